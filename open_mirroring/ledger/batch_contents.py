@@ -18,13 +18,20 @@ from open_mirroring.changes.manifest import AnnouncedSchema, ListSeen, Manifest,
 from open_mirroring.changes.source_reloads import NewestLoad
 from open_mirroring.ledger import tables as t
 from open_mirroring.ledger.columns import record_columns
-from open_mirroring.ledger.declaring import without_stop
+from open_mirroring.ledger.declaring import without_stop, without_unsealed
 from open_mirroring.ledger.foreign_tables import record_foreign
 from open_mirroring.ledger.letters import CHANGES_RECOVERED, enter_letters, mark_healed, settle_letters
 from open_mirroring.ledger.load_ledger import with_shortest
 from open_mirroring.ledger.read_places import record_places
 from open_mirroring.ledger.tables import upsert
-from open_mirroring.protocols.table_stops import KEY_UNKNOWN, LOAD_REPEATED, NEEDS_RESET, PARTIAL_ROWS, RELOAD_SEEN
+from open_mirroring.protocols.table_stops import (
+    KEY_UNKNOWN,
+    LOAD_REPEATED,
+    NEEDS_RESET,
+    PARTIAL_ROWS,
+    RELOAD_SEEN,
+    ROW_INCOMPLETE,
+)
 
 
 def record_contents(db: Connection, mirror: str, number: int, bound_at: datetime, manifest: Manifest) -> None:
@@ -146,6 +153,8 @@ def _record_tables(db: Connection, mirror: str, manifest: Manifest) -> None:
         _record_reloads(db, mirror, table_id, manifest.reloads.get(source, {}))
         if source in manifest.shortest:
             _note_shortest(db, table_id, manifest.shortest[source])
+        if source in epochs:
+            _resume(db, table_id, ROW_INCOMPLETE)  # what the row lacked may have come with this batch (G-107)
         if source in manifest.loads_whole:
             _resume(db, table_id, LOAD_REPEATED)  # every row of the first load has come again (G-85)
         if source in manifest.stops:
@@ -215,8 +224,8 @@ def _resume(db: Connection, table_id: str, code: str) -> None:
     """Lift a stop of which the reason is gone with what this batch brought; publishing decides again."""
     c = t.mirrored_table.c
     mine = (c.id == table_id) & (c.stop_code == code)
-    for mirror, source in db.execute(sa.select(c.mirror, c.source).where(mine)).tuples().all():
-        free = {**without_stop(db, mirror, source), "version": c.version + 1}
+    for mirror, source, intent in db.execute(sa.select(c.mirror, c.source, c.intent).where(mine)).tuples().all():
+        free = {**without_stop(db, mirror, source), **without_unsealed(intent), "version": c.version + 1}
         db.execute(t.mirrored_table.update().where(c.id == table_id).values(free))
 
 

@@ -20,7 +20,7 @@ from open_mirroring.errors import TerminalError
 from open_mirroring.ledger import requests
 from open_mirroring.ledger import tables as t
 from open_mirroring.ledger.auditing import Reason, audit
-from open_mirroring.ledger.declaring import note_accepted, without_stop
+from open_mirroring.ledger.declaring import note_accepted, without_stop, without_unsealed
 from open_mirroring.ledger.requests import (
     ACCEPT_EPOCH,
     ACCEPT_RELOAD,
@@ -406,10 +406,7 @@ def _where_it_is_gone(db: Connection, row: Any, column: str, renamed_to: str | N
 
 
 def _clear(db: Connection, row: Any) -> OpenStop:
-    # An intent with nothing sealed is given up: its batches end before what was read since, and was missing.
-    unsealed = row.intent is not None and json.loads(row.intent)["manifest"] is None
-    given_up = {"intent": None} if unsealed else {}
-    _set(db, row, **without_stop(db, row.mirror, row.source), **given_up)
+    _set(db, row, **without_stop(db, row.mirror, row.source), **without_unsealed(row.intent))
     return OpenStop(row.source, row.stop_code, row.stop_what or "", row.stopped_at)
 
 

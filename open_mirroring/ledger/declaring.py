@@ -143,6 +143,14 @@ def without_stop(db: Connection, mirror: str, source: str) -> dict[str, object]:
     return {"stop_code": NEW_TABLE, "stop_what": asks, "stopped_at": datetime.now(UTC)}
 
 
+def without_unsealed(intent: str | None) -> dict[str, None]:
+    """What a table's row says once its stop is lifted, of an intent with nothing sealed: it is given up.
+
+    Its batches end before what was read since, and was missing.
+    """
+    return {"intent": None} if intent is not None and json.loads(intent)["manifest"] is None else {}
+
+
 def note_accepted(db: Connection, mirror: str, source: str) -> None:
     """Note that somebody said yes to a table that asks, or answers for it with a reset: it asks no more (G-71)."""
     c = t.joined_table.c

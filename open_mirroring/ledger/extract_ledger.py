@@ -30,7 +30,7 @@ from open_mirroring.ledger.declaring import is_dropping
 from open_mirroring.ledger.horizon import newest_dropped
 from open_mirroring.ledger.tables import upsert
 from open_mirroring.protocols.extracting import Batch, Lost, MirrorRow, Owned
-from open_mirroring.protocols.table_stops import KEY_MENDED, KEY_UNKNOWN
+from open_mirroring.protocols.table_stops import KEY_MENDED, KEY_UNKNOWN, LOAD_UNREAD
 
 __all__ = [
     "AnnouncedSchema",
@@ -161,10 +161,16 @@ class ExtractLedger:
             upsert(db, t.source_offsets, rows, keys=["mirror", "name"], update=["first", "end", "seen_at"])
 
     def stop_table(self, source: str, code: str, what: str) -> None:
-        """Stop one table whose changes cannot be read as they are; nothing if it is stopped already."""
+        """Stop one table whose changes cannot be read as they are; nothing if it is stopped already.
+
+        Nor for a full load that nothing reads where the table was loaded before: the setting may be gone since.
+        """
         c = t.mirrored_table.c
+        concerned = (c.mirror == self._mirror) & (c.source == source)
+        if code == LOAD_UNREAD:
+            concerned &= c.load_state == "none"
         with self._engine.begin() as db:
-            for table_id in db.scalars(sa.select(c.id).where(c.mirror == self._mirror, c.source == source)).all():
+            for table_id in db.scalars(sa.select(c.id).where(concerned)).all():
                 stop_table(db, table_id, code, what)
 
     def mended_tables(self) -> list[str]:

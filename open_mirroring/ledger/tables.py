@@ -426,6 +426,17 @@ read_place = Table(
     Column("runs", Text, nullable=False),
 )
 
+# How a job ended whose driver ran elsewhere, for whoever started it (S-16): *run* is the name that the starter chose.
+job_end = Table(
+    "job_end",
+    metadata,
+    Column("run", String(64), primary_key=True),
+    Column("mirror", String(64), nullable=False),
+    Column("ended_at", Moment, nullable=False),
+    Column("exit_code", Integer, nullable=False),
+    Column("result", Text, nullable=False),
+)
+
 # Tables that joined by a pattern of the mirror file (G-70): the key, and the columns with their types, as the source
 # announced them when the table was first seen. *asks* is what one waits for a yes to; none once it was said (G-71).
 joined_table = Table(

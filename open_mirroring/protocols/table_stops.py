@@ -26,8 +26,11 @@ RELOAD_SEEN = "RELOAD_SEEN"
 LOAD_REPEATED = "LOAD_REPEATED"
 """A full load came a second time, and rows of the first have not come again (G-85)."""
 
-PARTIAL_ROWS = "PARTIAL_ROWS"
-"""Updates may carry only what changed: no row proved their columns to be all (C-44)."""
+LOAD_UNREAD = "LOAD_UNREAD"
+"""A full load lies beside the changes, and the table names no initial load."""
+
+PARTIAL_ROWS, ROW_INCOMPLETE = "PARTIAL_ROWS", "ROW_INCOMPLETE"
+"""Updates may carry only what changed: no row proved their columns to be all (C-44); no change tells all of a row."""
 
 WAYS_OUT = {
     NEW_TABLE: "accept it (`open-mirroring accept-table`): its changes are logged from the first one on; or name it "
@@ -64,10 +67,12 @@ WAYS_OUT = {
     PARTIAL_ROWS: "set @include_all_columns = 1 for the table at the source and reset it; or, if its updates "
     "carry whole rows, say `full_rows: true`, or, if the log holds its rows from their insert or load on, "
     "`complete_rows: true` in the mirror file, and lift the stop",
-    "ROW_INCOMPLETE": "lift the stop once the missing events have come; if they never will, set @include_all_columns = "
-    f"1 for the table at the source, and {RESET}",
+    ROW_INCOMPLETE: "the batch that brings the missing changes lifts the stop by itself; if they never come, set "
+    f"@include_all_columns = 1 for the table at the source, and {RESET}",
     "TABLE_CASE": "spell `source` or `change_table` in the mirror file as the source does, and lift the stop",
     "SUFFIX_DIFFERS": "set `table_suffix` to what the folders of the task's change tables end with, and lift the stop",
+    LOAD_UNREAD: "give the table an `initial_load` with the format qlik-full-load and the folder of that load, and "
+    f"{RESET}; or, if its rows do not matter, move its files out of the source's folder and lift the stop",
     "HEADER_MISSING": "select change_seq and change_oper in the task's Store Changes settings, or mend "
     "`header_prefix`; then lift the stop",
     "SEQUENCE_INVALID": "see that only the task writes into the change table, remove the foreign row, then lift the "

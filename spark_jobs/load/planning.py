@@ -29,7 +29,7 @@ from open_mirroring.config.streamed_types import refuse_unstreamed
 from open_mirroring.config.tables import ExportLoad, JdbcLoad, check_handover
 from open_mirroring.errors import TerminalError
 from open_mirroring.landing_zone.schema import LandingColumn, TableSchema, file_schema
-from open_mirroring.ledger.load_ledger import HandOver, LoadColumn, LoadLedger, LoadPlan
+from open_mirroring.ledger.load_ledger import HandOver, LoadColumn, LoadLedger, LoadPlan, columns_of_both
 from spark_jobs.load.task import duplicate_key
 from spark_jobs.load.unique_keys import find_duplicate
 from spark_jobs.sources.exports.files import Export, ExportRows, Piece, cut_file, export_columns, export_files, load_key
@@ -136,13 +136,15 @@ def _plan_export(mirror: Mirror, table: Table, load: ExportLoad, hand_over: Hand
     columns = export_columns(export, files[0], table.chosen, load.types)
     for file in files[1:]:
         others = export_columns(export, file, table.chosen, load.types)
-        if sorted(others) != sorted(columns):
+        both = columns_of_both(columns, others)
+        if both is None:
             raise TerminalError(
                 "EXPORT_SCHEMA_DIFFERS",
                 f"the file has {_named(others)}, the first one {_named(columns)}",
                 where=str(export.path(file)),
                 way_out="export the whole table anew, all files by the same columns and types",
             )
+        columns = both
     if export.format == "qlik-full-load":
         _refuse_narrower_key(table, load_key(export.path(files[0])))
         # What its files tell of the digits of a key is as little as what the task's changes tell.

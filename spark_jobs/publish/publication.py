@@ -23,6 +23,7 @@ from open_mirroring.ledger.columns import UnverifiedColumn
 from open_mirroring.ledger.reading import ColumnDecision, ColumnList, LedgerReader, TableState, Unpublished, unpublished
 from open_mirroring.protocols.publishing import Intent, Work
 from spark_jobs.changelog.schema import bucket_ranges
+from spark_jobs.plan.loaded_columns import loaded_columns
 from spark_jobs.plan.plan import Identity, PlanStop, TablePlan
 from spark_jobs.plan.transaction_cut import Cut
 from spark_jobs.publish.staging import StageTarget
@@ -200,6 +201,7 @@ class Preparation:
         counting = new._replace(arrived=arrived)
         known = {epoch: ordinal for epoch, ordinal in epochs.items() if is_of_generation(epoch, generation)}
         published = {epoch: text for epoch, text in highest.items() if epoch in known}
+        loaded = loaded_columns(state.load_plan, state.keys)
         top, history = self._history(state.source, intent.batch_from, published, counting, known, start, completing)
         return TablePlan(
             table_id=state.id,
@@ -221,6 +223,7 @@ class Preparation:
             generation=generation,
             cut=None if start is None else Cut(start, end, batches),
             late_up_to=self._late_up_to(state, intent),
+            loaded_keys={name: one for name, one in loaded.items() if one.is_key},
         )
 
     def _late_up_to(self, state: TableState, intent: Intent) -> str | None:
