@@ -53,6 +53,8 @@ from spark_jobs.sources.registry import format_of
 
 log = logging.getLogger(__name__)
 
+_REFUSED = "; it cannot be built from that load: "
+
 QUIET = timedelta(minutes=10)
 """So long no row of a load came, where no change tells that it has ended."""
 
@@ -231,8 +233,11 @@ def _follow_reload(mirror: Mirror, ledger: Engine, declared: Table, state: Table
     if state.stop_code is None:
         resets.keep_stopped(declared.source, "")  # all rows have come again: there is no question any more
         return
+    first, *looked = (state.stop_what or "").split(_REFUSED)
     if not is_accepted and (declared.on_reload or mirror.publish.on_reload) == "stop":
         return
+    if not is_accepted and looked and not _has_new_changes(LedgerReader(ledger, mirror.name), declared.source):
+        return  # the log told nothing when it was looked at, and tells nothing more
     reason = state.accepted or Reason(approver, f"on_reload: rebuild; {state.stop_code}: {state.stop_what}")
     limit = mirror.publish.reloads_per_day
     try:
@@ -254,7 +259,7 @@ def _follow_reload(mirror: Mirror, ledger: Engine, declared: Table, state: Table
         reach("reset.requested")
     except TerminalError as error:
         log.warning("%s stays stopped: %s", declared.source, error)
-        resets.keep_stopped(declared.source, f"{state.stop_what}; it cannot be built from that load: {error}")
+        resets.keep_stopped(declared.source, f"{first}{_REFUSED}{error}")
 
 
 def _has_ended(reader: LedgerReader, found: ReloadedRows) -> bool:
@@ -335,11 +340,14 @@ def _is_answered_by_now(mirror: Mirror, ledger: Engine, declared: Table) -> bool
 
     Only new changes of the table can make it so: without them its log is not read once more in every run.
     """
-    reader = LedgerReader(ledger, mirror.name)
-    newest = reader.mirror().committed
-    if declared.source not in reader.contents({declared.source: newest - 1}, newest):
+    if not _has_new_changes(LedgerReader(ledger, mirror.name), declared.source):
         return False
     return not _as_log_tells(mirror, ledger, declared).asks
+
+
+def _has_new_changes(reader: LedgerReader, source: str) -> bool:
+    newest = reader.mirror().committed
+    return source in reader.contents({source: newest - 1}, newest)
 
 
 def _loads_anew(declared: Table, chosen: str) -> bool:

@@ -206,13 +206,14 @@ class ResetLedger:
         return sum(one["who"] == who and one["why"].startswith(f"{setting}:") for one in found)
 
     def keep_stopped(self, source: str, what: str) -> None:
-        """Take back that the newest full load shall count, as the log does not tell where it begins; say why."""
+        """Say why a table that was loaded again stays stopped; whoever accepted the load has to do it once more."""
         c = t.mirrored_table.c
-        this = (c.mirror == self._mirror) & (c.source == source) & c.reload_accepted.is_not(None)
         with self._engine.begin() as db:
-            said = sa.case((c.stop_code.is_(None), c.stop_what), else_=what)
-            taken = {"reload_accepted": None, "stop_what": said, "version": c.version + 1}
-            if db.execute(t.mirrored_table.update().where(this).values(taken)).rowcount:
+            row = locked_table(db, self._mirror, source)
+            said = what if row.stop_code is not None else row.stop_what
+            values = {"reload_accepted": None, "stop_what": said, "version": c.version + 1}
+            db.execute(t.mirrored_table.update().where(c.id == row.id).values(values))
+            if row.reload_accepted is not None:
                 audit(db, self._mirror, source, "RELOAD_REFUSED", {"what": what})
 
     def look(self, source: str) -> ResetRow:

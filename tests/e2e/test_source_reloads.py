@@ -195,6 +195,12 @@ def test_a_decision_that_the_log_cannot_follow_is_told_by_the_stop_g125(tmp_path
     code, what = lines.stop("a")
     assert code == "RELOAD_SEEN" and "RELOAD_UNCLEAR" in (what or "") and "t/1" in (what or "")
     assert lines.pipeline.reader.tables()["dbo.a"].accepted is None
+    # Approved by the mirror file, it is looked at again when more has come: now both partitions are divided.
+    text = lines.pipeline.file.read_text()
+    lines.pipeline.file.write_text(f"{text}publish: {{on_reload: rebuild}}\n")
+    assert lines.tick() == Exit.TABLES_STOPPED and lines.stop("a") == (code, what)
+    lines.send((1, load(A, 2, "again")), (0, of(A, 5, number=9)))
+    assert ticked(lines) == Exit.DONE and lines.rows("a") == landed((1, "again"), (2, "again"), 5)
 
 
 def test_partitions_of_a_broker_that_were_read_to_their_end_hold_nothing_older_g125(
