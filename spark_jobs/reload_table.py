@@ -29,7 +29,7 @@ from open_mirroring.errors import TerminalError, TransientError
 from open_mirroring.fabric.target import target_watch
 from open_mirroring.fault_points import reach
 from open_mirroring.ledger.auditing import Reason
-from open_mirroring.ledger.decisions import EPOCH_UNKNOWN, RENAME_POSSIBLE
+from open_mirroring.ledger.decisions import RENAME_POSSIBLE
 from open_mirroring.ledger.reading import LedgerReader, TableState
 from open_mirroring.ledger.requests import RELOAD, Asked, answer
 from open_mirroring.ledger.reset_ledger import ResetLedger, load_needed
@@ -49,6 +49,7 @@ from spark_jobs.publish.reloaded_rows import reloaded_rows
 from spark_jobs.publish_changes import Published, publish
 from spark_jobs.runtime.job import job_main
 from spark_jobs.runtime.reset_arguments import add_reload_arguments
+from spark_jobs.sources.qlik.change_table.format import ChangeTableFormat
 from spark_jobs.sources.registry import format_of
 
 log = logging.getLogger(__name__)
@@ -254,7 +255,12 @@ def _follow_reload(mirror: Mirror, ledger: Engine, declared: Table, state: Table
             return
         begins = declaration(declared)._replace(loads=found is None)
         resets.request_reload(
-            begins, reason, again=True, reloaded=found, loads_stream=found is None, is_carried_on=True
+            begins,
+            reason,
+            again=True,
+            reloaded=found,
+            loads_stream=format_of(mirror).load if found is None else "",
+            is_carried_on=True,
         )
         reach("reset.requested")
     except TerminalError as error:
@@ -281,7 +287,9 @@ def came_again(mirror: Mirror, ledger: Engine, declared: Table) -> ReloadedRows 
         return _newest_load(mirror, ledger, declared)
     load, state = declared.initial_load, LedgerReader(ledger, mirror.name).tables(declared.source)[declared.source]
     is_of_task = isinstance(load, ExportLoad) and load.format == "qlik-full-load" and load.stream_from == BEGINNING
-    if not is_of_task or state.stop_code != EPOCH_UNKNOWN:
+    format = format_of(mirror)
+    known = LedgerReader(ledger, mirror.name).epochs([state.id]).get(state.id, {})
+    if not is_of_task or not isinstance(format, ChangeTableFormat) or format.load in known:
         raise unseen_reload()
     return None
 

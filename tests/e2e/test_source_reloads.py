@@ -236,8 +236,9 @@ def full_load(folder: Path, *rows: tuple[str, str]) -> None:
     (folder / "LOAD00000001.dfm").write_text(json.dumps(described))
 
 
+@pytest.mark.parametrize("truncated", [False, True])
 def test_a_full_load_beside_change_tables_begins_the_table_anew_with_its_load_t31_g128(
-    tmp_path: Path, spark: Any, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, spark: Any, capsys: pytest.CaptureFixture[str], truncated: bool
 ) -> None:
     """The changes of the new `load` were read before anybody decided: nothing of them is lost, whichever came first."""
     loaded = {"format": "qlik-full-load", "path": "full/shop.items", "stream_from": "beginning"}
@@ -261,13 +262,18 @@ def test_a_full_load_beside_change_tables_begins_the_table_anew_with_its_load_t3
     accepting = ("accept-reload", "--table", "shop.items", "--why", "the task was reloaded")
     assert command(*accepting) == Exit.TERMINAL and "RELOAD_UNSEEN" in capsys.readouterr().err
     # The task is reloaded: 2 and 4 are gone untold, and its positions begin anew.
+    if truncated:
+        put(pipeline, "items", "1t", ct(52, "T", "1", operation="TRUNCATE"))
+        assert command("tick") == Exit.TABLES_STOPPED
     full_load(full, ("1", "Eve"), ("3", "Ada"))
     pipeline.file.write_text(pipeline.file.read_text().replace("load: '1'", "load: '2'"))
     put(pipeline, "items", "2", ct(7, "D", "3"), ct(8, "I", "5"))
     assert command("tick") == Exit.TABLES_STOPPED
-    assert pipeline.reader.tables()["shop.items"].stop_code == "EPOCH_UNKNOWN"
+    stopped = "KEY_UNKNOWN" if truncated else "EPOCH_UNKNOWN"
+    assert pipeline.reader.tables()["shop.items"].stop_code == stopped
     assert command(*accepting) == Exit.DONE
-    pipeline.killed("publish_changes", "reset.requested")
+    if not truncated:
+        pipeline.killed("publish_changes", "reset.requested")
     for _ in range(5):
         code = command("tick")
     assert code == Exit.DONE and rows() == [ct_landed(1, "Eve"), ct_landed(5)]
