@@ -108,7 +108,7 @@ class Preparation:
             cut = self._cut(plan, state, intent, schema, rows, standing)
             prepared[state.id] = cut._replace(
                 waiting=sum(part.rows for part in new.waiting),
-                unverified=columns.converted | columns.appeared,
+                unverified=columns.moved | columns.converted | columns.appeared,
                 former=None if state.row.confirmed else tuple(columns.former),
                 gone={column: one.since for column, one in gone.items()},
             )

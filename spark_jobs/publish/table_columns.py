@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
-from itertools import permutations
+from itertools import pairwise, permutations
+from operator import itemgetter
 from typing import NamedTuple
 
 import msgspec
@@ -24,6 +25,7 @@ from open_mirroring.changes.column_history import (
     clipped,
     column_history,
     divided,
+    moved_behind,
     names_before_return,
     other_columns,
     place_text,
@@ -318,6 +320,24 @@ class TableColumns:
         changed = {name: since for name, (_, _, since) in self._conversions().items()}
         return {name: _position(since) for name, since in {**coarse, **changed}.items()}
 
+    @cached_property
+    def moved(self) -> dict[str, str]:
+        """The columns that were dropped and added again between two rows, as their places say, since which position.
+
+        Of a table whose source renames nothing, and tells each column's place: rows that did not change since lost what
+        they had, and no change says so. Lists that alternate say nothing.
+        """
+        if self._renames:
+            return {}
+        placed = [(seen, one) for one in self._lists if one.whole and (seen := self._seen(one)) is not None]
+        placed.sort(key=lambda at: at[0].first)
+        found: dict[str, str] = {}
+        for (before, one), (after, other) in pairwise(placed):
+            if before.last < after.first:
+                moved = moved_behind(_in_order(one.cols), _in_order(other.cols))
+                found |= {name: _position(after.first) for name in moved if name not in self._state.keys}
+        return {self._spelling.get(name) or name: since for name, since in found.items()}
+
     def _conversions(self, *, landing: bool = False) -> dict[str, tuple[str, str, str]]:
         """Changes of type that may have changed values, or the spelling of keys: from, to, since.
 
@@ -565,6 +585,11 @@ def _pieces(part: _Part, former: FormerColumn) -> list[_Part]:
         return [_Part(types, None)]
     low, high = divided(part.seen, former.up_to)
     return [*([_Part(types, low)] if low else []), *([_Part(part.types, high)] if high else [])]
+
+
+def _in_order(cols: str) -> list[str]:
+    """The columns of a list by their places in the table."""
+    return [name for name, _, _ in sorted(msgspec.json.decode(cols), key=itemgetter(2))]
 
 
 def _position(place: str) -> str:
