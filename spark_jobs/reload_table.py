@@ -23,6 +23,7 @@ from open_mirroring.changes.log_position import LOAD_ORDINAL, is_load_epoch, pos
 from open_mirroring.changes.source_reloads import ReloadedRows, unseen_reload
 from open_mirroring.config import Mirror, Table
 from open_mirroring.config.names import BEGINNING
+from open_mirroring.config.source import ChangeTables
 from open_mirroring.config.storage import log_place
 from open_mirroring.config.tables import ExportLoad, JdbcLoad
 from open_mirroring.errors import TerminalError, TransientError
@@ -49,7 +50,6 @@ from spark_jobs.publish.reloaded_rows import reloaded_rows
 from spark_jobs.publish_changes import Published, publish
 from spark_jobs.runtime.job import job_main
 from spark_jobs.runtime.reset_arguments import add_reload_arguments
-from spark_jobs.sources.qlik.change_table.format import ChangeTableFormat
 from spark_jobs.sources.registry import format_of
 
 log = logging.getLogger(__name__)
@@ -259,7 +259,7 @@ def _follow_reload(mirror: Mirror, ledger: Engine, declared: Table, state: Table
             reason,
             again=True,
             reloaded=found,
-            loads_stream=format_of(mirror).load if found is None else "",
+            loads_stream=mirror.source.load if found is None and isinstance(mirror.source, ChangeTables) else "",
             is_carried_on=True,
         )
         reach("reset.requested")
@@ -287,9 +287,8 @@ def came_again(mirror: Mirror, ledger: Engine, declared: Table) -> ReloadedRows 
         return _newest_load(mirror, ledger, declared)
     load, state = declared.initial_load, LedgerReader(ledger, mirror.name).tables(declared.source)[declared.source]
     is_of_task = isinstance(load, ExportLoad) and load.format == "qlik-full-load" and load.stream_from == BEGINNING
-    format = format_of(mirror)
     known = LedgerReader(ledger, mirror.name).epochs([state.id]).get(state.id, {})
-    if not is_of_task or not isinstance(format, ChangeTableFormat) or format.load in known:
+    if not is_of_task or not isinstance(mirror.source, ChangeTables) or mirror.source.load in known:
         raise unseen_reload()
     return None
 
