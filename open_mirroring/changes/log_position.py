@@ -21,6 +21,9 @@ LOAD_ORDINAL = -1
 """The place of loaded rows that are in the log: below every stream of their table."""
 
 
+LOAD_MAJOR = "0" * 16
+"""Where a source's own full load stands: its rows lie below every change of their load (K-18)."""
+
 BEGINS_EMPTY = ""
 """Where a table's changes begin that was empty when the first of its streams that count began: with all of them."""
 

@@ -17,7 +17,7 @@ from pyspark.sql import SparkSession
 
 from open_mirroring.changes.column_choice import ColumnChoice
 from open_mirroring.changes.dead_letters import WAYS_OUT
-from open_mirroring.changes.log_position import LogPosition, above
+from open_mirroring.changes.log_position import BEGINS_EMPTY, LogPosition, above
 from open_mirroring.changes.row_key import columns_lacking
 from open_mirroring.config import Mirror, Table
 from open_mirroring.config.exports import stream_from
@@ -127,7 +127,9 @@ def _plan_export(mirror: Mirror, table: Table, load: ExportLoad, hand_over: Hand
     _check_handover(table, load, position, hand_over)
     # Positions write the commit without separators.
     since = None if position == BEGINNING else position.replace(":", "")
-    if hand_over.log_from:
+    if hand_over.begins_stream and since is None:
+        since = BEGINS_EMPTY
+    elif hand_over.log_from:
         since = _above_old_log(table, since, hand_over, is_exact=load.handover == "exact")
     export = export_of(mirror, load)
     files = export_files(export)
