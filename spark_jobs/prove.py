@@ -87,7 +87,7 @@ class Proved(NamedTuple):
         return Exit.ON_HOLD if ProofVerdict.UNPROVEN in verdicts else Exit.DONE
 
 
-class Asked(NamedTuple):
+class ProofOptions(NamedTuple):
     """Options of a run: *exports* by source table override the mirror file; None: as the mirror file says."""
 
     exports: Mapping[str, ProofExport] | None = None
@@ -122,7 +122,7 @@ def prove(
     ledger: Engine,
     spark: SparkSession,
     only: Sequence[str] | None = None,
-    asked: Asked | None = None,
+    asked: ProofOptions | None = None,
     *,
     sleep: Callable[[float], None] = time.sleep,
 ) -> Proved:
@@ -138,7 +138,7 @@ def prove(
     if unknown := sorted(set(only or ()) - ids.keys()):
         raise UsageError("TABLE_UNKNOWN", f"the mirror has no tables {unknown}", way_out=f"choose from {sorted(ids)}")
     with TargetTables(mirror) as targets:
-        return _Proving(mirror, ledger, spark, asked or Asked(), targets, sleep).run(only)
+        return _Proving(mirror, ledger, spark, asked or ProofOptions(), targets, sleep).run(only)
 
 
 class _Proving:
@@ -147,7 +147,7 @@ class _Proving:
         mirror: Mirror,
         ledger: Engine,
         spark: SparkSession,
-        asked: Asked,
+        asked: ProofOptions,
         targets: TargetTables,
         sleep: Callable[[float], None],
     ) -> None:

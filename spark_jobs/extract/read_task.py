@@ -22,7 +22,7 @@ from spark_jobs.changelog.schema import CHANGE, FRAGMENT, LOAD_MAJOR, REJECTED, 
 from spark_jobs.changelog.writing import LogWriter
 from spark_jobs.extract.part import LoadPlaces, Part, RowNotes, worse_reject
 from spark_jobs.extract.places_read import PlacesRead
-from spark_jobs.sources.contract.decoded import Dispositions, MirroredTable, Refused, Sender, SourceSchema, Waiting
+from spark_jobs.sources.contract.decoded import Dispositions, MirroredTable, Sender, SourceSchema, Unjoinable, Waiting
 from spark_jobs.sources.contract.fast_decoder import FastDecoder, Taken
 from spark_jobs.sources.contract.message_blocks import Block
 from spark_jobs.sources.contract.source import Format, MessageTransport
@@ -211,7 +211,7 @@ def join_pieces(task: JoinTask) -> Part:
         if isinstance(outcome, Waiting):
             waiting.add(identity)
             continue
-        if isinstance(outcome, Refused):
+        if isinstance(outcome, Unjoinable):
             rows, refused = [outcome.row], len(pieces[identity])
         else:
             rows, refused = outcome.rows, outcome.counts.rejected

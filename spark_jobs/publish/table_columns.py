@@ -38,7 +38,7 @@ from open_mirroring.landing_zone.schema import LandingColumn, TableSchema, is_ex
 from open_mirroring.landing_zone.text_format import TextFormat
 from open_mirroring.ledger.reading import ColumnDecision, ColumnList, TableState
 from open_mirroring.protocols.table_stops import PARTIAL_ROWS, ROW_INCOMPLETE
-from spark_jobs.plan.loaded_columns import finding, loaded_columns, may_lack_digits
+from spark_jobs.plan.loaded_columns import doubt, loaded_columns, may_lack_digits
 from spark_jobs.plan.plan import PlanStop
 from spark_jobs.sources.sql_server.chosen_types import keeps_spelling, landed_as, widest
 from spark_jobs.sources.sql_server.type_changes import keeps_key, keeps_values
@@ -314,8 +314,8 @@ class TableColumns:
         coarse = {
             name: since
             for name, loaded in self._load.items()
-            for told, since in self._told(name).items()
-            if may_lack_digits(loaded.column, told)
+            for sql_type, since in self._changed_types(name).items()
+            if may_lack_digits(loaded.column, sql_type)
         }
         changed = {name: since for name, (_, _, since) in self._conversions().items()}
         return {name: _position(since) for name, since in {**coarse, **changed}.items()}
@@ -440,11 +440,11 @@ class TableColumns:
         As a key such a value is another one than the stream's: the loaded row would stay beside the changed one.
         """
         for name, loaded in self._load.items():
-            for told, since in self._told(name).items():
-                if found := finding(loaded, told):
+            for sql_type, since in self._changed_types(name).items():
+                if found := doubt(loaded, sql_type):
                     raise PlanStop(found.code, found.what, since)
 
-    def _told(self, name: str) -> dict[str, str]:
+    def _changed_types(self, name: str) -> dict[str, str]:
         """The types of a column that changes carry, and the first place of each."""
         found: dict[str, str] = {}
         for part in self._parts:

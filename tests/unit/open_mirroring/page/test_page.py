@@ -25,7 +25,7 @@ from open_mirroring.ledger.reset_ledger import ResetLedger
 from open_mirroring.operate.exit_codes import Exit
 from open_mirroring.operate.overview import overview
 from open_mirroring.operate.reset_driver import ResetDriver
-from open_mirroring.page import LoopbackDoor, MirrorShelf, Refused, Surroundings, TokenDoor, Visitor, build_app
+from open_mirroring.page import AccessDenied, LoopbackDoor, MirrorShelf, Surroundings, TokenDoor, Visitor, build_app
 from open_mirroring.page.app import fabric_item
 from open_mirroring.page.exposition import METRICS
 from open_mirroring.page.runbook import as_html
@@ -454,7 +454,7 @@ class NamedDoor:
     async def admit(self, request: Request) -> Visitor:
         name = request.headers.get("x-name", "")
         if name not in self.rights:
-            raise Refused(401, "who are you?", login="/login")
+            raise AccessDenied(401, "who are you?", login="/login")
         rights = self.rights[name]
         return Visitor(name, lambda mirror: "look" in rights, lambda mirror: "decide" in rights)
 
