@@ -246,7 +246,7 @@ class _Proving:
         case.state = self._reader.tables(case.table.source)[case.table.source]
         row = case.state.row
         files = self._reader.published(case.state.id, row.generation)
-        target = Target(self._spark, self._targets.path(case.state.folder))
+        target = Target(self._spark, self._targets.path(case.state.folder), case.state.columns.renamed)
         finding = self._findings.get(case.table.source)
         # The last file alone in its folder tells nothing (F-35): whether it is applied, the table's newest change does.
         applied = row.confirmed if finding is None or not finding.backlog.files else finding.applied

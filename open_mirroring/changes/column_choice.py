@@ -1,4 +1,4 @@
-"""Which columns of its source a table mirrors, and as what, as `columns` and `types` say (G-12, G-67, G-110)."""
+"""Which columns of its source a table mirrors, and as what: `columns` and `types` (G-12, G-67, G-110, G-120)."""
 
 from __future__ import annotations
 
@@ -18,12 +18,14 @@ class ColumnChoice(NamedTuple):
         fitting: with *listed*, patterns of more names, in which ``*`` stands for any characters.
         excluded: names and patterns of those that are not read.
         types: columns that land as another type than their source's, each with its landing type.
+        renamed: columns that land under another name than their source's, each with that name.
     """
 
     listed: tuple[str, ...] | None = None
     fitting: tuple[str, ...] = ()
     excluded: tuple[str, ...] = ()
     types: tuple[tuple[str, str], ...] = ()
+    renamed: tuple[tuple[str, str], ...] = ()
 
     @property
     def is_all(self) -> bool:
@@ -41,10 +43,16 @@ class ColumnChoice(NamedTuple):
 
     def type_of(self, name: str) -> str | None:
         """The landing type that the mirror file gives a column; None where it leaves that to the source's type."""
-        if not self.types:
-            return None
-        folded = name.casefold()
-        return next((landing for column, landing in self.types if column.casefold() == folded), None)
+        return _said_of(name, self.types)
+
+    def new_name_of(self, name: str) -> str | None:
+        """The name that the mirror file gives a column at the target; None where it keeps that of its source."""
+        said = _said_of(name, self.renamed)
+        return None if said == name else said
+
+    def landed_name(self, name: str) -> str:
+        """The name of a column at the target."""
+        return self.new_name_of(name) or name
 
     def absent(self, names: Iterable[str]) -> list[str]:
         """The listed names that none of these is."""
@@ -52,13 +60,22 @@ class ColumnChoice(NamedTuple):
         return [name for name in self.listed or () if name.casefold() not in there]
 
     def unmet(self, names: Iterable[str]) -> list[str]:
-        """The names and patterns, of those that are excluded too, that stand for none of these."""
+        """The names and patterns, of those that are excluded or renamed too, that stand for none of these."""
         names = [*names]
-        patterns = (*self.fitting, *self.excluded)
-        return [*self.absent(names), *(one for one in patterns if not any(_fits(name, [one]) for name in names))]
+        patterns = (*self.fitting, *self.excluded, *(name for name, _ in self.renamed))
+        lost = (one for one in patterns if not any(_fits(name, [one]) for name in names))
+        return [*dict.fromkeys([*self.absent(names), *lost])]
 
 
 ALL_COLUMNS = ColumnChoice()
+
+
+def _said_of(name: str, said: tuple[tuple[str, str], ...]) -> str | None:
+    """What is said of a column, whose name is given in any case."""
+    if not said:
+        return None
+    folded = name.casefold()
+    return next((one for column, one in said if column.casefold() == folded), None)
 
 
 def _fits(name: str, patterns: Iterable[str]) -> bool:

@@ -250,6 +250,11 @@ class ColumnSelection(Section):
     exclude: tuple[ColumnName, ...] = Field(
         default=(), description="These are not mirrored: no value of them leaves the source's messages."
     )
+    rename: dict[ColumnName, ColumnName] = Field(
+        default_factory=dict,
+        description="Columns that have another name at the target, each with that name (G-120). Every other setting, "
+        "message and command calls them by their name at the source. It stands for the life of the target's table.",
+    )
 
     @field_validator("include", "exclude")
     @classmethod
@@ -257,13 +262,31 @@ class ColumnSelection(Section):
         names.check_distinct(columns or ())
         return columns
 
+    @field_validator("rename")
+    @classmethod
+    def _rename(cls, rename: dict[str, str], info: ValidationInfo) -> dict[str, str]:
+        names.check_distinct(list(rename))
+        names.check_landed_names(rename.values())
+        if patterns := [name for name in rename if "*" in name]:
+            what = f"`rename` takes names, and {patterns[0]!r} is a pattern"
+            raise names.refusal("VALUE_INVALID", what, "write out each column that has another name at the target")
+        mirrored = _selected(info.data.get("include"), info.data.get("exclude", ())).of(rename)
+        if out := [name for name in rename if name not in mirrored and "include" in info.data]:
+            what = f"`rename` names the column {out[0]!r}, which `columns` leaves out"
+            raise names.refusal("COMBINATION_INVALID", what, "leave it out of `rename`, or mirror it")
+        return rename
+
     @property
     def chosen(self) -> ColumnChoice:
         """What decoders are told."""
-        if self.include is None:
-            return ColumnChoice(excluded=self.exclude)
-        fitting = tuple(name for name in self.include if "*" in name)
-        return ColumnChoice(tuple(name for name in self.include if "*" not in name), fitting, self.exclude)
+        return _selected(self.include, self.exclude)._replace(renamed=tuple(self.rename.items()))
+
+
+def _selected(include: tuple[str, ...] | None, exclude: tuple[str, ...]) -> ColumnChoice:
+    if include is None:
+        return ColumnChoice(excluded=exclude)
+    fitting = tuple(name for name in include if "*" in name)
+    return ColumnChoice(tuple(name for name in include if "*" not in name), fitting, exclude)
 
 
 def _kind_of_columns(value: Any) -> str:
@@ -275,6 +298,11 @@ Columns = Annotated[
     | Annotated[ColumnSelection, Tag("(ColumnSelection)")],
     Discriminator(_kind_of_columns),
 ]
+
+
+def _each_once(columns: Iterable[str]) -> list[str]:
+    """Columns without those that are another spelling of an earlier one."""
+    return list({name.casefold(): name for name in columns}.values())
 
 
 def _chosen(columns: tuple[str, ...] | ColumnSelection | None) -> ColumnChoice:
@@ -295,7 +323,7 @@ class Table(Section):
     columns: Columns | None = Field(
         default=None,
         description="Only these columns are mirrored; they must include the key. A list of names, or {include: […], "
-        "exclude: […]} of names and patterns. A name means its column in any case. Default: all.",
+        "exclude: […], rename: {a: b}} of names and patterns. A name means its column in any case. Default: all.",
     )
     key: tuple[ColumnName, ...] = Field(
         description="Key columns in order. An empty list is a table that takes inserts only."
@@ -382,8 +410,11 @@ class Table(Section):
 
     @property
     def text_format(self) -> TextFormat | None:
-        """How its files of delimited text are written; None where they are Parquet."""
-        return None if self.delimited_text is None else self.delimited_text.text_format
+        """How its files of delimited text are written, with their columns' names there; None where they are Parquet."""
+        if self.delimited_text is None:
+            return None
+        text = self.delimited_text.text_format
+        return text._replace(columns=tuple((self.chosen.landed_name(name), kind) for name, kind in text.columns))
 
     @property
     def loads_through_log(self) -> bool:
@@ -424,6 +455,8 @@ class Table(Section):
             raise names.refusal(
                 "KEY_NOT_MIRRORED", what, "add it to `columns`, spelled alike: no row is found without its key"
             )
+        known = (*(name for name, _ in chosen.renamed), *(chosen.listed or ()), *key)
+        names.check_landed_names(map(chosen.landed_name, {name.casefold(): name for name in known}.values()))
         return key
 
     @field_validator("types")
@@ -483,6 +516,7 @@ class Table(Section):
         if differing:
             what = f"`columns` and `delimited_text` differ in {min(differing)!r}"
             raise names.refusal("COMBINATION_INVALID", what, "name the same columns in both")
+        names.check_landed_names(map(chosen.landed_name, text.columns))
         types = chosen._replace(types=tuple(info.data.get("types", {}).items()))
         if other := [n for n, kind in text.columns.items() if types.type_of(n) not in (None, kind)]:
             what = f"`types` and `delimited_text` say two types of the column {other[0]!r}"
@@ -536,7 +570,9 @@ class TablePattern(Section):
         json_schema_extra={"pattern": r"\{table\}"},
     )
     columns: ColumnSelection | None = Field(
-        default=None, description="Which columns of each are mirrored, {include: […], exclude: […]}; the key has to be."
+        default=None,
+        description="Which columns of each are mirrored, {include: […], exclude: […], rename: {a: b}}; the key has to "
+        "be.",
     )
     types: dict[ColumnName, LandingType] = Field(
         default_factory=dict,

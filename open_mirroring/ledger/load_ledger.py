@@ -23,11 +23,17 @@ from open_mirroring.ledger.horizon import newest_dropped
 
 
 class LoadColumn(NamedTuple):
-    """A column of the load: its landing type, and its SQL type where one is known."""
+    """A column of the load: its landing type, its SQL type where one is known, its name at the target if another."""
 
     name: str
     type: str
     sql_type: str | None = None
+    renamed: str | None = None
+
+    @property
+    def landing(self) -> LandingColumn:
+        """The same as a column of the mirrored table."""
+        return LandingColumn(self.name, self.type, self.renamed)
 
 
 @dataclass(frozen=True)
@@ -56,7 +62,7 @@ class LoadPlan:
     @property
     def schema(self) -> TableSchema:
         """The landing columns."""
-        return TableSchema(tuple(LandingColumn(column.name, column.type) for column in self.columns))
+        return TableSchema(tuple(column.landing for column in self.columns))
 
     @property
     def remaining(self) -> tuple[int, ...]:

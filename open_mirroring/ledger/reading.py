@@ -55,7 +55,8 @@ class TableState(NamedTuple):
     *stream_from*, with the ordinal *stream_epoch*, and *load_plan* belong to its initial load. *waiting_rows* changes
     of published batches wait for the end of their transactions. The log cannot be used for this generation's rows up to
     batch *log_from*. Every row of it has its newest change above *lives_above*; None: nobody looked (G-106). *reset* is
-    the reset under way. *text* says how its files of delimited text are written; None for Parquet.
+    the reset under way. *text* says how its files of delimited text are written; None for Parquet. *key_names* are the
+    names of key columns at the target, where they are others than at the source (G-120).
     """
 
     id: str
@@ -75,6 +76,12 @@ class TableState(NamedTuple):
     reset: ResetRecord | None = None
     text: TextFormat | None = None
     lives_above: str | None = None
+    key_names: Mapping[str, str] = MappingProxyType({})
+
+    @property
+    def landed_keys(self) -> tuple[str, ...]:
+        """The key columns as the target names them."""
+        return tuple(self.key_names.get(key, key) for key in self.keys)
 
     @property
     def extension(self) -> str:
@@ -84,7 +91,7 @@ class TableState(NamedTuple):
     @property
     def metadata_properties(self) -> Mapping[str, object] | None:
         """What its ``_metadata.json`` says of delimited text; None for Parquet."""
-        return None if self.text is None else self.text.properties(self.keys)
+        return None if self.text is None else self.text.properties(self.landed_keys)
 
     @property
     def begins_at(self) -> int | None:
@@ -199,6 +206,7 @@ class LedgerReader:
                     ResetRecord.of(row.reset),
                     None if row.text_format is None else TextFormat.from_json(row.text_format),
                     row.lives_above,
+                    json.loads(row.key_names or "{}"),
                 )
                 for row in rows
             }

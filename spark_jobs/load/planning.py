@@ -27,7 +27,7 @@ from open_mirroring.config.storage import place_of
 from open_mirroring.config.streamed_types import refuse_unstreamed
 from open_mirroring.config.tables import ExportLoad, JdbcLoad
 from open_mirroring.errors import TerminalError
-from open_mirroring.landing_zone.schema import LandingColumn, TableSchema, file_schema
+from open_mirroring.landing_zone.schema import TableSchema, file_schema
 from open_mirroring.ledger.load_ledger import HandOver, LoadColumn, LoadLedger, LoadPlan
 from spark_jobs.load.task import duplicate_key
 from spark_jobs.load.unique_keys import find_duplicate
@@ -71,6 +71,9 @@ def plan_load(mirror: Mirror, table: Table, table_id: str, ledger: LoadLedger, s
         bound = BoundLoad(_plan_jdbc(table, load, batch, spark), hand_over.above)
     else:
         raise ValueError(f"{table.source} has no initial load")
+    renamed = (column._replace(renamed=table.chosen.new_name_of(column.name)) for column in bound.plan.columns)
+    bound = bound._replace(plan=replace(bound.plan, columns=tuple(renamed)))
+    TableSchema(()).extended(bound.plan.schema.columns)
     columns = [(column.name, column.sql_type) for column in bound.plan.columns]
     refuse_unstreamed(mirror.source, columns, f"table {table.source}")
     return bound._replace(plan=_with_room(bound.plan, table)) if widens_ahead(table, mirror.publish) else bound
@@ -95,9 +98,10 @@ def settings_of(table: Table) -> str:
         chosen.pop("connection")  # it says how the files are reached, not which they are
     logged = {"logged": True} if table.loads_through_log else {}
     landing = {"landing": table.types} if table.types else {}
-    return json.dumps(
-        {"columns": table.model_dump(mode="json")["columns"], **logged, **landing, **chosen}, sort_keys=True
-    )
+    columns = table.model_dump(mode="json")["columns"]
+    if isinstance(columns, dict) and not columns["rename"]:
+        del columns["rename"]  # a load that began before there was this setting goes on
+    return json.dumps({"columns": columns, **logged, **landing, **chosen}, sort_keys=True)
 
 
 def pace_of(load: JdbcLoad) -> Pace:
@@ -219,7 +223,7 @@ def _plan_jdbc(table: Table, load: JdbcLoad, hand_over: int, spark: SparkSession
 
 def _check(columns: tuple[LoadColumn, ...], table: Table) -> None:
     keys = table.key
-    schema = TableSchema(()).extended(LandingColumn(column.name, column.type) for column in columns)
+    schema = TableSchema(()).extended(column.landing for column in columns)
     missing = [key for key in keys if key not in {column.name for column in schema.columns}]
     if missing:
         raise TerminalError("KEY_MISSING", f"the source has no key columns {missing}", way_out="mend `key`")
@@ -247,7 +251,7 @@ def _packed(pieces: list[Piece], max_rows: int) -> list[list[Piece]]:
 
 def _prove_unique(export: Export, pieces: list[Piece], keys: list[LoadColumn]) -> None:
     """Over all chunks, before the first of them is published; inside a chunk the worker proves it again."""
-    schema = file_schema([LandingColumn(k.name, k.type) for k in keys], [k.name for k in keys], marker=False)
+    schema = file_schema([k.landing for k in keys], [k.name for k in keys], marker=False)
     rows = ExportRows(export, pieces, keys, schema)
     twice = find_duplicate(rows, schema)
     if twice is not None:

@@ -23,7 +23,7 @@ from open_mirroring.errors import MirroringError, TerminalError
 from open_mirroring.landing_zone import layout
 from open_mirroring.landing_zone.data_file import Footer, WrittenFile, write_data_file
 from open_mirroring.landing_zone.opening import ZoneAddress, open_store
-from open_mirroring.landing_zone.schema import LandingColumn, file_schema
+from open_mirroring.landing_zone.schema import file_schema, landed, landed_file_schema
 from open_mirroring.ledger.load_ledger import LoadColumn
 from open_mirroring.protocols.publishing import StagedFile
 from spark_jobs.load.unique_keys import find_duplicate, key_columns
@@ -45,13 +45,29 @@ class LoadTarget:
 
     @property
     def schema(self) -> pa.Schema:
-        """The schema of every file of the load: keys not null, no marker."""
-        columns = [LandingColumn(column.name, column.type) for column in self.columns]
-        return file_schema(columns, self.keys, marker=False)
+        """The schema of the rows as they are read: keys not null, no marker."""
+        return file_schema([column.landing for column in self.columns], self.keys, marker=False)
+
+    @property
+    def file_schema(self) -> pa.Schema:
+        """The schema of every file of the load: the same under the names of the target."""
+        return landed_file_schema((column.landing for column in self.columns), self.keys, marker=False)
+
+    @property
+    def landed_keys(self) -> tuple[str, ...]:
+        """The key columns as the files name them."""
+        return landed((column.landing for column in self.columns), self.keys)[1]
+
+    @property
+    def key_schema(self) -> pa.Schema:
+        """The key columns of every file, in the order of the key."""
+        return pa.schema([self.file_schema.field(key) for key in self.landed_keys])
 
     def write(self, path: Path, tables: Iterable[pa.Table]) -> WrittenFile:
         """Write one file of the load."""
-        return write_data_file(path, tables, self.schema, self.footer, self.compression)
+        schema = self.file_schema
+        landing = (table.rename_columns(schema.names) for table in tables)
+        return write_data_file(path, landing, schema, self.footer, self.compression)
 
 
 @dataclass(frozen=True)
@@ -145,8 +161,7 @@ def stage_rows(zone: ZoneAddress, rows: Rows, target: LoadTarget) -> tuple[Stage
             local = Path(scratch) / f"{index}.parquet"
             tables = (table for _, table in pieces)
             written.append((local, target.write(local, tables)))
-        keys = pa.schema([target.schema.field(key) for key in target.keys])
-        twice = find_duplicate(key_columns([local for local, _ in written], target.keys), keys)
+        twice = find_duplicate(key_columns([local for local, _ in written], target.landed_keys), target.key_schema)
         if twice is not None:
             raise duplicate_key(rows.place(twice[0]), rows.place(twice[1]))
         return _create(zone, written, target)
@@ -176,7 +191,7 @@ def _create(
     # Named anew by every attempt, a repeated Spark task included.
     name = f"{folder}/{target.footer.first_number:020d}.{uuid4().hex}"
     return tuple(
-        create_staged(store, f"{name}.{index:04d}", local, one, target.schema, target.keys)
+        create_staged(store, f"{name}.{index:04d}", local, one, target.file_schema, target.landed_keys)
         for index, (local, one) in enumerate(written)
     )
 

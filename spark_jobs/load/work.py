@@ -193,9 +193,8 @@ class LoadWork:
             there = [file for file in files if file is not None]
             if len(there) != len(files):
                 raise TransientError("STAGED_GONE", "a staged object is not there as created", way_out="run again")
-            schema = self._target(one).schema
-            keys = pa.schema([schema.field(key) for key in one.state.keys])
-            twice = find_duplicate(key_columns(there, one.state.keys), keys)
+            target = self._target(one)
+            twice = find_duplicate(key_columns(there, target.landed_keys), target.key_schema)
         if twice is not None:
             raise duplicate_key(*(_staged_place(names, row) for row in twice))
 

@@ -26,7 +26,7 @@ from open_mirroring.config.names import BEGINNING, split_source_name
 from open_mirroring.config.storage import place_of
 from open_mirroring.config.tables import JdbcLoad, ProofExport
 from open_mirroring.errors import TerminalError
-from open_mirroring.landing_zone.schema import LandingColumn, file_schema
+from open_mirroring.landing_zone.schema import file_schema
 from open_mirroring.ledger.load_ledger import LoadColumn
 from spark_jobs.load.planning import CHUNK_BYTES, pace_of
 from spark_jobs.proof.rows import Shape, Work
@@ -241,4 +241,4 @@ def _border(kind: str, text: str) -> Any:
 
 
 def _typed_schema(columns: Sequence[LoadColumn], keys: Sequence[str]) -> pa.Schema:
-    return file_schema([LandingColumn(column.name, column.type) for column in columns], keys, marker=False)
+    return file_schema([column.landing for column in columns], keys, marker=False)

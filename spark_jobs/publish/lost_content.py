@@ -19,7 +19,7 @@ from open_mirroring.errors import TerminalError
 from open_mirroring.landing_zone import layout
 from open_mirroring.landing_zone.data_file import Footer
 from open_mirroring.landing_zone.opening import open_store
-from open_mirroring.landing_zone.schema import file_schema
+from open_mirroring.landing_zone.schema import landed_file_schema
 from open_mirroring.ledger.reading import LedgerReader, Publication, PublishedFile, TableState
 from open_mirroring.protocols.publishing import Intent, StagedFile, Work
 from open_mirroring.reconciliation.inspection import zone_address
@@ -64,7 +64,7 @@ def _without_rows(mirror: Mirror, reader: LedgerReader, state: TableState, lost:
         lost.batch_to,
         "load" if lost.kind == "load" else "changes",
     )
-    schema = file_schema(state.columns.columns, state.keys, marker=lost.kind != "load")
+    schema = landed_file_schema(state.columns.columns, state.keys, marker=lost.kind != "load")
     name = f"{layout.staging_folder(state.folder, state.row.generation)}/{lost.number:020d}.{uuid4().hex}"
     with tempfile.TemporaryDirectory(prefix="open_mirroring-") as scratch:
         local = Path(scratch) / "empty"
@@ -76,7 +76,7 @@ def _without_rows(mirror: Mirror, reader: LedgerReader, state: TableState, lost:
             local,
             written,
             schema,
-            state.keys,
+            state.landed_keys,
             lost.first_position,
             lost.last_position,
             is_text=state.text is not None,

@@ -103,7 +103,7 @@ class Preparation:
                 continue
             rows = sum(part.rows for part in (*new.arrived, *new.released))
             standing = _standing(state, intent, ordinals, len(known), said, unverified.get(state.id, ()))
-            standing = replace(standing, former=len(columns.former))
+            standing = replace(standing, former=len(columns.former), renamed=schema.renamed)
             cut = self._cut(plan, state, intent, schema, rows, standing)
             prepared[state.id] = cut._replace(
                 waiting=sum(part.rows for part in new.waiting),

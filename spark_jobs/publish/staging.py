@@ -22,7 +22,7 @@ from open_mirroring.landing_zone import layout
 from open_mirroring.landing_zone.data_file import Footer, WrittenFile, check_data_file, invalid_file, write_data_file
 from open_mirroring.landing_zone.delimited_text import bytes_digest, write_text_file
 from open_mirroring.landing_zone.opening import ZoneAddress, open_store
-from open_mirroring.landing_zone.schema import file_schema
+from open_mirroring.landing_zone.schema import landed, landed_file_schema
 from open_mirroring.landing_zone.store import LandingZoneStore, ObjectInfo
 from open_mirroring.landing_zone.text_format import TextFormat
 from open_mirroring.protocols.publishing import StagedFile
@@ -160,14 +160,15 @@ def _written(
     plan: TablePlan, target: StageTarget, planned: PlannedRows, name: str, scratch: Path
 ) -> Iterator[_LocalFile]:
     """Write the table's files, none longer than ``max_rows``; nothing planned, no file."""
-    schema = file_schema(plan.columns, plan.keys, marker=True)
+    schema, (_, keys) = landed_file_schema(plan.columns, plan.keys, marker=True), landed(plan.columns, plan.keys)
+    planned_rows = planned.rows.rename_columns(schema.names)
     for index, start in enumerate(range(0, planned.rows.num_rows, target.max_rows)):
         local = scratch / f"{name}.{index:04d}"
-        rows = planned.rows.slice(start, target.max_rows)
+        rows = planned_rows.slice(start, target.max_rows)
         lowest, highest = _bounds(planned, start, rows.num_rows)
         written = target.write(local, rows, schema, lowest, highest)
         path = f"{layout.staging_folder(target.folder, target.footer.generation)}/{name}.{index:04d}"
-        yield _LocalFile(path, local, written, schema, plan.keys, lowest, highest, target.text is not None)
+        yield _LocalFile(path, local, written, schema, keys, lowest, highest, target.text is not None)
 
 
 def _bounds(planned: PlannedRows, start: int, rows: int) -> tuple[str, str]:

@@ -251,11 +251,12 @@ class TableColumns:
         schema, published = state.columns, {column.name for column in state.columns.columns}
         _refuse_left_out(schema, declared.chosen, state.keys)
         _refuse_other_types(schema, declared.chosen)
+        _refuse_other_names(schema, declared.chosen)
         at: str | None = None
         try:
             for part in self._parts:
                 at = None if part.seen is None else part.seen.first
-                columns = [LandingColumn(name, self._lands(name, sql_type)) for name, sql_type in part.types.items()]
+                columns = [self._column(name, sql_type) for name, sql_type in part.types.items()]
                 schema = schema.extended(columns, published)
         except TerminalError as error:
             raise PlanStop(error.code, error.what, at) from error
@@ -273,8 +274,11 @@ class TableColumns:
         if reload_on_add:
             self._refuse_added({name: at for name, at in self.appeared.items() if name not in published})
         if state.text is not None:
-            return _columns_of_text(schema, state.text), types
+            return _columns_of_text(schema, state.text, declared), types
         return _keys_first_known(schema, state.keys), types
+
+    def _column(self, name: str, sql_type: str) -> LandingColumn:
+        return LandingColumn(name, self._lands(name, sql_type), self._declared.chosen.new_name_of(name))
 
     def _with_room(self, column: LandingColumn) -> LandingColumn:
         return column if self._declared.chosen.type_of(column.name) else column._replace(type=widest(column.type))
@@ -566,10 +570,19 @@ def _refuse_left_out(published: TableSchema, chosen: ColumnChoice, keys: Sequenc
 
 def _refuse_other_types(published: TableSchema, chosen: ColumnChoice) -> None:
     """Stop where `types` says another type than a column is published as: the target cannot change it (F-87, G-110)."""
-    for name, kind in published.columns:
+    for name, kind, _ in published.columns:
         wanted = chosen.type_of(name)
         if wanted is not None and wider(kind, wanted) != kind:
             raise PlanStop("SCHEMA_CHANGED", f"`types` lands {name!r} as {wanted}, which is published as {kind}")
+
+
+def _refuse_other_names(published: TableSchema, chosen: ColumnChoice) -> None:
+    """Stop where `rename` says another name than a column is published under: the target would keep both (G-120)."""
+    for column in published.columns:
+        wanted = chosen.landed_name(column.name)
+        if wanted != column.landed_name:
+            what = f"`rename` lands {column.name!r} as {wanted!r}, which is published as {column.landed_name!r}"
+            raise PlanStop("SCHEMA_CHANGED", what)
 
 
 def _refuse_unknown_columns(lists: Sequence[ColumnList]) -> None:
@@ -586,14 +599,17 @@ def _keys_first_known(schema: TableSchema, keys: Sequence[str]) -> TableSchema:
     return schema
 
 
-def _columns_of_text(schema: TableSchema, text: TextFormat) -> TableSchema:
+def _columns_of_text(schema: TableSchema, text: TextFormat, declared: Table) -> TableSchema:
     """The declared columns; a table of delimited text never changes them (F-23, F-90)."""
-    declared = TableSchema(tuple(LandingColumn(name, kind) for name, kind in text.columns))
-    other = [f"{column.name!r} {column.type}" for column in schema.columns if column not in declared.columns]
+    listed = () if declared.delimited_text is None else declared.delimited_text.columns
+    at_source = {declared.chosen.landed_name(name): name for name in listed}
+    names = [(at_source.get(name, name), kind) for name, kind in text.columns]
+    columns = tuple(LandingColumn(name, kind, declared.chosen.new_name_of(name)) for name, kind in names)
+    other = [f"{column.name!r} {column.type}" for column in schema.columns if column not in columns]
     if other:
         raise PlanStop(
             "SCHEMA_CHANGED",
             f"delimited text takes no columns but the declared ones, and rows carry {', '.join(other[:5])}: declare "
             "them, list `columns` without them, or, for decimals, leave `delimited_text` out",
         )
-    return declared
+    return TableSchema(columns)
