@@ -19,6 +19,7 @@ class ColumnChoice(NamedTuple):
         excluded: names and patterns of those that are not read.
         types: columns that land as another type than their source's, each with its landing type.
         renamed: columns that land under another name than their source's, each with that name.
+        hashed: names and patterns of columns that land as hashes of their texts.
     """
 
     listed: tuple[str, ...] | None = None
@@ -26,6 +27,7 @@ class ColumnChoice(NamedTuple):
     excluded: tuple[str, ...] = ()
     types: tuple[tuple[str, str], ...] = ()
     renamed: tuple[tuple[str, str], ...] = ()
+    hashed: tuple[str, ...] = ()
 
     @property
     def is_all(self) -> bool:
@@ -42,8 +44,15 @@ class ColumnChoice(NamedTuple):
         return [name for name in names if not _fits(name, self.excluded)]
 
     def type_of(self, name: str) -> str | None:
-        """The landing type that the mirror file gives a column; None where it leaves that to the source's type."""
-        return _said_of(name, self.types)
+        """The landing type that the mirror file gives a column; None where it leaves that to the source's type.
+
+        What is hashed is the text of a value, so a hashed column lands as text.
+        """
+        return "string" if self.hashes(name) else _said_of(name, self.types)
+
+    def hashes(self, name: str) -> bool:
+        """Whether a column lands as hashes (G-121)."""
+        return bool(self.hashed) and _fits(name, self.hashed)
 
     def new_name_of(self, name: str) -> str | None:
         """The name that the mirror file gives a column at the target; None where it keeps that of its source."""
@@ -56,8 +65,7 @@ class ColumnChoice(NamedTuple):
 
     def absent(self, names: Iterable[str]) -> list[str]:
         """The listed names that none of these is."""
-        there = {name.casefold() for name in names}
-        return [name for name in self.listed or () if name.casefold() not in there]
+        return lacking(self.listed or (), names)
 
     def unmet(self, names: Iterable[str]) -> list[str]:
         """The names and patterns, of those that are excluded or renamed too, that stand for none of these."""
@@ -68,6 +76,12 @@ class ColumnChoice(NamedTuple):
 
 
 ALL_COLUMNS = ColumnChoice()
+
+
+def lacking(wanted: Iterable[str], names: Iterable[str]) -> list[str]:
+    """Those of the wanted names that none of these is, in whatever case."""
+    there = {name.casefold() for name in names}
+    return [name for name in wanted if name.casefold() not in there]
 
 
 def _said_of(name: str, said: tuple[tuple[str, str], ...]) -> str | None:

@@ -14,12 +14,14 @@ from pydantic import (
     AfterValidator,
     Discriminator,
     Field,
+    PrivateAttr,
     StrictBool,
     Tag,
     ValidationError,
     ValidationInfo,
     field_validator,
 )
+from pydantic_core import PydanticCustomError
 
 from open_mirroring.changes.column_choice import ColumnChoice
 from open_mirroring.config import names
@@ -309,6 +311,15 @@ def _chosen(columns: tuple[str, ...] | ColumnSelection | None) -> ColumnChoice:
     return columns.chosen if isinstance(columns, ColumnSelection) else ColumnChoice(columns)
 
 
+def hashed_key(key: Sequence[str], hashed: tuple[str, ...]) -> PydanticCustomError | None:
+    """Why a key column cannot be hashed; None where none is."""
+    of_key = [name for name in key if ColumnChoice(hashed=hashed).hashes(name)]
+    if not of_key:
+        return None
+    what = f"the key column {of_key[0]!r} cannot land as a hash: ledger, dead letters and proofs name rows by their key"
+    return names.refusal("COMBINATION_INVALID", what, "leave it out of `hash`, or of the mirror by `columns` and `key`")
+
+
 class Table(Section):
     """One mirrored table."""
 
@@ -333,6 +344,11 @@ class Table(Section):
         description="Columns that land as another type than their source's (G-110). string for any, with all digits "
         "and the offset from UTC of a time; int16, int32, int64 or decimal(p,s) for a number, where a value that does "
         "not fit is a dead letter; float64 or timestamp for what they hold. A name means its column in any case.",
+    )
+    hash: tuple[ColumnName, ...] = Field(
+        default=(),
+        description="Columns that land as hashes (G-121): names in any case, and patterns in which * stands for any "
+        "characters. No key column. The salt stands in `hash` of the mirror.",
     )
     full_rows: StrictBool | None = Field(
         default=None, description="Whether update events carry whole rows. Unset: judged from the events."
@@ -403,6 +419,8 @@ class Table(Section):
         "does.",
     )
 
+    _hashed_everywhere: tuple[str, ...] = PrivateAttr(default=())
+
     @property
     def folder(self) -> str:
         """The table's folder below the landing zone."""
@@ -433,7 +451,17 @@ class Table(Section):
     @property
     def chosen(self) -> ColumnChoice:
         """The columns that are read, and what they land as."""
-        return _chosen(self.columns)._replace(types=tuple(self.types.items()))
+        hashed = (*self.hash, *self._hashed_everywhere)
+        return _chosen(self.columns)._replace(types=tuple(self.types.items()), hashed=hashed)
+
+    def hash_also(self, columns: tuple[str, ...]) -> None:
+        """Hash what the mirror hashes in every table, too."""
+        self._hashed_everywhere = columns
+
+    @property
+    def hashed_names(self) -> tuple[str, ...]:
+        """The columns that the table itself says are hashed, without patterns: it has each of them."""
+        return tuple(name for name in self.hash if "*" not in name)
 
     @field_validator("columns")
     @classmethod
@@ -468,6 +496,18 @@ class Table(Section):
             what = f"`types` names the column {out[0]!r}, which `columns` leaves out"
             raise names.refusal("COMBINATION_INVALID", what, "leave it out of `types`, or take it into `columns`")
         return types
+
+    @field_validator("hash")
+    @classmethod
+    def _hash(cls, hash: tuple[str, ...], info: ValidationInfo) -> tuple[str, ...]:
+        names.check_distinct(hash)
+        if refused := hashed_key(info.data.get("key", ()), hash):
+            raise refused
+        hashed = ColumnChoice(hashed=hash)
+        if other := [n for n, kind in info.data.get("types", {}).items() if kind != "string" and hashed.hashes(n)]:
+            what = f"`types` lands the column {other[0]!r} otherwise than as text, and its hash is text"
+            raise names.refusal("COMBINATION_INVALID", what, "leave it out of `types`")
+        return hash
 
     @field_validator("complete_rows")
     @classmethod
@@ -517,7 +557,7 @@ class Table(Section):
             what = f"`columns` and `delimited_text` differ in {min(differing)!r}"
             raise names.refusal("COMBINATION_INVALID", what, "name the same columns in both")
         names.check_landed_names(map(chosen.landed_name, text.columns))
-        types = chosen._replace(types=tuple(info.data.get("types", {}).items()))
+        types = chosen._replace(types=tuple(info.data.get("types", {}).items()), hashed=info.data.get("hash", ()))
         if other := [n for n, kind in text.columns.items() if types.type_of(n) not in (None, kind)]:
             what = f"`types` and `delimited_text` say two types of the column {other[0]!r}"
             raise names.refusal("COMBINATION_INVALID", what, "say the same in both")
@@ -578,6 +618,7 @@ class TablePattern(Section):
         default_factory=dict,
         description="As `types` of a table, of each that has the column.",
     )
+    hash: tuple[ColumnName, ...] = Field(default=(), description="As `hash` of a table, of each that has the column.")
     full_rows: StrictBool | None = Field(default=None, description="As `full_rows` of a table.")
     complete_rows: StrictBool | None = Field(default=None, description="As `complete_rows` of a table.")
     keys_never_change: StrictBool | None = Field(default=None, description="As `keys_never_change` of a table.")
@@ -650,6 +691,7 @@ class TablePattern(Section):
 _OF_EACH_TABLE = (
     "columns",
     "types",
+    "hash",
     "full_rows",
     "complete_rows",
     "keys_never_change",

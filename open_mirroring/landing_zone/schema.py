@@ -43,11 +43,13 @@ class LandingColumn(NamedTuple):
         name: as the source names it, which is what everything but a file of the landing zone calls it.
         type: one of the names of :func:`arrow_type`.
         renamed: its name in files and at the target, where that is another one (G-120).
+        salted: of a column whose files hold hashes, what tells their salt from another one (G-121).
     """
 
     name: str
     type: str
     renamed: str | None = None
+    salted: str | None = None
 
     @property
     def landed_name(self) -> str:
@@ -163,13 +165,18 @@ class TableSchema(NamedTuple):
 
     @property
     def stored(self) -> list[tuple[str | None, ...]]:
-        """The columns as the ledger stores them: a name of its own at the target only where there is one."""
-        return [column if column.renamed else column[:2] for column in self.columns]
+        """The columns as the ledger stores them: what only some have stands only there."""
+        return [column if column.salted else column[: 3 if column.renamed else 2] for column in self.columns]
 
     @property
     def renamed(self) -> dict[str, str]:
         """Names at the target by names at the source, where they differ."""
         return {column.name: column.renamed for column in self.columns if column.renamed}
+
+    @property
+    def salted(self) -> dict[str, str]:
+        """What tells the salt of a column's hashes, by its name, where files hold hashes."""
+        return {column.name: column.salted for column in self.columns if column.salted}
 
     def to_json(self) -> str:
         """The columns as the ledger's text."""

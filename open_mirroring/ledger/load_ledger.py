@@ -23,17 +23,18 @@ from open_mirroring.ledger.horizon import newest_dropped
 
 
 class LoadColumn(NamedTuple):
-    """A column of the load: its landing type, its SQL type where one is known, its name at the target if another."""
+    """A column of the load: its landing type, its SQL type where one is known, and what differs at the target."""
 
     name: str
     type: str
     sql_type: str | None = None
     renamed: str | None = None
+    salted: str | None = None
 
     @property
     def landing(self) -> LandingColumn:
         """The same as a column of the mirrored table."""
-        return LandingColumn(self.name, self.type, self.renamed)
+        return LandingColumn(self.name, self.type, self.renamed, self.salted)
 
 
 @dataclass(frozen=True)

@@ -47,6 +47,8 @@ WAYS_OUT = {
     "file and lift the stop, or rename one at the source",
     "COLUMN_COLLISION": "give one of the two another name by `rename`, or leave it out (`columns: {exclude: […]}`), in "
     "the mirror file, and lift the stop",
+    "SALT_CHANGED": "put the salt's connection back as it was, and lift the stop; if it shall have the new one, "
+    f"{RESET}: all hashes are made anew",
     "TYPE_UNKNOWN": "leave the column out (`columns: {exclude: […]}`) in the mirror file and lift the stop, or "
     "cast it at the source",
     "TYPE_UNSUPPORTED": "mend `types` (docs/types.md tells what fits), or leave the column out (`columns: {exclude: "

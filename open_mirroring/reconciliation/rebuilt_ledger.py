@@ -136,7 +136,8 @@ def _named_as_at_source(decision: KnownTable) -> tuple[LandingColumn, ...]:
     """The columns of a table's newest file, which has them under the names of the target."""
     names = {landed: name for name, landed in decision.standing.renamed.items()}
     columns = decision.newest.columns
-    return tuple(c._replace(name=names[c.name], renamed=c.name) if c.name in names else c for c in columns)
+    named = (c._replace(name=names[c.name], renamed=c.name) if c.name in names else c for c in columns)
+    return tuple(column._replace(salted=decision.standing.salted.get(column.name)) for column in named)
 
 
 def _loaded(decision: KnownTable) -> bool:
@@ -149,7 +150,7 @@ def _load_plan(decision: KnownTable) -> str | None:
     if standing.loaded_columns is None:
         return None
     columns = _named_as_at_source(decision)[: standing.loaded_columns]
-    loaded = tuple(LoadColumn(column.name, column.type, renamed=column.renamed) for column in columns)
+    loaded = tuple(LoadColumn(c.name, c.type, None, c.renamed, c.salted) for c in columns)
     return LoadPlan("", loaded, (), hand_over_batch=standing.hand_over_batch).to_json()
 
 

@@ -31,6 +31,7 @@ from open_mirroring.landing_zone.schema import TableSchema, file_schema
 from open_mirroring.ledger.load_ledger import HandOver, LoadColumn, LoadLedger, LoadPlan
 from spark_jobs.load.task import duplicate_key
 from spark_jobs.load.unique_keys import find_duplicate
+from spark_jobs.publish.table_columns import landing_of
 from spark_jobs.sources.exports.files import Export, ExportRows, Piece, cut_file, export_columns, export_files, load_key
 from spark_jobs.sources.jdbc.dialects import Range
 from spark_jobs.sources.jdbc.pacing import Pace
@@ -71,8 +72,13 @@ def plan_load(mirror: Mirror, table: Table, table_id: str, ledger: LoadLedger, s
         bound = BoundLoad(_plan_jdbc(table, load, batch, spark), hand_over.above)
     else:
         raise ValueError(f"{table.source} has no initial load")
-    renamed = (column._replace(renamed=table.chosen.new_name_of(column.name)) for column in bound.plan.columns)
-    bound = bound._replace(plan=replace(bound.plan, columns=tuple(renamed)))
+    salt = mirror.salt()
+    salted = None if salt is None else salt.check
+    landing = [landing_of(column.landing, table.chosen, salted) for column in bound.plan.columns]
+    named = (
+        c._replace(renamed=to.renamed, salted=to.salted) for c, to in zip(bound.plan.columns, landing, strict=True)
+    )
+    bound = bound._replace(plan=replace(bound.plan, columns=tuple(named)))
     TableSchema(()).extended(bound.plan.schema.columns)
     columns = [(column.name, column.sql_type) for column in bound.plan.columns]
     refuse_unstreamed(mirror.source, columns, f"table {table.source}")
@@ -97,7 +103,8 @@ def settings_of(table: Table) -> str:
     if isinstance(load, ExportLoad):
         chosen.pop("connection")  # it says how the files are reached, not which they are
     logged = {"logged": True} if table.loads_through_log else {}
-    landing = {"landing": table.types} if table.types else {}
+    landing: dict[str, Any] = {"landing": table.types} if table.types else {}
+    landing |= {"hashed": table.chosen.hashed} if table.chosen.hashed else {}
     columns = table.model_dump(mode="json")["columns"]
     if isinstance(columns, dict) and not columns["rename"]:
         del columns["rename"]  # a load that began before there was this setting goes on

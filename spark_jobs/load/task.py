@@ -23,12 +23,14 @@ from open_mirroring.errors import MirroringError, TerminalError
 from open_mirroring.landing_zone import layout
 from open_mirroring.landing_zone.data_file import Footer, WrittenFile, write_data_file
 from open_mirroring.landing_zone.opening import ZoneAddress, open_store
+from open_mirroring.landing_zone.salt import Salt
 from open_mirroring.landing_zone.schema import file_schema, landed, landed_file_schema
 from open_mirroring.ledger.load_ledger import LoadColumn
 from open_mirroring.protocols.publishing import StagedFile
 from spark_jobs.load.unique_keys import find_duplicate, key_columns
 from spark_jobs.publish.staging import create_staged
 from spark_jobs.sources.exports.files import Export, ExportRows, Piece
+from spark_jobs.sources.sql_server.hashed_columns import landed_rows
 from spark_jobs.sources.sql_server.types import filled_length
 
 
@@ -63,10 +65,10 @@ class LoadTarget:
         """The key columns of every file, in the order of the key."""
         return pa.schema([self.file_schema.field(key) for key in self.landed_keys])
 
-    def write(self, path: Path, tables: Iterable[pa.Table]) -> WrittenFile:
+    def write(self, path: Path, tables: Iterable[pa.Table], salt: Salt | None) -> WrittenFile:
         """Write one file of the load."""
-        schema = self.file_schema
-        landing = (table.rename_columns(schema.names) for table in tables)
+        schema, columns = self.file_schema, [column.landing for column in self.columns]
+        landing = (landed_rows(table, columns, schema.names, salt) for table in tables)
         return write_data_file(path, landing, schema, self.footer, self.compression)
 
 
@@ -129,26 +131,28 @@ class MeasuredRows:
         return self._rows.place(row)
 
 
-def load_export_chunk(zone: ZoneAddress, exports: Mapping[str, Export], task: ExportTask) -> LoadedChunk:
+def load_export_chunk(
+    zone: ZoneAddress, salt: Salt | None, exports: Mapping[str, Export], task: ExportTask
+) -> LoadedChunk:
     """Stage one chunk of an export; an error comes back as a value.
 
-    The exports, which may hold logins, come with the function: Spark keeps tasks in a file for a moment.
+    The salt and the exports, which may hold logins, come with the function: Spark keeps tasks in a file for a moment.
     """
     rows = ExportRows(exports[task.source], task.pieces, task.target.columns, task.target.schema)
-    return load_chunk(zone, task.chunk, rows, task.target)
+    return load_chunk(zone, salt, task.chunk, rows, task.target)
 
 
-def load_chunk(zone: ZoneAddress, chunk: int, rows: Rows, target: LoadTarget) -> LoadedChunk:
+def load_chunk(zone: ZoneAddress, salt: Salt | None, chunk: int, rows: Rows, target: LoadTarget) -> LoadedChunk:
     """Stage the rows of one chunk; an error comes back as a value."""
     measured = MeasuredRows(rows, target.columns)
     try:
-        files = stage_rows(zone, measured, target)
+        files = stage_rows(zone, salt, measured, target)
         return LoadedChunk(chunk, files, shortest=measured.shortest)
     except MirroringError as error:
         return LoadedChunk(chunk, error=error, shortest=measured.shortest)
 
 
-def stage_rows(zone: ZoneAddress, rows: Rows, target: LoadTarget) -> tuple[StagedFile, ...]:
+def stage_rows(zone: ZoneAddress, salt: Salt | None, rows: Rows, target: LoadTarget) -> tuple[StagedFile, ...]:
     """Write rows into files of at most ``max_rows``, prove their keys unique, and create the staged objects.
 
     Raises:
@@ -160,7 +164,7 @@ def stage_rows(zone: ZoneAddress, rows: Rows, target: LoadTarget) -> tuple[Stage
         for index, pieces in groupby(_cut(rows, target.max_rows), key=itemgetter(0)):
             local = Path(scratch) / f"{index}.parquet"
             tables = (table for _, table in pieces)
-            written.append((local, target.write(local, tables)))
+            written.append((local, target.write(local, tables, salt)))
         twice = find_duplicate(key_columns([local for local, _ in written], target.landed_keys), target.key_schema)
         if twice is not None:
             raise duplicate_key(rows.place(twice[0]), rows.place(twice[1]))
@@ -171,7 +175,7 @@ def stage_no_rows(zone: ZoneAddress, target: LoadTarget) -> StagedFile:
     """One staged file without rows, so that the target creates an empty table (F-41)."""
     with tempfile.TemporaryDirectory(prefix="open_mirroring-") as scratch:
         local = Path(scratch) / "0.parquet"
-        return _create(zone, [(local, target.write(local, ()))], target)[0]
+        return _create(zone, [(local, target.write(local, (), None))], target)[0]
 
 
 def duplicate_key(one: str, other: str) -> TerminalError:

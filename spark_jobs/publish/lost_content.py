@@ -93,7 +93,8 @@ def _from_log(mirror: Mirror, reader: LedgerReader, state: TableState, lost: Pub
     work = Work("changes", lost.batch_to, position_from=start, position_to=publication.position_to)
     intent = Intent(_first_number(reader, state, lost), lost.batch_from, work)
     declared = {table.source: table for table in mirror.tables}
-    preparation = Preparation(mirror.name, reader, declared, mirror.publish, renames=format_of(mirror).renames_columns)
+    renames, salt = format_of(mirror).renames_columns, mirror.salt()
+    preparation = Preparation(mirror.name, reader, declared, mirror.publish, renames=renames, salt=salt)
     prepared = preparation.prepare([(state._replace(row=row), intent)])[state.id]
     if isinstance(prepared, PlanStop):
         raise _impossible(state, lost, f"{prepared.code}: {prepared.what}")
@@ -103,7 +104,7 @@ def _from_log(mirror: Mirror, reader: LedgerReader, state: TableState, lost: Pub
         raise _impossible(state, lost, f"{len(gone)} of its files are not in the change log any more")
     staged: list[StagedFile] = []
     for part in prepared.plans:
-        for result in stage(zone_address(mirror), StageTask(root, (part,))):
+        for result in stage(zone_address(mirror), salt, StageTask(root, (part,))):
             if result.stop is not None:
                 raise _impossible(state, lost, ": ".join(result.stop))
             staged += result.files
