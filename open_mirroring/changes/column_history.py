@@ -10,7 +10,9 @@ row carries both names, and no whole row between them lacks both.
 
 from __future__ import annotations
 
+import unicodedata
 from collections.abc import Collection, Mapping, Sequence
+from itertools import pairwise
 from types import MappingProxyType
 from typing import NamedTuple
 
@@ -136,6 +138,19 @@ def column_history(
     return ColumnHistory(gone, back, returned)
 
 
+def moved_behind(before: Sequence[str], after: Sequence[str]) -> list[str]:
+    """The columns that must have been dropped and added again between two orders of a table's columns.
+
+    A column keeps its place among the others as long as it lives, and a new one stands behind them all.
+    """
+    places = {name: at for at, name in enumerate(before)}
+    known = [name for name in after if name in places]
+    for at, (one, other) in enumerate(pairwise(known)):
+        if places[one] > places[other]:
+            return known[at + 1 :]
+    return []
+
+
 def renamed_columns(
     lists: Sequence[ListOfColumns], history: ColumnHistory, said: Sequence[FormerColumn]
 ) -> list[FormerColumn]:
@@ -214,7 +229,8 @@ def clipped(place: Seen, up_to: str) -> Seen:
 def _new_names(column: str, gone: Gone, lists: Sequence[ListOfColumns], renames: bool) -> list[str]:
     """The columns that may be a gone one: of its type, first carried behind it, with no whole row without both between.
 
-    Between two stream incarnations any source may have renamed it: nothing was read of it then.
+    Between two stream incarnations any source may have renamed it: nothing was read of it then. A name that looks the
+    same is likelier another spelling by whoever sent it than another column, also where the source renames nothing.
     """
     carrying = [one for one in lists if column in one.types]
     kind = max(carrying, key=lambda one: one.seen.last).types[column]
@@ -228,9 +244,18 @@ def _new_names(column: str, gone: Gone, lists: Sequence[ListOfColumns], renames:
         neither = [one.seen for one in lists if not {column, other} & one.types.keys() and one.seen.whole_last]
         if any(gone.after < place < first for seen in neither for place in (seen.whole_first, seen.whole_last)):
             continue
-        if renames or first.partition(":")[0] != gone.after.partition(":")[0]:
+        if (
+            renames
+            or first.partition(":")[0] != gone.after.partition(":")[0]
+            or _seen_name(other) == _seen_name(column)
+        ):
             found.append(other)
     return found
+
+
+def _seen_name(name: str) -> str:
+    """A name as people see it: without blanks around it, signs without width, and differences of normal form."""
+    return "".join(sign for sign in unicodedata.normalize("NFKC", name) if unicodedata.category(sign) != "Cf").strip()
 
 
 def place_text(order: str) -> str:

@@ -20,9 +20,10 @@ from open_mirroring.errors import TerminalError
 from open_mirroring.ledger import requests
 from open_mirroring.ledger import tables as t
 from open_mirroring.ledger.auditing import Reason, audit
-from open_mirroring.ledger.declaring import note_accepted, without_stop
+from open_mirroring.ledger.declaring import note_accepted, without_stop, without_unsealed
 from open_mirroring.ledger.requests import (
     ACCEPT_EPOCH,
+    ACCEPT_RELOAD,
     ACCEPT_SCHEMA,
     ACCEPT_TABLE,
     RESUME,
@@ -182,6 +183,33 @@ def accept_table(ledger: Engine, mirror: str, source: str, reason: Reason, *, re
         requests.record(db, mirror, asked, cleared.document())
         _audit(db, mirror, source, "TABLE_ACCEPTED", reason, cleared)
     return cleared
+
+
+def accept_reload(ledger: Engine, mirror: str, source: str, reason: Reason, *, request: str = "") -> OpenStop:
+    """Say that the newest full load of the source counts (G-125): the next run builds the table from it.
+
+    The stop stays until then; it is returned.
+
+    Raises:
+        TerminalError: ``TABLE_UNKNOWN``; ``NOT_RELOADED`` when the table is not stopped.
+    """
+    with ledger.begin() as db:
+        row = locked_table(db, mirror, source)
+        asked = Asked(request, ACCEPT_RELOAD, source)
+        if done := requests.known(db, mirror, asked):
+            return OpenStop.of(done.outcome or {})
+        if row.stop_code is None:
+            raise TerminalError(
+                "NOT_RELOADED",
+                f"table {source!r} is not stopped by a full load that came again",
+                where=f"mirror {mirror}",
+                way_out="look at `open-mirroring status`; to build the table anew: `open-mirroring reload-table`",
+            )
+        stop = OpenStop(source, row.stop_code, row.stop_what or "", row.stopped_at)
+        _set(db, row, reload_accepted=reason.to_json())
+        requests.record(db, mirror, asked, stop.document())
+        _audit(db, mirror, source, "RELOAD_ACCEPTED", reason, None, stopped={"code": stop.code, "what": stop.what})
+    return stop
 
 
 def accept_epoch(
@@ -378,10 +406,7 @@ def _where_it_is_gone(db: Connection, row: Any, column: str, renamed_to: str | N
 
 
 def _clear(db: Connection, row: Any) -> OpenStop:
-    # An intent with nothing sealed is given up: its batches end before what was read since, and was missing.
-    unsealed = row.intent is not None and json.loads(row.intent)["manifest"] is None
-    given_up = {"intent": None} if unsealed else {}
-    _set(db, row, **without_stop(db, row.mirror, row.source), **given_up)
+    _set(db, row, **without_stop(db, row.mirror, row.source), **without_unsealed(row.intent))
     return OpenStop(row.source, row.stop_code, row.stop_what or "", row.stopped_at)
 
 

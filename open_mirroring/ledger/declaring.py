@@ -150,6 +150,14 @@ def without_stop(db: Connection, mirror: str, source: str) -> dict[str, object]:
     return {"stop_code": NEW_TABLE, "stop_what": asks, "stopped_at": datetime.now(UTC)}
 
 
+def without_unsealed(intent: str | None) -> dict[str, None]:
+    """What a table's row says once its stop is lifted, of an intent with nothing sealed: it is given up.
+
+    Its batches end before what was read since, and was missing.
+    """
+    return {"intent": None} if intent is not None and json.loads(intent)["manifest"] is None else {}
+
+
 def note_accepted(db: Connection, mirror: str, source: str) -> None:
     """Note that somebody said yes to a table that asks, or answers for it with a reset: it asks no more (G-71)."""
     c = t.joined_table.c
@@ -346,6 +354,7 @@ class ResetRecord:
         since: when it was asked for, in ISO form.
         begins_at: the table was made anew at the source with the stream of this ordinal: older changes are of another
             one (G-108).
+        is_carried_on: any run continues it, as the mirror file or an accepted reload wants it.
     """
 
     stage: ResetStage
@@ -357,6 +366,7 @@ class ResetRecord:
     why: str
     since: str
     begins_at: int | None = None
+    is_carried_on: bool = False
 
     def to_json(self) -> str:
         """The ledger's text."""

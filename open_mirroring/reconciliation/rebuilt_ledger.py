@@ -129,6 +129,7 @@ def _row(
         "stream_epoch": standing.stream_epoch,
         "log_from": standing.log_from,
         "lives_above": standing.lives_above,
+        "newest_load": standing.newest_load,
     }
 
 
@@ -150,7 +151,7 @@ def _load_plan(decision: KnownTable) -> str | None:
     if standing.loaded_columns is None:
         return None
     columns = _named_as_at_source(decision)[: standing.loaded_columns]
-    loaded = tuple(LoadColumn(c.name, c.type, None, c.renamed, c.salted) for c in columns)
+    loaded = tuple(LoadColumn(c.name, c.type, renamed=c.renamed, salted=c.salted) for c in columns)
     return LoadPlan("", loaded, (), hand_over_batch=standing.hand_over_batch).to_json()
 
 

@@ -11,10 +11,12 @@ from pyspark.sql import SparkSession
 from sqlalchemy import Engine
 
 from open_mirroring.config import Mirror
+from open_mirroring.config.source import InCapture
 from open_mirroring.errors import MirroringError
 from open_mirroring.ledger.columns import column_notes
 from open_mirroring.ledger.reading import LedgerReader
 from open_mirroring.operate.exit_codes import Exit, exit_of, exit_of_report
+from open_mirroring.operate.words import amount
 from open_mirroring.protocols.backfilling import Backfill
 from open_mirroring.protocols.verdicts import LOAD_AHEAD, Verdict
 from open_mirroring.reconciliation.inspection import inspect_mirror
@@ -41,6 +43,7 @@ class Ticked(NamedTuple):
         overdue: those of the waiting files to which nobody has written for a day.
         joined: tables that joined by a pattern, each with what the source told of it (G-70).
         awaited: what is there and cannot be read or published before something else comes.
+        lacking: some of it is no file that may just be written.
         reloading: tables that are being built anew for a change of structure.
         failed: the error that ended reading; publishing went on with what the log has.
     """
@@ -56,6 +59,7 @@ class Ticked(NamedTuple):
     losses: Mapping[str, str] = MappingProxyType({})
     told: Mapping[str, Any] = MappingProxyType({})
     awaited: Sequence[str] = ()
+    lacking: bool = False
     overdue: Sequence[str] = ()
     joined: Mapping[str, str] = MappingProxyType({})
     reloading: Sequence[str] = ()
@@ -72,8 +76,8 @@ class Ticked(NamedTuple):
         A table that is being built anew is not at the target, and a load that is ahead of the stream may stay so for
         ever: both hold whatever else was done.
 
-        What is awaited holds once the source has nothing new: while it sends, the rest is on its way as a rule; but not
-        the rest of a file to which nobody has written for a day.
+        What is awaited holds, for the tables lack it: the rest of messages that were read, and what lies behind a hole.
+        A file that may just be written holds once the source has nothing new, or nobody has written to it for a day.
         """
         if self.failed is not None:
             return exit_of(self.failed)
@@ -84,7 +88,7 @@ class Ticked(NamedTuple):
             return Exit.ON_HOLD
         if self.reloading or (self.waiting and not self.files and all(source in self.held for source in self.waiting)):
             return Exit.ON_HOLD
-        return Exit.ON_HOLD if self.awaited and self.batch is None else Exit.DONE
+        return Exit.ON_HOLD if self.lacking or (self.awaited and self.batch is None) else Exit.DONE
 
     def document(self) -> dict[str, Any]:
         """The tick as plain JSON values."""
@@ -135,6 +139,7 @@ def tick(
         if notes := of_columns.get(table.id):
             document["notes"][source] = [*document["notes"].get(source, ()), *notes]
     stopped = {s: f"{f.code}: {f.what}" for s, f in findings.items() if f.verdict is Verdict.STOP and s in tables}
+    fragments = reader.open_fragment_count()
     return Ticked(
         batch=read.batch,
         counts=read.counts,
@@ -146,7 +151,8 @@ def tick(
         failed=failed,
         losses=report.lost,
         told=document,
-        awaited=_awaited(reader.open_fragment_count(), read.withheld),
+        awaited=_awaited(fragments, read.withheld),
+        lacking=bool(fragments or (read.withheld and isinstance(mirror.source, InCapture))),
         overdue=read.overdue,
         joined=read.joined,
         reloading=[source for source, one in reloads.items() if one.hold],
@@ -157,7 +163,8 @@ def _awaited(fragments: int, withheld: Sequence[str]) -> list[str]:
     """What waits for something else, in words."""
     found = []
     if fragments:
-        found.append(f"{fragments} messages wait for their other pieces, or for a description of their structure")
+        waiting = amount(fragments, "message waits", "messages wait")
+        found.append(f"{waiting} for other pieces, or for a description of a structure")
     if withheld:
         more = " and others" if len(withheld) > 3 else ""
         found.append(f"{len(withheld)} at the source cannot be read yet: {', '.join(withheld[:3])}{more}")

@@ -165,7 +165,9 @@ def stage_rows(zone: ZoneAddress, salt: Salt | None, rows: Rows, target: LoadTar
             local = Path(scratch) / f"{index}.parquet"
             tables = (table for _, table in pieces)
             written.append((local, target.write(local, tables, salt)))
-        twice = find_duplicate(key_columns([local for local, _ in written], target.landed_keys), target.key_schema)
+        files = [local for local, _ in written]
+        # Rows of a table without key may be alike.
+        twice = find_duplicate(key_columns(files, target.landed_keys), target.key_schema) if target.keys else None
         if twice is not None:
             raise duplicate_key(rows.place(twice[0]), rows.place(twice[1]))
         return _create(zone, written, target)

@@ -20,6 +20,7 @@ from open_mirroring.changes.log_position import LogPosition
 from open_mirroring.changes.logged_change import Left, Logged
 from open_mirroring.changes.plan_rule import plan_key
 from open_mirroring.landing_zone.schema import file_schema
+from open_mirroring.protocols.table_stops import ROW_INCOMPLETE
 from spark_jobs.plan.certain_keys import certain_keys
 from spark_jobs.plan.history import plan_history
 from spark_jobs.plan.moved_rows import KeyChangePlace, MovedRows, Read
@@ -221,7 +222,7 @@ class _Result:
 def _incomplete(change: Logged, plan: TablePlan) -> PlanStop:
     absent = sorted(plan.types.keys() - plan.lacking(change.position.order) - (change.after or {}).keys())
     return PlanStop(
-        "ROW_INCOMPLETE",
+        ROW_INCOMPLETE,
         f"the update at position {change.position.text} lacks {absent[:5]}, which no earlier change of its key tells",
     )
 

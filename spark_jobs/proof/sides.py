@@ -28,7 +28,7 @@ from open_mirroring.config.tables import JdbcLoad, ProofExport
 from open_mirroring.errors import TerminalError
 from open_mirroring.landing_zone.salt import Salt
 from open_mirroring.landing_zone.schema import file_schema
-from open_mirroring.ledger.load_ledger import LoadColumn
+from open_mirroring.ledger.load_ledger import LoadColumn, columns_of_both
 from spark_jobs.load.planning import CHUNK_BYTES, pace_of
 from spark_jobs.proof.rows import Shape, Work
 from spark_jobs.sources.exports.files import Export, ExportRows, Piece, cut_file, export_columns, export_files
@@ -139,7 +139,7 @@ class ExportSource:
         files = export_files(export)
         self.columns = export_columns(export, files[0], table.chosen, types, gone)
         for file in files[1:]:
-            if sorted(export_columns(export, file, table.chosen, types, gone)) != sorted(self.columns):
+            if columns_of_both(self.columns, export_columns(export, file, table.chosen, types, gone)) is None:
                 raise TerminalError(
                     "EXPORT_SCHEMA_DIFFERS",
                     "its files have different columns or types",

@@ -24,6 +24,7 @@ from open_mirroring.ledger.columns import UnverifiedColumn
 from open_mirroring.ledger.reading import ColumnDecision, ColumnList, LedgerReader, TableState, Unpublished, unpublished
 from open_mirroring.protocols.publishing import Intent, Work
 from spark_jobs.changelog.schema import bucket_ranges
+from spark_jobs.plan.loaded_columns import loaded_columns
 from spark_jobs.plan.plan import Identity, PlanStop, TablePlan
 from spark_jobs.plan.transaction_cut import Cut
 from spark_jobs.publish.staging import StageTarget
@@ -110,7 +111,7 @@ class Preparation:
             cut = self._cut(plan, state, intent, schema, rows, standing)
             prepared[state.id] = cut._replace(
                 waiting=sum(part.rows for part in new.waiting),
-                unverified=columns.converted | columns.appeared,
+                unverified=columns.moved | columns.converted | columns.appeared,
                 former=None if state.row.confirmed else tuple(columns.former),
                 gone={column: one.since for column, one in gone.items()},
             )
@@ -212,6 +213,7 @@ class Preparation:
         counting = new._replace(arrived=arrived)
         known = {epoch: ordinal for epoch, ordinal in epochs.items() if is_of_generation(epoch, generation)}
         published = {epoch: text for epoch, text in highest.items() if epoch in known}
+        loaded = loaded_columns(state.load_plan, state.keys)
         top, history = self._history(state.source, intent.batch_from, published, counting, known, start, completing)
         return TablePlan(
             table_id=state.id,
@@ -225,6 +227,7 @@ class Preparation:
             stream_from=state.stream_from,
             stream_epoch=state.stream_epoch,
             lives_above=state.lives_above,
+            newest_load=state.newest_load,
             rejected=rejected,
             columns=schema.columns,
             types=types,
@@ -232,6 +235,7 @@ class Preparation:
             generation=generation,
             cut=None if start is None else Cut(start, end, batches),
             late_up_to=self._late_up_to(state, intent),
+            loaded_keys={name: one for name, one in loaded.items() if one.is_key},
         )
 
     def _late_up_to(self, state: TableState, intent: Intent) -> str | None:
@@ -316,6 +320,7 @@ def _standing(
         stream_epoch=state.stream_epoch,
         log_from=state.log_from,
         lives_above=state.lives_above,
+        newest_load=None if state.newest_load is None else state.newest_load.to_json(),
         loaded_columns=None if load is None else len(load["columns"]),
         hand_over_batch=0 if load is None else load["hand_over_batch"],
         untyped=untyped,

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
-from itertools import permutations
+from itertools import pairwise, permutations
+from operator import itemgetter
 from typing import NamedTuple
 
 import msgspec
@@ -24,6 +25,7 @@ from open_mirroring.changes.column_history import (
     clipped,
     column_history,
     divided,
+    moved_behind,
     names_before_return,
     other_columns,
     place_text,
@@ -35,11 +37,12 @@ from open_mirroring.errors import TerminalError
 from open_mirroring.landing_zone.schema import LandingColumn, TableSchema, is_exact_number, wider
 from open_mirroring.landing_zone.text_format import TextFormat
 from open_mirroring.ledger.reading import ColumnDecision, ColumnList, TableState
-from open_mirroring.protocols.table_stops import PARTIAL_ROWS
+from open_mirroring.protocols.table_stops import PARTIAL_ROWS, ROW_INCOMPLETE
+from spark_jobs.plan.loaded_columns import finding, loaded_columns, may_lack_digits
 from spark_jobs.plan.plan import PlanStop
 from spark_jobs.sources.sql_server.chosen_types import keeps_spelling, landed_as, widest
 from spark_jobs.sources.sql_server.type_changes import keeps_key, keeps_values
-from spark_jobs.sources.sql_server.types import filled_length, landing_type, type_of_landed_key
+from spark_jobs.sources.sql_server.types import landing_type, type_of_landed_key
 
 _EVERYWHERE = "~"
 """Above every place."""
@@ -99,8 +102,8 @@ class TableColumns:
         # What only loaded rows have stands below every change.
         below = state.columns_above is None
         self._lists = [one for one in lists if self._seen(one) or (below and any(map(is_load_epoch, one.seen)))]
-        loaded = (name for name, *_ in (state.load_plan or {}).get("columns", ()))
-        self._loaded = declared.chosen.of(loaded)
+        self._load = loaded_columns(state.load_plan, state.keys)
+        self._loaded = declared.chosen.of(self._load)
 
     @cached_property
     def history(self) -> ColumnHistory:
@@ -255,7 +258,7 @@ class TableColumns:
         Raises:
             PlanStop: ``SCHEMA_CHANGED``, ``COLUMN_NOT_STREAMED``, ``COLUMN_ADDED``, ``COLUMN_RESERVED``,
                 ``COLUMN_CASE``, ``COLUMN_RENAMED``, ``RENAME_POSSIBLE``, ``COLUMN_BACK``, ``TYPE_UNKNOWN``,
-                ``PARTIAL_ROWS``, ``ROW_INCOMPLETE``.
+                ``PARTIAL_ROWS``, ``ROW_INCOMPLETE``, ``LOAD_UNFILLED``, ``KEY_AMBIGUOUS``, ``VALUE_AMBIGUOUS``.
         """
         state, declared = self._state, self._declared
         schema, published = state.columns, {column.name for column in state.columns.columns}
@@ -280,7 +283,7 @@ class TableColumns:
         elif not declared.full_rows:
             self._refuse_partial_rows(schema)
         self._refuse_never_streamed()
-        self._refuse_unfilled(types)
+        self._refuse_other_loaded_values()
         self._refuse_doubtful()
         if reload_on_add:
             self._refuse_added({name: at for name, at in self.appeared.items() if name not in published})
@@ -321,9 +324,35 @@ class TableColumns:
     def converted(self) -> dict[str, str]:
         """The columns of which the source may have changed the values with their type, and since which position.
 
-        The target takes the type as it is; rows that did not change since may have another value at the source.
+        The target takes the type as it is; rows that did not change since may have another value at the source. So may
+        those of a load whose times had fewer digits than the source's (G-114).
         """
-        return {name: _position(since) for name, (old, new, since) in self._conversions().items()}
+        coarse = {
+            name: since
+            for name, loaded in self._load.items()
+            for told, since in self._told(name).items()
+            if may_lack_digits(loaded.column, told)
+        }
+        changed = {name: since for name, (_, _, since) in self._conversions().items()}
+        return {name: _position(since) for name, since in {**coarse, **changed}.items()}
+
+    @cached_property
+    def moved(self) -> dict[str, str]:
+        """The columns that were dropped and added again between two rows, as their places say, since which position.
+
+        Of a table whose source renames nothing, and tells each column's place: rows that did not change since lost what
+        they had, and no change says so. Lists that alternate say nothing.
+        """
+        if self._renames:
+            return {}
+        placed = [(seen, one) for one in self._lists if one.whole and (seen := self._seen(one)) is not None]
+        placed.sort(key=lambda at: at[0].first)
+        found: dict[str, str] = {}
+        for (before, one), (after, other) in pairwise(placed):
+            if before.last < after.first:
+                moved = moved_behind(_in_order(one.cols), _in_order(other.cols))
+                found |= {name: _position(after.first) for name in moved if name not in self._state.keys}
+        return {self._spelling.get(name) or name: since for name, since in found.items()}
 
     def _conversions(self, *, landing: bool = False) -> dict[str, tuple[str, str, str]]:
         """Changes of type that may have changed values, or the spelling of keys: from, to, since.
@@ -353,7 +382,7 @@ class TableColumns:
 
     def _refuse_converted(self) -> None:
         """Stop where rows that no change tells of have values of another type (G-65)."""
-        for name, loaded, *_ in (self._state.load_plan or {}).get("columns", ()):
+        for name, loaded in ((name, one.column.type) for name, one in self._load.items()):
             changed = {self._lands(name, part.types[name]) for part in self._parts if part.seen and name in part.types}
             if changed and loaded not in changed and not all(map(is_exact_number, (loaded, *changed))):
                 raise PlanStop(
@@ -421,16 +450,24 @@ class TableColumns:
                 min(proofs),
             )
 
-    def _refuse_unfilled(self, types: Mapping[str, str]) -> None:
-        """Stop where loaded values lack what the source fills a ``char(n)`` or ``binary(n)`` up with (G-86).
+    def _refuse_other_loaded_values(self) -> None:
+        """Stop where the load may have brought other values than the source's, by the types of changes (G-86, G-114).
 
         As a key such a value is another one than the stream's: the loaded row would stay beside the changed one.
         """
-        for name, shortest in (self._state.load_plan or {}).get("shortest", {}).items():
-            length = filled_length(types.get(name, ""))
-            if length is not None and shortest < length:
-                what = f"the column {name!r} is {types[name]}, and has a value of {shortest} bytes in the initial load"
-                raise PlanStop("LOAD_UNFILLED", f"{what}: the export cut what the source fills it up with")
+        for name, loaded in self._load.items():
+            for told, since in self._told(name).items():
+                if found := finding(loaded, told):
+                    raise PlanStop(found.code, found.what, since)
+
+    def _told(self, name: str) -> dict[str, str]:
+        """The types of a column that changes carry, and the first place of each."""
+        found: dict[str, str] = {}
+        for part in self._parts:
+            if part.seen is not None and name in part.types:
+                sql_type = part.types[name]
+                found[sql_type] = min(part.seen.first, found.get(sql_type, part.seen.first))
+        return found
 
     def _refuse_doubtful(self) -> None:
         """Stop at a column that was renamed, or may have been, and at one that came back (G-60, G-67)."""
@@ -566,6 +603,11 @@ def _pieces(part: _Part, former: FormerColumn) -> list[_Part]:
     return [*([_Part(types, low)] if low else []), *([_Part(part.types, high)] if high else [])]
 
 
+def _in_order(cols: str) -> list[str]:
+    """The columns of a list by their places in the table."""
+    return [name for name, _, _ in sorted(msgspec.json.decode(cols), key=itemgetter(2))]
+
+
 def _position(place: str) -> str:
     """A place without the ordinal of its stream incarnation."""
     return place.partition(":")[2]
@@ -612,7 +654,7 @@ def _refuse_other_hashes(published: TableSchema, chosen: ColumnChoice, salted: s
 def _refuse_unknown_columns(lists: Sequence[ColumnList]) -> None:
     """Stop at updates of a table where no row proved the full list of columns: all of them may lack one (G-04)."""
     if lists and not any(found.whole for found in lists):
-        raise PlanStop("ROW_INCOMPLETE", "no row proved to carry all columns yet: which ones updates lack is not known")
+        raise PlanStop(ROW_INCOMPLETE, "no row proved to carry all columns yet: which ones updates lack is not known")
 
 
 def _keys_first_known(schema: TableSchema, keys: Sequence[str]) -> TableSchema:

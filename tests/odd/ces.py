@@ -306,6 +306,54 @@ def r_json_envelope_member_twice(t: Ces) -> None:
     sent.rewrite = lambda body: body.replace(b'"operation": "INS"', b'"operation": "INS", "operation": "DEL"')
 
 
+def twice(name: str, before: str, after: str, *, as_object: bool = False) -> None:
+    """A delete without old image behind two inserts; a name of its payload stands there twice (C-98)."""
+
+    def build() -> Ces:
+        t = Ces(f"r_json_twice_{name}")
+        t.must_tell = True
+        t.ins(id="1", name="Ada", price="1.00")
+        t.ins(id="2", name="Bob", price="1.00")
+        sent = t.delete(1)
+        sent.old = {}
+        sent.data = json.loads if as_object else lambda data: data.replace(before, after)
+        if as_object:
+            sent.rewrite = lambda body: body.replace(before.encode(), after.encode())
+        return t
+
+    CASES[f"r_json_twice_{name}"] = build
+
+
+for label, is_object in (("", False), ("_in_object", True)):
+    twice(f"key{label}", '"value": "1"', '"value": "1", "value": "2"', as_object=is_object)
+    twice(f"key_escaped{label}", '"value": "1"', '"value": "1", "val\\u0075e": "2"', as_object=is_object)
+    twice(f"place{label}", '"sequencenumber": 1', '"sequencenumber": 7, "sequencenumber": 1', as_object=is_object)
+    twice(f"type{label}", '"type": "int"', '"type": "bigint", "type": "int"', as_object=is_object)
+    twice(f"table_in_capitals{label}", '"schema":', '"Tbl": "other", "schema":', as_object=is_object)
+
+
+@case(tell=True)
+def r_json_member_twice_in_the_room_of_blanks(t: Ces) -> None:
+    """Written with a blank behind the first colon only, so that its length is that of a message with all of them."""
+    sent = t.ins(id="1", name="Ada", price="1.00")
+
+    def rewritten(body: bytes) -> bytes:
+        whole = json.loads(body)
+        text = json.dumps(whole, separators=(",", ":")).replace('{"specversion":', '{"specversion": ', 1)
+        room = 2 * len(whole) - 2 - len(',"operation":"DEL"')
+        return text.replace('"operation":"INS"', f'"operation":"DEL","operation":{" " * room}"INS"', 1).encode()
+
+    sent.rewrite = rewritten
+
+
+@case()
+def r_json_more_members(t: Ces) -> None:
+    """Members that nobody knows, in the lists, too: they are passed over (C-21)."""
+    sent = t.ins(id="1", name="Ada", price="1.00")
+    columns = [{"name": c[0], "type": c[1], "index": c[2], "nullable": True, "x": {"name": 'a":'}} for c in sent.cols]
+    sent.src = {"cols": columns, "pkkey": [{"columnname": "id", "value": "1", "type": "int"}]}
+
+
 @case()
 def r_delete_by_pkkey(t: Ces) -> None:
     t.ins(id="1", name="Ada", price="1.00")
@@ -907,6 +955,27 @@ def c_renamed_case_only(t: Ces) -> None:
             row["Name"] = row.pop("name")
     t.columns = {"id": "int", "Name": "nvarchar(50)", "price": "decimal(8,2)"}
     t.ins(id="2", Name="Bob", price="2.50")
+
+
+def respelled(name: str, before: str, after: str) -> None:
+    """A column's name comes in a spelling that looks the same, behind events with the first one (G-60)."""
+
+    def build() -> Ces:
+        t = Ces(f"c_name_{name}", {"id": "int", before: "nvarchar(9)", "price": "int"})
+        t.ins(id="1", price="1", **{before: "x"})
+        t.step()
+        sent = t.upd(1, **{before: "y"})
+        sent.cols[1][0] = after
+        for image in (sent.old, sent.current):
+            image[after] = image.pop(before)
+        return t
+
+    CASES[f"c_name_{name}"] = build
+
+
+respelled("with_blank", "name", "name ")
+respelled("with_unseen_sign", "name", "na\u200bme")
+respelled("in_other_normal_form", "é", "e\u0301")
 
 
 @case()

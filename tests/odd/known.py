@@ -10,18 +10,15 @@ SILENT = {
         ct_empty_unquoted_text ct_update_null_not_in_mask_no_before
     """,
     "a key changed and nothing tells it": """
-        k_changed_untold ct_key_change_mask_zero ct_key_text_case_untold
-    """,
-    "a column is dropped and added again between two events": """
-        c_dropped_and_added_with_other_meaning
+        k_changed_untold ct_key_text_case_untold
     """,
 }
 
 NOTED = {
     "rows that were there have a default, or what became of them, and no change says so": """
-        c_added_with_default c_added_with_default_same_tick
+        c_added_with_default c_added_with_default_same_tick c_dropped_and_added_with_other_meaning
         c_retyped_rounds_in_place c_retyped_to_varchar q_column_added_with_default ct_column_added_with_default
-        l_column_missing_in_export w_columns_listed_later_more
+        l_column_missing_in_export w_columns_listed_later_more l_type_milliseconds
     """,
     "the table goes on under another name, or never comes": """
         q_never_seen ct_folder_missing w_nothing_ever
@@ -69,8 +66,11 @@ ORDINARY = """
     l_type_decimal_for_money l_type_dictionary_text l_value_texts l_empty l_parts_of_two_orders
     l_key_changed_while_loading l_deleted_while_loading l_csv_sound l_csv_text_null l_csv_bom_crlf
     l_marks_beside_parts v_float_zeros
+    r_json_more_members l_only_deleted_sound l_type_moment_in_utc l_value_offset_int96
     ct_v_text_json_true ct_held_short_numeric_as_double ct_held_numeric_as_decimal ct_held_boolean
     ct_held_text_as_bytes l_csv_header_reordered l_csv_only_header l_csv_nul l_csv_trailing_blank w_capture_in_capitals
     ct_folder_of_another_suffix_beside l_key_char_filled l_stream_from_reached q_reload_whole_over_ticks
     q_refresh_single_row_doubled k_wider_promised q_wider_key_promised ct_key_wider_promised
+    q_key_change_mask_of_two_orders_before q_mask_of_one_order ct_full_load_empty ct_update_of_large_object_mask_zero
+    ct_task_unnamed ct_v_uint8 ct_held_int_as_double q_avro_double_for_short_numeric q_avro_text_for_bytes
 """

@@ -6,7 +6,7 @@ import gzip
 import io
 import re
 from collections.abc import Callable, Mapping, Sequence
-from datetime import date, datetime
+from datetime import UTC, date, datetime
 from decimal import Decimal
 from typing import Any
 
@@ -235,6 +235,28 @@ def key_char_trimmed_logged(t: Loaded) -> None:
     t.upd("ab   ", v="2")
 
 
+def only_deleted(name: str, kind: str, arrow: pa.DataType, held: Any, told: V) -> None:
+    """The load spells a key otherwise than the stream, of which nothing but a delete comes."""
+
+    def build() -> Loaded:
+        t = Loaded(f"l_only_deleted_{name}", {"id": kind, "v": "int"})
+        t.there(id=told, v="1")
+        t.parquet([{"id": held, "v": 1}], id=arrow, v=pa.int32())
+        t.delete(told.true)
+        return t
+
+    CASES[f"l_only_deleted_{name}"] = build
+
+
+only_deleted("char", "char(5)", pa.string(), "ab", V("ab   ", "ab   "))
+only_deleted("binary", "binary(4)", pa.binary(), b"\x0a", V("0x0A000000", b"\x0a\0\0\0"))
+only_deleted("time", "time(7)", pa.string(), "10:00:00", V("10:00:00.0000000", "10:00:00.0000000"))
+only_deleted("guid", "uniqueidentifier", pa.string(), "0E" * 16, V("0E0E0E0E-0E0E-0E0E-0E0E-0E0E0E0E0E0E", "x"))
+only_deleted("moment", "datetime2(3)", pa.timestamp("us", "+01:00"), datetime(2025, 3, 14, 9, tzinfo=UTC),
+             V("2025-03-14 10:00:00.000", datetime(2025, 3, 14, 10)))  # fmt: skip
+only_deleted("sound", "char(5)", pa.string(), "ab   ", V("ab   ", "ab   "))
+
+
 @case({"id": "decimal(8,2)", "v": "int"})
 def key_decimal_other_scale(t: Loaded) -> None:
     t.there(id="1.00", v="1")
@@ -264,7 +286,7 @@ def key_binary_as_text(t: Loaded) -> None:
     t.upd(b"\x0a\xff", v="2")
 
 
-def typed(name: str, kind: str, arrow: pa.DataType, held: Any, sent: str, tell: bool = False) -> None:
+def typed(name: str, kind: str, arrow: pa.DataType, held: Any, sent: Any, tell: bool = False) -> None:
     """A load whose column has another type than the stream's; the row itself is not touched, another is inserted."""
 
     def build() -> Loaded:
@@ -300,6 +322,57 @@ typed("dictionary_text", "varchar(10)", pa.dictionary(pa.int32(), pa.string()), 
 typed("list", "varchar(10)", pa.list_(pa.string()), ["x"], '["x"]')
 typed("binary_for_text", "varchar(10)", pa.binary(), b"x", "x")
 typed("null_type", "varchar(10)", pa.null(), None, "x")
+
+
+typed(
+    "wall_clock_for_offset",
+    "datetimeoffset(3)",
+    pa.timestamp("us"),
+    datetime(2025, 3, 14, 10),
+    V("2025-03-14 10:00:00 +01:00", datetime(2025, 3, 14, 9)),
+)
+typed("milliseconds", "datetime2(7)", pa.timestamp("ms"), datetime(2025, 3, 14, 10), "2025-03-14 10:00:00.0001")
+typed(
+    "moment_in_utc",
+    "datetime2(3)",
+    pa.timestamp("us", "UTC"),
+    datetime(2025, 3, 14, 10, tzinfo=UTC),
+    "2025-03-14 10:00:00",
+)
+typed(
+    "moment_elsewhere",
+    "datetime2(3)",
+    pa.timestamp("us", "+01:00"),
+    datetime(2025, 3, 14, 9, tzinfo=UTC),
+    "2025-03-14 10:00:00",
+)
+
+
+@case({"id": "uniqueidentifier", "v": "int"})
+def key_guid_in_braces(t: Loaded) -> None:
+    guid = "0E984725-C51C-4BF4-9960-E1C80E27ABA0"
+    t.there(id=guid, v="1")
+    t.parquet([{"id": "{" + guid + "}", "v": 1}], id=pa.string(), v=pa.int32())
+    t.upd(guid, v="2")
+
+
+@case({"id": "uniqueidentifier", "v": "int"})
+def key_guid_bare(t: Loaded) -> None:
+    guid = "0E984725-C51C-4BF4-9960-E1C80E27ABA0"
+    t.there(id=guid, v="1")
+    t.parquet([{"id": guid.replace("-", ""), "v": 1}], id=pa.string(), v=pa.int32())
+    t.upd(guid, v="2")
+
+
+@case({"id": "int", "v": "datetimeoffset(3)"})
+def value_offset_int96(t: Loaded) -> None:
+    """Spark's old spelling of moments, which Arrow reads as wall clocks: they are in UTC."""
+    t.there(id="1", v=V("2025-03-14 10:00:00.000 +01:00", datetime(2025, 3, 14, 9)))
+    buffer = io.BytesIO()
+    rows = pa.table({"id": pa.array([1], pa.int32()), "v": pa.array([datetime(2025, 3, 14, 9)], pa.timestamp("ns"))})
+    pq.write_table(rows, buffer, use_deprecated_int96_timestamps=True)
+    t.load_files["part-0.parquet"] = buffer.getvalue()
+    t.ins(id="2", v=V("2025-03-14 10:00:00.000 Z", datetime(2025, 3, 14, 10)))
 
 
 @case({"id": "int", "v": "float"})

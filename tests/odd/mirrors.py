@@ -84,6 +84,14 @@ def pieces_never_complete_at_a_quiet_source(t: Ces) -> None:
     t.act(make_overdue)
 
 
+@case(tell=True)
+def pieces_wait(t: Ces) -> None:
+    """A piece has not come yet, while other messages did: the run itself says so."""
+    t.ins(id="1", name="Ada", price="1.00")
+    pieces = Split(t.pull(t.ins(id="2", name="Bob", price="1.00")), 50, 300).pieces
+    t.send(pieces[0], pieces[2])
+
+
 @case()
 def packed_and_cut(t: Ces) -> None:
     a, b = t.ins(id="1", name="Ada"), t.ins(id="2", name="Bob")
@@ -213,6 +221,15 @@ def capture_first_is_missing(t: Ces) -> None:
     a, b = t.ins(id="1", name="x"), t.ins(id="2", name="y")
     t.pull(a), t.pull(b)
     t.files[-1]["ns/hub/0/2026/08/07/16/10/00.avro"] = captured(b.body(), first=1)
+
+
+@case(source=CAPTURE)
+def capture_hole(t: Ces) -> None:
+    """A file of the partition has not come yet, while others did."""
+    a, b = t.ins(id="1", name="x"), t.ins(id="2", name="y")
+    t.pull(a), t.pull(b)
+    t.files[-1]["ns/hub/0/2026/08/07/16/00/00.avro"] = captured(a.body())
+    t.files[-1]["ns/hub/0/2026/08/07/16/10/00.avro"] = captured(b.body(), first=5)
 
 
 @case(source=CAPTURE)

@@ -159,8 +159,12 @@ class ColumnList(RowColumns):
 
 def _read_columns(raw: bytes) -> list[Column]:
     try:
-        return _decode_columns(raw)
-    except (msgspec.DecodeError, RecursionError) as error:
+        columns = _decode_columns(raw)
+        if len(_NAME.findall(raw.decode())) != len(Column.__struct_fields__) * len(columns):
+            # A column has more members than it needs, perhaps one of them twice (C-98).
+            json.loads(raw, object_pairs_hook=lambda pairs: _unique([(name.lower(), value) for name, value in pairs]))
+        return columns
+    except (msgspec.DecodeError, ValueError, RecursionError) as error:
         raise Refusal("COLUMNS_INVALID", f"cols: {error}") from error
 
 

@@ -12,6 +12,7 @@ import base64
 import binascii
 import json
 import re
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import msgspec
@@ -31,6 +32,7 @@ _LOGICAL_ID = re.compile(
 )
 _SOURCE_NAMES = {"db", "schema", "tbl", "cols", "pkkey", "transaction"}
 _NOTHING = Notices()
+_NULL = msgspec.Raw(b"null")
 _SURROGATE = re.compile(rb"\\u[dD][89A-Fa-f]")
 _BLANKS = b" \t\r\n"
 _MAX_INDEX = 2**31 - 1
@@ -148,6 +150,7 @@ class Event(msgspec.Struct, frozen=True, gc=False):
 
 _decode_envelope = msgspec.json.Decoder(_Envelope).decode
 _decode_members = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
+_decode_list = msgspec.json.Decoder(list[msgspec.Raw] | None).decode
 _decode_data = msgspec.json.Decoder(Data).decode
 
 
@@ -189,22 +192,27 @@ def _read_json(body: bytes) -> _Envelope:
         envelope = piece
         _refuse_twice(body)
         return envelope
-    if _members(body) is None:
+    members = _members(body)
+    if members is None:
         _refuse_twice(body)
+    if isinstance(envelope.data, Data):
+        try:
+            _in_lower_case(bytes((members or _decode_members(body))["data"]).decode())
+        except (ValueError, RecursionError) as error:
+            raise Refusal("DATA_MALFORMED", str(error)) from error
     return envelope
 
 
 def _members(text: bytes | msgspec.Raw) -> dict[str, msgspec.Raw] | None:
-    """The members of an object if their lengths prove that each name stands there once; else None.
+    """The members of an object if it proves at a glance that each name stands there once; else None.
 
-    What is left of the text beside names and values has room for their quotes, colons, commas and at most one blank
-    behind each of these, and for nothing else. The text was read before, so it is JSON.
+    It does if its members, written once more as most writers do, are the same text.
     """
     text = bytes(text)
     found = _decode_members(text)
-    used = len("".join(found)) + len(b"".join(found.values()))
-    left, blanks = len(text) - used - 4 * len(found) - 1, 2 * len(found) - 1
-    return found if left == 0 or (left == blanks and b'": ' in text[:64]) else None
+    comma, colon = (b", ", b'": ') if b'": ' in text[:64] else (b",", b'":')
+    again = comma.join([b"".join([b'"', name.encode(), colon, value]) for name, value in found.items()])
+    return found if text == b"{%b}" % again else None
 
 
 def _refuse_twice(body: bytes) -> None:
@@ -375,7 +383,17 @@ def _is_once(text: str) -> bool:
     source, row = _members(data["eventsource"]), _members(data["eventrow"])
     if source is None or row is None:
         return False
-    return source.keys() <= _SOURCE_NAMES and row.keys() == {"old", "current"}
+    is_known = source.keys() <= _SOURCE_NAMES and row.keys() == {"old", "current"}
+    return is_known and _parts_are_once(source)
+
+
+def _parts_are_once(source: Mapping[str, msgspec.Raw]) -> bool:
+    """The same of the objects in an event's source but for ``cols``, which is looked into where it is new."""
+    transaction = source.get("transaction", _NULL)
+    parts = _decode_list(source["pkkey"]) or []
+    return (transaction == _NULL or _members(transaction) is not None) and all(
+        _members(part) is not None for part in parts
+    )
 
 
 def _in_lower_case(text: str) -> str:

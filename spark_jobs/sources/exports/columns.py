@@ -39,7 +39,9 @@ _BY_ARROW = {
     pa.date64(): "date",
 }
 _GUID = re.compile(r"[0-9A-Fa-f]{8}-(?:[0-9A-Fa-f]{4}-){3}[0-9A-Fa-f]{12}")
+_IN_BRACES = re.compile(rf"\{{{_GUID.pattern}\}}")
 _GUID_SPELLED = "looks like a guid that the stream would spell in capitals: name the column's SQL type"
+_UTC = {"utc", "etc/utc", "gmt", "z", "zulu", "+00:00", "+0000", "+00"}
 _FIRST = int((datetime(1, 1, 1) - datetime(1970, 1, 1)).total_seconds()) * 1_000_000
 _LAST = int((datetime(9999, 12, 31, 23, 59, 59) - datetime(1970, 1, 1)).total_seconds()) * 1_000_000 + 999_999
 _FIRST_DAY, _LAST_DAY = (day.toordinal() - date(1970, 1, 1).toordinal() for day in (date.min, date.max))
@@ -80,12 +82,20 @@ def _read_as(name: str, kind: pa.DataType, sql_type: str | None) -> LoadColumn:
     if sql_type is None:
         if own is None:
             raise _unsupported(name, f"{kind} has no type in the landing zone", "name its SQL type under `types`")
-        return LoadColumn(name, own)
+        return LoadColumn(name, own, held=_held(kind))
     wanted = landing_type(sql_type)
     # Texts are read by their SQL type, whatever it is; typed values have to be of its kind already.
     if not pa.types.is_null(kind) and own != "string" and _family(own or "") != _family(wanted):
         raise _unsupported(name, f"{kind} does not hold {sql_type}", "mend `types`, or the export")
     return LoadColumn(name, wanted, sql_type)
+
+
+def _held(kind: pa.DataType) -> list[str]:
+    """What times are in their file: the stream may say later that they were to be something else (G-114)."""
+    if not pa.types.is_timestamp(kind):
+        return []
+    clock = ["wall clock"] if kind.tz is None else [] if kind.tz.casefold() in _UTC else ["zone"]
+    return [*clock, *(["milliseconds"] if kind.unit in ("s", "ms") else [])]
 
 
 def land_column(values: pa.Array, column: LoadColumn, field: pa.Field, bad: dict[int, Failure]) -> pa.Array:
@@ -225,11 +235,11 @@ def _check_extremes(landed: pa.Array, column: LoadColumn, bad: dict[int, Failure
 
 
 def _check_guids(landed: pa.Array, column: LoadColumn, bad: dict[int, Failure]) -> None:
-    """Texts that are guids throughout, some of them in small letters: the stream may spell each in capitals."""
+    """Texts that are guids throughout, some in small letters or braces: the stream may spell each in bare capitals."""
     texts = landed.drop_null()
-    if len(texts) and matches(texts, f"^{_GUID.pattern}$"):
-        small = pc.not_equal(landed, pc.ascii_upper(landed))
-        _note_where(small, column, _GUID_SPELLED, bad, code="VALUE_AMBIGUOUS")
+    if len(texts) and matches(texts, rf"^(?:{_GUID.pattern}|{_IN_BRACES.pattern})$"):
+        other = pc.or_(pc.not_equal(landed, pc.ascii_upper(landed)), pc.starts_with(landed, "{"))
+        _note_where(other, column, _GUID_SPELLED, bad, code="VALUE_AMBIGUOUS")
 
 
 def _check_key(landed: pa.Array, column: LoadColumn, bad: dict[int, Failure]) -> None:
@@ -238,7 +248,7 @@ def _check_key(landed: pa.Array, column: LoadColumn, bad: dict[int, Failure]) ->
         bad.setdefault(at, Failure(at, "KEY_NULL", f"the key column {column.name!r} is NULL"))
     if column.sql_type is None and pa.types.is_string(landed.type):
         for at, text in enumerate(landed.to_pylist()):
-            if text is not None and _GUID.fullmatch(text) and text != text.upper():
+            if text is not None and (_IN_BRACES.fullmatch(text) or (_GUID.fullmatch(text) and text != text.upper())):
                 _note(at, column, _GUID_SPELLED, bad, code="KEY_AMBIGUOUS")
                 return
 

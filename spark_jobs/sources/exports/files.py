@@ -187,7 +187,7 @@ def export_columns(
             kinds = [(name, pa.string()) for name in csv_header(path)]
         else:
             with readable(path) as opened:
-                kinds = [(field.name, field.type) for field in pq.read_schema(opened)]
+                kinds = _parquet_kinds(pq.ParquetFile(opened))
     names = [name for name, _ in kinds]
     if twice := sorted({name for name in names if names.count(name) > 1}):
         raise _error(path, "COLUMN_TWICE", f"the file has the columns {twice} more than once", "rename them")
@@ -202,6 +202,12 @@ def export_columns(
     return tuple(
         landing_column(name, kind, types.get(name), chosen.type_of(name)) for name, kind in kinds if name in wanted
     )
+
+
+def _parquet_kinds(file: pq.ParquetFile) -> list[tuple[str, pa.DataType]]:
+    """The columns of a file and their types; times in the old INT96 are moments in UTC, which Arrow does not say."""
+    old = {column.path for column in file.schema if column.physical_type == "INT96"}
+    return [(f.name, pa.timestamp("ns", "UTC") if f.name in old else f.type) for f in file.schema_arrow]
 
 
 class ExportRows:

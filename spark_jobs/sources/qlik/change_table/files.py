@@ -25,6 +25,7 @@ from open_mirroring.config.storage import place_of
 from open_mirroring.errors import TerminalError
 from open_mirroring.ledger.extract_ledger import BoundRange, FileVersion
 from open_mirroring.protocols.backfilling import Interval
+from open_mirroring.protocols.table_stops import LOAD_UNREAD
 from open_mirroring.storage.object_path import Place
 from spark_jobs.sources.contract.announced import Announced, Note
 from spark_jobs.sources.contract.decoded import Damage, Refusal, shown
@@ -78,6 +79,7 @@ class ChangeFiles(MessageTransport):
         suffix: what the folders of change tables end with (T-01).
         prefix: what the names of header columns begin with (T-02).
         tables: the mirrored tables.
+        unloaded: those of them without an initial load.
         timeout_hours: how long a file may wait for its other half (T-42).
         files: how the files were when they were bound; matters in object storage only.
     """
@@ -89,6 +91,7 @@ class ChangeFiles(MessageTransport):
     tables: tuple[str, ...] = ()
     timeout_hours: float = 24
     files: Mapping[str, BoundFile] = field(default_factory=dict)
+    unloaded: tuple[str, ...] = ()
 
     @classmethod
     def of(cls, mirror: Mirror, source: ChangeTablesInFolder) -> ChangeFiles:
@@ -98,8 +101,9 @@ class ChangeFiles(MessageTransport):
             TerminalError: ``CONNECTION_MISSING``, ``CONNECTION_INVALID``, ``ADDRESS_INVALID``.
         """
         mirrored = tuple(".".join(table.source_name) for table in mirror.tables)
-        path = place_of(mirror, source.path, source.connection)
-        return cls(path, source.table_suffix, source.header_prefix, mirrored, source.fragment_timeout_hours)
+        unloaded = tuple(".".join(table.source_name) for table in mirror.tables if table.initial_load is None)
+        path, hours = place_of(mirror, source.path, source.connection), source.fragment_timeout_hours
+        return cls(path, source.table_suffix, source.header_prefix, mirrored, hours, unloaded=unloaded)
 
     @property
     def empty_range_is_damage(self) -> bool:
@@ -108,7 +112,7 @@ class ChangeFiles(MessageTransport):
 
     def find(self, spark: Any, bound: Mapping[str, int], seen: Mapping[str, FileVersion] | None = None) -> Found:
         """See :func:`find_files`."""
-        return find_files(self.path, bound, self.suffix, seen, self.timeout_hours, self.tables)
+        return find_files(self.path, bound, self.suffix, seen, self.timeout_hours, self.tables, self.unloaded)
 
     def within(self, ranges: Iterable[BoundRange], interval: Interval) -> list[BoundRange]:
         """As :meth:`Transport.within`."""
@@ -165,6 +169,7 @@ def find_files(
     seen: Mapping[str, FileVersion] | None = None,
     timeout_hours: float = 24,
     mirrored: Collection[str] = (),
+    unloaded: Collection[str] = (),
 ) -> Found:
     """Finished data files of change tables that were never bound, and files that are waited for.
 
@@ -181,6 +186,7 @@ def find_files(
         seen: how bound files were when they were seen last; None where it does not matter.
         timeout_hours: how long a file may wait.
         mirrored: the mirrored tables; one is refused, ``SUFFIX_DIFFERS``, whose changes lie under another suffix alone.
+        unloaded: those of them without an initial load; one is refused, ``LOAD_UNREAD``, of which a full load has rows.
 
     Raises:
         TerminalError: ``SOURCE_FOLDER_MISSING``; ``SOURCE_SHRUNK`` when a file is shorter than what was bound of it.
@@ -212,7 +218,8 @@ def find_files(
     ranges += [BoundRange(file.name, 0, file.size) for file in unread if file.size and file.name not in bound]
     waiting += [described[name] for name in described.keys() - {stem(name) for name in data}]
     names = [file.name for file in listed.files]
-    refused = {table: _elsewhere(table, at, suffix) for table, at in _elsewhere_alone(root, names, suffix, mirrored)}
+    refused = {table: _unread(table, file) for table, file in _unread_loads(root, names, unloaded)}
+    refused |= {table: _elsewhere(table, at, suffix) for table, at in _elsewhere_alone(root, names, suffix, mirrored)}
     return Found(ranges, sorted(waiting), versions=versions, refused=refused)
 
 
@@ -251,6 +258,29 @@ def _elsewhere(table: str, folder: str, suffix: str) -> TerminalError:
         f"the folder {folder!r} holds changes of it, and its name does not end with {suffix!r}: nothing of it is read",
         where=f"table {table}",
         way_out="set `table_suffix` to what the folders of the task's change tables end with",
+    )
+
+
+def _unread_loads(root: Place, files: Iterable[str], unloaded: Collection[str]) -> Iterator[tuple[str, str]]:
+    """Tables without an initial load of which a full load has rows, and the metadata file of that (T-96)."""
+    for name in files:
+        folders, file = [root.name, *PurePosixPath(name).parts[:-1]], PurePosixPath(name).name
+        if not (file.upper().startswith(LOAD_FILE) and file.lower().endswith(SUFFIX)):
+            continue
+        for table in unloaded:
+            if _are_one(table.lower(), folders[-1].lower()):
+                with suppress(Refusal, OSError):
+                    dfm = read_dfm((root / name).read_bytes())
+                    if dfm.table == table and dfm.records:
+                        yield table, name
+
+
+def _unread(table: str, file: str) -> TerminalError:
+    return TerminalError(
+        LOAD_UNREAD,
+        f"the task wrote rows of it in a full load ({file!r}), and it has no initial load: they are read by nothing",
+        where=f"table {table}",
+        way_out="give it an initial load with the format qlik-full-load, and reset it",
     )
 
 
@@ -362,7 +392,7 @@ def structure_of(dfm: Dfm, table: str, *, binary_mask: bool = False) -> Structur
         ChangeColumn(column.name, column_type(column.type, column.length, column.precision, column.scale))
         for column in dfm.columns
     ]
-    return Structure(table, tuple(columns), binary_mask, dfm.key)
+    return Structure(table, tuple(columns), binary_mask, dfm.key, dfm.task)
 
 
 def _metadata_file(path: Place) -> Place:

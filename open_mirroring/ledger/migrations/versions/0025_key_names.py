@@ -1,13 +1,13 @@
 """Key columns that have another name at the target: what the mirror file said when the table was established.
 
-Frozen: whatever the tables become later, this is what revision 0023 made of the one before it.
+Frozen: whatever the tables become later, this is what revision 0025 made of the one before it.
 """
 
 import sqlalchemy as sa
 from alembic import op
 
-revision = "0023"
-down_revision = "0022"
+revision = "0025"
+down_revision = "0024"
 
 
 def upgrade() -> None:

@@ -1,0 +1,121 @@
+"""Compares what an initial load brought of a column with the type that the stream tells of it later (G-86, G-114).
+
+An export without SQL types says less than the stream: a text may lack what the source fills it up with, or be spelled
+otherwise, and a time may be another moment than the source's. What can be two things stops the table; what may have
+lost digits is unverified.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from typing import Any, NamedTuple
+
+import msgspec
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from open_mirroring.errors import TerminalError
+from open_mirroring.ledger.load_ledger import LoadColumn
+from spark_jobs.changelog.schema import DELETE, KEY_LEFT
+from spark_jobs.sources.sql_server.type_text import TIMESTAMPS, SqlType, read_type
+from spark_jobs.sources.sql_server.types import filled_length
+
+_GUID_LENGTH = 36
+_MILLISECONDS = 3
+
+
+class Loaded(NamedTuple):
+    """A column as an initial load brought it.
+
+    *shortest* is the bytes of its shortest text or binary value; None where that was not measured.
+    """
+
+    column: LoadColumn
+    shortest: int | None
+    is_key: bool
+
+
+class Finding(NamedTuple):
+    """Why loaded values of a column may be other ones than the source's."""
+
+    code: str
+    what: str
+
+
+def loaded_columns(plan: Mapping[str, Any] | None, keys: Collection[str]) -> dict[str, Loaded]:
+    """The columns of a table's load plan by name, as the ledger keeps it; none where there was no load."""
+    columns = [LoadColumn(*fields) for fields in (plan or {}).get("columns", ())]
+    shortest = (plan or {}).get("shortest", {})
+    return {one.name: Loaded(one, shortest.get(one.name), one.name in keys) for one in columns}
+
+
+def finding(loaded: Loaded, told: str) -> Finding | None:
+    """What is wrong with a loaded column whose SQL type is *told* by a change; None where nothing is."""
+    column, shortest, is_key = loaded
+    length = filled_length(told)
+    if length is not None and shortest is not None and shortest < length:
+        what = f"is {told}, and has a value of {shortest} bytes in the initial load: the export cut what the source "
+        return Finding("LOAD_UNFILLED", f"the column {column.name!r} {what}fills it up with")
+    why = _why_ambiguous(loaded, told)
+    if not why:
+        return None
+    what = f"the initial load brought the column {column.name!r} as {why}, and changes carry it as {told}"
+    return Finding("KEY_AMBIGUOUS" if is_key else "VALUE_AMBIGUOUS", what)
+
+
+def finding_by_deletes(loaded: Mapping[str, Loaded], changes: pa.Table) -> Finding | None:
+    """What is wrong with loaded keys, as the deletes among some changes tell their types.
+
+    Of a table that only lost rows since its load, nothing else tells them; and a delete of a key in another spelling
+    removes no row.
+    """
+    if not loaded:
+        return None
+    gone = changes.filter(pc.is_in(changes["op"], pa.array([DELETE, KEY_LEFT])))
+    for cols in pc.unique(gone["cols"].cast(pa.string())).to_pylist():
+        for name, told, _ in msgspec.json.decode(cols or "[]"):
+            if name in loaded and (found := finding(loaded[name], told)):
+                return found
+    return None
+
+
+def may_lack_digits(column: LoadColumn, told: str) -> bool:
+    """Whether loaded times have fewer digits of a second than the source keeps, and the target could hold."""
+    kind = _known(told)
+    if kind is None or kind.name not in TIMESTAMPS:
+        return False
+    return "milliseconds" in column.held and kind.second_digits > _MILLISECONDS
+
+
+def _why_ambiguous(loaded: Loaded, told: str) -> str:
+    column, shortest, is_key = loaded
+    kind = _known(told)
+    if kind is None:
+        return ""
+    if kind.name == "datetimeoffset":
+        is_wall_clock = "wall clock" in column.held if column.sql_type is None else _is_wall_clock(column.sql_type)
+        return "times without their offset from UTC" if is_wall_clock else ""
+    if kind.name in TIMESTAMPS:
+        return "moments in another time zone than UTC" if "zone" in column.held else ""
+    if column.sql_type is None and shortest is not None:
+        length = _GUID_LENGTH if kind.name == "uniqueidentifier" else _time_length(kind) if is_key else None
+        return "texts that are spelled otherwise" if length is not None and shortest < length else ""
+    return ""
+
+
+def _known(sql_type: str) -> SqlType | None:
+    try:
+        return read_type(sql_type)
+    except TerminalError:
+        return None
+
+
+def _is_wall_clock(sql_type: str) -> bool:
+    kind = _known(sql_type)
+    return kind is not None and kind.name in TIMESTAMPS and kind.name != "datetimeoffset"
+
+
+def _time_length(kind: SqlType) -> int | None:
+    if kind.name != "time":
+        return None
+    return len("hh:mm:ss") + (1 + kind.second_digits if kind.second_digits else 0)
