@@ -23,7 +23,7 @@ from open_mirroring.ledger.horizon import newest_dropped
 
 
 class LoadColumn(NamedTuple):
-    """A column of the load: its landing type, and its SQL type where one is known.
+    """A column of the load: its landing type, its SQL type where one is known, and what differs at the target.
 
     *held* is of times whose SQL type nothing tells, and says what they are in their files: ``wall clock`` without a
     zone, moments in a ``zone`` other than UTC, in whole ``milliseconds``.
@@ -33,6 +33,13 @@ class LoadColumn(NamedTuple):
     type: str
     sql_type: str | None = None
     held: Sequence[str] = ()
+    renamed: str | None = None
+    salted: str | None = None
+
+    @property
+    def landing(self) -> LandingColumn:
+        """The same as a column of the mirrored table."""
+        return LandingColumn(self.name, self.type, self.renamed, self.salted)
 
 
 def columns_of_both(one: Sequence[LoadColumn], other: Sequence[LoadColumn]) -> tuple[LoadColumn, ...] | None:
@@ -69,7 +76,7 @@ class LoadPlan:
     @property
     def schema(self) -> TableSchema:
         """The landing columns."""
-        return TableSchema(tuple(LandingColumn(column.name, column.type) for column in self.columns))
+        return TableSchema(tuple(column.landing for column in self.columns))
 
     @property
     def remaining(self) -> tuple[int, ...]:

@@ -159,6 +159,7 @@ class ResetLedger:
                 folder=declared.folder,
                 keys=declared.keys_text,
                 key_types=declared.key_types_text,
+                key_names=declared.key_names_text,
                 text_format=declared.text_format,
                 log_from=newest if fresh else row.log_from,
                 lives_above=None if declared.loads or load is not None else lives_above,

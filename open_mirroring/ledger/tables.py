@@ -164,6 +164,8 @@ mirrored_table = Table(
     Column("text_format", Text),
     # Landing types that the mirror file gives key columns, whose values are spelled by them; null: none.
     Column("key_types", Text),
+    # Names that the mirror file gives key columns at the target, where its metadata have them; null: none.
+    Column("key_names", Text),
     Column("version", BigInteger, nullable=False, default=0),
     Column("generation", Integer, nullable=False, default=1),
     Column("incarnation", String(36), nullable=False),

@@ -51,6 +51,10 @@ WAYS_OUT = {
     "mirror file (`columns: {exclude: […]}`) and lift the stop, or rename it at the source",
     "COLUMN_CASE": "the target compares column names without case: list `columns` with one of the two in the mirror "
     "file and lift the stop, or rename one at the source",
+    "COLUMN_COLLISION": "give one of the two another name by `rename`, or leave it out (`columns: {exclude: […]}`), in "
+    "the mirror file, and lift the stop",
+    "SALT_CHANGED": "put the salt's connection back as it was, and lift the stop; if it shall have the new one, "
+    f"{RESET}: all hashes are made anew",
     "TYPE_UNKNOWN": "leave the column out (`columns: {exclude: […]}`) in the mirror file and lift the stop, or "
     "cast it at the source",
     "TYPE_UNSUPPORTED": "mend `types` (docs/types.md tells what fits), or leave the column out (`columns: {exclude: "

@@ -17,6 +17,7 @@ from open_mirroring.changes.log_position import LogPosition, is_of_generation, n
 from open_mirroring.config import Table
 from open_mirroring.config.models import Publish, widens_ahead
 from open_mirroring.landing_zone.data_file import Footer
+from open_mirroring.landing_zone.salt import Salt
 from open_mirroring.landing_zone.schema import TableSchema
 from open_mirroring.landing_zone.standing import Standing
 from open_mirroring.ledger.columns import UnverifiedColumn
@@ -54,7 +55,7 @@ class Prepared(NamedTuple):
 class Preparation:
     """Prepares the publications of a mirror's tables with a few queries for all of them together.
 
-    *renames* says whether the source can rename a column while its changes are read.
+    *renames* says whether the source can rename a column while its changes are read, *salt* is that of hashes.
     """
 
     def __init__(
@@ -65,8 +66,10 @@ class Preparation:
         settings: Publish,
         *,
         renames: bool = True,
+        salt: Salt | None = None,
     ) -> None:
         self._mirror = mirror
+        self._salted = None if salt is None else salt.check
         self._renames = renames
         self._reader = reader
         self._declared = declared
@@ -104,7 +107,7 @@ class Preparation:
                 continue
             rows = sum(part.rows for part in (*new.arrived, *new.released))
             standing = _standing(state, intent, ordinals, len(known), said, unverified.get(state.id, ()))
-            standing = replace(standing, former=len(columns.former))
+            standing = replace(standing, former=len(columns.former), renamed=schema.renamed, salted=schema.salted)
             cut = self._cut(plan, state, intent, schema, rows, standing)
             prepared[state.id] = cut._replace(
                 waiting=sum(part.rows for part in new.waiting),
@@ -171,7 +174,16 @@ class Preparation:
         declared = self._declared[state.source]
         ahead = widens_ahead(declared, self._settings)
         return TableColumns(
-            state, declared, lists, epochs, decided, former, renames=self._renames, up_to=up_to, ahead=ahead
+            state,
+            declared,
+            lists,
+            epochs,
+            decided,
+            former,
+            renames=self._renames,
+            up_to=up_to,
+            ahead=ahead,
+            salted=self._salted,
         )
 
     def _requires_reload(self, declared: Table) -> bool:
