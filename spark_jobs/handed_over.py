@@ -19,7 +19,7 @@ from tempfile import TemporaryDirectory
 from open_mirroring.config.loading import HOME, load_mirror
 from open_mirroring.errors import MirroringError
 from open_mirroring.ledger import open_ledger
-from open_mirroring.operate.exit_codes import exit_of
+from open_mirroring.operate.exit_codes import Exit, exit_of
 from open_mirroring.operate.hand_over import JobOrder, opened
 from open_mirroring.operate.job_result import RESULT_FILE, record_end
 from open_mirroring.operate.spark_jars import SUBMITTED
@@ -53,7 +53,11 @@ def _run(order: JobOrder, folder: Path) -> None:
     mirror = load_mirror(file)
     # At once: YARN gives a driver up that has no context after 100 seconds, and a job may look around for longer.
     build_session(f"{mirror.name} {order.job}")
-    code = import_module(f"spark_jobs.{order.job}").main([str(file), *order.arguments])
+    try:
+        code = import_module(f"spark_jobs.{order.job}").main([str(file), *order.arguments])
+    except SystemExit as error:
+        # Arguments that the job does not know, for the driver's jobs are of another version than the operator.
+        code = error.code if isinstance(error.code, int) else Exit.TERMINAL
     record_end(open_ledger(mirror.ledger_url()), order.run, mirror.name, code, result)
 
 
