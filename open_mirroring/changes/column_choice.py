@@ -1,4 +1,7 @@
-"""Which columns of its source a table mirrors, and as what, as `columns` and `types` say (G-12, G-67, G-110)."""
+"""Chooses which columns of its source a table mirrors, and as which types (G-12, G-67, G-110).
+
+The settings `columns` and `types` say it.
+"""
 
 from __future__ import annotations
 

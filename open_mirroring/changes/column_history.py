@@ -1,10 +1,11 @@
-"""What the column lists of a table's changes say of its structure: columns that are gone, came back, may be renamed.
+"""Finds what became of a table's columns: which are gone, came back, or may have been renamed.
 
-DDL sends no event (C-75): only the lists of the rows tell. A row that is proved to be whole and lacks a column that
-changes before it carried says that the column is gone. All is judged by the positions of rows, never by their arrival,
-so late rows and rows read again change nothing but how narrowly a place is known (G-60).
+The source sends no event for DDL (C-75), so only the column lists of the rows can show it. A row that is proved to be
+whole and lacks a column that earlier changes carried shows that the column is gone. Everything is judged by the
+positions of rows, never by their arrival. So late rows and rows that are read again change no judgement; they only
+narrow down at which position a column went or came (G-60).
 
-A rename is a drop and an addition in one step (F-88). Whether it was one, no change says. It is possible only where no
+A rename is a drop and an addition in one step (F-88). No change says whether it was one. It is possible only where no
 row carries both names, and no whole row between them lacks both.
 """
 

@@ -1,4 +1,4 @@
-"""One logged change, and the rule which change of a key stands. Planning and completing rows share both.
+"""Describes one logged change, and decides which change of a key counts. Planning and completing rows share both.
 
 Public source of the two halves of a key change: C-33, K-05 and T-10 in the rules book. G-02 and G-03 follow from them.
 """

@@ -1,7 +1,7 @@
-"""Which places of a partition were read, as runs of numbers that follow each other: so that a missing one shows.
+"""Keeps which places of a partition were read, as runs of consecutive numbers, so that a missing message shows.
 
-A broker numbers the messages of a partition without a gap. A number between two that were read, and that nobody read,
-is a message that was lost on its way here; and a partition that begins behind its first number was read too late.
+A broker numbers the messages of a partition without a gap. A number that lies between two read ones and was not read is
+a message that was lost on its way. A partition whose first read number is not its first number was read too late.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""One mistake in a mirror file, as it is reported: where it is, what is wrong, how to correct it.
+"""Describes one mistake in a mirror file as it is reported: where it is, what is wrong, how to correct it.
 
 Errors of the models are explained in the same way: our code, one sentence and the way out, never the value.
 """

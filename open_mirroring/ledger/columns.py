@@ -1,4 +1,4 @@
-"""The columns of a table over time: where each column list was seen, which columns are gone, or not verified.
+"""Keeps the columns of a table over time: where each column list was seen, which columns are gone or unverified.
 
 `ALTER TABLE … ADD … NOT NULL DEFAULT` gives every row a value and sends no change (G-07). At the target these rows have
 NULL until they change. A nullable column without default is equal at once, but the stream cannot distinguish the two.

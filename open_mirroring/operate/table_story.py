@@ -1,4 +1,4 @@
-"""What the ledger tells of one table: what became of its changes, its files, columns, letters, proofs and decisions."""
+"""Gathers what the ledger has on one table: changes, files, columns, dead letters, proofs and decisions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A place in object storage, with the methods of :class:`pathlib.Path` by which readers of sources look at files."""
+"""Offers a place in object storage by the methods of :class:`pathlib.Path` that readers of source files use."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the product does with files in object storage: list, stat, read a range or the whole, create once, delete.
+"""Does what is needed with files in object storage: list, stat, read a range or the whole, create once, delete.
 
 One class over obstore, whatever service holds the objects, so that a test of one store is a test of all. A file of a
 local folder is read by :class:`pathlib.Path` itself, which is faster.

@@ -1,9 +1,9 @@
-"""Rows of a source's own full load that arrive once more, or after changes of their table: repetitions, or a reload.
+"""Judges rows of a source's own full load that arrive again: they repeat logged rows, or show a new load.
 
-Delivery is at least once, so a row that equals a logged row is a repetition. A row that differs from the loaded row of
-its key shows that the source was loaded again. Where a load seems to come a second time, the rows of the first that it
-lacks are counted: the source may have them no more (G-85). This needs no JVM: DuckDB queries the log's files in place
-(K-18, K-67).
+Messages arrive at least once, so a row that equals a logged one is a repetition. A row that differs from the loaded row
+of its key shows that the source loaded the table again. Where a load seems to come a second time, the rows of the first
+one that it lacks are counted: the source may have deleted them (G-85). This needs no JVM: DuckDB queries the log's
+files in place (K-18, K-67).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What one task of a batch wrote and saw, and how the parts of all tasks become the batch's manifest."""
+"""Describes what one task of a batch wrote and saw, and merges the parts of all tasks into the batch's manifest."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Notes which places a task reads, for the transports whose places tell what is missing."""
+"""Notes which places a task reads, for transports that number their messages, so that a missing one shows."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The input and the result of planning a table, and the logged changes that a plan looks at.
+"""Holds the input and the result of planning a table, and selects the logged changes that a plan looks at.
 
 Both rules share it: the newest change of each key (:mod:`spark_jobs.plan.plan`), and every change in its order
 (:mod:`spark_jobs.plan.history`).

@@ -1,4 +1,4 @@
-"""What every format's decoder takes and gives.
+"""Defines what every format's decoder takes and gives.
 
 A decoder is a pure function: messages in, rows of the change log out, and every message with exactly one disposition,
 so that the counts of a batch add up to the messages read.

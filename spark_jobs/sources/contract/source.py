@@ -1,4 +1,4 @@
-"""What a source is to everybody else: a format, which decodes, and a transport, which knows ranges and bytes.
+"""Defines what a source is to everybody else: a format, which decodes, and a transport, which knows ranges and bytes.
 
 Nothing outside of :mod:`spark_jobs.sources` asks which format or transport a mirror has. Whoever adds a source writes
 one object of each kind in a folder of its own, and names both in :mod:`spark_jobs.sources.registry`.

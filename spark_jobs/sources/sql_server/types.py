@@ -1,4 +1,4 @@
-"""SQL Server's values: how their text is read, and the one spelling that keys have.
+"""Reads SQL Server's values from text, and gives keys their one spelling.
 
 Values travel as text (C-43, C-49) and are typed by the SQL type text beside them. Reading is exact and strict: a
 text either is a value of its type or a :class:`ValueError` with the reason; nothing is rounded, guessed or turned

@@ -1,4 +1,4 @@
-"""Files that transports read: which there are, and opening one that was bound."""
+"""Lists the files that transports read, and opens one as it was bound."""
 
 from __future__ import annotations
 
