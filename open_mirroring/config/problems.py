@@ -82,7 +82,7 @@ class ConfigError(TerminalError):
 
 
 class Explanation(NamedTuple):
-    """A refusal in our words; *path* without the tags that the models put between settings."""
+    """Why a setting is refused, in our words; *path* leaves out the tags that the models put between settings."""
 
     path: SettingPath
     code: str

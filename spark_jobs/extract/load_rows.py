@@ -115,10 +115,10 @@ def _begins(db: duckdb.DuckDBPyConnection, newest: NewestLoad | None) -> str:
 def repeated_load(
     root: Place, table: str, fresh: Sequence[str], earlier: Sequence[str], newest: NewestLoad | None = None
 ) -> RepeatedLoad | None:
-    """What came again of a full load with a batch; None where nothing did, or single messages alone.
+    """What came again of a full load with a batch; None where nothing did, or only single messages.
 
-    Single messages may come again by themselves. It is taken for a second load if one of its rows differs in one
-    partition, or if at least half of all keys came again.
+    Single messages may come again at any time. It counts as a second load if in one partition one of its rows differs,
+    or if at least half of all keys came again.
 
     Args:
         root: the log's folder.

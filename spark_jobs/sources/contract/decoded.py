@@ -141,7 +141,7 @@ class Decoded(NamedTuple):
 
 
 class Waiting(NamedTuple):
-    """Pieces that are not complete yet, or wait for a description; *missing* says for what, as far as one can tell."""
+    """Pieces that are not complete yet, or wait for a structure; *missing* says for what, as far as it is known."""
 
     missing: str = ""
 
@@ -169,15 +169,15 @@ class Decoder(Protocol):
         ...
 
     def cut(self, messages: Iterable[Any], size: int) -> Iterator[list[Any]]:
-        """Messages in lists of about *size*, cut where it costs :meth:`decode` nothing."""
+        """Cut messages into lists of about *size*, only where :meth:`decode` then gives the same as for all of them."""
         ...
 
     def join(self, pieces: Sequence[LogRow]) -> Decoded | Waiting | Unjoinable:
-        """What the fragments of one identity, from any batches and in any order, are together."""
+        """Join the fragments of one identity, from any batches and in any order."""
         ...
 
     def late_rows(self, pieces: Sequence[LogRow], logged: Collection[LoggedHalf]) -> list[LogRow]:
-        """What the fragments of one identity tell beyond what is logged at their place already; mostly nothing."""
+        """The rows that the fragments of one identity add to what is logged at their position already; mostly none."""
         ...
 
     def incomplete(self, pieces: Sequence[LogRow], reason: str) -> list[LogRow]:
@@ -185,7 +185,7 @@ class Decoder(Protocol):
         ...
 
     def again(self, origin: str, place: int, body: bytes, source: str | None) -> Any:
-        """The message that a dead letter of the log holds, as :meth:`decode` takes it; *source* is its table."""
+        """Make of a logged dead letter the message that :meth:`decode` takes; *source* is the letter's table."""
         ...
 
 
