@@ -14,6 +14,8 @@ from open_mirroring.changes.column_choice import ALL_COLUMNS, ColumnChoice
 from open_mirroring.changes.row_key import columns_lacking
 from spark_jobs.changelog.schema import REJECTED, LogRow
 
+_LIST_BYTES = 64 * 2**20
+
 
 class MirroredTable(NamedTuple):
     """What a decoder must know of a mirrored table.
@@ -193,26 +195,21 @@ class IndependentMessages:
     """The part of a decoder whose messages are independent: any batch boundary is safe."""
 
     def cut(self, messages: Iterable[Any], size: int) -> Iterator[list[Any]]:
-        """As :meth:`Decoder.cut`."""
-        return lists_of(messages, size)
+        """As :meth:`Decoder.cut`; a list of large messages is shorter, so that memory stays flat."""
+        chunk: list[Any] = []
+        held = 0
+        for message in messages:
+            chunk.append(message)
+            held += len(getattr(message, "body", None) or b"")
+            if len(chunk) >= size or held >= _LIST_BYTES:
+                yield chunk
+                chunk, held = [], 0
+        if chunk:
+            yield chunk
 
     def late_rows(self, pieces: Sequence[LogRow], logged: Collection[LoggedHalf]) -> list[LogRow]:
         """As :meth:`Decoder.late_rows`: nothing."""
         return []
-
-
-def lists_of(messages: Iterable[Any], size: int, size_in_bytes: int = 64 * 2**20) -> Iterator[list[Any]]:
-    """Messages in lists of at most *size*, and of about *size_in_bytes*: memory is flat for large messages, too."""
-    chunk: list[Any] = []
-    held = 0
-    for message in messages:
-        chunk.append(message)
-        held += len(getattr(message, "body", None) or b"")
-        if len(chunk) >= size or held >= size_in_bytes:
-            yield chunk
-            chunk, held = [], 0
-    if chunk:
-        yield chunk
 
 
 class Refusal(Exception):
