@@ -1,8 +1,8 @@
-"""Spark job: runs another one, whose order came as sealed text, and leaves its end in the ledger.
+"""Spark job: runs another job that came as encrypted text, and leaves its end in the ledger.
 
-``spark-submit --deploy-mode cluster spark_jobs/handed_over.py KEY_FILE TEXT``. A driver on a cluster sees nothing of
-who submitted it: neither mirror file nor connections, nor can it leave a file for it. And a cluster tells of success
-or failure only. So the exit code is 0 once the end is in the ledger, whatever it was.
+``spark-submit --deploy-mode cluster spark_jobs/handed_over.py KEY_FILE TEXT``. A driver on a cluster has neither the
+mirror file nor the connections of whoever submitted it, and cannot leave a file for them. A cluster also reports only
+success or failure. So the exit code is 0 once the job's end is in the ledger, whatever that end was.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""Which columns of its source a table mirrors, and as what: `columns` and `types` (G-12, G-67, G-110, G-120)."""
+"""Chooses which columns of its source a table mirrors, under which names and types (G-12, G-67, G-110, G-120).
+
+The settings `columns` and `types` say it.
+"""
 
 from __future__ import annotations
 

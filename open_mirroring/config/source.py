@@ -1,7 +1,7 @@
-"""The part of a mirror file about its source: a class for each format over each transport, with the settings it has.
+"""Defines the part of a mirror file about its source: a class for each format over each transport.
 
-A setting of another one would be ignored in silence, so it is refused. Rule ids name the choice that a format leaves
-open.
+Each class has only the settings that its format and transport use. So a setting of another one is refused, instead of
+being ignored in silence. Rule ids name the choice that a format leaves open.
 """
 
 from __future__ import annotations

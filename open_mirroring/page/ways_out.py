@@ -1,4 +1,4 @@
-"""What can be done about a mirror or a table: what a button decides, and what has to be typed."""
+"""Lists what can be done about a mirror or a table: by a button of the page, or by a command to copy."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""What of a mirror file is not as its source sends it: for `check --sample`.
+"""Compares a mirror file with what its source sends, for `check --sample`.
 
-Most of it is a warning, for a sample shows a part, and a mirror file may know better (another unique key). Only what
-stops a table with its first change is a mistake.
+Most differences are warnings, because a sample shows only a part, and the file may be right (another unique key). A
+difference is a mistake only if it would stop a table with its first change.
 """
 
 from __future__ import annotations

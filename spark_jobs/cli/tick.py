@@ -1,4 +1,4 @@
-"""One tick of a mirror without a scheduler: extract, gate, publish, reconcile, by the same functions as the jobs."""
+"""Runs one tick of a mirror without a scheduler: extract, gate, publish, reconcile, by the functions of the jobs."""
 
 from __future__ import annotations
 
