@@ -178,6 +178,25 @@ def test_a_load_that_has_begun_goes_on_with_its_salt_alone_g121(
     assert [row["name"] for row in pipeline.mirrored("dbo", "orders")] == [hashed("Ada")]
 
 
+def test_a_load_through_the_log_takes_the_salt_with_which_it_is_published_g121(
+    tmp_path: Path, spark: Any, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """G-121: the log has the values themselves, so that another salt in between does no harm."""
+    salted(monkeypatch)
+    (tmp_path / "shop").mkdir()
+    (tmp_path / "shop" / "export.csv").write_text("id,name,born\n1,Ada,\n")
+    load = {"format": "csv", "path": "export.csv", "stream_from": "beginning", "types": dict(COLS)}
+    table = {"source": "dbo.orders", "target": "dbo/orders", "key": ["id"], "hash": ["name"], "initial_load": load}
+    tables = [{**table, "complete_rows": True}]
+    pipeline = Pipeline(tmp_path / "shop", spark, tables, source={"layout": "bare"}, hash={"salt": "shop_salt"})
+    pipeline.killed("initial_load", "extract.sealed")
+    salted(monkeypatch, OTHER)
+    assert main(["initial-load", str(pipeline.file)]) == Exit.DONE, capsys.readouterr().out
+    assert main(["tick", str(pipeline.file)]) == Exit.DONE, capsys.readouterr().out
+    pipeline.service.poll()
+    assert [row["name"] for row in pipeline.mirrored("dbo", "orders")] == [hashed("Ada", OTHER)]
+
+
 def test_text_loads_through_the_log_and_tables_of_a_pattern_are_hashed_g121(
     tmp_path: Path, spark: Any, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
