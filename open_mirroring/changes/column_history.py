@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import unicodedata
 from collections.abc import Collection, Mapping, Sequence
+from itertools import pairwise
 from types import MappingProxyType
 from typing import NamedTuple
 
@@ -138,6 +139,19 @@ def column_history(
         names = tuple(_new_names(column, gone[column], lists, renames))
         gone[column] = gone[column]._replace(renamed_to=names)
     return ColumnHistory(gone, back, returned)
+
+
+def moved_behind(before: Sequence[str], after: Sequence[str]) -> list[str]:
+    """The columns that must have been dropped and added again between two orders of a table's columns.
+
+    A column keeps its place among the others as long as it lives, and a new one stands behind them all.
+    """
+    places = {name: at for at, name in enumerate(before)}
+    known = [name for name in after if name in places]
+    for at, (one, other) in enumerate(pairwise(known)):
+        if places[one] > places[other]:
+            return known[at + 1 :]
+    return []
 
 
 def renamed_columns(

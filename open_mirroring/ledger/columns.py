@@ -234,7 +234,7 @@ class UnverifiedColumn(NamedTuple):
         """What it means, for people."""
         return (
             f"column {self.column!r} unverified since position {self.since}: rows that did not change since may have "
-            "another value at the source, as a default or as its new type made it; no change tells"
+            "another value at the source, as a default, its new type or its being added again made it; no change tells"
         )
 
 

@@ -176,7 +176,10 @@ def table(mirror: Mirror, ledger: Engine, source: str, now: datetime) -> dict[st
         "table": line,
         "generation": story.state.row.generation,
         "keys": story.state.keys,
-        "columns": [{"name": column.name, "type": column.type} for column in story.state.columns.columns],
+        "columns": [
+            {"name": column.name, "type": column.type, **({"renamed": column.renamed} if column.renamed else {})}
+            for column in story.state.columns.columns
+        ],
         "column_lists": [
             {"columns": _names(one.cols), "whole": one.whole, "since": one.first_pos} for one in story.column_lists
         ],

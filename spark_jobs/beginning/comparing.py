@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
+from open_mirroring.changes.column_choice import lacking
 from open_mirroring.config import Mirror, Table
 from open_mirroring.config.names import SourceName, split_source_name
 from open_mirroring.config.problems import Problem, SettingPath, path_text
@@ -87,9 +88,9 @@ def _differences(table: Table, announced: AnnouncedTable) -> Iterator[_Differenc
     mirrored = [name for name in columns if name in chosen or name in table.key]
     lost_columns = table.chosen.unmet(columns) if columns else []
     lost_key = [name for name in table.key if columns and name not in columns]
-    there = {name.casefold() for name in columns}
-    lost_types = [name for name in table.types if columns and name.casefold() not in there]
-    for setting, lost in (("key", lost_key), ("columns", lost_columns), ("types", lost_types)):
+    lost_types, lost_hashes = (lacking(said, columns) if columns else [] for said in (table.types, table.hashed_names))
+    settings = ("key", lost_key), ("columns", lost_columns), ("types", lost_types), ("hash", lost_hashes)
+    for setting, lost in settings:
         if lost:
             what = f"the source tells no column {shown(lost[0])} of this table, only {shown(list(columns))}"
             yield _Difference(setting, COLUMN_UNTOLD, what, "spell it as the source does", stops=setting == "key")

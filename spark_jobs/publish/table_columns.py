@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
-from itertools import permutations
+from itertools import pairwise, permutations
+from operator import itemgetter
 from typing import NamedTuple
 
 import msgspec
@@ -24,6 +25,7 @@ from open_mirroring.changes.column_history import (
     clipped,
     column_history,
     divided,
+    moved_behind,
     names_before_return,
     other_columns,
     place_text,
@@ -44,6 +46,14 @@ from spark_jobs.sources.sql_server.types import landing_type, type_of_landed_key
 
 _EVERYWHERE = "~"
 """Above every place."""
+
+
+def landing_of(column: LandingColumn, chosen: ColumnChoice, salted: str | None) -> LandingColumn:
+    """A column with what the mirror file says of its name at the target, and of hashes (G-120, G-121)."""
+    hashes = chosen.hashes(column.name)
+    if hashes and salted is None:
+        raise ValueError(f"the column {column.name!r} is to be hashed, and there is no salt")
+    return column._replace(renamed=chosen.new_name_of(column.name), salted=salted if hashes else None)
 
 
 class _Part(NamedTuple):
@@ -69,6 +79,7 @@ class TableColumns:
         renames: whether the source can rename a column while its changes are read.
         up_to: only what stands up to this place is looked at; None: all.
         ahead: whether numbers that are not published yet land with room for wider types (G-111).
+        salted: what tells the salt of hashes from another one (G-121); None where nothing is hashed.
     """
 
     def __init__(
@@ -83,10 +94,11 @@ class TableColumns:
         renames: bool,
         up_to: str | None = None,
         ahead: bool = False,
+        salted: str | None = None,
     ) -> None:
         self._state, self._declared, self._up_to = state, declared, up_to
         self._epochs, self._given, self._renames = epochs, decided, renames
-        self._noted, self._ahead = former, ahead
+        self._noted, self._ahead, self._salted = former, ahead, salted
         # What only loaded rows have stands below every change.
         below = state.columns_above is None
         self._lists = [one for one in lists if self._seen(one) or (below and any(map(is_load_epoch, one.seen)))]
@@ -252,11 +264,13 @@ class TableColumns:
         schema, published = state.columns, {column.name for column in state.columns.columns}
         _refuse_left_out(schema, declared.chosen, state.keys)
         _refuse_other_types(schema, declared.chosen)
+        _refuse_other_names(schema, declared.chosen)
+        _refuse_other_hashes(schema, declared.chosen, self._salted)
         at: str | None = None
         try:
             for part in self._parts:
                 at = None if part.seen is None else part.seen.first
-                columns = [LandingColumn(name, self._lands(name, sql_type)) for name, sql_type in part.types.items()]
+                columns = [self._column(name, sql_type) for name, sql_type in part.types.items()]
                 schema = schema.extended(columns, published)
         except TerminalError as error:
             raise PlanStop(error.code, error.what, at) from error
@@ -274,8 +288,12 @@ class TableColumns:
         if reload_on_add:
             self._refuse_added({name: at for name, at in self.appeared.items() if name not in published})
         if state.text is not None:
-            return _columns_of_text(schema, state.text), types
+            return _columns_of_text(schema, state.text, declared, self._salted), types
         return _keys_first_known(schema, state.keys), types
+
+    def _column(self, name: str, sql_type: str) -> LandingColumn:
+        chosen = self._declared.chosen
+        return landing_of(LandingColumn(name, self._lands(name, sql_type)), chosen, self._salted)
 
     def _with_room(self, column: LandingColumn) -> LandingColumn:
         return column if self._declared.chosen.type_of(column.name) else column._replace(type=widest(column.type))
@@ -317,6 +335,24 @@ class TableColumns:
         }
         changed = {name: since for name, (_, _, since) in self._conversions().items()}
         return {name: _position(since) for name, since in {**coarse, **changed}.items()}
+
+    @cached_property
+    def moved(self) -> dict[str, str]:
+        """The columns that were dropped and added again between two rows, as their places say, since which position.
+
+        Of a table whose source renames nothing, and tells each column's place: rows that did not change since lost what
+        they had, and no change says so. Lists that alternate say nothing.
+        """
+        if self._renames:
+            return {}
+        placed = [(seen, one) for one in self._lists if one.whole and (seen := self._seen(one)) is not None]
+        placed.sort(key=lambda at: at[0].first)
+        found: dict[str, str] = {}
+        for (before, one), (after, other) in pairwise(placed):
+            if before.last < after.first:
+                moved = moved_behind(_in_order(one.cols), _in_order(other.cols))
+                found |= {name: _position(after.first) for name in moved if name not in self._state.keys}
+        return {self._spelling.get(name) or name: since for name, since in found.items()}
 
     def _conversions(self, *, landing: bool = False) -> dict[str, tuple[str, str, str]]:
         """Changes of type that may have changed values, or the spelling of keys: from, to, since.
@@ -567,6 +603,11 @@ def _pieces(part: _Part, former: FormerColumn) -> list[_Part]:
     return [*([_Part(types, low)] if low else []), *([_Part(part.types, high)] if high else [])]
 
 
+def _in_order(cols: str) -> list[str]:
+    """The columns of a list by their places in the table."""
+    return [name for name, _, _ in sorted(msgspec.json.decode(cols), key=itemgetter(2))]
+
+
 def _position(place: str) -> str:
     """A place without the ordinal of its stream incarnation."""
     return place.partition(":")[2]
@@ -583,10 +624,31 @@ def _refuse_left_out(published: TableSchema, chosen: ColumnChoice, keys: Sequenc
 
 def _refuse_other_types(published: TableSchema, chosen: ColumnChoice) -> None:
     """Stop where `types` says another type than a column is published as: the target cannot change it (F-87, G-110)."""
-    for name, kind in published.columns:
+    for name, kind, *_ in published.columns:
         wanted = chosen.type_of(name)
         if wanted is not None and wider(kind, wanted) != kind:
             raise PlanStop("SCHEMA_CHANGED", f"`types` lands {name!r} as {wanted}, which is published as {kind}")
+
+
+def _refuse_other_names(published: TableSchema, chosen: ColumnChoice) -> None:
+    """Stop where `rename` says another name than a column is published under: the target would keep both (G-120)."""
+    for column in published.columns:
+        wanted = chosen.landed_name(column.name)
+        if wanted != column.landed_name:
+            what = f"`rename` lands {column.name!r} as {wanted!r}, which is published as {column.landed_name!r}"
+            raise PlanStop("SCHEMA_CHANGED", what)
+
+
+def _refuse_other_hashes(published: TableSchema, chosen: ColumnChoice, salted: str | None) -> None:
+    """Stop where files have a column in clear that is to be hashed, or otherwise, or by another salt (G-121)."""
+    for column in published.columns:
+        is_hashed = chosen.hashes(column.name)
+        if is_hashed != (column.salted is not None):
+            what = f"`hash` lands {column.name!r} {'as a hash' if is_hashed else 'in clear'}, which is published "
+            raise PlanStop("SCHEMA_CHANGED", what + ("in clear" if is_hashed else "as a hash"))
+        if is_hashed and column.salted != salted:
+            what = f"the hashes of column {column.name!r} are published with another salt than the connection has now"
+            raise PlanStop("SALT_CHANGED", what)
 
 
 def _refuse_unknown_columns(lists: Sequence[ColumnList]) -> None:
@@ -603,14 +665,17 @@ def _keys_first_known(schema: TableSchema, keys: Sequence[str]) -> TableSchema:
     return schema
 
 
-def _columns_of_text(schema: TableSchema, text: TextFormat) -> TableSchema:
+def _columns_of_text(schema: TableSchema, text: TextFormat, declared: Table, salted: str | None) -> TableSchema:
     """The declared columns; a table of delimited text never changes them (F-23, F-90)."""
-    declared = TableSchema(tuple(LandingColumn(name, kind) for name, kind in text.columns))
-    other = [f"{column.name!r} {column.type}" for column in schema.columns if column not in declared.columns]
+    listed = () if declared.delimited_text is None else declared.delimited_text.columns
+    at_source = {declared.chosen.landed_name(name): name for name in listed}
+    names = [(at_source.get(name, name), kind) for name, kind in text.columns]
+    columns = tuple(landing_of(LandingColumn(name, kind), declared.chosen, salted) for name, kind in names)
+    other = [f"{column.name!r} {column.type}" for column in schema.columns if column not in columns]
     if other:
         raise PlanStop(
             "SCHEMA_CHANGED",
             f"delimited text takes no columns but the declared ones, and rows carry {', '.join(other[:5])}: declare "
             "them, list `columns` without them, or, for decimals, leave `delimited_text` out",
         )
-    return declared
+    return TableSchema(columns)

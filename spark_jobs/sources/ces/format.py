@@ -29,7 +29,8 @@ from spark_jobs.sources.contract.decoded import (
 from spark_jobs.sources.contract.source import Format
 
 NO_OLD_VALUES = Note(
-    "updates come without old values (@include_old_values = 0): an update that changes the key stops the table (C-73)"
+    "updates come without old values (@include_old_values = 0): an update that changes the key stops the table, or is "
+    "not seen where its event names the new key only (C-73)"
 )
 SOME_COLUMNS = Note(
     "updates leave columns out (@include_all_columns = 0), and what they leave out is not known to be NULL: set it to "
