@@ -63,7 +63,7 @@ test-unit: $(VENV)/.installed ## the inner loop: no Spark, Airflow, Kafka or Pos
 	$(RUN) -m pytest -n 2 -m "not (long or spark or airflow or kafka or postgres or storage or browser)" $(UNIT) $(ARGS)
 
 .PHONY: test-long
-test-long: setup jars-broker ## the tests that take minutes
+test-long: setup jars-broker jars-yarn ## the tests that take minutes
 	@$(AZURITE)
 	$(RUN) -m pytest -m long $(ARGS)
 
@@ -168,10 +168,11 @@ lock: uv ## resolve all versions anew into requirements.lock (hashes, no address
 jars-pin: $(VENV)/.installed ## fetch what the ivy.xml files in jars/ name and pin the sums; after moving a version there
 	@jars/fetch $(RUN) --pin
 	@jars/fetch $(RUN) broker --pin
+	@jars/fetch $(RUN) yarn --pin
 
 .PHONY: clean
 clean: ## remove everything that was made here: environment, jars, caches, build/ with the demo's data
-	rm -rf $(VENV) .cache build .mypy_cache .pytest_cache .ruff_cache .hypothesis *.egg-info testing/*.egg-info testing/build jars/*.jar jars/broker/*.jar
+	rm -rf $(VENV) .cache build .mypy_cache .pytest_cache .ruff_cache .hypothesis *.egg-info testing/*.egg-info testing/build jars/*.jar jars/*/*.jar
 	find $(CODE) -name __pycache__ -type d -prune -exec rm -rf {} +
 
 ##@ Set up (the others do it by themselves)
@@ -200,6 +201,10 @@ jars: prerequisites $(VENV)/.installed ## the pinned jars for Spark, by Java alo
 .PHONY: jars-broker
 jars-broker: prerequisites $(VENV)/.installed ## the same for the Kafka broker of tests and demo (44 MB, a minute)
 	@jars/fetch $(RUN) broker
+
+.PHONY: jars-yarn
+jars-yarn: prerequisites $(VENV)/.installed ## the same for YARN, on which a long test runs drivers (67 MB)
+	@jars/fetch $(RUN) yarn
 
 .PHONY: azurite
 azurite: $(VENV)/.installed ## the stand-in for Azure Blob Storage that tests start, by npm, which a wheel brings (a minute)

@@ -11,7 +11,8 @@ import argparse
 import logging
 import sys
 from collections.abc import Callable, Collection, Mapping, Sequence
-from datetime import timedelta
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from types import MappingProxyType
 from typing import NamedTuple
 
@@ -19,6 +20,7 @@ from pyspark.sql import SparkSession
 from sqlalchemy import Engine
 
 from open_mirroring.changes.log_position import LOAD_ORDINAL, is_load_epoch, position_order
+from open_mirroring.changes.source_reloads import ReloadedRows, unseen_reload
 from open_mirroring.config import Mirror, Table
 from open_mirroring.config.storage import log_place
 from open_mirroring.config.tables import JdbcLoad
@@ -32,20 +34,26 @@ from open_mirroring.ledger.requests import RELOAD, Asked, answer
 from open_mirroring.ledger.reset_ledger import ResetLedger, load_needed
 from open_mirroring.operate.reset_driver import ResetDriver, ResetOutcome, Word
 from open_mirroring.protocols.resetting import RESET_OPEN
+from open_mirroring.protocols.table_stops import LOAD_REPEATED, RELOAD_SEEN
 from open_mirroring.reconciliation.inspection import declaration, zone_address
 from open_mirroring.reconciliation.losses import look
 from spark_jobs.changelog.change_log import log_files
 from spark_jobs.extract_changes import read_mended
 from spark_jobs.initial_load import load
+from spark_jobs.load.planning import refuse_handed_over
 from spark_jobs.plan.plan import PlanStop
 from spark_jobs.publish.living_rows import LoggedRows
 from spark_jobs.publish.publication import Preparation
+from spark_jobs.publish.reloaded_rows import reloaded_rows
 from spark_jobs.publish_changes import Published, publish
 from spark_jobs.runtime.job import job_main
 from spark_jobs.runtime.reset_arguments import add_reload_arguments
 from spark_jobs.sources.registry import format_of
 
 log = logging.getLogger(__name__)
+
+QUIET = timedelta(minutes=10)
+"""So long no row of a load came, where no change tells that it has ended."""
 
 FOLLOWED = frozenset({"SCHEMA_CHANGED", "COLUMN_BACK", "COLUMN_RENAMED", RENAME_POSSIBLE})
 """Stops after which the log, read by the columns of now, may tell what the target should have."""
@@ -99,6 +107,10 @@ def request_reload(
             way_out="without --made-anew it begins with the rows that the new table has; or take `initial_load` out of "
             "the mirror file, if the table was empty when its new stream began",
         )
+    reader = LedgerReader(ledger, mirror.name)
+    if state := reader.tables(source).get(source):
+        highest = reader.highest(source, reader.mirror().committed).values()
+        refuse_handed_over(table, state.row.generation + 1, max(highest, default=None))
     lives_above: str | None = None
     if table.initial_load is None and answer(ledger, mirror.name, Asked(request, RELOAD, source)) is None:
         lives_above = _as_log_tells(mirror, ledger, table, made_anew=made_anew).lives_above
@@ -141,12 +153,14 @@ def reload_table(
     def rebuild() -> str:
         stopped.clear()
         read_mended(mirror, ledger, spark)
-        if table.initial_load is not None:
+        # A table that begins with its source's own load, in the log, begins with no load of ours (G-125).
+        loads = LedgerReader(ledger, mirror.name).tables(source)[source].load_state != "none"
+        if loads:
             done = load(mirror, ledger, spark(), [source])
             stopped.update(done.stopped)
             if waits_for := done.stopped.get(source) or done.held.get(source):
                 return waits_for
-        if table.initial_load is None or table.loads_through_log:
+        if not loads or table.loads_through_log:
             # Also a load that goes through the change log is published from there.
             published = publish(mirror, ledger, spark(), [source])
             stopped.update(published.stopped)
@@ -164,25 +178,26 @@ def reload_table(
 def publish_and_follow(
     mirror: Mirror, ledger: Engine, spark: SparkSession, only: Sequence[str] | None = None
 ) -> tuple[Published, dict[str, Reloaded]]:
-    """Publish tables, and reset those that a change of structure stopped; what came for these meanwhile, too.
+    """Publish tables, and reset those that a change of structure or a reload stopped; what came meanwhile, too.
 
     Raises:
-        TransientError, TerminalError: as :func:`publish` and :func:`follow_schema_changes`.
+        TransientError, TerminalError: as :func:`publish` and :func:`follow`.
     """
     published = publish(mirror, ledger, spark, only)
-    reloads = follow_schema_changes(mirror, ledger, spark, only)
+    reloads = follow(mirror, ledger, spark, only)
     if back := [source for source, one in reloads.items() if not one.hold]:
         published = published.followed_by(publish(mirror, ledger, spark, back), back)
     return published, reloads
 
 
-def follow_schema_changes(
+def follow(
     mirror: Mirror, ledger: Engine, spark: SparkSession, only: Collection[str] | None = None
 ) -> dict[str, Reloaded]:
-    """Reset the tables (of *only*, if given) that a change of structure stopped, where the mirror file approves that.
+    """Reset the tables (of *only*, if given) that a change of structure or a reload stopped, where that is approved.
 
+    Of changes of structure the mirror file says it (G-68), of reloads that, or somebody for one of them (G-125, G-126).
     What was begun so is carried on. What cannot be begun stays stopped: the log lacks changes of the table, nobody can
-    see whether the target has dropped it, or it was built anew often enough for one day (G-68).
+    see whether the target has dropped it, or it was built anew often enough for one day.
 
     Raises:
         TransientError: ledger, store or a source do not answer; the next run goes on.
@@ -195,16 +210,83 @@ def follow_schema_changes(
         declared = next((table for table in mirror.tables if table.source == source), None)
         if declared is None or (only is not None and source not in only):
             continue
-        is_ours = state.reset is None or state.reset.who == approver
-        if state.stop_code in FOLLOWED and is_ours:
-            _follow(mirror, ledger, declared, state, approver)
+        is_ours = state.reset is None or state.reset.who == approver or state.reset.is_carried_on
+        if state.accepted is not None or (state.stop_code in (RELOAD_SEEN, LOAD_REPEATED) and is_ours):
+            _follow_reload(mirror, ledger, declared, state, approver)
+        elif state.stop_code in FOLLOWED and is_ours:
+            _follow_schema_change(mirror, ledger, declared, state, approver)
         now = reader.tables(source)[source]
-        if now.reset is not None and now.reset.who == approver and not now.reset.drops and now.stop_code is None:
+        reset = now.reset
+        if reset is None or reset.drops or now.stop_code is not None:
+            continue
+        if reset.who == approver or reset.is_carried_on:
             done[source] = reload_table(mirror, ledger, lambda: spark, source)
     return done
 
 
-def _follow(mirror: Mirror, ledger: Engine, declared: Table, state: TableState, approver: str) -> None:
+def _follow_reload(mirror: Mirror, ledger: Engine, declared: Table, state: TableState, approver: str) -> None:
+    """Ask for the reset of a table whose source was loaded again, if that may be: it begins with the newest load."""
+    resets, is_accepted = ResetLedger(ledger, mirror.name), state.accepted is not None
+    if state.stop_code is None:
+        resets.keep_stopped(declared.source, "")  # all rows have come again: there is no question any more
+        return
+    if not is_accepted and (declared.on_reload or mirror.publish.on_reload) == "stop":
+        return
+    reason = state.accepted or Reason(approver, f"on_reload: rebuild; {state.stop_code}: {state.stop_what}")
+    limit = mirror.publish.reloads_per_day
+    try:
+        if not is_accepted:
+            if resets.requests_of(declared.source, approver, "on_reload", timedelta(days=1)) >= limit:
+                log.warning("%s stays stopped: it was built anew %d times in 24 hours already", declared.source, limit)
+                return
+            if target_watch(mirror, zone_address(mirror)).sees(state.folder) is None:
+                log.warning("%s stays stopped: nobody can see whether the target has dropped it", declared.source)
+                return
+        found = newest_load(mirror, ledger, declared)
+        if not is_accepted and not _has_ended(LedgerReader(ledger, mirror.name), found):
+            log.info("%s stays stopped: its load may not have come to its end", declared.source)
+            return
+        begins = declaration(declared)._replace(loads=False)
+        resets.request_reload(begins, reason, again=True, reloaded=found, is_carried_on=True)
+        reach("reset.requested")
+    except TerminalError as error:
+        log.warning("%s stays stopped: %s", declared.source, error)
+        resets.keep_stopped(declared.source, f"{state.stop_what}; it cannot be built from that load: {error}")
+
+
+def _has_ended(reader: LedgerReader, found: ReloadedRows) -> bool:
+    """Whether a load came to its end: a change lies behind it (K-67), or no row of it came for a while.
+
+    A load that is taken for ended too early goes on like a first one: its rows come behind, and none is lost.
+    """
+    came = reader.committed_at({found.load.last_batch}).get(found.load.last_batch)
+    return found.load.new_from is not None or came is None or datetime.now(UTC) - came >= QUIET
+
+
+def newest_load(mirror: Mirror, ledger: Engine, declared: Table) -> ReloadedRows:
+    """Where the newest full load of a table's source begins in the log (G-125).
+
+    Raises:
+        TerminalError: ``RELOAD_UNSEEN``, ``RELOAD_UNCLEAR``; ``LOAD_NEEDED`` when files of it are not there any more.
+    """
+    reader, source = LedgerReader(ledger, mirror.name), declared.source
+    up_to, state = reader.mirror().committed, reader.tables(source)[source]
+    logged = reader.contents({source: 0}, up_to).get(source, [])
+    format = format_of(mirror)
+    epoch = format.load if format.has_loads else ""
+    there = {*log_files(log_place(mirror))}
+    # What maintenance has dropped lies before the load, or the load is refused for it.
+    files = sorted({file for part in logged if part.epoch == epoch for file in part.files} & there)
+    if not files:
+        raise unseen_reload()
+    found = reloaded_rows(log_place(mirror), files, source, epoch, reader.starts(state.id))
+    of_load = {file for part in logged if part.batch >= found.load.first_batch for file in part.files}
+    if missing := of_load - there:
+        raise load_needed(mirror.name, source, f"{len(missing)} of its files are not in the log any more")
+    return replace(found, up_to=up_to)
+
+
+def _follow_schema_change(mirror: Mirror, ledger: Engine, declared: Table, state: TableState, approver: str) -> None:
     """Ask for the reset of a stopped table, if that may be."""
     chosen = declared.on_schema_change or mirror.publish.on_schema_change
     if chosen == "stop" or (declared.initial_load is not None and not _loads_anew(declared, chosen)):
@@ -213,7 +295,10 @@ def _follow(mirror: Mirror, ledger: Engine, declared: Table, state: TableState, 
     if declared.chosen.of(published) != published:
         return  # the mirror file leaves out what is published: whether that is meant, nobody has said
     limit = mirror.publish.schema_reloads_per_day
-    if ResetLedger(ledger, mirror.name).requests_of(declared.source, approver, timedelta(days=1)) >= limit:
+    if (
+        ResetLedger(ledger, mirror.name).requests_of(declared.source, approver, "on_schema_change", timedelta(days=1))
+        >= limit
+    ):
         log.warning("%s stays stopped: it was built anew %d times in 24 hours already", declared.source, limit)
         return
     reason = Reason(approver, f"on_schema_change: {chosen}; {state.stop_code}: {state.stop_what}")
@@ -299,6 +384,8 @@ def _as_log_tells(mirror: Mirror, ledger: Engine, table: Table, *, made_anew: bo
         new = {part.epoch for part in logged if not is_load_epoch(part.epoch)} - epochs.keys()
         begins_at = max(epochs.values(), default=LOAD_ORDINAL) + bool(new)
         epochs |= dict.fromkeys(new, begins_at)
+    if state.newest_load is not None:
+        logged = [part for part in logged if part.batch >= state.newest_load.first_batch]
     if begins_at is not None:
         logged = [part for part in logged if epochs.get(part.epoch, LOAD_ORDINAL) >= begins_at]
     wanted = {file for part in logged for file in part.files}
@@ -314,7 +401,8 @@ def _as_log_tells(mirror: Mirror, ledger: Engine, table: Table, *, made_anew: bo
         return _Log()
     # A question is asked once the table is built anew as far as that; its answer goes on from there.
     asked = {stop.at or "": _Log(asks=True)} if stop.code == RENAME_POSSIBLE else {}
-    if table.key and not table.complete_rows and table.history != "full" and stop.code in FOLLOWED:
+    is_plain = table.key and not table.complete_rows and state.newest_load is None
+    if is_plain and table.history != "full" and stop.code in FOLLOWED:
         streams = {epoch: at for epoch, at in epochs.items() if at >= (begins_at or 0)}
         rows = LoggedRows(log_place(mirror), sorted(wanted), table.source, streams)
         oldest = rows.oldest_living()

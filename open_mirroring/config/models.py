@@ -43,6 +43,8 @@ from open_mirroring.config.source import (
 from open_mirroring.config.structures import GivenStructure, structures_of_others
 from open_mirroring.config.tables import (
     Collision,
+    ExportLoad,
+    OnReload,
     OnSchemaChange,
     Table,
     TableEntry,
@@ -121,6 +123,15 @@ class Publish(Section):
     )
     schema_reloads_per_day: Positive = Field(
         default=3, description="How often in 24 hours a table is built anew by `on_schema_change` at most."
+    )
+    on_reload: OnReload = Field(
+        default="stop",
+        description="What becomes of a table that its Qlik task loads again (K-18); a table may say otherwise. stop: "
+        "somebody says `open-mirroring accept-reload`. rebuild: once that load has ended, the table is built anew from "
+        "it by itself, where the log tells where it begins and the target shows its tables (G-126).",
+    )
+    reloads_per_day: Positive = Field(
+        default=3, description="How often in 24 hours a table is built anew by `on_reload` at most."
     )
 
 
@@ -381,6 +392,24 @@ class Mirror(Section):
             )
             for index, entry in enumerate(entries)
             if entry.history == "full"
+        ]
+        if errors:
+            raise ValidationError.from_exception_data("tables", errors, hide_input=True)
+        return entries
+
+    @field_validator("entries")
+    @classmethod
+    def _handovers(cls, entries: tuple[TableEntry, ...], info: ValidationInfo) -> tuple[TableEntry, ...]:
+        source = info.data.get("source")
+        if source is None or source.format == "sqlserver-ces":
+            return entries
+        what = "only the commits of change events divide a stream exactly (G-127)"
+        way_out = "make the export while nothing changes, and say `handover: quiesced`; or give the table a key"
+        place = ("initial_load", "handover")
+        errors = [
+            InitErrorDetails(type=names.refusal("COMBINATION_INVALID", what, way_out), loc=(index, *place), input=None)
+            for index, entry in enumerate(entries)
+            if isinstance(entry.initial_load, ExportLoad) and entry.initial_load.handover == "exact"
         ]
         if errors:
             raise ValidationError.from_exception_data("tables", errors, hide_input=True)

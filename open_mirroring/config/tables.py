@@ -46,6 +46,10 @@ OnSchemaChange = Literal["stop", "log", "reload"]
 """What becomes of a table that a change of structure stopped."""
 
 
+OnReload = Literal["stop", "rebuild"]
+"""What becomes of a table whose source sent its full load again."""
+
+
 Widen = Literal["later", "ahead"]
 """How much room columns of numbers have for wider types."""
 
@@ -97,6 +101,20 @@ class DelimitedText(Section):
         )
 
 
+Handover = Literal["quiesced", "exact"]
+"""How a load and the stream behind it share no row, where no key would heal it (G-127)."""
+
+
+def check_handover(handover: Handover, position: str) -> None:
+    """Refuse a hand-over that a position does not fit."""
+    if handover == "quiesced" and position != names.BEGINNING:
+        what = "where nothing was changed between export and stream, the whole stream lies behind the load"
+        raise names.refusal("COMBINATION_INVALID", what, "say `stream_from: beginning`, or `handover: exact`")
+    if handover == "exact" and position == names.BEGINNING:
+        what = "`handover: exact` needs the first commit of the stream that is not in the export"
+        raise names.refusal("COMBINATION_INVALID", what, "name it as `stream_from`, or say `handover: quiesced`")
+
+
 class StreamFromFile(Section):
     """The stream position of an export, written down by the export itself."""
 
@@ -127,6 +145,12 @@ class ExportLoad(Section):
         description="Position in the stream before the export began (G-08): 'beginning', a commit LSN in quotes, or "
         "{file: …} naming a JSON file with the key stream_from."
     )
+    handover: Handover | None = Field(
+        default=None,
+        description="For a table without key, where the load ends and the stream begins, as nothing would heal a row "
+        "that is in both (G-127). quiesced: nothing was changed between the export and the first change of the stream; "
+        "with stream_from: beginning. exact: stream_from is the first commit of the stream that is not in the export.",
+    )
     types: dict[ColumnName, SqlType] = Field(
         default_factory=dict,
         description="SQL type of each column; csv needs it, as text files have no types. For qlik-full-load, whose "
@@ -144,6 +168,13 @@ class ExportLoad(Section):
         if isinstance(given, StreamFromFile) and is_address(given.file):
             names.check_connection_of(given.file, info.data.get("connection"))
         return given
+
+    @field_validator("handover")
+    @classmethod
+    def _handover(cls, handover: Handover | None, info: ValidationInfo) -> Handover | None:
+        if handover is not None and isinstance(position := info.data.get("stream_from"), str):
+            check_handover(handover, position)
+        return handover
 
     @field_validator("types")
     @classmethod
@@ -341,6 +372,11 @@ class Table(Section):
         description="What becomes of the table when a change of structure stops it: stop, log or reload, as under "
         "`publish` (G-68). Default: that of the mirror.",
     )
+    on_reload: OnReload | None = Field(
+        default=None,
+        description="What becomes of the table when a Qlik task loads it again: stop or rebuild, as under `publish` "
+        "(G-126). Default: that of the mirror.",
+    )
     history: Literal["latest", "full"] = Field(
         default="latest",
         description="What is published of the changes of a key. latest: the newest that arrived since the last time. "
@@ -498,8 +534,10 @@ class Table(Section):
         if load is None or "key" not in info.data:
             return load
         if not info.data["key"]:
-            what = "a table without key takes inserts only, so rows that the stream repeats would be there twice (G-08)"
-            raise names.refusal("COMBINATION_INVALID", what, "give the table a key, or leave out the initial load")
+            cls._without_key(load, info)
+        elif isinstance(load, ExportLoad) and load.handover is not None:
+            what = "over the load of a table with a key changes are published as upserts, whatever both hold (G-08)"
+            raise names.refusal("COMBINATION_INVALID", what, "leave `handover` out")
         wanted = [*info.data["key"], *(_chosen(info.data.get("columns")).listed or ())]
         complete = isinstance(load, ExportLoad) and load.types and load.format != "qlik-full-load"
         missing = [n for n in wanted if complete and isinstance(load, ExportLoad) and n not in load.types]
@@ -507,6 +545,22 @@ class Table(Section):
             what = f"`types` of the export does not name the column {missing[0]!r}"
             raise names.refusal("SETTING_MISSING", what, "name the SQL type of every column, spelled alike")
         return load
+
+    @staticmethod
+    def _without_key(load: ExportLoad | JdbcLoad, info: ValidationInfo) -> None:
+        """Refuse a load of a table without key that may share a row with its stream (G-127)."""
+        what = "without a key a row that both the load and the stream bring would be there twice (G-127)"
+        if isinstance(load, JdbcLoad):
+            way_out = "load an export, and say how it was handed over (`handover`); or give the table a key"
+            raise names.refusal("COMBINATION_INVALID", f"{what}, and a database is read while it changes", way_out)
+        if load.handover is None:
+            way_out = "say `handover: quiesced` if nothing changed between the export and the first change of the "
+            way_out += "stream, `handover: exact` if `stream_from` is the first commit that is not in the export; or "
+            raise names.refusal("SETTING_MISSING", what, f"{way_out}give the table a key")
+        if info.data.get("delimited_text") is not None:
+            what = "rows of a load that goes through the log are told apart by their key"
+            way_out = "leave `delimited_text` out, or the initial load"
+            raise names.refusal("COMBINATION_INVALID", what, way_out)
 
 
 class TablePattern(Section):
@@ -547,6 +601,7 @@ class TablePattern(Section):
     keys_never_change: StrictBool | None = Field(default=None, description="As `keys_never_change` of a table.")
     require_reload_on_add: StrictBool | None = Field(default=None, description="As `require_reload_on_add` of a table.")
     widen: Widen | None = Field(default=None, description="As `widen` of a table.")
+    on_reload: OnReload | None = Field(default=None, description="As `on_reload` of a table.")
     history: Literal["latest", "full"] = Field(default="latest", description="As `history` of a table.")
     dead_letters: DeadLetters | None = Field(default=None, description="As `dead_letters` of a table.")
     initial_load: JdbcLoad | None = Field(
@@ -619,6 +674,7 @@ _OF_EACH_TABLE = (
     "keys_never_change",
     "require_reload_on_add",
     "widen",
+    "on_reload",
     "history",
     "dead_letters",
     "prove",

@@ -19,6 +19,8 @@ class Standing:
         stream_from: changes below it are in the initial load, in the stream incarnation *stream_epoch*.
         log_from: batches up to this one tell nothing of this generation's rows.
         lives_above: every row of this generation had its newest change above this place (G-106); None: nobody looked.
+        newest_load: the full load of the source in the log with which this generation begins (G-125), as the ledger has
+            it; None: it begins with no such load.
         loaded_columns: so many of its first columns came with the initial load; None: it had none.
         hand_over_batch: the changes of later batches are published over the load.
         untyped: changes that could not be typed, which only the ledger names.
@@ -36,6 +38,7 @@ class Standing:
     stream_epoch: int = 0
     log_from: int = 0
     lives_above: str | None = None
+    newest_load: str | None = None
     loaded_columns: int | None = None
     hand_over_batch: int = 0
     untyped: int = 0

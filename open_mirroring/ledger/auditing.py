@@ -18,6 +18,15 @@ class Reason(NamedTuple):
     who: str
     why: str
 
+    def to_json(self) -> str:
+        """The text in which a row keeps it."""
+        return json.dumps(self._asdict(), ensure_ascii=False)
+
+    @classmethod
+    def of(cls, text: str | None) -> Reason | None:
+        """What :meth:`to_json` wrote; None where nobody decided."""
+        return None if text is None else cls(**json.loads(text))
+
 
 def audit(db: Connection, mirror: str, source: str | None, event: str, detail: Mapping[str, Any]) -> None:
     """Write one entry inside a running transaction. *source* is None for the mirror as a whole."""

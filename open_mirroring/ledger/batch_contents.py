@@ -15,6 +15,7 @@ from open_mirroring.changes.complete_position import Completeness, advance
 from open_mirroring.changes.dead_letters import HEALED_BY_COPY
 from open_mirroring.changes.log_position import LOAD_ORDINAL, is_load_epoch, is_of_generation
 from open_mirroring.changes.manifest import AnnouncedSchema, ListSeen, Manifest, SettledLetter
+from open_mirroring.changes.source_reloads import NewestLoad
 from open_mirroring.ledger import tables as t
 from open_mirroring.ledger.columns import record_columns
 from open_mirroring.ledger.declaring import without_stop, without_unsealed
@@ -28,6 +29,7 @@ from open_mirroring.protocols.table_stops import (
     LOAD_REPEATED,
     NEEDS_RESET,
     PARTIAL_ROWS,
+    RELOAD_SEEN,
     ROW_INCOMPLETE,
 )
 
@@ -147,12 +149,12 @@ def _record_tables(db: Connection, mirror: str, manifest: Manifest) -> None:
             lists = [ListSeen.of(entry) for entry in manifest.columns.get(source, ())]
             if record_columns(db, table_id, lists, of_reading=manifest.lists_of_reading):
                 _resume(db, table_id, PARTIAL_ROWS)
-        if source in epochs:
-            _resume(db, table_id, ROW_INCOMPLETE)  # what was lacking may have come (G-107)
         _record_epochs(db, table_id, epochs.get(source, set()))
         _record_reloads(db, mirror, table_id, manifest.reloads.get(source, {}))
         if source in manifest.shortest:
             _note_shortest(db, table_id, manifest.shortest[source])
+        if source in epochs:
+            _resume(db, table_id, ROW_INCOMPLETE)  # what the row lacked may have come with this batch (G-107)
         if source in manifest.loads_whole:
             _resume(db, table_id, LOAD_REPEATED)  # every row of the first load has come again (G-85)
         if source in manifest.stops:
@@ -192,12 +194,15 @@ def _record_reloads(db: Connection, mirror: str, table_id: str, seen: Mapping[st
     c = t.stream_start.c
     known = dict(db.execute(sa.select(c.origin, c.place).where(c.table_id == table_id)).tuples().all())
     starts = dict(known)
+    load = NewestLoad.of(db.scalar(sa.select(t.mirrored_table.c.newest_load).where(t.mirrored_table.c.id == table_id)))
+    begins = {} if load is None else load.begins
     for origin, (last_loaded, first_change) in sorted(seen.items()):
-        if first_change is not None:
+        # What is read again from before the newest load says nothing of where its changes begin.
+        if first_change is not None and first_change >= begins.get(origin, 0):
             starts[origin] = min(first_change, starts.get(origin, first_change))
         if last_loaded is not None and last_loaded > starts.get(origin, last_loaded):
             what = f"a row of a full load came at {origin}:{last_loaded}, after changes of this table"
-            stop_table(db, table_id, "RELOAD_SEEN", what)
+            stop_table(db, table_id, RELOAD_SEEN, what)
     if starts:
         b, o = t.bound_range.c, t.source_offsets.c
         ends = dict(db.execute(sa.select(o.name, o.end).where(o.mirror == mirror)).tuples().all())

@@ -23,6 +23,7 @@ from open_mirroring.ledger.auditing import Reason, audit
 from open_mirroring.ledger.declaring import note_accepted, without_stop, without_unsealed
 from open_mirroring.ledger.requests import (
     ACCEPT_EPOCH,
+    ACCEPT_RELOAD,
     ACCEPT_SCHEMA,
     ACCEPT_TABLE,
     RESUME,
@@ -182,6 +183,33 @@ def accept_table(ledger: Engine, mirror: str, source: str, reason: Reason, *, re
         requests.record(db, mirror, asked, cleared.document())
         _audit(db, mirror, source, "TABLE_ACCEPTED", reason, cleared)
     return cleared
+
+
+def accept_reload(ledger: Engine, mirror: str, source: str, reason: Reason, *, request: str = "") -> OpenStop:
+    """Say that the newest full load of the source counts (G-125): the next run builds the table from it.
+
+    The stop stays until then; it is returned.
+
+    Raises:
+        TerminalError: ``TABLE_UNKNOWN``; ``NOT_RELOADED`` when the table is not stopped.
+    """
+    with ledger.begin() as db:
+        row = locked_table(db, mirror, source)
+        asked = Asked(request, ACCEPT_RELOAD, source)
+        if done := requests.known(db, mirror, asked):
+            return OpenStop.of(done.outcome or {})
+        if row.stop_code is None:
+            raise TerminalError(
+                "NOT_RELOADED",
+                f"table {source!r} is not stopped by a full load that came again",
+                where=f"mirror {mirror}",
+                way_out="look at `open-mirroring status`; to build the table anew: `open-mirroring reload-table`",
+            )
+        stop = OpenStop(source, row.stop_code, row.stop_what or "", row.stopped_at)
+        _set(db, row, reload_accepted=reason.to_json())
+        requests.record(db, mirror, asked, stop.document())
+        _audit(db, mirror, source, "RELOAD_ACCEPTED", reason, None, stopped={"code": stop.code, "what": stop.what})
+    return stop
 
 
 def accept_epoch(

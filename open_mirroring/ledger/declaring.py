@@ -143,8 +143,8 @@ def without_stop(db: Connection, mirror: str, source: str) -> dict[str, object]:
     return {"stop_code": NEW_TABLE, "stop_what": asks, "stopped_at": datetime.now(UTC)}
 
 
-def without_unsealed(intent: str | None) -> dict[str, object]:
-    """What a table's row says of its intent once its stop is lifted: one with nothing sealed is given up.
+def without_unsealed(intent: str | None) -> dict[str, None]:
+    """What a table's row says once its stop is lifted, of an intent with nothing sealed: it is given up.
 
     Its batches end before what was read since, and was missing.
     """
@@ -341,6 +341,7 @@ class ResetRecord:
         since: when it was asked for, in ISO form.
         begins_at: the table was made anew at the source with the stream of this ordinal: older changes are of another
             one (G-108).
+        is_carried_on: any run continues it, as the mirror file or an accepted reload wants it.
     """
 
     stage: ResetStage
@@ -352,6 +353,7 @@ class ResetRecord:
     why: str
     since: str
     begins_at: int | None = None
+    is_carried_on: bool = False
 
     def to_json(self) -> str:
         """The ledger's text."""

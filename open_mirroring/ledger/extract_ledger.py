@@ -22,6 +22,7 @@ from open_mirroring.changes.manifest import (
     Scope,
     SettledLetter,
 )
+from open_mirroring.changes.source_reloads import NewestLoad
 from open_mirroring.errors import TerminalError
 from open_mirroring.ledger import tables as t
 from open_mirroring.ledger.batch_contents import record_contents, stop_table
@@ -29,7 +30,7 @@ from open_mirroring.ledger.declaring import is_dropping
 from open_mirroring.ledger.horizon import newest_dropped
 from open_mirroring.ledger.tables import upsert
 from open_mirroring.protocols.extracting import Batch, Lost, MirrorRow, Owned
-from open_mirroring.protocols.table_stops import KEY_MENDED, KEY_UNKNOWN
+from open_mirroring.protocols.table_stops import KEY_MENDED, KEY_UNKNOWN, LOAD_UNREAD
 
 __all__ = [
     "AnnouncedSchema",
@@ -160,10 +161,16 @@ class ExtractLedger:
             upsert(db, t.source_offsets, rows, keys=["mirror", "name"], update=["first", "end", "seen_at"])
 
     def stop_table(self, source: str, code: str, what: str) -> None:
-        """Stop one table whose changes cannot be read as they are; nothing if it is stopped already."""
+        """Stop one table whose changes cannot be read as they are; nothing if it is stopped already.
+
+        Nor for a full load that nothing reads where the table was loaded before: the setting may be gone since.
+        """
         c = t.mirrored_table.c
+        concerned = (c.mirror == self._mirror) & (c.source == source)
+        if code == LOAD_UNREAD:
+            concerned &= c.load_state == "none"
         with self._engine.begin() as db:
-            for table_id in db.scalars(sa.select(c.id).where(c.mirror == self._mirror, c.source == source)).all():
+            for table_id in db.scalars(sa.select(c.id).where(concerned)).all():
                 stop_table(db, table_id, code, what)
 
     def mended_tables(self) -> list[str]:
@@ -256,6 +263,14 @@ class ExtractLedger:
         query = sa.select(m.source).where(m.mirror == self._mirror, m.id == s.table_id).distinct()
         with self._engine.begin() as db:
             return frozenset(db.scalars(query))
+
+    def newest_loads(self, epoch: str) -> dict[str, NewestLoad]:
+        """The full loads of the source with which tables begin, by source table (G-125); those of one incarnation."""
+        c = t.mirrored_table.c
+        query = sa.select(c.source, c.newest_load).where(c.mirror == self._mirror, c.newest_load.is_not(None))
+        with self._engine.begin() as db:
+            found = {source: NewestLoad.of(text) for source, text in db.execute(query).tuples()}
+        return {source: load for source, load in found.items() if load is not None and load.epoch == epoch}
 
     def open_damage(self, names: Collection[str]) -> list[tuple[LetterPlace, bool]]:
         """The open dead letters that reading one of these files settles, each with whether it names no table.

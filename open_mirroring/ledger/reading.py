@@ -17,10 +17,12 @@ from open_mirroring.changes.complete_position import Completeness
 from open_mirroring.changes.horizon import BatchContents, MirrorHorizon, TableHorizon
 from open_mirroring.changes.log_position import BEGINS_EMPTY, not_below, position_order
 from open_mirroring.changes.manifest import PlacesSeen
+from open_mirroring.changes.source_reloads import NewestLoad
 from open_mirroring.landing_zone.layout import PARQUET
 from open_mirroring.landing_zone.schema import TableSchema
 from open_mirroring.landing_zone.text_format import TextFormat
 from open_mirroring.ledger import tables as t
+from open_mirroring.ledger.auditing import Reason
 from open_mirroring.ledger.columns import (
     GoneColumn,
     UnverifiedColumn,
@@ -55,7 +57,8 @@ class TableState(NamedTuple):
     *stream_from*, with the ordinal *stream_epoch*, and *load_plan* belong to its initial load. *waiting_rows* changes
     of published batches wait for the end of their transactions. The log cannot be used for this generation's rows up to
     batch *log_from*. Every row of it has its newest change above *lives_above*; None: nobody looked (G-106). *reset* is
-    the reset under way. *text* says how its files of delimited text are written; None for Parquet.
+    the reset under way. *text* says how its files of delimited text are written; None for Parquet. It begins with the
+    *newest_load* of its source, which lies in the log (G-125); of a later one *accepted* tells who said that it counts.
     """
 
     id: str
@@ -75,6 +78,8 @@ class TableState(NamedTuple):
     reset: ResetRecord | None = None
     text: TextFormat | None = None
     lives_above: str | None = None
+    newest_load: NewestLoad | None = None
+    accepted: Reason | None = None
 
     @property
     def extension(self) -> str:
@@ -89,7 +94,8 @@ class TableState(NamedTuple):
     @property
     def begins_at(self) -> int | None:
         """The ordinal of the stream with which the table was made anew at the source (G-108); None: it never was."""
-        return self.stream_epoch if self.load_state == "none" and self.stream_from == BEGINS_EMPTY else None
+        is_empty = self.load_state == "none" and self.stream_from == BEGINS_EMPTY and self.newest_load is None
+        return self.stream_epoch if is_empty else None
 
     @property
     def columns_above(self) -> str | None:
@@ -199,9 +205,17 @@ class LedgerReader:
                     ResetRecord.of(row.reset),
                     None if row.text_format is None else TextFormat.from_json(row.text_format),
                     row.lives_above,
+                    NewestLoad.of(row.newest_load),
+                    Reason.of(row.reload_accepted),
                 )
                 for row in rows
             }
+
+    def starts(self, table_id: str) -> dict[str, int]:
+        """By partition a place behind which no row of the table's first full load can stand (K-67)."""
+        c = t.stream_start.c
+        with self._engine.connect() as db:
+            return dict(db.execute(sa.select(c.origin, c.place).where(c.table_id == table_id)).tuples().all())
 
     def contents(self, after: Mapping[str, int], up_to: int) -> dict[str, list[BatchContents]]:
         """Per source table what the batches above its entry in *after*, up to *up_to*, hold; only tables with any.

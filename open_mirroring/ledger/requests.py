@@ -29,6 +29,7 @@ RESUME, RESUME_EXTRACTION, ACCEPT_EPOCH, ACCEPT_LETTERS = (
 TARGET_GONE, TARGET_BACK = "target-says-gone", "target-says-back"
 ACCEPT_SCHEMA = "accept-schema"
 ACCEPT_TABLE = "accept-table"
+ACCEPT_RELOAD = "accept-reload"
 RESETS = (RELOAD, DROP)
 """A later reset of a table takes an earlier one over, and ends it with its own end."""
 

@@ -20,10 +20,12 @@ import sqlalchemy as sa
 from sqlalchemy import Connection, Engine
 
 from open_mirroring.changes.log_position import BEGINS_EMPTY, LOAD_ORDINAL, load_epoch
-from open_mirroring.errors import TerminalError
+from open_mirroring.changes.source_reloads import NewestLoad, ReloadedRows
+from open_mirroring.errors import TerminalError, TransientError
 from open_mirroring.ledger import requests
 from open_mirroring.ledger import tables as t
 from open_mirroring.ledger.auditing import Reason, audit
+from open_mirroring.ledger.columns import record_columns
 from open_mirroring.ledger.decisions import EPOCH_UNKNOWN, locked_table, unknown_epochs
 from open_mirroring.ledger.declaring import (
     ResetRecord,
@@ -39,14 +41,21 @@ from open_mirroring.ledger.declaring import (
 from open_mirroring.ledger.horizon import newest_dropped
 from open_mirroring.ledger.requests import DROP, RELOAD, Asked
 from open_mirroring.protocols.resetting import Answered, Lost, Open, Owned, ResetRow, ResetStage
-from open_mirroring.protocols.table_stops import KEY_MENDED, KEY_UNKNOWN, LOAD_NEEDED, LOAD_REPEATED, RESET
+from open_mirroring.protocols.table_stops import (
+    KEY_MENDED,
+    KEY_UNKNOWN,
+    LOAD_NEEDED,
+    LOAD_REPEATED,
+    RELOAD_SEEN,
+    RESET,
+)
 
 LOG_LACKS = {
     "KEY_UNKNOWN": "a change of an unknown row is missing",
     KEY_MENDED: "what a wrong key rejected is not read again yet, which the next run does",
     "CHANGES_MISSING": "changes could not be read",
     EPOCH_UNKNOWN: "what happened between two streams is in none of them",
-    "RELOAD_SEEN": "keys that a reload of the source lacks would stay",
+    RELOAD_SEEN: "keys that a reload of the source lacks would stay",
     LOAD_REPEATED: "keys that a second load of the source lacks would stay",
     "KEYLESS_CHANGE": "which row a change meant is not known",
     "IDENTITY_CONFLICT": "it holds two contents of one change",
@@ -56,6 +65,11 @@ LOG_LACKS = {
     "LOG_COUNT_DIFFERS": "somebody rewrote a batch",
 }
 """Stops after which the log does not hold every change of the table, and why: what a load brings is all that counts."""
+
+_BEFORE_A_LOAD = frozenset(
+    {RELOAD_SEEN, LOAD_REPEATED, "IDENTITY_CONFLICT", "KEYLESS_CHANGE", "PARTIAL_ROWS", "ROW_INCOMPLETE"}
+)
+"""Those of them whose cause may lie before the newest full load: what lies behind it is judged anew."""
 
 
 class ResetLedger:
@@ -74,6 +88,8 @@ class ResetLedger:
         request: str = "",
         lives_above: str | None = None,
         made_anew: bool = False,
+        reloaded: ReloadedRows | None = None,
+        is_carried_on: bool = False,
     ) -> bool:
         """Ask for a reset after which the table is what the mirror file declares; False when this begins no reset.
 
@@ -83,9 +99,11 @@ class ResetLedger:
 
         Above *lives_above*, if given, every row that the log tells of has its newest change (G-106). *made_anew* says
         that the table was dropped and made again at the source before its newest stream began, which is accepted with
-        it: what older streams told is of another table (G-108).
+        it: what older streams told is of another table (G-108). With *reloaded* it begins with the newest full load of
+        the source that lies in the log (G-125). One that *is_carried_on* is continued by any run.
 
         Raises:
+            TransientError: ``RELOAD_MOVED`` when more was logged since *reloaded* was read.
             TerminalError: ``TABLE_UNKNOWN``; ``TARGET_TAKEN``; ``STREAM_NOT_NEW`` when only one stream of it was read;
                 ``LOAD_NEEDED`` when the log does not hold all rows of the table and there is no initial load;
                 ``EPOCH_NOT_ACCEPTED`` when several unknown streams were read;
@@ -108,16 +126,21 @@ class ResetLedger:
                     return False
             refuse_taken_folder(db, self._mirror, declared)
             mends = not declared.is_keyed_as(row) and row.confirmed == 0 and is_new_to_log(db, row)
-            begins_at = None if declared.loads else _begin(row)
+            load = self._newest_load(db, row, reloaded, keeps=not (declared.loads or made_anew))
+            begins_at = None if declared.loads or load is not None else _begin(row)
             if declared.loads or made_anew:
                 self._accept_epoch(db, row, reason)
             if made_anew:
                 begins_at = self._newest_stream(db, row)
-            if not declared.loads and (lacks := _why_log_lacks(db, row, declared, mends=mends, begins_at=begins_at)):
+            if load is not None:
+                lacks = _why_load_lacks(db, row, declared, load, is_new=reloaded is not None)
+            else:
+                lacks = "" if declared.loads else _why_log_lacks(db, row, declared, mends=mends, begins_at=begins_at)
+            if lacks:
                 raise load_needed(self._mirror, declared.source, lacks)
             mends = mends and not declared.loads
             is_lacking = not declared.is_keyed_as(row) or row.stop_code in LOG_LACKS
-            fresh = is_lacking and not mends and begins_at is None
+            fresh = is_lacking and not mends and begins_at is None and load is None
             self._request(
                 db,
                 row,
@@ -130,8 +153,12 @@ class ResetLedger:
                 key_types=declared.key_types_text,
                 text_format=declared.text_format,
                 log_from=newest if fresh else row.log_from,
-                lives_above=None if declared.loads else lives_above,
+                lives_above=None if declared.loads or load is not None else lives_above,
+                newest_load=None if load is None else load.to_json(),
+                is_carried_on=is_carried_on,
             )
+            if reloaded is not None:
+                _begin_with(db, row, reloaded)
             if mends and row.stop_code in (KEY_UNKNOWN, KEY_MENDED):
                 stop = mended_stop(row, declared)
                 db.execute(t.mirrored_table.update().where(t.mirrored_table.c.id == row.id).values(stop))
@@ -162,13 +189,24 @@ class ResetLedger:
             self._request(db, row, reason, drops=True, loads=False)
         return True
 
-    def requests_of(self, source: str, who: str, within: timedelta) -> int:
-        """How often somebody asked for a reset of a table lately."""
+    def requests_of(self, source: str, who: str, setting: str, within: timedelta) -> int:
+        """How often somebody asked for a reset of a table lately, for a reason that names a *setting* first."""
         c = t.audit.c
         asked = (c.mirror == self._mirror) & (c.source == source) & (c.event == ResetStage.REQUESTED.value)
         query = sa.select(c.detail).where(asked, c.at > datetime.now(UTC) - within)
         with self._engine.connect() as db:
-            return sum(json.loads(detail)["who"] == who for detail in db.scalars(query))
+            found = [json.loads(detail) for detail in db.scalars(query)]
+        return sum(one["who"] == who and one["why"].startswith(f"{setting}:") for one in found)
+
+    def keep_stopped(self, source: str, what: str) -> None:
+        """Take back that the newest full load shall count, as the log does not tell where it begins; say why."""
+        c = t.mirrored_table.c
+        this = (c.mirror == self._mirror) & (c.source == source) & c.reload_accepted.is_not(None)
+        with self._engine.begin() as db:
+            said = sa.case((c.stop_code.is_(None), c.stop_what), else_=what)
+            taken = {"reload_accepted": None, "stop_what": said, "version": c.version + 1}
+            if db.execute(t.mirrored_table.update().where(this).values(taken)).rowcount:
+                audit(db, self._mirror, source, "RELOAD_REFUSED", {"what": what})
 
     def look(self, source: str) -> ResetRow:
         """The row as it is; its version is not raised, so whoever is at work on it keeps it."""
@@ -250,6 +288,25 @@ class ResetLedger:
                 requests.finish(db, self._mirror, source, requests.RESETS, outcome)
         return self._owned(db, source)
 
+    def _newest_load(
+        self, db: Connection, row: Any, reloaded: ReloadedRows | None, *, keeps: bool
+    ) -> NewestLoad | None:
+        """The load of the source with which the new generation begins: one that was just read, or that it had."""
+        if not keeps:
+            return None
+        if reloaded is None:
+            return NewestLoad.of(row.newest_load)
+        m, o, b = t.mirror.c, t.source_offsets.c, t.bound_range.c
+        committed = db.scalar(sa.select(m.committed).where(m.name == self._mirror)) or 0
+        if committed != reloaded.up_to:
+            what = f"batches up to {committed} are in the log by now, and those up to {reloaded.up_to} were looked at"
+            raise TransientError("RELOAD_MOVED", what, where=f"mirror {self._mirror}", way_out="run again")
+        ends = dict(db.execute(sa.select(o.name, o.end).where(o.mirror == self._mirror)).tuples().all())
+        bound = dict(db.execute(sa.select(b.name, b.bound_to).where(b.mirror == self._mirror)).tuples().all())
+        # The ends are those of the newest batch: it has to be a later one than that with which the load began.
+        is_read = bool(ends) and all(bound.get(name, 0) >= end for name, end in ends.items())
+        return replace(reloaded.load, is_closed=is_read and committed > reloaded.load.first_batch)
+
     def _newest_stream(self, db: Connection, row: Any) -> int:
         """The ordinal of the stream that is the newest of several."""
         c = t.stream_epoch.c
@@ -272,13 +329,14 @@ class ResetLedger:
         drops: bool,
         loads: bool,
         begins_at: int | None = None,
+        is_carried_on: bool = False,
         **values: Any,
     ) -> None:
         open_one = ResetRecord.of(row.reset)
         folders = tuple(dict.fromkeys([*(() if open_one is None else open_one.folders), row.folder]))
         since = datetime.now(UTC).isoformat()
         record = ResetRecord(
-            ResetStage.REQUESTED, drops, loads, folders, False, reason.who, reason.why, since, begins_at
+            ResetStage.REQUESTED, drops, loads, folders, False, reason.who, reason.why, since, begins_at, is_carried_on
         )
         c = t.mirrored_table.c
         note_accepted(db, self._mirror, row.source)
@@ -293,6 +351,7 @@ class ResetLedger:
                 stop_what=None,
                 stopped_at=None,
                 reset=record.to_json(),
+                reload_accepted=None,
                 **values,
             )
         )
@@ -368,6 +427,11 @@ class ResetLedger:
 def _new_generation(db: Connection, row: Any, reset: ResetRecord) -> dict[str, Any]:
     """The values with which a table begins again; what failed to be typed before is tried anew."""
     db.execute(t.rejected_change.delete().where(t.rejected_change.c.table_id == row.id))
+    e = t.stream_epoch.c
+    begins_at, stream_from = reset.begins_at, None if reset.begins_at is None else BEGINS_EMPTY
+    if load := None if reset.loads else NewestLoad.of(row.newest_load):
+        of_load = sa.select(e.ordinal).where(e.table_id == row.id, e.epoch == load.epoch)
+        begins_at, stream_from = db.scalar(of_load), load.stream_from
     return {
         "generation": row.generation + 1,
         "incarnation": str(uuid4()),
@@ -381,14 +445,41 @@ def _new_generation(db: Connection, row: Any, reset: ResetRecord) -> dict[str, A
         "columns": "[]",
         "load_state": "pending" if reset.loads else "none",
         "load_plan": None,
-        "stream_from": None if reset.begins_at is None else BEGINS_EMPTY,
-        "stream_epoch": newest_epoch(db, row.id) if reset.begins_at is None else reset.begins_at,
+        "stream_from": stream_from,
+        "stream_epoch": newest_epoch(db, row.id) if begins_at is None else begins_at,
     }
+
+
+def _begin_with(db: Connection, row: Any, reloaded: ReloadedRows) -> None:
+    """Forget what the ledger noted of a table's rows before the newest load of its source: they count no more."""
+    s = t.stream_start.c
+    db.execute(t.stream_start.delete().where(s.table_id == row.id))
+    starts = [{"table_id": row.id, "origin": at, "place": place} for at, place in sorted(reloaded.starts.items())]
+    t.upsert(db, t.stream_start, starts, keys=["table_id", "origin"], update=["place"])
+    db.execute(t.column_range.delete().where(t.column_range.c.table_id == row.id))
+    db.execute(t.column_list.delete().where(t.column_list.c.table_id == row.id))
+    record_columns(db, row.id, reloaded.lists, of_reading=False)
 
 
 def _begin(row: Any) -> int | None:
     """The ordinal of the stream with which a table was made anew at the source; None where it never was."""
+    if row.newest_load is not None:
+        return None
     return row.stream_epoch if row.load_state == "none" and row.stream_from == BEGINS_EMPTY else None
+
+
+def _why_load_lacks(db: Connection, row: Any, declared: TableDeclaration, load: NewestLoad, *, is_new: bool) -> str:
+    """Why the newest load of the source and the changes behind it do not tell the table's rows; empty when they do."""
+    if not declared.is_keyed_as(row):
+        return f"its changes are logged by the key {key_of(row)}"
+    if row.stop_code in LOG_LACKS and not (is_new and row.stop_code in _BEFORE_A_LOAD):
+        return LOG_LACKS[row.stop_code]
+    if row.stop_code == LOAD_NEEDED:
+        return row.stop_what or LOAD_NEEDED
+    if unknown := unknown_epochs(db, row):
+        return f"it holds changes of unknown streams: {sorted(unknown)}"
+    lost = max(row.log_from, db.scalar(sa.select(newest_dropped(row.mirror))) or 0)
+    return f"its batches up to {lost} do not tell its rows" if load.first_batch <= lost else ""
 
 
 def _why_log_lacks(

@@ -190,6 +190,10 @@ mirrored_table = Table(
     # Every row of this generation has its newest change above this place over all epochs; null: nobody looked. What the
     # log says of columns up to there is not theirs (G-106).
     Column("lives_above", String(220)),
+    # The full load of the source, in the log, with which this generation begins (G-125); null: with no such load.
+    Column("newest_load", Text),
+    # Who said, and why, that the newest full load shall count, until a run has begun the reset for it; null: nobody.
+    Column("reload_accepted", Text),
     # The reset under way: its last record, who asked for it and why; null when there is none.
     Column("reset", Text),
     Column("stop_code", String(64)),
@@ -420,6 +424,17 @@ read_place = Table(
     Column("mirror", String(64), primary_key=True),
     Column("partition", String(300), primary_key=True),
     Column("runs", Text, nullable=False),
+)
+
+# How a job ended whose driver ran elsewhere, for whoever started it (S-16): *run* is the name that the starter chose.
+job_end = Table(
+    "job_end",
+    metadata,
+    Column("run", String(64), primary_key=True),
+    Column("mirror", String(64), nullable=False),
+    Column("ended_at", Moment, nullable=False),
+    Column("exit_code", Integer, nullable=False),
+    Column("result", Text, nullable=False),
 )
 
 # Tables that joined by a pattern of the mirror file (G-70): the key, and the columns with their types, as the source

@@ -49,6 +49,9 @@ def decide(
         said += [_cleared(cleared)] if cleared else []
     elif action == ways_out.ACCEPT_TABLE:
         said = [_cleared(decisions.accept_table(ledger, mirror.name, source, reason, request=request))]
+    elif action == ways_out.ACCEPT_RELOAD:
+        stop = decisions.accept_reload(ledger, mirror.name, source, reason, request=request)
+        said = [f"The newest full load counts; the next run builds the table from it, and ends {stop.code}."]
     elif action == ways_out.RESUME_EXTRACTION:
         said = [_cleared(decisions.resume_extraction(ledger, mirror.name, reason, request=request))]
     elif action == ways_out.ACCEPT_LETTERS:

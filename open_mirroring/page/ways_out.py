@@ -10,16 +10,17 @@ from open_mirroring.ledger.decisions import EPOCH_UNKNOWN, RENAME_POSSIBLE
 from open_mirroring.operate.overview import LOOK_OVERDUE, NOT_INSPECTED, MirrorOverview, TableLine
 from open_mirroring.protocols import table_losses, verdicts
 from open_mirroring.protocols.resetting import RESET_OPEN
-from open_mirroring.protocols.table_stops import KEY_MENDED, NEEDS_RESET, NEW_TABLE
+from open_mirroring.protocols.table_stops import KEY_MENDED, LOAD_REPEATED, NEEDS_RESET, NEW_TABLE, RELOAD_SEEN
 from open_mirroring.protocols.verdicts import Verdict
 
 TARGET_GONE, TARGET_BACK = "target-says-gone", "target-says-back"
-RESUME, RESUME_EXTRACTION, ACCEPT_EPOCH, ACCEPT_SCHEMA, ACCEPT_TABLE, ACCEPT_LETTERS, LOOK = (
+RESUME, RESUME_EXTRACTION, ACCEPT_EPOCH, ACCEPT_SCHEMA, ACCEPT_TABLE, ACCEPT_RELOAD, ACCEPT_LETTERS, LOOK = (
     "resume",
     "resume-extraction",
     "accept-epoch",
     "accept-schema",
     "accept-table",
+    "accept-reload",
     "accept-dead-letters",
     "look",
 )
@@ -84,6 +85,15 @@ def of_table(mirror: Mirror, line: TableLine, unknown_epochs: tuple[str, ...], c
     elif is_kept and line.code == NEW_TABLE:
         effect = "the next run publishes its changes, from the first one on"
         buttons.append(Button(ACCEPT_TABLE, "Mirror this table", effect))
+    elif is_kept and line.code in (RELOAD_SEEN, LOAD_REPEATED):
+        effect = (
+            "the load at the source has ended: the next run builds the table anew from it and the changes behind it"
+        )
+        buttons.append(Button(ACCEPT_RELOAD, "Accept the newest full load", effect))
+        if line.code == LOAD_REPEATED:
+            effect = "messages were only delivered twice, and nothing was loaded again: clears the stop"
+            buttons.append(Button(RESUME, "Resume this table", effect))
+        commands.append(reset)
     elif is_kept and line.code in NEEDS_RESET:
         commands.append(reset)
     elif (is_kept and line.code != KEY_MENDED) or line.code == verdicts.TARGET_RESTARTED:

@@ -20,8 +20,14 @@ NEW_TABLE = "NEW_TABLE"
 LEDGER_UNKNOWN = "LEDGER_UNKNOWN"
 """The ledger was lost and made again, and what it knew of the table could not be found out."""
 
+RELOAD_SEEN = "RELOAD_SEEN"
+"""Rows of a full load came behind changes of their table: the source was loaded again (K-18)."""
+
 LOAD_REPEATED = "LOAD_REPEATED"
 """A full load came a second time, and rows of the first have not come again (G-85)."""
+
+LOAD_UNREAD = "LOAD_UNREAD"
+"""A full load lies beside the changes, and the table names no initial load."""
 
 PARTIAL_ROWS, ROW_INCOMPLETE = "PARTIAL_ROWS", "ROW_INCOMPLETE"
 """Updates may carry only what changed: no row proved their columns to be all (C-44); no change tells all of a row."""
@@ -61,10 +67,12 @@ WAYS_OUT = {
     PARTIAL_ROWS: "set @include_all_columns = 1 for the table at the source and reset it; or, if its updates "
     "carry whole rows, say `full_rows: true`, or, if the log holds its rows from their insert or load on, "
     "`complete_rows: true` in the mirror file, and lift the stop",
-    ROW_INCOMPLETE: "it goes on by itself once the missing events have come; if they never will, set "
+    ROW_INCOMPLETE: "the batch that brings the missing changes lifts the stop by itself; if they never come, set "
     f"@include_all_columns = 1 for the table at the source, and {RESET}",
     "TABLE_CASE": "spell `source` or `change_table` in the mirror file as the source does, and lift the stop",
     "SUFFIX_DIFFERS": "set `table_suffix` to what the folders of the task's change tables end with, and lift the stop",
+    LOAD_UNREAD: "give the table an `initial_load` with the format qlik-full-load and the folder of that load, and "
+    f"{RESET}; or, if its rows do not matter, move its files out of the source's folder and lift the stop",
     "HEADER_MISSING": "select change_seq and change_oper in the task's Store Changes settings, or mend "
     "`header_prefix`; then lift the stop",
     "SEQUENCE_INVALID": "see that only the task writes into the change table, remove the foreign row, then lift the "
@@ -91,11 +99,13 @@ WAYS_OUT = {
     "EXPORT_INVALID": f"deliver a whole export with a `stream_from` of its own, and {RESET}",
     "LATE_BELOW_HORIZON": "find out why the source sent it so late, and raise `maintenance.keep_days` if that may "
     f"happen again; whether it is still the newest of its key is not known: {RESET}",
-    "RELOAD_SEEN": f"keys that the new load lacks vanish only by a reset (K-18): {RESET} with an `initial_load` made "
-    "after that load ended at the source",
+    RELOAD_SEEN: "when that load has ended at the source, say that it counts (`open-mirroring accept-reload`): the "
+    "next run builds the table anew from it and the changes behind it; where the log does not tell where it begins, "
+    f"{RESET} with an `initial_load` made after it",
     LOAD_REPEATED: "wait until the second load has come to its end: the stop is lifted once every row came again; if "
-    f"some never do, the source may have them no more: {RESET} with an `initial_load` made after that load ended; if "
-    "nothing was loaded again, and messages were only delivered twice, lift the stop",
+    "some never do, the source may have them no more: say that the second load counts (`open-mirroring "
+    f"accept-reload`), or {RESET} with an `initial_load` made after that load ended; if nothing was loaded again, and "
+    "messages were only delivered twice, lift the stop",
     LOAD_NEEDED: f"give the table an `initial_load` in the mirror file, then {RESET}",
     LEDGER_UNKNOWN: f"{RESET}; the other tables go on",
     "KEYLESS_CHANGE": f"without key a table takes inserts only (F-12): give it a `key`, and {RESET}",
@@ -110,7 +120,7 @@ NEEDS_RESET = {
     "IDENTITY_CONFLICT": "which of the two values is true cannot be decided from the events",
     "KEY_UNKNOWN": "a change of an unknown row is missing, and nothing looks at it again",
     "LATE_BELOW_HORIZON": "the log no longer holds what the late change has to be compared with",
-    "RELOAD_SEEN": "keys that the new load lacks would stay, and its rows lie below every change of the old one",
+    RELOAD_SEEN: "keys that the new load lacks would stay, and its rows lie below every change of the old one",
     "KEYLESS_CHANGE": "which row the change meant is not known",
     "CONFLICT": "the service may have applied what somebody else wrote under our number",
     LEDGER_UNKNOWN: "what of it was published is not known",

@@ -16,7 +16,7 @@ from open_mirroring.operate.job_story import story
 from open_mirroring.operate.spark_jars import jar_files
 from open_mirroring_airflow.connections import job_connections, missing
 from open_mirroring_airflow.spark_installation import job_environment, job_file, logging_option
-from open_mirroring_airflow.submit_hook import JobSubmitHook
+from open_mirroring_airflow.submit_hook import ClusterSubmitHook, JobSubmitHook, is_cluster_mode
 
 _TERMINAL, _USAGE, _TABLES_STOPPED, _TRANSIENT, _ON_HOLD, _LOSSES, _NOT_EQUAL = 1, 2, 3, 4, 5, 6, 7
 _ERRORS: dict[int, type[TerminalError | TransientError]] = {
@@ -30,8 +30,8 @@ class OpenMirroringSparkOperator(SparkSubmitOperator):
     """Run one of our jobs for a mirror; returns the job's own short report.
 
     The mirror file is read where the task runs, so it has to be there under the same path. Connections that it names
-    go into the submitting process's environment alone: onto no command line, into no file, into no rendered field.
-    Every job is idempotent: a retry submits it again.
+    go into the submitting process's environment alone: onto no command line, into no file, into no rendered field; to
+    a driver on the cluster they go sealed. Every job is idempotent: a retry submits it again.
 
     Exit codes: 0 done; 1 terminal; 2 wrong use; 3 some tables stopped, the others are done; 4 transient; 5 on hold;
     6 done with losses, of which the run's last task tells; 7 a table is not equal to its source.
@@ -44,7 +44,8 @@ class OpenMirroringSparkOperator(SparkSubmitOperator):
 
     Raises:
         TerminalError: ``SPARK_CONNECTION_MISSING`` (the provider would go on with YARN), ``SPARK_MISSING``,
-            ``CONNECTION_MISSING``, ``TABLES_STOPPED``, ``JOB_USAGE``, or the job's own code.
+            ``CONNECTION_MISSING``, ``TABLES_STOPPED``, ``JOB_USAGE``, those of :class:`ClusterSubmitHook`, or the job's
+            own code.
         TransientError: the job's own code, or ``JOB_DIED``.
         AirflowSkipException: the job is on hold.
     """
@@ -52,7 +53,8 @@ class OpenMirroringSparkOperator(SparkSubmitOperator):
     template_fields: Sequence[str] = ("name", "mirror_file")
 
     def __init__(self, *, mirror: str, mirror_file: str, job: str, **kwargs: Any) -> None:
-        super().__init__(name=f"{mirror} {job}", **kwargs)
+        # Airflow would look for the driver of the attempt before: ours find in the ledger what that one began.
+        super().__init__(name=f"{mirror} {job}", durable=False, **kwargs)
         self.mirror = mirror
         self.mirror_file = mirror_file
         self.job = job
@@ -70,7 +72,7 @@ class OpenMirroringSparkOperator(SparkSubmitOperator):
         """Submit, wait, and judge the exit code; the job's report."""
         self.application = str(job_file(self.job))
         self.application_args = [str(mirror.file), *arguments]
-        self._hook = hook = self._job_hook(mirror)
+        self._hook = hook = self._job_hook(mirror, arguments)
         try:
             super().execute(context)
         except AirflowException:
@@ -117,25 +119,30 @@ class OpenMirroringSparkOperator(SparkSubmitOperator):
         if self._hook is not None:
             self._hook.on_kill()
 
-    def _job_hook(self, mirror: Mirror) -> JobSubmitHook:
+    def _job_hook(self, mirror: Mirror, arguments: list[str]) -> JobSubmitHook | ClusterSubmitHook:
         spark = mirror.spark
         try:
-            BaseHook.get_connection(spark.connection)
+            connection = BaseHook.get_connection(spark.connection)
         except AirflowNotFoundException:
             raise missing(spark.connection, mirror.file, "SPARK_CONNECTION_MISSING") from None
+        common: dict[str, Any] = {
+            "class_path": jar_files(),
+            "conn_id": spark.connection,
+            "driver_memory": spark.memory,
+            "executor_memory": spark.memory,
+            "name": self.name,
+        }
+        if is_cluster_mode(connection):
+            return ClusterSubmitHook(mirror=mirror, job=self.job, job_arguments=arguments, **common)
         return JobSubmitHook(
             environment=job_environment(job_connections(mirror)),
-            class_path=jar_files(),
             cores=spark.cores,
             conf={"spark.driver.extraJavaOptions": logging_option(), "spark.ui.enabled": "false"},
-            conn_id=spark.connection,
-            driver_memory=spark.memory,
-            executor_memory=spark.memory,
-            name=self.name,
             application_args=self.application_args,
+            **common,
         )
 
-    def _judge(self, hook: JobSubmitHook, exit_code: int) -> dict[str, Any] | None:
+    def _judge(self, hook: JobSubmitHook | ClusterSubmitHook, exit_code: int) -> dict[str, Any] | None:
         if exit_code == _TABLES_STOPPED:
             return self.tables_stopped(short(hook.result.report))
         if exit_code == _LOSSES:
@@ -151,7 +158,7 @@ class OpenMirroringSparkOperator(SparkSubmitOperator):
             self.on_hold(short(hook.result.report))
         self._fail(hook, exit_code)
 
-    def _fail(self, hook: JobSubmitHook, exit_code: int) -> NoReturn:
+    def _fail(self, hook: JobSubmitHook | ClusterSubmitHook, exit_code: int) -> NoReturn:
         kind = _ERRORS.get(exit_code)
         if kind is not None and hook.result.error is not None:
             code, text = hook.result.error
@@ -164,9 +171,10 @@ class OpenMirroringSparkOperator(SparkSubmitOperator):
                 way_out="the task's log says which; are Airflow's plugins and the jobs of the same version?",
             )
         # Killed, or ended before the job's own code could say why: another attempt may do, and can do no harm.
+        how = f"with exit code {exit_code} " if exit_code > 0 else ""
         raise TransientError(
             "JOB_DIED",
-            f"the job ended with exit code {exit_code} without saying why",
+            f"the job ended {how}without saying why",
             where=self.job,
             way_out="look at the last lines of the task's log",
         )

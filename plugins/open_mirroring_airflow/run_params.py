@@ -34,6 +34,7 @@ DECISIONS = {
     requests.ACCEPT_EPOCH: DecisionForm("Accept a stream that began anew", (TABLE, SUBJECT)),
     requests.ACCEPT_SCHEMA: DecisionForm("A column was dropped or renamed", (TABLE, SUBJECT), (RENAMED_TO,)),
     requests.ACCEPT_TABLE: DecisionForm("Mirror a new table", (TABLE,)),
+    requests.ACCEPT_RELOAD: DecisionForm("Accept the full load that a task sent again", (TABLE,)),
     requests.TARGET_GONE: DecisionForm("A table in a reset is gone from the target", (TABLE,)),
     requests.TARGET_BACK: DecisionForm("A table in a reset is back at the target", (TABLE,)),
     requests.ACCEPT_LETTERS: DecisionForm("Accept dead letters as lost", (SUBJECT,), (TABLE,)),

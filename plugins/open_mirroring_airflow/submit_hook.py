@@ -1,7 +1,9 @@
-"""Runs one job on Spark: secrets go in by the environment, so that no command line shows them; a file comes back.
+"""Runs one job on Spark: no secret goes in by a command line, and its result comes back.
 
-The job is started as a Python program with the options of ``spark-submit`` in its environment, and starts Spark by them
-once it has something to do: most runs find nothing new, and a JVM costs more than all else that they do.
+Mostly the job runs beside its task: secrets go in by the environment, a file comes back. It is started as a Python
+program with the options of ``spark-submit`` in its environment, and starts Spark by them once it has something to do:
+most runs find nothing new, and a JVM costs more than all else that they do. Where the driver shall run on the
+cluster, the job goes there as sealed text, and its end is read from the ledger.
 """
 
 from __future__ import annotations
@@ -13,16 +15,34 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 from urllib.parse import quote
+from uuid import uuid4
 
 from airflow.providers.apache.spark.hooks.spark_connect import SparkConnectHook
 from airflow.providers.apache.spark.hooks.spark_submit import SparkSubmitHook
 from airflow.sdk import BaseHook
+from airflow.sdk.exceptions import AirflowNotFoundException
+from airflow.sdk.log import mask_secret
 
+from open_mirroring.config import Mirror
 from open_mirroring.errors import TerminalError
-from open_mirroring.operate.job_result import RESULT_FILE, JobResult, read_result
+from open_mirroring.ledger import open_ledger
+from open_mirroring.operate.hand_over import HandOver, sealed
+from open_mirroring.operate.job_result import RESULT_FILE, JobResult, read_result, recorded_end
 from open_mirroring.operate.spark_jars import REMOTE, SUBMITTED, server_shown
+from open_mirroring_airflow.connections import job_connections, ledger_url, missing
+from open_mirroring_airflow.spark_installation import job_environment, job_file
 
 _LOOPBACK = {"spark.driver.bindAddress": "127.0.0.1", "spark.driver.host": "127.0.0.1"}
+
+KEY, KEY_FILE = "handover", "handover-key-file"
+"""Names in the extra of the Spark connection: the connection that holds the key, and the key's file at the driver."""
+_NO_END = -1
+"""The exit code of a job that left none: it was killed, or never began."""
+_ON_CLUSTER = {
+    "spark.ui.enabled": "false",
+    # A second attempt by the cluster would repeat what ended with an answer; Airflow knows when to try again.
+    "spark.yarn.maxAppAttempts": "1",
+}
 
 
 class JobSubmitHook(SparkSubmitHook):
@@ -39,8 +59,6 @@ class JobSubmitHook(SparkSubmitHook):
         cores: cores for the application; None: what the connection gives.
         arguments: those of the provider's hook.
 
-    Raises:
-        TerminalError: ``DEPLOY_MODE_UNSUPPORTED``.
     """
 
     def __init__(
@@ -50,13 +68,6 @@ class JobSubmitHook(SparkSubmitHook):
         self._environment = {name: text for name, text in environment.items() if name != REMOTE}
         self._remote = connect_address(self._conn_id)
         self.result = JobResult()
-        if self._connection["deploy_mode"] == "cluster":
-            raise TerminalError(
-                "DEPLOY_MODE_UNSUPPORTED",
-                "the driver of a job cannot run on the cluster yet: its result and its secrets need client mode",
-                where=f"connection {self._conn_id}",
-                way_out='set "deploy-mode": "client" in the extra of the connection, or name a server of Spark Connect',
-            )
         self._driver_class_path = ":".join(class_path) or None
         master = self._connection["master"]
         if not master.startswith("local"):
@@ -113,3 +124,104 @@ def connect_address(connection_id: str) -> str | None:
     headers = {name: str(text) for name, text in connection.extra_dejson.items() if name.startswith("x-")}
     address = SparkConnectHook(connection_id).get_connection_url()
     return ";".join([address, *(f"{name}={quote(text)}" for name, text in headers.items())])
+
+
+def is_cluster_mode(spark: Any) -> bool:
+    """Whether a Spark connection asks for drivers on the cluster."""
+    return bool(spark.conn_type == SparkSubmitHook.conn_type and spark.extra_dejson.get("deploy-mode") == "cluster")
+
+
+class ClusterSubmitHook(SparkSubmitHook):
+    """Submits in cluster mode, where neither a file nor the environment of this process reaches the driver.
+
+    The submitted program is :mod:`spark_jobs.handed_over`. Its arguments are the key's file at the driver, and a text
+    that only this key opens: the mirror file, the job's arguments and the mirror's connections.
+
+    Args:
+        mirror: the mirror.
+        job: the job's module.
+        job_arguments: the job's arguments behind the mirror file.
+        class_path: jars for driver and executors.
+        arguments: those of the provider's hook.
+
+    Raises:
+        TerminalError: ``DEPLOY_MODE_UNSUPPORTED`` on a master that takes no Python programs, and with a ledger in a
+            file; ``HANDOVER_KEY_MISSING``, ``CONNECTION_MISSING``, and those of :func:`sealed`.
+    """
+
+    def __init__(
+        self, *, mirror: Mirror, job: str, job_arguments: list[str], class_path: list[str], **arguments: Any
+    ) -> None:
+        super().__init__(conf=_ON_CLUSTER, jars=",".join(class_path) or None, **arguments)
+        spark = BaseHook.get_connection(self._conn_id)
+        self._ledger_url, self._run = ledger_url(mirror), uuid4().hex
+        _refuse(str(self._connection["master"]), self._ledger_url, f"connection {self._conn_id}")
+        key, key_file = _key(mirror, spark.extra_dejson, self._conn_id)
+        order = HandOver(
+            run=self._run,
+            job=job,
+            mirror=mirror.file.name,
+            text=mirror.file.read_text(encoding="utf-8"),
+            home=str(mirror.home),
+            arguments=job_arguments,
+            connections=job_connections(mirror),
+        )
+        self._text = sealed(order, key)
+        self._application_args = [key_file, self._text]
+        self.exit_code = _NO_END
+        self.result = JobResult()
+
+    def submit(self, application: str = "", **kwargs: Any) -> str | None:
+        """Run the job to its end; what it left goes into :attr:`result` and :attr:`exit_code`.
+
+        Raises:
+            AirflowException: when Spark says that the application failed.
+        """
+        try:
+            return super().submit(str(job_file("handed_over")), env=job_environment({}), **kwargs)
+        finally:
+            ledger = open_ledger(self._ledger_url)
+            try:
+                if end := recorded_end(ledger, self._run):
+                    self.exit_code, self.result = end
+            finally:
+                ledger.dispose()
+
+    def _mask_cmd(self, connection_cmd: str | list[str]) -> str:
+        shown: str = super()._mask_cmd(connection_cmd)
+        return shown.replace(self._text, "(the sealed job)")
+
+
+def _refuse(master: str, ledger: str, where: str) -> None:
+    if not master.startswith(("yarn", "k8s://")):
+        what = f"Spark runs no driver of a Python program on the master {master}"
+    elif ledger.startswith("sqlite"):
+        what = "a driver on the cluster has no way to a ledger in a file"
+    else:
+        return
+    raise TerminalError(
+        "DEPLOY_MODE_UNSUPPORTED",
+        what,
+        where=where,
+        way_out='set "deploy-mode": "client" in the extra of the connection; or, on YARN or Kubernetes, keep the '
+        "ledger in PostgreSQL",
+    )
+
+
+def _key(mirror: Mirror, extra: Mapping[str, Any], connection: str) -> tuple[str, str]:
+    """The key, and its file at the driver."""
+    name, file = extra.get(KEY), extra.get(KEY_FILE)
+    if not name or not file:
+        raise TerminalError(
+            "HANDOVER_KEY_MISSING",
+            "a driver on the cluster gets its job as sealed text, and no key is named for it",
+            where=f"connection {connection}",
+            way_out=f"name in its extra, as `{KEY}`, a connection whose password is the key, and as `{KEY_FILE}` the "
+            "file in which the cluster brings the same key to the driver",
+        )
+    try:
+        key = BaseHook.get_connection(name).password or ""
+    except AirflowNotFoundException:
+        raise missing(name, mirror.file) from None
+    mask_secret(key)
+    return key, str(file)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -21,6 +22,8 @@ _HEAD = """\
 
 """
 
+_EMPTY_LIST = re.compile(r"^(tables:)[ \t]*\[[ \t]*\]", re.MULTILINE)
+
 
 def begun_text(name: str, source: Mapping[str, Any]) -> str:
     """A mirror file of a source that somebody described, with everything but the tables."""
@@ -34,7 +37,7 @@ def begun_text(name: str, source: Mapping[str, Any]) -> str:
 
 def indent_of(text: str) -> str:
     """How far the dashes of the tables are indented in a mirror file."""
-    tables = _tables_node(text)
+    tables = _tables_node(_without_empty_list(text))
     return "  " if tables is None or not tables.value else " " * tables.start_mark.column
 
 
@@ -51,6 +54,7 @@ def with_tables(text: str, lines: Sequence[str], file: Path) -> str:
         ConfigError: the text was wrong before.
     """
     end = "\r\n" if "\r\n" in text else "\n"
+    text = _without_empty_list(text)
     node = _tables_node(text)
     existing = text.splitlines(keepends=True)
     if node is None:
@@ -94,6 +98,11 @@ def write_file(file: Path, text: str, before: str | None) -> None:
         os.replace(staged, place)
     finally:
         Path(staged).unlink(missing_ok=True)
+
+
+def _without_empty_list(text: str) -> str:
+    """The text with ``tables:`` in place of ``tables: []``, which cannot be added to, and holds nothing to keep."""
+    return _EMPTY_LIST.sub(r"\1", text, count=1)
 
 
 def _tables_node(text: str) -> yaml.SequenceNode | None:

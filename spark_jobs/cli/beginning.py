@@ -19,6 +19,7 @@ from open_mirroring.errors import MirroringError
 from open_mirroring.ledger import open_ledger
 from open_mirroring.ledger.foreign_tables import foreign_tables
 from open_mirroring.operate.exit_codes import Exit, UsageError
+from open_mirroring.operate.words import amount
 from spark_jobs.beginning import SAMPLE
 from spark_jobs.beginning.announcements import AnnouncedTable, announcements
 from spark_jobs.beginning.comparing import Compared, compare
@@ -46,7 +47,8 @@ def init(arguments: argparse.Namespace) -> Exit:
     found = _new(mirror, text, chosen, _first_rows(arguments))
     _warn_of_ignored(found, _ignored_before(mirror) if mirror.entries else {})
     if secret := [one for one in found if one.looks_secret]:
-        log.warning("%d tables are left out: a name in each looks like a secret; write them by hand", len(secret))
+        left_out = amount(len(secret), "table is", "tables are")
+        log.warning("%s left out, for a name looks like a secret: write what is meant by hand", left_out)
     found = [one for one in found if not one.looks_secret]
     active = [one for one in found if not one.waits]
     if not active and not mirror.entries:
@@ -118,7 +120,7 @@ def _ignored_before(mirror: Mirror) -> dict[str, int]:
 def _warn_of_ignored(found: Sequence[Entry], ignored: Mapping[str, int]) -> None:
     for one in found:
         if one.name in ignored and "initial_load" not in one.settings:
-            what = f"{ignored[one.name]} messages of it were read and ignored already: give it an initial load"
+            what = f"{amount(ignored[one.name], 'message')} of it came before and were ignored: give it an initial load"
             one.remarks.append(f"Warning: {what} (CHANGES_IGNORED).")
 
 
@@ -148,12 +150,12 @@ def _lines(found: list[Entry], text: str, *, is_first: bool) -> list[str]:
 
 
 def _tell(file: Path, active: list[Entry], waiting: list[Entry]) -> None:
-    print(f"{file}: {len(active)} tables added" + (f", {len(waiting)} as comments" if waiting else ""))
+    print(f"{file}: {amount(len(active), 'table')} added" + (f", {len(waiting)} as comments" if waiting else ""))
     for one in waiting:
         print(f"  {one.name}: {one.waits}")
     warned = sum(any(remark.startswith("Warning") for remark in one.remarks) for one in active)
     if warned:
-        print(f"  {warned} tables have a warning above them")
+        print(f"  {amount(warned, 'table has', 'tables have')} a warning above")
     if active:
         print(f"next: read it, then open-mirroring check {file}")
 

@@ -266,6 +266,8 @@ def _parser() -> argparse.ArgumentParser:
     schema.add_argument("--renamed", metavar="OLD=NEW", help="it was renamed: the table waits to be loaded anew")
     about = "let a table be published that joined by a pattern which asks (new_tables: ask)"
     commands.deciding("accept-table", "deciding:accept_table", about)
+    about = "build a table anew from the full load that its Qlik task sent again, and the changes behind it"
+    commands.deciding("accept-reload", "deciding:accept_reload", about)
     about = "clear the stop of a mirror's reading"
     commands.deciding("resume-extraction", "deciding:resume_extraction", about, table=False)
     about = "drop one table at the target and build it anew; goes on where it stopped"

@@ -16,6 +16,7 @@ from open_mirroring.ledger.decisions import OpenStop
 from open_mirroring.ledger.extract_ledger import LetterPlace
 from open_mirroring.ledger.letters import accept_letters
 from open_mirroring.ledger.read_places import accept_gaps
+from open_mirroring.ledger.requests import ACCEPT_RELOAD, Asked, answer
 from open_mirroring.operate.exit_codes import Exit, UsageError
 from open_mirroring.protocols.table_losses import OFFSETS_MISSING
 from open_mirroring.protocols.verdicts import Verdict
@@ -24,6 +25,7 @@ from open_mirroring.reconciliation.joined_tables import ledger_of
 from spark_jobs.cli.looking import never_run
 from spark_jobs.cli.reporting import shown
 from spark_jobs.letters.open_letters import LetterChoice, read_open_letters, untyped_letters
+from spark_jobs.reload_table import declared_table, newest_load
 from spark_jobs.runtime.reset_arguments import request_of
 
 _LIST_LETTERS = "`open-mirroring dead-letters FILE --json` lists those that are open, with batch, origin and place"
@@ -85,6 +87,20 @@ def accept_table(arguments: argparse.Namespace) -> Exit:
     )
     _say_cleared(arguments.table, cleared)
     return _verdict_now(mirror, ledger, arguments.table)
+
+
+def accept_reload(arguments: argparse.Namespace) -> Exit:
+    """Say that the newest full load of the source counts; refused at once where the log does not tell where it begins.
+
+    The next run builds the table from it.
+    """
+    mirror, ledger = _opened(arguments)
+    source, request = arguments.table, request_of(arguments)
+    if answer(ledger, mirror.name, Asked(request, ACCEPT_RELOAD, source)) is None:
+        newest_load(mirror, ledger, declared_table(mirror, source))
+    decisions.accept_reload(ledger, mirror.name, source, _reason(arguments), request=request)
+    print(f"accepted: {source}: the next run builds it anew from the newest full load, and the changes behind it")
+    return Exit.DONE
 
 
 def resume_extraction(arguments: argparse.Namespace) -> Exit:

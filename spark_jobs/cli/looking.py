@@ -27,6 +27,7 @@ from open_mirroring.operate.exit_codes import Exit, UsageError, exit_of_report
 from open_mirroring.operate.metrics import mirror_metrics
 from open_mirroring.operate.status_gathering import mirror_status
 from open_mirroring.operate.target_limits import limit_warnings
+from open_mirroring.operate.words import amount
 from open_mirroring.operate.zone_check import check_landing_zone
 from open_mirroring.protocols.verdicts import Finding
 from open_mirroring.reconciliation.inspection import inspect_mirror
@@ -64,7 +65,9 @@ def check(arguments: argparse.Namespace) -> Exit:
         print(f"{arguments.file if len(mirrors) == 1 else mirror.file}: OK")
         patterns = len(mirror.entries) - len(mirror.tables)
         also = f", and those of {patterns} {'pattern' if patterns == 1 else 'patterns'}" if patterns else ""
-        print(f"  mirror        {mirror.name}: {len(mirror.tables)} tables, {loads} with an initial load{also}")
+        print(
+            f"  mirror        {mirror.name}: {amount(len(mirror.tables), 'table')}, {loads} with an initial load{also}"
+        )
         print(f"  source        {mirror.source.format} over {mirror.source.transport}, {mirror.source.place}")
         print(f"  landing zone  {mirror.landing_zone.store}, {mirror.landing_zone.place}")
         print(f"  ledger        {ledger}")

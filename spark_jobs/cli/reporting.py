@@ -6,6 +6,8 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from open_mirroring.operate.words import amount
+
 if TYPE_CHECKING:
     from open_mirroring.ledger.letters import LetterCounts
     from spark_jobs.cli.tick import Ticked
@@ -65,7 +67,7 @@ def tick_text(ticked: Ticked) -> str:
     lines += [f"new table: {shown(table)}: {shown(what)}" for table, what in ticked.joined.items()]
     if ticked.files:
         files = sum(map(len, ticked.files.values()))
-        lines.append(f"published: {files} files for {len(ticked.files)} tables")
+        lines.append(f"published: {amount(files, 'file')} for {amount(len(ticked.files), 'table')}")
         lines.append(columns(("table", "files", "numbers"), [(t, len(n), _span(n)) for t, n in ticked.files.items()]))
     else:
         lines.append("published: nothing" if ticked.waiting or ticked.stopped else "published: nothing to publish")
@@ -142,7 +144,7 @@ def _tolerated(report: Mapping[str, Any], losses: Mapping[str, str]) -> list[str
 def counts_text(counts: Mapping[str, int]) -> str:
     """Messages, and by what they were."""
     parts = [f"{count} {name.replace('_', ' ')}" for name, count in counts.items() if count and name != "messages"]
-    return ": ".join([f"{counts.get('messages', 0)} messages", ", ".join(parts)]) if parts else "no messages"
+    return ": ".join([amount(counts.get("messages", 0), "message"), ", ".join(parts)]) if parts else "no messages"
 
 
 def _span(numbers: Sequence[int]) -> str:

@@ -16,6 +16,7 @@ from open_mirroring.errors import MirroringError
 from open_mirroring.ledger.columns import column_notes
 from open_mirroring.ledger.reading import LedgerReader
 from open_mirroring.operate.exit_codes import Exit, exit_of, exit_of_report
+from open_mirroring.operate.words import amount
 from open_mirroring.protocols.backfilling import Backfill
 from open_mirroring.protocols.verdicts import LOAD_AHEAD, Verdict
 from open_mirroring.reconciliation.inspection import inspect_mirror
@@ -162,7 +163,8 @@ def _awaited(fragments: int, withheld: Sequence[str]) -> list[str]:
     """What waits for something else, in words."""
     found = []
     if fragments:
-        found.append(f"{fragments} messages wait for their other pieces, or for a description of their structure")
+        waiting = amount(fragments, "message waits", "messages wait")
+        found.append(f"{waiting} for other pieces, or for a description of a structure")
     if withheld:
         more = " and others" if len(withheld) > 3 else ""
         found.append(f"{len(withheld)} at the source cannot be read yet: {', '.join(withheld[:3])}{more}")

@@ -23,7 +23,7 @@ from open_mirroring.ledger.extract_ledger import (
     Scope,
     SettledLetter,
 )
-from open_mirroring.protocols.table_stops import LOAD_REPEATED
+from open_mirroring.protocols.table_stops import LOAD_REPEATED, RELOAD_SEEN
 from open_mirroring.storage.object_path import Place
 from spark_jobs.changelog.schema import LOAD_MAJOR
 from spark_jobs.extract.change_table_reading import read_batch
@@ -132,19 +132,20 @@ class BatchWriting:
             return manifest
         epoch, highest = self.format.load, f"{LOAD_MAJOR};"
         earlier = self.ledger.files_of_position(epoch, LOAD_MAJOR, highest, before_batch=batch)
+        newest = self.ledger.newest_loads(epoch)
         reloads, stops, repeated = dict(manifest.reloads), dict(manifest.stops), 0
         for table, origins in sorted(loaded.items()):
             fresh = [str(file["path"]) for file in manifest.files if table in file["tables"]]
-            found = judge_loads(self.root, table, fresh, earlier)
+            found = judge_loads(self.root, table, fresh, earlier, newest.get(table))
             reloads[table] = {o: [found.last.get(o), first] for o, (_, first) in sorted(origins.items())}
             repeated += found.repeated
             if found.other is not None and table in changed:
                 what = f"a row of a full load came at {found.other}, after changes of this table"
-                stops[table] = ["RELOAD_SEEN", f"{what}, and an earlier one of its key differs"]
+                stops[table] = [RELOAD_SEEN, f"{what}, and an earlier one of its key differs"]
         mended: list[str] = []
         for table in sorted(came):
             fresh = [str(file["path"]) for file in manifest.files if table in file["tables"]]
-            again = repeated_load(self.root, table, fresh, earlier)
+            again = repeated_load(self.root, table, fresh, earlier, newest.get(table))
             if again is not None and again.lacking:
                 said = f"{again.repeated} rows of a full load came again, and {again.lacking} of the earlier ones have"
                 stops.setdefault(table, [LOAD_REPEATED, f"{said} not, such as {again.example}"])

@@ -12,7 +12,9 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import duckdb
+import pyarrow as pa
 
+from open_mirroring.changes.source_reloads import NewestLoad
 from open_mirroring.storage.object_path import Place
 from spark_jobs.changelog.origins import PARTITION
 from spark_jobs.changelog.reading import query_files
@@ -33,11 +35,16 @@ class JudgedLoads(NamedTuple):
     other: str | None
 
 
-_ROWS = f"""SELECT {PARTITION} AS origin, place, key, row, cols FROM {{files}}
-           WHERE kind = $kind AND tbl = $table AND starts_with(pos, $major)"""
+_ROWS = f"""SELECT * FROM (
+             SELECT {PARTITION} AS origin, place, key, row, cols FROM {{files}}
+             WHERE kind = $kind AND tbl = $table AND starts_with(pos, $major)
+           ) {{newest}}"""
+_OF_NEWEST = "WHERE place >= coalesce((SELECT begin FROM begins WHERE begins.part = origin), 0)"
 
 
-def judge_loads(root: Place, table: str, fresh: Sequence[str], earlier: Sequence[str]) -> JudgedLoads:
+def judge_loads(
+    root: Place, table: str, fresh: Sequence[str], earlier: Sequence[str], newest: NewestLoad | None = None
+) -> JudgedLoads:
     """Compare the rows of a full load in a batch with those logged before; a row without key is never a repetition.
 
     Args:
@@ -45,14 +52,16 @@ def judge_loads(root: Place, table: str, fresh: Sequence[str], earlier: Sequence
         table: the source table, as the log has it.
         fresh: the batch's files with rows of the table.
         earlier: files of earlier batches that may hold rows of its load.
+        newest: the load with which the table begins; rows of those before it count no more (G-125).
     """
     shared = {"kind": CHANGE, "table": table, "major": f"{LOAD_MAJOR}:"}
     with duckdb.connect() as db:
         query_files(db, root, fresh, "fresh_files")
-        db.execute(f"CREATE TEMP TABLE fresh AS {_ROWS.format(files='fresh_files')}", shared)
+        of_newest = _begins(db, newest)
+        db.execute(f"CREATE TEMP TABLE fresh AS {_ROWS.format(files='fresh_files', newest=of_newest)}", shared)
         if earlier:
             query_files(db, root, earlier, "earlier_files")
-            rows = _ROWS.format(files="earlier_files")
+            rows = _ROWS.format(files="earlier_files", newest=of_newest)
             known = f"CREATE TEMP TABLE known AS SELECT * FROM ({rows}) WHERE key IN (SELECT key FROM fresh)"
             db.execute(known, shared)
         else:
@@ -88,11 +97,24 @@ class RepeatedLoad(NamedTuple):
     example: str
 
 
-_LOADED = f"""SELECT DISTINCT {PARTITION} AS origin, place, key, row, cols, {{is_fresh}} AS is_fresh FROM {{files}}
-             WHERE kind = $kind AND tbl = $table AND starts_with(pos, $major) AND key IS NOT NULL"""
+_LOADED = f"""SELECT * FROM (
+               SELECT DISTINCT {PARTITION} AS origin, place, key, row, cols, {{is_fresh}} AS is_fresh FROM {{files}}
+               WHERE kind = $kind AND tbl = $table AND starts_with(pos, $major) AND key IS NOT NULL
+             ) {{newest}}"""
 
 
-def repeated_load(root: Place, table: str, fresh: Sequence[str], earlier: Sequence[str]) -> RepeatedLoad | None:
+def _begins(db: duckdb.DuckDBPyConnection, newest: NewestLoad | None) -> str:
+    """The condition for rows of the newest load; the query may name where it begins."""
+    if newest is None:
+        return ""
+    places = {"part": [*newest.begins], "begin": [*newest.begins.values()]}
+    db.register("begins", pa.table(places, schema=pa.schema([("part", pa.string()), ("begin", pa.int64())])))
+    return _OF_NEWEST
+
+
+def repeated_load(
+    root: Place, table: str, fresh: Sequence[str], earlier: Sequence[str], newest: NewestLoad | None = None
+) -> RepeatedLoad | None:
     """What came again of a full load with a batch; None where nothing did, or single messages alone.
 
     Single messages may come again by themselves. It is taken for a second load if one of its rows differs in one
@@ -103,15 +125,18 @@ def repeated_load(root: Place, table: str, fresh: Sequence[str], earlier: Sequen
         table: the source table, as the log has it.
         fresh: the batch's files with rows of the table.
         earlier: files of earlier batches that may hold rows of its load.
+        newest: as :func:`judge_loads` takes it.
     """
     shared = {"kind": CHANGE, "table": table, "major": f"{LOAD_MAJOR}:"}
     with duckdb.connect() as db:
         query_files(db, root, fresh, "fresh_files")
-        db.execute(f"CREATE TEMP TABLE fresh AS {_LOADED.format(files='fresh_files', is_fresh='true')}", shared)
+        of_newest = _begins(db, newest)
+        rows_of = _LOADED.format(files="fresh_files", is_fresh="true", newest=of_newest)
+        db.execute(f"CREATE TEMP TABLE fresh AS {rows_of}", shared)
         known, rows = "SELECT key, origin, place FROM fresh", "SELECT * FROM fresh"
         if earlier:
             query_files(db, root, earlier, "earlier_files")
-            before = _LOADED.format(files="earlier_files", is_fresh="false")
+            before = _LOADED.format(files="earlier_files", is_fresh="false", newest=of_newest)
             known = f"{known} UNION SELECT key, origin, place FROM ({before}) WHERE key IN (SELECT key FROM fresh)"
             rows = f"{rows} UNION ALL {before}"
         again = f"SELECT 1 FROM ({known}) GROUP BY key HAVING count(DISTINCT (origin, place)) > 1 LIMIT 1"

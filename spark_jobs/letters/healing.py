@@ -26,8 +26,9 @@ from open_mirroring.config.storage import log_place
 from open_mirroring.ledger import tables as t
 from open_mirroring.ledger.letters import Outdated, settle_outdated
 from open_mirroring.ledger.reading import LedgerReader, TableState
+from spark_jobs.changelog.origins import partition_of
 from spark_jobs.changelog.reading import query_files
-from spark_jobs.changelog.schema import CHANGE, DELETE, INSERT, KEY_LEFT, UPDATE
+from spark_jobs.changelog.schema import CHANGE, DELETE, INSERT, KEY_LEFT, LOAD_MAJOR, UPDATE
 from spark_jobs.plan.partial_rows import carries_all, types_of
 
 log = logging.getLogger(__name__)
@@ -107,6 +108,12 @@ def _open_rows(ledger: Engine, mirror: str, states: Mapping[str, TableState]) ->
 
 def _is_in_load(state: TableState, row: _Stale, epochs: Mapping[str, Mapping[str, int]]) -> bool:
     """Whether the table's initial load holds what a letter said, by the same rule as for readable changes."""
+    if (load := state.newest_load) is not None and not row.is_typed and row.epoch == load.epoch:
+        begin = load.begins.get(partition_of(row.at.origin))
+        is_loaded = row.pos is not None and row.pos.startswith(f"{LOAD_MAJOR}:")
+        if is_loaded or row.pos is None:
+            return begin is not None and row.at.place < begin
+        return row.pos < load.stream_from
     if state.load_state != "loaded" or state.load_plan is None or row.is_typed:
         return False
     if row.at.batch <= max(state.log_from, state.load_plan["hand_over_batch"]):
@@ -174,10 +181,11 @@ class _Search:
         if not files:
             return {}
         end = state.row.published_position
+        load = state.newest_load
         limits = dict.fromkeys(ordinals) if end is None else not_above(end, ordinals)
         query = """SELECT key, op = $left, max(pos) FROM logged
                    WHERE kind = $kind AND tbl = $table AND epoch = $epoch AND batch <= $batch
-                     AND ($limit IS NULL OR pos <= $limit) AND key IN (SELECT unnest($keys))
+                     AND ($limit IS NULL OR pos <= $limit) AND pos >= $since AND key IN (SELECT unnest($keys))
                      AND (op IN ($left, $insert, $delete)
                           OR (op = $update AND (NOT $completes OR cols IN (SELECT unnest($whole)))))
                      AND (epoch || ' ' || pos || ' ' || key) NOT IN (SELECT unnest($bad))
@@ -186,14 +194,17 @@ class _Search:
         with duckdb.connect() as db:
             query_files(db, log_place(self.mirror), files)
             for epoch, limit in limits.items():
-                if epoch not in reaching:
+                if epoch not in reaching or (load is not None and ordinals[epoch] < ordinals.get(load.epoch, 0)):
                     continue
+                # What came before the newest load of the source is not in the target (G-125).
+                is_of_load = load is not None and epoch == load.epoch
                 parameters: dict[str, Any] = {
                     "kind": CHANGE,
                     "table": state.source,
                     "epoch": epoch,
                     "batch": state.row.published_batch,
                     "limit": limit,
+                    "since": max(load.stream_from, f"{LOAD_MAJOR};") if load is not None and is_of_load else "",
                     "keys": sorted({row.key or "" for row in rows}),
                     "left": KEY_LEFT,
                     "insert": INSERT,

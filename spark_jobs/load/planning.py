@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
+from pydantic_core import PydanticCustomError
 from pyspark.sql import SparkSession
 
 from open_mirroring.changes.column_choice import ColumnChoice
@@ -25,7 +26,7 @@ from open_mirroring.config.names import BEGINNING, split_source_name
 from open_mirroring.config.source import ChangeTables
 from open_mirroring.config.storage import place_of
 from open_mirroring.config.streamed_types import refuse_unstreamed
-from open_mirroring.config.tables import ExportLoad, JdbcLoad
+from open_mirroring.config.tables import ExportLoad, JdbcLoad, check_handover
 from open_mirroring.errors import TerminalError
 from open_mirroring.landing_zone.schema import LandingColumn, TableSchema, file_schema
 from open_mirroring.ledger.load_ledger import HandOver, LoadColumn, LoadLedger, LoadPlan, columns_of_both
@@ -123,10 +124,11 @@ def part_of(chunk: Any) -> tuple[SplitColumn | None, Range]:
 
 def _plan_export(mirror: Mirror, table: Table, load: ExportLoad, hand_over: HandOver) -> BoundLoad:
     position = stream_from(mirror, load)
+    _check_handover(table, load, position, hand_over)
     # Positions write the commit without separators.
     since = None if position == BEGINNING else position.replace(":", "")
     if hand_over.log_from:
-        since = _above_old_log(table, since, hand_over)
+        since = _above_old_log(table, since, hand_over, is_exact=load.handover == "exact")
     export = export_of(mirror, load)
     files = export_files(export)
     columns = export_columns(export, files[0], table.chosen, load.types)
@@ -153,7 +155,7 @@ def _plan_export(mirror: Mirror, table: Table, load: ExportLoad, hand_over: Hand
     _check(columns, table)
     pieces = [piece for f in files for piece in cut_file(export, f, mirror.publish.max_rows_per_file, CHUNK_BYTES)]
     chunks = _packed(pieces, mirror.publish.max_rows_per_file)
-    if len(chunks) > 1:
+    if len(chunks) > 1 and table.key:
         _prove_unique(export, pieces, [c for c in columns if c.name in table.key])
     plan = LoadPlan(settings_of(table), columns, tuple(chunks), hand_over_batch=hand_over.log_from)
     return BoundLoad(plan, since)
@@ -171,8 +173,43 @@ def _refuse_narrower_key(table: Table, announced: Sequence[str]) -> None:
         raise TerminalError("KEY_NARROWER", what, where=f"table {table.source}", way_out=WAYS_OUT["KEY_NARROWER"])
 
 
-def _above_old_log(table: Table, since: str | None, hand_over: HandOver) -> str | None:
+def _check_handover(table: Table, load: ExportLoad, position: str, hand_over: HandOver) -> None:
+    """Refuse a hand-over that cannot be as the mirror file says, before anything is read (G-127).
+
+    Raises:
+        TerminalError: ``HANDOVER_INVALID``.
+    """
+    if load.handover is None:
+        return
+    try:
+        check_handover(load.handover, position)
+    except PydanticCustomError as error:
+        what = f"`stream_from` is {position!r}, and `handover` is {load.handover}"
+        way_out = str((error.context or {})["way_out"])
+        raise TerminalError("HANDOVER_INVALID", what, where=f"table {table.source}", way_out=way_out) from None
+    refuse_handed_over(table, hand_over.generation, hand_over.highest)
+
+
+def refuse_handed_over(table: Table, generation: int, highest: str | None) -> None:
+    """Refuse to take a load for one before the whole stream that is made when the stream has begun (G-127).
+
+    Raises:
+        TerminalError: ``HANDOVER_INVALID``.
+    """
+    load = table.initial_load
+    if isinstance(load, ExportLoad) and load.handover == "quiesced" and generation > 1 and highest is not None:
+        raise TerminalError(
+            "HANDOVER_INVALID",
+            f"the stream has begun, and reached {highest}: a load that is made anew may hold its changes",
+            where=f"table {table.source}",
+            way_out="say `handover: exact`, with the first commit that is not in the export as `stream_from`",
+        )
+
+
+def _above_old_log(table: Table, since: str | None, hand_over: HandOver, *, is_exact: bool) -> str | None:
     """Where the stream goes on where the log tells nothing up to some batch: the export has to hold all of that.
+
+    A position that is exact is the first that is not in the export, and so has to lie above.
 
     Raises:
         TerminalError: ``EXPORT_TOO_OLD``.
@@ -180,7 +217,8 @@ def _above_old_log(table: Table, since: str | None, hand_over: HandOver) -> str 
     highest = hand_over.highest_before
     if highest is None:
         return since
-    if since is None or since < LogPosition.parse(0, highest).major:
+    major = LogPosition.parse(0, highest).major
+    if since is None or since < major or (is_exact and since == major):
         raise TerminalError(
             "EXPORT_TOO_OLD",
             f"the export begins at {since or BEGINNING}; changes up to {highest} were logged before the reset, or are "
@@ -188,6 +226,8 @@ def _above_old_log(table: Table, since: str | None, hand_over: HandOver) -> str 
             where=f"table {table.source}",
             way_out="export the table anew, with the `stream_from` of that export, and go on",
         )
+    if is_exact:
+        return since
     # The commit that `stream_from` names came before the export: it holds what was logged of it.
     return max(since, above(highest))
 

@@ -146,7 +146,8 @@ def stage_rows(zone: ZoneAddress, rows: Rows, target: LoadTarget) -> tuple[Stage
             tables = (table for _, table in pieces)
             written.append((local, target.write(local, tables)))
         keys = pa.schema([target.schema.field(key) for key in target.keys])
-        twice = find_duplicate(key_columns([local for local, _ in written], target.keys), keys)
+        # Rows of a table without key may be alike.
+        twice = find_duplicate(key_columns([local for local, _ in written], target.keys), keys) if target.keys else None
         if twice is not None:
             raise duplicate_key(rows.place(twice[0]), rows.place(twice[1]))
         return _create(zone, written, target)

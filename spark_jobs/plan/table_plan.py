@@ -20,8 +20,11 @@ from open_mirroring.changes.column_history import FormerColumn, place_text
 from open_mirroring.changes.horizon import TableHorizon
 from open_mirroring.changes.log_position import LogPosition, is_load_epoch, is_of_generation, not_above, position_order
 from open_mirroring.changes.logged_change import Left, Logged, Meaning, first_of_each
+from open_mirroring.changes.source_reloads import NewestLoad
 from open_mirroring.errors import TerminalError
 from open_mirroring.landing_zone.schema import LandingColumn
+from open_mirroring.protocols.table_stops import RELOAD_SEEN
+from spark_jobs.changelog.origins import partition_of
 from spark_jobs.changelog.schema import INSERT, LOAD_MAJOR, UPDATE
 from spark_jobs.plan.former_columns import read_as_now
 from spark_jobs.plan.loaded_columns import Loaded, finding_by_deletes
@@ -52,6 +55,7 @@ class TablePlan:
         epochs: ordinal of every stream incarnation the ledger knows.
         stream_from: changes below this text are in the initial load already: positions of the stream incarnation of
             ordinal *stream_epoch*, and all of earlier ones.
+        newest_load: the full load of the source with which the table begins, instead of a load of ours (G-125).
         lives_above: every row of the table has its newest change above this order; None: nobody looked.
         rejected: changes that are dead letters already, and so no changes.
         types: source type of every known column.
@@ -91,6 +95,7 @@ class TablePlan:
     former: tuple[FormerColumn, ...] = ()
     lives_above: str | None = None
     loaded_keys: Mapping[str, Loaded] = field(default_factory=dict)
+    newest_load: NewestLoad | None = None
 
     def lacking(self, order: str) -> set[str]:
         """The columns for which a change at this place has no value to tell."""
@@ -252,8 +257,39 @@ def eligible(plan: TablePlan, changes: pa.Table) -> pa.Table:
     if plan.stream_from is None:
         return changes
     since = pc.greater_equal(changes["order"], f"{plan.stream_epoch:06d}:{plan.stream_from}")
+    if plan.newest_load is not None:
+        return changes.filter(_from_load_on(plan.newest_load, changes, since))
     loaded = pa.array([is_load_epoch(epoch) for epoch in spelled], pa.bool_()).take(epochs.indices)
     return changes.filter(pc.or_(since, loaded))
+
+
+def _from_load_on(load: NewestLoad, changes: pa.Table, since: pa.Array) -> pa.Array:
+    """Which rows are of the newest load, or of the changes behind it; *since* says which lie above the older ones.
+
+    Raises:
+        PlanStop: ``RELOAD_SEEN`` for a change that came since, and of which nothing tells whether it is older.
+    """
+    origins = changes["origin"].combine_chunks()
+    origins = origins if pa.types.is_dictionary(origins.type) else origins.dictionary_encode()
+    partitions = [partition_of(origin) for origin in origins.dictionary.to_pylist()]
+    begins = pa.array([load.begins.get(one) for one in partitions], pa.int64()).take(origins.indices)
+    is_of_stream = pc.equal(changes["epoch"].combine_chunks().cast(pa.string()), load.epoch)
+    is_loaded = pc.and_(is_of_stream, pc.starts_with(changes["pos"].combine_chunks(), f"{LOAD_MAJOR}:"))
+    is_newest = pc.greater_equal(changes["place"].combine_chunks(), pc.fill_null(begins, 0))
+    if not load.is_closed:
+        # A correction, which stands above a whole transaction, was read from the source later than the load.
+        is_sent = pc.and_not(is_of_stream, pc.or_(is_loaded, pc.match_substring(changes["pos"].combine_chunks(), "~")))
+        unclear = pc.and_(is_sent, pc.and_(since, pc.is_null(begins)))
+        if load.new_from is not None:
+            unclear = pc.and_(unclear, pc.less(changes["pos"].combine_chunks(), load.new_from))
+        if (found := changes.filter(unclear)).num_rows:
+            line = found.slice(0, 1).to_pylist()[0]
+            raise PlanStop(
+                RELOAD_SEEN,
+                f"a change at {line['pos']} came at {line['origin']}:{line['place']}, and nothing tells whether it is "
+                "older than the full load with which the table began",
+            )
+    return pc.if_else(is_loaded, is_newest, since)
 
 
 def refuse_late(plan: TablePlan, changes: pa.Table) -> None:

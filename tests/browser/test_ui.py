@@ -16,7 +16,7 @@ import pytest
 from demo.place import clean_environment
 
 ROOT = Path(__file__).resolve().parents[2]
-CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
+CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 LOGIN = re.compile(r"user (\S+), password (\S+)")
 
 pytestmark = [

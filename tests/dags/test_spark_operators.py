@@ -9,12 +9,14 @@ import sys
 from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
+from textwrap import dedent
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import sqlalchemy as sa
 from airflow.sdk.exceptions import AirflowSkipException
+from cryptography.fernet import Fernet
 
 from open_mirroring.config import load_mirror
 from open_mirroring.errors import TerminalError, TransientError
@@ -22,6 +24,7 @@ from open_mirroring.ledger import open_ledger, tables
 from open_mirroring_airflow import spark_installation
 from open_mirroring_airflow.job_operator import OpenMirroringSparkOperator
 from open_mirroring_airflow.operators import ExtractOperator, PublishingOperator
+from tests.postgres import PostgresServer
 
 pytestmark = pytest.mark.airflow
 
@@ -154,14 +157,121 @@ def test_an_unknown_connection_of_the_mirror_stops_before_anything_runs(
     assert fake_spark.calls == []
 
 
-def test_a_driver_on_the_cluster_is_refused(
-    mirror_file: Path, fake_spark: Any, task_context: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("master", "extra", "said"),
+    [
+        ("spark://master", {}, "DEPLOY_MODE_UNSUPPORTED.*no driver of a Python program"),
+        ("yarn", {}, "DEPLOY_MODE_UNSUPPORTED.*no way to a ledger in a file"),
+    ],
+)
+def test_a_driver_on_a_cluster_that_cannot_do_it_is_refused(
+    mirror_file: Path,
+    fake_spark: Any,
+    task_context: dict[str, Any],
+    monkeypatch: pytest.MonkeyPatch,
+    master: str,
+    extra: dict[str, str],
+    said: str,
 ) -> None:
-    cluster = {"conn_type": "spark", "host": "spark://master", "port": 7077, "extra": {"deploy-mode": "cluster"}}
-    monkeypatch.setenv("AIRFLOW_CONN_SPARK_DEFAULT", json.dumps(cluster))
-    with pytest.raises(TerminalError, match="DEPLOY_MODE_UNSUPPORTED"):
+    """S-16."""
+    _on_a_cluster(monkeypatch, master, extra)
+    with pytest.raises(TerminalError, match=said):
         _operator(mirror_file).execute(task_context)
     assert fake_spark.calls == []
+
+
+@pytest.mark.parametrize(
+    ("extra", "said"),
+    [
+        ({}, "HANDOVER_KEY_MISSING"),
+        ({"handover": "driver_key"}, "HANDOVER_KEY_MISSING"),
+        ({"handover": "nobody", "handover-key-file": "/key"}, "CONNECTION_MISSING.*'nobody'"),
+        ({"handover": "driver_key", "handover-key-file": "/key"}, "HANDOVER_KEY_INVALID"),
+    ],
+)
+def test_without_a_key_nothing_is_handed_over(
+    write_mirror: Callable[..., Path],
+    fake_spark: Any,
+    task_context: dict[str, Any],
+    monkeypatch: pytest.MonkeyPatch,
+    extra: dict[str, str],
+    said: str,
+) -> None:
+    """S-16."""
+    _on_a_cluster(monkeypatch, "yarn", extra)
+    monkeypatch.setenv("AIRFLOW_CONN_SHOP_LEDGER", json.dumps(LEDGER))
+    monkeypatch.setenv("AIRFLOW_CONN_DRIVER_KEY", json.dumps({"conn_type": "generic", "password": "short"}))
+    with pytest.raises(TerminalError, match=said):
+        _operator(write_mirror(LEDGER_BY_NAME)).execute(task_context)
+    assert fake_spark.calls == []
+
+
+def _on_a_cluster(monkeypatch: pytest.MonkeyPatch, master: str, extra: dict[str, str]) -> None:
+    spark = {"conn_type": "spark", "host": master, "extra": {"deploy-mode": "cluster", **extra}}
+    monkeypatch.setenv("AIRFLOW_CONN_SPARK_DEFAULT", json.dumps(spark))
+
+
+@pytest.mark.parametrize("exit_code", [None, 0, 3])
+def test_a_driver_on_the_cluster_is_handed_sealed_text_and_its_end_is_read_from_the_ledger(
+    write_mirror: Callable[..., Path],
+    fake_spark: Any,
+    task_context: dict[str, Any],
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+    tmp_path: Path,
+    postgres: PostgresServer,
+    exit_code: int | None,
+) -> None:
+    """S-16: what the cluster says counts for nothing: a job that left no end has died, and is tried again."""
+    key, key_file = Fernet.generate_key().decode(), tmp_path / "key"
+    extra = {"handover": "driver_key", "handover-key-file": str(key_file)}
+    _on_a_cluster(monkeypatch, "yarn", extra)
+    monkeypatch.setenv("AIRFLOW_CONN_DRIVER_KEY", json.dumps({"conn_type": "generic", "password": key}))
+    ledger = {"conn_type": "postgres", "host": "127.0.0.1", "port": postgres.port, "login": postgres.user}
+    ledger |= {"password": postgres.password, "schema": postgres.database}
+    monkeypatch.setenv("AIRFLOW_CONN_SHOP_LEDGER", json.dumps(ledger))
+    submit = fake_spark.home / "bin" / "spark-submit"
+    runs = f'echo "$@" > {tmp_path}/argv; env > {tmp_path}/env; exec {sys.executable} {tmp_path}/job.py "$@"'
+    submit.write_text(f"#!/bin/sh\n{runs}\n")
+    key_file.write_text(f"{key}\n")
+    file = write_mirror(LEDGER_BY_NAME)
+    report = {"report": {"job": "extract_changes", "stopped": {"dbo.a": "GAP"}}}
+    (tmp_path / "job.py").write_text(
+        dedent(
+            f"""\
+            import os, sys
+            from pathlib import Path
+            from open_mirroring.config import load_mirror
+            from open_mirroring.ledger import open_ledger
+            from open_mirroring.operate.hand_over import opened
+            from open_mirroring.operate.job_result import record_end
+            order = opened(sys.argv[-1], Path(sys.argv[-2]))
+            result = Path({str(tmp_path)!r}) / "result.json"
+            result.write_text({json.dumps(report)!r})
+            print(order.job, order.mirror, order.arguments, sorted(order.connections))
+            os.environ.update(order.connections)
+            if {exit_code!r} is not None:
+                ledger = load_mirror(Path({str(file)!r})).ledger_url()
+                record_end(open_ledger(ledger), order.run, "shop", {exit_code!r}, result)
+            """
+        )
+    )
+    operator = _operator(file)
+    if exit_code is None:
+        with pytest.raises(TransientError, match="JOB_DIED: the job ended without saying why"):
+            operator.execute(task_context)
+    elif exit_code:
+        with pytest.raises(TerminalError, match=r"TABLES_STOPPED.*dbo\.a: GAP"):
+            operator.execute(task_context)
+    else:
+        assert operator.execute(task_context)["job"] == "extract_changes"
+    said = "".join(capfd.readouterr())
+    assert "extract_changes shop.yaml [] ['AIRFLOW_CONN_SHOP_LEDGER']" in said
+    sent = (tmp_path / "argv").read_text()
+    assert "--deploy-mode cluster" in sent and sent.split()[-3].endswith("spark_jobs/handed_over.py")
+    for text in (said, sent, (tmp_path / "env").read_text()):
+        assert postgres.password not in text and key not in text
+    assert "(the sealed job)" in said and sent.split()[-1] not in said
 
 
 def test_a_server_of_spark_connect_is_joined_and_its_token_is_shown_nowhere(

@@ -71,7 +71,7 @@ def test_below_a_failure_stands_its_way_out(
     made: HandMadeMirror, fake_spark: Any, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """As Airflow writes it, in a run: below the traceback, and outside of what Airflow folds."""
-    fake_spark.answers(1, left={"error": ["LOG_PROTOCOL", "somebody upgraded it Way out: take the newer version"]})
+    fake_spark.answers(1, left={"error": ["LOG_PROTOCOL", "somebody upgraded it. Way out: take the newer version"]})
     run = DagBag(dag_folder=ROOT / "dags").dags["shop__maintain"].test()
     assert run.state == "failed"
     text = "".join(capsys.readouterr())

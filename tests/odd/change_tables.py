@@ -258,6 +258,10 @@ value("text", "WSTRING(20)", V("", ""), V(None, None), V("NULL", "NULL"), V(" a 
 value("text_json", "WSTRING(20)", V("", ""), V(None, None), V("NULL", "NULL"), V(" a ", " a "), form="json")
 value("text_parquet", "WSTRING(20)", V("", ""), V(None, None), V("NULL", "NULL"), V(" a ", " a "), form="parquet")
 value("text_unquoted_nul", "WSTRING(20)", V("a\0b", "a\0b"))
+value("uint2_bad", "UINT2", "-1", "65536", tell=True)
+value("uint8_bad", "UINT8", "-1", "18446744073709551616", tell=True)
+value("uint8", "UINT8", V("18446744073709551615", Decimal(2**64 - 1)), V("0", Decimal(0)))
+value("int1_bad", "INT1", "128", tell=True, form="json")
 value("text_too_long", "STRING(3)", "abcdefghijklmnopqrstuvwxyz", tell=True)
 value("unknown_type", "GEOMETRY", V("x", "x"))
 
@@ -289,6 +293,14 @@ held("text_as_int", "WSTRING(9)", pa.int32(), 7, "007")
 held("int_as_bool", "INT4", pa.bool_(), True, None, tell=True)
 held("boolean", "BOOLEAN", pa.bool_(), True, True)
 held("text_as_bytes", "WSTRING(9)", pa.binary(), b"abc", "abc")
+held("text_as_timestamp", "WSTRING(30)", pa.timestamp("us"), datetime(2021, 1, 2), "02.01.2021")
+held("text_as_bool", "WSTRING(9)", pa.bool_(), True, "Y")
+held("bytes_as_int", "BYTES(8)", pa.int32(), 10, b"\x0a")
+held("int_as_double", "INT4", pa.float64(), 5.0, 5)
+held("int8_as_double", "INT8", pa.float64(), 2.0**53, 2**53 + 1)
+held("int8_as_float", "INT8", pa.float32(), 2.0**24, 2**24 + 1)
+held("uint8_as_double", "UINT8", pa.float64(), 2.0**53, Decimal(2**53 + 1))
+held("numeric_as_float", "NUMERIC(9,2)", pa.float32(), 1234567.89, Decimal("1234567.89"))
 
 
 @case()
@@ -461,6 +473,14 @@ def key_change_mask_zero(t: ChangeTable) -> None:
     t.before = False
     t.ins(id=1, name="Ada", price="1.00")
     t.upd(1, id=2)["header__change_mask"] = "00"
+
+
+@case({"id": "INT4", "doc": "NCLOB"})
+def update_of_large_object_mask_zero(t: ChangeTable) -> None:
+    """Masks do not speak of large objects: one that changed alone leaves no bit."""
+    t.before = False
+    t.ins(id=1, doc="old")
+    t.upd(1, doc="new")["header__change_mask"] = "00"
 
 
 @case()
@@ -949,6 +969,58 @@ def key_wider_promised(t: ChangeTable) -> None:
     t.ins(id=1, part=1, name="Ada")
     t.ins(id=2, part=1, name="Bob")
     t.upd((2, 1), name="Eve")
+
+
+def full_load(t: ChangeTable, rows: bytes, records: int) -> dict[str, bytes]:
+    """The files of a full load of the table, in the folder of the task."""
+    columns = [{"ordinal": at, "name": name, "type": kind.partition("(")[0]} for at, (name, kind)
+               in enumerate({"id": "INT4", "name": "WSTRING"}.items(), 1)]  # fmt: skip
+    document = {
+        "fileInfo": {"name": "LOAD00000001.csv", "recordCount": records},
+        "formatInfo": {"format": "delimited"},
+        "dataInfo": {"sourceSchema": "dbo", "sourceTable": t.name, "columns": columns},
+    }
+    folder = f"dbo.{t.name}/LOAD00000001"
+    return {f"{folder}.csv": b"id,name\n" + rows, f"{folder}.dfm": json.dumps(document).encode()}
+
+
+@case()
+def full_load_unread(t: ChangeTable) -> None:
+    """The task loaded the table before its changes, and the mirror file names no initial load."""
+    t.ins(id=1, name="Ada", price="1.00")
+    t.put({"id": 7, "name": "old", "price": None})
+    t.files[-1] |= full_load(t, b'7,"old"\n', 1)
+
+
+@case()
+def full_load_empty(t: ChangeTable) -> None:
+    """The table was empty when it was loaded."""
+    t.ins(id=1, name="Ada", price="1.00")
+    t.files[-1] |= full_load(t, b"", 0)
+
+
+@case()
+def other_task(t: ChangeTable) -> None:
+    """Two tasks write into one folder; each counts for itself, and the later change has the lower sequence."""
+    t.ins(id=1, name="Ada", price="1.00")
+    t.upd(1, name="Eve")
+    t.step()
+    t.shape.dfm = lambda d: d["taskInfo"].update(name="task2")
+    t.upd(1, name="Zoe")
+    for row in t.steps[-1]:
+        row["header__change_seq"] = "2020" + row["header__change_seq"][4:]
+
+
+@case()
+def task_unnamed(t: ChangeTable) -> None:
+    """A file that does not name its task, and one that spells it otherwise and comes from another server."""
+    t.ins(id=1, name="Ada", price="1.00")
+    t.step()
+    t.shape.dfm = lambda d: d["taskInfo"].update(name="")
+    t.upd(1, name="Eve")
+    t.step()
+    t.shape.dfm = lambda d: d["taskInfo"].update(name="Task1", replicationServer="standby")
+    t.upd(1, name="Zoe")
 
 
 # -- columns --------------------------------------------------------------------------------------------------------

@@ -212,6 +212,7 @@ value("text_number", "WSTRING(20)", V(5, "5"))
 value("text_true", "WSTRING(20)", True, {"a": 1}, [1], tell=True)
 value("text_longer_than_said", "STRING(4)", V("äöüß", "äöüß"), tell=False)
 value("uint8", "UINT8", V("18446744073709551615", Decimal("18446744073709551615")))
+value("uint8_as_float", "UINT8", V(2.0**53, Decimal(2**53 + 1)))
 value("uint_negative", "UINT4", -1, tell=True)
 value("unknown_type", "GEOGRAPHY", V("x", "x"))
 
@@ -1128,7 +1129,16 @@ def column_names_like_sections(t: Messages) -> None:
 
 # -- Avro -----------------------------------------------------------------------------------------------------------
 def avro_schema(t: Messages) -> dict[str, Any]:
-    kinds = {"INT4": "int", "WSTRING": "string", "NUMERIC": "string", "DATETIME": "string", "INT8": "long"}
+    kinds = {
+        "INT4": "int",
+        "WSTRING": "string",
+        "NUMERIC": "string",
+        "DATETIME": "string",
+        "INT8": "long",
+        "UINT8": "string",
+        "REAL8": "double",
+        "BYTES": "bytes",
+    }
     data = {"type": "record", "name": "Data", "fields": [
         {"name": n, "type": ["null", kinds[k.partition("(")[0]]], "default": None}
         for n, k in t.columns.items()]}  # fmt: skip
@@ -1157,15 +1167,42 @@ ENVELOPE = {"type": "record", "name": "MessageEnvelope", "fields": [
     {"name": "message", "type": "bytes"}]}  # fmt: skip
 
 
-def as_avro(t: Messages, sent: Message, *, alter: Callable[[bytes], bytes] = bytes) -> Message:
+def as_avro(t: Messages, sent: Message, *, alter: Callable[[bytes], bytes] = bytes, schema: Any = None) -> Message:
     """The message as Avro, in the Avro envelope."""
     headers = dict(sent.members["headers"])
     for name in ("changeMask", "columnMask"):
         headers[name] = None if headers[name] is None else bytes.fromhex(headers[name])
-    message = datum(avro_schema(t), {**sent.members, "headers": headers})
+    message = datum(schema or avro_schema(t), {**sent.members, "headers": headers})
     sent.raw = alter(datum(ENVELOPE, {"magic": b"atMSG", "type": "DT", "headers": None, "messageSchema": None,
                                       "messageSchemaId": sent.schema_id, "message": message}))  # fmt: skip
     return sent
+
+
+def written_as(name: str, kind: str, avro: Any, sent: Any, true: Any) -> None:
+    """A column whose writer schema has another type than its description."""
+
+    def build() -> Messages:
+        t = Messages(f"q_avro_{name}", {"id": "INT4", "v": kind})
+        t.describe()
+        schema = avro_schema(t)
+        schema["fields"][0]["type"][1]["fields"][1] = {"name": "v", "type": ["null", avro]}
+        t.steps[-1][-1].members["dataSchema"] = json.dumps(schema)
+        one = t.ins(id=1, v=V(None, true))
+        one.members["data"]["v"] = sent
+        as_avro(t, one, schema=schema)
+        return t
+
+    CASES[f"q_avro_{name}"] = build
+
+
+written_as("double_for_numeric", "NUMERIC(28,10)", "double", 123456789.12345679, Decimal("123456789.1234567891"))
+written_as("double_for_short_numeric", "NUMERIC(8,2)", "double", 0.1, Decimal("0.1"))
+written_as("double_for_uint8", "UINT8", "double", 2.0**53, Decimal(2**53 + 1))
+written_as("float_for_real8", "REAL8", "float", 0.1, 0.1)
+written_as("long_for_text", "WSTRING(9)", "long", 7, "007")
+written_as("boolean_for_text", "WSTRING(9)", "boolean", True, "Y")
+written_as("int_for_bytes", "BYTES(4)", "int", 10, b"\x0a")
+written_as("text_for_bytes", "BYTES(4)", "string", "0AFF", b"\x0a\xff")
 
 
 @case()

@@ -14,7 +14,7 @@ import io
 import json
 import zlib
 from codecs import BOM_UTF8
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from itertools import islice
 from pathlib import Path
 from typing import IO, Any, Literal
@@ -30,13 +30,19 @@ from open_mirroring.storage.object_path import Place
 from spark_jobs.sources.contract.decoded import Refusal, shown
 from spark_jobs.sources.contract.json_numbers import JsonNumber, may_be_rounded, rounded
 from spark_jobs.sources.qlik.dfm import CsvForm, Dfm, DfmColumn, unique
-from spark_jobs.sources.qlik.types import is_longer_than_a_double
+from spark_jobs.sources.qlik.types import (
+    BINARIES,
+    RANGES,
+    TEXTS,
+    WHOLE_NUMBERS,
+    is_longer_than_a_double,
+    is_longer_than_a_float,
+    is_out_of_range,
+)
 from spark_jobs.sources.transports.source_files import open_source
 
 _BLOCK = 4 << 20
 _ROWS_AT_ONCE = 20_000
-_TEXTS = frozenset({"STRING", "WSTRING", "CLOB", "NCLOB"})
-"""Qlik's types of texts."""
 _BOOLEAN = "BOOLEAN"
 _TRUTHS = (("false", "true"), ("0", "1"))
 """The texts of false and true: for other columns than truths, of which no number may be made, and for these."""
@@ -64,8 +70,10 @@ def read_texts(path: Place, dfm: Dfm, headers: Collection[str] = ()) -> Iterator
     try:
         reader = _reader(path.name)
         nulls = _Nulls(path, dfm, headers)
+        bounded = {c.name: RANGES[c.type.upper()] for c in dfm.columns if c.type.upper() in RANGES}
         for batch in _read_parquet(path, dfm, headers) if reader is _read_parquet else reader(path, dfm):
             nulls.refuse_ambiguous(batch)
+            _refuse_out_of_range(batch, bounded)
             rows += batch.num_rows
             yield batch
     except _DAMAGE as error:
@@ -84,6 +92,23 @@ def read_texts(path: Place, dfm: Dfm, headers: Collection[str] = ()) -> Iterator
         raise Refusal("DFM_ERRORS", f"the task says that it could not write {dfm.errors} records of this file")
 
 
+def _refuse_out_of_range(batch: pa.RecordBatch, bounded: Mapping[str, tuple[int, int]]) -> None:
+    """Refuse a whole number that the described type does not have, though the log's type holds it.
+
+    Raises:
+        Refusal: ``DFM_CONTRADICTS``.
+    """
+    for name, (low, high) in bounded.items():
+        texts = batch.column(name)
+        is_short = pc.match_substring_regex(texts, r"^[+-]?[0-9]{1,18}$").fill_null(True)
+        limits = pc.min_max(pc.cast(texts.filter(is_short), pa.int64()))
+        rest: list[str | None] = texts.filter(pc.invert(is_short)).to_pylist()
+        for value in (*(None if one is None else str(one) for one in limits.as_py().values()), *rest):
+            if is_out_of_range(value, low, high):
+                what = f"the metadata file says that {shown(name)} is from {low} to {high}, the file has {shown(value)}"
+                raise Refusal("DFM_CONTRADICTS", what)
+
+
 class _Nulls:
     """Refuses a NULL that may be an empty text: without quotes, and without a NULL of its own, both are written alike.
 
@@ -93,7 +118,7 @@ class _Nulls:
     def __init__(self, path: Place, dfm: Dfm, headers: Collection[str]) -> None:
         self._path, self._quote = path, dfm.csv.quote.encode()
         is_told = not _is_csv(path.name) or bool(dfm.csv.null)
-        texts = (c.name for c in dfm.columns if c.type in _TEXTS and c.name not in headers)
+        texts = (c.name for c in dfm.columns if c.type in TEXTS and c.name not in headers)
         self._columns = () if is_told else tuple(texts)
         self._null, self._has_text = "", not self._quote
 
@@ -269,23 +294,40 @@ def _decoded(described: DfmColumn, values: pa.Array) -> pa.Array:
 
     Raises:
         pa.ArrowInvalid: bytes that are no UTF-8.
-        Refusal: ``DFM_CONTRADICTS`` for numbers that may have lost what the described value had: zeros before a text
-            of digits, digits of a decimal that a float does not hold.
+        Refusal: ``DFM_CONTRADICTS`` for values that may have lost what the described ones had: zeros before a text
+            of digits, the spelling of a time, digits of a number that a float does not hold.
     """
     if isinstance(values.type, pa.DictionaryType):
         values = values.dictionary_decode()
-    is_float = pa.types.is_floating(values.type)
-    is_number = is_float or pa.types.is_integer(values.type) or pa.types.is_decimal(values.type)
-    if (described.type in _TEXTS and is_number) or (
-        is_float and is_longer_than_a_double(described.type, described.precision)
-    ):
-        what = f"the metadata file calls {shown(described.name)} {described.type}, the file holds it as {values.type}"
+    kind, name, types = values.type, described.type.upper(), pa.types
+    is_float = types.is_floating(kind)
+    is_cut = is_float and is_longer_than_a_double(name, described.precision)
+    is_cut |= is_float and kind != pa.float64() and is_longer_than_a_float(name, described.precision)
+    is_text = types.is_string(kind) or types.is_large_string(kind) or _is_binary(kind) or types.is_null(kind)
+    if is_cut or (name in (TEXTS | BINARIES) and not is_text):
+        what = f"the metadata file calls {shown(described.name)} {described.type}, the file holds it as {kind}"
         raise Refusal("DFM_CONTRADICTS", what)
-    if pa.types.is_boolean(values.type) and described.type != _BOOLEAN:
+    if is_float and name in WHOLE_NUMBERS:
+        return _whole(described, values)
+    if types.is_boolean(kind) and name != _BOOLEAN:
         return pc.if_else(values, "true", "false")
-    if described.type not in _TEXTS or not _is_binary(values.type):
+    if name not in TEXTS or not _is_binary(kind):
         return values
     return pc.cast(pc.cast(values, pa.binary()), pa.string())
+
+
+def _whole(described: DfmColumn, values: pa.Array) -> pa.Array:
+    """Whole numbers that a file holds as floats, as whole numbers.
+
+    Raises:
+        pa.ArrowInvalid: one is none.
+        Refusal: ``DFM_CONTRADICTS`` for one beyond those of which a float holds each.
+    """
+    beyond = 2**53 if values.type == pa.float64() else 2**24
+    if pc.any(pc.greater_equal(pc.abs(values), beyond)).as_py():
+        what = f"the metadata file calls {shown(described.name)} {described.type}, the file holds it as {values.type}"
+        raise Refusal("DFM_CONTRADICTS", what)
+    return pc.cast(values, pa.int64())
 
 
 def _texts(values: pa.Array) -> pa.Array:

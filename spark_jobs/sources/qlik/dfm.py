@@ -59,10 +59,15 @@ class _Data(msgspec.Struct, frozen=True):
     targetTable: str = ""
 
 
+class _Task(msgspec.Struct, frozen=True):
+    name: str | None = None
+
+
 class _Document(msgspec.Struct, frozen=True):
     fileInfo: _File
     formatInfo: _Format
     dataInfo: _Data
+    taskInfo: _Task | None = None
 
 
 class CsvForm(NamedTuple):
@@ -86,6 +91,8 @@ class Dfm(NamedTuple):
         target: the table at the target, ``schema.table``; empty where it is not said.
         columns: the columns in physical order.
         csv: how the file is written, should it be a delimited one.
+        task: the name of the task that wrote it; empty where it is not said. Its server is not looked at: after a
+            failover the same task has another one.
     """
 
     file: str
@@ -95,6 +102,7 @@ class Dfm(NamedTuple):
     target: str
     columns: tuple[DfmColumn, ...]
     csv: CsvForm
+    task: str = ""
 
     @property
     def names(self) -> list[str]:
@@ -138,6 +146,7 @@ def read_dfm(content: bytes) -> Dfm:
         target=_dotted(data.targetSchema, data.targetTable),
         columns=tuple(columns),
         csv=CsvForm(*(getattr(options, name) for name in options.__struct_fields__)),
+        task=(document.taskInfo.name or "").strip() if document.taskInfo is not None else "",
     )
 
 

@@ -18,6 +18,10 @@ from spark_jobs.sources.contract.json_numbers import DOUBLE_DIGITS
 LARGE_OBJECTS = frozenset({"BLOB", "CLOB", "NCLOB"})
 """Types whose columns masks do not speak of (K-22)."""
 
+TEXTS = frozenset({"STRING", "WSTRING", "CLOB", "NCLOB"})
+BINARIES = frozenset({"BYTES", "BLOB"})
+WHOLE_NUMBERS = frozenset(f"{sign}INT{size}" for sign in ("", "U") for size in (1, 2, 4, 8))
+_FLOAT_DIGITS = 6
 _LONGEST = 8000
 _MOST_DIGITS = 38
 
@@ -117,4 +121,19 @@ def key_type(log_type: str, chosen: str | None = None) -> str:
 
 def is_longer_than_a_double(type_name: str, precision: int) -> bool:
     """Whether values of a column may have more digits than survive a double (G-112); a NUMERIC may tell none."""
-    return type_name.upper() == "NUMERIC" and not 0 < precision <= DOUBLE_DIGITS
+    name = type_name.upper()
+    return name == "UINT8" or (name == "NUMERIC" and not 0 < precision <= DOUBLE_DIGITS)
+
+
+def is_longer_than_a_float(type_name: str, precision: int) -> bool:
+    """Whether values of a column may have more digits than survive a float of four bytes."""
+    name = type_name.upper()
+    return name in ("REAL8", "UINT8") or (name == "NUMERIC" and not 0 < precision <= _FLOAT_DIGITS)
+
+
+def is_out_of_range(value: str | None, low: int, high: int) -> bool:
+    """Whether a text is a whole number outside these bounds; of any other text its type judges."""
+    try:
+        return value is not None and not low <= int(value) <= high
+    except ValueError:
+        return False

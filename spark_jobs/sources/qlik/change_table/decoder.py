@@ -26,6 +26,7 @@ from spark_jobs.sources.contract.decoded import (
     Notices,
     Refusal,
     Refused,
+    Sender,
     Waiting,
     damaged_row,
 )
@@ -48,6 +49,7 @@ from spark_jobs.sources.qlik.change_table.updates import (
     read_mask,
     refuse_denied_change,
     refuse_mask_without_bits,
+    tells_nothing,
 )
 from spark_jobs.sources.qlik.masks import MaskOrder
 from spark_jobs.sources.qlik.positions import qlik_position
@@ -132,7 +134,8 @@ class QlikChangeTableDecoder:
             else:
                 rejected += 1
         counts = Dispositions(len(entries), changes, fragments, metadata, foreign.total(), rejected)
-        return Decoded(rows, counts, Notices(), foreign=dict(foreign))
+        senders = {sender for entry in entries if isinstance(entry, ReadRow) for sender in senders_of(entry.layout)}
+        return Decoded(rows, counts, Notices(), foreign=dict(foreign), senders=senders)
 
     def cut(self, messages: Iterable[_Message], size: int) -> Iterator[list[_Message]]:
         """Messages in lists of about *size*, as :meth:`decode` likes them: no before image is cut off its UPDATE."""
@@ -282,7 +285,8 @@ class QlikChangeTableDecoder:
             raise Refusal("BEFORE_IMAGE_CONFLICT", f"{len(befores)} different before images share its change_seq")
         key = layout.key(values)
         if not befores:
-            if self._may_change_key(entry, changed, together):
+            is_told = masks is not None and not tells_nothing(layout, masks)
+            if self._may_change_key(entry, changed if is_told else None, together):
                 return (self._fragment(entry, 1),)
             return (self._row_set(entry, key, None, changed),)
         before = befores[0]
@@ -360,6 +364,12 @@ class QlikChangeTableDecoder:
             piece=piece,
             raw=row_bytes(entry.row),
         )
+
+
+def senders_of(layout: RowLayout) -> tuple[Sender, ...]:
+    """Who wrote the rows of a structure, where that is told (T-95)."""
+    sender = layout.structure.sender
+    return ((layout.source, sender),) if sender else ()
 
 
 def missing_half(pieces: Sequence[LogRow], reason: str) -> Refusal:

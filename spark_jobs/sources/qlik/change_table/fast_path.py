@@ -20,7 +20,7 @@ from spark_jobs.changelog.schema import CHANGE, DELETE, INSERT, UPDATE
 from spark_jobs.sources.contract.decoded import Refusal, SourceSchema
 from spark_jobs.sources.contract.fast_decoder import SCHEMA, Taken
 from spark_jobs.sources.qlik.change_table.blocks import Places, TextBlock
-from spark_jobs.sources.qlik.change_table.decoder import QlikChangeTableDecoder
+from spark_jobs.sources.qlik.change_table.decoder import QlikChangeTableDecoder, senders_of
 from spark_jobs.sources.qlik.change_table.pairs import BEFORE, operation_of
 from spark_jobs.sources.qlik.change_table.rows import MASK, OPERATION, OPERATION_NAME, SEQUENCE, RowLayout
 from spark_jobs.sources.qlik.change_table.updates import (
@@ -31,6 +31,7 @@ from spark_jobs.sources.qlik.change_table.updates import (
     is_no_mask,
     judged_places,
     mask_readings,
+    tells_nothing,
 )
 from spark_jobs.sources.qlik.positions import SEQUENCE_DIGITS, qlik_position
 from spark_jobs.sources.sql_server.json_columns import json_lists, json_objects
@@ -62,10 +63,10 @@ class FastChangeRows:
         found = None
         if isinstance(layout, RowLayout) and not self._decoder.settings.sparse_updates:
             found = _Look(block, layout, self._decoder).taken()
-        if found is None:
+        if found is None or not isinstance(layout, RowLayout):
             return Taken(SCHEMA.empty_table(), np.array([], np.int64))
         rows, is_taken, images = found
-        return Taken(rows, np.flatnonzero(is_taken), images=images)
+        return Taken(rows, np.flatnonzero(is_taken), images=images, senders=senders_of(layout))
 
     def learn(self, schemas: Iterable[SourceSchema]) -> None:
         """Nothing: a change table describes itself."""
@@ -170,6 +171,8 @@ class _Look:
         def stays(mask: MaskReadings | Refusal | None) -> bool:
             if mask is None or isinstance(mask, Refusal):
                 return mask is None and untold
+            if tells_nothing(self._layout, mask):
+                return untold
             if reading is not None:
                 return not keys & mask.get(reading, frozenset())
             return not any(keys & places for places in mask.values())

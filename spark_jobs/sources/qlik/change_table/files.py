@@ -25,6 +25,7 @@ from open_mirroring.config.storage import place_of
 from open_mirroring.errors import TerminalError
 from open_mirroring.ledger.extract_ledger import BoundRange, FileVersion
 from open_mirroring.protocols.backfilling import Interval
+from open_mirroring.protocols.table_stops import LOAD_UNREAD
 from open_mirroring.storage.object_path import Place
 from spark_jobs.sources.contract.announced import Announced, Note
 from spark_jobs.sources.contract.decoded import Damage, Refusal, shown
@@ -78,6 +79,7 @@ class ChangeFiles(MessageTransport):
         suffix: what the folders of change tables end with (T-01).
         prefix: what the names of header columns begin with (T-02).
         tables: the mirrored tables.
+        unloaded: those of them without an initial load.
         timeout_hours: how long a file may wait for its other half (T-42).
         files: how the files were when they were bound; matters in object storage only.
     """
@@ -89,6 +91,7 @@ class ChangeFiles(MessageTransport):
     tables: tuple[str, ...] = ()
     timeout_hours: float = 24
     files: Mapping[str, BoundFile] = field(default_factory=dict)
+    unloaded: tuple[str, ...] = ()
 
     @classmethod
     def of(cls, mirror: Mirror, source: ChangeTablesInFolder) -> ChangeFiles:
@@ -98,8 +101,9 @@ class ChangeFiles(MessageTransport):
             TerminalError: ``CONNECTION_MISSING``, ``CONNECTION_INVALID``, ``ADDRESS_INVALID``.
         """
         mirrored = tuple(".".join(table.source_name) for table in mirror.tables)
-        path = place_of(mirror, source.path, source.connection)
-        return cls(path, source.table_suffix, source.header_prefix, mirrored, source.fragment_timeout_hours)
+        unloaded = tuple(".".join(table.source_name) for table in mirror.tables if table.initial_load is None)
+        path, hours = place_of(mirror, source.path, source.connection), source.fragment_timeout_hours
+        return cls(path, source.table_suffix, source.header_prefix, mirrored, hours, unloaded=unloaded)
 
     @property
     def empty_range_is_damage(self) -> bool:
@@ -108,7 +112,9 @@ class ChangeFiles(MessageTransport):
 
     def find(self, spark: Any, bound: Mapping[str, int], seen: Mapping[str, FileVersion] | None = None) -> Found:
         """See :func:`find_files`."""
-        return find_files(self.path, bound, self.suffix, seen, self.timeout_hours, self.tables)
+        found = find_files(self.path, bound, self.suffix, seen, self.timeout_hours, self.tables)
+        unread = {table: _unread(table, file) for table, file in unread_loads(self.path, self.unloaded)}
+        return found._replace(refused={**unread, **found.refused})
 
     def within(self, ranges: Iterable[BoundRange], interval: Interval) -> list[BoundRange]:
         """As :meth:`Transport.within`."""
@@ -254,6 +260,32 @@ def _elsewhere(table: str, folder: str, suffix: str) -> TerminalError:
     )
 
 
+def unread_loads(root: Place, unloaded: Collection[str]) -> Iterator[tuple[str, str]]:
+    """Tables without an initial load of which the task wrote rows in a full load, and the metadata file of that."""
+    if not unloaded:
+        return
+    listed = list_source_files(root, (SUFFIX,), was_read=True).files
+    loads = [file.name for file in listed if file.name.rpartition("/")[2].upper().startswith(LOAD_FILE)]
+    for name in loads:
+        folder = [root.name, *PurePosixPath(name).parts[:-1]][-1].lower()
+        for table in unloaded:
+            if not _are_one(table.lower(), folder):
+                continue
+            with suppress(Refusal, OSError):
+                dfm = read_dfm((root / name).read_bytes())
+                if dfm.table == table and dfm.records:
+                    yield table, name
+
+
+def _unread(table: str, file: str) -> TerminalError:
+    return TerminalError(
+        LOAD_UNREAD,
+        f"the task wrote rows of it in a full load ({file!r}), and it has no initial load: they are read by nothing",
+        where=f"table {table}",
+        way_out="give it an initial load with the format qlik-full-load, and reset it",
+    )
+
+
 def read_file(
     root: Place,
     bound: BoundRange,
@@ -362,7 +394,7 @@ def structure_of(dfm: Dfm, table: str, *, binary_mask: bool = False) -> Structur
         ChangeColumn(column.name, column_type(column.type, column.length, column.precision, column.scale))
         for column in dfm.columns
     ]
-    return Structure(table, tuple(columns), binary_mask, dfm.key)
+    return Structure(table, tuple(columns), binary_mask, dfm.key, dfm.task)
 
 
 def _metadata_file(path: Place) -> Place:

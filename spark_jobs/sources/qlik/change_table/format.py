@@ -65,7 +65,7 @@ class ChangeTableFormat(Format):
             columns = [AnnouncedColumn(*one) for one in row.structure.columns if header_name(one.name, prefix) is None]
             schema, _, table = row.structure.table.partition(".")
             notes = () if MASK in headers or self.settings.before_images else (NO_MASK,)
-            yield Announced(schema, table, tuple(columns), notes=notes)
+            yield Announced(schema, table, tuple(columns), notes=notes, sender=row.structure.sender)
 
     def fast_decoder(self, tables: Mapping[str, MirroredTable], schemas: Sequence[SourceSchema] = ()) -> FastChangeRows:
         """As :meth:`Format.fast_decoder`; its blocks are columns of texts."""

@@ -30,7 +30,13 @@ from spark_jobs.sources.contract.source import Chosen, Format, Found, Survey, Tr
 from spark_jobs.sources.jdbc.catalog import catalog
 from spark_jobs.sources.jdbc.dialects import dialect_of
 from spark_jobs.sources.jdbc.postgres_client import ask
-from spark_jobs.sources.qlik.change_table.jdbc_table import ChangeTable, ControlTable, Slice, sequence_text
+from spark_jobs.sources.qlik.change_table.jdbc_table import (
+    ChangeTable,
+    ControlTable,
+    RowsSeen,
+    Slice,
+    sequence_text,
+)
 from spark_jobs.sources.qlik.change_table.rows import (
     OPERATION,
     SEQUENCE,
@@ -99,7 +105,7 @@ class ChangeTables(Transport):
 
     def find(self, spark: Any, bound: Mapping[str, int], seen: Mapping[str, FileVersion] | None = None) -> Found:
         """See :func:`find_ranges`."""
-        return find_ranges(spark, self, bound)
+        return find_ranges(spark, self, bound, seen)
 
     def ends(self, spark: Any, bound: Mapping[str, int]) -> dict[str, int]:
         """Partitions that are still open count among them, up to where they are bound once all their rows are read.
@@ -186,13 +192,17 @@ class ChangeTables(Transport):
         return survey_database(tables, columns, closed, self.prefix)
 
 
-def find_ranges(spark: SparkSession, place: ChangeTables, bound: Mapping[str, int]) -> Found:
+def find_ranges(
+    spark: SparkSession, place: ChangeTables, bound: Mapping[str, int], seen: Mapping[str, FileVersion] | None = None
+) -> Found:
     """Everything in the change tables beyond what is bound.
 
     A partition is ``<schema>.<table>__ct/<partition>`` from 0 to its number of rows plus 1; should one have more rows
     than were bound, as some came after it was closed, it is bound again as a whole, and the plan drops what it holds
     twice. Rows without a partition, from before partitioning, are one without a name. An interval is
-    ``<schema>.<table>__ct`` from a ``change_seq`` to one beyond the highest, both as whole numbers.
+    ``<schema>.<table>__ct`` from a ``change_seq`` to one beyond the highest, both as whole numbers. Its rows are
+    counted with each look, since one may be committed below the highest: where there are others than were *seen*, it is
+    read again, from as far back as they may be.
 
     A table is refused with ``SEQUENCE_INVALID`` when its highest ``change_seq`` has not 35 digits,
     ``CHANGES_WENT_BACK`` when it is below one that was read, ``TABLE_CASE`` when only a table of its name in another
@@ -203,7 +213,7 @@ def find_ranges(spark: SparkSession, place: ChangeTables, bound: Mapping[str, in
             ``SOURCE_REFUSED``.
         TransientError: ``SOURCE_UNREACHABLE``.
     """
-    found, refused = Found([], []), dict[str, TerminalError]()
+    found, refused, versions = Found([], []), dict[str, TerminalError](), dict[str, FileVersion]()
     closed: dict[str, list[str]] = {}
     misspelled: dict[str, str] = {}
     if place.control is not None:
@@ -219,7 +229,10 @@ def find_ranges(spark: SparkSession, place: ChangeTables, bound: Mapping[str, in
             _refuse_another_case(table.name, misspelled.get(source), "the control table lists partitions of")
             table.structure()
             if place.control is None:
-                ranges = _new_interval(table, bound.get(table.name), place.overlap_minutes)
+                known = None if seen is None else seen.get(table.name)
+                ranges, rows = _new_interval(table, bound.get(table.name), place.overlap_minutes, known)
+                if rows is not None:
+                    versions[table.name] = rows
             else:
                 ranges = _new_partitions(table, closed.get(source, []), bound)
         except TerminalError as error:
@@ -228,7 +241,7 @@ def find_ranges(spark: SparkSession, place: ChangeTables, bound: Mapping[str, in
             refused[source] = error
         else:
             found.ranges.extend(ranges)
-    return found._replace(refused=refused)
+    return found._replace(refused=refused, versions={} if seen is None else versions)
 
 
 def slice_of(place: ChangeTables, bound: BoundRange) -> Slice:
@@ -261,10 +274,16 @@ def overlapping_start(end: int, minutes: int) -> int:
     return min(end, int(f"{moment:%Y%m%d%H%M%S}{text[14:16]}".rjust(16, "0") + "0" * 19))
 
 
-def _new_interval(table: ChangeTable, end: int | None, minutes: int) -> list[BoundRange]:
-    highest = table.highest_sequence()
+def _new_interval(
+    table: ChangeTable, end: int | None, minutes: int, seen: FileVersion | None
+) -> tuple[list[BoundRange], FileVersion | None]:
+    """The interval to read next, if there is any, and how many rows are to be remembered, if they are others by now."""
+    before = rows_seen(seen)
+    low = before.low if before is not None else sequence_text(0 if end is None else overlapping_start(end, minutes))
+    highest, rows = table.look(low)
     if highest is None:
-        return []
+        # Without any sequence there is no interval that a row could lie in; one that comes later is one more.
+        return [], None if end is None else _remembered(rows, seen)
     if end is not None and highest + 1 < end:
         raise TerminalError(
             "CHANGES_WENT_BACK",
@@ -272,9 +291,41 @@ def _new_interval(table: ChangeTable, end: int | None, minutes: int) -> list[Bou
             where=f"table {table.name}",
             way_out="see whether the change table was made anew or restored; then give `load` a new name and reset it",
         )
+    start = late_start(before, rows)
     if highest + 1 == end:
-        return []
-    return [BoundRange(table.name, 0 if end is None else overlapping_start(end, minutes), highest + 1)]
+        if start is None:
+            return [], _remembered(rows, seen)
+        return [BoundRange(table.name, start, end)], _remembered(rows, seen)
+    if end is not None:
+        overlapping = overlapping_start(end, minutes)
+        start = overlapping if start is None else min(start, overlapping)
+    ahead = table.look(sequence_text(overlapping_start(highest + 1, minutes))).rows
+    return [BoundRange(table.name, start or 0, highest + 1)], _remembered(ahead, seen)
+
+
+def late_start(before: RowsSeen | None, now: RowsSeen) -> int | None:
+    """From which ``change_seq`` on rows have come below what was read; None where none have.
+
+    Rows that the task's retention removed are fewer, and nothing came. One more below the overlap may be anywhere.
+    """
+    if before is None:
+        return None
+    if now.below > before.below:
+        return 0
+    return int(before.low) if now.above != before.above else None
+
+
+def rows_seen(seen: FileVersion | None) -> RowsSeen | None:
+    """How many rows the ledger remembers of a change table; None where it does not know."""
+    if seen is None:
+        return None
+    below, _, above = seen.version.partition(":")
+    return RowsSeen(seen.digest, int(below), int(above))
+
+
+def _remembered(rows: RowsSeen, seen: FileVersion | None) -> FileVersion | None:
+    found = FileVersion(f"{rows.below}:{rows.above}", rows.low)
+    return None if found == seen else found
 
 
 def _new_partitions(table: ChangeTable, closed: Sequence[str], bound: Mapping[str, int]) -> list[BoundRange]:

@@ -43,6 +43,21 @@ class Slice(NamedTuple):
     high: str
 
 
+class RowsSeen(NamedTuple):
+    """How many rows a change table has: below a ``change_seq``, and from it on, those without one among them."""
+
+    low: str
+    below: int
+    above: int
+
+
+class Contents(NamedTuple):
+    """What one look at a change table shows: its highest ``change_seq``, None for one without, and its rows."""
+
+    highest: int | None
+    rows: RowsSeen
+
+
 class ChangeTable(JdbcTable):
     """The change table of one source table.
 
@@ -108,16 +123,20 @@ class ChangeTable(JdbcTable):
                 return ""
             raise
 
-    def highest_sequence(self) -> int | None:
-        """The highest ``change_seq``; None for a table without rows.
+    def look(self, low: str) -> Contents:
+        """The highest ``change_seq`` of the table, and how many rows are below *low* and not below it.
 
         Raises:
             TerminalError: ``SEQUENCE_INVALID``, ``HEADER_MISSING``.
         """
-        query = f"SELECT max({self._header(SEQUENCE)}) AS highest FROM {self._table()}"
-        text = self._query("reading its highest change_seq", query)[0]["highest"]
+        sequence = self._header(SEQUENCE)
+        below = f"sum(CASE WHEN {sequence} < {_literal(low)} THEN CAST(1 AS bigint) ELSE 0 END)"
+        numbers = f"sum(CAST(1 AS bigint)) AS number, {below} AS below"
+        query = f"SELECT max({sequence}) AS highest, {numbers} FROM {self._table()}"
+        line = self._query("reading its highest change_seq", query)[0]
+        number, lower, text = int(line["number"] or 0), int(line["below"] or 0), line["highest"]
         if text is None:
-            return None
+            return Contents(None, RowsSeen(low, lower, number - lower))
         text = text.strip()
         if not re.fullmatch(rf"[0-9]{{{SEQUENCE_DIGITS}}}", text):
             raise TerminalError(
@@ -126,7 +145,7 @@ class ChangeTable(JdbcTable):
                 where=f"table {self.name}",
                 way_out="only the task may write into the change table; remove the foreign row",
             )
-        return int(text)
+        return Contents(int(text), RowsSeen(low, lower, number - lower))
 
     def rows_of_partitions(self) -> dict[str, int]:
         """How many rows each partition has; the empty name stands for rows without one.

@@ -22,6 +22,7 @@ from spark_jobs.sources.contract.decoded import Damage, MirroredTable, Refusal, 
 from spark_jobs.sources.qlik.types import key_type, log_type
 from spark_jobs.sources.sql_server.chosen_types import chosen_digits
 from spark_jobs.sources.sql_server.row_columns import Column, RowColumns
+from spark_jobs.sources.sql_server.type_text import is_large
 
 _encode = msgspec.json.encode
 
@@ -51,12 +52,14 @@ class Structure(NamedTuple):
         binary_mask: whether the change mask comes as bytes, which the rows hold as hexadecimal, and not as a text of
             its own: the two have different orders (T-23, T-24).
         key: the key columns of the source table in their order; empty where nothing tells them.
+        sender: the task that wrote the rows; empty where nothing tells it.
     """
 
     table: str
     columns: tuple[ChangeColumn, ...]
     binary_mask: bool = False
     key: tuple[str, ...] = ()
+    sender: str = ""
 
 
 class ChangeRow(NamedTuple):
@@ -148,6 +151,7 @@ class RowLayout:
         table.refuse_narrower_key([name for name in structure.key if name not in headers])
         self._types = [self._type_of(one, table) for one in structure.columns]
         named = [(structure.columns[at].name, self._types[at], index) for index, at in enumerate(data)]
+        self._has_large = any(is_large(self._types[at]) for at in data)
         self._list = RowColumns([Column(*one) for one in named], table.key, table.columns)
         kept = set(self._list.kept)
         self._kept = [(at, n, t, i) for at, (n, t, i) in zip(data, named, strict=True) if n in kept]
@@ -226,6 +230,11 @@ class RowLayout:
             with suppress(TerminalError, ValueError):
                 found[at] = self._list.key_converter(name)
         return found
+
+    @property
+    def has_large(self) -> bool:
+        """Whether any column of the source, mirrored or not, is a large object."""
+        return self._has_large
 
     def type_at(self, at: int) -> str:
         """The type of the column at a place."""

@@ -150,6 +150,14 @@ def has_no_bit(layout: RowLayout, mask: MaskReadings) -> bool:
     return not layout.structure.binary_mask and not any(mask.values())
 
 
+def tells_nothing(layout: RowLayout, mask: MaskReadings) -> bool:
+    """Whether the mask of an UPDATE says as little as none: it names no column, though something changed (T-03).
+
+    Zero bytes may as well be missing (T-22). Large objects, which masks do not tell, may be all that changed (T-25).
+    """
+    return not any(mask.values()) and not layout.has_large
+
+
 def refuse_mask_without_bits(layout: RowLayout, operation: str, values: Values, mask: MaskReadings) -> None:
     """Refuse a mask of an INSERT or DELETE that names nothing: it is to name what was inserted, or the key (T-21).
 

@@ -20,9 +20,10 @@ from spark_jobs.sources.qlik.masks import MaskOrder
 from spark_jobs.sources.qlik.message.avro import DataSchema
 from spark_jobs.sources.qlik.message.changes import possible_masks
 from spark_jobs.sources.qlik.message.headers import OPERATIONS, Headers, Mask
-from spark_jobs.sources.qlik.message.images import TableImages, is_out_of_range, most_characters
+from spark_jobs.sources.qlik.message.images import TableImages, most_characters
 from spark_jobs.sources.qlik.message.patterns import JsonColumn, JsonPattern, json_pattern
 from spark_jobs.sources.qlik.message.structures import Column, Structure
+from spark_jobs.sources.qlik.types import is_out_of_range
 
 _UNQUOTED = frozenset({"bit", "tinyint", "smallint", "int", "bigint", "real", "float"})
 """Types of the log whose values JSON spells without quotes (K-35)."""

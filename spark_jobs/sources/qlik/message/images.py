@@ -17,7 +17,7 @@ from open_mirroring.errors import TerminalError
 from spark_jobs.sources.contract.decoded import MirroredTable, Refusal, shown
 from spark_jobs.sources.contract.json_numbers import JsonNumber, may_be_rounded, rounded
 from spark_jobs.sources.qlik.message.structures import Column, Structure
-from spark_jobs.sources.qlik.types import RANGES, is_longer_than_a_double, key_type
+from spark_jobs.sources.qlik.types import RANGES, is_longer_than_a_double, is_out_of_range, key_type
 from spark_jobs.sources.sql_server.chosen_types import chosen_digits, chosen_key_converter
 from spark_jobs.sources.sql_server.type_text import is_large
 from spark_jobs.sources.sql_server.types import BinaryText
@@ -298,14 +298,6 @@ _TEXTS: Mapping[type, Callable[[Any], str]] = {
     bool: lambda value: "true" if value else "false",
 }
 """How the plain values of JSON besides texts and null are spelled."""
-
-
-def is_out_of_range(value: str | None, low: int, high: int) -> bool:
-    """Whether a text is a whole number outside these bounds; of any other text its type judges."""
-    try:
-        return value is not None and not low <= int(value) <= high
-    except ValueError:
-        return False
 
 
 def _told(column: Column, chosen: str | None) -> Column:

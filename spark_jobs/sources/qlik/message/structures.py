@@ -15,10 +15,15 @@ import msgspec
 from open_mirroring.errors import TerminalError
 from spark_jobs.sources.contract.decoded import Refusal, SourceSchema, shown
 from spark_jobs.sources.contract.json_numbers import JsonNumber
-from spark_jobs.sources.qlik.message.avro import DataSchema, data_schema
+from spark_jobs.sources.qlik.message.avro import DataSchema, Field, data_schema
 from spark_jobs.sources.qlik.message.envelope import registry_id
 from spark_jobs.sources.qlik.message.tables import table_of_avro_name
-from spark_jobs.sources.qlik.types import LARGE_OBJECTS, log_type
+from spark_jobs.sources.qlik.types import (
+    LARGE_OBJECTS,
+    is_longer_than_a_double,
+    is_longer_than_a_float,
+    log_type,
+)
 
 MAX_COLUMNS = 4096
 """More than any source has in a table."""
@@ -118,17 +123,32 @@ class Structure:
         if unknown:
             raise Refusal("AVRO_SCHEMA_INVALID", f"dataSchema has {shown(unknown)}, which tableStructure has not")
         for field in found.fields:
-            if field.log_type.startswith("varbinary") and not self._is_binary(field.name):
-                raise Refusal(
-                    "AVRO_SCHEMA_INVALID", f"dataSchema has bytes for {shown(field.name)}, tableStructure another type"
-                )
+            self._refuse_what_loses(field)
         return found
 
-    def _is_binary(self, name: str) -> bool:
+    def _refuse_what_loses(self, field: Field) -> None:
+        """Refuse a type of the writer schema that does not hold what the description of its column promises.
+
+        That is: numbers and times for a text or bytes, bytes for anything else, floats for numbers of more digits.
+
+        Raises:
+            Refusal: ``AVRO_SCHEMA_INVALID``, or ``COLUMNS_INVALID`` for bytes in a column of no known type.
+        """
+        column, written = self.by_name[field.name], field.log_type.partition("(")[0]
         try:
-            return "binary" in self.by_name[name].log_type()
+            told = column.log_type().partition("(")[0]
         except TerminalError as error:
-            raise Refusal("COLUMNS_INVALID", error.what) from error
+            if written == "varbinary":
+                raise Refusal("COLUMNS_INVALID", error.what) from error
+            told = ""
+        fits = {"varchar": ("varchar",), "varbinary": ("varbinary", "varchar")}.get(told)
+        is_cut = (written == "real" and is_longer_than_a_float(column.type, column.precision)) or (
+            written == "float" and is_longer_than_a_double(column.type, column.precision)
+        )
+        if is_cut or (fits is not None and written not in fits) or (written == "varbinary" and told != written):
+            is_bytes = "bytes" if written == "varbinary" else field.log_type
+            what = f"dataSchema has {is_bytes} for {shown(field.name)}, tableStructure {column.type or told}"
+            raise Refusal("AVRO_SCHEMA_INVALID", f"{what}, of which that may have lost something")
 
     @property
     def age(self) -> tuple[int, str, str]:

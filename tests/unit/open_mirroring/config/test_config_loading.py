@@ -445,7 +445,7 @@ def test_transactions_cannot_be_held_back_without_a_complete_position(
             "`columns`",
         ),
         ("    key: [order_id]", "    key: [a]\n    full_rows: 1", "VALUE_INVALID", 10, "tables[0].full_rows", "true"),
-        ("    key: [order_id]", f"    key: []\n    {CSV}", "COMBINATION_INVALID", 10, "tables[0].initial_load", "key"),
+        ("    key: [order_id]", f"    key: []\n    {CSV}", "SETTING_MISSING", 10, "tables[0].initial_load", "quiesced"),
         (
             "    key: [order_id]",
             f"    key: [k]\n    {CSV}",
@@ -791,3 +791,41 @@ def test_json_lines_of_problems_are_plain_values(load: Load) -> None:
         load(GOOD + "x: 1\n")
     (problem,) = caught.value.problems
     assert json.loads(json.dumps(problem._asdict(), default=str))["line"] == 10
+
+
+EXPORT = "format: parquet, path: x"
+
+
+@pytest.mark.parametrize(
+    ("key", "given", "code", "said"),
+    [
+        ("", "format: jdbc, connection: c", "COMBINATION_INVALID", "an export"),
+        ("", f"{EXPORT}, stream_from: beginning", "SETTING_MISSING", "handover: quiesced"),
+        ("", f"{EXPORT}, stream_from: '0000002C:00000730:0011', handover: quiesced", "COMBINATION_INVALID", "exact"),
+        ("", f"{EXPORT}, stream_from: beginning, handover: exact", "COMBINATION_INVALID", "quiesced"),
+        ("id", f"{EXPORT}, stream_from: beginning, handover: quiesced", "COMBINATION_INVALID", "leave `handover`"),
+    ],
+)
+def test_the_load_of_a_table_without_key_says_how_it_was_handed_over_g127(
+    load: Load, key: str, given: str, code: str, said: str
+) -> None:
+    text = GOOD.replace("[order_id]", f"[{key}]\n    initial_load: {{{given}}}")
+    with pytest.raises(TerminalError) as refused:
+        load(text)
+    assert code in str(refused.value) and said in str(refused.value)
+
+
+def test_a_hand_over_that_is_declared_is_taken_where_the_stream_can_be_split_g127(load: Load) -> None:
+    exact = f"{EXPORT}, stream_from: '0000002C:00000730:0011', handover: exact"
+    text = GOOD.replace("[order_id]", f"[]\n    initial_load: {{{exact}}}")
+    assert load(text).tables[0].initial_load is not None
+    qlik = text.replace("sqlserver-ces, transport: capture", "qlik-message, transport: files, layout: wrapped")
+    with pytest.raises(TerminalError, match="only the commits of change events divide"):
+        load(qlik)
+    quiesced = f"{EXPORT}, stream_from: beginning, handover: quiesced"
+    assert load(qlik.replace(exact, quiesced)).tables[0].initial_load is not None
+    text = qlik.replace(exact, quiesced).replace(
+        "    key: []", "    key: []\n    delimited_text: {columns: {id: int32}}"
+    )
+    with pytest.raises(TerminalError, match="delimited_text"):
+        load(text)

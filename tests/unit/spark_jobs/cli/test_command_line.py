@@ -480,7 +480,7 @@ def test_help_names_every_command_and_exit_code(capsys: pytest.CaptureFixture[st
 @pytest.mark.parametrize(
     ("error", "code", "text"),
     [
-        (TerminalError("BAD", "it is bad", way_out="mend it"), Exit.TERMINAL, "BAD: it is bad Way out: mend it"),
+        (TerminalError("BAD", "it is bad", way_out="mend it"), Exit.TERMINAL, "BAD: it is bad. Way out: mend it"),
         (TransientError("LATER", "not now"), Exit.TRANSIENT, "LATER: not now"),
         (OperationalError("SELECT secret", {}, Exception("gone")), Exit.TRANSIENT, "LEDGER_UNREACHABLE"),
         (KeyboardInterrupt(), 130, "interrupted; the next run goes on from here"),
@@ -603,7 +603,10 @@ def test_what_a_tick_published_is_shown_by_table() -> None:
 
 @pytest.mark.parametrize(
     ("line", "wanted"),
-    [("stat", {"status"}), ("accept-", {"accept-dead-letters", "accept-epoch", "accept-schema", "accept-table"})],
+    [
+        ("stat", {"status"}),
+        ("accept-", {f"accept-{what}" for what in ("dead-letters", "epoch", "reload", "schema", "table")}),
+    ],
 )
 def test_a_shell_completes_commands(line: str, wanted: set[str], tmp_path: Path) -> None:
     """As bash asks, after `register-python-argcomplete open-mirroring`."""

@@ -1,0 +1,220 @@
+"""Which rows of the log are of the newest full load that the source sent, and which changes lie behind it (G-125).
+
+A source that loads a table again sends all its rows once more, without positions, in the middle of the stream. Rows
+that are gone from the source do not come, so the table is right only if it begins anew with that load. What lies
+before it is told from what lies behind it by the order in each partition. Changes have positions: those behind the
+load are the ones above the highest that came before it. What cannot be told is refused, never guessed: a change that
+is taken for a newer one would overwrite the loaded row, and one that is taken for an older one would be lost.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import NamedTuple
+
+from open_mirroring.changes.manifest import ListSeen
+from open_mirroring.errors import TerminalError
+
+RELOAD_UNSEEN, RELOAD_UNCLEAR = "RELOAD_UNSEEN", "RELOAD_UNCLEAR"
+_WITH_A_LOAD = "give the table an `initial_load` made after that load ended, and `open-mirroring reload-table`"
+
+
+@dataclass(frozen=True)
+class NewestLoad:
+    """The full load of a source with which a table begins.
+
+    Attributes:
+        epoch: the stream incarnation that the load is in.
+        begins: by partition the place of the load's first row; rows of a load below it are of an earlier one.
+        stream_from: changes below this text are older than the load.
+        new_from: the lowest change that is known to lie behind the load; None while there is none.
+        is_closed: every partition was read as far as it went when the load had begun, so that whatever comes in one
+            that has no place in *begins* lies behind the load.
+        first_batch: no earlier batch holds a row of the load, or a change behind it.
+        last_batch: the newest batch that holds a row of the load.
+    """
+
+    epoch: str
+    begins: Mapping[str, int]
+    stream_from: str
+    new_from: str | None
+    is_closed: bool = False
+    first_batch: int = 0
+    last_batch: int = 0
+
+    def behind(self, highest: str | None) -> NewestLoad:
+        """The same load, before which changes up to the position *highest* came; None: none came.
+
+        Positions of one moment at the source may lie on both sides, so that a whole transaction is no border here.
+
+        Raises:
+            TerminalError: ``RELOAD_UNCLEAR`` where changes behind the load are not above that.
+        """
+        stream_from = "" if highest is None else f"{highest}~"
+        if self.new_from is not None and self.new_from < stream_from:
+            what = f"what is older: changes behind the load begin at {self.new_from}, those before it end at {highest}"
+            raise _unclear(what)
+        return replace(self, stream_from=max(self.stream_from, stream_from))
+
+    def to_json(self) -> str:
+        """The ledger's text, and that of the files' footers."""
+        return json.dumps(asdict(self), ensure_ascii=False)
+
+    @classmethod
+    def of(cls, text: str | None) -> NewestLoad | None:
+        """What :meth:`to_json` wrote; None where there is none."""
+        return None if text is None else cls(**json.loads(text))
+
+
+@dataclass(frozen=True)
+class ReloadedRows:
+    """What the log has of the newest load of a table.
+
+    Attributes:
+        load: where it begins.
+        starts: by partition the place of the first change behind it.
+        lists: the column lists of its rows and of the changes behind it.
+        up_to: the batch up to which the log was looked at.
+    """
+
+    load: NewestLoad
+    starts: Mapping[str, int]
+    lists: Sequence[ListSeen]
+    up_to: int = 0
+
+
+class Run(NamedTuple):
+    """Rows of one table that stand beside each other in a partition: rows of a full load, or changes.
+
+    *lowest* and *highest* are the positions of changes; without them the run only marks a place behind which no row of
+    an earlier load can stand. Loaded rows are of so many *keys*; *new* ones were not sent before with the same content.
+    """
+
+    is_load: bool
+    first: int
+    last: int
+    keys: int = 0
+    new: int = 0
+    lowest: str | None = None
+    highest: str | None = None
+
+
+class CameAgain(NamedTuple):
+    """Rows of loads that stand beside each other in a partition, and of which some keys came more than once.
+
+    Attributes:
+        earlier: the highest place of a row whose key came again behind it.
+        newest: the lowest place of the newest row of such a key.
+        keys: how many keys came more than once.
+        single: the places of rows whose key came once, ascending.
+        differing: whether a key came with another content.
+    """
+
+    earlier: int
+    newest: int
+    keys: int
+    single: Sequence[int]
+    differing: bool
+
+    @property
+    def is_load(self) -> bool:
+        """Whether this is a second load, and no repeated delivery of single messages (G-85)."""
+        return self.differing or self.keys >= len(self.single)
+
+    @property
+    def begin(self) -> int | None:
+        """Where the newest load begins; None where that cannot be told."""
+        is_clear = self.earlier < self.newest and not any(self.earlier < one < self.newest for one in self.single)
+        return self.newest if is_clear else None
+
+
+LookAgain = Callable[[str, int], CameAgain | None]
+"""Given a partition and a place: which keys came more than once in its loaded rows from there on; None: none did."""
+
+
+def divide(epoch: str, partitions: Mapping[str, Sequence[Run]], look_again: LookAgain) -> NewestLoad:
+    """Where the newest load begins in each partition, and which changes lie behind it.
+
+    Args:
+        epoch: the stream incarnation.
+        partitions: the runs of the table's rows in each partition, in the order of places.
+        look_again: looks at the keys of a partition, where runs do not tell it.
+
+    Raises:
+        TerminalError: ``RELOAD_UNSEEN`` where no row of a load stands behind anything; ``RELOAD_UNCLEAR``.
+    """
+    runs = {partition: _loads(found) for partition, found in partitions.items()}
+    loads = {partition: [run for run in found if run.is_load] for partition, found in runs.items()}
+    behind = {p: sum(run.is_load for run in found[1:]) for p, found in runs.items()}
+    most = max(behind.values(), default=0)
+    begins: dict[str, int] = {}
+    for partition in (p for p, found in loads.items() if found):
+        newest = loads[partition][-1]
+        again = look_again(partition, newest.first)
+        if most and behind[partition] == most:
+            is_second = again is not None and again.is_load and any(one < again.newest for one in again.single)
+            begin = again.begin if again is not None and is_second else newest.first
+        elif not most and (again is None or not again.is_load):
+            continue
+        else:
+            begin = again.begin if again is not None and again.is_load else None
+        if begin is None:
+            raise _unclear(f"which rows of partition {partition!r} from {newest.first} on are of the newest load")
+        begins[partition] = begin
+    if not begins:
+        raise unseen_reload()
+    if not_placed := [p for p, found in loads.items() if found and p not in begins]:
+        raise _unclear(f"of which load the rows of partition {not_placed[0]!r} are")
+    changes = {p: [run for run in found if run.highest is not None] for p, found in runs.items() if p in begins}
+    older = [run.highest for p, found in changes.items() for run in found if run.first < begins[p]]
+    newer = [run.lowest for p, found in changes.items() for run in found if run.first >= begins[p]]
+    highest, lowest = max(filter(None, older), default=None), min(filter(None, newer), default=None)
+    return NewestLoad(epoch, begins, "", lowest).behind(highest)
+
+
+def _loads(runs: Sequence[Run]) -> list[Run]:
+    """The runs without messages of a load that were delivered once more (K-40), and what stands around them joined.
+
+    Raises:
+        TerminalError: ``RELOAD_UNCLEAR`` where such messages come last: they may be a load with less than half of the
+            keys.
+    """
+    found: list[Run] = []
+    last = max((at for at, run in enumerate(runs) if run.is_load), default=0)
+    for at, run in enumerate(runs):
+        before = next((one for one in reversed(found) if one.is_load), None)
+        if run.is_load and before is not None and not run.new and 2 * run.keys < before.keys:
+            if at == last:
+                raise _unclear("whether its last loaded rows are a whole load, or were delivered once more")
+            continue
+        if found and found[-1].is_load is run.is_load:
+            found[-1] = _joined(found[-1], run)
+        else:
+            found.append(run)
+    return found
+
+
+def _joined(one: Run, other: Run) -> Run:
+    lowest = min(filter(None, (one.lowest, other.lowest)), default=None)
+    highest = max(filter(None, (one.highest, other.highest)), default=None)
+    return Run(one.is_load, one.first, other.last, max(one.keys, other.keys), one.new + other.new, lowest, highest)
+
+
+def unseen_reload() -> TerminalError:
+    """The refusal where the source never loaded the table again."""
+    return TerminalError(
+        RELOAD_UNSEEN,
+        "the log holds no row of a full load behind changes, and none that came again",
+        way_out="there is nothing to accept; to build the table anew: `open-mirroring reload-table`",
+    )
+
+
+def _unclear(what: str) -> TerminalError:
+    return TerminalError(RELOAD_UNCLEAR, f"the log does not tell {what}", way_out=_WITH_A_LOAD)
+
+
+def unclear_change(position: str, partition: str) -> TerminalError:
+    """The refusal where a change of a partition without rows of the load is between what is older and what is newer."""
+    return _unclear(f"whether the change at {position} of partition {partition!r} is older than the newest load")

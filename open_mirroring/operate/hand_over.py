@@ -1,0 +1,97 @@
+"""Hands a job to a driver that runs elsewhere, as sealed text: what it shall do, the mirror file, and the connections.
+
+A scheduler of a cluster shows a program's arguments on its pages and in its logs. So the text is encrypted and
+authenticated (Fernet) with a key that the cluster itself brings to the driver: nobody else can read a login in it, or
+make up another job.
+"""
+
+from __future__ import annotations
+
+import json
+import zlib
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from cryptography.fernet import Fernet, InvalidToken
+
+from open_mirroring.errors import TerminalError
+
+_MAKE_A_KEY = "make one: openssl rand -base64 32 | tr '+/' '-_'"
+ARGUMENT_BYTES = 120_000
+"""Linux passes no argument of 128 KiB or more to a program."""
+
+
+class HandOver(NamedTuple):
+    """One job for a driver elsewhere.
+
+    Attributes:
+        run: under this name the driver leaves the job's end in the ledger; made for this submission alone.
+        job: the job's module.
+        mirror: the name of the mirror's file, without a folder.
+        text: the mirror file's text.
+        home: where relative paths of the mirror file start.
+        arguments: the job's arguments behind the mirror file.
+        connections: the environment variables that hold the mirror's connections.
+    """
+
+    run: str
+    job: str
+    mirror: str
+    text: str
+    home: str
+    arguments: Sequence[str]
+    connections: Mapping[str, str]
+
+
+def sealed(order: HandOver, key: str) -> str:
+    """The order as text of letters, digits, ``-``, ``_`` and ``=``.
+
+    Raises:
+        TerminalError: ``HANDOVER_KEY_INVALID``; ``HANDOVER_TOO_LARGE`` for a mirror file that is too large for it.
+    """
+    text = _fernet(key, "the connection").encrypt(zlib.compress(json.dumps(order).encode())).decode()
+    if len(text) > ARGUMENT_BYTES:
+        raise TerminalError(
+            "HANDOVER_TOO_LARGE",
+            f"mirror file and connections are {len(text):,} bytes as sealed text, of at most {ARGUMENT_BYTES:,}",
+            where=order.mirror,
+            way_out="name the tables by patterns, split the mirror, or let the driver run in client mode",
+        )
+    return text
+
+
+def opened(text: str, key_file: Path) -> HandOver:
+    """What was sealed, by the key that stands in a file.
+
+    Raises:
+        TerminalError: ``HANDOVER_KEY_INVALID`` where the file is not there or holds no key; ``HANDOVER_UNREADABLE``
+            for a text that was sealed by another key, or altered.
+    """
+    try:
+        key = key_file.read_text(encoding="ascii").strip()
+    except (OSError, UnicodeDecodeError) as error:
+        raise TerminalError(
+            "HANDOVER_KEY_INVALID",
+            f"the key cannot be read: {type(error).__name__}",
+            where=str(key_file),
+            way_out="see that the cluster brings the key's file to the driver, readable for its user",
+        ) from None
+    try:
+        document = json.loads(zlib.decompress(_fernet(key, str(key_file)).decrypt(text)))
+    except (InvalidToken, zlib.error, ValueError):
+        raise TerminalError(
+            "HANDOVER_UNREADABLE",
+            "the job was sealed by another key than the driver's",
+            where=str(key_file),
+            way_out="bring the key of the connection that the Spark connection names as `handover` to the driver",
+        ) from None
+    return HandOver(*document)
+
+
+def _fernet(key: str, where: str) -> Fernet:
+    try:
+        return Fernet(key)
+    except ValueError:
+        what = "the key is not 32 bytes in URL-safe base64"
+        raise TerminalError("HANDOVER_KEY_INVALID", what, where=where, way_out=_MAKE_A_KEY) from None

@@ -1,0 +1,61 @@
+"""Spark job: runs another one, whose order came as sealed text, and leaves its end in the ledger.
+
+``spark-submit --deploy-mode cluster spark_jobs/handed_over.py KEY_FILE TEXT``. A driver on a cluster sees nothing of
+who submitted it: neither mirror file nor connections, nor can it leave a file for it. And a cluster tells of success
+or failure only. So the exit code is 0 once the end is in the ledger, whatever it was.
+"""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import os
+import sys
+from collections.abc import Sequence
+from importlib import import_module
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from open_mirroring.config.loading import HOME, load_mirror
+from open_mirroring.errors import MirroringError
+from open_mirroring.ledger import open_ledger
+from open_mirroring.operate.exit_codes import exit_of
+from open_mirroring.operate.hand_over import HandOver, opened
+from open_mirroring.operate.job_result import RESULT_FILE, record_end
+from open_mirroring.operate.spark_jars import SUBMITTED
+from spark_jobs.runtime.session import build_session
+
+log = logging.getLogger(__name__)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Open the order, run its job, keep the end; 0, or the code of what kept it from being run or kept."""
+    parser = argparse.ArgumentParser(prog="handed_over")
+    parser.add_argument("key_file", type=Path, help="the file with the key, which the cluster brings")
+    parser.add_argument("text", help="the sealed order")
+    arguments = parser.parse_args(argv)
+    logging.basicConfig(level=logging.WARNING, format="%(levelname)s %(message)s", stream=sys.stderr)
+    try:
+        order = opened(arguments.text, arguments.key_file)
+        with TemporaryDirectory(prefix="open-mirroring-") as folder:
+            _run(order, Path(folder))
+    except MirroringError as error:
+        log.error("%s", error)
+        return exit_of(error)
+    return 0
+
+
+def _run(order: HandOver, folder: Path) -> None:
+    file, result = folder / "mirrors" / order.mirror, folder / "result.json"
+    file.parent.mkdir()
+    file.write_text(order.text, encoding="utf-8")
+    os.environ.update({**order.connections, HOME: order.home, RESULT_FILE: str(result), SUBMITTED: "1"})
+    mirror = load_mirror(file)
+    # At once: YARN gives a driver up that has no context after 100 seconds, and a job may look around for longer.
+    build_session(f"{mirror.name} {order.job}")
+    code = import_module(f"spark_jobs.{order.job}").main([str(file), *order.arguments])
+    record_end(open_ledger(mirror.ledger_url()), order.run, mirror.name, code, result)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,97 @@
+"""A mirror's DAG runs its jobs with the driver on the cluster: nothing but sealed text goes there (S-16)."""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+from airflow.dag_processing.dagbag import DagBag
+from cryptography.fernet import Fernet
+
+from tests.e2e.test_histories import TABLES, assert_mirrored, history
+from tests.object_storage import Storage, StorageServers
+from tests.onelake import CLIENTS, connection_variable, emulator
+from tests.pipeline import Pipeline
+from tests.postgres import PostgresServer
+from tests.quick_java import java_options
+from tests.spark_cluster import may_unshare
+from tests.yarn_cluster import is_there, running_yarn
+from workload_generator.ces import CesOptions, render
+from workload_generator.delivery import Delivery
+from workload_generator.transports import json_lines
+
+pytestmark = [
+    pytest.mark.airflow,
+    pytest.mark.spark,
+    pytest.mark.storage,
+    pytest.mark.postgres,
+    pytest.mark.long,
+    pytest.mark.skipif(not may_unshare(), reason="needs the right to mount (unshare)"),
+    pytest.mark.skipif(not is_there(), reason="needs `make jars-yarn`"),
+]
+
+ROOT = Path(__file__).resolve().parents[2]
+KEY_FILE = Path(tempfile.gettempdir(), "open-mirroring-key")
+
+
+def test_drivers_on_yarn_see_nothing_of_who_submits_and_leave_their_end_in_the_ledger(
+    mirrors: Path,
+    storage_servers: StorageServers,
+    postgres: PostgresServer,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: Any,
+) -> None:
+    """S-16, S-13: the tables are equal, the reports come by the ledger, no login stands in a log or a submission."""
+    storage: Storage = storage_servers.new("azure")
+    made = history(seed=22, transactions=30)
+    messages = render(made.changes, CesOptions(max_data_bytes=1_700), Delivery(disorder=20, duplicates=0.05, seed=22))
+    storage.deliver("stream/0.jsonl", json_lines(messages, layout="wrapped"))
+    key, client = Fernet.generate_key().decode(), tmp_path / "client"
+    client.mkdir()
+    with (
+        emulator(tmp_path / "lake", clients=CLIENTS, seed=1) as server,
+        running_yarn(tmp_path, key, KEY_FILE) as cluster,
+    ):
+        for name, value in cluster.configure(client).items():
+            monkeypatch.setenv(name, value)
+        extra = {"deploy-mode": "cluster", "handover": "driver_key", "handover-key-file": str(KEY_FILE)}
+        monkeypatch.setenv(
+            "AIRFLOW_CONN_SPARK_DEFAULT", json.dumps({"conn_type": "spark", "host": "yarn", "extra": extra})
+        )
+        monkeypatch.setenv("AIRFLOW_CONN_DRIVER_KEY", json.dumps({"conn_type": "generic", "password": key}))
+        monkeypatch.setenv("AIRFLOW_CONN_LAKE", connection_variable(server))
+        monkeypatch.setenv("AIRFLOW_CONN_STORE", storage.connection)
+        ledger = {"conn_type": "postgres", "host": "127.0.0.1", "port": postgres.port, "login": postgres.user}
+        ledger |= {"password": postgres.password, "schema": postgres.database}
+        monkeypatch.setenv("AIRFLOW_CONN_LEDGER", json.dumps(ledger))
+        monkeypatch.setenv("SPARK_SUBMIT_OPTS", java_options())
+        monkeypatch.setattr("open_mirroring_airflow.retry_policy.RETRIES", 0)
+        zone = {"store": "onelake", "workspace": server.workspace_id, "item": server.database_id, "connection": "lake"}
+        pipeline = Pipeline(
+            tmp_path / "mirror",
+            None,  # type: ignore[arg-type]
+            TABLES,
+            source={"path": f"{storage.address}/stream", "connection": "store"},
+            change_log={"path": f"{storage.address}/log", "connection": "store"},
+            landing_zone=zone,
+            ledger={"connection": "ledger"},
+            mirror="shop",
+        )
+        pipeline.service, pipeline.zone = server.service, tmp_path / "lake/zone"
+        pipeline.target = tmp_path / "lake/tables"
+        described = pipeline.file.read_text(encoding="utf-8")
+        (mirrors / "shop.yaml").write_text(f"{described}\nspark: {{memory: 512m}}\n", encoding="utf-8")
+        run = DagBag(dag_folder=ROOT / "dags").dags["shop__replicate"].test()
+        said = "".join(capfd.readouterr())
+        states = {instance.task_id: instance.state for instance in run.get_task_instances()}
+        assert states == dict.fromkeys(("extract", "gate", "publish", "reconcile"), "success"), said + cluster.logs()
+        assert said.count("final status: SUCCEEDED") >= 2, "extract and publish ran on the cluster"
+        server.poll()
+        assert_mirrored(pipeline, made)
+        everywhere = said + cluster.logs()
+    for secret in (key, postgres.password, json.loads(storage.connection)["password"]):
+        assert secret not in everywhere
