@@ -71,6 +71,6 @@ ORDINARY = """
     ct_held_text_as_bytes l_csv_header_reordered l_csv_only_header l_csv_nul l_csv_trailing_blank w_capture_in_capitals
     ct_folder_of_another_suffix_beside l_key_char_filled l_stream_from_reached q_reload_whole_over_ticks
     q_refresh_single_row_doubled k_wider_promised q_wider_key_promised ct_key_wider_promised
-    ct_full_load_empty ct_update_of_large_object_mask_zero ct_task_unnamed
-    ct_v_uint8 ct_held_int_as_double q_avro_double_for_short_numeric q_avro_text_for_bytes
+    q_key_change_mask_of_two_orders_before q_mask_of_one_order ct_full_load_empty ct_update_of_large_object_mask_zero
+    ct_task_unnamed ct_v_uint8 ct_held_int_as_double q_avro_double_for_short_numeric q_avro_text_for_bytes
 """

@@ -509,6 +509,35 @@ def key_change_mask_says_all(t: Messages) -> None:
     t.upd(1, name="Eve").head = {"changeMask": "07"}
 
 
+SIXTEEN = {"id": "INT4", **{f"c{at}": "INT4" for at in range(1, 16)}}
+
+
+def little_endian(t: Messages, *, before: bool) -> None:
+    """Masks as the documentation has them, byte 0 first: `0100` names the first of 16 columns."""
+    t.mask = lambda names: sum(1 << list(t.columns).index(n) for n in names).to_bytes(2, "little").hex()
+    t.ins(**dict.fromkeys(t.columns, 1))
+    t.before = before
+    t.upd(1, id=2)
+
+
+@case(SIXTEEN)
+def key_change_mask_of_two_orders(t: Messages) -> None:
+    little_endian(t, before=False)
+
+
+@case(SIXTEEN)
+def key_change_mask_of_two_orders_before(t: Messages) -> None:
+    little_endian(t, before=True)
+
+
+@case(SIXTEEN)
+def mask_of_one_order(t: Messages) -> None:
+    """As tasks write it: one number, a byte longer than 16 columns need."""
+    t.ins(**dict.fromkeys(t.columns, 1))
+    t.before = False
+    t.upd(1, c8=2)
+
+
 @case({"id": "WSTRING(10)", "v": "INT4"})
 def key_text_case(t: Messages) -> None:
     t.ins(id="abc", v=1)

@@ -112,9 +112,7 @@ class ChangeFiles(MessageTransport):
 
     def find(self, spark: Any, bound: Mapping[str, int], seen: Mapping[str, FileVersion] | None = None) -> Found:
         """See :func:`find_files`."""
-        found = find_files(self.path, bound, self.suffix, seen, self.timeout_hours, self.tables)
-        unread = {table: _unread(table, file) for table, file in unread_loads(self.path, self.unloaded)}
-        return found._replace(refused={**unread, **found.refused})
+        return find_files(self.path, bound, self.suffix, seen, self.timeout_hours, self.tables, self.unloaded)
 
     def within(self, ranges: Iterable[BoundRange], interval: Interval) -> list[BoundRange]:
         """As :meth:`Transport.within`."""
@@ -171,6 +169,7 @@ def find_files(
     seen: Mapping[str, FileVersion] | None = None,
     timeout_hours: float = 24,
     mirrored: Collection[str] = (),
+    unloaded: Collection[str] = (),
 ) -> Found:
     """Finished data files of change tables that were never bound, and files that are waited for.
 
@@ -187,6 +186,7 @@ def find_files(
         seen: how bound files were when they were seen last; None where it does not matter.
         timeout_hours: how long a file may wait.
         mirrored: the mirrored tables; one is refused, ``SUFFIX_DIFFERS``, whose changes lie under another suffix alone.
+        unloaded: those of them without an initial load; one is refused, ``LOAD_UNREAD``, of which a full load has rows.
 
     Raises:
         TerminalError: ``SOURCE_FOLDER_MISSING``; ``SOURCE_SHRUNK`` when a file is shorter than what was bound of it.
@@ -218,7 +218,8 @@ def find_files(
     ranges += [BoundRange(file.name, 0, file.size) for file in unread if file.size and file.name not in bound]
     waiting += [described[name] for name in described.keys() - {stem(name) for name in data}]
     names = [file.name for file in listed.files]
-    refused = {table: _elsewhere(table, at, suffix) for table, at in _elsewhere_alone(root, names, suffix, mirrored)}
+    refused = {table: _unread(table, file) for table, file in _unread_loads(root, names, unloaded)}
+    refused |= {table: _elsewhere(table, at, suffix) for table, at in _elsewhere_alone(root, names, suffix, mirrored)}
     return Found(ranges, sorted(waiting), versions=versions, refused=refused)
 
 
@@ -260,21 +261,18 @@ def _elsewhere(table: str, folder: str, suffix: str) -> TerminalError:
     )
 
 
-def unread_loads(root: Place, unloaded: Collection[str]) -> Iterator[tuple[str, str]]:
-    """Tables without an initial load of which the task wrote rows in a full load, and the metadata file of that."""
-    if not unloaded:
-        return
-    listed = list_source_files(root, (SUFFIX,), was_read=True).files
-    loads = [file.name for file in listed if file.name.rpartition("/")[2].upper().startswith(LOAD_FILE)]
-    for name in loads:
-        folder = [root.name, *PurePosixPath(name).parts[:-1]][-1].lower()
+def _unread_loads(root: Place, files: Iterable[str], unloaded: Collection[str]) -> Iterator[tuple[str, str]]:
+    """Tables without an initial load of which a full load has rows, and the metadata file of that (T-96)."""
+    for name in files:
+        folders, file = [root.name, *PurePosixPath(name).parts[:-1]], PurePosixPath(name).name
+        if not (file.upper().startswith(LOAD_FILE) and file.lower().endswith(SUFFIX)):
+            continue
         for table in unloaded:
-            if not _are_one(table.lower(), folder):
-                continue
-            with suppress(Refusal, OSError):
-                dfm = read_dfm((root / name).read_bytes())
-                if dfm.table == table and dfm.records:
-                    yield table, name
+            if _are_one(table.lower(), folders[-1].lower()):
+                with suppress(Refusal, OSError):
+                    dfm = read_dfm((root / name).read_bytes())
+                    if dfm.table == table and dfm.records:
+                        yield table, name
 
 
 def _unread(table: str, file: str) -> TerminalError:

@@ -101,6 +101,8 @@ def _rows(
         raise Refusal("ROW_MALFORMED", "UPDATE without all columns, and `full_rows` promises them")
     if before is not None and images.key and images.same_key(before, image):
         return [row_set]
+    if not (before is not None and images.holds_key(before)):
+        _refuse_two_meanings(headers, data, masks, images, order)
     old_texts = _old_key(before, masks, images, texts)
     if old_texts == texts:
         return [row_set]
@@ -201,6 +203,25 @@ def _refuse_denied_change(image: Image, before: Image | None, masks: Masks, imag
         raise Refusal(
             "MASK_CONTRADICTED", f"changeMask says that {shown(name)} did not change, but beforeData has another value"
         )
+
+
+def _refuse_two_meanings(headers: Headers, data: Image, masks: Masks, images: TableImages, order: MaskOrder) -> None:
+    """Refuse an update without its old key whose mask names the key by another order of its bytes that is possible.
+
+    A task writes a byte more than the columns need, or a column mask that tells the order (K-20): here neither does.
+
+    Raises:
+        Refusal: ``OLD_KEY_MISSING``.
+    """
+    if masks.change is None or masks.change & images.key_bits or images.keys_never_change:
+        return
+    others = possible_masks(headers.change_mask, headers.column_mask, order, images.structure.bits)
+    if any(
+        other.change and other.change & images.key_bits and not _is_contradicted(other, headers, data, None, images)
+        for other in others
+    ):
+        what = f"changeMask {shown(headers.change_mask)} names the key, or does not, by the order of its bytes"
+        raise Refusal("OLD_KEY_MISSING", f"{what}, and beforeData does not tell the old one: say `mask_order`")
 
 
 def _is_known(name: str, masks: Masks, images: TableImages) -> bool:

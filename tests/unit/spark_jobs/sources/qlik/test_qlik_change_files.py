@@ -512,6 +512,31 @@ def test_changes_in_a_folder_of_another_suffix_stop_their_table_t62(tmp_path: Pa
     assert find_files(tmp_path, {}, mirrored=(TABLE,)).refused == {}
 
 
+@pytest.mark.parametrize(("records", "table", "is_refused"), [(1, "items", True), (0, "items", False), (1, "x", False)])
+def test_a_full_load_that_nothing_reads_stops_its_table_t96(
+    tmp_path: Path, records: int, table: str, is_refused: bool
+) -> None:
+    """One without rows, or of another table, concerns nobody; nor does one of a table with an initial load."""
+    put(tmp_path, GOOD, dfm())
+    put(tmp_path, GOOD, dfm("LOAD1.csv", records, sourceTable=table), "LOAD1.csv", folder=TABLE)
+    refused = find_files(tmp_path, {}, mirrored=(TABLE,), unloaded=(TABLE,)).refused
+    assert [error.code for error in refused.values()] == ["LOAD_UNREAD"] * is_refused
+    assert find_files(tmp_path, {}, mirrored=(TABLE,)).refused == {}
+
+
+@pytest.mark.parametrize("worth", [0, 2**30], ids=["as columns", "row by row"])
+def test_the_task_that_wrote_a_file_is_told_t95(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, worth: int) -> None:
+    monkeypatch.setattr(files, "_WORTH_BYTES", worth)
+    decoding = Decoding(
+        ChangeTableFormat(), {TABLE: MirroredTable(TABLE, ("id",))}, (), LogTarget(tmp_path, 1, "attempt", 0)
+    )
+    for number, task in enumerate(("one", " two ", "", None)):
+        description = {**json.loads(dfm(f"{number}.csv")), "taskInfo": {"name": task, "operation": "x"}}
+        name = put(tmp_path, GOOD, json.dumps(description).encode(), f"{number}.csv")
+        decoding.take_range(ChangeFiles(tmp_path, tables=(TABLE,)), BoundRange(name, 0, len(GOOD)))
+    assert decoding.finish().senders == [(TABLE, "one"), (TABLE, "two")]
+
+
 def test_half_a_surrogate_pair_damages_its_file_alone_t41(tmp_path: Path) -> None:
     """It ended every run of all tables."""
     line = dict(zip(HEADER.split(","), next(csv.reader([LINE])), strict=True))
