@@ -180,6 +180,11 @@ class _Points:
         ledger.remember_versions({n: (bound[n], seen) for n, seen in found.versions.items() if n not in read})
         for name, refused in found.refused.items():
             ledger.stop_table(source.tables[name].source, refused.code, refused.what)
+        told = source.transport.signals(self._driver.spark)
+        known = {name: table.source for name, table in source.tables.items()}
+        new = ledger.record_signals({(known.get(name, name), code): what for (name, code), what in told.items()})
+        for (name, code), what in new.items():
+            log.warning("%s: %s: %s", code, name, what)
         return found
 
 

@@ -20,7 +20,7 @@ from open_mirroring.config.loading import HOME, load_mirror
 from open_mirroring.errors import MirroringError
 from open_mirroring.ledger import open_ledger
 from open_mirroring.operate.exit_codes import exit_of
-from open_mirroring.operate.hand_over import HandOver, opened
+from open_mirroring.operate.hand_over import JobOrder, opened
 from open_mirroring.operate.job_result import RESULT_FILE, record_end
 from open_mirroring.operate.spark_jars import SUBMITTED
 from spark_jobs.runtime.session import build_session
@@ -45,7 +45,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     return 0
 
 
-def _run(order: HandOver, folder: Path) -> None:
+def _run(order: JobOrder, folder: Path) -> None:
     file, result = folder / "mirrors" / order.mirror, folder / "result.json"
     file.parent.mkdir()
     file.write_text(order.text, encoding="utf-8")

@@ -52,6 +52,7 @@ from open_mirroring.protocols.proving import (
     verdict_of,
     why_behind,
 )
+from open_mirroring.protocols.table_stops import WAYS_OUT
 from open_mirroring.protocols.verdicts import Finding
 from open_mirroring.reconciliation.inspection import declare_tables, inspect_mirror
 from spark_jobs.changelog.schema import CHANGE
@@ -59,7 +60,7 @@ from spark_jobs.proof.keys import differing_keys, read_sums
 from spark_jobs.proof.logged_keys import logged_among
 from spark_jobs.proof.mirrored_files import Target, TargetTables
 from spark_jobs.proof.rows import KEYS_SCHEMA, HashKeys, Shape
-from spark_jobs.proof.sides import Source, kept, source_side
+from spark_jobs.proof.sides import HashedSource, Source, kept, source_side
 from spark_jobs.proof.source_ends import ends_of, settle_seconds
 from spark_jobs.runtime.job import job_main
 from spark_jobs.runtime.worker_tasks import parallelism
@@ -87,7 +88,7 @@ class Proved(NamedTuple):
         return Exit.ON_HOLD if ProofVerdict.UNPROVEN in verdicts else Exit.DONE
 
 
-class Asked(NamedTuple):
+class ProofOptions(NamedTuple):
     """Options of a run: *exports* by source table override the mirror file; None: as the mirror file says."""
 
     exports: Mapping[str, ProofExport] | None = None
@@ -122,7 +123,7 @@ def prove(
     ledger: Engine,
     spark: SparkSession,
     only: Sequence[str] | None = None,
-    asked: Asked | None = None,
+    asked: ProofOptions | None = None,
     *,
     sleep: Callable[[float], None] = time.sleep,
 ) -> Proved:
@@ -138,7 +139,7 @@ def prove(
     if unknown := sorted(set(only or ()) - ids.keys()):
         raise UsageError("TABLE_UNKNOWN", f"the mirror has no tables {unknown}", way_out=f"choose from {sorted(ids)}")
     with TargetTables(mirror) as targets:
-        return _Proving(mirror, ledger, spark, asked or Asked(), targets, sleep).run(only)
+        return _Proving(mirror, ledger, spark, asked or ProofOptions(), targets, sleep).run(only)
 
 
 class _Proving:
@@ -147,7 +148,7 @@ class _Proving:
         mirror: Mirror,
         ledger: Engine,
         spark: SparkSession,
-        asked: Asked,
+        asked: ProofOptions,
         targets: TargetTables,
         sleep: Callable[[float], None],
     ) -> None:
@@ -214,8 +215,9 @@ class _Proving:
         if case.state.reset is not None:
             raise TerminalError("RESET_OPEN", f"it is in a reset: {case.state.reset}", way_out="let it come to its end")
         export = (self._asked.exports or {}).get(case.table.source)
-        case.source = source_side(self._spark, self._mirror, case.table, export, case.gone)
+        source = source_side(self._spark, self._mirror, case.table, export, case.gone)
         target = self._target(case)
+        case.source = self._as_published(source, case.state)
         case.shape = _shape(case, target)
         log.info("%s: comparing with %s", case.table.source, case.source.text)
         sums = [read_sums(side, case.shape) for side in (case.source, target)]
@@ -241,12 +243,29 @@ class _Proving:
             case.beyond = found.num_rows > _MOST_KEYS
             case.left = found.slice(0, _MOST_KEYS) or None
 
+    def _as_published(self, source: Source, state: TableState) -> Source:
+        """The source with hashes where the published files have them.
+
+        Raises:
+            TerminalError: ``SALT_CHANGED``, for every row would differ; those of the salt's connection.
+        """
+        # Where the mirror file hashes a column no more, its source is typed by itself: then the types differ.
+        there = {column.name for column in source.columns if column.type == "string"}
+        salted = {name: check for name, check in state.columns.salted.items() if name in there}
+        if not salted:
+            return source
+        salt = self._mirror.salt()
+        if salt is None or {*salted.values()} != {salt.check}:
+            what = f"the columns {sorted(salted)} are published as hashes with another salt than the mirror file's"
+            raise TerminalError("SALT_CHANGED", what, way_out=WAYS_OUT["SALT_CHANGED"])
+        return HashedSource(source, sorted(salted), salt)
+
     def _target(self, case: _Case) -> Target:
         """Pin the newest version of the target, after noting which batches it shows at least."""
         case.state = self._reader.tables(case.table.source)[case.table.source]
         row = case.state.row
         files = self._reader.published(case.state.id, row.generation)
-        target = Target(self._spark, self._targets.path(case.state.folder))
+        target = Target(self._spark, self._targets.path(case.state.folder), case.state.columns.renamed)
         finding = self._findings.get(case.table.source)
         # The last file alone in its folder tells nothing (F-35): whether it is applied, the table's newest change does.
         applied = row.confirmed if finding is None or not finding.backlog.files else finding.applied

@@ -122,7 +122,8 @@ class _ChangesWork:
         self._reader = reader = LedgerReader(ledger, mirror.name)
         declared = {table.source: table for table in mirror.tables}
         renames = format_of(mirror).renames_columns
-        self._preparation = Preparation(mirror.name, reader, declared, mirror.publish, renames=renames)
+        self._salt = mirror.salt()
+        self._preparation = Preparation(mirror.name, reader, declared, mirror.publish, renames=renames, salt=self._salt)
         self._zone = zone_address(mirror)
         self._passing = set(passing)
 
@@ -163,7 +164,9 @@ class _ChangesWork:
         tasks = self._cut([p for p in prepared.values() if isinstance(p, Prepared)])
         log.info("staging %d tables in %d tasks", len(prepared), len(tasks))
         staged: dict[str, list[StagedTable]] = {}
-        for results in run_job(self._spark, f"stage {len(prepared)} tables", partial(stage, self._zone), tasks):
+        for results in run_job(
+            self._spark, f"stage {len(prepared)} tables", partial(stage, self._zone, self._salt), tasks
+        ):
             for result in results:
                 staged.setdefault(result.table_id, []).append(result)
         return {t: staged_work(prepared[t], staged.get(t, [])) for t in intents}

@@ -274,12 +274,13 @@ def _planned(mirror: Mirror, scratch: Engine, table: KnownTable, zone: ZoneAddre
     state = reader.tables(table.found.source)[table.found.source]
     intent = Intent(footer.first_number, footer.batch_from, table.work)
     declared = {one.source: one for one in mirror.tables}
-    preparation = Preparation(mirror.name, reader, declared, mirror.publish, renames=format_of(mirror).renames_columns)
+    renames, salt = format_of(mirror).renames_columns, mirror.salt()
+    preparation = Preparation(mirror.name, reader, declared, mirror.publish, renames=renames, salt=salt)
     prepared = preparation.prepare([(state, intent)])[state.id]
     root = log_place(mirror)
     plans = prepared.plans if isinstance(prepared, Prepared) else []
     try:
-        parts = [result for plan in plans for result in stage(zone, StageTask(root, (plan,)))]
+        parts = [result for plan in plans for result in stage(zone, salt, StageTask(root, (plan,)))]
     except MirroringError as error:
         return f"its last publication cannot be planned again: {error}"
     work = staged_work(prepared, parts)

@@ -27,6 +27,7 @@ from open_mirroring.errors import TerminalError, TransientError
 from open_mirroring.landing_zone import layout
 from open_mirroring.landing_zone.listing import split_listing
 from open_mirroring.landing_zone.opening import open_store
+from open_mirroring.landing_zone.schema import landed
 from open_mirroring.landing_zone.store import LandingZoneStore
 from open_mirroring.ledger.extract_ledger import ExtractLedger, Manifest
 from open_mirroring.ledger.horizon import mirror_horizon
@@ -178,8 +179,9 @@ def _read_files(
     zone = zone_address(mirror)
     store = open_store(zone)
     files = [
-        (CheckedTable(state.id, state.folder, state.keys, state.columns.columns, state.text), listed)
+        (CheckedTable(state.id, state.folder, keys, columns, state.text), listed)
         for state in states
+        for columns, keys in [landed(state.columns.columns, state.keys)]
         for listed in _listed(store, state, records[state.source])
     ]
     found: dict[str, list[FileContent]] = {state.id: [] for state in states}

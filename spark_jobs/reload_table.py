@@ -22,8 +22,10 @@ from sqlalchemy import Engine
 from open_mirroring.changes.log_position import LOAD_ORDINAL, is_load_epoch, position_order
 from open_mirroring.changes.source_reloads import ReloadedRows, unseen_reload
 from open_mirroring.config import Mirror, Table
+from open_mirroring.config.names import BEGINNING
+from open_mirroring.config.source import ChangeTables
 from open_mirroring.config.storage import log_place
-from open_mirroring.config.tables import JdbcLoad
+from open_mirroring.config.tables import ExportLoad, JdbcLoad
 from open_mirroring.errors import TerminalError, TransientError
 from open_mirroring.fabric.target import target_watch
 from open_mirroring.fault_points import reach
@@ -51,6 +53,8 @@ from spark_jobs.runtime.reset_arguments import add_reload_arguments
 from spark_jobs.sources.registry import format_of
 
 log = logging.getLogger(__name__)
+
+_REFUSED = "; it cannot be built from that load: "
 
 QUIET = timedelta(minutes=10)
 """So long no row of a load came, where no change tells that it has ended."""
@@ -230,8 +234,11 @@ def _follow_reload(mirror: Mirror, ledger: Engine, declared: Table, state: Table
     if state.stop_code is None:
         resets.keep_stopped(declared.source, "")  # all rows have come again: there is no question any more
         return
+    first, *looked = (state.stop_what or "").split(_REFUSED)
     if not is_accepted and (declared.on_reload or mirror.publish.on_reload) == "stop":
         return
+    if not is_accepted and looked and not _has_new_changes(LedgerReader(ledger, mirror.name), declared.source):
+        return  # the log told nothing when it was looked at, and tells nothing more
     reason = state.accepted or Reason(approver, f"on_reload: rebuild; {state.stop_code}: {state.stop_what}")
     limit = mirror.publish.reloads_per_day
     try:
@@ -242,16 +249,23 @@ def _follow_reload(mirror: Mirror, ledger: Engine, declared: Table, state: Table
             if target_watch(mirror, zone_address(mirror)).sees(state.folder) is None:
                 log.warning("%s stays stopped: nobody can see whether the target has dropped it", declared.source)
                 return
-        found = newest_load(mirror, ledger, declared)
-        if not is_accepted and not _has_ended(LedgerReader(ledger, mirror.name), found):
+        found = came_again(mirror, ledger, declared)
+        if found is not None and not is_accepted and not _has_ended(LedgerReader(ledger, mirror.name), found):
             log.info("%s stays stopped: its load may not have come to its end", declared.source)
             return
-        begins = declaration(declared)._replace(loads=False)
-        resets.request_reload(begins, reason, again=True, reloaded=found, is_carried_on=True)
+        begins = declaration(declared)._replace(loads=found is None)
+        resets.request_reload(
+            begins,
+            reason,
+            again=True,
+            reloaded=found,
+            loads_stream=mirror.source.load if found is None and isinstance(mirror.source, ChangeTables) else "",
+            is_carried_on=True,
+        )
         reach("reset.requested")
     except TerminalError as error:
         log.warning("%s stays stopped: %s", declared.source, error)
-        resets.keep_stopped(declared.source, f"{state.stop_what}; it cannot be built from that load: {error}")
+        resets.keep_stopped(declared.source, f"{first}{_REFUSED}{error}")
 
 
 def _has_ended(reader: LedgerReader, found: ReloadedRows) -> bool:
@@ -263,7 +277,23 @@ def _has_ended(reader: LedgerReader, found: ReloadedRows) -> bool:
     return found.load.new_from is not None or came is None or datetime.now(UTC) - came >= QUIET
 
 
-def newest_load(mirror: Mirror, ledger: Engine, declared: Table) -> ReloadedRows:
+def came_again(mirror: Mirror, ledger: Engine, declared: Table) -> ReloadedRows | None:
+    """The full load that a table's source made again, in the log; None where it lies as files beside the changes.
+
+    Raises:
+        TerminalError: as :func:`_newest_load`; ``RELOAD_UNSEEN`` where there is no such load.
+    """
+    if format_of(mirror).has_loads:
+        return _newest_load(mirror, ledger, declared)
+    load, state = declared.initial_load, LedgerReader(ledger, mirror.name).tables(declared.source)[declared.source]
+    is_of_task = isinstance(load, ExportLoad) and load.format == "qlik-full-load" and load.stream_from == BEGINNING
+    known = LedgerReader(ledger, mirror.name).epochs([state.id]).get(state.id, {})
+    if not is_of_task or not isinstance(mirror.source, ChangeTables) or mirror.source.load in known:
+        raise unseen_reload()
+    return None
+
+
+def _newest_load(mirror: Mirror, ledger: Engine, declared: Table) -> ReloadedRows:
     """Where the newest full load of a table's source begins in the log (G-125).
 
     Raises:
@@ -272,8 +302,7 @@ def newest_load(mirror: Mirror, ledger: Engine, declared: Table) -> ReloadedRows
     reader, source = LedgerReader(ledger, mirror.name), declared.source
     up_to, state = reader.mirror().committed, reader.tables(source)[source]
     logged = reader.contents({source: 0}, up_to).get(source, [])
-    format = format_of(mirror)
-    epoch = format.load if format.has_loads else ""
+    epoch = format_of(mirror).load
     there = {*log_files(log_place(mirror))}
     # What maintenance has dropped lies before the load, or the load is refused for it.
     files = sorted({file for part in logged if part.epoch == epoch for file in part.files} & there)
@@ -318,11 +347,14 @@ def _is_answered_by_now(mirror: Mirror, ledger: Engine, declared: Table) -> bool
 
     Only new changes of the table can make it so: without them its log is not read once more in every run.
     """
-    reader = LedgerReader(ledger, mirror.name)
-    newest = reader.mirror().committed
-    if declared.source not in reader.contents({declared.source: newest - 1}, newest):
+    if not _has_new_changes(LedgerReader(ledger, mirror.name), declared.source):
         return False
     return not _as_log_tells(mirror, ledger, declared).asks
+
+
+def _has_new_changes(reader: LedgerReader, source: str) -> bool:
+    newest = reader.mirror().committed
+    return source in reader.contents({source: newest - 1}, newest)
 
 
 def _loads_anew(declared: Table, chosen: str) -> bool:
@@ -392,8 +424,8 @@ def _as_log_tells(mirror: Mirror, ledger: Engine, table: Table, *, made_anew: bo
     there = {*log_files(log_place(mirror))} if wanted else set[str]()
     if missing := wanted - there:
         raise load_needed(mirror.name, table.source, f"{len(missing)} of its files are not in the log any more")
-    renames = format_of(mirror).renames_columns
-    preparation = Preparation(mirror.name, reader, {table.source: table}, mirror.publish, renames=renames)
+    renames, salt = format_of(mirror).renames_columns, mirror.salt()
+    preparation = Preparation(mirror.name, reader, {table.source: table}, mirror.publish, renames=renames, salt=salt)
     begin = None if begins_at is None else position_order(begins_at, "")
     anew = state._replace(keys=tuple(table.key), lives_above=begin)
     stop = _stop(preparation, anew)

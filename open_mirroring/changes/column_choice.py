@@ -1,4 +1,4 @@
-"""Which columns of its source a table mirrors, and as what, as `columns` and `types` say (G-12, G-67, G-110)."""
+"""Which columns of its source a table mirrors, and as what: `columns` and `types` (G-12, G-67, G-110, G-120)."""
 
 from __future__ import annotations
 
@@ -18,12 +18,16 @@ class ColumnChoice(NamedTuple):
         fitting: with *listed*, patterns of more names, in which ``*`` stands for any characters.
         excluded: names and patterns of those that are not read.
         types: columns that land as another type than their source's, each with its landing type.
+        renamed: columns that land under another name than their source's, each with that name.
+        hashed: names and patterns of columns that land as hashes of their texts.
     """
 
     listed: tuple[str, ...] | None = None
     fitting: tuple[str, ...] = ()
     excluded: tuple[str, ...] = ()
     types: tuple[tuple[str, str], ...] = ()
+    renamed: tuple[tuple[str, str], ...] = ()
+    hashed: tuple[str, ...] = ()
 
     @property
     def is_all(self) -> bool:
@@ -40,25 +44,52 @@ class ColumnChoice(NamedTuple):
         return [name for name in names if not _fits(name, self.excluded)]
 
     def type_of(self, name: str) -> str | None:
-        """The landing type that the mirror file gives a column; None where it leaves that to the source's type."""
-        if not self.types:
-            return None
-        folded = name.casefold()
-        return next((landing for column, landing in self.types if column.casefold() == folded), None)
+        """The landing type that the mirror file gives a column; None where it leaves that to the source's type.
+
+        What is hashed is the text of a value, so a hashed column lands as text.
+        """
+        return "string" if self.hashes(name) else _said_of(name, self.types)
+
+    def hashes(self, name: str) -> bool:
+        """Whether a column lands as hashes (G-121)."""
+        return bool(self.hashed) and _fits(name, self.hashed)
+
+    def new_name_of(self, name: str) -> str | None:
+        """The name that the mirror file gives a column at the target; None where it keeps that of its source."""
+        said = _said_of(name, self.renamed)
+        return None if said == name else said
+
+    def landed_name(self, name: str) -> str:
+        """The name of a column at the target."""
+        return self.new_name_of(name) or name
 
     def absent(self, names: Iterable[str]) -> list[str]:
         """The listed names that none of these is."""
-        there = {name.casefold() for name in names}
-        return [name for name in self.listed or () if name.casefold() not in there]
+        return lacking(self.listed or (), names)
 
     def unmet(self, names: Iterable[str]) -> list[str]:
-        """The names and patterns, of those that are excluded too, that stand for none of these."""
+        """The names and patterns, of those that are excluded or renamed too, that stand for none of these."""
         names = [*names]
-        patterns = (*self.fitting, *self.excluded)
-        return [*self.absent(names), *(one for one in patterns if not any(_fits(name, [one]) for name in names))]
+        patterns = (*self.fitting, *self.excluded, *(name for name, _ in self.renamed))
+        lost = (one for one in patterns if not any(_fits(name, [one]) for name in names))
+        return [*dict.fromkeys([*self.absent(names), *lost])]
 
 
 ALL_COLUMNS = ColumnChoice()
+
+
+def lacking(wanted: Iterable[str], names: Iterable[str]) -> list[str]:
+    """Those of the wanted names that none of these is, in whatever case."""
+    there = {name.casefold() for name in names}
+    return [name for name in wanted if name.casefold() not in there]
+
+
+def _said_of(name: str, said: tuple[tuple[str, str], ...]) -> str | None:
+    """What is said of a column, whose name is given in any case."""
+    if not said:
+        return None
+    folded = name.casefold()
+    return next((one for column, one in said if column.casefold() == folded), None)
 
 
 def _fits(name: str, patterns: Iterable[str]) -> bool:

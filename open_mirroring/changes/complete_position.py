@@ -3,8 +3,10 @@
 Nothing in the source marks the end of a transaction, but positions rise inside each partition. So a transaction is
 whole once every partition has shown a later commit (C-34). The complete position is the smallest of the highest
 commits that the partitions have shown, that commit excluded. It never passes an event whose pieces are missing (C-52).
-A partition that shows nothing new holds the position back, because a quiet partition looks like a late one. A row that
-the source writes to each partition from time to time (a heartbeat) moves it on (C-88).
+Where the source counts the changes of each transaction, the place of a first one tells it instead of a commit (K-80);
+closed partitions of change tables are one sequence of commits (T-80). A partition that shows nothing new holds the
+position back, because a quiet partition looks like a late one. A row that the source writes to each partition from time
+to time (a heartbeat) moves it on (C-88).
 
 Public source: Microsoft Learn, *JSON Message format - change event streaming* (``finalevent`` is not in use),
 *sys.sp_create_event_stream_group* (``@partition_key_scheme``).
@@ -19,7 +21,10 @@ from typing import NamedTuple
 from open_mirroring.changes.log_position import position_order
 
 HighestMajors = Mapping[str, Mapping[str, str]]
-"""Per partition of the source and stream incarnation the highest ``major`` of a position that it has shown."""
+"""Per partition of the source and stream incarnation the highest commit that it has shown: the ``major`` of a position.
+
+Where a format tells the first change of each transaction it is the place of the highest such change, ``major:minor``.
+"""
 
 
 class Completeness(NamedTuple):
@@ -27,9 +32,9 @@ class Completeness(NamedTuple):
 
     Attributes:
         partitions: how many partitions of the source carry changes.
-        told: the highest commit that each of them has shown up to this batch.
-        below: per stream incarnation the ``major`` below which every transaction is whole. An incarnation that some
-            partition has not shown yet is left out.
+        told: the highest commit that each of them has shown up to this batch; empty where it has shown none as yet.
+        below: per stream incarnation the place below which every transaction is whole, spelled as in *told*. An
+            incarnation that some partition has not shown yet is left out.
     """
 
     partitions: int
@@ -64,7 +69,8 @@ def advance(
         before: the completeness after the batch before; None when none was kept.
         told: the highest commits that the batch's ranges have shown.
         partitions: how many partitions of the source carry changes.
-        waiting: stream incarnation and ``major`` of every event that lacks pieces after the batch.
+        waiting: stream incarnation and ``major`` of every event that lacks pieces after the batch; an empty ``major``
+            is of messages whose place is not known yet, which may lie anywhere above.
     """
     merged = {name: dict(epochs) for name, epochs in (before.told if before else {}).items()}
     for name, epochs in told.items():
@@ -72,11 +78,14 @@ def advance(
         for epoch, major in epochs.items():
             seen[epoch] = max(major, seen.get(epoch, ""))
     below = dict(before.below) if before else {}
+    waiting = list(waiting)
+    if any(not major for _, major in waiting):
+        return Completeness(partitions, merged, below)
     open_from: dict[str, str] = {}
     for epoch, major in waiting:
         open_from[epoch] = min(major, open_from.get(epoch, major))
     for epoch in {epoch for epochs in merged.values() for epoch in epochs}:
-        shown = [epochs[epoch] for epochs in merged.values() if epoch in epochs]
+        shown = [epochs[epoch] for epochs in merged.values() if epochs.get(epoch)]
         if len(shown) >= partitions:
             now = min([*shown, open_from.get(epoch, shown[0])])
             below[epoch] = max(now, below.get(epoch, ""))

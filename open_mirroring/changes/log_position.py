@@ -21,6 +21,9 @@ LOAD_ORDINAL = -1
 """The place of loaded rows that are in the log: below every stream of their table."""
 
 
+LOAD_MAJOR = "0" * 16
+"""Where a source's own full load stands: its rows lie below every change of their load (K-18)."""
+
 BEGINS_EMPTY = ""
 """Where a table's changes begin that was empty when the first of its streams that count began: with all of them."""
 
@@ -74,7 +77,7 @@ def position_order(epoch: int, text: str) -> str:
     """A text that sorts over all epochs of a table as its positions do.
 
     *text* is a position inside its epoch, or only its ``major``: that sorts below every change of this transaction and
-    above those of all before it.
+    above those of all before it. So does ``major:minor`` of the first change of a transaction (K-80).
     """
     return f"{epoch:0{_ORDINAL_DIGITS}d}:{text}"
 

@@ -237,7 +237,7 @@ class Manifest:
         keyless_rejects: per table the first dead letter without a key if there is one.
         schemas: structures that the source announced, each as an :class:`AnnouncedSchema`.
         partitions: how many partitions of the source carry changes; 0 where no complete position is kept.
-        told: per such partition and stream incarnation the highest ``major`` that the batch shows.
+        told: per such partition and stream incarnation the highest commit that the batch shows, or beginning of one.
         settled: dead letters of earlier batches that this one settles, each as a :class:`SettledLetter`.
         healed: tables that have no dead letter any more that hides a change.
         given_back: ranges that were not read, each with the reason; a later batch binds them again.

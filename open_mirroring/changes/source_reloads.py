@@ -14,6 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import NamedTuple
 
+from open_mirroring.changes.log_position import LOAD_MAJOR
 from open_mirroring.changes.manifest import ListSeen
 from open_mirroring.errors import TerminalError
 
@@ -57,6 +58,10 @@ class NewestLoad:
             what = f"what is older: changes behind the load begin at {self.new_from}, those before it end at {highest}"
             raise _unclear(what)
         return replace(self, stream_from=max(self.stream_from, stream_from))
+
+    def is_older(self, epoch: str, position: str) -> bool:
+        """Whether a change is older than the load; of rows of a load only their place tells."""
+        return epoch == self.epoch and f"{LOAD_MAJOR};" < position < self.stream_from
 
     def to_json(self) -> str:
         """The ledger's text, and that of the files' footers."""

@@ -34,7 +34,8 @@ def check_mirror(mirror: Mirror) -> list[Problem]:
     ``CONNECTION_MISSING``, ``CONNECTION_INVALID``, and what the storage of an address says. The connection to Spark
     belongs to the scheduler, which checks it itself.
     """
-    return [*_source(mirror), *_writable(mirror), *_ledger(mirror), *_initial_loads(mirror), *_proofs(mirror)]
+    found = _salt(mirror), _source(mirror), _writable(mirror), _ledger(mirror), _initial_loads(mirror), _proofs(mirror)
+    return [problem for problems in found for problem in problems]
 
 
 def _problem(mirror: Mirror, path: SettingPath, code: str, what: str, way_out: str) -> Problem:
@@ -44,6 +45,13 @@ def _problem(mirror: Mirror, path: SettingPath, code: str, what: str, way_out: s
 def _from_error(mirror: Mirror, path: SettingPath, error: MirroringError) -> Problem:
     place = f" ({error.where})" if error.where else ""
     return _problem(mirror, path, error.code, f"{error.what}{place}", error.way_out)
+
+
+def _salt(mirror: Mirror) -> Iterator[Problem]:
+    try:
+        mirror.salt()
+    except TerminalError as error:
+        yield _from_error(mirror, ("hash", "salt"), error)
 
 
 def _source(mirror: Mirror) -> Iterator[Problem]:

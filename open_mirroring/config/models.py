@@ -27,11 +27,19 @@ from pydantic import (
 from pydantic_core import InitErrorDetails
 
 from open_mirroring.config import ledger_address, names
+from open_mirroring.config.connections import invalid
 from open_mirroring.config.connections import resolve as resolve_connection
 from open_mirroring.config.landing_zone import LandingZone
 from open_mirroring.config.problems import SettingPath
 from open_mirroring.config.schedule import check_cron
-from open_mirroring.config.section import ConnectionName, DeadLetters, FolderSetting, Positive, Section
+from open_mirroring.config.section import (
+    ColumnName,
+    ConnectionName,
+    DeadLetters,
+    FolderSetting,
+    Positive,
+    Section,
+)
 from open_mirroring.config.source import (
     ChangeTables,
     ChangeTablesInFolder,
@@ -51,9 +59,11 @@ from open_mirroring.config.tables import (
     TablePattern,
     Widen,
     change_table_collisions,
+    hashed_key,
     table_collisions,
 )
 from open_mirroring.landing_zone.layout import DEFAULT_COMPRESSION, Compression
+from open_mirroring.landing_zone.salt import SHORTEST_SALT, Salt
 
 MIRROR_NAME = r"^[a-z][a-z0-9_]{0,62}$"
 
@@ -202,6 +212,19 @@ class Origin(NamedTuple):
     lines: Mapping[SettingPath, int]
 
 
+class Hashing(Section):
+    """Hashes instead of values: the salt of all of them, and columns that no table may land in clear."""
+
+    salt: ConnectionName = Field(
+        description=f"Name of the connection whose password is the salt: {SHORTEST_SALT} characters or more, any type."
+    )
+    columns: tuple[ColumnName, ...] = Field(
+        default=(),
+        description="Columns of any table that land as hashes: names in any case, and patterns in which * stands for "
+        "any characters.",
+    )
+
+
 class Mirror(Section):
     """One mirror: a source, a landing zone, and the tables carried from one to the other."""
 
@@ -227,6 +250,11 @@ class Mirror(Section):
         description="What a table shows between two source commits. key: each row is exact, of a transaction some rows "
         "may come before others. transaction: changes wait until their transaction is whole (C-88); only for a source "
         "that has a complete position.",
+    )
+    hash: Hashing | None = Field(
+        default=None,
+        description="The salt of columns that land as hashes, by `hash` of a table or pattern, or by `columns` here "
+        "(G-121).",
     )
     entries: tuple[TableEntry, ...] = Field(
         alias="tables",
@@ -264,6 +292,8 @@ class Mirror(Section):
 
     def model_post_init(self, context: Any) -> None:
         """Pick the tables that are written out from the patterns beside them."""
+        for _, table in _tables_of(self.entries):
+            table.hash_also(self._hashed)
         self._tables = tuple(table for _, table in _tables_of(self.entries))
 
     @field_validator("consistency")
@@ -399,6 +429,22 @@ class Mirror(Section):
 
     @field_validator("entries")
     @classmethod
+    def _hashes(cls, entries: tuple[TableEntry, ...], info: ValidationInfo) -> tuple[TableEntry, ...]:
+        hashing: Hashing | None = info.data.get("hash")
+        for at, entry in enumerate(entries):
+            refusal, setting = None, "hash"
+            if entry.hash and hashing is None and "hash" in info.data:
+                what, way_out = "nothing says which salt goes into the hashes", "set `hash: {salt: CONNECTION}` beside"
+                refusal = names.refusal("SETTING_MISSING", what, way_out)
+            elif isinstance(entry, Table) and hashing is not None:
+                refusal, setting = hashed_key(entry.key, hashing.columns), "key"
+            if refusal is not None:
+                error = InitErrorDetails(type=refusal, loc=(at, setting), input=None)
+                raise ValidationError.from_exception_data("tables", [error], hide_input=True)
+        return entries
+
+    @field_validator("entries")
+    @classmethod
     def _handovers(cls, entries: tuple[TableEntry, ...], info: ValidationInfo) -> tuple[TableEntry, ...]:
         source = info.data.get("source")
         if source is None or source.format == "sqlserver-ces":
@@ -414,6 +460,24 @@ class Mirror(Section):
         if errors:
             raise ValidationError.from_exception_data("tables", errors, hide_input=True)
         return entries
+
+    @property
+    def _hashed(self) -> tuple[str, ...]:
+        return () if self.hash is None else self.hash.columns
+
+    def salt(self) -> Salt | None:
+        """The salt of hashes; None where nothing is hashed.
+
+        Raises:
+            TerminalError: ``CONNECTION_MISSING``, ``CONNECTION_INVALID``.
+        """
+        if self.hash is None:
+            return None
+        secret = resolve_connection(self.hash.salt).password or ""
+        if len(secret) < SHORTEST_SALT:
+            what = f"the password is the salt of hashes, and has fewer than {SHORTEST_SALT} characters"
+            raise invalid(self.hash.salt, what)
+        return Salt(secret)
 
     @property
     def name(self) -> str:
@@ -452,6 +516,8 @@ class Mirror(Section):
         The one thing about a mirror that changes while it is in use, for whoever has it has to see a table that joins.
         """
         self._joined = tuple(tables)
+        for _, table in tables:
+            table.hash_also(self._hashed)
         self._tables = (*(table for _, table in _tables_of(self.entries)), *(table for _, table in tables))
 
     @property

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from pydantic_core import PydanticCustomError
@@ -137,6 +137,16 @@ def check_distinct(names: Sequence[str]) -> None:
         if twin is not None:
             raise refusal("COLUMN_CASE", f"columns {twin!r} and {name!r} differ in case only", way_out)
         seen[name.casefold()] = name
+
+
+def check_landed_names(names: Iterable[str]) -> None:
+    """Refuse names of columns that the target would take for one (G-120)."""
+    seen: set[str] = set()
+    for name in names:
+        if name.casefold() in seen:
+            what = f"two columns would land as {name!r}; case does not count"
+            raise refusal("COLUMN_COLLISION", what, "choose another name by `rename` for one of them")
+        seen.add(name.casefold())
 
 
 def check_connection_name(name: str) -> str:

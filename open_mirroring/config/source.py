@@ -242,6 +242,16 @@ class Messages(QlikTask):
         description="Whether bytes in no known form are bare Avro records, read by the one known schema of their table "
         "that fits; the table is known by `topic` or by the message's key (K-60). Default: false.",
     )
+    partition_count: Positive = Field(
+        default=1,
+        description="For `consistency: transaction`: number of partitions, over all topics, to which the task sends "
+        "changes; a transaction is whole once each of them has shown the beginning of a later one (K-80). Default: 1.",
+    )
+
+    @property
+    def ordered_partitions(self) -> int:
+        """As :attr:`AnySource.ordered_partitions`."""
+        return self.partition_count
 
 
 class CesInCapture(ChangeEvents, InCapture, title="sqlserver-ces over capture"):
@@ -272,11 +282,29 @@ class ChangeTablesInDatabase(ChangeTables, title="qlik-change-table over jdbc"):
         description="Where Change Data Partitioning is on: schema and name of the control table that lists closed "
         "partitions, such as control.attrep_cdc_partitions (T-34).",
     )
+    control_schema: str | None = Field(
+        default=None,
+        min_length=1,
+        description="Schema of Qlik's control tables attrep_suspended_tables and attrep_apply_exceptions, which are "
+        "looked at in each run (T-81). Default: that of `partitions`; without both none is looked at.",
+    )
     overlap_minutes: Positive = Field(
         default=OVERLAP_MINUTES,
         description="Without `partitions`: how far back each run reads again, for rows that were committed late "
         "(T-18).",
     )
+
+    @property
+    def control_tables_in(self) -> str | None:
+        """The schema in which control tables are looked for; None where nobody named one."""
+        if self.control_schema is None and self.partitions is not None:
+            return names.split_source_name(self.partitions).schema
+        return self.control_schema
+
+    @property
+    def ordered_partitions(self) -> int:
+        """As :attr:`AnySource.ordered_partitions`: closed partitions follow each other in one order (T-80)."""
+        return 0 if self.partitions is None else 1
 
     @property
     def place(self) -> str:
@@ -359,27 +387,30 @@ SOURCES: Mapping[tuple[str, str], type[AnySource]] = {
 
 
 def check_complete_position(source: AnySource) -> None:
-    """Refuse a source that never tells that nothing older can come (C-34, C-88).
+    """Refuse a source that never tells that nothing older can come (C-34, C-88, K-80, T-80).
 
     Raises:
         PydanticCustomError: ``COMBINATION_INVALID`` or ``SETTING_MISSING``, with the setting that would help.
     """
     key = "set `consistency: key`: every row is exact, and late changes repair it"
-    if isinstance(source, Messages):
-        what = "messages of Qlik tell no end of a transaction that could be waited for (K-26): no complete position"
+    if isinstance(source, ChangeTablesInFolder):
+        what = "nothing tells that no file with older changes of a table is still to come (T-80): no complete position"
         raise names.refusal("COMBINATION_INVALID", what, key)
-    if isinstance(source, ChangeTables):
-        what = "a complete position of change tables is not built yet"
-        raise names.refusal("NOT_YET_SUPPORTED", what, key)
-    if not isinstance(source, ChangeEvents):
+    if isinstance(source, ChangeTablesInDatabase):
+        if source.partitions is None:
+            what = "without closed partitions a lower change_seq may be committed after a higher one was read (T-18)"
+            way_out = "switch Change Data Partitioning on, and name its control table in `partitions`"
+            raise names.refusal("COMBINATION_INVALID", what, f"{way_out}; or {key}")
+        return
+    if not isinstance(source, ChangeEvents | Messages):
         raise names.refusal("COMBINATION_INVALID", "this format has no complete position", key)
-    if source.partition_key_scheme == "none":
+    if isinstance(source, ChangeEvents) and source.partition_key_scheme == "none":
         what = "changes spread round robin over partitions have no complete position (C-88)"
         way_out = "at the source choose a @partition_key_scheme other than None, and name it in `partition_key_scheme`"
         raise names.refusal("COMBINATION_INVALID", what, f"{way_out}; or {key}")
     if isinstance(source, InLines) and source.layout == "bare":
         what = "bare lines do not tell the partition that a message came from"
         raise names.refusal("COMBINATION_INVALID", what, f"use the layout wrapped; or {key}")
-    if not source.ordered_partitions:
+    if isinstance(source, ChangeEvents) and not source.ordered_partitions:
         what = f"with partitions by {source.partition_key_scheme} their number must be known (C-34)"
         raise names.refusal("SETTING_MISSING", what, "name those that carry changes: `partition_count: 4`")

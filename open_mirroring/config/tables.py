@@ -14,12 +14,14 @@ from pydantic import (
     AfterValidator,
     Discriminator,
     Field,
+    PrivateAttr,
     StrictBool,
     Tag,
     ValidationError,
     ValidationInfo,
     field_validator,
 )
+from pydantic_core import PydanticCustomError
 
 from open_mirroring.changes.column_choice import ColumnChoice
 from open_mirroring.config import names
@@ -281,6 +283,11 @@ class ColumnSelection(Section):
     exclude: tuple[ColumnName, ...] = Field(
         default=(), description="These are not mirrored: no value of them leaves the source's messages."
     )
+    rename: dict[ColumnName, ColumnName] = Field(
+        default_factory=dict,
+        description="Columns that have another name at the target, each with that name (G-120). Every other setting, "
+        "message and command calls them by their name at the source. It stands for the life of the target's table.",
+    )
 
     @field_validator("include", "exclude")
     @classmethod
@@ -288,13 +295,31 @@ class ColumnSelection(Section):
         names.check_distinct(columns or ())
         return columns
 
+    @field_validator("rename")
+    @classmethod
+    def _rename(cls, rename: dict[str, str], info: ValidationInfo) -> dict[str, str]:
+        names.check_distinct(list(rename))
+        names.check_landed_names(rename.values())
+        if patterns := [name for name in rename if "*" in name]:
+            what = f"`rename` takes names, and {patterns[0]!r} is a pattern"
+            raise names.refusal("VALUE_INVALID", what, "write out each column that has another name at the target")
+        mirrored = _selected(info.data.get("include"), info.data.get("exclude", ())).of(rename)
+        if out := [name for name in rename if name not in mirrored and "include" in info.data]:
+            what = f"`rename` names the column {out[0]!r}, which `columns` leaves out"
+            raise names.refusal("COMBINATION_INVALID", what, "leave it out of `rename`, or mirror it")
+        return rename
+
     @property
     def chosen(self) -> ColumnChoice:
         """What decoders are told."""
-        if self.include is None:
-            return ColumnChoice(excluded=self.exclude)
-        fitting = tuple(name for name in self.include if "*" in name)
-        return ColumnChoice(tuple(name for name in self.include if "*" not in name), fitting, self.exclude)
+        return _selected(self.include, self.exclude)._replace(renamed=tuple(self.rename.items()))
+
+
+def _selected(include: tuple[str, ...] | None, exclude: tuple[str, ...]) -> ColumnChoice:
+    if include is None:
+        return ColumnChoice(excluded=exclude)
+    fitting = tuple(name for name in include if "*" in name)
+    return ColumnChoice(tuple(name for name in include if "*" not in name), fitting, exclude)
 
 
 def _kind_of_columns(value: Any) -> str:
@@ -308,8 +333,22 @@ Columns = Annotated[
 ]
 
 
+def _each_once(columns: Iterable[str]) -> list[str]:
+    """Columns without those that are another spelling of an earlier one."""
+    return list({name.casefold(): name for name in columns}.values())
+
+
 def _chosen(columns: tuple[str, ...] | ColumnSelection | None) -> ColumnChoice:
     return columns.chosen if isinstance(columns, ColumnSelection) else ColumnChoice(columns)
+
+
+def hashed_key(key: Sequence[str], hashed: tuple[str, ...]) -> PydanticCustomError | None:
+    """Why a key column cannot be hashed; None where none is."""
+    of_key = [name for name in key if ColumnChoice(hashed=hashed).hashes(name)]
+    if not of_key:
+        return None
+    what = f"the key column {of_key[0]!r} cannot land as a hash: ledger, dead letters and proofs name rows by their key"
+    return names.refusal("COMBINATION_INVALID", what, "leave it out of `hash`, or of the mirror by `columns` and `key`")
 
 
 class Table(Section):
@@ -326,7 +365,7 @@ class Table(Section):
     columns: Columns | None = Field(
         default=None,
         description="Only these columns are mirrored; they must include the key. A list of names, or {include: […], "
-        "exclude: […]} of names and patterns. A name means its column in any case. Default: all.",
+        "exclude: […], rename: {a: b}} of names and patterns. A name means its column in any case. Default: all.",
     )
     key: tuple[ColumnName, ...] = Field(
         description="Key columns in order. An empty list is a table that takes inserts only."
@@ -336,6 +375,11 @@ class Table(Section):
         description="Columns that land as another type than their source's (G-110). string for any, with all digits "
         "and the offset from UTC of a time; int16, int32, int64 or decimal(p,s) for a number, where a value that does "
         "not fit is a dead letter; float64 or timestamp for what they hold. A name means its column in any case.",
+    )
+    hash: tuple[ColumnName, ...] = Field(
+        default=(),
+        description="Columns that land as hashes (G-121): names in any case, and patterns in which * stands for any "
+        "characters. No key column. The salt stands in `hash` of the mirror.",
     )
     full_rows: StrictBool | None = Field(
         default=None, description="Whether update events carry whole rows. Unset: judged from the events."
@@ -411,6 +455,8 @@ class Table(Section):
         "does.",
     )
 
+    _hashed_everywhere: tuple[str, ...] = PrivateAttr(default=())
+
     @property
     def folder(self) -> str:
         """The table's folder below the landing zone."""
@@ -418,8 +464,11 @@ class Table(Section):
 
     @property
     def text_format(self) -> TextFormat | None:
-        """How its files of delimited text are written; None where they are Parquet."""
-        return None if self.delimited_text is None else self.delimited_text.text_format
+        """How its files of delimited text are written, with their columns' names there; None where they are Parquet."""
+        if self.delimited_text is None:
+            return None
+        text = self.delimited_text.text_format
+        return text._replace(columns=tuple((self.chosen.landed_name(name), kind) for name, kind in text.columns))
 
     @property
     def loads_through_log(self) -> bool:
@@ -438,7 +487,17 @@ class Table(Section):
     @property
     def chosen(self) -> ColumnChoice:
         """The columns that are read, and what they land as."""
-        return _chosen(self.columns)._replace(types=tuple(self.types.items()))
+        hashed = (*self.hash, *self._hashed_everywhere)
+        return _chosen(self.columns)._replace(types=tuple(self.types.items()), hashed=hashed)
+
+    def hash_also(self, columns: tuple[str, ...]) -> None:
+        """Hash what the mirror hashes in every table, too."""
+        self._hashed_everywhere = columns
+
+    @property
+    def hashed_names(self) -> tuple[str, ...]:
+        """The columns that the table itself says are hashed, without patterns: it has each of them."""
+        return tuple(name for name in self.hash if "*" not in name)
 
     @field_validator("columns")
     @classmethod
@@ -460,6 +519,8 @@ class Table(Section):
             raise names.refusal(
                 "KEY_NOT_MIRRORED", what, "add it to `columns`, spelled alike: no row is found without its key"
             )
+        known = (*(name for name, _ in chosen.renamed), *(chosen.listed or ()), *key)
+        names.check_landed_names(map(chosen.landed_name, {name.casefold(): name for name in known}.values()))
         return key
 
     @field_validator("types")
@@ -471,6 +532,18 @@ class Table(Section):
             what = f"`types` names the column {out[0]!r}, which `columns` leaves out"
             raise names.refusal("COMBINATION_INVALID", what, "leave it out of `types`, or take it into `columns`")
         return types
+
+    @field_validator("hash")
+    @classmethod
+    def _hash(cls, hash: tuple[str, ...], info: ValidationInfo) -> tuple[str, ...]:
+        names.check_distinct(hash)
+        if refused := hashed_key(info.data.get("key", ()), hash):
+            raise refused
+        hashed = ColumnChoice(hashed=hash)
+        if other := [n for n, kind in info.data.get("types", {}).items() if kind != "string" and hashed.hashes(n)]:
+            what = f"`types` lands the column {other[0]!r} otherwise than as text, and its hash is text"
+            raise names.refusal("COMBINATION_INVALID", what, "leave it out of `types`")
+        return hash
 
     @field_validator("complete_rows")
     @classmethod
@@ -519,7 +592,8 @@ class Table(Section):
         if differing:
             what = f"`columns` and `delimited_text` differ in {min(differing)!r}"
             raise names.refusal("COMBINATION_INVALID", what, "name the same columns in both")
-        types = chosen._replace(types=tuple(info.data.get("types", {}).items()))
+        names.check_landed_names(map(chosen.landed_name, text.columns))
+        types = chosen._replace(types=tuple(info.data.get("types", {}).items()), hashed=info.data.get("hash", ()))
         if other := [n for n, kind in text.columns.items() if types.type_of(n) not in (None, kind)]:
             what = f"`types` and `delimited_text` say two types of the column {other[0]!r}"
             raise names.refusal("COMBINATION_INVALID", what, "say the same in both")
@@ -590,12 +664,15 @@ class TablePattern(Section):
         json_schema_extra={"pattern": r"\{table\}"},
     )
     columns: ColumnSelection | None = Field(
-        default=None, description="Which columns of each are mirrored, {include: […], exclude: […]}; the key has to be."
+        default=None,
+        description="Which columns of each are mirrored, {include: […], exclude: […], rename: {a: b}}; the key has to "
+        "be.",
     )
     types: dict[ColumnName, LandingType] = Field(
         default_factory=dict,
         description="As `types` of a table, of each that has the column.",
     )
+    hash: tuple[ColumnName, ...] = Field(default=(), description="As `hash` of a table, of each that has the column.")
     full_rows: StrictBool | None = Field(default=None, description="As `full_rows` of a table.")
     complete_rows: StrictBool | None = Field(default=None, description="As `complete_rows` of a table.")
     keys_never_change: StrictBool | None = Field(default=None, description="As `keys_never_change` of a table.")
@@ -669,6 +746,7 @@ class TablePattern(Section):
 _OF_EACH_TABLE = (
     "columns",
     "types",
+    "hash",
     "full_rows",
     "complete_rows",
     "keys_never_change",

@@ -37,10 +37,24 @@ _DECIMAL = re.compile(r"^decimal\(([0-9]{1,2}),([0-9]{1,2})\)$")
 
 
 class LandingColumn(NamedTuple):
-    """A column of a mirrored table; *type* is one of the names of :func:`arrow_type`."""
+    """A column of a mirrored table.
+
+    Attributes:
+        name: as the source names it, which is what everything but a file of the landing zone calls it.
+        type: one of the names of :func:`arrow_type`.
+        renamed: its name in files and at the target, where that is another one (G-120).
+        salted: of a column whose files hold hashes, what tells their salt from another one (G-121).
+    """
 
     name: str
     type: str
+    renamed: str | None = None
+    salted: str | None = None
+
+    @property
+    def landed_name(self) -> str:
+        """Its name in files and at the target."""
+        return self.renamed or self.name
 
 
 def arrow_type(landing_type: str) -> pa.DataType:
@@ -132,14 +146,41 @@ def file_schema(columns: Sequence[LandingColumn], keys: Sequence[str], *, marker
     return pa.schema([*fields, MARKER_FIELD] if marker else fields)
 
 
+def landed(columns: Iterable[LandingColumn], keys: Iterable[str]) -> tuple[tuple[LandingColumn, ...], tuple[str, ...]]:
+    """Columns and keys under the names that they have in files: the one place where names of the source end (G-120)."""
+    columns = tuple(columns)
+    names = {column.name: column.landed_name for column in columns}
+    return tuple(LandingColumn(c.landed_name, c.type) for c in columns), tuple(names.get(key, key) for key in keys)
+
+
+def landed_file_schema(columns: Iterable[LandingColumn], keys: Iterable[str], *, marker: bool) -> pa.Schema:
+    """As :func:`file_schema`, of columns and keys under the names that they have in files."""
+    return file_schema(*landed(columns, keys), marker=marker)
+
+
 class TableSchema(NamedTuple):
     """What the registry holds of a table: the union of all columns seen, first sight first."""
 
     columns: tuple[LandingColumn, ...]
 
+    @property
+    def stored(self) -> list[tuple[str | None, ...]]:
+        """The columns as the ledger stores them: what only some have stands only there."""
+        return [column if column.salted else column[: 3 if column.renamed else 2] for column in self.columns]
+
+    @property
+    def renamed(self) -> dict[str, str]:
+        """Names at the target by names at the source, where they differ."""
+        return {column.name: column.renamed for column in self.columns if column.renamed}
+
+    @property
+    def salted(self) -> dict[str, str]:
+        """What tells the salt of a column's hashes, by its name, where files hold hashes."""
+        return {column.name: column.salted for column in self.columns if column.salted}
+
     def to_json(self) -> str:
-        """The columns as the ledger stores them."""
-        return json.dumps(self.columns, ensure_ascii=False)
+        """The columns as the ledger's text."""
+        return json.dumps(self.stored, ensure_ascii=False)
 
     @classmethod
     def from_json(cls, text: str) -> TableSchema:
@@ -156,12 +197,14 @@ class TableSchema(NamedTuple):
         Raises:
             TerminalError: ``SCHEMA_CHANGED`` when a published type does not hold a column's new one (F-87), or none
                 does, ``COLUMN_RESERVED`` for a source column named like the marker or with a NUL in its name,
-                ``COLUMN_CASE`` when two differ in case only.
+                ``COLUMN_CASE`` when two differ in case only, ``COLUMN_COLLISION`` when two would have one name at
+                the target.
         """
         fixed = {column.name for column in self.columns} if published is None else published
         columns = list(self.columns)
         by_name = {column.name: column for column in columns}
         by_fold = {column.name.casefold(): column.name for column in columns}
+        by_landed = {column.landed_name.casefold(): column.name for column in columns}
         for column in seen:
             known = by_name.get(column.name)
             if known is not None:
@@ -173,7 +216,7 @@ class TableSchema(NamedTuple):
                         way_out="the target cannot change a type in place (F-87): load this table anew",
                     )
                 if kind != known.type:
-                    by_name[column.name] = columns[columns.index(known)] = LandingColumn(column.name, kind)
+                    by_name[column.name] = columns[columns.index(known)] = known._replace(type=kind)
                 continue
             if column.name.casefold() == ROW_MARKER.casefold():
                 raise TerminalError(
@@ -194,8 +237,16 @@ class TableSchema(NamedTuple):
                     f"columns {twin!r} and {column.name!r} differ in case only",
                     way_out="the target compares names without case: rename one at the source or list `columns`",
                 )
+            other = by_landed.get(column.landed_name.casefold())
+            if other is not None:
+                raise TerminalError(
+                    "COLUMN_COLLISION",
+                    f"columns {other!r} and {column.name!r} would both land as {column.landed_name!r}",
+                    way_out="give one of them another name by `rename`, or leave it out by `columns`",
+                )
             arrow_type(column.type)
             columns.append(column)
             by_name[column.name] = column
             by_fold[column.name.casefold()] = column.name
+            by_landed[column.landed_name.casefold()] = column.name
         return TableSchema(tuple(columns))

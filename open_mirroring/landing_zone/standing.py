@@ -28,6 +28,8 @@ class Standing:
         epochs: the ordinal of each stream incarnation.
         decided: what operators said of columns, each as column, place and new name.
         unverified: columns that came behind rows which were there, with their first position.
+        renamed: names of the file's columns by their names at the source, where they differ (G-120).
+        salted: what tells the salt of a column's hashes, by its name at the source (G-121).
     """
 
     published_position: str | None = None
@@ -46,6 +48,8 @@ class Standing:
     epochs: Mapping[str, int] = field(default_factory=dict)
     decided: tuple[tuple[str, str, str | None], ...] = ()
     unverified: Mapping[str, str] = field(default_factory=dict)
+    renamed: Mapping[str, str] = field(default_factory=dict)
+    salted: Mapping[str, str] = field(default_factory=dict)
 
     def to_json(self) -> str:
         """The footer's text: what is as in a table without a past is left out."""

@@ -43,7 +43,7 @@ def record_contents(db: Connection, mirror: str, number: int, bound_at: datetime
     _record_schemas(db, mirror, number, manifest)
     # Before what the batch itself stops a table for, which must not be taken for what was healed.
     mark_healed(db, mirror, manifest.healed)
-    _record_tables(db, mirror, manifest)
+    _record_tables(db, mirror, number, manifest)
     enter_letters(db, mirror, number, manifest)
     record_foreign(db, mirror, number, bound_at, manifest.foreign)
     record_places(db, mirror, manifest)
@@ -129,7 +129,7 @@ def _record_schemas(db: Connection, mirror: str, number: int, manifest: Manifest
     upsert(db, t.source_schema, rows, keys=["mirror", "digest"], update=[])
 
 
-def _record_tables(db: Connection, mirror: str, manifest: Manifest) -> None:
+def _record_tables(db: Connection, mirror: str, number: int, manifest: Manifest) -> None:
     """Column lists, epochs and undecodable keys of the tables that the mirror knows."""
     db.execute(
         t.mirror.update()
@@ -142,15 +142,21 @@ def _record_tables(db: Connection, mirror: str, manifest: Manifest) -> None:
             epochs.setdefault(source, set()).update(seen)
     concerned = {*epochs, *manifest.columns, *manifest.keyless_rejects, *manifest.reloads, *manifest.stops}
     c = t.mirrored_table.c
-    query = sa.select(c.id, c.source, c.generation).where(c.mirror == mirror, c.source.in_(concerned))
-    for table_id, source, generation in db.execute(query).tuples():
+    query = sa.select(c.id, c.source, c.generation, c.newest_load)
+    query = query.where(c.mirror == mirror, c.source.in_(concerned))
+    for table_id, source, generation, newest in db.execute(query).tuples():
+        # Only a ledger that is made again comes to batches of before the load with which a table begins (G-125).
+        load = NewestLoad.of(newest)
+        if load is not None and number < load.first_batch:
+            _record_epochs(db, table_id, epochs.get(source, set()))
+            continue
         # What the load of an earlier generation brings after all says nothing of this one's columns.
         if any(is_of_generation(epoch, generation) for epoch in epochs.get(source, {""})):
-            lists = [ListSeen.of(entry) for entry in manifest.columns.get(source, ())]
+            lists = _lists_behind(load, [ListSeen.of(entry) for entry in manifest.columns.get(source, ())])
             if record_columns(db, table_id, lists, of_reading=manifest.lists_of_reading):
                 _resume(db, table_id, PARTIAL_ROWS)
         _record_epochs(db, table_id, epochs.get(source, set()))
-        _record_reloads(db, mirror, table_id, manifest.reloads.get(source, {}))
+        _record_reloads(db, mirror, table_id, load, manifest.reloads.get(source, {}))
         if source in manifest.shortest:
             _note_shortest(db, table_id, manifest.shortest[source])
         if source in epochs:
@@ -167,6 +173,17 @@ def _record_tables(db: Connection, mirror: str, manifest: Manifest) -> None:
             stop_table(db, table_id, "CHANGES_MISSING" if healed else KEY_UNKNOWN, what)
 
 
+def _lists_behind(load: NewestLoad | None, lists: Sequence[ListSeen]) -> list[ListSeen]:
+    """The lists without what changes brought that are older than the load with which the table begins (G-125)."""
+    if load is None:
+        return list(lists)
+    newer = [
+        one._replace(seen={at: seen for at, seen in one.seen.items() if not load.is_older(at, seen.last)})
+        for one in lists
+    ]
+    return [one for one in newer if one.seen]
+
+
 def _record_epochs(db: Connection, table_id: str, epochs: set[str]) -> None:
     c = t.stream_epoch.c
     known = set(db.scalars(sa.select(c.epoch).where(c.table_id == table_id)))
@@ -181,7 +198,9 @@ def _record_epochs(db: Connection, table_id: str, epochs: set[str]) -> None:
     stop_table(db, table_id, "EPOCH_UNKNOWN", f"changes of an unknown stream incarnation arrived: {fresh}")
 
 
-def _record_reloads(db: Connection, mirror: str, table_id: str, seen: Mapping[str, Sequence[int | None]]) -> None:
+def _record_reloads(
+    db: Connection, mirror: str, table_id: str, load: NewestLoad | None, seen: Mapping[str, Sequence[int | None]]
+) -> None:
     """Record where changes begin; a row of a full load behind that place means that the source was loaded again (K-18).
 
     A full load ends before the first change of its table is sent. So its rows lie before that change in the change's
@@ -194,7 +213,6 @@ def _record_reloads(db: Connection, mirror: str, table_id: str, seen: Mapping[st
     c = t.stream_start.c
     known = dict(db.execute(sa.select(c.origin, c.place).where(c.table_id == table_id)).tuples().all())
     starts = dict(known)
-    load = NewestLoad.of(db.scalar(sa.select(t.mirrored_table.c.newest_load).where(t.mirrored_table.c.id == table_id)))
     begins = {} if load is None else load.begins
     for origin, (last_loaded, first_change) in sorted(seen.items()):
         # What is read again from before the newest load says nothing of where its changes begin.

@@ -40,6 +40,12 @@ class TableDeclaration(NamedTuple):
     loads: bool
     text_format: str | None = None
     key_types: tuple[tuple[str, str], ...] = ()
+    key_names: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def key_names_text(self) -> str | None:
+        """What `rename` says of key columns, as the ledger writes it: the target's metadata name them so (G-120)."""
+        return json.dumps(dict(self.key_names), ensure_ascii=False) if self.key_names else None
 
     @property
     def key_types_text(self) -> str | None:
@@ -57,7 +63,8 @@ class TableDeclaration(NamedTuple):
 
     def is_that_of(self, row: Any) -> bool:
         """Whether the ledger's *row* says the same of what only a reset may change."""
-        return self.is_keyed_as(row) and (self.folder, self.text_format) == (row.folder, row.text_format)
+        said = (self.folder, self.text_format, self.key_names_text)
+        return self.is_keyed_as(row) and said == (row.folder, row.text_format, row.key_names)
 
 
 class JoinedTable(NamedTuple):
@@ -185,8 +192,8 @@ def declare(ledger: Engine, mirror: str, declarations: Sequence[TableDeclaration
             elif not _declare_anew(db, row, declared):
                 raise TerminalError(
                     "TABLE_REDECLARED",
-                    f"table {declared.source!r} was mirrored to {row.folder!r} with the key {key_of(row)} as "
-                    f"{'Parquet' if row.text_format is None else f'text: {row.text_format}'}",
+                    f"table {declared.source!r} was mirrored to {row.folder!r} with the key {key_of(row)}{_named(row)} "
+                    f"as {'Parquet' if row.text_format is None else f'text: {row.text_format}'}",
                     where=f"mirror {mirror}",
                     way_out=f"put target, key and file format back as they were, or {RESET}",
                 )
@@ -209,6 +216,7 @@ def _declare_anew(db: Connection, row: Any, declared: TableDeclaration) -> bool:
         "folder": declared.folder,
         "keys": declared.keys_text,
         "key_types": declared.key_types_text,
+        "key_names": declared.key_names_text,
         "text_format": declared.text_format,
         "version": c.version + 1,
     }
@@ -218,7 +226,7 @@ def _declare_anew(db: Connection, row: Any, declared: TableDeclaration) -> bool:
     this = (c.id == row.id) & (c.version == row.version)
     if db.execute(t.mirrored_table.update().where(this).values(values)).rowcount != 1:
         return False
-    now = {name: values[name] for name in ("folder", "keys", "key_types", "text_format")}
+    now = {name: values[name] for name in ("folder", "keys", "key_types", "key_names", "text_format")}
     before = {name: getattr(row, name) for name in now}
     audit(db, row.mirror, row.source, "TABLE_DECLARED_ANEW", {"before": before, "now": now})
     return True
@@ -227,6 +235,10 @@ def _declare_anew(db: Connection, row: Any, declared: TableDeclaration) -> bool:
 def key_of(row: Any) -> str:
     """The key of a table as the ledger's *row* says it, in words."""
     return f"{row.keys}, landing as {row.key_types}" if row.key_types else str(row.keys)
+
+
+def _named(row: Any) -> str:
+    return f", renamed {row.key_names}," if row.key_names else ""
 
 
 def mended_stop(row: Any, declared: TableDeclaration) -> dict[str, Any]:
@@ -299,6 +311,7 @@ def _insert(db: Connection, mirror: str, declared: TableDeclaration) -> None:
         "folder": declared.folder,
         "keys": declared.keys_text,
         "key_types": declared.key_types_text,
+        "key_names": declared.key_names_text,
         "text_format": declared.text_format,
         "incarnation": str(uuid4()),
         "load_state": "pending" if declared.loads else "none",

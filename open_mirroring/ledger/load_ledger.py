@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import sqlalchemy as sa
 from sqlalchemy import Engine
 
-from open_mirroring.changes.log_position import above
+from open_mirroring.changes.log_position import BEGINS_EMPTY, above
 from open_mirroring.errors import TransientError
 from open_mirroring.landing_zone.schema import LandingColumn, TableSchema
 from open_mirroring.ledger import tables as t
@@ -23,7 +23,7 @@ from open_mirroring.ledger.horizon import newest_dropped
 
 
 class LoadColumn(NamedTuple):
-    """A column of the load: its landing type, and its SQL type where one is known.
+    """A column of the load: its landing type, its SQL type where one is known, and what differs at the target.
 
     *held* is of times whose SQL type nothing tells, and says what they are in their files: ``wall clock`` without a
     zone, moments in a ``zone`` other than UTC, in whole ``milliseconds``.
@@ -33,6 +33,13 @@ class LoadColumn(NamedTuple):
     type: str
     sql_type: str | None = None
     held: Sequence[str] = ()
+    renamed: str | None = None
+    salted: str | None = None
+
+    @property
+    def landing(self) -> LandingColumn:
+        """The same as a column of the mirrored table."""
+        return LandingColumn(self.name, self.type, self.renamed, self.salted)
 
 
 def columns_of_both(one: Sequence[LoadColumn], other: Sequence[LoadColumn]) -> tuple[LoadColumn, ...] | None:
@@ -69,7 +76,7 @@ class LoadPlan:
     @property
     def schema(self) -> TableSchema:
         """The landing columns."""
-        return TableSchema(tuple(LandingColumn(column.name, column.type) for column in self.columns))
+        return TableSchema(tuple(column.landing for column in self.columns))
 
     @property
     def remaining(self) -> tuple[int, ...]:
@@ -134,6 +141,7 @@ class HandOver(NamedTuple):
         highest: the table's highest position in the newest stream incarnation; None before its first change.
         highest_before: the highest position in that stream up to batch *log_from*: of any table, because one that was
             not mirrored for a time lacks its own; of the table alone in batches that were only dropped since.
+        begins_stream: the load is the one with which the newest stream began: all of that comes over it (G-128).
     """
 
     generation: int
@@ -141,6 +149,7 @@ class HandOver(NamedTuple):
     log_from: int
     highest: str | None
     highest_before: str | None
+    begins_stream: bool = False
 
     @property
     def above(self) -> str | None:
@@ -186,7 +195,14 @@ class LoadLedger:
             highest = db.scalar(in_stream.where(b.source == row.source, b.batch <= committed))
             before = (b.batch <= row.log_from) | ((b.batch <= dropped) & (b.source == row.source))
             highest_before = db.scalar(in_stream.where(before))
-        return HandOver(row.generation, committed, max(row.log_from, dropped), highest, highest_before)
+        return HandOver(
+            row.generation,
+            committed,
+            max(row.log_from, dropped),
+            highest,
+            highest_before,
+            row.stream_from == BEGINS_EMPTY,
+        )
 
     def finish(self, table_id: str, plan: LoadPlan) -> bool:
         """All chunks of a load are in the change log: its changes may be published; False when that was so before."""

@@ -159,7 +159,7 @@ def _intent_json(intent: Intent, details: StagedDetails | None) -> str:
     document = asdict(intent)
     if details is not None:
         document["details"] = {
-            "columns": details.columns.columns,
+            "columns": details.columns.stored,
             "counts": dict(details.counts),
             "rejected": list(details.rejected),
             "shortest": dict(details.shortest),

@@ -59,6 +59,7 @@ class TableState(NamedTuple):
     batch *log_from*. Every row of it has its newest change above *lives_above*; None: nobody looked (G-106). *reset* is
     the reset under way. *text* says how its files of delimited text are written; None for Parquet. It begins with the
     *newest_load* of its source, which lies in the log (G-125); of a later one *accepted* tells who said that it counts.
+    *key_names* are the names of key columns at the target, where they are others than at the source (G-120).
     """
 
     id: str
@@ -80,6 +81,12 @@ class TableState(NamedTuple):
     lives_above: str | None = None
     newest_load: NewestLoad | None = None
     accepted: Reason | None = None
+    key_names: Mapping[str, str] = MappingProxyType({})
+
+    @property
+    def landed_keys(self) -> tuple[str, ...]:
+        """The key columns as the target names them."""
+        return tuple(self.key_names.get(key, key) for key in self.keys)
 
     @property
     def extension(self) -> str:
@@ -89,7 +96,7 @@ class TableState(NamedTuple):
     @property
     def metadata_properties(self) -> Mapping[str, object] | None:
         """What its ``_metadata.json`` says of delimited text; None for Parquet."""
-        return None if self.text is None else self.text.properties(self.keys)
+        return None if self.text is None else self.text.properties(self.landed_keys)
 
     @property
     def begins_at(self) -> int | None:
@@ -207,6 +214,7 @@ class LedgerReader:
                     row.lives_above,
                     NewestLoad.of(row.newest_load),
                     Reason.of(row.reload_accepted),
+                    json.loads(row.key_names or "{}"),
                 )
                 for row in rows
             }

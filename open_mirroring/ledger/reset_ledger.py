@@ -89,6 +89,7 @@ class ResetLedger:
         lives_above: str | None = None,
         made_anew: bool = False,
         reloaded: ReloadedRows | None = None,
+        loads_stream: str = "",
         is_carried_on: bool = False,
     ) -> bool:
         """Ask for a reset after which the table is what the mirror file declares; False when this begins no reset.
@@ -100,7 +101,8 @@ class ResetLedger:
         Above *lives_above*, if given, every row that the log tells of has its newest change (G-106). *made_anew* says
         that the table was dropped and made again at the source before its newest stream began, which is accepted with
         it: what older streams told is of another table (G-108). With *reloaded* it begins with the newest full load of
-        the source that lies in the log (G-125). One that *is_carried_on* is continued by any run.
+        the source that lies in the log (G-125). With *loads_stream* the initial load is the one with which this newest
+        stream began: all changes of that come over it (G-128). One that *is_carried_on* is continued by any run.
 
         Raises:
             TransientError: ``RELOAD_MOVED`` when more was logged since *reloaded* was read.
@@ -129,10 +131,16 @@ class ResetLedger:
             load = self._newest_load(db, row, reloaded, keeps=not (declared.loads or made_anew))
             begins_at = None if declared.loads or load is not None else _begin(row)
             if declared.loads or made_anew:
-                self._accept_epoch(db, row, reason)
+                self._accept_epoch(db, row, reason, loads_stream)
             if made_anew:
                 begins_at = self._newest_stream(db, row)
-            if load is not None:
+            if declared.loads and (loads_stream or _loaded_stream(db, row)):
+                begins_at = newest_epoch(db, row.id)
+                lacks = "it has another key" if not declared.is_keyed_as(row) else ""
+                lacks = lacks or _why_stream_lacks(db, row, begins_at) or _why_stop_counts(db, row, begins_at)
+                begins_at = begins_at if loads_stream or not lacks else None
+                lacks = lacks if loads_stream else ""
+            elif load is not None:
                 lacks = _why_load_lacks(db, row, declared, load, is_new=reloaded is not None)
             else:
                 lacks = "" if declared.loads else _why_log_lacks(db, row, declared, mends=mends, begins_at=begins_at)
@@ -151,6 +159,7 @@ class ResetLedger:
                 folder=declared.folder,
                 keys=declared.keys_text,
                 key_types=declared.key_types_text,
+                key_names=declared.key_names_text,
                 text_format=declared.text_format,
                 log_from=newest if fresh else row.log_from,
                 lives_above=None if declared.loads or load is not None else lives_above,
@@ -199,13 +208,14 @@ class ResetLedger:
         return sum(one["who"] == who and one["why"].startswith(f"{setting}:") for one in found)
 
     def keep_stopped(self, source: str, what: str) -> None:
-        """Take back that the newest full load shall count, as the log does not tell where it begins; say why."""
+        """Say why a table that was loaded again stays stopped; whoever accepted the load has to do it once more."""
         c = t.mirrored_table.c
-        this = (c.mirror == self._mirror) & (c.source == source) & c.reload_accepted.is_not(None)
         with self._engine.begin() as db:
-            said = sa.case((c.stop_code.is_(None), c.stop_what), else_=what)
-            taken = {"reload_accepted": None, "stop_what": said, "version": c.version + 1}
-            if db.execute(t.mirrored_table.update().where(this).values(taken)).rowcount:
+            row = locked_table(db, self._mirror, source)
+            said = what if row.stop_code is not None else row.stop_what
+            values = {"reload_accepted": None, "stop_what": said, "version": c.version + 1}
+            db.execute(t.mirrored_table.update().where(c.id == row.id).values(values))
+            if row.reload_accepted is not None:
                 audit(db, self._mirror, source, "RELOAD_REFUSED", {"what": what})
 
     def look(self, source: str) -> ResetRow:
@@ -361,9 +371,14 @@ class ResetLedger:
             detail["abandoned"] = row.intent
         audit(db, self._mirror, row.source, ResetStage.REQUESTED.value, detail)
 
-    def _accept_epoch(self, db: Connection, row: Any, reason: Reason) -> None:
-        """Give a stream that began anew its ordinal: a load made after its beginning covers what lies between."""
-        unknown = sorted(unknown_epochs(db, row))
+    def _accept_epoch(self, db: Connection, row: Any, reason: Reason, loads_stream: str) -> None:
+        """Give a stream that began anew its ordinal: a load made after its beginning covers what lies between.
+
+        One that begins with a load is given it before its first change was read.
+        """
+        known = sa.select(t.stream_epoch.c.epoch).where(t.stream_epoch.c.table_id == row.id)
+        told = {loads_stream} - {"", *db.scalars(known)}
+        unknown = sorted(unknown_epochs(db, row) | told)
         if len(unknown) > 1:
             raise TerminalError(
                 "EPOCH_NOT_ACCEPTED",
@@ -459,6 +474,27 @@ def _begin_with(db: Connection, row: Any, reloaded: ReloadedRows) -> None:
     db.execute(t.column_range.delete().where(t.column_range.c.table_id == row.id))
     db.execute(t.column_list.delete().where(t.column_list.c.table_id == row.id))
     record_columns(db, row.id, reloaded.lists, of_reading=False)
+
+
+def _why_stop_counts(db: Connection, row: Any, begins_at: int) -> str:
+    """Why a stop holds for the rows of the newest stream, too; empty where its cause lies before that."""
+    if row.stop_code not in LOG_LACKS or row.stop_code == EPOCH_UNKNOWN:
+        return ""
+    if row.stop_code not in (KEY_UNKNOWN, "CHANGES_MISSING"):
+        return LOG_LACKS[row.stop_code]
+    b, e, o = t.batch_table.c, t.stream_epoch.c, t.open_letter.c
+    newest = sa.select(e.epoch).where(e.table_id == row.id, e.ordinal == begins_at)
+    of_it = sa.select(sa.func.min(b.batch)).where(b.mirror == row.mirror, b.source == row.source, b.epoch.in_(newest))
+    if (first := db.scalar(of_it)) is None:
+        return ""
+    letters = sa.select(o.batch).where(o.mirror == row.mirror, o.source == row.source, o.batch >= first).limit(1)
+    return "" if db.scalar(letters) is None else LOG_LACKS[row.stop_code]
+
+
+def _loaded_stream(db: Connection, row: Any) -> bool:
+    """Whether a table's load is that with which its newest stream began (G-128)."""
+    is_so = row.load_state == "loaded" and row.stream_from == BEGINS_EMPTY and row.stop_code not in LOG_LACKS
+    return bool(is_so and row.stream_epoch == newest_epoch(db, row.id))
 
 
 def _begin(row: Any) -> int | None:

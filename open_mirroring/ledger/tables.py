@@ -164,6 +164,8 @@ mirrored_table = Table(
     Column("text_format", Text),
     # Landing types that the mirror file gives key columns, whose values are spelled by them; null: none.
     Column("key_types", Text),
+    # Names that the mirror file gives key columns at the target, where its metadata have them; null: none.
+    Column("key_names", Text),
     Column("version", BigInteger, nullable=False, default=0),
     Column("generation", Integer, nullable=False, default=1),
     Column("incarnation", String(36), nullable=False),
@@ -424,6 +426,16 @@ read_place = Table(
     Column("mirror", String(64), primary_key=True),
     Column("partition", String(300), primary_key=True),
     Column("runs", Text, nullable=False),
+)
+
+# What control tables of the source told of a table when they were looked at last (T-81); the code says what it means.
+source_signal = Table(
+    "source_signal",
+    metadata,
+    Column("mirror", String(64), primary_key=True),
+    Column("source", String(300), primary_key=True),
+    Column("code", String(40), primary_key=True),
+    Column("what", Text, nullable=False),
 )
 
 # How a job ended whose driver ran elsewhere, for whoever started it (S-16): *run* is the name that the starter chose.

@@ -22,7 +22,7 @@ ARGUMENT_BYTES = 120_000
 """Linux passes no argument of 128 KiB or more to a program."""
 
 
-class HandOver(NamedTuple):
+class JobOrder(NamedTuple):
     """One job for a driver elsewhere.
 
     Attributes:
@@ -44,7 +44,7 @@ class HandOver(NamedTuple):
     connections: Mapping[str, str]
 
 
-def sealed(order: HandOver, key: str) -> str:
+def sealed(order: JobOrder, key: str) -> str:
     """The order as text of letters, digits, ``-``, ``_`` and ``=``.
 
     Raises:
@@ -61,7 +61,7 @@ def sealed(order: HandOver, key: str) -> str:
     return text
 
 
-def opened(text: str, key_file: Path) -> HandOver:
+def opened(text: str, key_file: Path) -> JobOrder:
     """What was sealed, by the key that stands in a file.
 
     Raises:
@@ -86,7 +86,7 @@ def opened(text: str, key_file: Path) -> HandOver:
             where=str(key_file),
             way_out="bring the key of the connection that the Spark connection names as `handover` to the driver",
         ) from None
-    return HandOver(*document)
+    return JobOrder(*document)
 
 
 def _fernet(key: str, where: str) -> Fernet:

@@ -110,7 +110,7 @@ class _Complete:
             return NO_COMPLETE_POSITION
         position = self._known.position(ordinals) if self._known else None
         if position is None:
-            shown = len(self._known.told) if self._known else 0
+            shown = sum(any(majors.values()) for majors in self._known.told.values()) if self._known else 0
             return f"none yet: {shown} of {self._partitions} partitions have shown a commit"
         ordinal, _, major = position.partition(":")
         return f"below {int(ordinal)}:{major}"

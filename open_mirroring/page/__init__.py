@@ -5,15 +5,15 @@ the functions of the command line. It is mounted in Airflow, and served alone by
 """
 
 from open_mirroring.page.app import Link, Surroundings, build_app
-from open_mirroring.page.doors import Door, LoopbackDoor, Refused, TokenDoor, Visitor
+from open_mirroring.page.doors import AccessDenied, Door, LoopbackDoor, TokenDoor, Visitor
 from open_mirroring.page.shelf import MirrorShelf
 
 __all__ = [
+    "AccessDenied",
     "Door",
     "Link",
     "LoopbackDoor",
     "MirrorShelf",
-    "Refused",
     "Surroundings",
     "TokenDoor",
     "Visitor",

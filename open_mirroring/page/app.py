@@ -28,7 +28,7 @@ from open_mirroring.ledger.opening import ledger_to_look
 from open_mirroring.operate.overview import overview
 from open_mirroring.page import views
 from open_mirroring.page.deciding import decide
-from open_mirroring.page.doors import Door, Refused, Visitor, cookie
+from open_mirroring.page.doors import AccessDenied, Door, Visitor, cookie
 from open_mirroring.page.exposition import CONTENT_TYPE, exposition
 from open_mirroring.page.shelf import MirrorShelf
 from open_mirroring.reconciliation.inspection import zone_address
@@ -126,7 +126,7 @@ class _Page:
         """One mirror with its tables."""
         mirror = self._mirror(request)
         now, ledger = datetime.now(UTC), self.ledger(mirror)
-        asked = views.Asked.of(request.query_params)
+        asked = views.TableQuery.of(request.query_params)
         found = None if ledger is None else views.mirror(mirror, ledger, now, asked)
         document = found or views.not_started(mirror, now)
         return self._answer(request, "mirror.html" if found else "not_started.html", document, mirror)
@@ -144,7 +144,7 @@ class _Page:
         """What the log has of one dead letter: for those who may decide, as it may hold anything."""
         mirror = self._mirror(request)
         if not _visitor(request).decides(mirror.name):
-            raise Refused(403, "only who may decide about a mirror may see what its messages hold")
+            raise AccessDenied(403, "only who may decide about a mirror may see what its messages hold")
         ledger = self.ledger(mirror)
         found = None if ledger is None else views.letter(mirror, ledger, request.query_params)
         if found is None:
@@ -174,13 +174,13 @@ class _Page:
         """Take a decision and tell what came of it."""
         mirror, visitor = self._mirror(request), _visitor(request)
         if not visitor.decides(mirror.name):
-            raise Refused(403, f"you may look at {mirror.name}, and not decide about it")
+            raise AccessDenied(403, f"you may look at {mirror.name}, and not decide about it")
         _check_origin(request, form)
         action, why = form.get("action", ""), form.get("why", "").strip()
         typed = form.get("who", "").strip()
         who = visitor.name or (f"{typed} (as typed on the page)" if typed else "")
         if not (who and why) and action != "look":
-            raise Refused(400, "a decision needs a name and a reason: both go into the audit")
+            raise AccessDenied(400, "a decision needs a name and a reason: both go into the audit")
         ledger = open_ledger(self.around.ledger_url(mirror))
         said, failed = [], ""
         try:
@@ -290,7 +290,7 @@ def build_app(around: Surroundings) -> FastAPI:
         async for chunk in request.stream():
             body += chunk
             if len(body) > _FORM_BYTES:
-                raise Refused(413, "this form is too large")
+                raise AccessDenied(413, "this form is too large")
         request.state.form = dict(parse_qsl(body.decode("utf-8", "replace"), keep_blank_values=True))
 
     def deciding(request: Request) -> Response:
@@ -318,7 +318,7 @@ def build_app(around: Surroundings) -> FastAPI:
     app.add_api_route("/static/{name}", static, response_model=None)
 
     def refuse(request: Request, error: Exception) -> Response:
-        assert isinstance(error, Refused)
+        assert isinstance(error, AccessDenied)
         return page.refused(request, error.status, str(error), login=error.login, asks_token=error.asks_token)
 
     def not_found(request: Request, error: Exception) -> Response:
@@ -327,7 +327,7 @@ def build_app(around: Surroundings) -> FastAPI:
     def unwell(request: Request, error: Exception) -> Response:
         return page.refused(request, 503, _said(error))
 
-    app.add_exception_handler(Refused, refuse)
+    app.add_exception_handler(AccessDenied, refuse)
     app.add_exception_handler(_NotFound, not_found)
     app.add_exception_handler(MirroringError, unwell)
     app.add_exception_handler(OperationalError, unwell)
@@ -356,4 +356,4 @@ def _check_origin(request: Request, form: Mapping[str, str]) -> None:
         or not known
         or not hmac.compare_digest(known.encode(), form.get("form_token", "").encode())
     ):
-        raise Refused(403, "this form is not of this page, or too old: load the page again")
+        raise AccessDenied(403, "this form is not of this page, or too old: load the page again")

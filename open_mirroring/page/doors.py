@@ -33,7 +33,7 @@ class Visitor:
     decides: Callable[[str], bool] = _everybody
 
 
-class Refused(Exception):
+class AccessDenied(Exception):
     """A visitor who is not let in: the HTTP status, what to say, and where to log in."""
 
     def __init__(self, status: int, what: str, *, login: str = "", asks_token: bool = False) -> None:
@@ -48,7 +48,7 @@ class Door(Protocol):
         """Who asks.
 
         Raises:
-            Refused: they may not.
+            AccessDenied: they may not.
         """
 
     def cookies(self, request: Request) -> Mapping[str, str]:
@@ -62,7 +62,7 @@ class LoopbackDoor:
     async def admit(self, request: Request) -> Visitor:
         """A page of another site, whose name was made to point here, is refused by the name that it asked for."""
         if (request.url.hostname or "") not in _HOSTS:
-            raise Refused(421, "this page answers to localhost and 127.0.0.1 only")
+            raise AccessDenied(421, "this page answers to localhost and 127.0.0.1 only")
         return Visitor()
 
     def cookies(self, request: Request) -> Mapping[str, str]:
@@ -81,7 +81,7 @@ class TokenDoor:
         scheme, _, bearer = request.headers.get("authorization", "").partition(" ")
         offered = bearer.strip() if scheme.lower() == "bearer" else request.cookies.get(TOKEN_COOKIE, "")
         if not (self._fits(offered) or self._fits(request.query_params.get("token", ""))):
-            raise Refused(401, "the token is needed", asks_token=True)
+            raise AccessDenied(401, "the token is needed", asks_token=True)
         return Visitor()
 
     def cookies(self, request: Request) -> Mapping[str, str]:

@@ -81,7 +81,7 @@ class MirrorEntry(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Asked:
+class TableQuery:
     """What of a mirror's tables is asked for: a part of their name, a verdict, an order, a page."""
 
     search: str = ""
@@ -91,7 +91,7 @@ class Asked:
     page: int = 1
 
     @classmethod
-    def of(cls, query: Mapping[str, str]) -> Asked:
+    def of(cls, query: Mapping[str, str]) -> TableQuery:
         """From the address; what is wrong in it is left out."""
         order, page = query.get("order", ""), query.get("page", "1")
         name = order.removeprefix("-")
@@ -126,7 +126,7 @@ def mirrors(entries: Sequence[MirrorEntry], problems: Sequence[str], now: dateti
     return {"title": "Mirrors", "taken_at": now, "mirrors": entries, "problems": problems}
 
 
-def mirror(mirror: Mirror, ledger: Engine, now: datetime, asked: Asked) -> dict[str, Any]:
+def mirror(mirror: Mirror, ledger: Engine, now: datetime, asked: TableQuery) -> dict[str, Any]:
     """One mirror, with the tables that are asked for."""
     found = overview(mirror, ledger, now)
     wanted = [
@@ -176,7 +176,10 @@ def table(mirror: Mirror, ledger: Engine, source: str, now: datetime) -> dict[st
         "table": line,
         "generation": story.state.row.generation,
         "keys": story.state.keys,
-        "columns": [{"name": column.name, "type": column.type} for column in story.state.columns.columns],
+        "columns": [
+            {"name": column.name, "type": column.type, **({"renamed": column.renamed} if column.renamed else {})}
+            for column in story.state.columns.columns
+        ],
         "column_lists": [
             {"columns": _names(one.cols), "whole": one.whole, "since": one.first_pos} for one in story.column_lists
         ],

@@ -29,10 +29,16 @@ CHANGES_IGNORED = "CHANGES_IGNORED"
 OFFSETS_MISSING = "OFFSETS_MISSING"
 """Messages between two that were read have not come: any table may lack a change."""
 
+TABLE_SUSPENDED = "TABLE_SUSPENDED"
+"""The task at the source has suspended the table: no change of it comes, though there may be some."""
+
 NEVER_SEEN, QUIET_SINCE = "NEVER_SEEN", "QUIET_SINCE"
 COLUMN_NEVER_SEEN, BEGUN_LATE = "COLUMN_NEVER_SEEN", "BEGUN_LATE"
 """Notes: nothing was ever read of the table; nothing since others came up that are not mirrored; no row has a column
 that is listed; its stream was not read from its first message, and nothing else brought its first rows."""
+
+APPLY_EXCEPTIONS, CONTROL_TABLE_UNREAD = "APPLY_EXCEPTIONS", "CONTROL_TABLE_UNREAD"
+"""Notes: the task at the source recorded errors of the table; a control table of it is absent or may not be read."""
 
 WAYS_OUT = {
     DEAD_LETTERS_OPEN: "look at `open-mirroring dead-letters`: it says what to do about each; what nobody can mend is "
@@ -45,6 +51,8 @@ WAYS_OUT = {
     OFFSETS_MISSING: "deliver the lines with these offsets, in any file; if they are lost, `open-mirroring prove` "
     "tells the rows that differ, and `open-mirroring accept-dead-letters --code OFFSETS_MISSING` settles the gaps; "
     "where the lines are only some of the messages, say `offset_gaps: expected` under `source`",
+    TABLE_SUSPENDED: "mend what the task names as the reason, and have it go on with the table or reload it; after a "
+    "reload, or where changes were lost, reset the table with an initial load (`open-mirroring reload-table`)",
     CHANGES_IGNORED: "reset the table with an initial load (`open-mirroring reload-table`); if those changes were read "
     "again since, or do not matter, list the table under `ignore`",
 }

@@ -51,6 +51,10 @@ WAYS_OUT = {
     "mirror file (`columns: {exclude: […]}`) and lift the stop, or rename it at the source",
     "COLUMN_CASE": "the target compares column names without case: list `columns` with one of the two in the mirror "
     "file and lift the stop, or rename one at the source",
+    "COLUMN_COLLISION": "give one of the two another name by `rename`, or leave it out (`columns: {exclude: […]}`), in "
+    "the mirror file, and lift the stop",
+    "SALT_CHANGED": "put the salt's connection back as it was, and lift the stop; if it shall have the new one, "
+    f"{RESET}: all hashes are made anew",
     "TYPE_UNKNOWN": "leave the column out (`columns: {exclude: […]}`) in the mirror file and lift the stop, or "
     "cast it at the source",
     "TYPE_UNSUPPORTED": "mend `types` (docs/types.md tells what fits), or leave the column out (`columns: {exclude: "
@@ -87,8 +91,9 @@ WAYS_OUT = {
     f"out, and {RESET} with a load; or, if it is the same source under a new name and nothing was missed, lift the "
     "stop",
     "EPOCH_UNKNOWN": f"{RESET} with a load made after the new stream began; or, if nothing changed at the source in "
-    "between, accept the stream: `open-mirroring accept-epoch`; if the table was dropped and made again, empty, before "
-    "it, say that with the reset (`--made-anew`)",
+    "between, accept the stream: `open-mirroring accept-epoch`; if a Qlik task has written its full load anew beside "
+    "the change tables, say that it counts: `open-mirroring accept-reload`; if the table was dropped and made again, "
+    "empty, before it, say that with the reset (`--made-anew`)",
     "KEY_DUPLICATE": f"name the whole primary key as `key`, or mend the export, and {RESET}",
     "KEY_NULL": f"name the primary key as `key`, or mend the export, and {RESET}",
     "VALUE_AMBIGUOUS": f"name the column's SQL type under `types` of the initial load, and {RESET}",

@@ -83,7 +83,10 @@ def declaration(table: Table) -> TableDeclaration:
     text = None if table.text_format is None else table.text_format.to_json()
     chosen = ((name, table.chosen.type_of(name)) for name in table.key)
     types = tuple((name, landing) for name, landing in chosen if landing is not None)
-    return TableDeclaration(table.source, table.folder, tuple(table.key), table.initial_load is not None, text, types)
+    new_names = ((name, table.chosen.new_name_of(name)) for name in table.key)
+    renamed = tuple((name, new_name) for name, new_name in new_names if new_name is not None)
+    loads = table.initial_load is not None
+    return TableDeclaration(table.source, table.folder, tuple(table.key), loads, text, types, renamed)
 
 
 def inspect_mirror(
@@ -265,7 +268,7 @@ class _Looking:
         content = self._store.read(path)
         if content is None:
             return _OwnFiles(marker, None, "")
-        matches = layout.describes(content.data, state.keys, state.metadata_properties)
+        matches = layout.describes(content.data, state.landed_keys, state.metadata_properties)
         return _OwnFiles(marker, matches, content.etag if matches else "")
 
 

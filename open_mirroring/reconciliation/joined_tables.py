@@ -7,7 +7,7 @@ from sqlalchemy import Engine
 
 from open_mirroring.config import Mirror, Table
 from open_mirroring.config.names import SourceName
-from open_mirroring.config.tables import TablePattern
+from open_mirroring.config.tables import TablePattern, hashed_key
 from open_mirroring.errors import TerminalError
 from open_mirroring.ledger import open_ledger
 from open_mirroring.ledger.declaring import joined_tables
@@ -57,11 +57,14 @@ def table_of(mirror: Mirror, pattern: TablePattern, name: SourceName, source: st
         TerminalError: ``NEW_TABLE_REFUSED``.
     """
     try:
-        return pattern.table(name, source, key)
+        table = pattern.table(name, source, key)
     except ValidationError as error:
         first = error.errors()[0]
         what = str(first.get("ctx", {}).get("what", first["msg"]))
         raise refused(mirror, source, what) from None
+    if mirror.hash is not None and (why := hashed_key(key, mirror.hash.columns)):
+        raise refused(mirror, source, str((why.context or {})["what"]))
+    return table
 
 
 def refused(mirror: Mirror, source: str, what: str) -> TerminalError:

@@ -17,8 +17,9 @@ from typing import Any, NamedTuple
 import sqlalchemy as sa
 from sqlalchemy import Engine
 
+from open_mirroring.changes.column_choice import lacking
 from open_mirroring.changes.read_places import Run, gaps
-from open_mirroring.config import Mirror
+from open_mirroring.config import Mirror, Table
 from open_mirroring.config.names import split_source_name
 from open_mirroring.config.source import InLines
 from open_mirroring.ledger import tables as t
@@ -28,6 +29,7 @@ from open_mirroring.ledger.letters import LetterCounts, OpenLetters, letter_coun
 from open_mirroring.ledger.read_places import read_places
 from open_mirroring.protocols.table_losses import (
     ANY_TABLE,
+    APPLY_EXCEPTIONS,
     BEGUN_LATE,
     CHANGES_IGNORED,
     COLUMN_NEVER_SEEN,
@@ -38,6 +40,7 @@ from open_mirroring.protocols.table_losses import (
     OFFSETS_MISSING,
     QUIET_SINCE,
     TABLE_RENAMED,
+    TABLE_SUSPENDED,
     Loss,
 )
 from open_mirroring.reconciliation.evidence_text import shown
@@ -105,6 +108,8 @@ class SeenTable(NamedTuple):
         has_files: something of it was published.
         tolerated: how many open dead letters are no loss.
         unseen_columns: names under `columns` that no row has, though whole rows came.
+        signals: what control tables of the source tell of it, by code (T-81).
+        unseen_hashed: the same of names under `hash`: a column that is spelled otherwise would land in clear.
     """
 
     source: str
@@ -114,6 +119,8 @@ class SeenTable(NamedTuple):
     has_files: bool = False
     tolerated: int = 0
     unseen_columns: Sequence[str] = ()
+    signals: Mapping[str, str] = MappingProxyType({})
+    unseen_hashed: Sequence[str] = ()
 
 
 def look(mirror: Mirror, ledger: Engine, *, has_read: bool = False) -> LossReport:
@@ -129,9 +136,16 @@ def look(mirror: Mirror, ledger: Engine, *, has_read: bool = False) -> LossRepor
     newest = sa.select(sa.func.max(b.batch)).where(b.mirror == m.mirror, b.source == m.source).scalar_subquery()
     query = sa.select(m.source, newest, m.load_state, m.confirmed, m.published_batch).where(m.mirror == mirror.name)
     tolerated = {table.source: (table.dead_letters or mirror.dead_letters).tolerate for table in mirror.tables}
-    listed = {table.source: table.chosen for table in mirror.tables if table.chosen.listed}
+    listed = {table.source: table for table in mirror.tables if table.chosen.listed or table.hash}
+    # A pattern names what some of its tables have.
+    by_itself = {entry.source: entry.hashed_names for entry in mirror.entries if isinstance(entry, Table)}
     known = columns_of_whole_rows(ledger, mirror.name, listed)
+    signals: dict[str, dict[str, str]] = {}
     with ledger.connect() as db:
+        s = t.source_signal.c
+        told = sa.select(s.source, s.code, s.what).where(s.mirror == mirror.name)
+        for source, code, what in db.execute(told).tuples():
+            signals.setdefault(source, {})[code] = what
         committed = db.scalar(sa.select(t.mirror.c.committed).where(t.mirror.c.name == mirror.name))
         tables = [
             SeenTable(
@@ -141,7 +155,9 @@ def look(mirror: Mirror, ledger: Engine, *, has_read: bool = False) -> LossRepor
                 load != "none",
                 bool(confirmed or published),
                 tolerated.get(source, mirror.dead_letters.tolerate),
-                listed[source].absent(known[source]) if source in known else (),
+                listed[source].chosen.absent(known[source]) if source in known else (),
+                unseen_hashed=lacking(by_itself.get(source, ()), known[source]) if source in known else (),
+                signals=signals.get(source, {}),
             )
             for source, last, load, confirmed, published in db.execute(query.order_by(m.source)).tuples()
         ]
@@ -194,12 +210,20 @@ def judge(
             found.append(likely)
         elif has_read and (note := _quiet(table, letters, unknown)):
             notes[table.source] = (note,)
-        if table.unseen_columns:
-            names = ", ".join(str(shown(name)) for name in table.unseen_columns[:_NAMES_SHOWN])
-            note = f"{COLUMN_NEVER_SEEN}: `columns` lists {names}, and no row has such a column"
+        unseen = ("`columns` lists", table.unseen_columns), ("`hash` names", table.unseen_hashed)
+        for says, columns in unseen:
+            if not columns:
+                continue
+            names = ", ".join(str(shown(name)) for name in columns[:_NAMES_SHOWN])
+            note = f"{COLUMN_NEVER_SEEN}: {says} {names}, and no row has such a column"
             notes[table.source] = (*notes.get(table.source, ()), note)
         if table.last_batch and not table.loaded and (begun_late := _begun_late(places)):
             notes[table.source] = (*notes.get(table.source, ()), begun_late)
+        if TABLE_SUSPENDED in table.signals:
+            found.append(Loss(TABLE_SUSPENDED, table.signals[TABLE_SUSPENDED]))
+        if APPLY_EXCEPTIONS in table.signals:
+            note = f"{APPLY_EXCEPTIONS}: {table.signals[APPLY_EXCEPTIONS]}"
+            notes[table.source] = (*notes.get(table.source, ()), note)
         if found:
             losses[table.source] = tuple(found)
     if of_any := [

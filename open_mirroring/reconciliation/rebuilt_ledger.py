@@ -19,6 +19,7 @@ from open_mirroring.changes.manifest import Manifest, Scope
 from open_mirroring.errors import TerminalError
 from open_mirroring.landing_zone import layout
 from open_mirroring.landing_zone.data_file import Footer
+from open_mirroring.landing_zone.schema import LandingColumn, TableSchema
 from open_mirroring.ledger import tables as t
 from open_mirroring.ledger.auditing import Reason, audit
 from open_mirroring.ledger.batch_contents import record_contents, stop_table
@@ -88,6 +89,7 @@ def _row(
         "folder": declared.folder,
         "keys": declared.keys_text,
         "key_types": declared.key_types_text,
+        "key_names": declared.key_names_text,
         "text_format": declared.text_format,
     }
     if isinstance(decision, NewTable):
@@ -109,7 +111,7 @@ def _row(
             "log_from": decision.log_from,
         }
     footer, standing = decision.footer, decision.standing
-    columns = decision.newest.columns
+    columns = TableSchema(_named_as_at_source(decision))
     return common | {
         "id": footer.table_id,
         "generation": footer.generation,
@@ -120,7 +122,7 @@ def _row(
         "published_batch": footer.batch_from,
         "published_position": standing.published_position,
         "waiting_rows": standing.waiting_rows,
-        "columns": json.dumps(columns, ensure_ascii=False),
+        "columns": columns.to_json(),
         "load_state": "loaded" if _loaded(decision) else "none",
         "load_plan": _load_plan(decision),
         "stream_from": standing.stream_from,
@@ -129,6 +131,14 @@ def _row(
         "lives_above": standing.lives_above,
         "newest_load": standing.newest_load,
     }
+
+
+def _named_as_at_source(decision: KnownTable) -> tuple[LandingColumn, ...]:
+    """The columns of a table's newest file, which has them under the names of the target."""
+    names = {landed: name for name, landed in decision.standing.renamed.items()}
+    columns = decision.newest.columns
+    named = (c._replace(name=names[c.name], renamed=c.name) if c.name in names else c for c in columns)
+    return tuple(column._replace(salted=decision.standing.salted.get(column.name)) for column in named)
 
 
 def _loaded(decision: KnownTable) -> bool:
@@ -140,8 +150,8 @@ def _load_plan(decision: KnownTable) -> str | None:
     standing = decision.standing
     if standing.loaded_columns is None:
         return None
-    columns = decision.newest.columns[: standing.loaded_columns]
-    loaded = tuple(LoadColumn(column.name, column.type) for column in columns)
+    columns = _named_as_at_source(decision)[: standing.loaded_columns]
+    loaded = tuple(LoadColumn(c.name, c.type, renamed=c.renamed, salted=c.salted) for c in columns)
     return LoadPlan("", loaded, (), hand_over_batch=standing.hand_over_batch).to_json()
 
 

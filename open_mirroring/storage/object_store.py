@@ -187,7 +187,7 @@ class ObjectStore:
                 raise self._no_container() from None
             raise FileNotFoundError(2, "there is no such object", f"{self._where}: {name}") from None
         except e.BaseError as error:
-            raise self.told(error, name) from None
+            raise self.our_error(error, name) from None
 
     def credential(self) -> AzureCredential | None:
         """What the store of Azure signs in with now: a token holds for some minutes. None: an access key of S3's.
@@ -197,8 +197,11 @@ class ObjectStore:
         """
         return None if self._credentials is None else self._credentials()
 
-    def told(self, error: Exception, name: str) -> MirroringError:
-        """Our error for one of obstore or delta-rs: of its text only status and the service's own code are shown."""
+    def our_error(self, error: Exception, name: str) -> MirroringError:
+        """Turn an error of obstore or delta-rs into ours.
+
+        Of its text only the status and the service's own code are shown: the rest may hold a signed address.
+        """
         from obstore import exceptions as e
 
         if self._credentials is not None and self._credentials.error is not None:

@@ -27,6 +27,7 @@ def named_connections(mirror: Mirror) -> list[str]:
     """The connections that jobs of this mirror need, sorted; Spark's own is not among them."""
     names = {*mirror.source.connections.values(), mirror.landing_zone.connection}
     names |= {mirror.ledger.connection} if isinstance(mirror.ledger, LedgerConnection) else set()
+    names |= set() if mirror.hash is None else {mirror.hash.salt}
     sources = [source for entry in mirror.entries for source in (entry.initial_load, entry.prove)]
     places = [mirror.change_log, mirror.landing_zone.tables, *sources]
     names |= {getattr(place, "connection", None) for place in places}

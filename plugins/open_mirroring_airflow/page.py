@@ -40,12 +40,12 @@ class AirflowDoor:
         from airflow.api_fastapi.core_api.security import bearer_scheme, get_user
         from fastapi import HTTPException
 
-        from open_mirroring.page import Refused, Visitor
+        from open_mirroring.page import AccessDenied, Visitor
 
         try:
             user = await get_user(request, None, await bearer_scheme(request))
         except HTTPException as error:
-            raise Refused(error.status_code, "log in to Airflow first", login=f"{root_path()}/") from None
+            raise AccessDenied(error.status_code, "log in to Airflow first", login=f"{root_path()}/") from None
         return Visitor(
             user.get_name(),
             looks=lambda mirror: _may("GET", mirror, request, user),

@@ -26,7 +26,7 @@ from airflow.sdk.log import mask_secret
 from open_mirroring.config import Mirror
 from open_mirroring.errors import TerminalError
 from open_mirroring.ledger import open_ledger
-from open_mirroring.operate.hand_over import HandOver, sealed
+from open_mirroring.operate.hand_over import JobOrder, sealed
 from open_mirroring.operate.job_result import RESULT_FILE, JobResult, read_result, recorded_end
 from open_mirroring.operate.spark_jars import REMOTE, SUBMITTED, server_shown
 from open_mirroring_airflow.connections import job_connections, ledger_url, missing
@@ -157,7 +157,7 @@ class ClusterSubmitHook(SparkSubmitHook):
         self._ledger_url, self._run = ledger_url(mirror), uuid4().hex
         _refuse(str(self._connection["master"]), self._ledger_url, f"connection {self._conn_id}")
         key, key_file = _key(mirror, spark.extra_dejson, self._conn_id)
-        order = HandOver(
+        order = JobOrder(
             run=self._run,
             job=job,
             mirror=mirror.file.name,

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
+from open_mirroring.changes.column_choice import lacking
 from open_mirroring.config import Mirror, Table
 from open_mirroring.config.names import SourceName, split_source_name
 from open_mirroring.config.problems import Problem, SettingPath, path_text
@@ -33,7 +34,7 @@ class Compared(NamedTuple):
     warnings: list[Problem]
 
 
-class _Found(NamedTuple):
+class _Difference(NamedTuple):
     setting: str
     code: str
     what: str
@@ -41,59 +42,61 @@ class _Found(NamedTuple):
     stops: bool = False
 
 
-def compare(mirror: Mirror, told: Mapping[tuple[str, str], AnnouncedTable]) -> Compared:
+def compare(mirror: Mirror, announced: Mapping[tuple[str, str], AnnouncedTable]) -> Compared:
     """The tables of a mirror beside those that its source tells."""
     compared = Compared([], [])
 
-    def note(path: SettingPath, found: _Found) -> None:
+    def note(path: SettingPath, found: _Difference) -> None:
         where = mirror.file, mirror.line_of(path), path_text(path)
         of_its_kind = compared.mistakes if found.stops else compared.warnings
         of_its_kind.append(Problem(found.code, *where, found.what, found.way_out))
 
-    spelled = {(schema.casefold(), table.casefold()): one for (schema, table), one in told.items()}
+    spelled = {(schema.casefold(), table.casefold()): one for (schema, table), one in announced.items()}
     for place, table in mirror.placed_tables:
         schema, name = table.source_name
-        one = told.get((schema, name))
+        one = announced.get((schema, name))
         alike = spelled.get((schema.casefold(), name.casefold()))
         for found in _absent(alike) if one is None else _differences(table, one):
             note((*place, found.setting), found)
     known = {table.source_name for table in mirror.tables} | {split_source_name(name) for name in mirror.ignore}
-    fitting = {key for key in told if key not in known and mirror.pattern_of(SourceName(*key)) is not None}
-    for pattern, why in refusals(mirror, [told[key] for key in sorted(fitting) if told[key].is_streamed]):
+    fitting = {key for key in announced if key not in known and mirror.pattern_of(SourceName(*key)) is not None}
+    for pattern, why in refusals(mirror, [announced[key] for key in sorted(fitting) if announced[key].is_streamed]):
         place = ("tables", mirror.entries.index(pattern), "source")
-        note(place, _Found("", NEW_TABLE_REFUSED, why, REFUSED_WAY_OUT, stops=True))
-    others = [one.name for key, one in told.items() if one.is_streamed and key not in known | fitting]
+        note(place, _Difference("", NEW_TABLE_REFUSED, why, REFUSED_WAY_OUT, stops=True))
+    others = [one.name for key, one in announced.items() if one.is_streamed and key not in known | fitting]
     if others:
         more = f" and {len(others) - _MOST_NAMED} more" if len(others) > _MOST_NAMED else ""
         what = f"the source sends tables that are not mirrored: {', '.join(map(shown, others[:_MOST_NAMED]))}{more}"
-        note(("tables",), _Found("", TABLE_UNMIRRORED, what, "`init --add` writes them; or list them in `ignore`"))
+        note(("tables",), _Difference("", TABLE_UNMIRRORED, what, "`init --add` writes them; or list them in `ignore`"))
     return compared
 
 
-def _absent(alike: AnnouncedTable | None) -> Iterator[_Found]:
+def _absent(alike: AnnouncedTable | None) -> Iterator[_Difference]:
     if alike is not None:
         what = f"the source sends {shown(alike.name)}, which differs in case only"
-        yield _Found("source", "TABLE_CASE", what, "spell it as the source does", stops=True)
+        yield _Difference("source", "TABLE_CASE", what, "spell it as the source does", stops=True)
     else:
         what = "no change of it is in the sample, and nothing describes it"
-        yield _Found("source", NOT_IN_SAMPLE, what, "look at a larger sample; a table that nobody changes comes later")
+        yield _Difference(
+            "source", NOT_IN_SAMPLE, what, "look at a larger sample; a table that nobody changes comes later"
+        )
 
 
-def _differences(table: Table, told: AnnouncedTable) -> Iterator[_Found]:
-    columns = {**told.catalog, **told.columns}
+def _differences(table: Table, announced: AnnouncedTable) -> Iterator[_Difference]:
+    columns = {**announced.catalog, **announced.columns}
     chosen = table.chosen.of(columns)
     mirrored = [name for name in columns if name in chosen or name in table.key]
     lost_columns = table.chosen.unmet(columns) if columns else []
     lost_key = [name for name in table.key if columns and name not in columns]
-    there = {name.casefold() for name in columns}
-    lost_types = [name for name in table.types if columns and name.casefold() not in there]
-    for setting, lost in (("key", lost_key), ("columns", lost_columns), ("types", lost_types)):
+    lost_types, lost_hashes = (lacking(said, columns) if columns else [] for said in (table.types, table.hashed_names))
+    settings = ("key", lost_key), ("columns", lost_columns), ("types", lost_types), ("hash", lost_hashes)
+    for setting, lost in settings:
         if lost:
             what = f"the source tells no column {shown(lost[0])} of this table, only {shown(list(columns))}"
-            yield _Found(setting, COLUMN_UNTOLD, what, "spell it as the source does", stops=setting == "key")
-    if told.key and set(told.key) != set(table.key):
-        what = f"the source announces {list(told.key)} as the key, the mirror file says {list(table.key)}"
-        yield _Found(
+            yield _Difference(setting, COLUMN_UNTOLD, what, "spell it as the source does", stops=setting == "key")
+    if announced.key and set(announced.key) != set(table.key):
+        what = f"the source announces {list(announced.key)} as the key, the mirror file says {list(table.key)}"
+        yield _Difference(
             "key", KEY_DIFFERS, what, "take the source's, unless yours is unique, never NULL and never changes"
         )
     for name in mirrored:
@@ -102,22 +105,24 @@ def _differences(table: Table, told: AnnouncedTable) -> Iterator[_Found]:
             continue
         if why := _why_not(kind, lands, is_key=name in table.key):
             what = f"column {shown(name)}: {why.what}"
-            yield _Found("types", why.code, what, why.way_out, stops=name in told.columns)
-        elif name in told.unlandable:
-            what = f"column {shown(name)} of type {shown(told.unlandable[name])} cannot be mirrored"
+            yield _Difference("types", why.code, what, why.way_out, stops=name in announced.columns)
+        elif name in announced.unlandable:
+            what = f"column {shown(name)} of type {shown(announced.unlandable[name])} cannot be mirrored"
             way_out = "leave it out with `columns`, or cast it at the source"
-            yield _Found("columns", "TYPE_UNKNOWN", what, way_out, stops=name in told.columns)
+            yield _Difference("columns", "TYPE_UNKNOWN", what, way_out, stops=name in announced.columns)
     load = table.initial_load
     for name, kind in load.types.items() if isinstance(load, ExportLoad) else ():
         if columns.get(name) and _lands_as(kind) != _lands_as(columns[name]):
             what = f"the load says {kind} for column {shown(name)}, the source {shown(columns[name])}"
-            yield _Found("initial_load", TYPE_DIFFERS, what, "name the source's own type")
-    if len(told.senders) > 1:
-        what = f"changes of it come from {' and '.join(map(shown, sorted(told.senders)))}"
-        yield _Found("source", SENDERS_MANY, what, "have one database or task send it; `source.database` chooses one")
-    for one in told.notes:
+            yield _Difference("initial_load", TYPE_DIFFERS, what, "name the source's own type")
+    if len(announced.senders) > 1:
+        what = f"changes of it come from {' and '.join(map(shown, sorted(announced.senders)))}"
+        yield _Difference(
+            "source", SENDERS_MANY, what, "have one database or task send it; `source.database` chooses one"
+        )
+    for one in announced.notes:
         if not any(getattr(table, setting) for setting in one.answered_by):
-            yield _Found("source", SETUP_NOTED, one.text, "mend it at the source, or by the setting that is named")
+            yield _Difference("source", SETUP_NOTED, one.text, "mend it at the source, or by the setting that is named")
 
 
 def _why_not(sql_type: str, chosen: str | None, *, is_key: bool) -> TerminalError | None:

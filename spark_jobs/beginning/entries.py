@@ -82,7 +82,7 @@ class Entry:
 
 def entries(mirror: Mirror, tables: Iterable[AnnouncedTable], first: FirstRows) -> list[Entry]:
     """The entries of tables that a mirror does not have yet; two that cannot both be wait, the later one."""
-    found = [_entry(mirror, told, first) for told in tables]
+    found = [_entry(mirror, announced, first) for announced in tables]
     sound = [*mirror.tables, *(Table.model_validate(one.settings) for one in found if not one.waits)]
     active = [one for one in found if not one.waits]
     for collision in table_collisions(list(enumerate(sound))):
@@ -104,47 +104,47 @@ def yaml_text(value: Any) -> str:
     return str(value)
 
 
-def _entry(mirror: Mirror, told: AnnouncedTable, first: FirstRows) -> Entry:
-    entry = Entry(_printable(told.name), {"source": source_text(told), "target": _target_text(told)})
-    entry.columns = [f"{name} {kind}".strip() for name, kind in told.columns.items()]
-    entry.remarks += [f"Warning: {note.text}." for note in told.notes]
-    if len(told.senders) > 1:
-        names = " and ".join(sorted(told.senders))
+def _entry(mirror: Mirror, announced: AnnouncedTable, first: FirstRows) -> Entry:
+    entry = Entry(_printable(announced.name), {"source": source_text(announced), "target": _target_text(announced)})
+    entry.columns = [f"{name} {kind}".strip() for name, kind in announced.columns.items()]
+    entry.remarks += [f"Warning: {note.text}." for note in announced.notes]
+    if len(announced.senders) > 1:
+        names = " and ".join(sorted(announced.senders))
         entry.remarks.append(f"Warning: changes of it come from {names}: these may be two tables of one name (C-12).")
-    if entry.settings["target"] != f"{told.schema}/{told.table}":
+    if entry.settings["target"] != f"{announced.schema}/{announced.table}":
         entry.remarks.append("Warning: the target takes no such name; choose another `target` if you like.")
-    _choose_columns(entry, told, first)
-    entry.settings["key"] = list(told.key or ())
-    if told.key == ():
+    _choose_columns(entry, announced, first)
+    entry.settings["key"] = list(announced.key or ())
+    if announced.key == ():
         entry.remarks.append("Warning: the source announces no primary key: a table without key takes inserts only.")
-    _add_first_rows(entry, mirror, told, first)
-    entry.waits = _printable(_why_it_waits(entry, told, first))
+    _add_first_rows(entry, mirror, announced, first)
+    entry.waits = _printable(_why_it_waits(entry, announced, first))
     return entry
 
 
-def _choose_columns(entry: Entry, told: AnnouncedTable, first: FirstRows) -> None:
+def _choose_columns(entry: Entry, announced: AnnouncedTable, first: FirstRows) -> None:
     """Leave out what cannot be mirrored: types without a landing type, reserved names, loaded types never streamed."""
-    bad = dict(told.unlandable)
-    bad |= {name: kind for name, kind in told.columns.items() if not _is_column(name)}
+    bad = dict(announced.unlandable)
+    bad |= {name: kind for name, kind in announced.columns.items() if not _is_column(name)}
     if first.connection is not None:
-        bad |= {name: kind for name, kind in told.catalog.items() if not is_streamed(kind) or not _is_column(name)}
+        bad |= {name: kind for name, kind in announced.catalog.items() if not is_streamed(kind) or not _is_column(name)}
     if bad:
         left = ", ".join(f"{name} {kind}".strip() for name, kind in bad.items())
         entry.remarks.append(f"Warning: left out, for the target or the stream has no such columns: {left}.")
-        known = dict.fromkeys((*(told.catalog or told.columns), *(told.key or ())))
+        known = dict.fromkeys((*(announced.catalog or announced.columns), *(announced.key or ())))
         entry.settings["columns"] = [name for name in known if name not in bad]
-    unseen = ", ".join(f"{name} {kind}" for name, kind in told.unannounced.items() if name not in bad)
+    unseen = ", ".join(f"{name} {kind}" for name, kind in announced.unannounced.items() if name not in bad)
     if unseen:
         entry.remarks.append(f"The table has columns that no change in the sample brings: {unseen}.")
 
 
-def _add_first_rows(entry: Entry, mirror: Mirror, told: AnnouncedTable, first: FirstRows) -> None:
-    if not told.key:
+def _add_first_rows(entry: Entry, mirror: Mirror, announced: AnnouncedTable, first: FirstRows) -> None:
+    if not announced.key:
         return  # without a key rows that the stream repeats would be there twice (G-08)
-    load: dict[str, Any] = dict(told.load)
+    load: dict[str, Any] = dict(announced.load)
     if first.export is not None:
-        load = _export(entry, mirror, told, first) or load
-    elif first.connection is not None and told.catalog and not format_of(mirror).has_loads:
+        load = _export(entry, mirror, announced, first) or load
+    elif first.connection is not None and announced.catalog and not format_of(mirror).has_loads:
         load = {"format": "jdbc", "connection": first.connection}
     if is_address(load.get("path", "")):
         load |= mirror.source.connections
@@ -156,7 +156,7 @@ def _add_first_rows(entry: Entry, mirror: Mirror, told: AnnouncedTable, first: F
         entry.suggested.append(_SUGGESTED)
 
 
-def _export(entry: Entry, mirror: Mirror, told: AnnouncedTable, first: FirstRows) -> dict[str, Any]:
+def _export(entry: Entry, mirror: Mirror, announced: AnnouncedTable, first: FirstRows) -> dict[str, Any]:
     """The export of a table, as `prove --export` finds it; empty where there is none, or its name would lead away."""
     assert first.export is not None
     name = entry.settings["source"]
@@ -171,25 +171,25 @@ def _export(entry: Entry, mirror: Mirror, told: AnnouncedTable, first: FirstRows
     except PydanticCustomError:
         load["stream_from"] = {"file": _below_home(mirror, Path(first.stream_from).absolute())}
     if first.export_format == "csv":
-        load["types"] = {name: kind for name, kind in (told.catalog or told.columns).items() if kind}
+        load["types"] = {name: kind for name, kind in (announced.catalog or announced.columns).items() if kind}
     return load
 
 
-def _why_it_waits(entry: Entry, told: AnnouncedTable, first: FirstRows) -> str:
-    if not told.is_streamed and not first.unseen:
+def _why_it_waits(entry: Entry, announced: AnnouncedTable, first: FirstRows) -> str:
+    if not announced.is_streamed and not first.unseen:
         return "the catalog has the table, and no change of it is in the sample; if it is streamed, take the # away"
-    if told.key is None:
+    if announced.key is None:
         return f"nothing tells its key; {_ADD_KEY}"
-    if told.key == () and told.changes_rows:
+    if announced.key == () and announced.changes_rows:
         return f"it has no primary key, and rows are updated or deleted; {_ADD_KEY}"
-    lost = [name for name in told.key if name not in entry.settings.get("columns", told.key)]
+    lost = [name for name in announced.key if name not in entry.settings.get("columns", announced.key)]
     if lost:
         return f"the key column {lost[0]!r} cannot be mirrored; {_ADD_KEY}"
     try:
         table = Table.model_validate(entry.settings)
     except ValidationError as error:
         return str(error.errors()[0]["msg"])
-    if table.source_name != (told.schema, told.table):
+    if table.source_name != (announced.schema, announced.table):
         return "its name cannot be spelled in a mirror file"
     return ""
 
@@ -202,26 +202,26 @@ def _is_column(name: str) -> bool:
     return True
 
 
-def source_text(told: AnnouncedTable) -> str:
+def source_text(announced: AnnouncedTable) -> str:
     """``schema.table``; a part that could be misread stands in brackets."""
-    plain = f"{told.schema}.{told.table}"
-    quoted = ".".join(f"[{part.replace(']', ']]')}]" for part in (told.schema, told.table))
+    plain = f"{announced.schema}.{announced.table}"
+    quoted = ".".join(f"[{part.replace(']', ']]')}]" for part in (announced.schema, announced.table))
     for text in (plain, quoted):
         try:
-            if split_source_name(text) == (told.schema, told.table):
+            if split_source_name(text) == (announced.schema, announced.table):
                 return text
         except PydanticCustomError:
             continue
     return plain
 
 
-def _target_text(told: AnnouncedTable) -> str:
+def _target_text(announced: AnnouncedTable) -> str:
     """The same names at the target where they are safe there, else with underscores for what is not (F-02)."""
-    plain = f"{told.schema}/{told.table}"
+    plain = f"{announced.schema}/{announced.table}"
     try:
         return check_target(plain)
     except PydanticCustomError:
-        return "/".join(_UNSAFE.sub("_", part).lstrip("_") or "table" for part in (told.schema, told.table))
+        return "/".join(_UNSAFE.sub("_", part).lstrip("_") or "table" for part in (announced.schema, announced.table))
 
 
 def _below_home(mirror: Mirror, path: Path) -> str:

@@ -16,10 +16,10 @@ from spark_jobs.beginning.announcements import AnnouncedTable
 from spark_jobs.beginning.entries import source_text
 
 
-class Joining(NamedTuple):
+class PatternMatch(NamedTuple):
     """A table that joins: its pattern, and what the mirror file would say of it."""
 
-    told: AnnouncedTable
+    announced: AnnouncedTable
     pattern: TablePattern
     table: Table
 
@@ -38,36 +38,36 @@ def fitting(mirror: Mirror, name: str) -> SourceName | None:
     return None if mirror.pattern_of(parts) is None or mirror.ignores(parts) else parts
 
 
-def joining(mirror: Mirror, told: Iterable[AnnouncedTable]) -> list[Joining]:
+def joining(mirror: Mirror, announced: Iterable[AnnouncedTable]) -> list[PatternMatch]:
     """The tables of these that join, as they do; those that fit no pattern, or joined already, are left out.
 
     Raises:
-        TerminalError: ``NEW_TABLE_REFUSED``: one cannot be mirrored as it is told.
+        TerminalError: ``NEW_TABLE_REFUSED``: one cannot be mirrored as it is announced.
     """
     known = {table.source_name for table in mirror.tables}
-    found: list[Joining] = []
-    for one in told:
+    found: list[PatternMatch] = []
+    for one in announced:
         name = SourceName(one.schema, one.table)
         pattern = None if name in known or mirror.ignores(name) else mirror.pattern_of(name)
         if pattern is not None:
-            found.append(Joining(one, pattern, _table(mirror, pattern, one)))
+            found.append(PatternMatch(one, pattern, _table(mirror, pattern, one)))
     _check_names(mirror, found)
     return found
 
 
-def _table(mirror: Mirror, pattern: TablePattern, told: AnnouncedTable) -> Table:
-    source = source_text(told)
-    if told.keys_differ:
+def _table(mirror: Mirror, pattern: TablePattern, announced: AnnouncedTable) -> Table:
+    source = source_text(announced)
+    if announced.keys_differ:
         raise refused(mirror, source, "its key is told in more than one way")
-    if told.key is None:
+    if announced.key is None:
         raise refused(mirror, source, "nothing tells its key")
-    table = table_of(mirror, pattern, SourceName(told.schema, told.table), source, told.key)
-    if table.source_name != (told.schema, told.table):
+    table = table_of(mirror, pattern, SourceName(announced.schema, announced.table), source, announced.key)
+    if table.source_name != (announced.schema, announced.table):
         raise refused(mirror, source, "its name cannot be spelled in a mirror file")
     return table
 
 
-def _check_names(mirror: Mirror, found: list[Joining]) -> None:
+def _check_names(mirror: Mirror, found: list[PatternMatch]) -> None:
     tables = [*mirror.tables, *(one.table for one in found)]
     spelled: dict[str, str] = {}
     for table in tables:
@@ -81,11 +81,11 @@ def _check_names(mirror: Mirror, found: list[Joining]) -> None:
         raise refused(mirror, found[0].table.source, what)
 
 
-def refusals(mirror: Mirror, told: Iterable[AnnouncedTable]) -> list[tuple[TablePattern, str]]:
+def refusals(mirror: Mirror, announced: Iterable[AnnouncedTable]) -> list[tuple[TablePattern, str]]:
     """Why tables cannot join although a pattern fits them; of what keeps them from joining together the first."""
     found: list[tuple[TablePattern, str]] = []
     sound: list[AnnouncedTable] = []
-    for one in told:
+    for one in announced:
         pattern = mirror.pattern_of(SourceName(one.schema, one.table))
         why = _refusal(mirror, [one])
         if why and pattern is not None:
@@ -97,9 +97,9 @@ def refusals(mirror: Mirror, told: Iterable[AnnouncedTable]) -> list[tuple[Table
     return found
 
 
-def _refusal(mirror: Mirror, told: Iterable[AnnouncedTable]) -> str:
+def _refusal(mirror: Mirror, announced: Iterable[AnnouncedTable]) -> str:
     try:
-        joining(mirror, told)
+        joining(mirror, announced)
     except TerminalError as error:
         return error.what
     return ""

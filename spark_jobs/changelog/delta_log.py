@@ -60,7 +60,7 @@ def our_log_errors(root: Place, what: str) -> Iterator[None]:
 def log_error(root: Place, what: str, error: Exception) -> MirroringError:
     """Our error for one that delta-rs raised."""
     if not isinstance(root, Path) and isinstance(error, OSError):
-        return root.store.told(error, root.key)
+        return root.store.our_error(error, root.key)
     shown = f"{what}: {error}" if isinstance(root, Path) else f"{what}: {type(error).__name__}"
     return TransientError(
         COMMIT_FAILED,

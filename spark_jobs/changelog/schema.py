@@ -11,15 +11,13 @@ from typing import NamedTuple
 
 import pyarrow as pa
 
+from open_mirroring.changes.log_position import LOAD_MAJOR as LOAD_MAJOR
 from open_mirroring.changes.row_key import KEY_BUCKETS
 
 CHANGE, FRAGMENT, REJECTED = "change", "fragment", "rejected"
 
 INSERT, UPDATE, DELETE, KEY_LEFT = "I", "U", "D", "K"
 """Operations of a change. ``KEY_LEFT`` is the DELETE half of a key change (G-03); its UPSERT half is an ``UPDATE``."""
-
-LOAD_MAJOR = "0" * 16
-"""Where a source's own full load stands: its rows lie below every change of their load (K-18)."""
 
 BATCHES_PER_BLOCK = 100
 """The log is partitioned by ``batch_block = batch // BATCHES_PER_BLOCK``, so that maintenance drops whole blocks."""

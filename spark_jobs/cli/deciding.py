@@ -25,7 +25,7 @@ from open_mirroring.reconciliation.joined_tables import ledger_of
 from spark_jobs.cli.looking import never_run
 from spark_jobs.cli.reporting import shown
 from spark_jobs.letters.open_letters import LetterChoice, read_open_letters, untyped_letters
-from spark_jobs.reload_table import declared_table, newest_load
+from spark_jobs.reload_table import came_again, declared_table
 from spark_jobs.runtime.reset_arguments import request_of
 
 _LIST_LETTERS = "`open-mirroring dead-letters FILE --json` lists those that are open, with batch, origin and place"
@@ -97,7 +97,7 @@ def accept_reload(arguments: argparse.Namespace) -> Exit:
     mirror, ledger = _opened(arguments)
     source, request = arguments.table, request_of(arguments)
     if answer(ledger, mirror.name, Asked(request, ACCEPT_RELOAD, source)) is None:
-        newest_load(mirror, ledger, declared_table(mirror, source))
+        came_again(mirror, ledger, declared_table(mirror, source))
     decisions.accept_reload(ledger, mirror.name, source, _reason(arguments), request=request)
     print(f"accepted: {source}: the next run builds it anew from the newest full load, and the changes behind it")
     return Exit.DONE

@@ -35,7 +35,7 @@ _CLOCK_APART = timedelta(seconds=60)
 _FREE_BYTES = 1_000_000_000
 
 
-class Finding(NamedTuple):
+class Examined(NamedTuple):
     """One examination: what was looked at, what was found, and the way out where that is not sound."""
 
     what: str
@@ -64,36 +64,36 @@ def doctor(arguments: argparse.Namespace) -> Exit:
     return Exit.USAGE if wrong else Exit.DONE
 
 
-def _machine() -> Iterator[Finding]:
+def _machine() -> Iterator[Examined]:
     python = f"{sys.version_info.major}.{sys.version_info.minor}.{sys.version_info.micro}"
-    yield Finding("versions", f"open-mirroring {version('open-mirroring')}, Python {python}")
+    yield Examined("versions", f"open-mirroring {version('open-mirroring')}, Python {python}")
     yield _spark()
     if server := os.environ.get(REMOTE):
-        yield Finding("spark connect", f"jobs join {server_shown(server)}, and start no Java here")
+        yield Examined("spark connect", f"jobs join {server_shown(server)}, and start no Java here")
         return
     yield _java()
     if "SPARK_HOME" not in os.environ:
         jars = [name for name in map(os.path.basename, jar_files()) if name.startswith("delta-spark_")]
         way_out = "" if jars else "fetch them: `open-mirroring jars`"
-        yield Finding("jars", ", ".join(jars) or f"none in {jars_folder()}", way_out)
+        yield Examined("jars", ", ".join(jars) or f"none in {jars_folder()}", way_out)
 
 
-def _java() -> Finding:
+def _java() -> Examined:
     home = os.environ.get("JAVA_HOME")
     program = str(Path(home) / "bin" / "java") if home else "java"
     way_out = f"install Java {_JAVA} or newer (apt-get install openjdk-17-jre-headless), or let JAVA_HOME name one"
     try:
         said = subprocess.run([program, "-version"], capture_output=True, text=True, timeout=30).stderr
     except (OSError, subprocess.TimeoutExpired) as error:
-        return Finding("java", f"{program} cannot be run: {type(error).__name__}", way_out)
+        return Examined("java", f"{program} cannot be run: {type(error).__name__}", way_out)
     # `17.0.15`, `25`, `21-ea`, and of old `1.8.0_402`.
     match = re.search(r'version "(\d+)([^"]*)"', said)
     if match is None:
-        return Finding("java", f"{program} tells no version", way_out)
-    return Finding("java", f"{program} is {match[1]}{match[2]}", "" if int(match[1]) >= _JAVA else way_out)
+        return Examined("java", f"{program} tells no version", way_out)
+    return Examined("java", f"{program} is {match[1]}{match[2]}", "" if int(match[1]) >= _JAVA else way_out)
 
 
-def _spark() -> Finding:
+def _spark() -> Examined:
     way_out = "install the versions that belong together: `pip install 'open-mirroring[spark]'`, or `make setup`"
     found = {}
     for name in ("pyspark", "pyspark-client", "delta-spark"):
@@ -102,37 +102,37 @@ def _spark() -> Finding:
         except PackageNotFoundError:
             found[name] = "missing"
     fits = "missing" not in found.values() and found["pyspark"] == found["pyspark-client"]
-    return Finding("spark", ", ".join(f"{name} {one}" for name, one in found.items()), "" if fits else way_out)
+    return Examined("spark", ", ".join(f"{name} {one}" for name, one in found.items()), "" if fits else way_out)
 
 
-def _mirror(mirror: Mirror) -> Iterator[Finding]:
+def _mirror(mirror: Mirror) -> Iterator[Examined]:
     problems = problems_of(mirror)
     name = f"mirror {mirror.name}"
     if not problems:
-        yield Finding(name, "file, connections, rights and source are as they have to be")
+        yield Examined(name, "file, connections, rights and source are as they have to be")
     for problem in problems:
-        yield Finding(name, f"{problem.code}: {problem.what} ({problem.file}:{problem.line})", problem.way_out)
+        yield Examined(name, f"{problem.code}: {problem.what} ({problem.file}:{problem.line})", problem.way_out)
     yield from _ledger(mirror)
     yield _space(mirror)
 
 
-def _ledger(mirror: Mirror) -> Iterator[Finding]:
+def _ledger(mirror: Mirror) -> Iterator[Examined]:
     what = f"ledger of {mirror.name}"
     try:
         ledger = ledger_to_look(mirror.ledger_url())
         if ledger is None:
-            yield Finding(what, "nothing has run yet: the first run makes it")
+            yield Examined(what, "nothing has run yet: the first run makes it")
             return
-        yield Finding(what, f"it answers, and is of this version ({ledger.dialect.name})")
+        yield Examined(what, f"it answers, and is of this version ({ledger.dialect.name})")
         yield _clock(mirror, ledger)
         yield _last_day(mirror, ledger)
     except MirroringError as error:
-        yield Finding(what, f"{error.code}: {error.what}", error.way_out)
+        yield Examined(what, f"{error.code}: {error.what}", error.way_out)
     except SQLAlchemyError as error:
-        yield Finding(what, f"it does not answer: {type(error).__name__}", "look after the database")
+        yield Examined(what, f"it does not answer: {type(error).__name__}", "look after the database")
 
 
-def _clock(mirror: Mirror, ledger: Engine) -> Finding:
+def _clock(mirror: Mirror, ledger: Engine) -> Examined:
     """This machine's clock beside the database's, and beside what runs wrote before."""
     what, now = f"clock beside the ledger of {mirror.name}", datetime.now(UTC)
     newest = sa.select(sa.func.max(t.log_batch.c.committed_at)).where(t.log_batch.c.mirror == mirror.name)
@@ -142,25 +142,25 @@ def _clock(mirror: Mirror, ledger: Engine) -> Finding:
             ahead.append(abs(db.execute(sa.select(sa.func.clock_timestamp())).scalar_one() - datetime.now(UTC)))
     apart = max(ahead, default=timedelta(0))
     if apart <= _CLOCK_APART:
-        return Finding(what, "they agree")
+        return Examined(what, "they agree")
     way_out = "set the clock by the network (timedatectl set-ntp true): order rests on no clock, ages and alarms do"
-    return Finding(what, f"they are {age(apart)} apart", way_out)
+    return Examined(what, f"they are {age(apart)} apart", way_out)
 
 
-def _last_day(mirror: Mirror, ledger: Engine) -> Finding:
+def _last_day(mirror: Mirror, ledger: Engine) -> Examined:
     published = LedgerReader(ledger, mirror.name).published_bytes(datetime.now(UTC) - timedelta(days=1))
     what = f"published by {mirror.name} in 24 hours"
     found = f"{size(published)}, of {size(MOST_BYTES_A_DAY)} that a mirrored database takes on one day (F-91)"
     way_out = "divide the tables between mirrors, each with its database: the target is slowed down beyond that"
-    return Finding(what, found, way_out if is_near_daily_bytes(published) else "")
+    return Examined(what, found, way_out if is_near_daily_bytes(published) else "")
 
 
-def _space(mirror: Mirror) -> Finding:
+def _space(mirror: Mirror) -> Examined:
     if not isinstance(mirror.change_log, str):
-        return Finding(f"room for the change log of {mirror.name}", f"{mirror.change_log} grows as it needs")
+        return Examined(f"room for the change log of {mirror.name}", f"{mirror.change_log} grows as it needs")
     place = mirror.resolve(mirror.change_log)
     while not place.exists() and place != place.parent:
         place = place.parent
     free = shutil.disk_usage(place).free
     way_out = "" if free > _FREE_BYTES else "make room, or let `open-mirroring maintain` drop what is no longer needed"
-    return Finding(f"room for the change log of {mirror.name}", f"{size(free)} are free at {place}", way_out)
+    return Examined(f"room for the change log of {mirror.name}", f"{size(free)} are free at {place}", way_out)

@@ -27,12 +27,12 @@ log = logging.getLogger(__name__)
 
 def prove(arguments: argparse.Namespace) -> Exit:
     """Compare with the source; 7 when a table is not equal, 5 when some could not be proved."""
-    from spark_jobs.prove import Asked
+    from spark_jobs.prove import ProofOptions
     from spark_jobs.prove import prove as run
 
     mirror = load_mirror(arguments.file)
     ledger, only = ledger_and_tables(mirror, arguments.tables)
-    asked = Asked(_exports(mirror, arguments), arguments.settle, arguments.looks)
+    asked = ProofOptions(_exports(mirror, arguments), arguments.settle, arguments.looks)
     if arguments.repair_plan is not None and arguments.repair_plan.exists():
         raise UsageError("FILE_EXISTS", f"{arguments.repair_plan} is there already", way_out="name a new file")
     if arguments.correct and not (arguments.approved_by and arguments.why):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from functools import partial
@@ -29,7 +29,7 @@ from spark_jobs.changelog.schema import LOAD_MAJOR
 from spark_jobs.extract.change_table_reading import read_batch
 from spark_jobs.extract.fragment_joining import FragmentJoining
 from spark_jobs.extract.load_rows import judge_loads, repeated_load
-from spark_jobs.extract.new_senders import new_senders
+from spark_jobs.extract.new_senders import new_senders, unrelated_senders
 from spark_jobs.extract.new_tables import NewTablesSeen
 from spark_jobs.extract.part import Part, merge
 from spark_jobs.extract.read_task import LogTarget, ReadTask, read
@@ -112,6 +112,7 @@ class BatchWriting:
         stops = {**senders.stops, **manifest.stops}
         manifest = replace(manifest, stops=stops, lists_of_reading=self.transport.lists_of_reading)
         self._check_partitions(manifest)
+        self._check_order(parts, [*kept, *senders.added])
         _account(manifest.counts, batch)
         return self._settling(manifest, scope, open_before, parts)
 
@@ -257,6 +258,26 @@ class BatchWriting:
                 "PARTITIONS_DIFFER",
                 f"{counted}: {sorted(known)[:10]}",
                 way_out="set `partition_count` to their number, or `consistency: key`; nothing of this batch is lost",
+            )
+
+    def _check_order(self, parts: Sequence[Part], schemas: Iterable[SourceSchema]) -> None:
+        """Refuse changes whose places do not tell which transactions are whole, where these are held back (K-80)."""
+        if not (self.format.partitions and self.format.first_place):
+            return
+        way_out = "or set `consistency: key`; nothing of this batch is lost"
+        if at := next((part.notes.uncounted for part in parts if part.notes.uncounted), ""):
+            raise TerminalError(
+                "TRANSACTION_UNTOLD",
+                "a change does not tell its place in its transaction (transactionEventCounter)",
+                where=at,
+                way_out=f"have the task send this header; {way_out}",
+            )
+        tasks = unrelated_senders(schemas)
+        if len(tasks) > 1:
+            raise TerminalError(
+                "TASKS_DIFFER",
+                f"changes come from several tasks, whose positions cannot be compared: {tasks[:10]}",
+                way_out=f"make a mirror for the tables of each task; {way_out}",
             )
 
     def _new_schemas(self, parts: Sequence[Part], known: Sequence[SourceSchema]) -> list[SourceSchema]:

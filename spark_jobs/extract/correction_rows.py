@@ -22,7 +22,6 @@ from open_mirroring.changes.row_key import key_bucket
 from open_mirroring.config import Mirror
 from open_mirroring.config.storage import log_place
 from open_mirroring.errors import MirroringError
-from open_mirroring.landing_zone.schema import LandingColumn
 from open_mirroring.ledger.extract_ledger import BoundRange
 from open_mirroring.ledger.proofs import ProofLedger
 from open_mirroring.ledger.reading import LedgerReader, TableState
@@ -78,7 +77,7 @@ class LoggedCorrections:
         places = {removes: place_of_correction(reader, state, removes=removes) for removes in (True, False)}
         gone = [column.column for column in reader.gone_columns([state]).get(state.id, [])]
         source = source_side(self.spark, self.mirror, table, None, gone)
-        shape = Shape(tuple(LandingColumn(column.name, column.type) for column in source.columns), tuple(table.key))
+        shape = Shape(tuple(column.landing for column in source.columns), tuple(table.key))
         frame = kept(source, source.frame(shape, _RowsOfKeys(shape, frozenset(keys)), _ROWS_SCHEMA))
         types = {column.name: type_of_landed(column) for column in source.columns}
         write = _Write(wanted, keys, types, places, target)

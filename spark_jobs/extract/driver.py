@@ -32,7 +32,7 @@ from spark_jobs.beginning.announcements import AnnouncedTable, together
 from spark_jobs.beginning.joining import fitting, joining
 from spark_jobs.changelog.batch_records import write_record
 from spark_jobs.changelog.change_log import ChangeLog
-from spark_jobs.extract.new_tables import NewTablesSeen, told_tables
+from spark_jobs.extract.new_tables import NewTablesSeen, announced_tables
 from spark_jobs.letters.open_letters import read_open_letters
 from spark_jobs.sources.contract.source import MessageTransport
 from spark_jobs.sources.registry import source_of
@@ -108,8 +108,8 @@ class ExtractionDriver:
         """
         transport = self.source.transport
         if self._mirror.has_patterns and transport.reads_named_tables:
-            told = together(transport.announced(self.source.format, 0, lambda: self.spark))
-            self._join(told.values(), LedgerReader(self._engine, self._mirror.name).mirror().committed + 1)
+            announced = together(transport.announced(self.source.format, 0, lambda: self.spark))
+            self._join(announced.values(), LedgerReader(self._engine, self._mirror.name).mirror().committed + 1)
 
     def _write(self, batch: protocol.Batch) -> Manifest:
         """The manifest of one attempt that met no table for the first time.
@@ -123,38 +123,38 @@ class ExtractionDriver:
                 return self._writing.write(batch.number, scope)
             except NewTablesSeen as seen:
                 log.info("batch %d names tables that are new: %s", batch.number, sorted(seen.names))
-                self._join(self._told(scope, seen), batch.number)
+                self._join(self._announced(scope, seen), batch.number)
                 known = {".".join(table.source_name) for table in self._mirror.tables}
                 if left := sorted(seen.names - known):
                     raise refused(self._mirror, left[0], "the source tells of no table that is spelled so") from None
 
-    def _told(self, scope: Scope, seen: NewTablesSeen) -> list[AnnouncedTable]:
+    def _announced(self, scope: Scope, seen: NewTablesSeen) -> list[AnnouncedTable]:
         transport, form = self.source.transport, self.source.format
 
-        def told(ranges: Sequence[BoundRange]) -> list[AnnouncedTable]:
-            return told_tables(self.spark, transport, form, seen.names, ranges, seen.schemas)
+        def announced(ranges: Sequence[BoundRange]) -> list[AnnouncedTable]:
+            return announced_tables(self.spark, transport, form, seen.names, ranges, seen.schemas)
 
         if not isinstance(transport, MessageTransport):
-            return told(())
+            return announced(())
         bound = self.ledger.bound()
         transport = transport.pinned(bound, self.ledger.seen_versions)
-        found = told([one for one in scope.ranges if one.end > one.start])
+        found = announced([one for one in scope.ranges if one.end > one.start])
         if any(one.key is None for one in found):
             # What describes a table may have come behind the messages that were bound.
             later = [one for one in transport.find(self.spark, bound).ranges if one.end > one.start]
-            found = told([*(one for one in scope.ranges if one.end > one.start), *later[:_RANGES_AHEAD]])
+            found = announced([*(one for one in scope.ranges if one.end > one.start), *later[:_RANGES_AHEAD]])
         return found
 
-    def _join(self, told: Iterable[AnnouncedTable], batch: int) -> None:
+    def _join(self, announced: Iterable[AnnouncedTable], batch: int) -> None:
         """Register what joins; extraction goes on with it.
 
         Raises:
             TerminalError: ``NEW_TABLE_REFUSED``: nothing of the batch is sealed, and the next run tries again.
         """
-        found = joining(self._mirror, told)
+        found = joining(self._mirror, announced)
         said: dict[str, str] = {}
         tables: list[Joining] = []
-        for table, pattern, one in ((one.table, one.pattern, one.told) for one in found):
+        for table, pattern, one in ((one.table, one.pattern, one.announced) for one in found):
             columns = ", ".join(f"{name} {kind}".strip() for name, kind in one.columns.items())
             what = f"first seen in batch {batch}, with the key {list(table.key)} and the columns {columns or 'untold'}"
             what += f"; it fits {pattern.source!r}"

@@ -129,7 +129,13 @@ class FragmentJoining:
         settled = self._settle(target, idle | fresh, repeated=repeated | logged_now, expired=expired)
         left = waiting - repeated.keys() - expired
         opened = [
-            OpenedFragment(identity=i, epoch=fresh[i].epoch, pos=fresh[i].pos, files=sorted(set(fresh[i].files)))
+            OpenedFragment(
+                identity=i,
+                epoch=fresh[i].epoch,
+                # Messages that wait for a description are any number: one place would not stand for the next of them.
+                pos=fresh[i].pos if self.format.joins_pieces else "",
+                files=sorted(set(fresh[i].files)),
+            )
             for i in sorted(left)
         ]
         closed = sorted(known.keys() & (fresh.keys() | logged_now.keys()) - left)

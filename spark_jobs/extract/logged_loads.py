@@ -25,7 +25,7 @@ from open_mirroring.config.names import split_source_name
 from open_mirroring.config.storage import log_place
 from open_mirroring.config.tables import ExportLoad, JdbcLoad
 from open_mirroring.errors import MirroringError, TerminalError
-from open_mirroring.landing_zone.schema import LandingColumn, file_schema
+from open_mirroring.landing_zone.schema import file_schema
 from open_mirroring.ledger.load_ledger import LoadPlan
 from open_mirroring.ledger.reading import LedgerReader, TableState
 from spark_jobs.extract.base_rows import BaseChunk, BaseTarget, BaseTask, log_chunk, log_export_chunk
@@ -143,7 +143,7 @@ def _chunk(name: str, tables: Mapping[str, TableState], declared: Mapping[str, T
 
 
 def _target(chunk: _Chunk, target: LogTarget) -> BaseTarget:
-    columns = [LandingColumn(column.name, column.type) for column in chunk.plan.columns]
+    columns = [column.landing for column in chunk.plan.columns]
     schema = file_schema(columns, chunk.state.keys, marker=False)
     of_table = chunk.state.source, chunk.state.row.generation, chunk.state.keys
     return BaseTarget(*of_table, chunk.plan.columns, schema, chunk.name, target)

@@ -43,3 +43,19 @@ def new_senders(kept: Iterable[SourceSchema], seen: Iterable[Sender]) -> NewSend
         if len(senders) > 1:
             stops[table] = ["SENDER_OTHER", f"its changes come from {senders[0]!r} and from {name!r}"]
     return NewSenders(added, stops)
+
+
+def unrelated_senders(kept: Iterable[SourceSchema]) -> list[str]:
+    """Senders, one of each group, that send different tables side by side.
+
+    Two that sent one table are of one group: the later one took the place of the earlier.
+    """
+    groups: list[set[str]] = []
+    by_table: dict[str, set[str]] = {}
+    for schema in kept:
+        if schema.topic == SENT_BY:
+            by_table.setdefault(schema.table, set()).add(schema.schema_id)
+    for senders in by_table.values():
+        joined = senders.union(*(group for group in groups if group & senders))
+        groups = [*(group for group in groups if not group & senders), joined]
+    return sorted(min(group) for group in groups)

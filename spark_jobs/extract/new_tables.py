@@ -33,7 +33,7 @@ class NewTablesSeen(Exception):
 
 
 @dataclass(frozen=True)
-class TellTask:
+class AnnouncementTask:
     """Ranges in which a worker looks for what is told of some tables."""
 
     ranges: tuple[BoundRange, ...]
@@ -41,13 +41,13 @@ class TellTask:
     names: frozenset[str]
 
 
-def tell(source: MessageTransport, task: TellTask) -> list[Announced]:
+def read_announcements(source: MessageTransport, task: AnnouncementTask) -> list[Announced]:
     """What the messages of the ranges tell of the tables, each thing once."""
     messages = (message for bound in task.ranges for message in source.read(bound))
     return sorted(set(_of(task.names, task.format.announced(messages))), key=repr)
 
 
-def told_tables(
+def announced_tables(
     spark: SparkSession,
     transport: Transport,
     form: Format,
@@ -71,9 +71,9 @@ def told_tables(
         found += _of(wanted, transport.announced(form, _ALL, lambda: spark))
     elif isinstance(transport, MessageTransport):
         cut = [tuple(ranges[at : at + _RANGES_OF_A_TASK]) for at in range(0, len(ranges), _RANGES_OF_A_TASK)]
-        tasks = [TellTask(some, form, wanted) for some in cut]
-        for told in run_job(spark, "look at new tables", partial(tell, transport), tasks):
-            found += told
+        tasks = [AnnouncementTask(some, form, wanted) for some in cut]
+        for announced in run_job(spark, "look at new tables", partial(read_announcements, transport), tasks):
+            found += announced
     tables = together(found)
     for name in sorted(wanted - {one.name for one in tables.values()}):
         schema, _, table = name.rpartition(".")

@@ -47,8 +47,10 @@ class RowNotes:
         homeless_rejects: how many dead letters tell no table.
         keyless_rejects: per table a dead letter that tells no key.
         reloads: per table and partition where rows of full loads and changes stand.
-        told: per partition and stream incarnation the highest ``major``.
+        told: per partition and stream incarnation the highest commit, as ``major``; where changes are counted (K-80)
+            the highest beginning of a transaction, as ``major:minor``, empty where there is none.
         letters: the dead letters.
+        uncounted: where a change stands that lacks its place in its transaction, in a format that has one (K-80).
     """
 
     homeless_rejects: int = 0
@@ -56,6 +58,7 @@ class RowNotes:
     reloads: Mapping[str, Mapping[str, LoadPlaces]] = field(default_factory=dict)
     told: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     letters: Sequence[SeenLetter] = ()
+    uncounted: str = ""
 
 
 @dataclass(frozen=True)

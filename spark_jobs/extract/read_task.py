@@ -22,7 +22,7 @@ from spark_jobs.changelog.schema import CHANGE, FRAGMENT, LOAD_MAJOR, REJECTED, 
 from spark_jobs.changelog.writing import LogWriter
 from spark_jobs.extract.part import LoadPlaces, Part, RowNotes, worse_reject
 from spark_jobs.extract.places_read import PlacesRead
-from spark_jobs.sources.contract.decoded import Dispositions, MirroredTable, Refused, Sender, SourceSchema, Waiting
+from spark_jobs.sources.contract.decoded import Dispositions, MirroredTable, Sender, SourceSchema, Unjoinable, Waiting
 from spark_jobs.sources.contract.fast_decoder import FastDecoder, Taken
 from spark_jobs.sources.contract.message_blocks import Block
 from spark_jobs.sources.contract.source import Format, MessageTransport
@@ -211,7 +211,7 @@ def join_pieces(task: JoinTask) -> Part:
         if isinstance(outcome, Waiting):
             waiting.add(identity)
             continue
-        if isinstance(outcome, Refused):
+        if isinstance(outcome, Unjoinable):
             rows, refused = [outcome.row], len(pieces[identity])
         else:
             rows, refused = outcome.rows, outcome.counts.rejected
@@ -256,18 +256,20 @@ class RowSummary:
 
     def __init__(self, tables: Mapping[str, MirroredTable], format: Format) -> None:
         self._has_loads, self._keeps_positions = format.has_loads, format.partitions > 0
+        self._ordered_in, self._first_place = format.ordered_in, format.first_place
+        self._uncounted = ""
         self._has_key = {table.source: bool(table.key) for table in tables.values()}
         self._without_table = 0
         self._keyless: dict[str, KeylessReject] = {}
         self._reloads: dict[str, dict[str, LoadPlaces]] = {}
-        self._highest_majors: dict[str, dict[str, str]] = {}
+        self._shown: dict[str, dict[str, str]] = {}
         self._letters: list[SeenLetter] = []
 
     def take(self, rows: Iterable[LogRow]) -> None:
         """Look at rows that are about to be written."""
         for row in rows:
             if self._keeps_positions and row.epoch and row.pos:
-                self._see_position(row.origin, row.epoch, row.pos)
+                self._see_position(row.origin, row.epoch, row.pos, row.place)
             if row.kind == CHANGE and self._has_loads:
                 is_load = (row.pos or "").startswith(LOAD_MAJOR)
                 self._see_place(row.tbl or "", row.origin, row.place, is_load=is_load)
@@ -292,9 +294,30 @@ class RowSummary:
         if len(self._letters) >= 2 * LETTERS_SHOWN:
             self._letters = bounded_letters(self._letters, LETTERS_SHOWN)
 
-    def _see_position(self, origin: str, epoch: str, pos: str) -> None:
-        seen = self._highest_majors.setdefault(partition_of(origin), {})
-        seen[epoch] = max(seen.get(epoch, ""), pos.partition(":")[0])
+    def _see_position(self, origin: str, epoch: str, pos: str, place: int) -> None:
+        partition = self._ordered_in(origin)
+        if not partition:
+            return
+        seen = self._shown.setdefault(partition, {})
+        major, minor, _ = pos.split(":")
+        shown = major
+        if self._first_place:
+            if major != LOAD_MAJOR and not self._uncounted and self._lacks_place(minor):
+                self._uncounted = f"{origin}:{place}"
+            begins = major != LOAD_MAJOR and minor.endswith(self._first_place)
+            shown = f"{major}:{minor}" if begins else ""
+        seen[epoch] = max(seen.get(epoch, ""), shown)
+
+    def _lacks_place(self, minor: str) -> bool:
+        return minor.endswith("0" * len(self._first_place))
+
+    def _telling(self, rows: pa.Table) -> Iterator[pa.Table]:
+        """Parts of changes of which the highest position tells what all of them tell."""
+        yield rows
+        if self._first_place:
+            minors = pc.utf8_slice_codeunits(rows["pos"], 0, stop=-2)
+            yield rows.filter(pc.ends_with(minors, self._first_place))
+            yield rows.filter(pc.ends_with(minors, "0" * len(self._first_place)))
 
     def _see_place(self, table: str, origin: str, place: int, *, is_load: bool) -> None:
         seen, partition = self._reloads.setdefault(table, {}), partition_of(origin)
@@ -304,8 +327,10 @@ class RowSummary:
     def take_table(self, rows: pa.Table) -> None:
         """Look at changes of one origin that are about to be written as a table."""
         if self._keeps_positions:
-            for line in rows.group_by(["origin", "epoch"]).aggregate([("pos", "max")]).to_pylist():
-                self._see_position(line["origin"], line["epoch"], line["pos_max"])
+            for part in self._telling(rows):
+                highest = part.group_by(["origin", "epoch"]).aggregate([("pos", "max"), ("place", "max")])
+                for line in highest.to_pylist():
+                    self._see_position(line["origin"], line["epoch"], line["pos_max"], line["place_max"])
         if not self._has_loads:
             return
         loaded = pc.starts_with(rows["pos"], LOAD_MAJOR)
@@ -316,4 +341,5 @@ class RowSummary:
 
     def finish(self) -> RowNotes:
         """What was seen."""
-        return RowNotes(self._without_table, self._keyless, self._reloads, self._highest_majors, self._letters)
+        told = self._shown
+        return RowNotes(self._without_table, self._keyless, self._reloads, told, self._letters, self._uncounted)

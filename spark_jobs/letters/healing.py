@@ -19,7 +19,7 @@ import duckdb
 import sqlalchemy as sa
 from sqlalchemy import Engine
 
-from open_mirroring.changes.log_position import is_of_generation, not_above, not_below, position_order
+from open_mirroring.changes.log_position import BEGINS_EMPTY, is_of_generation, not_above, not_below, position_order
 from open_mirroring.changes.manifest import LetterPlace
 from open_mirroring.config import Mirror
 from open_mirroring.config.storage import log_place
@@ -67,7 +67,8 @@ def settle_outdated_letters(mirror: Mirror, ledger: Engine) -> int:
     looked: dict[str, int] = {}
     for source, rows in found.items():
         state = states[source]
-        reloaded = {row.at for row in rows.stale if _is_in_load(state, row, reader.epochs([state.id]))}
+        epochs, before = reader.epochs([state.id]), _first_of_stream(reader, state)
+        reloaded = {row.at for row in rows.stale if _is_in_load(state, row, epochs, before)}
         outcomes |= dict.fromkeys(reloaded, "reloaded")
         table = declared.get(source)
         if table is None or not state.keys or table.history == "full" or state.reset is not None:
@@ -106,8 +107,24 @@ def _open_rows(ledger: Engine, mirror: str, states: Mapping[str, TableState]) ->
     return {source: rows for source, rows in found.items() if rows.stale}
 
 
-def _is_in_load(state: TableState, row: _Stale, epochs: Mapping[str, Mapping[str, int]]) -> bool:
-    """Whether the table's initial load holds what a letter said, by the same rule as for readable changes."""
+def _first_of_stream(reader: LedgerReader, state: TableState) -> int:
+    """The first batch with a change of the stream that began with the table's load (G-128); 0 where none did, or came.
+
+    What was read before it, and told no stream, is of an older one: the reset was refused otherwise.
+    """
+    if state.load_state != "loaded" or state.stream_from != BEGINS_EMPTY:
+        return 0
+    ordinals = reader.epochs([state.id]).get(state.id, {})
+    parts = reader.contents({state.source: 0}, reader.mirror().committed).get(state.source, [])
+    newest = (part.batch for part in parts if ordinals.get(part.epoch, 0) >= state.stream_epoch)
+    return min(newest, default=0)
+
+
+def _is_in_load(state: TableState, row: _Stale, epochs: Mapping[str, Mapping[str, int]], before: int) -> bool:
+    """Whether the table's initial load holds what a letter said, by the same rule as for readable changes.
+
+    Where the load began a stream, that holds everything of the batches *before* the stream.
+    """
     if (load := state.newest_load) is not None and not row.is_typed and row.epoch == load.epoch:
         begin = load.begins.get(partition_of(row.at.origin))
         is_loaded = row.pos is not None and row.pos.startswith(f"{LOAD_MAJOR}:")
@@ -116,7 +133,7 @@ def _is_in_load(state: TableState, row: _Stale, epochs: Mapping[str, Mapping[str
         return row.pos < load.stream_from
     if state.load_state != "loaded" or state.load_plan is None or row.is_typed:
         return False
-    if row.at.batch <= max(state.log_from, state.load_plan["hand_over_batch"]):
+    if row.at.batch <= max(state.log_from, state.load_plan["hand_over_batch"], before - 1):
         return True
     ordinal = epochs.get(state.id, {}).get(row.epoch or "")
     if ordinal is None or row.pos is None or state.stream_from is None:

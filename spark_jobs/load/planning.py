@@ -17,7 +17,7 @@ from pyspark.sql import SparkSession
 
 from open_mirroring.changes.column_choice import ColumnChoice
 from open_mirroring.changes.dead_letters import WAYS_OUT
-from open_mirroring.changes.log_position import LogPosition, above
+from open_mirroring.changes.log_position import BEGINS_EMPTY, LogPosition, above
 from open_mirroring.changes.row_key import columns_lacking
 from open_mirroring.config import Mirror, Table
 from open_mirroring.config.exports import stream_from
@@ -28,10 +28,11 @@ from open_mirroring.config.storage import place_of
 from open_mirroring.config.streamed_types import refuse_unstreamed
 from open_mirroring.config.tables import ExportLoad, JdbcLoad, check_handover
 from open_mirroring.errors import TerminalError
-from open_mirroring.landing_zone.schema import LandingColumn, TableSchema, file_schema
+from open_mirroring.landing_zone.schema import TableSchema, file_schema
 from open_mirroring.ledger.load_ledger import HandOver, LoadColumn, LoadLedger, LoadPlan, columns_of_both
 from spark_jobs.load.task import duplicate_key
 from spark_jobs.load.unique_keys import find_duplicate
+from spark_jobs.publish.table_columns import landing_of
 from spark_jobs.sources.exports.files import Export, ExportRows, Piece, cut_file, export_columns, export_files, load_key
 from spark_jobs.sources.jdbc.dialects import Range
 from spark_jobs.sources.jdbc.pacing import Pace
@@ -72,6 +73,14 @@ def plan_load(mirror: Mirror, table: Table, table_id: str, ledger: LoadLedger, s
         bound = BoundLoad(_plan_jdbc(table, load, batch, spark), hand_over.above)
     else:
         raise ValueError(f"{table.source} has no initial load")
+    salt = mirror.salt()
+    salted = None if salt is None else salt.check
+    landing = [landing_of(column.landing, table.chosen, salted) for column in bound.plan.columns]
+    named = (
+        c._replace(renamed=to.renamed, salted=to.salted) for c, to in zip(bound.plan.columns, landing, strict=True)
+    )
+    bound = bound._replace(plan=replace(bound.plan, columns=tuple(named)))
+    TableSchema(()).extended(bound.plan.schema.columns)
     columns = [(column.name, column.sql_type) for column in bound.plan.columns]
     refuse_unstreamed(mirror.source, columns, f"table {table.source}")
     return bound._replace(plan=_with_room(bound.plan, table)) if widens_ahead(table, mirror.publish) else bound
@@ -95,10 +104,12 @@ def settings_of(table: Table) -> str:
     if isinstance(load, ExportLoad):
         chosen.pop("connection")  # it says how the files are reached, not which they are
     logged = {"logged": True} if table.loads_through_log else {}
-    landing = {"landing": table.types} if table.types else {}
-    return json.dumps(
-        {"columns": table.model_dump(mode="json")["columns"], **logged, **landing, **chosen}, sort_keys=True
-    )
+    landing: dict[str, Any] = {"landing": table.types} if table.types else {}
+    landing |= {"hashed": table.chosen.hashed} if table.chosen.hashed else {}
+    columns = table.model_dump(mode="json")["columns"]
+    if isinstance(columns, dict) and not columns["rename"]:
+        del columns["rename"]  # a load that began before there was this setting goes on
+    return json.dumps({"columns": columns, **logged, **landing, **chosen}, sort_keys=True)
 
 
 def pace_of(load: JdbcLoad) -> Pace:
@@ -127,7 +138,9 @@ def _plan_export(mirror: Mirror, table: Table, load: ExportLoad, hand_over: Hand
     _check_handover(table, load, position, hand_over)
     # Positions write the commit without separators.
     since = None if position == BEGINNING else position.replace(":", "")
-    if hand_over.log_from:
+    if hand_over.begins_stream and since is None:
+        since = BEGINS_EMPTY
+    elif hand_over.log_from:
         since = _above_old_log(table, since, hand_over, is_exact=load.handover == "exact")
     export = export_of(mirror, load)
     files = export_files(export)
@@ -261,7 +274,7 @@ def _plan_jdbc(table: Table, load: JdbcLoad, hand_over: int, spark: SparkSession
 
 def _check(columns: tuple[LoadColumn, ...], table: Table) -> None:
     keys = table.key
-    schema = TableSchema(()).extended(LandingColumn(column.name, column.type) for column in columns)
+    schema = TableSchema(()).extended(column.landing for column in columns)
     missing = [key for key in keys if key not in {column.name for column in schema.columns}]
     if missing:
         raise TerminalError("KEY_MISSING", f"the source has no key columns {missing}", way_out="mend `key`")
@@ -289,7 +302,7 @@ def _packed(pieces: list[Piece], max_rows: int) -> list[list[Piece]]:
 
 def _prove_unique(export: Export, pieces: list[Piece], keys: list[LoadColumn]) -> None:
     """Over all chunks, before the first of them is published; inside a chunk the worker proves it again."""
-    schema = file_schema([LandingColumn(k.name, k.type) for k in keys], [k.name for k in keys], marker=False)
+    schema = file_schema([k.landing for k in keys], [k.name for k in keys], marker=False)
     rows = ExportRows(export, pieces, keys, schema)
     twice = find_duplicate(rows, schema)
     if twice is not None:

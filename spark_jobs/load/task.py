@@ -23,12 +23,14 @@ from open_mirroring.errors import MirroringError, TerminalError
 from open_mirroring.landing_zone import layout
 from open_mirroring.landing_zone.data_file import Footer, WrittenFile, write_data_file
 from open_mirroring.landing_zone.opening import ZoneAddress, open_store
-from open_mirroring.landing_zone.schema import LandingColumn, file_schema
+from open_mirroring.landing_zone.salt import Salt
+from open_mirroring.landing_zone.schema import file_schema, landed, landed_file_schema
 from open_mirroring.ledger.load_ledger import LoadColumn
 from open_mirroring.protocols.publishing import StagedFile
 from spark_jobs.load.unique_keys import find_duplicate, key_columns
 from spark_jobs.publish.staging import create_staged
 from spark_jobs.sources.exports.files import Export, ExportRows, Piece
+from spark_jobs.sources.sql_server.hashed_columns import landed_rows
 from spark_jobs.sources.sql_server.types import filled_length
 
 
@@ -45,13 +47,29 @@ class LoadTarget:
 
     @property
     def schema(self) -> pa.Schema:
-        """The schema of every file of the load: keys not null, no marker."""
-        columns = [LandingColumn(column.name, column.type) for column in self.columns]
-        return file_schema(columns, self.keys, marker=False)
+        """The schema of the rows as they are read: keys not null, no marker."""
+        return file_schema([column.landing for column in self.columns], self.keys, marker=False)
 
-    def write(self, path: Path, tables: Iterable[pa.Table]) -> WrittenFile:
+    @property
+    def file_schema(self) -> pa.Schema:
+        """The schema of every file of the load: the same under the names of the target."""
+        return landed_file_schema((column.landing for column in self.columns), self.keys, marker=False)
+
+    @property
+    def landed_keys(self) -> tuple[str, ...]:
+        """The key columns as the files name them."""
+        return landed((column.landing for column in self.columns), self.keys)[1]
+
+    @property
+    def key_schema(self) -> pa.Schema:
+        """The key columns of every file, in the order of the key."""
+        return pa.schema([self.file_schema.field(key) for key in self.landed_keys])
+
+    def write(self, path: Path, tables: Iterable[pa.Table], salt: Salt | None) -> WrittenFile:
         """Write one file of the load."""
-        return write_data_file(path, tables, self.schema, self.footer, self.compression)
+        schema, columns = self.file_schema, [column.landing for column in self.columns]
+        landing = (landed_rows(table, columns, schema.names, salt) for table in tables)
+        return write_data_file(path, landing, schema, self.footer, self.compression)
 
 
 @dataclass(frozen=True)
@@ -113,26 +131,28 @@ class MeasuredRows:
         return self._rows.place(row)
 
 
-def load_export_chunk(zone: ZoneAddress, exports: Mapping[str, Export], task: ExportTask) -> LoadedChunk:
+def load_export_chunk(
+    zone: ZoneAddress, salt: Salt | None, exports: Mapping[str, Export], task: ExportTask
+) -> LoadedChunk:
     """Stage one chunk of an export; an error comes back as a value.
 
-    The exports, which may hold logins, come with the function: Spark keeps tasks in a file for a moment.
+    The salt and the exports, which may hold logins, come with the function: Spark keeps tasks in a file for a moment.
     """
     rows = ExportRows(exports[task.source], task.pieces, task.target.columns, task.target.schema)
-    return load_chunk(zone, task.chunk, rows, task.target)
+    return load_chunk(zone, salt, task.chunk, rows, task.target)
 
 
-def load_chunk(zone: ZoneAddress, chunk: int, rows: Rows, target: LoadTarget) -> LoadedChunk:
+def load_chunk(zone: ZoneAddress, salt: Salt | None, chunk: int, rows: Rows, target: LoadTarget) -> LoadedChunk:
     """Stage the rows of one chunk; an error comes back as a value."""
     measured = MeasuredRows(rows, target.columns)
     try:
-        files = stage_rows(zone, measured, target)
+        files = stage_rows(zone, salt, measured, target)
         return LoadedChunk(chunk, files, shortest=measured.shortest)
     except MirroringError as error:
         return LoadedChunk(chunk, error=error, shortest=measured.shortest)
 
 
-def stage_rows(zone: ZoneAddress, rows: Rows, target: LoadTarget) -> tuple[StagedFile, ...]:
+def stage_rows(zone: ZoneAddress, salt: Salt | None, rows: Rows, target: LoadTarget) -> tuple[StagedFile, ...]:
     """Write rows into files of at most ``max_rows``, prove their keys unique, and create the staged objects.
 
     Raises:
@@ -144,10 +164,10 @@ def stage_rows(zone: ZoneAddress, rows: Rows, target: LoadTarget) -> tuple[Stage
         for index, pieces in groupby(_cut(rows, target.max_rows), key=itemgetter(0)):
             local = Path(scratch) / f"{index}.parquet"
             tables = (table for _, table in pieces)
-            written.append((local, target.write(local, tables)))
-        keys = pa.schema([target.schema.field(key) for key in target.keys])
+            written.append((local, target.write(local, tables, salt)))
+        files = [local for local, _ in written]
         # Rows of a table without key may be alike.
-        twice = find_duplicate(key_columns([local for local, _ in written], target.keys), keys) if target.keys else None
+        twice = find_duplicate(key_columns(files, target.landed_keys), target.key_schema) if target.keys else None
         if twice is not None:
             raise duplicate_key(rows.place(twice[0]), rows.place(twice[1]))
         return _create(zone, written, target)
@@ -157,7 +177,7 @@ def stage_no_rows(zone: ZoneAddress, target: LoadTarget) -> StagedFile:
     """One staged file without rows, so that the target creates an empty table (F-41)."""
     with tempfile.TemporaryDirectory(prefix="open_mirroring-") as scratch:
         local = Path(scratch) / "0.parquet"
-        return _create(zone, [(local, target.write(local, ()))], target)[0]
+        return _create(zone, [(local, target.write(local, (), None))], target)[0]
 
 
 def duplicate_key(one: str, other: str) -> TerminalError:
@@ -177,7 +197,7 @@ def _create(
     # Named anew by every attempt, a repeated Spark task included.
     name = f"{folder}/{target.footer.first_number:020d}.{uuid4().hex}"
     return tuple(
-        create_staged(store, f"{name}.{index:04d}", local, one, target.schema, target.keys)
+        create_staged(store, f"{name}.{index:04d}", local, one, target.file_schema, target.landed_keys)
         for index, (local, one) in enumerate(written)
     )
 

@@ -23,6 +23,7 @@ from open_mirroring.config.tables import ExportLoad, JdbcLoad
 from open_mirroring.errors import MirroringError, TerminalError, TransientError
 from open_mirroring.landing_zone.data_file import Footer
 from open_mirroring.landing_zone.opening import ZoneAddress, open_store
+from open_mirroring.landing_zone.salt import Salt
 from open_mirroring.ledger.load_ledger import LoadPlan, chunk_text, chunks_of
 from open_mirroring.ledger.publish_ledger import StagedDetails
 from open_mirroring.ledger.reading import LedgerReader, TableState
@@ -70,7 +71,7 @@ class LoadWork:
         self._reader = reader
         self._spark = spark
         self._declared = {table.source: table for table in mirror.tables}
-        self._zone = zone_address(mirror)
+        self._zone, self._salt = zone_address(mirror), mirror.salt()
 
     @cached_property
     def _at_once(self) -> int:
@@ -122,7 +123,7 @@ class LoadWork:
         loaded = run_job(
             self._spark,
             f"load {len(loads)} tables",
-            partial(load_export_chunk, self._zone, exports),
+            partial(load_export_chunk, self._zone, self._salt, exports),
             [task for _, task in tasks],
         )
         for (table_id, _), chunk in zip(tasks, loaded, strict=True):
@@ -135,7 +136,7 @@ class LoadWork:
             *(one.state.source, len(one.chunks), len(one.plan.done), len(one.plan.chunks)),
         )
         parts = [part_of(one.plan.chunks[chunk]) for chunk in one.chunks]
-        work = _jdbc_work(self._zone, one.state.source, one.chunks, self._target(one))
+        work = _jdbc_work(self._zone, self._salt, one.state.source, one.chunks, self._target(one))
         try:
             source = JdbcTable(self._spark, load.connection, split_source_name(load.table or one.table.source))
             answers = source.read(one.plan.columns, parts[0][0], [part for _, part in parts], work, pace_of(load))
@@ -193,9 +194,8 @@ class LoadWork:
             there = [file for file in files if file is not None]
             if len(there) != len(files):
                 raise TransientError("STAGED_GONE", "a staged object is not there as created", way_out="run again")
-            schema = self._target(one).schema
-            keys = pa.schema([schema.field(key) for key in one.state.keys])
-            twice = find_duplicate(key_columns(there, one.state.keys), keys)
+            target = self._target(one)
+            twice = find_duplicate(key_columns(there, target.landed_keys), target.key_schema)
         if twice is not None:
             raise duplicate_key(*(_staged_place(names, row) for row in twice))
 
@@ -237,14 +237,14 @@ class _Intended(NamedTuple):
 
 
 def _jdbc_work(
-    zone: ZoneAddress, source: str, chunks: Sequence[int], target: LoadTarget
+    zone: ZoneAddress, salt: Salt | None, source: str, chunks: Sequence[int], target: LoadTarget
 ) -> Callable[[int, Iterable[pa.RecordBatch]], bytes]:
     """What a worker does with the texts of a part: a function of plain values, as it travels to the workers."""
 
     def work(part: int, batches: Iterable[pa.RecordBatch]) -> bytes:
         chunk = chunks[part]
         rows = JdbcRows(batches, target.columns, target.schema, f"{source}, chunk {chunk + 1}")
-        return pickle.dumps(load_chunk(zone, chunk, rows, target))
+        return pickle.dumps(load_chunk(zone, salt, chunk, rows, target))
 
     return work
 

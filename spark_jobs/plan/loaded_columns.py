@@ -24,7 +24,7 @@ _GUID_LENGTH = 36
 _MILLISECONDS = 3
 
 
-class Loaded(NamedTuple):
+class LoadedColumn(NamedTuple):
     """A column as an initial load brought it.
 
     *shortest* is the bytes of its shortest text or binary value; None where that was not measured.
@@ -35,35 +35,40 @@ class Loaded(NamedTuple):
     is_key: bool
 
 
-class Finding(NamedTuple):
-    """Why loaded values of a column may be other ones than the source's."""
+class Doubt(NamedTuple):
+    """Why loaded values of a column may differ from the source's."""
 
     code: str
     what: str
 
 
-def loaded_columns(plan: Mapping[str, Any] | None, keys: Collection[str]) -> dict[str, Loaded]:
+def loaded_columns(plan: Mapping[str, Any] | None, keys: Collection[str]) -> dict[str, LoadedColumn]:
     """The columns of a table's load plan by name, as the ledger keeps it; none where there was no load."""
     columns = [LoadColumn(*fields) for fields in (plan or {}).get("columns", ())]
     shortest = (plan or {}).get("shortest", {})
-    return {one.name: Loaded(one, shortest.get(one.name), one.name in keys) for one in columns}
+    return {one.name: LoadedColumn(one, shortest.get(one.name), one.name in keys) for one in columns}
 
 
-def finding(loaded: Loaded, told: str) -> Finding | None:
-    """What is wrong with a loaded column whose SQL type is *told* by a change; None where nothing is."""
+def doubt(loaded: LoadedColumn, sql_type: str) -> Doubt | None:
+    """Say why loaded values may differ from the source's; None where they cannot.
+
+    *sql_type* is the type by which a change carries the column.
+    """
     column, shortest, is_key = loaded
-    length = filled_length(told)
+    length = filled_length(sql_type)
     if length is not None and shortest is not None and shortest < length:
-        what = f"is {told}, and has a value of {shortest} bytes in the initial load: the export cut what the source "
-        return Finding("LOAD_UNFILLED", f"the column {column.name!r} {what}fills it up with")
-    why = _why_ambiguous(loaded, told)
+        what = (
+            f"is {sql_type}, and has a value of {shortest} bytes in the initial load: the export cut what the source "
+        )
+        return Doubt("LOAD_UNFILLED", f"the column {column.name!r} {what}fills it up with")
+    why = _why_ambiguous(loaded, sql_type)
     if not why:
         return None
-    what = f"the initial load brought the column {column.name!r} as {why}, and changes carry it as {told}"
-    return Finding("KEY_AMBIGUOUS" if is_key else "VALUE_AMBIGUOUS", what)
+    what = f"the initial load brought the column {column.name!r} as {why}, and changes carry it as {sql_type}"
+    return Doubt("KEY_AMBIGUOUS" if is_key else "VALUE_AMBIGUOUS", what)
 
 
-def finding_by_deletes(loaded: Mapping[str, Loaded], changes: pa.Table) -> Finding | None:
+def doubt_by_deletes(loaded: Mapping[str, LoadedColumn], changes: pa.Table) -> Doubt | None:
     """What is wrong with loaded keys, as the deletes among some changes tell their types.
 
     Of a table that only lost rows since its load, nothing else tells them; and a delete of a key in another spelling
@@ -73,23 +78,23 @@ def finding_by_deletes(loaded: Mapping[str, Loaded], changes: pa.Table) -> Findi
         return None
     gone = changes.filter(pc.is_in(changes["op"], pa.array([DELETE, KEY_LEFT])))
     for cols in pc.unique(gone["cols"].cast(pa.string())).to_pylist():
-        for name, told, _ in msgspec.json.decode(cols or "[]"):
-            if name in loaded and (found := finding(loaded[name], told)):
+        for name, sql_type, _ in msgspec.json.decode(cols or "[]"):
+            if name in loaded and (found := doubt(loaded[name], sql_type)):
                 return found
     return None
 
 
-def may_lack_digits(column: LoadColumn, told: str) -> bool:
+def may_lack_digits(column: LoadColumn, sql_type: str) -> bool:
     """Whether loaded times have fewer digits of a second than the source keeps, and the target could hold."""
-    kind = _known(told)
+    kind = _known(sql_type)
     if kind is None or kind.name not in TIMESTAMPS:
         return False
     return "milliseconds" in column.held and kind.second_digits > _MILLISECONDS
 
 
-def _why_ambiguous(loaded: Loaded, told: str) -> str:
+def _why_ambiguous(loaded: LoadedColumn, sql_type: str) -> str:
     column, shortest, is_key = loaded
-    kind = _known(told)
+    kind = _known(sql_type)
     if kind is None:
         return ""
     if kind.name == "datetimeoffset":

@@ -27,7 +27,7 @@ from open_mirroring.protocols.table_stops import RELOAD_SEEN
 from spark_jobs.changelog.origins import partition_of
 from spark_jobs.changelog.schema import INSERT, LOAD_MAJOR, UPDATE
 from spark_jobs.plan.former_columns import read_as_now
-from spark_jobs.plan.loaded_columns import Loaded, finding_by_deletes
+from spark_jobs.plan.loaded_columns import LoadedColumn, doubt_by_deletes
 from spark_jobs.plan.moved_rows import KeyChangePlace, MovedRows, Read, place_of
 from spark_jobs.plan.partial_rows import carries_all, types_of
 from spark_jobs.plan.transaction_cut import Cut
@@ -94,7 +94,7 @@ class TablePlan:
     gone: Mapping[str, str] = field(default_factory=dict)
     former: tuple[FormerColumn, ...] = ()
     lives_above: str | None = None
-    loaded_keys: Mapping[str, Loaded] = field(default_factory=dict)
+    loaded_keys: Mapping[str, LoadedColumn] = field(default_factory=dict)
     newest_load: NewestLoad | None = None
 
     def lacking(self, order: str) -> set[str]:
@@ -135,7 +135,7 @@ def typed_changes(plan: TablePlan, changes: pa.Table) -> Typed:
         PlanStop: ``SCHEMA_CHANGED`` where a column's type does not take the values of an earlier one, ``LOAD_UNFILLED``
             or ``KEY_AMBIGUOUS`` where deletes may miss their loaded rows: it stops this table alone.
     """
-    if found := finding_by_deletes(plan.loaded_keys, changes):
+    if found := doubt_by_deletes(plan.loaded_keys, changes):
         raise PlanStop(found.code, found.what)
     try:
         return type_rows(changes, plan.columns, plan.keys, plan.types)

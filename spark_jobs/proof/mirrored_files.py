@@ -10,7 +10,7 @@ log names, and a column that a file lacks is NULL in it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from datetime import UTC, datetime
 from pathlib import Path
@@ -23,6 +23,7 @@ from deltalake.exceptions import DeltaError
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
 
 from open_mirroring.config import Mirror
 from open_mirroring.config.storage import folder_place
@@ -55,21 +56,23 @@ class _Piece(NamedTuple):
 class Target:
     """A mirrored table at one version; *version* is None where there is no Delta table.
 
-    *changed* is when that version came to be.
+    *changed* is when that version came to be. Its columns have the names of the source, to which *renamed* says those
+    of the target (G-120).
     """
 
-    def __init__(self, spark: SparkSession, path: Path | None) -> None:
+    def __init__(self, spark: SparkSession, path: Path | None, renamed: Mapping[str, str] | None = None) -> None:
         self._spark, self._path = spark, path
         self.version: int | None = None
         self.changed: datetime | None = None
         self.columns: tuple[LandingColumn, ...] = ()
+        self._at_source = {name.casefold(): source for source, name in (renamed or {}).items()}
         self._pieces: Sequence[_Piece] | None = None
         try:
             if path is not None and DeltaTable.is_deltatable(str(path)):
                 table = DeltaTable(path)
                 self.version = table.version()
                 self.changed = datetime.fromtimestamp(table.history(1)[0]["timestamp"] / 1000, UTC)
-                self.columns = tuple(_landing(field) for field in pa.schema(table.schema().to_arrow()))
+                self.columns = tuple(map(self._named, pa.schema(table.schema().to_arrow())))
                 self._pieces = _plain_pieces(table)
         except (DeltaError, OSError, pa.ArrowException) as error:
             raise TransientError(
@@ -79,13 +82,17 @@ class Target:
                 way_out="look at the table's Delta log; then prove again",
             ) from error
 
+    def _named(self, field: pa.Field) -> LandingColumn:
+        found, name = _landing(field), self._at_source.get(field.name.casefold())
+        return found if name is None else found._replace(name=name, renamed=found.name)
+
     def frame(self, shape: Shape, work: Work, schema: str, ranges: Collection[int] | None = None) -> DataFrame:
         """As :class:`~spark_jobs.proof.sides.Side`; *ranges* are left to *work*, which looks at the cells."""
         if self.version is None:
             return self._spark.createDataFrame([], schema)
         if self._pieces is None:
             return self._frame_of_delta(work, schema)
-        pieces, columns = self._pieces, [column.name for column in self.columns]
+        pieces, columns = self._pieces, {column.landed_name: column.name for column in self.columns}
 
         def each(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
             for batch in batches:
@@ -99,8 +106,8 @@ class Target:
             return work(pa.Table.from_batches([batch]) for batch in batches)
 
         rows = self._spark.read.format("delta").option("versionAsOf", self.version).load(str(self._path))
-        names = ["`" + column.name.replace("`", "``") + "`" for column in self.columns]
-        return rows.select(*names).mapInArrow(anew(each), schema)
+        named = [F.col("`" + c.landed_name.replace("`", "``") + "`").alias(c.name) for c in self.columns]
+        return rows.select(*named).mapInArrow(anew(each), schema)
 
     def asked(self, ask: Callable[[], Answer]) -> Answer:
         """As :class:`~spark_jobs.proof.sides.Side`.
@@ -191,14 +198,15 @@ def _cut(path: Path) -> Iterator[_Piece]:
     yield from (_Piece(str(path), size // groups, group, group + 1) for group in range(groups))
 
 
-def _rows(pieces: Iterable[_Piece], columns: Sequence[str]) -> Iterator[pa.Table]:
-    """The rows of pieces, with the names that the table has for its columns."""
+def _rows(pieces: Iterable[_Piece], columns: Mapping[str, str]) -> Iterator[pa.Table]:
+    """The rows of pieces, with their columns called as *columns* says of the table's names."""
     for piece in pieces:
         try:
             with pq.ParquetFile(piece.path, coerce_int96_timestamp_unit="us") as file:
                 # A file may spell a column in another case: Delta compares names without case.
                 there = {name.casefold(): name for name in file.schema_arrow.names}
-                named = {there[name.casefold()]: name for name in columns if name.casefold() in there}
+                called = ((name.casefold(), given) for name, given in columns.items())
+                named = {there[folded]: given for folded, given in called if folded in there}
                 groups = range(piece.first, file.num_row_groups if piece.last is None else piece.last)
                 for batch in file.iter_batches(_ROWS_AT_ONCE, row_groups=groups, columns=[*named], use_threads=False):
                     yield pa.Table.from_batches([batch]).select([*named]).rename_columns([*named.values()])

@@ -26,7 +26,8 @@ from open_mirroring.config.names import BEGINNING, split_source_name
 from open_mirroring.config.storage import place_of
 from open_mirroring.config.tables import JdbcLoad, ProofExport
 from open_mirroring.errors import TerminalError
-from open_mirroring.landing_zone.schema import LandingColumn, file_schema
+from open_mirroring.landing_zone.salt import Salt
+from open_mirroring.landing_zone.schema import file_schema
 from open_mirroring.ledger.load_ledger import LoadColumn, columns_of_both
 from spark_jobs.load.planning import CHUNK_BYTES, pace_of
 from spark_jobs.proof.rows import Shape, Work
@@ -34,6 +35,7 @@ from spark_jobs.sources.exports.files import Export, ExportRows, Piece, cut_file
 from spark_jobs.sources.jdbc.dialects import Range
 from spark_jobs.sources.jdbc.pacing import Pace
 from spark_jobs.sources.jdbc.tables import JdbcRows, JdbcTable, SplitColumn
+from spark_jobs.sources.sql_server.hashed_columns import hashed_tables
 
 Answer = TypeVar("Answer")
 _LIMITED: defaultdict[str, Lock] = defaultdict(Lock)
@@ -194,6 +196,28 @@ def source_side(
     return ExportSource(spark, table, export_of_rows, chosen.types, since, gone)
 
 
+class HashedSource:
+    """A source whose rows have hashes where files of the target have them (G-121)."""
+
+    def __init__(self, source: Source, hashed: Sequence[str], salt: Salt | None) -> None:
+        self._source, self._hashed, self._salt = source, tuple(hashed), salt
+        self.text, self.columns, self.since = source.text, source.columns, source.since
+        self.split = source.split
+
+    def frame(self, shape: Shape, work: Work, schema: str, ranges: Collection[int] | None = None) -> DataFrame:
+        """As :class:`Side`."""
+        hashed, salt = self._hashed, self._salt
+
+        def on_hashes(tables: Iterable[pa.Table]) -> Iterator[pa.RecordBatch]:
+            return work(hashed_tables(tables, hashed, salt))
+
+        return self._source.frame(shape, on_hashes, schema, ranges)
+
+    def asked(self, ask: Callable[[], Answer]) -> Answer:
+        """As :class:`Side`."""
+        return self._source.asked(ask)
+
+
 def anew(each: Work) -> Work:
     """A copy of a function: Spark would answer an equal plan from what it kept of the first one.
 
@@ -241,4 +265,4 @@ def _border(kind: str, text: str) -> Any:
 
 
 def _typed_schema(columns: Sequence[LoadColumn], keys: Sequence[str]) -> pa.Schema:
-    return file_schema([LandingColumn(column.name, column.type) for column in columns], keys, marker=False)
+    return file_schema([column.landing for column in columns], keys, marker=False)

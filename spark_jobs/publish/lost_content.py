@@ -19,7 +19,7 @@ from open_mirroring.errors import TerminalError
 from open_mirroring.landing_zone import layout
 from open_mirroring.landing_zone.data_file import Footer
 from open_mirroring.landing_zone.opening import open_store
-from open_mirroring.landing_zone.schema import file_schema
+from open_mirroring.landing_zone.schema import landed_file_schema
 from open_mirroring.ledger.reading import LedgerReader, Publication, PublishedFile, TableState
 from open_mirroring.protocols.publishing import Intent, StagedFile, Work
 from open_mirroring.reconciliation.inspection import zone_address
@@ -64,7 +64,7 @@ def _without_rows(mirror: Mirror, reader: LedgerReader, state: TableState, lost:
         lost.batch_to,
         "load" if lost.kind == "load" else "changes",
     )
-    schema = file_schema(state.columns.columns, state.keys, marker=lost.kind != "load")
+    schema = landed_file_schema(state.columns.columns, state.keys, marker=lost.kind != "load")
     name = f"{layout.staging_folder(state.folder, state.row.generation)}/{lost.number:020d}.{uuid4().hex}"
     with tempfile.TemporaryDirectory(prefix="open_mirroring-") as scratch:
         local = Path(scratch) / "empty"
@@ -76,7 +76,7 @@ def _without_rows(mirror: Mirror, reader: LedgerReader, state: TableState, lost:
             local,
             written,
             schema,
-            state.keys,
+            state.landed_keys,
             lost.first_position,
             lost.last_position,
             is_text=state.text is not None,
@@ -93,7 +93,8 @@ def _from_log(mirror: Mirror, reader: LedgerReader, state: TableState, lost: Pub
     work = Work("changes", lost.batch_to, position_from=start, position_to=publication.position_to)
     intent = Intent(_first_number(reader, state, lost), lost.batch_from, work)
     declared = {table.source: table for table in mirror.tables}
-    preparation = Preparation(mirror.name, reader, declared, mirror.publish, renames=format_of(mirror).renames_columns)
+    renames, salt = format_of(mirror).renames_columns, mirror.salt()
+    preparation = Preparation(mirror.name, reader, declared, mirror.publish, renames=renames, salt=salt)
     prepared = preparation.prepare([(state._replace(row=row), intent)])[state.id]
     if isinstance(prepared, PlanStop):
         raise _impossible(state, lost, f"{prepared.code}: {prepared.what}")
@@ -103,7 +104,7 @@ def _from_log(mirror: Mirror, reader: LedgerReader, state: TableState, lost: Pub
         raise _impossible(state, lost, f"{len(gone)} of its files are not in the change log any more")
     staged: list[StagedFile] = []
     for part in prepared.plans:
-        for result in stage(zone_address(mirror), StageTask(root, (part,))):
+        for result in stage(zone_address(mirror), salt, StageTask(root, (part,))):
             if result.stop is not None:
                 raise _impossible(state, lost, ": ".join(result.stop))
             staged += result.files

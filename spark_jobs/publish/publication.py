@@ -17,12 +17,13 @@ from open_mirroring.changes.log_position import LogPosition, is_of_generation, n
 from open_mirroring.config import Table
 from open_mirroring.config.models import Publish, widens_ahead
 from open_mirroring.landing_zone.data_file import Footer
+from open_mirroring.landing_zone.salt import Salt
 from open_mirroring.landing_zone.schema import TableSchema
 from open_mirroring.landing_zone.standing import Standing
 from open_mirroring.ledger.columns import UnverifiedColumn
 from open_mirroring.ledger.reading import ColumnDecision, ColumnList, LedgerReader, TableState, Unpublished, unpublished
 from open_mirroring.protocols.publishing import Intent, Work
-from spark_jobs.changelog.schema import bucket_ranges
+from spark_jobs.changelog.schema import LOAD_MAJOR, bucket_ranges
 from spark_jobs.plan.loaded_columns import loaded_columns
 from spark_jobs.plan.plan import Identity, PlanStop, TablePlan
 from spark_jobs.plan.transaction_cut import Cut
@@ -54,7 +55,7 @@ class Prepared(NamedTuple):
 class Preparation:
     """Prepares the publications of a mirror's tables with a few queries for all of them together.
 
-    *renames* says whether the source can rename a column while its changes are read.
+    *renames* says whether the source can rename a column while its changes are read, *salt* is that of hashes.
     """
 
     def __init__(
@@ -65,8 +66,10 @@ class Preparation:
         settings: Publish,
         *,
         renames: bool = True,
+        salt: Salt | None = None,
     ) -> None:
         self._mirror = mirror
+        self._salted = None if salt is None else salt.check
         self._renames = renames
         self._reader = reader
         self._declared = declared
@@ -104,7 +107,7 @@ class Preparation:
                 continue
             rows = sum(part.rows for part in (*new.arrived, *new.released))
             standing = _standing(state, intent, ordinals, len(known), said, unverified.get(state.id, ()))
-            standing = replace(standing, former=len(columns.former))
+            standing = replace(standing, former=len(columns.former), renamed=schema.renamed, salted=schema.salted)
             cut = self._cut(plan, state, intent, schema, rows, standing)
             prepared[state.id] = cut._replace(
                 waiting=sum(part.rows for part in new.waiting),
@@ -171,7 +174,16 @@ class Preparation:
         declared = self._declared[state.source]
         ahead = widens_ahead(declared, self._settings)
         return TableColumns(
-            state, declared, lists, epochs, decided, former, renames=self._renames, up_to=up_to, ahead=ahead
+            state,
+            declared,
+            lists,
+            epochs,
+            decided,
+            former,
+            renames=self._renames,
+            up_to=up_to,
+            ahead=ahead,
+            salted=self._salted,
         )
 
     def _requires_reload(self, declared: Table) -> bool:
@@ -222,12 +234,15 @@ class Preparation:
             completing=completing,
             generation=generation,
             cut=None if start is None else Cut(start, end, batches),
-            late_up_to=self._late_up_to(state, intent),
+            late_up_to=self._late_up_to(state, intent, top),
             loaded_keys={name: one for name, one in loaded.items() if one.is_key},
         )
 
-    def _late_up_to(self, state: TableState, intent: Intent) -> str | None:
+    def _late_up_to(self, state: TableState, intent: Intent, highest: LogPosition | None) -> str | None:
         """Up to which order a new change is late where every change is published in its order; None where it is not.
+
+        Late is what has a successor that is published: of a quiet table the *highest* change may lie far below the
+        position up to which it is published. Rows of a full load among the changes have no order of their own (K-18).
 
         An intent without a complete position was made by other settings, and is finished by them.
         """
@@ -237,7 +252,9 @@ class Preparation:
         load = state.load_plan
         if load is not None and state.row.published_position is None and intent.batch_from == load["hand_over_batch"]:
             return ""  # nothing was published over the load yet: the load's position says what it holds already
-        return start
+        if highest is None:
+            return start
+        return "" if highest.major == LOAD_MAJOR else min(start, highest.order)
 
     def _history(
         self,

@@ -22,7 +22,8 @@ from open_mirroring.landing_zone import layout
 from open_mirroring.landing_zone.data_file import Footer, WrittenFile, check_data_file, invalid_file, write_data_file
 from open_mirroring.landing_zone.delimited_text import bytes_digest, write_text_file
 from open_mirroring.landing_zone.opening import ZoneAddress, open_store
-from open_mirroring.landing_zone.schema import file_schema
+from open_mirroring.landing_zone.salt import Salt
+from open_mirroring.landing_zone.schema import landed, landed_file_schema
 from open_mirroring.landing_zone.store import LandingZoneStore, ObjectInfo
 from open_mirroring.landing_zone.text_format import TextFormat
 from open_mirroring.protocols.publishing import StagedFile
@@ -32,6 +33,7 @@ from spark_jobs.changelog.change_log import log_files, paths_of
 from spark_jobs.changelog.reading import CHANGES_SCHEMA, Wanted, read_changes, read_history
 from spark_jobs.plan.plan import PlannedRows, PlanStop, TablePlan, plan_table
 from spark_jobs.plan.transaction_cut import rows_of
+from spark_jobs.sources.sql_server.hashed_columns import landed_rows
 
 _NAMES = 3
 _CREATIONS_AT_ONCE = 16
@@ -73,9 +75,10 @@ class StagedTable(NamedTuple):
     stop: tuple[str, str] | None
 
 
-def stage(zone: ZoneAddress, task: StageTask) -> list[StagedTable]:
+def stage(zone: ZoneAddress, salt: Salt | None, task: StageTask) -> list[StagedTable]:
     """Plan and stage every table of the task; a table that has to stop does not hinder the others.
 
+    The salt comes with the function, as the zone's login does: Spark keeps tasks in a file for a moment.
     A table's files are created while the next tables are planned: creating mostly waits for the store.
     """
     # Names are used once: a task that Spark repeats, for its worker died, finds those of the first try taken.
@@ -107,7 +110,7 @@ def stage(zone: ZoneAddress, task: StageTask) -> list[StagedTable]:
                 creations.append([])
                 continue
             name = f"{footer.first_number:020d}.{attempt}.{position:04d}"
-            files = _written(plan, target, planned, name, Path(scratch))
+            files = _written(plan, target, planned, name, Path(scratch), salt)
             creations.append([pool.submit(_create, store, file) for file in files])
             staged.append(StagedTable(plan.table_id, (), planned.counts, tuple(planned.rejected), None))
         return [
@@ -157,17 +160,18 @@ class _LocalFile(NamedTuple):
 
 
 def _written(
-    plan: TablePlan, target: StageTarget, planned: PlannedRows, name: str, scratch: Path
+    plan: TablePlan, target: StageTarget, planned: PlannedRows, name: str, scratch: Path, salt: Salt | None
 ) -> Iterator[_LocalFile]:
     """Write the table's files, none longer than ``max_rows``; nothing planned, no file."""
-    schema = file_schema(plan.columns, plan.keys, marker=True)
+    schema, (_, keys) = landed_file_schema(plan.columns, plan.keys, marker=True), landed(plan.columns, plan.keys)
+    planned_rows = landed_rows(planned.rows, plan.columns, schema.names, salt)
     for index, start in enumerate(range(0, planned.rows.num_rows, target.max_rows)):
         local = scratch / f"{name}.{index:04d}"
-        rows = planned.rows.slice(start, target.max_rows)
+        rows = planned_rows.slice(start, target.max_rows)
         lowest, highest = _bounds(planned, start, rows.num_rows)
         written = target.write(local, rows, schema, lowest, highest)
         path = f"{layout.staging_folder(target.folder, target.footer.generation)}/{name}.{index:04d}"
-        yield _LocalFile(path, local, written, schema, plan.keys, lowest, highest, target.text is not None)
+        yield _LocalFile(path, local, written, schema, keys, lowest, highest, target.text is not None)
 
 
 def _bounds(planned: PlannedRows, start: int, rows: int) -> tuple[str, str]:

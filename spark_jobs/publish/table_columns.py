@@ -38,7 +38,7 @@ from open_mirroring.landing_zone.schema import LandingColumn, TableSchema, is_ex
 from open_mirroring.landing_zone.text_format import TextFormat
 from open_mirroring.ledger.reading import ColumnDecision, ColumnList, TableState
 from open_mirroring.protocols.table_stops import PARTIAL_ROWS, ROW_INCOMPLETE
-from spark_jobs.plan.loaded_columns import finding, loaded_columns, may_lack_digits
+from spark_jobs.plan.loaded_columns import doubt, loaded_columns, may_lack_digits
 from spark_jobs.plan.plan import PlanStop
 from spark_jobs.sources.sql_server.chosen_types import keeps_spelling, landed_as, widest
 from spark_jobs.sources.sql_server.type_changes import keeps_key, keeps_values
@@ -46,6 +46,14 @@ from spark_jobs.sources.sql_server.types import landing_type, type_of_landed_key
 
 _EVERYWHERE = "~"
 """Above every place."""
+
+
+def landing_of(column: LandingColumn, chosen: ColumnChoice, salted: str | None) -> LandingColumn:
+    """A column with what the mirror file says of its name at the target, and of hashes (G-120, G-121)."""
+    hashes = chosen.hashes(column.name)
+    if hashes and salted is None:
+        raise ValueError(f"the column {column.name!r} is to be hashed, and there is no salt")
+    return column._replace(renamed=chosen.new_name_of(column.name), salted=salted if hashes else None)
 
 
 class _Part(NamedTuple):
@@ -71,6 +79,7 @@ class TableColumns:
         renames: whether the source can rename a column while its changes are read.
         up_to: only what stands up to this place is looked at; None: all.
         ahead: whether numbers that are not published yet land with room for wider types (G-111).
+        salted: what tells the salt of hashes from another one (G-121); None where nothing is hashed.
     """
 
     def __init__(
@@ -85,10 +94,11 @@ class TableColumns:
         renames: bool,
         up_to: str | None = None,
         ahead: bool = False,
+        salted: str | None = None,
     ) -> None:
         self._state, self._declared, self._up_to = state, declared, up_to
         self._epochs, self._given, self._renames = epochs, decided, renames
-        self._noted, self._ahead = former, ahead
+        self._noted, self._ahead, self._salted = former, ahead, salted
         # What only loaded rows have stands below every change.
         below = state.columns_above is None
         self._lists = [one for one in lists if self._seen(one) or (below and any(map(is_load_epoch, one.seen)))]
@@ -254,11 +264,13 @@ class TableColumns:
         schema, published = state.columns, {column.name for column in state.columns.columns}
         _refuse_left_out(schema, declared.chosen, state.keys)
         _refuse_other_types(schema, declared.chosen)
+        _refuse_other_names(schema, declared.chosen)
+        _refuse_other_hashes(schema, declared.chosen, self._salted)
         at: str | None = None
         try:
             for part in self._parts:
                 at = None if part.seen is None else part.seen.first
-                columns = [LandingColumn(name, self._lands(name, sql_type)) for name, sql_type in part.types.items()]
+                columns = [self._column(name, sql_type) for name, sql_type in part.types.items()]
                 schema = schema.extended(columns, published)
         except TerminalError as error:
             raise PlanStop(error.code, error.what, at) from error
@@ -276,8 +288,12 @@ class TableColumns:
         if reload_on_add:
             self._refuse_added({name: at for name, at in self.appeared.items() if name not in published})
         if state.text is not None:
-            return _columns_of_text(schema, state.text), types
+            return _columns_of_text(schema, state.text, declared, self._salted), types
         return _keys_first_known(schema, state.keys), types
+
+    def _column(self, name: str, sql_type: str) -> LandingColumn:
+        chosen = self._declared.chosen
+        return landing_of(LandingColumn(name, self._lands(name, sql_type)), chosen, self._salted)
 
     def _with_room(self, column: LandingColumn) -> LandingColumn:
         return column if self._declared.chosen.type_of(column.name) else column._replace(type=widest(column.type))
@@ -314,8 +330,8 @@ class TableColumns:
         coarse = {
             name: since
             for name, loaded in self._load.items()
-            for told, since in self._told(name).items()
-            if may_lack_digits(loaded.column, told)
+            for sql_type, since in self._changed_types(name).items()
+            if may_lack_digits(loaded.column, sql_type)
         }
         changed = {name: since for name, (_, _, since) in self._conversions().items()}
         return {name: _position(since) for name, since in {**coarse, **changed}.items()}
@@ -440,11 +456,11 @@ class TableColumns:
         As a key such a value is another one than the stream's: the loaded row would stay beside the changed one.
         """
         for name, loaded in self._load.items():
-            for told, since in self._told(name).items():
-                if found := finding(loaded, told):
+            for sql_type, since in self._changed_types(name).items():
+                if found := doubt(loaded, sql_type):
                     raise PlanStop(found.code, found.what, since)
 
-    def _told(self, name: str) -> dict[str, str]:
+    def _changed_types(self, name: str) -> dict[str, str]:
         """The types of a column that changes carry, and the first place of each."""
         found: dict[str, str] = {}
         for part in self._parts:
@@ -608,10 +624,31 @@ def _refuse_left_out(published: TableSchema, chosen: ColumnChoice, keys: Sequenc
 
 def _refuse_other_types(published: TableSchema, chosen: ColumnChoice) -> None:
     """Stop where `types` says another type than a column is published as: the target cannot change it (F-87, G-110)."""
-    for name, kind in published.columns:
+    for name, kind, *_ in published.columns:
         wanted = chosen.type_of(name)
         if wanted is not None and wider(kind, wanted) != kind:
             raise PlanStop("SCHEMA_CHANGED", f"`types` lands {name!r} as {wanted}, which is published as {kind}")
+
+
+def _refuse_other_names(published: TableSchema, chosen: ColumnChoice) -> None:
+    """Stop where `rename` says another name than a column is published under: the target would keep both (G-120)."""
+    for column in published.columns:
+        wanted = chosen.landed_name(column.name)
+        if wanted != column.landed_name:
+            what = f"`rename` lands {column.name!r} as {wanted!r}, which is published as {column.landed_name!r}"
+            raise PlanStop("SCHEMA_CHANGED", what)
+
+
+def _refuse_other_hashes(published: TableSchema, chosen: ColumnChoice, salted: str | None) -> None:
+    """Stop where files have a column in clear that is to be hashed, or otherwise, or by another salt (G-121)."""
+    for column in published.columns:
+        is_hashed = chosen.hashes(column.name)
+        if is_hashed != (column.salted is not None):
+            what = f"`hash` lands {column.name!r} {'as a hash' if is_hashed else 'in clear'}, which is published "
+            raise PlanStop("SCHEMA_CHANGED", what + ("in clear" if is_hashed else "as a hash"))
+        if is_hashed and column.salted != salted:
+            what = f"the hashes of column {column.name!r} are published with another salt than the connection has now"
+            raise PlanStop("SALT_CHANGED", what)
 
 
 def _refuse_unknown_columns(lists: Sequence[ColumnList]) -> None:
@@ -628,14 +665,17 @@ def _keys_first_known(schema: TableSchema, keys: Sequence[str]) -> TableSchema:
     return schema
 
 
-def _columns_of_text(schema: TableSchema, text: TextFormat) -> TableSchema:
+def _columns_of_text(schema: TableSchema, text: TextFormat, declared: Table, salted: str | None) -> TableSchema:
     """The declared columns; a table of delimited text never changes them (F-23, F-90)."""
-    declared = TableSchema(tuple(LandingColumn(name, kind) for name, kind in text.columns))
-    other = [f"{column.name!r} {column.type}" for column in schema.columns if column not in declared.columns]
+    listed = () if declared.delimited_text is None else declared.delimited_text.columns
+    at_source = {declared.chosen.landed_name(name): name for name in listed}
+    names = [(at_source.get(name, name), kind) for name, kind in text.columns]
+    columns = tuple(landing_of(LandingColumn(name, kind), declared.chosen, salted) for name, kind in names)
+    other = [f"{column.name!r} {column.type}" for column in schema.columns if column not in columns]
     if other:
         raise PlanStop(
             "SCHEMA_CHANGED",
             f"delimited text takes no columns but the declared ones, and rows carry {', '.join(other[:5])}: declare "
             "them, list `columns` without them, or, for decimals, leave `delimited_text` out",
         )
-    return declared
+    return TableSchema(columns)

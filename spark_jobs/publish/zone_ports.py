@@ -45,7 +45,7 @@ class ZonePorts:
             case protocol.ReadMetadata():
                 found = self._store.read(f"{folder}/{layout.METADATA_FILE}")
                 # Metadata that are not what we wrote stop this table; the others go on.
-                same = found is not None and layout.describes(found.data, table.keys, table.metadata_properties)
+                same = found is not None and layout.describes(found.data, table.landed_keys, table.metadata_properties)
                 return protocol.Metadata(same)
             case protocol.Rename(number, file):
                 final = f"{folder}/{layout.file_name(number, table.extension)}"
@@ -114,4 +114,4 @@ def sweep_staging(store: LandingZoneStore, folder: str, generation: int, confirm
 
 
 def _metadata(table: TableState) -> bytes:
-    return layout.metadata_document(table.keys, table.metadata_properties)
+    return layout.metadata_document(table.landed_keys, table.metadata_properties)

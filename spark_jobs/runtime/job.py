@@ -21,7 +21,7 @@ from open_mirroring.operate.exit_codes import Exit, exit_of, exit_of_report
 from open_mirroring.operate.job_result import RESULT_FILE, leave_error, leave_report
 from open_mirroring.reconciliation.joined_tables import ledger_of
 from spark_jobs.runtime.session import session_on_demand
-from spark_jobs.runtime.task_parcel import Seal
+from spark_jobs.runtime.task_parcel import ParcelKey
 from spark_jobs.runtime.worker_tasks import outcomes
 
 __all__ = ["Exit", "job_main", "run_job"]
@@ -47,16 +47,16 @@ def run_job(
     """Run *function* over *tasks* in Spark's workers, one partition each, and return the results in order.
 
     Tasks and results are small (paths, counts): rows never cross between the JVM and Python. Tasks and function, which
-    may hold logins, are sealed; the key travels in memory only (S-04).
+    may hold logins, are encrypted; the key travels in memory only (S-04).
 
     Raises:
         MirroringError: what a task raised on purpose, as itself; of several the first task's.
     """
     if not tasks:
         return []
-    seal = Seal()
-    parcels = [seal.packed(task) for task in tasks]
-    found = outcomes(spark, description, _ErrorsAsValues(seal), seal.packed(function), parcels)
+    key = ParcelKey()
+    parcels = [key.packed(task) for task in tasks]
+    found = outcomes(spark, description, _ErrorsAsValues(key), key.packed(function), parcels)
     for outcome in found:
         if isinstance(outcome, MirroringError):
             raise outcome
@@ -66,12 +66,12 @@ def run_job(
 class _ErrorsAsValues:
     """Brings a task's own errors back as values: Spark would retry them and bury them in a stack of its own."""
 
-    def __init__(self, seal: Seal) -> None:
-        self._seal = seal
+    def __init__(self, key: ParcelKey) -> None:
+        self._key = key
 
     def __call__(self, function: str, task: str) -> Any:
         try:
-            return self._seal.unpacked(function)(self._seal.unpacked(task))
+            return self._key.unpacked(function)(self._key.unpacked(task))
         except MirroringError as error:
             return error
 

@@ -15,7 +15,7 @@ from pyspark.cloudpickle import dumps
 
 
 @dataclass(frozen=True)
-class Seal:
+class ParcelKey:
     """The key of one job, made for it and forgotten with it."""
 
     _key: bytes = field(default_factory=Fernet.generate_key, repr=False)
@@ -25,5 +25,5 @@ class Seal:
         return Fernet(self._key).encrypt(dumps(value)).decode()
 
     def unpacked(self, text: str) -> Any:
-        """The value that was packed by this seal."""
+        """The value that was packed by this key."""
         return pickle.loads(Fernet(self._key).decrypt(text))

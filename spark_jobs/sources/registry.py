@@ -88,7 +88,7 @@ def format_of(mirror: Mirror) -> Format:
         case described.ChangeEvents() as source:
             return CesFormat.of(mirror, source)
         case described.ChangeTables() as source:
-            return ChangeTableFormat.of(source)
+            return ChangeTableFormat.of(source, whole_transactions=mirror.consistency == "transaction")
         case described.Messages() as source:
             return QlikMessageFormat.of(mirror, source)
         case described.DebeziumInLines():

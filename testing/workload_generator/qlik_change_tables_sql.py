@@ -1,4 +1,4 @@
-"""Change tables in PostgreSQL, as SQL statements.
+"""Change tables in PostgreSQL, and control tables beside them, as SQL statements.
 
 Public source: Qlik help, *Change tables*, *Change Data Partitioning*, *Control tables*.
 """
@@ -21,6 +21,12 @@ _CONTROL = (
     "server_name text, task_name text, partition_name text, partition_start_time timestamp, "
     "partition_end_time timestamp, table_owner text, table_name text"
 )
+_SIGNALS = {
+    "attrep_suspended_tables": "server_name text, task_name text, table_owner text, table_name text, "
+    "suspend_reason text, suspend_timestamp timestamp",
+    "attrep_apply_exceptions": '"TASK_NAME" text, "TABLE_OWNER" text, "TABLE_NAME" text, "ERROR_TIME" timestamp, '
+    '"STATEMENT" text, "ERROR" text',
+}
 _DECIMALS = ("decimal", "numeric", "money", "smallmoney")
 
 
@@ -72,10 +78,32 @@ def postgresql_statements(
         yield f"INSERT INTO {control_table} VALUES ({_closing(known[full_name], partition, options)})"
 
 
+def control_table_statements(control: str = "control") -> Iterator[str]:
+    """SQL that makes the control tables in which a task tells how its tables fare, empty."""
+    yield f"CREATE SCHEMA IF NOT EXISTS {_quoted(control)}"
+    for name, columns in _SIGNALS.items():
+        yield f"CREATE TABLE {_quoted(control)}.{_quoted(name)} ({columns})"
+
+
+def suspended(table: TableDef, reason: str, since: datetime, control: str = "control") -> str:
+    """SQL by which a task suspends a table."""
+    texts = _texts("server", "task", table.schema, table.name, reason, str(since))
+    return f'INSERT INTO {_quoted(control)}."attrep_suspended_tables" VALUES ({texts})'
+
+
+def apply_exception(table: TableDef, error: str, at: datetime, control: str = "control") -> str:
+    """SQL by which a task records an error of a table."""
+    texts = _texts("task", table.schema, table.name, str(at), "INSERT", error)
+    return f'INSERT INTO {_quoted(control)}."attrep_apply_exceptions" VALUES ({texts})'
+
+
+def _texts(*texts: str) -> str:
+    return ", ".join("'" + text.replace("'", "''") + "'" for text in texts)
+
+
 def _closing(table: TableDef, partition: str, options: ChangeTableOptions) -> str:
     start, end = (datetime.strptime(text, "%Y%m%dT%H%M%S") for text in partition.split("_"))
-    texts = ("server", "task", partition, str(start), str(end), table.schema, table.name + options.suffix)
-    return ", ".join("'" + text.replace("'", "''") + "'" for text in texts)
+    return _texts("server", "task", partition, str(start), str(end), table.schema, table.name + options.suffix)
 
 
 def _postgresql_type(column: ColumnDef) -> str:

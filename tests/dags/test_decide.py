@@ -19,12 +19,13 @@ from open_mirroring.ledger import open_ledger, tables
 from open_mirroring.ledger.requests import (
     ACCEPT_EPOCH,
     ACCEPT_LETTERS,
+    ACCEPT_RELOAD,
     ACCEPT_SCHEMA,
     ACCEPT_TABLE,
     RESUME,
     RESUME_EXTRACTION,
 )
-from open_mirroring.protocols.table_stops import NEW_TABLE
+from open_mirroring.protocols.table_stops import NEW_TABLE, RELOAD_SEEN
 from open_mirroring.reconciliation.inspection import declare_tables
 from open_mirroring_airflow.operators import DecideOperator
 from open_mirroring_airflow.run_params import DECISIONS, chosen_decision
@@ -170,6 +171,16 @@ def test_a_run_accepts_a_stream_that_began_anew_g_01(made: HandMadeMirror) -> No
     assert made.table(ORDERS).stop_code is None
     assert made.reader.epochs([made.ids[ORDERS]]) == {made.ids[ORDERS]: {GUID: 0, OTHER_GUID: 1}}
     assert _audited(made.ledger) == [("EPOCH_ACCEPTED", "dag_test", "restored")]
+
+
+def test_a_run_accepts_a_full_load_that_came_again_g125(made: HandMadeMirror) -> None:
+    """It records the decision; a tick finds the load in the log, and builds the table from it."""
+    made.commit(1, {ORDERS: (1, LOW)})
+    made.stop(ORDERS, RELOAD_SEEN)
+    assert _run(decision=ACCEPT_RELOAD, table=ORDERS, reason="the task was reloaded").state == "success"
+    state = made.table(ORDERS)
+    assert state.stop_code == RELOAD_SEEN and state.accepted == ("dag_test", "the task was reloaded")
+    assert _audited(made.ledger) == [("RELOAD_ACCEPTED", "dag_test", "the task was reloaded")]
 
 
 @pytest.mark.parametrize("renamed_to", [None, "remark"])

@@ -103,7 +103,7 @@ def test_loaded_and_changed_rows_land_alike_and_are_proved_g110(
     pipeline.service.poll()
     assert mirrored(pipeline) == [as_landed(1), as_landed(3, "2.75"), as_landed(4)]
     (state,) = pipeline.reader.tables().values()
-    assert dict(state.columns.columns)["number"] == "int64", "G-111"
+    assert {column.name: column.type for column in state.columns.columns}["number"] == "int64", "G-111"
     capsys.readouterr()
     main(["dead-letters", str(pipeline.file)])
     assert "'0.1250' has more than 2 digits after the point" in capsys.readouterr().out

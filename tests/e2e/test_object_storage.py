@@ -14,7 +14,7 @@ import yaml
 from open_mirroring.config.tables import ProofExport
 from open_mirroring.errors import TerminalError
 from spark_jobs.initial_load import load
-from spark_jobs.prove import Asked, prove
+from spark_jobs.prove import ProofOptions, prove
 from tests.e2e.test_crashes import EXTRACT, PUBLISH, kill_and_tick
 from tests.e2e.test_histories import TABLES, assert_mirrored, history
 from tests.object_storage import KINDS, Storage
@@ -140,7 +140,7 @@ def test_an_export_proves_what_it_loaded(file_format: str, storage: Storage, tmp
         source: ProofExport(format=given.format, path=given.path, connection=given.connection, types=given.types)
         for source, given in tables.items()
     }
-    proved = prove(pipeline.mirror, pipeline.ledger, spark, None, Asked(exports, settle_seconds=0)).tables
+    proved = prove(pipeline.mirror, pipeline.ledger, spark, None, ProofOptions(exports, settle_seconds=0)).tables
     assert {source: one["verdict"] for source, one in proved.items()} == dict.fromkeys(tables, "EQUAL"), proved
 
 

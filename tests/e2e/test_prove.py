@@ -16,7 +16,7 @@ import yaml
 from open_mirroring.ledger.proofs import ProofLedger
 from open_mirroring.operate.exit_codes import Exit
 from spark_jobs.cli.command_line import main
-from spark_jobs.prove import Asked, prove
+from spark_jobs.prove import ProofOptions, prove
 from tests.ces_messages import envelope, lsn, payload
 from tests.pipeline import Pipeline
 from tests.postgres import PostgresServer
@@ -163,7 +163,7 @@ def test_every_kind_of_difference_is_found_and_nothing_else(
 
     shop.set(five, (7, "on its way", "7.00"))
     shop.deliver()
-    asked = Asked(settle_seconds=0)
+    asked = ProofOptions(settle_seconds=0)
     mirror, ledger = shop.pipeline.mirror, shop.pipeline.ledger
     done = prove(mirror, ledger, shop.pipeline._spark, asked=asked, sleep=lambda _: traffic())
     found = {table: dict(one) for table, one in done.tables.items()}
@@ -199,7 +199,7 @@ def test_a_table_that_is_written_is_proved_by_what_is_read_meanwhile(shop_of: Ca
             shop.pipeline.mirror,
             shop.pipeline.ledger,
             shop.pipeline._spark,
-            asked=Asked(settle_seconds=0, looks=looks),
+            asked=ProofOptions(settle_seconds=0, looks=looks),
             sleep=lambda _: between(),
         ).tables
 

@@ -13,7 +13,7 @@ import pytest
 from deltalake import write_deltalake
 
 from open_mirroring.landing_zone.schema import LandingColumn, arrow_type
-from spark_jobs.prove import Asked, prove
+from spark_jobs.prove import ProofOptions, prove
 from tests.mutated_tables import TYPES, mutated, random_rows
 from tests.pipeline import Pipeline
 
@@ -46,7 +46,7 @@ def _runs(folder: Path, spark: Any, seeds: range) -> None:
         chance.shuffle(other)
         write_deltalake(folder / "tables" / name.replace(".", "/"), pa.Table.from_pylist(other, schema=schema))
         expected[name] = _as_rows(rows, other) if seed % 6 == 5 else _plainly(rows, other)
-    found = prove(pipeline.mirror, pipeline.ledger, spark, asked=Asked(settle_seconds=0)).tables
+    found = prove(pipeline.mirror, pipeline.ledger, spark, asked=ProofOptions(settle_seconds=0)).tables
     for name in names:
         kinds: dict[str, Any] = {key["key"][2:-2]: key["kind"] for key in found[name]["keys"]}
         if "missing rows" in expected[name] or "extra rows" in expected[name]:

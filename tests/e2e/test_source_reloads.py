@@ -22,8 +22,10 @@ from open_mirroring.page import ways_out
 from open_mirroring.page.deciding import decide
 from open_mirroring.reconciliation.inspection import zone_address
 from spark_jobs.cli.command_line import main
+from tests.e2e.test_bad_input_qlik_change_tables import DATA, ct, ct_landed, dfm, put
 from tests.e2e.test_silent_qlik_messages import MD_A, MD_B, A, B, Lines, landed, load, of
 from tests.kafka_broker import KafkaBroker
+from tests.pipeline import Pipeline, in_order
 
 WATCHED: dict[str, Any] = {"landing_zone": {"store": "local", "path": "zone", "tables": "tables"}}
 
@@ -103,6 +105,18 @@ def test_a_reload_with_other_types_is_no_change_of_structure_g125(tmp_path: Path
     assert lines.tick() == Exit.TABLES_STOPPED
     assert accept(lines) == Exit.DONE and ticked(lines) == Exit.DONE
     assert [(row["id"], row["price"]) for row in lines.rows("a")] == [(1, "dear")]
+    # A ledger that is lost is made again from what files and log say: the table still begins with that load.
+    before = lines.pipeline.reader.tables()["dbo.a"].newest_load
+    lines.pipeline.ledger.dispose()
+    for path in tmp_path.glob("ledger.db*"):
+        path.unlink()
+    again = ["rebuild-ledger", str(lines.pipeline.file), "--apply", "--approved-by", "Ada", "--reason", "it was lost"]
+    assert main(again) == Exit.DONE
+    assert lines.pipeline.reader.tables()["dbo.a"].newest_load == before is not None
+    lines.send(dt("INSERT", {**ROW, "id": 2, "price": "dearer"}, schema_id="C" * 32, number=9))
+    lines.send(of(A, 2, number=5))
+    assert lines.tick() == Exit.DONE
+    assert [(row["id"], row["price"]) for row in lines.rows("a")] == [(1, "dear"), (2, "dearer")]
 
 
 def test_several_partitions_are_divided_or_the_stop_stays_g125(
@@ -181,6 +195,12 @@ def test_a_decision_that_the_log_cannot_follow_is_told_by_the_stop_g125(tmp_path
     code, what = lines.stop("a")
     assert code == "RELOAD_SEEN" and "RELOAD_UNCLEAR" in (what or "") and "t/1" in (what or "")
     assert lines.pipeline.reader.tables()["dbo.a"].accepted is None
+    # Approved by the mirror file, it is looked at again when more has come: now both partitions are divided.
+    text = lines.pipeline.file.read_text()
+    lines.pipeline.file.write_text(f"{text}publish: {{on_reload: rebuild}}\n")
+    assert lines.tick() == Exit.TABLES_STOPPED and lines.stop("a") == (code, what)
+    lines.send((1, load(A, 2, "again")), (0, of(A, 5, number=9)))
+    assert ticked(lines) == Exit.DONE and lines.rows("a") == landed((1, "again"), (2, "again"), 5)
 
 
 def test_partitions_of_a_broker_that_were_read_to_their_end_hold_nothing_older_g125(
@@ -202,3 +222,65 @@ def test_partitions_of_a_broker_that_were_read_to_their_end_hold_nothing_older_g
     assert ticked(lines) == Exit.DONE and lines.rows("a") == landed((1, "again"), 2, 5)
     kafka.publish(topic, [(2, None, of(A, 6, number=7))])
     assert lines.tick() == Exit.DONE and lines.rows("a") == landed((1, "again"), 2, 5, 6)
+
+
+def full_load(folder: Path, *rows: tuple[str, str]) -> None:
+    """The full load of a file target: the task writes it anew, beside the changes."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for old in folder.iterdir():
+        old.unlink()
+    header = '"id","name","price"\n'
+    (folder / "LOAD00000001.csv").write_text(header + "".join(f'"{key}","{name}","1.50"\n' for key, name in rows))
+    described = json.loads(dfm("items", "LOAD00000001.csv", len(rows), columns=DATA, target="items"))
+    described["fileInfo"]["content"] = "data"
+    (folder / "LOAD00000001.dfm").write_text(json.dumps(described))
+
+
+@pytest.mark.parametrize("truncated", [False, True])
+def test_a_full_load_beside_change_tables_begins_the_table_anew_with_its_load_t31_g128(
+    tmp_path: Path, spark: Any, capsys: pytest.CaptureFixture[str], truncated: bool
+) -> None:
+    """The changes of the new `load` were read before anybody decided: nothing of them is lost, whichever came first."""
+    loaded = {"format": "qlik-full-load", "path": "full/shop.items", "stream_from": "beginning"}
+    table = {"source": "shop.items", "target": "shop/items", "key": ["id"], "initial_load": loaded}
+    source = {"format": "qlik-change-table", "layout": None, "load": "1"}
+    pipeline = Pipeline(tmp_path, spark, [table], source=source, **WATCHED)
+
+    def command(*words: str) -> int:
+        code = main([words[0], str(pipeline.file), *words[1:]])
+        pipeline.service.poll()
+        return code
+
+    def rows() -> list[dict[str, Any]]:
+        return in_order(pipeline.mirrored("shop", "items"), ["id"])
+
+    full = tmp_path / "full" / "shop.items"
+    full_load(full, ("1", "Ada"), ("2", "Bob"))
+    put(pipeline, "items", "1", ct(50, "I", "3"), ct(51, "I", "4"))
+    assert command("initial-load") == Exit.DONE and command("tick") == Exit.DONE
+    assert rows() == [ct_landed(1), ct_landed(2, "Bob"), ct_landed(3), ct_landed(4)]
+    accepting = ("accept-reload", "--table", "shop.items", "--why", "the task was reloaded")
+    assert command(*accepting) == Exit.TERMINAL and "RELOAD_UNSEEN" in capsys.readouterr().err
+    # The task is reloaded: 2 and 4 are gone untold, and its positions begin anew.
+    if truncated:
+        put(pipeline, "items", "1t", ct(52, "T", "1", operation="TRUNCATE"))
+        assert command("tick") == Exit.TABLES_STOPPED
+    full_load(full, ("1", "Eve"), ("3", "Ada"))
+    pipeline.file.write_text(pipeline.file.read_text().replace("load: '1'", "load: '2'"))
+    put(pipeline, "items", "2", ct(7, "D", "3"), ct(8, "I", "5"))
+    assert command("tick") == Exit.TABLES_STOPPED
+    stopped = "KEY_UNKNOWN" if truncated else "EPOCH_UNKNOWN"
+    assert pipeline.reader.tables()["shop.items"].stop_code == stopped
+    assert command(*accepting) == Exit.DONE
+    if not truncated:
+        pipeline.killed("publish_changes", "reset.requested")
+    for _ in range(5):
+        code = command("tick")
+    assert code == Exit.DONE and rows() == [ct_landed(1, "Eve"), ct_landed(5)]
+    put(pipeline, "items", "3", ct(9, "D", "1"))
+    assert command("tick") == Exit.DONE and rows() == [ct_landed(5)]
+    # What comes late of the old load is old; built anew again, the table is the same.
+    reload = ("reload-table", "--table", "shop.items", "--reason", "r", "--approved-by", "Ada", "--request", "r1")
+    for _ in range(4):
+        code = command(*reload, "--wait", "0")
+    assert code == command("tick") == Exit.DONE and rows() == [ct_landed(5)]

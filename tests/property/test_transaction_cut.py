@@ -21,9 +21,13 @@ from open_mirroring.changes.horizon import TableHorizon
 from open_mirroring.changes.log_position import LogPosition, position_order
 from open_mirroring.landing_zone.layout import ROW_MARKER
 from open_mirroring.landing_zone.schema import LandingColumn
+from spark_jobs.changelog.schema import LogRow
 from spark_jobs.changelog.writing import log_table
+from spark_jobs.extract.read_task import RowSummary
 from spark_jobs.plan.plan import Identity, PlannedRows, PlanStop, TablePlan, plan_table
 from spark_jobs.plan.transaction_cut import Cut, rows_of
+from spark_jobs.sources.qlik.message.format import QlikMessageFormat
+from spark_jobs.sources.qlik.positions import qlik_position
 from tests.property.change_stories import TABLE, Change, Place, Story, fold, stories
 from tests.property.test_plan_rule import ORDINALS, read_together
 
@@ -33,8 +37,13 @@ EVERYTHING = (99, 0)
 """Above every transaction."""
 
 
-def order(transaction: tuple[int, int]) -> str:
-    return position_order(transaction[0], f"{transaction[1]:020X}")
+Below = tuple[int, ...]
+"""The place of a transaction, or of its first change where transactions of one ``major`` are told apart (K-80)."""
+
+
+def order(below: Below) -> str:
+    epoch, transaction, *minor = below
+    return position_order(epoch, ":".join([f"{transaction:020X}", *(f"{one:020d}" for one in minor)]))
 
 
 class CutTarget:
@@ -53,17 +62,17 @@ class CutTarget:
         self.rows: dict[str, str] = {}
         self._rejected: set[Identity] = set()
 
-    def held(self, up_to: int, below: tuple[int, int] | None) -> list[Change]:
+    def held(self, up_to: int, below: Below | None) -> list[Change]:
         logged = [change for batch in self.arrived[:up_to] for change in batch]
-        return [change for change in logged if below is None or change.transaction < below]
+        return [change for change in logged if below is None or change.place < below]
 
-    def publish(self, up_to: int, below: tuple[int, int] | None) -> PlannedRows:
+    def publish(self, up_to: int, below: Below | None) -> PlannedRows:
         """Plan with no more of the log than the ledger's bounds ask for, and apply it."""
         end = None if below is None else order(below)
         opened = [
             number
             for number, changes in enumerate(self.arrived[:up_to], 1)
-            if number > self._batch and any(below is None or change.transaction < below for change in changes)
+            if number > self._batch and any(below is None or change.place < below for change in changes)
         ]
         cut = Cut(self._position, end, tuple(opened))
         log = pa.concat_tables([self._log[0].slice(0, 0), *self._log[:up_to]])
@@ -103,7 +112,7 @@ class CutTarget:
         assert counts["published"] == planned.rows.num_rows
         self._waiting += counts["waiting"] + passed_over - counts["released"]
 
-    def assert_waiting(self, up_to: int, below: tuple[int, int] | None) -> None:
+    def assert_waiting(self, up_to: int, below: Below | None) -> None:
         logged = sum(map(len, self.arrived[:up_to]))
         assert self._waiting == logged - len(self.held(up_to, below)), "what is logged and not in the set"
 
@@ -124,9 +133,10 @@ def position(place: Place) -> LogPosition:
 @EXPLORING
 @given(story=stories(bad=True), data=st.data())
 def test_the_target_is_the_fold_of_batches_up_to_b_and_positions_up_to_w(story: Story, data: st.DataObject) -> None:
-    """C-88, I1, I3, I4, I17, G-09: any delivery, any cut, any (b, w) that do not fall; at last everything."""
-    transactions = sorted({change.transaction for batch in story.batches for message in batch for change in message})
-    ends = sorted(data.draw(st.lists(st.sampled_from([*transactions, EVERYTHING]), min_size=1, max_size=6)))
+    """C-88, K-80, I1, I3, I4, I17, G-09: any delivery, any cut, any (b, w) that do not fall; at last everything."""
+    places = {change.place for batch in story.batches for message in batch for change in message}
+    cuts: list[Below] = sorted({place[:parts] for place in places for parts in (2, 3)})
+    ends = sorted(data.draw(st.lists(st.sampled_from([*cuts, EVERYTHING]), min_size=1, max_size=6)))
     batches = sorted(data.draw(st.lists(st.integers(0, len(story.batches)), min_size=len(ends), max_size=len(ends))))
     target = CutTarget(story)
     for up_to, below in [*zip(batches, ends, strict=True), (len(story.batches), None)]:
@@ -175,6 +185,57 @@ def test_below_the_complete_position_everything_has_arrived(data: st.DataObject)
         below_before = below
         whole = {number for messages in sent for at, number in messages if f"{at:08X}" < below}
         assert whole <= arrived
+
+
+@EXPLORING
+@given(data=st.data())
+def test_below_the_beginning_of_a_counted_transaction_everything_is_whole(data: st.DataObject) -> None:
+    """K-80, K-26, K-40: times tell nothing, transactions are sent again, tables are left out, ranges are cut anywhere.
+
+    A task sends its transactions one after the other, each change to any partition. Only changes of mirrored tables are
+    seen. What lies below the complete position is whole transactions, and all of them.
+    """
+    partitions = data.draw(st.integers(1, 3))
+    sizes = data.draw(st.lists(st.integers(1, 4), min_size=1, max_size=12))
+    sent: list[list[tuple[int, int, int, int, bool]]] = [[] for _ in range(partitions)]
+    time = 1
+    for transaction, size in enumerate(sizes):
+        changes = []
+        for counter in range(1, size + 1):
+            # Even the changes of one transaction may have different times; they never fall.
+            time += data.draw(st.integers(0, 1))
+            partition = data.draw(st.integers(0, partitions - 1))
+            changes.append((partition, (time, transaction, counter, size, data.draw(st.booleans()))))
+        broken = data.draw(st.integers(0, size))
+        for partition, change in changes[:broken] + changes:
+            sent[partition].append(change)
+    format, read = QlikMessageFormat(partitions=partitions), [0] * partitions
+    known: Completeness | None = None
+    arrived: set[tuple[int, int]] = set()
+    for _ in range(data.draw(st.integers(1, 5))):
+        notes = RowSummary({}, format)
+        for partition, messages in enumerate(sent):
+            start, read[partition] = read[partition], data.draw(st.integers(read[partition], len(messages)))
+            for place, (at, transaction, counter, _, is_mirrored) in enumerate(messages[start : read[partition]]):
+                arrived.add((transaction, counter))
+                position = qlik_position(f"{at:016d}{transaction:019d}", 1, counter)
+                row = LogRow("change", f"t/{partition}", place, "dbo.a", epoch="1", pos=position)
+                notes.take([row] if is_mirrored else [])
+        known = advance(known, notes.finish().told, partitions, [])
+        below = known.below.get("1", "")
+        every = {change for messages in sent for change in messages}
+        shown = {(t, c) for at, t, c, _, _ in every if qlik_position(f"{at:016d}{t:019d}", 0, c) < below}
+        assert shown <= arrived
+        assert shown >= {(t, c) for _, t, _, size, _ in every for c in range(1, size + 1) if (t, 1) in shown}
+        assert {t for t, c in shown} <= {t for t, c in shown if c == 1}, "whole or not at all"
+
+
+def test_messages_whose_place_is_unknown_hold_the_position_k_80() -> None:
+    """K-05, K-80: messages that wait for their structure may lie anywhere above what was complete before them."""
+    known = advance(None, {"t/0": {"e": "05"}}, 1, [])
+    held = advance(known, {"t/0": {"e": "09"}}, 1, [("", "")])
+    assert held.position({"e": 0}) == "000000:05" and held.told == {"t/0": {"e": "09"}}
+    assert advance(held, {}, 1, []).position({"e": 0}) == "000000:09"
 
 
 def test_a_partition_that_shows_nothing_holds_the_position_back() -> None:

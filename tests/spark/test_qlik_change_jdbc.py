@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import gzip
 import json
+import os
 import pickle
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -45,8 +47,13 @@ from tests.qlik_change_rows import sequence
 from tests.spark.test_initial_load_jdbc import HOSTILE_COLUMN, Cable, connect
 from tests.unit.spark_jobs.sources.ces.test_ces_shared_data import assert_equal_cell_by_cell, expected, folded
 from workload_generator.qlik_change_tables import ChangeTableOptions, stored_changes
-from workload_generator.qlik_change_tables_sql import postgresql_statements
-from workload_generator.tables import SHOP_TABLES
+from workload_generator.qlik_change_tables_sql import (
+    apply_exception,
+    control_table_statements,
+    postgresql_statements,
+    suspended,
+)
+from workload_generator.tables import SHOP_TABLES, TableDef
 
 READING = ChangeTableFormat()
 HEADER = (
@@ -483,6 +490,35 @@ def cells(row: dict[str, Any]) -> str:
 def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Both ways in which a database is read; the second is that of databases that are no PostgreSQL."""
     monkeypatch.setattr(PostgreSql, "copies", request.param == "copy")
+
+
+@pytest.mark.usefixtures("way")
+def test_what_control_tables_tell_of_tables_in_any_spelling(
+    spark, source: PostgresServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """T-81: by the table's name or its change table's, in any case; what may not be read is told, never an error."""
+    source.execute(*control_table_statements("shop"))
+    since = datetime(2024, 1, 1, 12, 30)
+    for name in ("ITEMS", "items__ct", "other"):
+        source.execute(suspended(TableDef("Shop", name, (), ()), "it's broken", since, "shop"))
+    source.execute(apply_exception(TableDef("shop", "items", (), ()), "full", since, "shop"))
+    at = place(control_schema="shop")
+    found = at.signals(spark)
+    assert found.keys() == {("shop.items", "TABLE_SUSPENDED"), ("shop.items", "APPLY_EXCEPTIONS")}
+    assert "2024-01-01 12:30" in found["shop.items", "TABLE_SUSPENDED"]
+    assert "1 errors of it" in found["shop.items", "APPLY_EXCEPTIONS"]
+    assert place().signals(spark) == {}, "nobody named a schema"
+    source.execute(
+        "DROP ROLE IF EXISTS weak",
+        "CREATE ROLE weak LOGIN PASSWORD 'weak'",
+        "GRANT USAGE ON SCHEMA shop TO weak",
+        "GRANT SELECT ON shop.attrep_apply_exceptions TO weak",
+    )
+    login = json.loads(os.environ["AIRFLOW_CONN_SHOP_DB"]) | {"login": "weak", "password": "weak"}
+    monkeypatch.setenv("AIRFLOW_CONN_SHOP_DB", json.dumps(login))
+    found = at.signals(spark)
+    assert found.keys() == {("(any table)", "CONTROL_TABLE_UNREAD"), ("shop.items", "APPLY_EXCEPTIONS")}
+    assert "no attrep_suspended_tables in" in found["(any table)", "CONTROL_TABLE_UNREAD"]
 
 
 @pytest.fixture

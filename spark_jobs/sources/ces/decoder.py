@@ -30,8 +30,8 @@ from spark_jobs.sources.contract.decoded import (
     MirroredTable,
     Notices,
     Refusal,
-    Refused,
     Sender,
+    Unjoinable,
     Waiting,
     damaged_row,
     shown,
@@ -106,7 +106,7 @@ class CesDecoder(IndependentMessages):
         counts = Dispositions(total, changes, fragments, 0, ignored, rejected)
         return Decoded(rows, counts, notices, foreign=foreign, senders=self.unchosen(senders))
 
-    def join(self, pieces: Sequence[LogRow]) -> Decoded | Waiting | Refused:
+    def join(self, pieces: Sequence[LogRow]) -> Decoded | Waiting | Unjoinable:
         """As :meth:`Decoder.join`."""
         outcome = join(pieces, self)
         if not isinstance(outcome, Joined):
@@ -287,7 +287,7 @@ class _Piece(NamedTuple):
     event: Event
 
 
-def join(pieces: Sequence[LogRow], decoder: CesDecoder) -> Joined | Waiting | Refused:
+def join(pieces: Sequence[LogRow], decoder: CesDecoder) -> Joined | Waiting | Unjoinable:
     """Join the pieces of one event: rows of kind ``fragment`` with one ``fragment_of``, as *decoder* made them."""
     try:
         by_index = _by_index(pieces, decoder)
@@ -323,14 +323,14 @@ def incomplete(pieces: Sequence[LogRow], reason: str, decoder: CesDecoder) -> li
     None, where its first piece tells that its table is not mirrored (C-95).
     """
     outcome = _refused(pieces, Refusal("FRAGMENTS_INCOMPLETE", reason), decoder)
-    return [outcome.row] if isinstance(outcome, Refused) else outcome.rows
+    return [outcome.row] if isinstance(outcome, Unjoinable) else outcome.rows
 
 
-def _refused(pieces: Sequence[LogRow], refusal: Refusal, decoder: CesDecoder) -> Refused | Joined:
+def _refused(pieces: Sequence[LogRow], refusal: Refusal, decoder: CesDecoder) -> Unjoinable | Joined:
     """The dead letter of pieces that can never be joined, with the table that they name, if only one (C-95)."""
     told = {found for piece in pieces if (found := _told(piece, decoder)) is not None}
     outcome = decoder.placed(_dead_letter(pieces, refusal), told.pop() if len(told) == 1 else None)
-    return Refused(outcome.rows[0]) if outcome.rows else Joined([], outcome.notices, outcome.foreign)
+    return Unjoinable(outcome.rows[0]) if outcome.rows else Joined([], outcome.notices, outcome.foreign)
 
 
 def _told(piece: LogRow, decoder: CesDecoder) -> NamedTable | None:

@@ -146,8 +146,8 @@ class Waiting(NamedTuple):
     missing: str = ""
 
 
-class Refused(NamedTuple):
-    """Pieces that can never be joined: one dead letter."""
+class Unjoinable(NamedTuple):
+    """Pieces that can never be joined: they become one dead letter."""
 
     row: LogRow
 
@@ -172,7 +172,7 @@ class Decoder(Protocol):
         """Messages in lists of about *size*, cut where it costs :meth:`decode` nothing."""
         ...
 
-    def join(self, pieces: Sequence[LogRow]) -> Decoded | Waiting | Refused:
+    def join(self, pieces: Sequence[LogRow]) -> Decoded | Waiting | Unjoinable:
         """What the fragments of one identity, from any batches and in any order, are together."""
         ...
 

@@ -16,6 +16,7 @@ from open_mirroring.changes.read_places import Numbering
 from open_mirroring.errors import TerminalError
 from open_mirroring.ledger.extract_ledger import BoundRange, FileVersion
 from open_mirroring.protocols.backfilling import Interval
+from spark_jobs.changelog.origins import partition_of
 from spark_jobs.sources.contract.announced import Announced
 from spark_jobs.sources.contract.decoded import Decoder, MirroredTable, SourceSchema
 from spark_jobs.sources.contract.fast_decoder import FastDecoder
@@ -71,12 +72,22 @@ class Format(ABC):
         has_loads: whether rows of a full load may stand among the changes (K-18).
         renames_columns: whether the source can rename a column while its changes are read.
         joins_pieces: whether messages wait for the other pieces of one change; else for what describes them (K-05).
+        first_place: what the ``minor`` of a position ends with where it is the first of its transaction, in a format
+            that counts the changes of each (K-80); empty where a transaction is its ``major`` alone.
     """
 
     partitions: int = 0
     has_loads: ClassVar[bool] = False
     renames_columns: ClassVar[bool] = True
     joins_pieces: ClassVar[bool] = True
+    first_place: ClassVar[str] = ""
+
+    def ordered_in(self, origin: str) -> str:
+        """In what of the source positions rise to which the changes of *origin* belong: mostly its partition (C-34).
+
+        Empty where changes of *origin* tell nothing of others.
+        """
+        return partition_of(origin)
 
     @property
     def load(self) -> str:
@@ -172,6 +183,17 @@ class Transport(ABC):
 
     def retained(self) -> Mapping[str, tuple[int, int]]:
         """By name the first place that retention has left, and the one behind the newest message; empty without."""
+        return {}
+
+    def signals(self, spark: Any) -> Mapping[tuple[str, str], str]:
+        """What the source tells of its tables beside their changes, by table and code; here nothing.
+
+        Tables are named as decoders know them; :data:`~open_mirroring.protocols.table_losses.ANY_TABLE` is what
+        concerns none of them.
+
+        Raises:
+            TransientError: the source does not answer.
+        """
         return {}
 
     def reread_from(self, source: str, bound: Mapping[str, int]) -> str | None:

@@ -22,7 +22,7 @@ from spark_jobs.sources.contract.decoded import (
     MirroredTable,
     Notices,
     Refusal,
-    Refused,
+    Unjoinable,
     Waiting,
     damaged_row,
     shown,
@@ -111,7 +111,7 @@ class TableChanges(IndependentMessages, ABC):
             letter = at._replace(key=why.key, bucket=key_bucket(why.key), code=why.code, reason=why.reason)
             return [letter._replace(raw=message.body)]
 
-    def join(self, pieces: Sequence[LogRow]) -> Decoded | Waiting | Refused:
+    def join(self, pieces: Sequence[LogRow]) -> Decoded | Waiting | Unjoinable:
         """As :meth:`Decoder.join`: no message waits for another one."""
         return Waiting()
 

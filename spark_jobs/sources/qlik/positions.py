@@ -14,6 +14,8 @@ from open_mirroring.config.source import SEQUENCE_DIGITS as SEQUENCE_DIGITS
 
 TIME_DIGITS = 16
 _COUNTER_DIGITS = 20
+FIRST_COUNTER = f"{1:0{_COUNTER_DIGITS}d}"
+"""What the place of the first change of a transaction ends with, where changes are counted (K-25)."""
 
 
 def qlik_position(sequence: str, sub: int, counter: int = 0) -> str:

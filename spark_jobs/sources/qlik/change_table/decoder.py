@@ -25,8 +25,8 @@ from spark_jobs.sources.contract.decoded import (
     MirroredTable,
     Notices,
     Refusal,
-    Refused,
     Sender,
+    Unjoinable,
     Waiting,
     damaged_row,
 )
@@ -145,7 +145,7 @@ class QlikChangeTableDecoder:
                 chunk.append(more)
             yield chunk
 
-    def join(self, pieces: Sequence[LogRow]) -> Decoded | Waiting | Refused:
+    def join(self, pieces: Sequence[LogRow]) -> Decoded | Waiting | Unjoinable:
         """A before image and its UPDATE, each repeated any number of times; one of them alone waits."""
         rows = {content(row): row for row in map(restored, in_order(pieces))}
         read = [entry for entry in map(self._read, rows.values()) if isinstance(entry, ReadRow)]
@@ -153,7 +153,7 @@ class QlikChangeTableDecoder:
         updates = [entry for entry in read if entry.operation == UPDATE]
         if len(befores) > 1 or len(updates) > 1:
             what = f"{len(befores)} different before images and {len(updates)} different updates share a change_seq"
-            return Refused(letter_of_pieces(pieces, Refusal("FRAGMENT_CONFLICT", what)))
+            return Unjoinable(letter_of_pieces(pieces, Refusal("FRAGMENT_CONFLICT", what)))
         if not befores or not updates:
             return Waiting()
         decoded = self.decode([befores[0].row, updates[0].row])

@@ -43,7 +43,7 @@ from spark_jobs.sources.qlik.change_table.rows import (
     column_type,
     header_name,
 )
-from spark_jobs.sources.qlik.change_table.survey import FoundTable, survey_files
+from spark_jobs.sources.qlik.change_table.survey import ExistingTable, survey_files
 from spark_jobs.sources.qlik.data_files import has_binary, read_texts
 from spark_jobs.sources.qlik.dfm import DATA_SUFFIXES, SUFFIX, Dfm, check_file, read_dfm, stem
 from spark_jobs.sources.transports.file_times import files_bound_before, files_within
@@ -456,14 +456,14 @@ def _beginning(path: Place) -> bytes | None:
         return None
 
 
-def _described_tables(root: Place, suffix: str) -> Iterator[FoundTable]:
+def _described_tables(root: Place, suffix: str) -> Iterator[ExistingTable]:
     """Each folder of a change table with what its last metadata file says."""
     for folder, dfm in _last_metadata(root, suffix):
         folder_table = folder.name[: -len(suffix)]
         if dfm is None:
-            yield FoundTable((folder_table,), ())
+            yield ExistingTable((folder_table,), ())
         else:
-            yield FoundTable((dfm.table if "." in dfm.table else folder_table,), tuple(dfm.names))
+            yield ExistingTable((dfm.table if "." in dfm.table else folder_table,), tuple(dfm.names))
 
 
 def _last_metadata(root: Place, suffix: str) -> Iterator[tuple[Place, Dfm | None]]:

@@ -25,9 +25,10 @@ class ChangeTableFormat(Format):
     """Rows of ``__ct`` tables."""
 
     settings: ChangeTableSettings = DEFAULT_SETTINGS
+    partitions: int = 0
 
     @classmethod
-    def of(cls, source: ChangeTables) -> ChangeTableFormat:
+    def of(cls, source: ChangeTables, *, whole_transactions: bool = False) -> ChangeTableFormat:
         """The format as a mirror file chooses it."""
         return cls(
             ChangeTableSettings(
@@ -36,8 +37,16 @@ class ChangeTableFormat(Format):
                 source.mask_order,
                 source.sparse_updates,
                 source.before_images,
-            )
+            ),
+            source.ordered_partitions if whole_transactions else 0,
         )
+
+    def ordered_in(self, origin: str) -> str:
+        """As :meth:`Format.ordered_in`: closed partitions of all tables follow each other in one order (T-80).
+
+        Rows without a partition are in no closed one.
+        """
+        return "" if origin.endswith("/") else "closed partitions"
 
     @property
     def load(self) -> str:

@@ -30,6 +30,7 @@ from spark_jobs.sources.contract.source import Chosen, Format, Found, Survey, Tr
 from spark_jobs.sources.jdbc.catalog import catalog
 from spark_jobs.sources.jdbc.dialects import dialect_of
 from spark_jobs.sources.jdbc.postgres_client import ask
+from spark_jobs.sources.qlik.change_table.control_tables import read_signals
 from spark_jobs.sources.qlik.change_table.jdbc_table import (
     ChangeTable,
     ControlTable,
@@ -70,6 +71,7 @@ class ChangeTables(Transport):
         prefix: what the names of header columns begin with (T-02).
         control: schema and table of ``attrep_cdc_partitions`` where Change Data Partitioning is on, else None.
         overlap_minutes: how far intervals of ``change_seq`` reach back (T-18).
+        control_schema: schema of the control tables that tell how tables fare (T-81); None: none is looked at.
     """
 
     describes_tables: ClassVar[bool] = True
@@ -80,6 +82,7 @@ class ChangeTables(Transport):
     prefix: str = HEADER_PREFIX
     control: SourceName | None = None
     overlap_minutes: int = OVERLAP_MINUTES
+    control_schema: str | None = None
 
     def change_table(self, source: str) -> SourceName:
         """Schema and name of the change table of a source table."""
@@ -101,11 +104,19 @@ class ChangeTables(Transport):
             source.header_prefix,
             None if source.partitions is None else split_source_name(source.partitions),
             source.overlap_minutes,
+            source.control_tables_in,
         )
 
     def find(self, spark: Any, bound: Mapping[str, int], seen: Mapping[str, FileVersion] | None = None) -> Found:
         """See :func:`find_ranges`."""
         return find_ranges(spark, self, bound, seen)
+
+    def signals(self, spark: Any) -> Mapping[tuple[str, str], str]:
+        """As :meth:`Transport.signals`: suspended tables, and tables with errors (T-81)."""
+        if self.control_schema is None:
+            return {}
+        named = names_of_tables(self)
+        return read_signals(spark, self.connection, self.control_schema, named)
 
     def ends(self, spark: Any, bound: Mapping[str, int]) -> dict[str, int]:
         """Partitions that are still open count among them, up to where they are bound once all their rows are read.
@@ -366,6 +377,17 @@ def closed_partitions(
             misspelled[meant] = f"{owner}.{name}"
     alone = {source: name for source, name in misspelled.items() if source not in closed}
     return {source: sorted(partitions) for source, partitions in closed.items()}, alone
+
+
+def names_of_tables(place: ChangeTables) -> dict[tuple[str, str], str]:
+    """The source tables by the schemas and names, without case, that a control table may give them."""
+    found: dict[tuple[str, str], str] = {}
+    for source, named in place.tables.items():
+        schema, _, table = source.partition(".")
+        for name in (named.table, named.table.removesuffix(place.suffix)):
+            found[named.schema.casefold(), name.casefold()] = source
+        found.setdefault((schema.casefold(), table.casefold()), source)
+    return found
 
 
 def _refuse_another_case(name: str, other: str | None, what: str) -> None:

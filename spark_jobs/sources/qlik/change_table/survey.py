@@ -15,14 +15,14 @@ from spark_jobs.sources.contract.table_names import TableNames
 from spark_jobs.sources.qlik.change_table.rows import MASK
 
 
-class FoundTable(NamedTuple):
+class ExistingTable(NamedTuple):
     """A change table that is there: the source tables that its name and its description speak of, and its columns."""
 
     names: tuple[str, ...]
     columns: tuple[str, ...]
 
 
-def survey_files(found: Iterable[FoundTable], mirrored: Collection[str], suffix: str, prefix: str) -> Survey:
+def survey_files(found: Iterable[ExistingTable], mirrored: Collection[str], suffix: str, prefix: str) -> Survey:
     """Which mirrored tables the folders of a file target have; *found* are its change tables with a metadata file."""
     tables = list(found)
     there = {name: table for table in tables for name in table.names}

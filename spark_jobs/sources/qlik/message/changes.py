@@ -22,7 +22,7 @@ from spark_jobs.sources.qlik.message.images import Image, Row, TableImages
 from spark_jobs.sources.sql_server.types import is_same_value
 
 
-class Place(NamedTuple):
+class MessageContext(NamedTuple):
     """Where a message stood, and the table and load that it belongs to."""
 
     origin: str
@@ -39,7 +39,12 @@ class Masks(NamedTuple):
 
 
 def change(
-    record: Mapping[str, Any], is_avro: bool, images: TableImages, order: MaskOrder, sequence_digits: int, at: Place
+    record: Mapping[str, Any],
+    is_avro: bool,
+    images: TableImages,
+    order: MaskOrder,
+    sequence_digits: int,
+    at: MessageContext,
 ) -> list[LogRow]:
     """The rows of one data message.
 
@@ -78,7 +83,12 @@ def _key_alone(record: Mapping[str, Any], read: Callable[[Any, str], Image | Non
 
 
 def _rows(
-    headers: Headers, data: Image | None, before: Image | None, images: TableImages, order: MaskOrder, at: Place
+    headers: Headers,
+    data: Image | None,
+    before: Image | None,
+    images: TableImages,
+    order: MaskOrder,
+    at: MessageContext,
 ) -> list[LogRow]:
     masks = read_masks(headers, data, before, images, order)
     if headers.operation == "DELETE":
@@ -247,7 +257,9 @@ def _old_key(before: Image | None, masks: Masks, images: TableImages, texts: lis
     return texts
 
 
-def _delete(headers: Headers, data: Image | None, before: Image | None, images: TableImages, at: Place) -> LogRow:
+def _delete(
+    headers: Headers, data: Image | None, before: Image | None, images: TableImages, at: MessageContext
+) -> LogRow:
     image = data if images.holds_key(data) else before if images.holds_key(before) else None
     if image is None:
         raise Refusal("KEY_MISSING", "neither data nor beforeData of a DELETE has all key columns")
@@ -266,7 +278,9 @@ def _refuse_another_row(before: Image | None, texts: list[str], images: TableIma
         raise Refusal("ROW_MALFORMED", f"data and beforeData of one {operation} have two keys")
 
 
-def _row(headers: Headers, at: Place, sub: int, op: str, texts: list[str], row: Row, *, is_set: bool) -> LogRow:
+def _row(
+    headers: Headers, at: MessageContext, sub: int, op: str, texts: list[str], row: Row, *, is_set: bool
+) -> LogRow:
     key = encode_key(texts) if texts else None
     return LogRow(
         CHANGE,

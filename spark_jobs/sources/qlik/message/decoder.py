@@ -19,8 +19,8 @@ from spark_jobs.sources.contract.decoded import (
     IndependentMessages,
     MirroredTable,
     Refusal,
-    Refused,
     SourceSchema,
+    Unjoinable,
     Waiting,
 )
 from spark_jobs.sources.contract.table_names import TableNames
@@ -90,7 +90,7 @@ class QlikMessageDecoder(IndependentMessages):
         table.refuse_narrower_key(self._known.key_of(structure))
         return self._images.of(structure, table)
 
-    def join(self, pieces: Sequence[LogRow]) -> Decoded | Waiting | Refused:
+    def join(self, pieces: Sequence[LogRow]) -> Decoded | Waiting | Unjoinable:
         """The messages that waited for one structure, decoded if it is known now, in the order of their places.
 
         Each of them is a message of its own, so an unreadable one is a dead letter among the rows.

@@ -34,6 +34,7 @@ from spark_jobs.sources.qlik.message.structures import (
     task_of,
 )
 from spark_jobs.sources.qlik.message.tables import table_of_key
+from spark_jobs.sources.qlik.positions import FIRST_COUNTER
 
 Registered = Callable[[Collection[str]], Iterable[SourceSchema]]
 NO_MASKS = Note(
@@ -49,9 +50,11 @@ class QlikMessageFormat(Format):
 
     settings: QlikMessageSettings = DEFAULT_SETTINGS
     registry: str | None = None
+    partitions: int = 0
 
     has_loads: ClassVar[bool] = True
     joins_pieces: ClassVar[bool] = False
+    first_place: ClassVar[str] = FIRST_COUNTER
 
     @classmethod
     def of(cls, mirror: Mirror, source: Messages) -> QlikMessageFormat:
@@ -66,6 +69,7 @@ class QlikMessageFormat(Format):
                 source.unframed_avro,
             ),
             source.schema_registry,
+            source.ordered_partitions if mirror.consistency == "transaction" else 0,
         )
 
     @property

@@ -29,7 +29,7 @@ from spark_jobs.sources.contract.decoded import (
 from spark_jobs.sources.contract.table_names import TableNames
 from spark_jobs.sources.qlik.masks import MaskOrder
 from spark_jobs.sources.qlik.message.avro import data_schema
-from spark_jobs.sources.qlik.message.changes import Place, change
+from spark_jobs.sources.qlik.message.changes import MessageContext, change
 from spark_jobs.sources.qlik.message.envelope import AvroData, JsonData, Metadata, read_message
 from spark_jobs.sources.qlik.message.headers import read_headers, stated_table
 from spark_jobs.sources.qlik.message.images import ImagesMade
@@ -263,7 +263,7 @@ class MessageReader:
         if images.key_differs:
             self._refuse_changed_key(structure, seen.table)
         seen.table.refuse_narrower_key(self._structures.key_of(structure))
-        at = Place(message.origin, message.place, seen.table.source, settings.load)
+        at = MessageContext(message.origin, message.place, seen.table.source, settings.load)
         is_avro = isinstance(read, AvroData)
         rows = change(seen.record, is_avro, images, settings.mask_order, settings.sequence_digits, at)
         self._mismatches += images.key_differs

@@ -197,20 +197,39 @@ def test_transactions_can_be_held_back_where_partitions_keep_order(load: Load, s
             "SETTING_MISSING",
             "number must be known",
         ),
-        ("{format: qlik-message, transport: files, path: x}", "COMBINATION_INVALID", "no end of a transaction"),
-        ("{format: qlik-change-table, transport: files, path: x}", "NOT_YET_SUPPORTED", "change tables"),
+        ("{format: qlik-message, transport: files, layout: bare, path: x}", "COMBINATION_INVALID", "bare lines"),
+        ("{format: qlik-change-table, transport: files, path: x}", "COMBINATION_INVALID", "still to come"),
+        ("{format: qlik-change-table, transport: jdbc, connection: c}", "COMBINATION_INVALID", "closed partitions"),
     ],
 )
 def test_transactions_cannot_be_held_back_without_a_complete_position(
     load: Load, source: str, code: str, what: str
 ) -> None:
-    """C-34, C-88, K-26: refused with the setting that would help, never promised and not kept."""
+    """C-34, C-88, K-80, T-80: refused with the setting that would help, never promised and not kept."""
     text = GOOD.replace("{format: sqlserver-ces, transport: capture, path: data/capture}", source)
     with pytest.raises(ConfigError) as caught:
         load(text + "consistency: transaction\n")
     (problem,) = caught.value.problems
     assert (problem.code, problem.line, problem.path) == (code, 10, "consistency")
     assert (what in problem.what and "consistency: key" in problem.way_out) or code == "SETTING_MISSING"
+
+
+@pytest.mark.parametrize(
+    ("source", "partitions"),
+    [
+        ("{format: qlik-message, transport: files, path: x, layout: wrapped}", 1),
+        ("{format: qlik-message, transport: capture, path: x}", 1),
+        ("{format: qlik-message, transport: kafka, connection: c, topics: [t], partition_count: 3}", 3),
+        ("{format: qlik-change-table, transport: jdbc, connection: c, partitions: control.attrep_cdc_partitions}", 1),
+    ],
+)
+def test_tasks_of_qlik_whose_order_is_known_can_hold_transactions_back(
+    load: Load, source: str, partitions: int
+) -> None:
+    """K-80, T-80: messages by partitions, change tables by closed partitions; with them goes `history: full`."""
+    text = GOOD.replace("{format: sqlserver-ces, transport: capture, path: data/capture}", source)
+    mirror = load(text + "    history: full\nconsistency: transaction\n")
+    assert mirror.source.ordered_partitions == partitions
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from open_mirroring.errors import TerminalError
-from open_mirroring.landing_zone.schema import LandingColumn, TableSchema, arrow_type, file_schema, wider
+from open_mirroring.landing_zone.schema import LandingColumn, TableSchema, arrow_type, file_schema, landed, wider
 
 ID, NAME, ADDED = LandingColumn("id", "int64"), LandingColumn("name", "string"), LandingColumn("added", "date")
 MARKER = pa.field("__rowMarker__", pa.int32(), nullable=False)
@@ -90,3 +90,19 @@ def test_the_wider_type_of_several_is_the_same_in_whatever_order_they_come_g65()
     for kinds in combinations_with_replacement(LANDING_TYPES, 3):
         found = {reduce(lambda one, other: one and wider(one, other), order) for order in permutations(kinds)}
         assert len(found) == 1, (kinds, found)
+
+
+def test_columns_have_the_targets_names_in_files_only_and_never_one_of_two_g120() -> None:
+    """G-120: two may change places; what the ledger stores of a table without other names stays as it was."""
+    swapped = TableSchema((ID._replace(renamed="name"), NAME._replace(renamed="ID"), ADDED))
+    columns, keys = landed(swapped.columns, ["id"])
+    assert ([column.name for column in columns], keys) == (["name", "ID", "added"], ("name",))
+    assert TableSchema.from_json(swapped.to_json()) == swapped
+    assert TableSchema((ID, NAME)).to_json() == '[["id", "int64"], ["name", "string"]]'
+    assert swapped.extended([ID._replace(type="int32", renamed="name")]) == swapped, "what is published keeps its name"
+    for late in (LandingColumn("other", "date", "Id"), LandingColumn("Other", "date", "ADDED")):
+        with pytest.raises(TerminalError, match="would both land as") as refused:
+            swapped.extended([late])
+        assert refused.value.code == "COLUMN_COLLISION"
+    with pytest.raises(TerminalError, match="in case only"):
+        swapped.extended([LandingColumn("NAME", "date", "other")])

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from open_mirroring.changes.horizon import MirrorHorizon
 from open_mirroring.changes.log_position import LOAD_ORDINAL, load_epoch
 from open_mirroring.changes.manifest import ListSeen
+from open_mirroring.changes.source_reloads import NewestLoad, ReloadedRows
 from open_mirroring.errors import TerminalError, TransientError
 from open_mirroring.fabric.target import TablesFolder
 from open_mirroring.ledger import tables as t
@@ -22,7 +25,7 @@ from open_mirroring.ledger.extract_ledger import ExtractLedger
 from open_mirroring.ledger.horizon import move_horizon
 from open_mirroring.ledger.load_ledger import LoadColumn, LoadLedger, LoadPlan
 from open_mirroring.ledger.publish_ledger import PublishLedger
-from open_mirroring.ledger.reading import NOTHING, published_position
+from open_mirroring.ledger.reading import NOTHING, LedgerReader, published_position
 from open_mirroring.ledger.reset_ledger import LOG_LACKS, ResetLedger
 from open_mirroring.protocols.extracting import Batch
 from open_mirroring.protocols.publishing import Acquire, Finished, Intent, Lost, State, Work, step
@@ -348,3 +351,50 @@ def test_the_targets_tables_show_what_is_there(tmp_path: Path) -> None:
         (tmp_path / "Tables" / place / "_delta_log").mkdir(parents=True)
     assert [watch.sees(f) for f in ("shop.schema/orders", "plain", "bare")] == [True, True, True]
     assert [watch.sees(f) for f in ("dbo.schema/orders", "orders")] == [False, False]
+
+
+def logged(made: HandMadeMirror) -> None:
+    """A batch of orders in the log."""
+    made.commit(1, {ORDERS: (3, "6:0:1")})
+    made.accept(ORDERS, GUID, 0)
+
+
+def came_again(made: HandMadeMirror, **said: Any) -> ReloadedRows:
+    up_to = LedgerReader(made.ledger, "shop").mirror().committed
+    load = NewestLoad(GUID, {"t/0": 7}, "5:1:1~", "6:0:1", first_batch=1, last_batch=1)
+    return ReloadedRows(replace(load, **said), {"t/0": 9}, [], up_to)
+
+
+def test_a_generation_begins_with_the_newest_load_of_its_source_and_keeps_it_g125(
+    made: HandMadeMirror, resets: ResetLedger
+) -> None:
+    logged(made)
+    made.stop(ORDERS, "RELOAD_SEEN")
+    found = came_again(made)
+    with pytest.raises(TransientError, match="RELOAD_MOVED"):
+        resets.request_reload(KEYED, ASKED, reloaded=replace(found, up_to=found.up_to + 1))
+    assert resets.request_reload(KEYED, ASKED, reloaded=found, is_carried_on=True)
+    advance(resets, *TO_NEW_GENERATION)
+    reader = LedgerReader(made.ledger, "shop")
+    state = reader.tables()[ORDERS]
+    assert (state.stream_from, state.stream_epoch, state.load_state, state.log_from) == ("5:1:1~", 0, "none", 0)
+    assert state.newest_load == found.load and reader.starts(state.id) == {"t/0": 9}
+    advance(resets, ResetStage.TABLE_BACK)
+    assert resets.request_reload(KEYED, ASKED), "from the log: it begins with the load again"
+    advance(resets, *TO_NEW_GENERATION)
+    assert reader.tables()[ORDERS].newest_load == found.load
+    assert resets.request_reload(KEYED._replace(loads=True), ASKED), "with a load of ours that one is no matter"
+    assert reader.tables()[ORDERS].newest_load is None
+
+
+@pytest.mark.parametrize("code", ["CHANGES_MISSING", "KEY_UNKNOWN", "LOG_MISSING_BATCH"])
+def test_what_the_newest_load_does_not_mend_is_refused_g125(
+    made: HandMadeMirror, resets: ResetLedger, code: str
+) -> None:
+    logged(made)
+    made.stop(ORDERS, code)
+    with pytest.raises(TerminalError, match="LOAD_NEEDED"):
+        resets.request_reload(KEYED, ASKED, reloaded=came_again(made))
+    made.stop(ORDERS, "RELOAD_SEEN")
+    with pytest.raises(TerminalError, match="LOAD_NEEDED"):
+        resets.request_reload(KEYED, ASKED, reloaded=came_again(made, first_batch=0))

@@ -10,12 +10,12 @@ from cryptography.fernet import Fernet
 
 from open_mirroring.errors import TerminalError
 from open_mirroring.ledger import tables as t
-from open_mirroring.operate.hand_over import ARGUMENT_BYTES, HandOver, opened, sealed
+from open_mirroring.operate.hand_over import ARGUMENT_BYTES, JobOrder, opened, sealed
 from open_mirroring.operate.job_result import JobResult, record_end, recorded_end
 from tests.hand_made_mirror import HandMadeMirror
 
 CANARY = "canary-7f3a9"
-ORDER = HandOver("run", "extract_changes", "shop.yaml", "mirror: shop\n", "/home", ["--start", "x"], {"A": CANARY})
+ORDER = JobOrder("run", "extract_changes", "shop.yaml", "mirror: shop\n", "/home", ["--start", "x"], {"A": CANARY})
 
 
 def test_only_the_key_opens_what_was_sealed_s_16(tmp_path: Path) -> None:

@@ -25,7 +25,7 @@ from open_mirroring.ledger.reset_ledger import ResetLedger
 from open_mirroring.operate.exit_codes import Exit
 from open_mirroring.operate.overview import overview
 from open_mirroring.operate.reset_driver import ResetDriver
-from open_mirroring.page import LoopbackDoor, MirrorShelf, Refused, Surroundings, TokenDoor, Visitor, build_app
+from open_mirroring.page import AccessDenied, LoopbackDoor, MirrorShelf, Surroundings, TokenDoor, Visitor, build_app
 from open_mirroring.page.app import fabric_item
 from open_mirroring.page.exposition import METRICS
 from open_mirroring.page.runbook import as_html
@@ -271,6 +271,23 @@ def test_a_reset_is_a_command_and_no_button(made: PageMirror, client: TestClient
     assert 'href="/runbook/SCHEMA_CHANGED"' in page and client.get("/runbook/SCHEMA_CHANGED").status_code == 200
 
 
+@pytest.mark.parametrize("code", ["RELOAD_SEEN", "LOAD_REPEATED"])
+def test_a_full_load_that_came_again_is_accepted_by_its_button_and_built_by_the_next_run_g125(
+    made: PageMirror, client: TestClient, code: str
+) -> None:
+    made.break_things()
+    with made.ledger.begin() as db:
+        db.execute(t.mirrored_table.update().where(t.mirrored_table.c.source == ORDERS).values(stop_code=code))
+    page = client.get(table(ORDERS)).text
+    assert ("Resume this table" in page) is (code == "LOAD_REPEATED")
+    form = {**form_of(page, "Accept the newest full load"), "who": "Ada", "why": "it was loaded"}
+    for _ in range(2):
+        assert "the next run builds the table from it" in client.post("/mirrors/shop/decide", data=form).text
+    accepted = made.table().accepted
+    assert accepted is not None and accepted.who.startswith("Ada") and made.table().stop_code == code
+    assert [event for event, _ in audit(made)].count("RELOAD_ACCEPTED") == 1
+
+
 def test_a_table_in_a_reset_is_said_to_be_gone_by_its_button_g_89(made: PageMirror, client: TestClient) -> None:
     """G-89: where nothing shows it; said too early it is refused, and nothing has changed."""
     resets = ResetLedger(made.ledger, "shop")
@@ -437,7 +454,7 @@ class NamedDoor:
     async def admit(self, request: Request) -> Visitor:
         name = request.headers.get("x-name", "")
         if name not in self.rights:
-            raise Refused(401, "who are you?", login="/login")
+            raise AccessDenied(401, "who are you?", login="/login")
         rights = self.rights[name]
         return Visitor(name, lambda mirror: "look" in rights, lambda mirror: "decide" in rights)
 

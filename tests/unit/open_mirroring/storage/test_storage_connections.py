@@ -22,7 +22,7 @@ from spark_jobs.extract.base_rows import BaseTask
 from spark_jobs.extract.read_task import ReadTask
 from spark_jobs.load.task import ExportTask
 from spark_jobs.publish.staging import StageTask
-from spark_jobs.runtime.task_parcel import Seal
+from spark_jobs.runtime.task_parcel import ParcelKey
 
 BLOB = "https://contoso.blob.core.windows.net"
 GUID, ITEM = "11111111-2222-3333-4444-555555555555", "99999999-2222-3333-4444-555555555555"
@@ -260,13 +260,13 @@ def test_tasks_travel_sealed() -> None:
     connections = [json.dumps({"conn_type": "wasb", "password": k}) for k in (KEY, key)]
     places = [storage_place(ABFSS, parsed("store", connection)) for connection in connections]
     tasks = [StageTask(place / "log", ()) for place in (*places, *places)]
-    seal, other = Seal(), Seal()
-    parcels = [seal.packed(task) for task in tasks]
-    assert [pickle.loads(pickle.dumps(seal)).unpacked(one) for one in parcels] == tasks
-    function = seal.packed(partial(str, places[0]))
-    assert seal.unpacked(function)() == str(places[0])
+    parcel_key, other = ParcelKey(), ParcelKey()
+    parcels = [parcel_key.packed(task) for task in tasks]
+    assert [pickle.loads(pickle.dumps(parcel_key)).unpacked(one) for one in parcels] == tasks
+    function = parcel_key.packed(partial(str, places[0]))
+    assert parcel_key.unpacked(function)() == str(places[0])
     kept = [b64decode(one, b"-_") for one in (*parcels, function)]
     assert not any(secret.encode() in one for one in kept for secret in (KEY, key, "StageTask"))
-    assert seal.packed(tasks[0]) != seal.packed(tasks[0])
+    assert parcel_key.packed(tasks[0]) != parcel_key.packed(tasks[0])
     with pytest.raises(InvalidToken):
         other.unpacked(function)

@@ -154,7 +154,7 @@ def test_tables_join_once_all_of_them_with_their_stop_g71(tmp_path: Path) -> Non
     ledger = open_ledger(f"sqlite:///{tmp_path}/ledger.db")
     found = mirror({"source": "s.*", "new_tables": "ask"})
     tables = [
-        Joining(JoinedTable(one.table.source, "s", one.told.table, ("id",), {}, 1), declaration(one.table), "x")
+        Joining(JoinedTable(one.table.source, "s", one.announced.table, ("id",), {}, 1), declaration(one.table), "x")
         for one in joining(found, [announced("s", f"t{number}") for number in range(300)])
     ]
     assert len(join(ledger, "test", tables)) == 300

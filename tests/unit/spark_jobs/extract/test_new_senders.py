@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from spark_jobs.extract.new_senders import new_senders
+from open_mirroring.changes.manifest import SENT_BY
+from spark_jobs.extract.new_senders import new_senders, unrelated_senders
 from spark_jobs.sources.contract.decoded import SourceSchema
 from tests.qlik_messages import ORDERS, decode, md
 
@@ -21,6 +22,19 @@ def test_the_first_sender_of_a_table_is_kept_and_another_one_stops_it_c12_k71() 
     assert {table: code for table, (code, _) in other.stops.items()} == {A: "SENDER_OTHER"}
     assert new_senders([*first.added, *other.added], [(A, "test"), (A, "shop")]).stops == {}, "it is known by now"
     assert new_senders([], [(A, "shop"), (A, "test")]).stops.keys() == {A}
+
+
+def test_two_tasks_side_by_side_are_told_from_one_that_took_the_place_of_another_k80() -> None:
+    """K-80: their positions have no common order; a task that was made anew sends the tables of the one before."""
+
+    def sent(*senders: tuple[str, str]) -> list[SourceSchema]:
+        return [SourceSchema(SENT_BY, name, table, 0, "") for table, name in senders]
+
+    assert unrelated_senders(sent()) == []
+    assert unrelated_senders(sent((A, "s/t"), (B, "s/t"))) == ["s/t"]
+    assert unrelated_senders(sent((A, "s/t"), (B, "s/u"))) == ["s/t", "s/u"]
+    assert unrelated_senders(sent((A, "s/t"), (B, "s/t"), (A, "s/u"), ("dbo.c", "s/u"))) == ["s/t"]
+    assert unrelated_senders([SourceSchema("t", "1", A, 1, "{}")]) == []
 
 
 def test_no_stream_fills_the_ledger_with_senders() -> None:

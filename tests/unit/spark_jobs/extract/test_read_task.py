@@ -15,7 +15,9 @@ from spark_jobs.extract.part import Part, RowNotes, merge
 from spark_jobs.extract.read_task import LogTarget, RowSummary
 from spark_jobs.sources.ces.format import CesFormat
 from spark_jobs.sources.contract.decoded import MirroredTable
+from spark_jobs.sources.qlik.change_table.format import ChangeTableFormat
 from spark_jobs.sources.qlik.message.format import QlikMessageFormat
+from spark_jobs.sources.qlik.positions import qlik_position
 from spark_jobs.sources.transports import message_files
 from spark_jobs.sources.transports.message_files import LineFiles
 from tests.ces_messages import event
@@ -78,6 +80,47 @@ def test_what_a_partition_has_shown_is_told_of_rows_taken_as_a_table_too_c_34() 
         }
     )
     assert RowSummary(TABLES, CesFormat()).finish().told == {}
+
+
+def counted(origin: str, place: int, sequence: int, counter: int, kind: str = CHANGE) -> LogRow:
+    position = qlik_position("0" * 35 if not sequence else f"{sequence:016d}{place:019d}", 1, counter)
+    return row(kind, place, position, origin=origin, epoch="1", op="U", key="[1]", cols="[]", row="{}")
+
+
+def test_only_the_beginning_of_a_transaction_tells_that_those_before_it_are_whole_k_80() -> None:
+    """K-80, K-18: a change in the middle, or a row of a full load, shows its partition and no more."""
+    rows = [
+        counted("t/0", 1, 0, 1),
+        counted("t/0", 2, 5, 1),
+        counted("t/0", 3, 6, 2),
+        counted("t/1", 4, 7, 3),
+        counted("t/2", 5, 0, 1),
+    ]
+    exact, taken = (RowSummary(TABLES, QlikMessageFormat(partitions=3)) for _ in range(2))
+    exact.take(rows)
+    taken.take_table(log_table(rows, 1))
+    told = {"t/0": {"1": f"{5:016d}:{2:019d}{1:020d}"}, "t/1": {"1": ""}, "t/2": {"1": ""}}
+    assert taken.finish().told == exact.finish().told == told
+    assert taken.finish().uncounted == exact.finish().uncounted == ""
+
+
+def test_a_change_without_its_place_in_the_transaction_is_told_k_80() -> None:
+    """K-80: nothing tells then where a transaction begins; in a mirror that holds none back it does not matter."""
+    rows = [counted("t/0", 1, 0, 0), counted("t/0", 2, 5, 1), counted("t/0", 3, 5, 0), counted("t/0", 4, 5, 2)]
+    for kept, found in ((0, ""), (1, "t/0:3")):
+        exact, taken = (RowSummary(TABLES, QlikMessageFormat(partitions=kept)) for _ in range(2))
+        exact.take(rows)
+        taken.take_table(log_table(rows, 1))
+        assert taken.finish().uncounted == exact.finish().uncounted == found
+
+
+def test_closed_partitions_of_all_tables_are_one_order_t_80() -> None:
+    """T-80: the ledger keeps one place for all of them, however many partitions were closed."""
+    notes = RowSummary(TABLES, ChangeTableFormat(partitions=1))
+    notes.take([counted("dbo.a__ct/20260101T000000_20260101T010000", 1, 5, 0)])
+    notes.take([counted("dbo.b__ct/20260101T010000_20260101T020000", 1, 9, 0)])
+    notes.take([counted("dbo.b__ct/", 1, 12, 0)])
+    assert notes.finish().told == {"closed partitions": {"1": f"{9:016d}"}}, "a row without a partition is in none"
 
 
 def test_what_is_read_again_is_watched_message_by_message(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,7 +11,7 @@ from open_mirroring.config.names import SourceName
 from open_mirroring.config.source import MessagesInLines, MessagesInTopics
 from spark_jobs.cli.command_line import main
 from spark_jobs.sources.qlik.change_table.jdbc import ChangeTables, NamedChangeTable, closed_partitions
-from spark_jobs.sources.qlik.change_table.survey import FoundTable, survey_database, survey_files
+from spark_jobs.sources.qlik.change_table.survey import ExistingTable, survey_database, survey_files
 from spark_jobs.sources.source_survey import unread_topics
 from tests.unit.spark_jobs.sources.qlik.test_qlik_change_files import COLUMNS, dfm, put
 
@@ -20,12 +20,16 @@ MASKED = (*HEADERS, "HEADER__CHANGE_MASK")
 
 
 def test_a_mirrored_table_without_a_folder_was_never_seen_t62() -> None:
-    found = [FoundTable(("shop.items",), HEADERS), FoundTable(("shop.Orders",), MASKED), FoundTable(("x.y",), ())]
+    found = [
+        ExistingTable(("shop.items",), HEADERS),
+        ExistingTable(("shop.Orders",), MASKED),
+        ExistingTable(("x.y",), ()),
+    ]
     survey = survey_files(found, ["shop.items", "shop.orders", "shop.carts"], "__ct", "header__")
     assert survey.unseen.keys() == {"shop.orders", "shop.carts"}
     assert "there is 'shop.Orders'" in survey.unseen["shop.orders"] and "there is" not in survey.unseen["shop.carts"]
     assert survey.without_mask == ["shop.items"]
-    assert survey_files([FoundTable(("shop.items",), MASKED)], ["shop.items"], "__ct", "header__") == ({}, [])
+    assert survey_files([ExistingTable(("shop.items",), MASKED)], ["shop.items"], "__ct", "header__") == ({}, [])
 
 
 def test_a_change_table_that_is_not_there_or_has_no_closed_partition_was_never_seen_t34() -> None:

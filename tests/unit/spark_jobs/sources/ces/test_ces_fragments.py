@@ -13,7 +13,7 @@ from spark_jobs.changelog.schema import LogRow, RawMessage
 from spark_jobs.sources.ces import avro as ces_avro
 from spark_jobs.sources.ces.decoder import Dispositions, Joined, incomplete, join
 from spark_jobs.sources.ces.format import CesFormat
-from spark_jobs.sources.contract.decoded import Decoded, Notices, Refused, Waiting
+from spark_jobs.sources.contract.decoded import Decoded, Notices, Unjoinable, Waiting
 from tests.ces_messages import (
     GUID,
     ORDERS,
@@ -117,7 +117,7 @@ def test_a_repeated_piece_changes_nothing_c55() -> None:
 
 def conflict(messages: Sequence[bytes]) -> LogRow:
     found = join(pieces_of(messages), decoder())
-    assert isinstance(found, Refused)
+    assert isinstance(found, Unjoinable)
     return found.row
 
 
@@ -180,7 +180,7 @@ def test_half_a_character_without_its_other_half_is_one_dead_letter_c54() -> Non
     last = json.loads(pieces[-1])
     pieces[-1] = json.dumps({**last, "data": last["data"][1:]}).encode()
     refused = join(pieces_of(pieces), decoder())
-    assert isinstance(refused, Refused)
+    assert isinstance(refused, Unjoinable)
     assert (refused.row.code, refused.row.fragment_of) == ("DATA_MALFORMED", IDENTITY)
 
 
@@ -205,7 +205,7 @@ def test_a_joined_event_of_another_table_leaves_no_row() -> None:
 
 def test_an_event_beyond_the_limit_is_refused_c56() -> None:
     found = join(pieces_of(split(WHOLE, [10])), decoder(max_event_bytes=100))
-    assert isinstance(found, Refused)
+    assert isinstance(found, Unjoinable)
     assert found.row.code == "TOO_LARGE"
 
 

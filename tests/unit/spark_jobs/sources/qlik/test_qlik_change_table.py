@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from spark_jobs.changelog.schema import LogRow
-from spark_jobs.sources.contract.decoded import Damage, Decoded, MirroredTable, Refused, Waiting
+from spark_jobs.sources.contract.decoded import Damage, Decoded, MirroredTable, Unjoinable, Waiting
 from spark_jobs.sources.qlik.change_table.decoder import ChangeRow, Structure, TableDamage
 from spark_jobs.sources.qlik.change_table.rows import ChangeColumn, RowLayout, read_row
 from spark_jobs.sources.qlik.change_table.updates import read_mask
@@ -170,7 +170,7 @@ def test_halves_that_contradict_are_refused() -> None:
     one = decoder()
     halves = [only(one.decode([row(1, "B", values)])) for values in (OLD, NEW)]
     joined = one.join(halves)
-    assert isinstance(joined, Refused)
+    assert isinstance(joined, Unjoinable)
     assert (joined.row.code, joined.row.tbl, joined.row.key) == ("FRAGMENT_CONFLICT", TABLE, None)
     decoded = one.decode([row(1, "B", OLD), row(1, "B", NEW), row(1, "U", MOVED)])
     assert (only(decoded).code, decoded.counts) == ("BEFORE_IMAGE_CONFLICT", (3, 0, 0, 2, 0, 1))

@@ -1,0 +1,41 @@
+"""Columns that land as hashes of their texts, and under the names of the target: the last step before a file (G-121).
+
+A hashed column was typed as text before, in the one spelling that `types: {column: string}` gives it, so one value has
+one hash, whichever source or format told it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Sequence
+
+import pyarrow as pa
+
+from open_mirroring.landing_zone.salt import Salt
+from open_mirroring.landing_zone.schema import LandingColumn
+
+
+def landed_rows(rows: pa.Table, columns: Sequence[LandingColumn], names: Sequence[str], salt: Salt | None) -> pa.Table:
+    """Rows as they stand in a file: *names* are those of all its columns, the marker's included."""
+    return hashed_rows(rows, [column.name for column in columns if column.salted], salt).rename_columns([*names])
+
+
+def hashed_rows(rows: pa.Table, columns: Collection[str], salt: Salt | None) -> pa.Table:
+    """Rows in which the texts of some columns are replaced by their hashes; NULL stays NULL."""
+    for name in columns:
+        if salt is None:
+            raise ValueError(f"the column {name!r} is to be hashed, and there is no salt")
+        place = rows.schema.get_field_index(name)
+        rows = rows.set_column(place, rows.schema.field(place), _hashed(rows[name], salt))
+    return rows
+
+
+def hashed_tables(tables: Iterable[pa.Table], columns: Collection[str], salt: Salt | None) -> Iterator[pa.Table]:
+    """As :func:`hashed_rows`, table by table."""
+    return (hashed_rows(table, columns, salt) for table in tables)
+
+
+def _hashed(texts: pa.ChunkedArray, salt: Salt) -> pa.Array:
+    # Each text once: columns of persons repeat, and this is the one step that goes value by value.
+    coded = texts.combine_chunks().dictionary_encode()
+    hashes = pa.array(map(salt.hash, coded.dictionary.to_pylist()), pa.string())
+    return hashes.take(coded.indices)

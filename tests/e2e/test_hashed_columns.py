@@ -1,0 +1,214 @@
+"""Columns that land as salted hashes (G-121): changes, loads, proofs, corrections, text, another salt, lost ledgers."""
+
+from __future__ import annotations
+
+import json
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from open_mirroring.operate.exit_codes import Exit
+from spark_jobs.cli.command_line import main
+from tests.ces_messages import event
+from tests.e2e.test_dropped_columns_formats import FIRST, FULL, CesLines, Change, QlikMessages, Source
+from tests.e2e.test_first_day import declare
+from tests.e2e.test_lost_ledger import forget, said
+from tests.e2e.test_rebuild_ledger import APPLY
+from tests.pipeline import Pipeline, in_order
+from tests.postgres import PostgresServer
+from tests.spark.test_initial_load_jdbc import connect
+
+SALT, OTHER = "a salt that nobody guesses", "another salt of as many signs"
+APPROVED = ["--correct", "--approved-by", "Ada", "--why", "ticket 4711"]
+COLS = (("id", "int"), ("name", "nvarchar(9)"), ("born", "datetime2(3)"))
+
+
+def salted(monkeypatch: pytest.MonkeyPatch, salt: str = SALT) -> None:
+    monkeypatch.setenv("AIRFLOW_CONN_SHOP_SALT", json.dumps({"conn_type": "generic", "password": salt}))
+
+
+def hashed(text: str | None, salt: str = SALT) -> str | None:
+    return None if text is None else sha256((salt + text).encode()).hexdigest()
+
+
+def nowhere_in_clear(pipeline: Pipeline, *texts: str) -> None:
+    """Neither salt nor values stand in the landing zone, the ledger or the target."""
+    for path in (*pipeline.zone.rglob("*"), *pipeline.target.rglob("*"), *pipeline.folder.glob("ledger.db*")):
+        content = path.read_bytes() if path.is_file() else b""
+        assert not [text for text in texts if text.encode() in content], path
+
+
+@pytest.mark.parametrize("kind", [CesLines, QlikMessages])
+def test_values_land_as_hashes_and_another_salt_stops_the_table_g121(
+    kind: type[Source],
+    tmp_path: Path,
+    spark: Any,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """G-121, G-80: one hash for one text, a renamed column too; no salt in ledger, files, log or messages."""
+    salted(monkeypatch)
+    told = kind(tmp_path, spark, hash=["NAME", "pri*"], columns={"rename": {"name": "who"}})
+    document = yaml.safe_load(told.pipeline.file.read_text())
+    document["landing_zone"]["tables"] = "tables"
+    document["hash"] = {"salt": "shop_salt"}
+    if kind is QlikMessages:  # each file has the offsets of a hundred of its own
+        document["source"]["offset_gaps"] = "expected"
+    told.pipeline.file.write_text(yaml.safe_dump(document))
+    assert told.tick(*FIRST) == Exit.DONE, capsys.readouterr().out
+    assert told.tick(Change("UPD", 2, 11, FULL, "Evelyn")) == Exit.DONE
+    rows = [(row["who"], row["price"], row["city"]) for row in told.rows]
+    eve, price = hashed("Evelyn"), hashed("1.50")
+    assert rows == [(hashed("Ada"), price, "Linz"), (eve, price, "Linz"), (hashed("Ada"), price, "Linz")]
+    nowhere_in_clear(told.pipeline, SALT, "Evelyn")
+
+    salted(monkeypatch, OTHER)
+    assert told.tick(Change("UPD", 3, 12, FULL, "Kim")) == Exit.TABLES_STOPPED
+    assert told.stop == "SALT_CHANGED"
+    assert [row["who"] for row in told.rows] == [hashed("Ada"), eve, hashed("Ada")]
+    salted(monkeypatch)
+    assert main(["resume", str(told.pipeline.file), "--table", told.source, "--why", "mended"]) == Exit.DONE
+    assert told.tick() == Exit.DONE, capsys.readouterr().out
+    assert [row["who"] for row in told.rows] == [hashed("Ada"), eve, hashed("Kim")]
+
+    forget(told.pipeline)
+    code, text = said(capsys, told.pipeline, "rebuild-ledger", *APPLY)
+    assert code == Exit.DONE, text
+    salted(monkeypatch, OTHER)
+    assert told.tick(Change("UPD", 1, 13, FULL, "Zoe")) == Exit.TABLES_STOPPED, "the files tell which salt they have"
+    assert told.stop == "SALT_CHANGED"
+    reset = ["--reason", "another salt", "--approved-by", "Ada", "--table", told.source]
+    reload = ["reload-table", str(told.pipeline.file), *reset, "--wait", "0"]
+    for _ in range(6):
+        if main(reload) == Exit.DONE:
+            break
+        told.tick()
+    assert [row["who"] for row in told.rows] == [hashed(name, OTHER) for name in ("Zoe", "Evelyn", "Kim")]
+    assert main(["reconcile", str(told.pipeline.file)]) == Exit.DONE, capsys.readouterr().out
+    declare(told, hash=["price"])
+    told.tick(Change("UPD", 1, 14, FULL, "Moe"))
+    assert "`hash` lands 'name' in clear, which is published as a hash" in caplog.text
+    for _ in range(4):
+        told.tick()
+    assert [row["who"] for row in told.rows] == ["Moe", "Evelyn", "Kim"]
+    assert SALT not in caplog.text + "".join(capsys.readouterr()) and OTHER not in caplog.text
+
+
+def test_loaded_rows_are_hashed_alike_and_a_proof_hashes_its_source_g121(
+    tmp_path: Path, spark: Any, postgres: PostgresServer, monkeypatch: pytest.MonkeyPatch, capsys: Any
+) -> None:
+    """G-121, G-40, G-45: what is hashed is the text as `types` lands it; NULL stays NULL; a correction hashes, too."""
+    salted(monkeypatch)
+    connect(monkeypatch, postgres, postgres.port)
+    postgres.execute(
+        "DROP TABLE IF EXISTS orders",
+        "CREATE TABLE orders (id int PRIMARY KEY, name varchar(9), born timestamp(6))",
+        "INSERT INTO orders VALUES (1, 'Ada', '2000-01-01 10:00:00.5'), (2, NULL, NULL), (3, '', NULL)",
+    )
+    load = {"format": "jdbc", "connection": "shop_db", "table": "public.orders"}
+    orders = {"source": "dbo.orders", "target": "dbo/orders", "key": ["id"], "hash": ["born", "lost"]}
+    pipeline = Pipeline(
+        tmp_path / "shop",
+        spark,
+        [{**orders, "initial_load": load}],
+        source={"layout": "bare"},
+        landing_zone={"store": "local", "path": "zone", "tables": "tables"},
+        prove={"settle_seconds": 0},
+        hash={"salt": "shop_salt", "columns": ["na*"]},
+    )
+    assert main(["initial-load", str(pipeline.file)]) == Exit.DONE, capsys.readouterr().out
+    cols = (*COLS[:2], ("born", "datetime2(6)"))
+    row = {"id": "3", "name": "new", "born": "2000-01-01 10:00:00.500000"}
+    changes = [event("UPD", row, {**row, "name": "", "born": None}, cols=cols, commit=12)]
+    changes.append(event("INS", {"id": "4", "name": None, "born": None}, cols=cols, commit=13))
+    pipeline.deliver("a.jsonl", b"".join(one + b"\n" for one in changes))
+    postgres.execute(
+        "UPDATE orders SET name = 'new', born = '2000-01-01 10:00:00.5' WHERE id = 3",
+        "INSERT INTO orders (id) VALUES (4)",
+    )
+    assert main(["tick", str(pipeline.file)]) == Exit.DONE
+    assert "COLUMN_NEVER_SEEN: `hash` names 'lost'" in capsys.readouterr().out
+    pipeline.service.poll()
+
+    def rows() -> list[tuple[Any, ...]]:
+        found = in_order(pipeline.mirrored("dbo", "orders"), ["id"])
+        return [(row["id"], row["name"], row["born"]) for row in found]
+
+    born = hashed("2000-01-01T10:00:00.500000")
+    assert rows() == [(1, hashed("Ada"), born), (2, None, None), (3, hashed("new"), born), (4, None, None)]
+    assert main(["prove", str(pipeline.file)]) == Exit.DONE, capsys.readouterr().out
+    postgres.execute("UPDATE orders SET name = 'Lost' WHERE id = 2")
+    assert main(["prove", str(pipeline.file), *APPROVED]) == Exit.NOT_EQUAL
+    pipeline.service.poll()
+    assert rows()[1] == (2, hashed("Lost"), None)
+    assert main(["prove", str(pipeline.file)]) == Exit.DONE, capsys.readouterr().out
+    assert main(["reconcile", str(pipeline.file)]) == Exit.DONE
+    salted(monkeypatch, OTHER)
+    assert main(["prove", str(pipeline.file)]) == Exit.ON_HOLD
+    assert "SALT_CHANGED" in capsys.readouterr().out
+    nowhere_in_clear(pipeline, SALT, "Lost")
+
+
+def test_text_loads_through_the_log_and_tables_of_a_pattern_are_hashed_g121(
+    tmp_path: Path, spark: Any, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """G-121, G-04, F-20, G-70: a row that was completed has the same hash as a whole one."""
+    salted(monkeypatch)
+    (tmp_path / "shop").mkdir()
+    (tmp_path / "shop" / "export.csv").write_text("id,name,born\n1,Ada,2000-01-01 10:00:00\n2,Eve,\n")
+    load = {"format": "csv", "path": "export.csv", "stream_from": "beginning", "types": dict(COLS)}
+    shared = {"key": ["id"], "initial_load": load, "hash": ["born", "name"]}
+    text = {"columns": {"id": "int32", "name": "string", "born": "string"}}
+    tables = [
+        {"source": "dbo.partial", "target": "dbo/partial", "complete_rows": True, **shared},
+        {"source": "dbo.text", "target": "dbo/text", "delimited_text": text, **shared},
+        {"source": "dbo.new*", "hash": ["Name", "born", "absent"]},
+    ]
+    pipeline = Pipeline(tmp_path / "shop", spark, tables, source={"layout": "bare"}, hash={"salt": "shop_salt"})
+    assert main(["initial-load", str(pipeline.file)]) == Exit.DONE, capsys.readouterr().out
+    row = {"id": "1", "name": "New", "born": "2000-01-01 10:00:00.000"}
+    told = [event("UPD", {"id": "1", "name": "New"}, {"id": "1"}, cols=COLS[:2], commit=9, tbl="partial")]
+    told += [event("UPD", row, {**row, "name": "Ada"}, cols=COLS, commit=9, tbl="text")]
+    told += [event("INS", row, cols=COLS, commit=9, tbl="new1", pkkey={"id": "1"})]
+    pipeline.deliver("a.jsonl", b"".join(one + b"\n" for one in told))
+    assert main(["tick", str(pipeline.file)]) == Exit.DONE
+    assert "COLUMN_NEVER_SEEN" not in capsys.readouterr().out
+    pipeline.service.poll()
+    new = (1, hashed("New"), hashed("2000-01-01T10:00:00.000"))
+    for name, others in (("partial", [(2, hashed("Eve"), None)]), ("text", [(2, hashed("Eve"), None)]), ("new1", [])):
+        rows = in_order(pipeline.mirrored("dbo", name), ["id"])
+        assert [(r["id"], r["name"], r["born"]) for r in rows] == [new, *others], name
+    assert main(["reconcile", str(pipeline.file)]) == Exit.DONE
+
+
+@pytest.mark.parametrize(
+    ("mirror", "table", "what"),
+    [
+        (None, {"hash": ["name"]}, "SETTING_MISSING"),
+        ({"salt": "shop_salt"}, {"hash": ["ID"]}, "the key column 'id' cannot land as a hash"),
+        ({"salt": "shop_salt", "columns": ["i*"]}, {}, "the key column 'id' cannot land as a hash"),
+        ({"salt": "shop_salt"}, {"hash": ["n*"], "types": {"name": "int64"}}, "otherwise than as text"),
+        ({"salt": "nobody"}, {"hash": ["name"]}, "CONNECTION_MISSING"),
+        ({"salt": "short_salt"}, {"hash": ["name"]}, "fewer than 16 characters"),
+    ],
+)
+def test_check_says_what_cannot_be_hashed_g121(
+    mirror: Any,
+    table: dict[str, Any],
+    what: str,
+    tmp_path: Path,
+    spark: Any,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    salted(monkeypatch)
+    monkeypatch.setenv("AIRFLOW_CONN_SHORT_SALT", json.dumps({"conn_type": "generic", "password": "pepper"}))
+    described = {"source": "dbo.orders", "target": "dbo/orders", "key": ["id"], **table}
+    pipeline = Pipeline(tmp_path, spark, [described], **({} if mirror is None else {"hash": mirror}))
+    assert main(["check", str(pipeline.file)]) != Exit.DONE
+    told = "".join(capsys.readouterr())
+    assert what in told and "pepper" not in told
