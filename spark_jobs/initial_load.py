@@ -95,7 +95,7 @@ def load(
             stopped[source] = f"{finding.code}: {finding.what}"
         elif finding.verdict is Verdict.HOLD and finding.code not in passed_over:
             held[source] = f"{finding.code}: {finding.what}"
-        elif error := _bind(mirror, declared[source], before[source], LoadLedger(ledger, mirror.name), spark):
+        elif error := _bind(mirror, declared[source], before[source], reader, LoadLedger(ledger, mirror.name), spark):
             failed[source] = error
     tables = reader.tables()
     ready = [source for source in before if source not in {*held, *failed, *stopped}]
@@ -189,7 +189,7 @@ def _tell(
 
 
 def _bind(
-    mirror: Mirror, table: Table, state: TableState, ledger: LoadLedger, spark: SparkSession
+    mirror: Mirror, table: Table, state: TableState, reader: LedgerReader, ledger: LoadLedger, spark: SparkSession
 ) -> MirroringError | None:
     """Bind a plan where there is none yet; returns why a table cannot be bound."""
     try:
@@ -197,7 +197,7 @@ def _bind(
             what = "the mirror file has no `initial_load` for it any more"
             raise TerminalError("LOAD_CHANGED", what, way_out="put it back, or reset the table")
         if state.load_plan is None:
-            plan, stream_from = plan_load(mirror, table, state.id, ledger, spark)
+            plan, stream_from = plan_load(mirror, table, state.id, ledger, spark, reader.streamed_types(state.id))
             if ledger.bind(state.id, plan, stream_from):
                 log.info("%s: the load has %d chunks", table.source, len(plan.chunks))
         else:

@@ -17,6 +17,7 @@ import pyarrow.compute as pc
 from open_mirroring.errors import TerminalError
 from open_mirroring.ledger.load_ledger import LoadColumn
 from spark_jobs.changelog.schema import DELETE, KEY_LEFT
+from spark_jobs.sources.sql_server.chosen_types import is_spelled_alike
 from spark_jobs.sources.sql_server.type_text import TIMESTAMPS, SqlType, read_type
 from spark_jobs.sources.sql_server.types import filled_length
 
@@ -97,6 +98,8 @@ def _why_ambiguous(loaded: LoadedColumn, sql_type: str) -> str:
     kind = _known(sql_type)
     if kind is None:
         return ""
+    if column.type == "string" and column.sql_type is not None and not is_spelled_alike(column.sql_type, sql_type):
+        return f"texts with the digits of {column.sql_type}"
     if kind.name == "datetimeoffset":
         is_wall_clock = "wall clock" in column.held if column.sql_type is None else _is_wall_clock(column.sql_type)
         return "times without their offset from UTC" if is_wall_clock else ""
