@@ -26,15 +26,15 @@ from airflow.sdk.log import mask_secret
 from open_mirroring.config import Mirror
 from open_mirroring.errors import TerminalError
 from open_mirroring.ledger import open_ledger
-from open_mirroring.operate.hand_over import JobOrder, sealed
 from open_mirroring.operate.job_result import RESULT_FILE, JobResult, read_result, recorded_end
+from open_mirroring.operate.sealed_job import JobOrder, sealed
 from open_mirroring.operate.spark_jars import REMOTE, SUBMITTED, server_shown
 from open_mirroring_airflow.connections import job_connections, ledger_url, missing
 from open_mirroring_airflow.spark_installation import job_environment, job_file
 
 _LOOPBACK = {"spark.driver.bindAddress": "127.0.0.1", "spark.driver.host": "127.0.0.1"}
 
-KEY, KEY_FILE = "handover", "handover-key-file"
+KEY, KEY_FILE = "job-key", "job-key-file"
 """Names in the extra of the Spark connection: the connection that holds the key, and the key's file at the driver."""
 _NO_END = -1
 """The exit code of a job that left none: it was killed, or never began."""
@@ -133,7 +133,7 @@ def is_cluster_mode(spark: Any) -> bool:
 class ClusterSubmitHook(SparkSubmitHook):
     """Submits in cluster mode, where neither a file nor the environment of this process reaches the driver.
 
-    The submitted program is :mod:`spark_jobs.handed_over`. Its arguments are the key's file at the driver, and a text
+    The submitted program is :mod:`spark_jobs.sealed_job`. Its arguments are the key's file at the driver, and a text
     that only this key opens: the mirror file, the job's arguments and the mirror's connections.
 
     Args:
@@ -145,7 +145,7 @@ class ClusterSubmitHook(SparkSubmitHook):
 
     Raises:
         TerminalError: ``DEPLOY_MODE_UNSUPPORTED`` on a master that takes no Python programs, and with a ledger in a
-            file; ``HANDOVER_KEY_MISSING``, ``CONNECTION_MISSING``, and those of :func:`sealed`.
+            file; ``JOB_KEY_MISSING``, ``CONNECTION_MISSING``, and those of :func:`sealed`.
     """
 
     def __init__(
@@ -177,7 +177,7 @@ class ClusterSubmitHook(SparkSubmitHook):
             AirflowException: when Spark says that the application failed.
         """
         try:
-            return super().submit(str(job_file("handed_over")), env=job_environment({}), **kwargs)
+            return super().submit(str(job_file("sealed_job")), env=job_environment({}), **kwargs)
         finally:
             ledger = open_ledger(self._ledger_url)
             try:
@@ -212,7 +212,7 @@ def _key(mirror: Mirror, extra: Mapping[str, Any], connection: str) -> tuple[str
     name, file = extra.get(KEY), extra.get(KEY_FILE)
     if not name or not file:
         raise TerminalError(
-            "HANDOVER_KEY_MISSING",
+            "JOB_KEY_MISSING",
             "a driver on the cluster gets its job as sealed text, and no key is named for it",
             where=f"connection {connection}",
             way_out=f"name in its extra, as `{KEY}`, a connection whose password is the key, and as `{KEY_FILE}` the "

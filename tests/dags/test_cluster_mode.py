@@ -58,11 +58,11 @@ def test_drivers_on_yarn_see_nothing_of_who_submits_and_leave_their_end_in_the_l
     ):
         for name, value in cluster.configure(client).items():
             monkeypatch.setenv(name, value)
-        extra = {"deploy-mode": "cluster", "handover": "driver_key", "handover-key-file": str(KEY_FILE)}
+        extra = {"deploy-mode": "cluster", "job-key": "job_key", "job-key-file": str(KEY_FILE)}
         monkeypatch.setenv(
             "AIRFLOW_CONN_SPARK_DEFAULT", json.dumps({"conn_type": "spark", "host": "yarn", "extra": extra})
         )
-        monkeypatch.setenv("AIRFLOW_CONN_DRIVER_KEY", json.dumps({"conn_type": "generic", "password": key}))
+        monkeypatch.setenv("AIRFLOW_CONN_JOB_KEY", json.dumps({"conn_type": "generic", "password": key}))
         monkeypatch.setenv("AIRFLOW_CONN_LAKE", connection_variable(server))
         monkeypatch.setenv("AIRFLOW_CONN_STORE", storage.connection)
         ledger = {"conn_type": "postgres", "host": "127.0.0.1", "port": postgres.port, "login": postgres.user}

@@ -183,13 +183,13 @@ def test_a_driver_on_a_cluster_that_cannot_do_it_is_refused(
 @pytest.mark.parametrize(
     ("extra", "said"),
     [
-        ({}, "HANDOVER_KEY_MISSING"),
-        ({"handover": "driver_key"}, "HANDOVER_KEY_MISSING"),
-        ({"handover": "nobody", "handover-key-file": "/key"}, "CONNECTION_MISSING.*'nobody'"),
-        ({"handover": "driver_key", "handover-key-file": "/key"}, "HANDOVER_KEY_INVALID"),
+        ({}, "JOB_KEY_MISSING"),
+        ({"job-key": "job_key"}, "JOB_KEY_MISSING"),
+        ({"job-key": "nobody", "job-key-file": "/key"}, "CONNECTION_MISSING.*'nobody'"),
+        ({"job-key": "job_key", "job-key-file": "/key"}, "JOB_KEY_INVALID"),
     ],
 )
-def test_without_a_key_nothing_is_handed_over(
+def test_without_a_key_nothing_is_sealed_job(
     write_mirror: Callable[..., Path],
     fake_spark: Any,
     task_context: dict[str, Any],
@@ -200,7 +200,7 @@ def test_without_a_key_nothing_is_handed_over(
     """S-16."""
     _on_a_cluster(monkeypatch, "yarn", extra)
     monkeypatch.setenv("AIRFLOW_CONN_SHOP_LEDGER", json.dumps(LEDGER))
-    monkeypatch.setenv("AIRFLOW_CONN_DRIVER_KEY", json.dumps({"conn_type": "generic", "password": "short"}))
+    monkeypatch.setenv("AIRFLOW_CONN_JOB_KEY", json.dumps({"conn_type": "generic", "password": "short"}))
     with pytest.raises(TerminalError, match=said):
         _operator(write_mirror(LEDGER_BY_NAME)).execute(task_context)
     assert fake_spark.calls == []
@@ -225,9 +225,9 @@ def test_a_driver_on_the_cluster_is_handed_sealed_text_and_its_end_is_read_from_
 ) -> None:
     """S-16: what the cluster says counts for nothing: a job that left no end has died, and is tried again."""
     key, key_file = Fernet.generate_key().decode(), tmp_path / "key"
-    extra = {"handover": "driver_key", "handover-key-file": str(key_file)}
+    extra = {"job-key": "job_key", "job-key-file": str(key_file)}
     _on_a_cluster(monkeypatch, "yarn", extra)
-    monkeypatch.setenv("AIRFLOW_CONN_DRIVER_KEY", json.dumps({"conn_type": "generic", "password": key}))
+    monkeypatch.setenv("AIRFLOW_CONN_JOB_KEY", json.dumps({"conn_type": "generic", "password": key}))
     ledger = {"conn_type": "postgres", "host": "127.0.0.1", "port": postgres.port, "login": postgres.user}
     ledger |= {"password": postgres.password, "schema": postgres.database}
     monkeypatch.setenv("AIRFLOW_CONN_SHOP_LEDGER", json.dumps(ledger))
@@ -244,7 +244,7 @@ def test_a_driver_on_the_cluster_is_handed_sealed_text_and_its_end_is_read_from_
             from pathlib import Path
             from open_mirroring.config import load_mirror
             from open_mirroring.ledger import open_ledger
-            from open_mirroring.operate.hand_over import opened
+            from open_mirroring.operate.sealed_job import opened
             from open_mirroring.operate.job_result import record_end
             order = opened(sys.argv[-1], Path(sys.argv[-2]))
             result = Path({str(tmp_path)!r}) / "result.json"
@@ -270,7 +270,7 @@ def test_a_driver_on_the_cluster_is_handed_sealed_text_and_its_end_is_read_from_
     said = "".join(capfd.readouterr())
     assert "extract_changes shop.yaml [] ['AIRFLOW_CONN_SHOP_LEDGER']" in said
     sent = (tmp_path / "argv").read_text()
-    assert "--deploy-mode cluster" in sent and sent.split()[-3].endswith("spark_jobs/handed_over.py")
+    assert "--deploy-mode cluster" in sent and sent.split()[-3].endswith("spark_jobs/sealed_job.py")
     for text in (said, sent, (tmp_path / "env").read_text()):
         assert postgres.password not in text and key not in text
     assert "(the sealed job)" in said and sent.split()[-1] not in said

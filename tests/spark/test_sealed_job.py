@@ -10,10 +10,10 @@ from cryptography.fernet import Fernet
 
 from open_mirroring.config.loading import HOME
 from open_mirroring.operate.exit_codes import Exit
-from open_mirroring.operate.hand_over import JobOrder, sealed
 from open_mirroring.operate.job_result import RESULT_FILE, JobResult, recorded_end
+from open_mirroring.operate.sealed_job import JobOrder, sealed
 from open_mirroring.operate.spark_jars import SUBMITTED
-from spark_jobs.handed_over import main
+from spark_jobs.sealed_job import main
 from tests.hand_made_mirror import HandMadeMirror
 
 

@@ -1,6 +1,6 @@
 """Spark job: runs another job that came as encrypted text, and leaves its end in the ledger.
 
-``spark-submit --deploy-mode cluster spark_jobs/handed_over.py KEY_FILE TEXT``. A driver on a cluster has neither the
+``spark-submit --deploy-mode cluster spark_jobs/sealed_job.py KEY_FILE TEXT``. A driver on a cluster has neither the
 mirror file nor the connections of whoever submitted it, and cannot leave a file for them. A cluster also reports only
 success or failure. So the exit code is 0 once the job's end is in the ledger, whatever that end was.
 """
@@ -20,8 +20,8 @@ from open_mirroring.config.loading import HOME, load_mirror
 from open_mirroring.errors import MirroringError
 from open_mirroring.ledger import open_ledger
 from open_mirroring.operate.exit_codes import Exit, exit_of
-from open_mirroring.operate.hand_over import JobOrder, opened
 from open_mirroring.operate.job_result import RESULT_FILE, record_end
+from open_mirroring.operate.sealed_job import JobOrder, opened
 from open_mirroring.operate.spark_jars import SUBMITTED
 from spark_jobs.runtime.session import build_session
 
@@ -30,7 +30,7 @@ log = logging.getLogger(__name__)
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Open the order, run its job, keep the end; 0, or the code of what kept it from being run or kept."""
-    parser = argparse.ArgumentParser(prog="handed_over")
+    parser = argparse.ArgumentParser(prog="sealed_job")
     parser.add_argument("key_file", type=Path, help="the file with the key, which the cluster brings")
     parser.add_argument("text", help="the sealed order")
     arguments = parser.parse_args(argv)
