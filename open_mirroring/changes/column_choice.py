@@ -1,6 +1,6 @@
 """Chooses which columns of its source a table mirrors, under which names and types (G-12, G-67, G-110, G-120).
 
-The settings `columns` and `types` say it.
+The settings `columns`, `types`, `rename` and `hash` say it.
 """
 
 from __future__ import annotations
