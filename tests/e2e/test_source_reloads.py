@@ -119,6 +119,18 @@ def test_a_reload_with_other_types_is_no_change_of_structure_g125(tmp_path: Path
     assert [(row["id"], row["price"]) for row in lines.rows("a")] == [(1, "dear"), (2, "dearer")]
 
 
+def test_a_delete_behind_the_load_is_no_proof_of_columns_g125(tmp_path: Path, spark: Any) -> None:
+    """K-22: a large object that is NULL may not be sent; a row that leaves told that its column was dropped."""
+    from tests.qlik_messages import ROW, dt
+
+    lines = Lines(tmp_path, spark, **WATCHED)
+    lines.send(MD_A, load(A, 1), load(A, 2), of(A, 3, number=5), load(A, 1, "again"), load(A, 2, "again"))
+    lines.send(dt("DELETE", {**ROW, "id": 2, "note": None}, schema_id=A, number=8), of(A, 4, number=9))
+    assert lines.tick() == Exit.TABLES_STOPPED
+    assert accept(lines) == Exit.DONE and ticked(lines) == Exit.DONE
+    assert lines.stop("a") == (None, None) and lines.rows("a") == landed((1, "again"), 4)
+
+
 def test_several_partitions_are_divided_or_the_stop_stays_g125(
     tmp_path: Path, spark: Any, capsys: pytest.CaptureFixture[str]
 ) -> None:
