@@ -215,7 +215,8 @@ class _Proving:
         if case.state.reset is not None:
             raise TerminalError("RESET_OPEN", f"it is in a reset: {case.state.reset}", way_out="let it come to its end")
         export = (self._asked.exports or {}).get(case.table.source)
-        source = source_side(self._spark, self._mirror, case.table, export, case.gone)
+        streamed = self._reader.streamed_types(case.state.id)
+        source = source_side(self._spark, self._mirror, case.table, export, case.gone, streamed)
         target = self._target(case)
         case.source = self._as_published(source, case.state)
         case.shape = _shape(case, target)

@@ -15,7 +15,7 @@ from sqlalchemy import Engine
 from open_mirroring.changes.column_history import FormerColumn
 from open_mirroring.changes.complete_position import Completeness
 from open_mirroring.changes.horizon import BatchContents, MirrorHorizon, TableHorizon
-from open_mirroring.changes.log_position import BEGINS_EMPTY, not_below, position_order
+from open_mirroring.changes.log_position import BEGINS_EMPTY, is_load_epoch, not_below, position_order
 from open_mirroring.changes.manifest import PlacesSeen
 from open_mirroring.changes.source_reloads import NewestLoad
 from open_mirroring.landing_zone.layout import PARQUET
@@ -302,6 +302,15 @@ class LedgerReader:
                 found.setdefault(row.table_id, []).append(ColumnList(row.cols, row.whole, row.first_pos, seen_at))
         return found
 
+    def streamed_types(self, table_id: str) -> dict[str, str]:
+        """The type of each column by which all changes of a table that were ever logged carry it."""
+        found: dict[str, set[str]] = {}
+        for one in self.column_lists([table_id]).get(table_id, ()):
+            if not one.seen or not all(map(is_load_epoch, one.seen)):
+                for name, sql_type, _ in json.loads(one.cols):
+                    found.setdefault(name, set()).add(sql_type)
+        return {name: types.pop() for name, types in found.items() if len(types) == 1}
+
     def column_decisions(self, table_ids: Iterable[str]) -> dict[str, list[ColumnDecision]]:
         """Per table what operators said of columns that rows lack."""
         c = t.column_decision.c
@@ -542,7 +551,7 @@ def unpublished(
     contents: Sequence[BatchContents],
     ordinals: Mapping[str, int],
 ) -> Unpublished:
-    """What *work* publishes of a table, *contents* being what its batches above the published one hold."""
+    """What *work* publishes of a table whose batches above the published one hold *contents*."""
     start, end = work.position_from, work.position_to
 
     def begins_within(part: BatchContents) -> bool:

@@ -76,7 +76,7 @@ class LoggedCorrections:
         # Noted before a row is read: what is logged by now was committed before, and so is in the rows.
         places = {removes: place_of_correction(reader, state, removes=removes) for removes in (True, False)}
         gone = [column.column for column in reader.gone_columns([state]).get(state.id, [])]
-        source = source_side(self.spark, self.mirror, table, None, gone)
+        source = source_side(self.spark, self.mirror, table, None, gone, reader.streamed_types(state.id))
         shape = Shape(tuple(column.landing for column in source.columns), tuple(table.key))
         frame = kept(source, source.frame(shape, _RowsOfKeys(shape, frozenset(keys)), _ROWS_SCHEMA))
         types = {column.name: type_of_landed(column) for column in source.columns}

@@ -8,7 +8,7 @@ between the two.
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -38,7 +38,7 @@ from spark_jobs.sources.jdbc.dialects import Range
 from spark_jobs.sources.jdbc.pacing import Pace
 from spark_jobs.sources.jdbc.tables import JdbcTable, SplitColumn
 from spark_jobs.sources.qlik.types import key_type
-from spark_jobs.sources.sql_server.chosen_types import chosen_key_converter, widest
+from spark_jobs.sources.sql_server.chosen_types import chosen_key_converter, spelled_as_streamed, widest
 
 CHUNK_BYTES = 64 << 20
 _FREE = {"stream_from", "max_connections", "max_rows_per_second"}
@@ -53,8 +53,15 @@ class BoundLoad(NamedTuple):
     stream_from: str | None
 
 
-def plan_load(mirror: Mirror, table: Table, table_id: str, ledger: LoadLedger, spark: SparkSession) -> BoundLoad:
-    """Decide what the load of a table reads.
+def plan_load(
+    mirror: Mirror,
+    table: Table,
+    table_id: str,
+    ledger: LoadLedger,
+    spark: SparkSession,
+    streamed: Mapping[str, str],
+) -> BoundLoad:
+    """Decide what the load of a table reads; *streamed* are the types by which changes carry its columns.
 
     Raises:
         TerminalError: the source is not as the mirror file says; the code says how. Nothing was published.
@@ -70,7 +77,7 @@ def plan_load(mirror: Mirror, table: Table, table_id: str, ledger: LoadLedger, s
         # be as the task's own load left it, or behind, and what comes twice changes nothing (T-30).
         is_below = table.loads_through_log or _is_kept_by_task(mirror, load.connection)
         batch = hand_over.log_from if is_below and hand_over.above is None else hand_over.batch
-        bound = BoundLoad(_plan_jdbc(table, load, batch, spark), hand_over.above)
+        bound = BoundLoad(_plan_jdbc(table, load, batch, streamed, spark), hand_over.above)
     else:
         raise ValueError(f"{table.source} has no initial load")
     salt = mirror.salt()
@@ -245,9 +252,11 @@ def _above_old_log(table: Table, since: str | None, hand_over: HandOver, *, is_e
     return max(since, above(highest))
 
 
-def _plan_jdbc(table: Table, load: JdbcLoad, hand_over: int, spark: SparkSession) -> LoadPlan:
+def _plan_jdbc(
+    table: Table, load: JdbcLoad, hand_over: int, streamed: Mapping[str, str], spark: SparkSession
+) -> LoadPlan:
     source = JdbcTable(spark, load.connection, split_source_name(load.table or table.source))
-    columns = source.columns(table.chosen)
+    columns = spelled_as_streamed(source.columns(table.chosen), streamed)
     _check(columns, table)
     split = None
     if load.split_column is not None and load.chunks > 1:

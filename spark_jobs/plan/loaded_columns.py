@@ -1,8 +1,8 @@
-"""Compares what an initial load brought of a column with the type that the stream tells of it later (G-86, G-114).
+"""Compares what an initial load brought of a column with the type by which later changes carry it (G-86, G-114).
 
-An export without SQL types says less than the stream: a text may lack what the source fills it up with, or be spelled
-otherwise, and a time may be another moment than the source's. What can be two things stops the table; what may have
-lost digits is unverified.
+An export without SQL types says less than the stream. A text may lack the blanks with which the source fills it up, or
+be spelled in another way, and a time may mean another moment. A value that can mean two things stops the table. A
+column that may have lost digits is reported as unverified.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ import pyarrow.compute as pc
 from open_mirroring.errors import TerminalError
 from open_mirroring.ledger.load_ledger import LoadColumn
 from spark_jobs.changelog.schema import DELETE, KEY_LEFT
+from spark_jobs.sources.sql_server.chosen_types import is_spelled_alike
 from spark_jobs.sources.sql_server.type_text import TIMESTAMPS, SqlType, read_type
 from spark_jobs.sources.sql_server.types import filled_length
 
@@ -97,6 +98,8 @@ def _why_ambiguous(loaded: LoadedColumn, sql_type: str) -> str:
     kind = _known(sql_type)
     if kind is None:
         return ""
+    if column.type == "string" and column.sql_type is not None and not is_spelled_alike(column.sql_type, sql_type):
+        return f"texts with the digits of {column.sql_type}"
     if kind.name == "datetimeoffset":
         is_wall_clock = "wall clock" in column.held if column.sql_type is None else _is_wall_clock(column.sql_type)
         return "times without their offset from UTC" if is_wall_clock else ""

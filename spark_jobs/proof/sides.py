@@ -1,4 +1,4 @@
-"""What a side of a proof is, and the source's side: rows of a database or of an export.
+"""Reads the source's side of a proof, from a database or an export, and defines what a side is.
 
 Spark's workers read each side and return only what a function computes of its typed rows, never the rows.
 """
@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import pickle
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from datetime import UTC, date, datetime
 from itertools import groupby
 from threading import Lock
+from types import MappingProxyType
 from typing import Any, NamedTuple, Protocol, TypeVar
 from uuid import uuid4
 
@@ -35,6 +36,7 @@ from spark_jobs.sources.exports.files import Export, ExportRows, Piece, cut_file
 from spark_jobs.sources.jdbc.dialects import Range
 from spark_jobs.sources.jdbc.pacing import Pace
 from spark_jobs.sources.jdbc.tables import JdbcRows, JdbcTable, SplitColumn
+from spark_jobs.sources.sql_server.chosen_types import spelled_as_streamed
 from spark_jobs.sources.sql_server.hashed_columns import hashed_tables
 
 Answer = TypeVar("Answer")
@@ -82,12 +84,19 @@ class Source(Side, Protocol):
 class JdbcSource:
     """A table of the source database, read in ranges, with the limits of an initial load."""
 
-    def __init__(self, spark: SparkSession, table: Table, load: JdbcLoad, gone: Collection[str] = ()) -> None:
+    def __init__(
+        self,
+        spark: SparkSession,
+        table: Table,
+        load: JdbcLoad,
+        gone: Collection[str] = (),
+        streamed: Mapping[str, str] = MappingProxyType({}),
+    ) -> None:
         name = load.table or table.source
         self._table = JdbcTable(spark, load.connection, split_source_name(name))
         self.text = f"{name} over the connection {load.connection}"
         self.since: str | None = None
-        self.columns = self._table.columns(table.chosen, gone)
+        self.columns = spelled_as_streamed(self._table.columns(table.chosen, gone), streamed)
         self._keys, self._pace, self._chunks = table.key, pace_of(load), load.chunks
         self._connection = load.connection
         self._cut: tuple[SplitColumn, list[Range]] | None = None
@@ -170,11 +179,17 @@ class ExportSource:
 
 
 def source_side(
-    spark: SparkSession, mirror: Mirror, table: Table, export: ProofExport | None, gone: Collection[str] = ()
+    spark: SparkSession,
+    mirror: Mirror,
+    table: Table,
+    export: ProofExport | None,
+    gone: Collection[str] = (),
+    streamed: Mapping[str, str] = MappingProxyType({}),
 ) -> Source:
     """The source's rows of a table: an export that the caller names, or what the mirror file says.
 
-    Columns that are *gone* need not be there, though `columns` lists them; whoever has them shows them.
+    Columns that are *gone* need not be there, though `columns` lists them; whoever has them shows them. *streamed* are
+    the types by which changes carry columns: a database's texts have their digits (G-114).
 
     Raises:
         TerminalError: ``SOURCE_UNNAMED`` where nothing says what to compare with; the source is not as it is said to
@@ -190,7 +205,7 @@ def source_side(
             way_out="set `prove` of the table to a connection or an export, or name one with --export",
         )
     if isinstance(chosen, JdbcLoad):
-        return JdbcSource(spark, table, chosen, gone)
+        return JdbcSource(spark, table, chosen, gone, streamed)
     since = None if chosen.since is None else ("" if chosen.since == BEGINNING else chosen.since.replace(":", ""))
     export_of_rows = Export(place_of(mirror, chosen.path, chosen.connection), chosen.format)
     return ExportSource(spark, table, export_of_rows, chosen.types, since, gone)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from decimal import Decimal
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pytest
@@ -168,3 +169,31 @@ def test_tables_that_are_not_mirrored_are_counted_by_name(ticked: tuple[Pipeline
     pipeline, _ = ticked
     (manifest,) = pipeline.reader.manifests().values()
     assert manifest.foreign == {"shop.stranger": 2}
+
+
+def test_a_metadata_file_that_is_replaced_after_its_file_was_read_is_noticed_g32(
+    tmp_path: Path, spark: SparkSession, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """G-32, G-02: what it says of the values counts; touched, or written anew to say the same, it changes nothing."""
+    source = {"format": "qlik-change-table", "transport": "files", "layout": None}
+    tables = [{"source": f"shop.{name}", "target": f"shop/{name}", "key": ["id"]} for name in ("said", "alike")]
+    pipeline = Pipeline(tmp_path, spark, tables, source=source)
+
+    def describe(table: str, null: str, indent: int | None = None) -> None:
+        content = dfm(table, "1.csv", 2, options={"nullValue": null})
+        pipeline.deliver(f"shop.{table}__ct/1.dfm", json.dumps(json.loads(content), indent=indent).encode())
+
+    for table in ("said", "alike"):
+        pipeline.deliver(f"shop.{table}__ct/1.csv", lines([I1, ct(2, "I", "2", "none")]).replace(b'"none"', b"none"))
+        describe(table, "none")
+    assert main(["tick", str(pipeline.file)]) == Exit.DONE, capsys.readouterr().out
+    pipeline.service.poll()
+    rows = [row(1), row(2, None)]
+    assert in_order([dict(one) for one in pipeline.mirrored("shop", "said")], ["id"]) == rows
+    describe("said", "")
+    describe("alike", "none", indent=1)
+    assert main(["tick", str(pipeline.file)]) == Exit.TABLES_STOPPED
+    states = pipeline.reader.tables()
+    assert (states["shop.said"].stop_code, states["shop.alike"].stop_code) == ("IDENTITY_CONFLICT", None)
+    pipeline.service.poll()
+    assert in_order([dict(one) for one in pipeline.mirrored("shop", "alike")], ["id"]) == rows

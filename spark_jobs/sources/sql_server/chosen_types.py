@@ -1,4 +1,4 @@
-"""Columns that land as the mirror file says (`types`), and not as their source type does (G-110).
+"""Lands columns as the types that the mirror file chooses, not as those of their source (`types`, G-110).
 
 A value is read exactly by its source type first. It then lands in the chosen type unchanged, or not at all: one that
 does not fit is a dead letter of its row. As text a value has one spelling, whoever printed it, with all digits of its
@@ -7,7 +7,7 @@ type: dates and times in ISO form, a ``datetimeoffset`` with its offset, binary 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from decimal import Decimal
 from functools import lru_cache
 from typing import Any
@@ -123,3 +123,42 @@ def keeps_spelling(old: str, new: str) -> bool:
     if not keeps_key(old, new):
         return False
     return one.name not in TIMESTAMPS or (one.second_digits == other.second_digits and one.name == other.name)
+
+
+def is_spelled_alike(one: str, other: str) -> bool:
+    """Whether a value has the same text in two types by which two ways tell it, where it lands as text (G-114).
+
+    Only what types say of digits is judged: a date has fewer than any timestamp.
+    """
+    left, right = read_type(one), read_type(other)
+    if left.name in TIMESTAMPS and right.name in TIMESTAMPS:
+        is_same_kind = (left.name == "datetimeoffset") == (right.name == "datetimeoffset")
+        return is_same_kind and left.second_digits == right.second_digits
+    if "date" in (left.name, right.name):
+        return not {left.name, right.name} & TIMESTAMPS
+    numbers = landing_type(one), landing_type(other)
+    if all(map(is_exact_number, numbers)):
+        return _scale(numbers[0]) == _scale(numbers[1])
+    return not all(number.startswith("float") for number in numbers) or numbers[0] == numbers[1]
+
+
+def spelled_as_streamed(columns: Sequence[LoadColumn], streamed: Mapping[str, str]) -> tuple[LoadColumn, ...]:
+    """Columns of a database that land as text, with the digits that the changes tell (G-114).
+
+    A copy of the source may keep times and decimals with others. Its texts are read by the type of the changes: what
+    has more digits than that is refused, row by row, and never cut.
+    """
+    return tuple(_as_streamed(column, streamed.get(column.name)) for column in columns)
+
+
+def _as_streamed(column: LoadColumn, streamed: str | None) -> LoadColumn:
+    own = column.sql_type
+    if streamed is None or own is None or column.type != "string" or is_spelled_alike(own, streamed):
+        return column
+    kinds = {read_type(own).name, read_type(streamed).name}
+    has_other_digits = len(kinds) == 1 or kinds <= TIMESTAMPS - {"datetimeoffset"}
+    return column._replace(sql_type=streamed) if has_other_digits else column
+
+
+def _scale(landing: str) -> int:
+    return int(landing.rpartition(",")[2].rstrip(")")) if landing.startswith("decimal") else 0

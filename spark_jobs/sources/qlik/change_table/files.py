@@ -1,4 +1,4 @@
-"""Change tables as files: which data files are there, and the rows of one.
+"""Finds the data files of change tables in a file target, and reads the rows of one.
 
 A file target writes ``<schema>.<table>__ct/<time>.csv|json|parquet[.gz]``, in a sub-folder per partition where Change
 Data Partitioning is on, and beside each data file its ``.dfm`` once the file is finished (T-40 to T-42).
@@ -32,6 +32,7 @@ from spark_jobs.sources.contract.decoded import Damage, Refusal, shown
 from spark_jobs.sources.contract.source import Chosen, Format, Found, MessageTransport, Survey
 from spark_jobs.sources.contract.table_names import TableNames
 from spark_jobs.sources.qlik.change_table.blocks import TextBlock, cut_blocks
+from spark_jobs.sources.qlik.change_table.metadata_versions import Metadata, metadata_digest, of_data_files
 from spark_jobs.sources.qlik.change_table.rows import (
     MASK,
     OPERATION,
@@ -50,6 +51,7 @@ from spark_jobs.sources.transports.file_times import files_bound_before, files_w
 from spark_jobs.sources.transports.source_files import (
     MAX_RAW,
     BoundFile,
+    SourceFile,
     as_bound,
     bound_files,
     bound_so_far,
@@ -146,7 +148,7 @@ class ChangeFiles(MessageTransport):
 
     def pinned(self, bound: Mapping[str, int], seen: Callable[[], Mapping[str, FileVersion]]) -> ChangeFiles:
         """As :meth:`MessageTransport.pinned`."""
-        return self if isinstance(self.path, Path) else replace(self, files=bound_files(bound, seen()))
+        return self if isinstance(self.path, Path) else replace(self, files=bound_files(bound, of_data_files(seen())))
 
     def _as_bound(self, bound: BoundRange) -> Place:
         return as_bound(self.path, bound, self.files.get(bound.name))
@@ -175,9 +177,9 @@ def find_files(
 
     A data file is finished when its metadata file is there and is whole JSON (T-42); a metadata file without its data
     file is waited for too. A file whose name tells nothing is a damage of its table: it may hold changes. A file that
-    has grown since it was bound, or was written anew (G-32), is bound again as a whole: the plan drops what it holds
-    twice. One that has waited too long for its metadata file, or for its content although that is there, is bound
-    without a byte: it is a damage of its table, and is read once it is whole.
+    has grown since it was bound, or was written anew (G-32), or whose metadata file was, is bound again as a whole: the
+    plan drops what it holds twice. One that has waited too long for its metadata file, or for its content although that
+    is there, is bound without a byte: it is a damage of its table, and is read once it is whole.
 
     Args:
         root: the folder of the file target.
@@ -196,13 +198,16 @@ def find_files(
     waiting = [n for n in (*listed.waiting, *listed.unfinished) if change_folder(root, n, suffix) is not None]
     described = {name[: -len(SUFFIX)]: name for name in sizes if name.lower().endswith(SUFFIX)}
     data = {name: file for name, file in sizes.items() if not name.lower().endswith(SUFFIX)}
+    beside = {name: sizes[described[stem(name)]] for name in data if stem(name) in described}
     ranges: list[BoundRange] = []
+    own = None if seen is None else of_data_files(seen)
     fresh = [
         file
         for name, file in data.items()
         if file.size != (start := bound_so_far(root, name, file.size, bound))
-        or may_be_rewritten(file, start, seen)
-        or is_rewritten(root, file, start, seen)
+        or may_be_rewritten(file, start, own)
+        or is_rewritten(root, file, start, own)
+        or (seen and name in beside and Metadata.of(seen.get(name)).is_another(root, beside[name]))
     ]
     ready = side_by_side(root, lambda f: stem(f.name) in described and _is_whole(root / described[stem(f.name)]), fresh)
     for file, is_ready in zip(fresh, ready, strict=True):
@@ -214,13 +219,33 @@ def find_files(
     ranges += [BoundRange(name, 0, 0) for name in never if _is_overdue(root, name, described, timeout_hours)]
     unread = [file for file in listed.unknown if change_folder(root, file.name, suffix) is not None]
     # One that waits is not taken for seen: it may be another, and is read when its metadata file is whole.
-    versions = versions_of(root, (data[name] for name in data.keys() - {*waiting}), bound, ranges, seen)
+    known = [data[name] for name in data.keys() - {*waiting}]
+    versions = versions_of(root, known, bound, ranges, own)
+    versions |= _with_metadata(root, [file.name for file in known if file.name in beside], beside, versions, seen or {})
     ranges += [BoundRange(file.name, 0, file.size) for file in unread if file.size and file.name not in bound]
     waiting += [described[name] for name in described.keys() - {stem(name) for name in data}]
     names = [file.name for file in listed.files]
     refused = {table: _unread(table, file) for table, file in _unread_loads(root, names, unloaded)}
     refused |= {table: _elsewhere(table, at, suffix) for table, at in _elsewhere_alone(root, names, suffix, mirrored)}
     return Found(ranges, sorted(waiting), versions=versions, refused=refused)
+
+
+def _with_metadata(
+    root: Place,
+    names: Iterable[str],
+    beside: Mapping[str, SourceFile],
+    versions: Mapping[str, FileVersion],
+    seen: Mapping[str, FileVersion],
+) -> dict[str, FileVersion]:
+    """What is to be remembered of data files that are new, or of which either file has another version (G-32)."""
+    own = {**of_data_files(seen), **versions}
+    other = [
+        name
+        for name in names
+        if name in versions or (name in seen and Metadata.of(seen[name]).version != beside[name].version)
+    ]
+    digests = side_by_side(root, lambda name: metadata_digest(root / beside[name].name), other)
+    return {n: Metadata(beside[n].version, digest).behind(own[n]) for n, digest in zip(other, digests, strict=True)}
 
 
 def _elsewhere_alone(

@@ -8,6 +8,7 @@ import pytest
 from open_mirroring.ledger.load_ledger import LoadColumn, columns_of_both
 from spark_jobs.plan.loaded_columns import LoadedColumn, doubt, doubt_by_deletes, loaded_columns, may_lack_digits
 from spark_jobs.sources.exports.columns import landing_column
+from spark_jobs.sources.sql_server.chosen_types import spelled_as_streamed
 
 US, MS = pa.timestamp("us"), pa.timestamp("ms")
 
@@ -52,6 +53,54 @@ def test_what_can_be_two_things_is_found_g86_g114(one: LoadedColumn, sql_type: s
 )
 def test_what_is_said_or_sound_is_not_g114(one: LoadedColumn, sql_type: str) -> None:
     assert doubt(one, sql_type) is None
+
+
+@pytest.mark.parametrize(
+    ("own", "streamed", "is_alike"),
+    [
+        ("datetime2(3)", "datetime2(7)", False),
+        ("datetime2(3)", "datetime", True),
+        ("datetime2(0)", "smalldatetime", True),
+        ("datetimeoffset(3)", "datetimeoffset(7)", False),
+        ("datetimeoffset(3)", "datetime2(3)", False),
+        ("date", "datetime2(0)", False),
+        ("date", "date", True),
+        ("decimal(9,2)", "decimal(20,4)", False),
+        ("decimal(9,2)", "decimal(20,2)", True),
+        ("numeric(9,0)", "bigint", True),
+        ("decimal(19,4)", "money", True),
+        ("float", "float(53)", True),
+        ("real", "float", False),
+        ("varbinary(max)", "binary(4)", True),
+        ("bit", "int", True),
+    ],
+)
+def test_texts_with_other_digits_are_found_where_a_column_lands_as_text_g114(
+    own: str, streamed: str, is_alike: bool
+) -> None:
+    column = LoadColumn("c", "string", own)
+    for is_key, code in ((False, "VALUE_AMBIGUOUS"), (True, "KEY_AMBIGUOUS")):
+        found = doubt(LoadedColumn(column, None, is_key), streamed)
+        assert (found and found.code) == (None if is_alike else code)
+    assert doubt(LoadedColumn(column._replace(type="timestamp"), None, False), streamed) is None or "offset" in streamed
+
+
+@pytest.mark.parametrize(
+    ("own", "streamed", "spelled"),
+    [
+        ("datetime2(6)", "datetime2(3)", "datetime2(3)"),
+        ("datetime2(6)", "datetime", "datetime"),
+        ("decimal(9,2)", "decimal(9,4)", "decimal(9,4)"),
+        ("date", "datetime2(3)", "date"),
+        ("datetimeoffset(6)", "datetime2(3)", "datetimeoffset(6)"),
+        ("datetime2(6)", None, "datetime2(6)"),
+    ],
+)
+def test_a_database_is_read_with_the_digits_of_the_changes_g114(own: str, streamed: str | None, spelled: str) -> None:
+    told = {} if streamed is None else {"c": streamed}
+    text = LoadColumn("c", "string", own)
+    assert spelled_as_streamed([text], told)[0].sql_type == spelled
+    assert spelled_as_streamed([text._replace(type="timestamp")], told)[0].sql_type == own, "its value has no digits"
 
 
 def test_times_in_milliseconds_may_lack_digits_g114() -> None:

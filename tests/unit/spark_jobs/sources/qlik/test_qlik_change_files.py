@@ -20,7 +20,7 @@ import pytest
 from open_mirroring.changes.column_choice import ALL_COLUMNS
 from open_mirroring.errors import TerminalError, TransientError
 from open_mirroring.landing_zone.schema import arrow_type
-from open_mirroring.ledger.extract_ledger import BoundRange
+from open_mirroring.ledger.extract_ledger import BoundRange, FileVersion
 from spark_jobs.changelog.schema import LogRow
 from spark_jobs.extract.read_task import Decoding, LogTarget
 from spark_jobs.sources.contract.decoded import Damage, MirroredTable
@@ -543,3 +543,34 @@ def test_half_a_surrogate_pair_damages_its_file_alone_t41(tmp_path: Path) -> Non
     content = json.dumps({**line, "name": "\ud83d"}).encode() + b"\n"
     _, damage = damage_of(tmp_path, content, dfm("1.json"), "1.json")
     assert damage.damage.code == "FILE_DAMAGED"
+
+
+def test_a_metadata_file_of_another_content_has_its_file_read_again_g32(tmp_path: Path) -> None:
+    """Only one with another version is looked into; what an older release noted is completed without a question."""
+    name = put(tmp_path, b"x", dfm())
+    described = tmp_path / FOLDER / "1.dfm"
+    bound: dict[str, int] = {}
+    seen: dict[str, FileVersion] = {}
+
+    def looked(content: bytes | None = None) -> tuple[list[BoundRange], bool]:
+        if content is not None:
+            described.write_bytes(content)
+            os.utime(described, ns=(len(bound), described.stat().st_mtime_ns + 1))
+        found = find_files(tmp_path, bound, seen=seen)
+        bound.update({one.name: one.end for one in found.ranges})
+        seen.update(found.versions)
+        return found.ranges, bool(found.versions)
+
+    again = [BoundRange(name, 0, 1)]
+    assert looked() == (again, True)
+    assert looked() == ([], False)
+    assert looked(dfm()) == ([], True), "it was touched"
+    assert looked() == ([], False)
+    assert looked(b"{") == ([], False), "it waits until the metadata file is whole"
+    assert looked(dfm(records=2)) == (again, True)
+    assert looked() == ([], False)
+    seen[name] = seen[name]._replace(version=seen[name].version.partition("|")[0])
+    assert looked(dfm()) == ([], True), "nobody knows what stood there"
+    assert looked(dfm(records=2)) == (again, True)
+    described.unlink()
+    assert looked() == ([], False), "what was read may go"
