@@ -15,7 +15,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import NamedTuple
 
 from open_mirroring.changes.log_position import LOAD_MAJOR
-from open_mirroring.changes.manifest import ListSeen
+from open_mirroring.changes.manifest import ListSeen, PlacesSeen
 from open_mirroring.errors import TerminalError
 
 RELOAD_UNSEEN, RELOAD_UNCLEAR = "RELOAD_UNSEEN", "RELOAD_UNCLEAR"
@@ -62,6 +62,26 @@ class NewestLoad:
     def is_older(self, epoch: str, position: str) -> bool:
         """Whether a change is older than the load; of rows of a load only their place tells."""
         return epoch == self.epoch and f"{LOAD_MAJOR};" < position < self.stream_from
+
+    def lists_behind(self, lists: Sequence[ListSeen]) -> list[ListSeen]:
+        """Column lists without the places of changes that are older than the load.
+
+        A list of which some rows count and others do not is known by its ends alone: the rows of a load stand below
+        all changes, those behind it above the older ones.
+        """
+        found = []
+        for one in lists:
+            places = ((epoch, self._behind(epoch, seen)) for epoch, seen in one.seen.items())
+            found.append(one._replace(seen={epoch: seen for epoch, seen in places if seen is not None}))
+        return [one for one in found if one.seen]
+
+    def _behind(self, epoch: str, seen: PlacesSeen) -> PlacesSeen | None:
+        counting = [at for at in seen[:2] if not self.is_older(epoch, at)]
+        whole = [at for at in seen[2:] if at and not self.is_older(epoch, at)]
+        if not counting:
+            return None
+        ends = min(counting + whole), max(counting + whole)
+        return PlacesSeen(*ends, min(whole, default=""), max(whole, default=""))
 
     def to_json(self) -> str:
         """The ledger's text, and that of the files' footers."""

@@ -152,7 +152,8 @@ def _record_tables(db: Connection, mirror: str, number: int, manifest: Manifest)
             continue
         # What the load of an earlier generation brings after all says nothing of this one's columns.
         if any(is_of_generation(epoch, generation) for epoch in epochs.get(source, {""})):
-            lists = _lists_behind(load, [ListSeen.of(entry) for entry in manifest.columns.get(source, ())])
+            lists = [ListSeen.of(entry) for entry in manifest.columns.get(source, ())]
+            lists = lists if load is None else load.lists_behind(lists)
             if record_columns(db, table_id, lists, of_reading=manifest.lists_of_reading):
                 _resume(db, table_id, PARTIAL_ROWS)
         _record_epochs(db, table_id, epochs.get(source, set()))
@@ -171,17 +172,6 @@ def _record_tables(db: Connection, mirror: str, number: int, manifest: Manifest)
             lost = "changes that could not be read" if healed else "a change without a readable key"
             what = f"{lost}: {reject['code']}: {reject['reason']} at {reject['at']}"
             stop_table(db, table_id, "CHANGES_MISSING" if healed else KEY_UNKNOWN, what)
-
-
-def _lists_behind(load: NewestLoad | None, lists: Sequence[ListSeen]) -> list[ListSeen]:
-    """The lists without what changes brought that are older than the load with which the table begins (G-125)."""
-    if load is None:
-        return list(lists)
-    newer = [
-        one._replace(seen={at: seen for at, seen in one.seen.items() if not load.is_older(at, seen.last)})
-        for one in lists
-    ]
-    return [one for one in newer if one.seen]
 
 
 def _record_epochs(db: Connection, table_id: str, epochs: set[str]) -> None:

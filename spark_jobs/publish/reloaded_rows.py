@@ -18,14 +18,14 @@ from open_mirroring.changes.source_reloads import CameAgain, ReloadedRows, Run, 
 from open_mirroring.storage.object_path import Place
 from spark_jobs.changelog.origins import PARTITION
 from spark_jobs.changelog.reading import query_files
-from spark_jobs.changelog.schema import CHANGE, LOAD_MAJOR
+from spark_jobs.changelog.schema import CHANGE, INSERT, LOAD_MAJOR, UPDATE
 
 _MEMORY = "512MB"
 _ROWS = f"""
 CREATE TEMP TABLE sent AS
 WITH logged_rows AS (
   SELECT {PARTITION} AS part, place, min(batch) AS batch, pos, any_value(key) AS key, any_value(cols) AS cols,
-         any_value(whole) AS whole, hash(any_value(row), any_value(cols)) AS content,
+         any_value(whole) AS whole, any_value(op) AS op, hash(any_value(row), any_value(cols)) AS content,
          starts_with(pos, $load) AS is_load, contains(pos, '~') AS is_correction
   FROM logged WHERE kind = $change AND tbl = $source AND epoch = $epoch GROUP BY part, place, pos
 )
@@ -70,7 +70,7 @@ WHERE CASE WHEN is_load THEN sent.place >= begins.place ELSE pos >= (SELECT text
 """
 _LISTS = """
 SELECT cols, min(pos), max(pos), coalesce(min(pos) FILTER (whole), ''), coalesce(max(pos) FILTER (whole), '')
-FROM living WHERE cols IS NOT NULL GROUP BY cols ORDER BY cols
+FROM living WHERE op IN ($insert, $update) GROUP BY cols ORDER BY cols
 """
 
 
@@ -110,7 +110,9 @@ def reloaded_rows(
         db.execute(_LIVING)
         [(first, last)] = db.execute("SELECT min(batch), max(batch) FILTER (is_load) FROM living").fetchall()
         begun = db.execute("SELECT part, min(place) FROM living WHERE NOT is_load GROUP BY part").fetchall()
-        lists = [ListSeen(cols, {epoch: PlacesSeen(*places)}) for cols, *places in db.execute(_LISTS).fetchall()]
+        # A row that leaves may lack what was not sent of it (K-22): it is no proof of columns.
+        listed = db.execute(_LISTS, {"insert": INSERT, "update": UPDATE}).fetchall()
+        lists = [ListSeen(cols, {epoch: PlacesSeen(*places)}) for cols, *places in listed]
     return ReloadedRows(replace(load, first_batch=first, last_batch=last), dict(begun), lists)
 
 

@@ -23,7 +23,7 @@ from open_mirroring.page.deciding import decide
 from open_mirroring.reconciliation.inspection import zone_address
 from spark_jobs.cli.command_line import main
 from tests.e2e.test_bad_input_qlik_change_tables import DATA, ct, ct_landed, dfm, put
-from tests.e2e.test_silent_qlik_messages import MD_A, MD_B, A, B, Lines, landed, load, of
+from tests.e2e.test_silent_qlik_messages import MD_A, MD_B, TABLES, A, B, Lines, landed, load, of
 from tests.kafka_broker import KafkaBroker
 from tests.pipeline import Pipeline, in_order
 
@@ -117,6 +117,38 @@ def test_a_reload_with_other_types_is_no_change_of_structure_g125(tmp_path: Path
     lines.send(of(A, 2, number=5))
     assert lines.tick() == Exit.DONE
     assert [(row["id"], row["price"]) for row in lines.rows("a")] == [(1, "dear"), (2, "dearer")]
+
+
+def test_a_delete_behind_the_load_is_no_proof_of_columns_g125(tmp_path: Path, spark: Any) -> None:
+    """K-22: a large object that is NULL may not be sent; a row that leaves told that its column was dropped."""
+    from tests.qlik_messages import ROW, dt
+
+    lines = Lines(tmp_path, spark, **WATCHED)
+    lines.send(MD_A, load(A, 1), load(A, 2), of(A, 3, number=5), load(A, 1, "again"), load(A, 2, "again"))
+    lines.send(dt("DELETE", {**ROW, "id": 2, "note": None}, schema_id=A, number=8), of(A, 4, number=9))
+    assert lines.tick() == Exit.TABLES_STOPPED
+    assert accept(lines) == Exit.DONE and ticked(lines) == Exit.DONE
+    assert lines.stop("a") == (None, None) and lines.rows("a") == landed((1, "again"), 4)
+
+
+def test_a_ledger_made_again_knows_the_columns_of_a_load_behind_changes_in_one_batch_g125_g31(
+    tmp_path: Path, spark: Any
+) -> None:
+    """G-04: one list of columns in one batch, of an older change and of the load: it was forgotten with the change."""
+    from tests.qlik_messages import dt
+
+    lines = Lines(tmp_path, spark, **WATCHED, tables=[{**TABLES[0], "complete_rows": True}])
+    lines.send(MD_A, load(A, 1), load(A, 2), of(A, 3, number=5), load(A, 1, "again"), load(A, 2))
+    assert lines.tick() == Exit.TABLES_STOPPED
+    assert accept(lines) == Exit.DONE and ticked(lines) == Exit.DONE
+    lines.pipeline.ledger.dispose()
+    for path in tmp_path.glob("ledger.db*"):
+        path.unlink()
+    again = ["rebuild-ledger", str(lines.pipeline.file), "--apply", "--approved-by", "Ada", "--reason", "it was lost"]
+    assert main(again) == Exit.DONE
+    lines.send(dt("UPDATE", {"id": 2, "name": "new"}, {"id": 2, "name": "Ada"}, schema_id=A, number=8))
+    assert lines.tick() == Exit.DONE, lines.stop("a")
+    assert lines.rows("a") == landed((1, "again"), (2, "new"))
 
 
 def test_several_partitions_are_divided_or_the_stop_stays_g125(
