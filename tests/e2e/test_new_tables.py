@@ -111,6 +111,7 @@ class CesCapture(CesLines):
 
 class QlikMessages(Source):
     settings: ClassVar = {"format": "qlik-message"}
+    sent = 0
 
     def described(self, table: str) -> bytes:
         columns = [("id", "INT4", 10, 0, 0, 1), ("name", "WSTRING", 100, 0, 0, 0)]
@@ -133,9 +134,10 @@ class QlikMessages(Source):
 
     def write(self, bodies: Sequence[bytes]) -> None:
         lines = [
-            {"topic": "t", "partition": 0, "offset": at + 100 * self.files, "encoding": "utf8", "value": body.decode()}
-            for at, body in enumerate(bodies)
+            {"topic": "t", "partition": 0, "offset": at, "encoding": "utf8", "value": body.decode()}
+            for at, body in enumerate(bodies, self.sent)
         ]
+        self.sent += len(bodies)
         self.pipeline.deliver(f"{self.files}.jsonl", "".join(json.dumps(line) + "\n" for line in lines).encode())
 
 
