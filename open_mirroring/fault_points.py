@@ -1,4 +1,4 @@
-"""Named points at which a test can kill the process. There is one after each durable step.
+"""Names the points at which a test can kill the process. There is one after each durable step.
 
 ``OPEN_MIRRORING_FAULT`` is a ``name``, or ``name:n`` for the n-th time that the point is reached. The process ends
 there by SIGKILL: no ``finally``, no exit handler, as after a power cut. Without the variable a point costs nothing.

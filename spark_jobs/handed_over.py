@@ -1,8 +1,8 @@
-"""Spark job: runs another one, whose order came as sealed text, and leaves its end in the ledger.
+"""Spark job: runs another job that came as encrypted text, and leaves its end in the ledger.
 
-``spark-submit --deploy-mode cluster spark_jobs/handed_over.py KEY_FILE TEXT``. A driver on a cluster sees nothing of
-who submitted it: neither mirror file nor connections, nor can it leave a file for it. And a cluster tells of success
-or failure only. So the exit code is 0 once the end is in the ledger, whatever it was.
+``spark-submit --deploy-mode cluster spark_jobs/handed_over.py KEY_FILE TEXT``. A driver on a cluster has neither the
+mirror file nor the connections of whoever submitted it, and cannot leave a file for them. A cluster also reports only
+success or failure. So the exit code is 0 once the job's end is in the ledger, whatever that end was.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from tempfile import TemporaryDirectory
 from open_mirroring.config.loading import HOME, load_mirror
 from open_mirroring.errors import MirroringError
 from open_mirroring.ledger import open_ledger
-from open_mirroring.operate.exit_codes import exit_of
+from open_mirroring.operate.exit_codes import Exit, exit_of
 from open_mirroring.operate.hand_over import JobOrder, opened
 from open_mirroring.operate.job_result import RESULT_FILE, record_end
 from open_mirroring.operate.spark_jars import SUBMITTED
@@ -53,7 +53,11 @@ def _run(order: JobOrder, folder: Path) -> None:
     mirror = load_mirror(file)
     # At once: YARN gives a driver up that has no context after 100 seconds, and a job may look around for longer.
     build_session(f"{mirror.name} {order.job}")
-    code = import_module(f"spark_jobs.{order.job}").main([str(file), *order.arguments])
+    try:
+        code = import_module(f"spark_jobs.{order.job}").main([str(file), *order.arguments])
+    except SystemExit as error:
+        # Arguments that the job does not know, for the driver's jobs are of another version than the operator.
+        code = error.code if isinstance(error.code, int) else Exit.TERMINAL
     record_end(open_ledger(mirror.ledger_url()), order.run, mirror.name, code, result)
 
 

@@ -200,13 +200,29 @@ def _bind(
             plan, stream_from = plan_load(mirror, table, state.id, ledger, spark, reader.streamed_types(state.id))
             if ledger.bind(state.id, plan, stream_from):
                 log.info("%s: the load has %d chunks", table.source, len(plan.chunks))
-        elif LoadPlan.from_document(state.load_plan).settings != settings_of(table):
-            what = "the settings of its initial load are not those with which the load began"
-            raise TerminalError("LOAD_CHANGED", what, way_out="put them back as they were, or reset the table")
+        else:
+            _refuse_other_settings(mirror, table, LoadPlan.from_document(state.load_plan))
     except MirroringError as error:
         log.error("%s cannot be loaded: %s", table.source, error)
         return error
     return None
+
+
+def _refuse_other_settings(mirror: Mirror, table: Table, plan: LoadPlan) -> None:
+    """Refuse to continue a load otherwise than it began: its files would not fit each other.
+
+    Raises:
+        TerminalError: ``LOAD_CHANGED``; ``SALT_CHANGED``, for one text would have two hashes (G-121).
+    """
+    if plan.settings != settings_of(table):
+        what = "the settings of its initial load are not those with which the load began"
+        raise TerminalError("LOAD_CHANGED", what, way_out="put them back as they were, or reset the table")
+    # What goes through the log is hashed when it is published, all of it by one salt.
+    begun_with = {column.salted for column in plan.columns if column.salted and not table.loads_through_log}
+    salt = mirror.salt() if begun_with else None
+    if begun_with and (salt is None or begun_with != {salt.check}):
+        what = "its initial load began with another salt than the connection has now"
+        raise TerminalError("SALT_CHANGED", what, way_out="put the connection back as it was, or reset the table")
 
 
 def _add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -22,10 +22,9 @@ from sqlalchemy import Engine
 from open_mirroring.changes.log_position import LOAD_ORDINAL, is_load_epoch, position_order
 from open_mirroring.changes.source_reloads import ReloadedRows, unseen_reload
 from open_mirroring.config import Mirror, Table
-from open_mirroring.config.names import BEGINNING
 from open_mirroring.config.source import ChangeTables
 from open_mirroring.config.storage import log_place
-from open_mirroring.config.tables import ExportLoad, JdbcLoad
+from open_mirroring.config.tables import JdbcLoad
 from open_mirroring.errors import TerminalError, TransientError
 from open_mirroring.fabric.target import target_watch
 from open_mirroring.fault_points import reach
@@ -232,7 +231,7 @@ def _follow_reload(mirror: Mirror, ledger: Engine, declared: Table, state: Table
     """Ask for the reset of a table whose source was loaded again, if that may be: it begins with the newest load."""
     resets, is_accepted = ResetLedger(ledger, mirror.name), state.accepted is not None
     if state.stop_code is None:
-        resets.keep_stopped(declared.source, "")  # all rows have come again: there is no question any more
+        resets.keep_stopped(declared.source, "nothing stops the table any more: there is no load to accept")
         return
     first, *looked = (state.stop_what or "").split(_REFUSED)
     if not is_accepted and (declared.on_reload or mirror.publish.on_reload) == "stop":
@@ -285,10 +284,11 @@ def came_again(mirror: Mirror, ledger: Engine, declared: Table) -> ReloadedRows 
     """
     if format_of(mirror).has_loads:
         return _newest_load(mirror, ledger, declared)
-    load, state = declared.initial_load, LedgerReader(ledger, mirror.name).tables(declared.source)[declared.source]
-    is_of_task = isinstance(load, ExportLoad) and load.format == "qlik-full-load" and load.stream_from == BEGINNING
-    known = LedgerReader(ledger, mirror.name).epochs([state.id]).get(state.id, {})
-    if not is_of_task or not isinstance(mirror.source, ChangeTables) or mirror.source.load in known:
+    if not declared.begins_with_load_of_task or not isinstance(mirror.source, ChangeTables):
+        raise unseen_reload()
+    reader = LedgerReader(ledger, mirror.name)
+    state = reader.tables(declared.source)[declared.source]
+    if mirror.source.load in reader.epochs([state.id]).get(state.id, {}):
         raise unseen_reload()
     return None
 

@@ -1,1 +1,1 @@
-"""What a change is: its position in the order of its table, and which change of a key counts. Pure functions."""
+"""Defines a change: its position in the order of its table, and which change of a key counts. Pure functions."""

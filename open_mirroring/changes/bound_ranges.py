@@ -1,4 +1,4 @@
-"""Names of bound ranges that do not come from the source's stream: chunks of initial loads, and corrections.
+"""Names the ranges that do not come from the source's stream: chunks of initial loads, and corrections.
 
 A batch binds its ranges by name. The name alone says what kind of range it is, so no range is mistaken for another
 kind.

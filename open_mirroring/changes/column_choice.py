@@ -1,4 +1,7 @@
-"""Which columns of its source a table mirrors, and as what: `columns` and `types` (G-12, G-67, G-110, G-120)."""
+"""Chooses which columns of its source a table mirrors, under which names and types (G-12, G-67, G-110, G-120).
+
+The settings `columns` and `types` say it.
+"""
 
 from __future__ import annotations
 
@@ -71,8 +74,7 @@ class ColumnChoice(NamedTuple):
         """The names and patterns, of those that are excluded or renamed too, that stand for none of these."""
         names = [*names]
         patterns = (*self.fitting, *self.excluded, *(name for name, _ in self.renamed))
-        lost = (one for one in patterns if not any(_fits(name, [one]) for name in names))
-        return [*dict.fromkeys([*self.absent(names), *lost])]
+        return [*dict.fromkeys([*self.absent(names), *fitting_none(patterns, names)])]
 
 
 ALL_COLUMNS = ColumnChoice()
@@ -82,6 +84,12 @@ def lacking(wanted: Iterable[str], names: Iterable[str]) -> list[str]:
     """Those of the wanted names that none of these is, in whatever case."""
     there = {name.casefold() for name in names}
     return [name for name in wanted if name.casefold() not in there]
+
+
+def fitting_none(patterns: Iterable[str], names: Iterable[str]) -> list[str]:
+    """Those of the names and patterns that stand for none of these columns."""
+    names = [*names]
+    return [one for one in patterns if not any(_fits(name, [one]) for name in names)]
 
 
 def _said_of(name: str, said: tuple[tuple[str, str], ...]) -> str | None:

@@ -1,10 +1,11 @@
-"""What the column lists of a table's changes say of its structure: columns that are gone, came back, may be renamed.
+"""Finds what became of a table's columns: which are gone, came back, or may have been renamed.
 
-DDL sends no event (C-75): only the lists of the rows tell. A row that is proved to be whole and lacks a column that
-changes before it carried says that the column is gone. All is judged by the positions of rows, never by their arrival,
-so late rows and rows read again change nothing but how narrowly a place is known (G-60).
+The source sends no event for DDL (C-75), so only the column lists of the rows can show it. A row that is proved to be
+whole and lacks a column that earlier changes carried shows that the column is gone. Everything is judged by the
+positions of rows, never by their arrival. So late rows and rows that are read again change no judgement; they only
+narrow down at which position a column went or came (G-60).
 
-A rename is a drop and an addition in one step (F-88). Whether it was one, no change says. It is possible only where no
+A rename is a drop and an addition in one step (F-88). No change says whether it was one. It is possible only where no
 row carries both names, and no whole row between them lacks both.
 """
 
@@ -21,9 +22,9 @@ BEHIND = "+"
 
 
 class Seen(NamedTuple):
-    """Where rows with one column list stand: the lowest and the highest, and those of rows proved to be whole.
+    """Where in the order rows with one column list lie: the lowest and the highest, also of rows proved to be whole.
 
-    All are places in the one order over all stream incarnations; empty where no row proved it.
+    All four are positions over all stream incarnations. The last two are empty where no row is proved to be whole.
     """
 
     first: str
@@ -40,7 +41,7 @@ class ListOfColumns(NamedTuple):
 
 
 class Dropped(NamedTuple):
-    """An operator's word: this column was dropped at the source, as far as changes up to this place tell."""
+    """An operator's statement that a column was dropped at the source; it counts for changes up to *at*."""
 
     column: str
     at: str
@@ -61,9 +62,10 @@ class Gone(NamedTuple):
 
 
 class Back(NamedTuple):
-    """A column that is carried again after whole rows lacked it: values before *gone_at* are of another column.
+    """A column that came back after whole rows lacked it.
 
-    *since* is the first known place of a row that carries it again.
+    Values before *gone_at* belong to another column. *since* is the first known position of a row that carries it
+    again.
     """
 
     gone_at: str
@@ -71,10 +73,11 @@ class Back(NamedTuple):
 
 
 class FormerColumn(NamedTuple):
-    """A column as rows up to a place carry it, where the table has no such column any more.
+    """A column that rows up to a position carry, and that the table no longer has under this name.
 
-    *now* is its name since; None: it was dropped, and what has its name now is another column. A table that is built
-    from the log alone is built as if those rows had never had it, or had it under its new name (G-66).
+    *now* is its name since then. None says that it was dropped, so a column of this name today is another one. A table
+    that is built from the log alone is built as if those rows had never had the column, or had it under its new name
+    (G-66).
     """
 
     column: str
@@ -83,9 +86,9 @@ class FormerColumn(NamedTuple):
 
 
 class ColumnHistory(NamedTuple):
-    """What became of a table's columns; whatever is in neither is there as it always was.
+    """What became of a table's columns. A column that is listed nowhere here is as it always was.
 
-    *returned* are those of the columns that are gone which had been gone before, and came back in between.
+    *returned* are those of the gone columns that had been gone before, and came back in between.
     """
 
     gone: Mapping[str, Gone]
@@ -93,7 +96,7 @@ class ColumnHistory(NamedTuple):
     returned: Mapping[str, Back] = MappingProxyType({})
 
     def lacks(self, column: str, order: str) -> bool:
-        """Whether a row at this place has no value to tell for a column, for the source has none."""
+        """Whether a row at this position has no value for a column because the source had dropped it by then."""
         found = self.gone.get(column)
         return found is not None and order > found.after
 
@@ -154,9 +157,10 @@ def moved_behind(before: Sequence[str], after: Sequence[str]) -> list[str]:
 def renamed_columns(
     lists: Sequence[ListOfColumns], history: ColumnHistory, said: Sequence[FormerColumn]
 ) -> list[FormerColumn]:
-    """Those of the renames that operators *said* which the lists do not contradict, oldest word first.
+    """The renames that operators stated (*said*) and the lists do not contradict, in the order of their positions.
 
-    A renamed column was there until its new name came: what had its old name before a row without it was another one.
+    Each renamed column was there until its new name came. A column of the old name before a whole row without it was
+    another column; for that one the result says that it was dropped.
     """
     found = []
     for word in sorted(said, key=lambda one: one.up_to):
@@ -177,11 +181,10 @@ def renamed_columns(
 
 
 def names_before_return(column: str, back: Back, lists: Sequence[ListOfColumns], renames: bool) -> dict[str, str]:
-    """What a column that came back may be called since before that, each with the first place of that name.
+    """The names that a column may have had before it came back, each with the first position of that name.
 
-    It may have been gone more than once, and where is not known as soon as one list was there before and after. So
-    every column counts that came behind it, up to its return, with a type that it had, and was not beside it until
-    then.
+    The column may have been gone more than once, and the lists do not show how often. So every column is named that
+    came after it and before its return, has a type that it had, and was not carried beside it until then.
     """
     having = [one for one in lists if column in one.types]
     kinds, first = {one.types[column] for one in having}, min(one.seen.first for one in having)
@@ -198,7 +201,7 @@ def names_before_return(column: str, back: Back, lists: Sequence[ListOfColumns],
 
 
 def other_columns(history: ColumnHistory) -> list[FormerColumn]:
-    """The columns whose name was that of another one before they came."""
+    """The columns that came back; before that, their name belonged to another column."""
     again = {**history.back, **history.returned}
     return [FormerColumn(column, back.gone_at, None) for column, back in sorted(again.items())]
 
@@ -208,7 +211,10 @@ def _back(gone_at: str, carrying: Sequence[Seen]) -> Back:
 
 
 def divided(seen: Seen, place: str) -> tuple[Seen | None, Seen | None]:
-    """What is known of the rows up to a place, and of those behind it; a place between is known by its ends alone."""
+    """Split what is known of some rows at a position: those up to it, and those after it.
+
+    Of rows on both sides only the lowest and the highest position are known, so each part may be known less exactly.
+    """
     low = None if seen.first > place else clipped(seen, place)
     if seen.last <= place:
         return low, None
@@ -218,7 +224,7 @@ def divided(seen: Seen, place: str) -> tuple[Seen | None, Seen | None]:
 
 
 def clipped(place: Seen, up_to: str) -> Seen:
-    """A place that begins at *up_to* or before, as far as that; of what reaches beyond it the begin is known."""
+    """What is known of the rows up to *up_to*, for rows that begin there or before."""
     last = place.last if place.last <= up_to else place.first
     if not place.whole_first or place.whole_first > up_to:
         return Seen(place.first, last)

@@ -26,7 +26,10 @@ from open_mirroring.changes.logged_change import (
 def deciding(
     changes: Sequence[Logged], untypable: Collection[LogPosition], is_held: Callable[[Logged], bool]
 ) -> Logged | None:
-    """The typable change that decides the key, with its row completed as far as earlier changes allow (G-04)."""
+    """The change that decides the key, among those that can be typed.
+
+    Its row is completed from earlier changes as far as they allow (G-04).
+    """
     if any(change.after is not None and not change.whole for change in changes):
         changes = _with_rows(changes, untypable, _rows_that_left(changes, is_held), is_held)
     return standing(changes, untypable)

@@ -1,4 +1,4 @@
-"""What an operator does about a dead letter, by its code.
+"""Says what an operator can do about a dead letter, by its code.
 
 A dead letter is a message that could not be read, or a change whose values do not fit their columns. It is kept with
 its coordinates and the reason, and nothing else waits for it. If its table and key are known, only that key is out of

@@ -48,7 +48,7 @@ class LogPosition(NamedTuple):
 
     @property
     def transaction(self) -> tuple[int, str]:
-        """What two changes of one source transaction have in common."""
+        """The part of the position that all changes of one source transaction share."""
         return (self.epoch, self.major)
 
     @classmethod
@@ -93,25 +93,28 @@ def is_load_epoch(epoch: str) -> bool:
 
 
 def is_of_generation(epoch: str, generation: int) -> bool:
-    """Whether changes of an incarnation may count in a generation: rows that another one's load brought never do."""
+    """Whether changes of an incarnation count in a generation of their table.
+
+    Rows that the load of another generation brought never do: old rows would come back.
+    """
     return not is_load_epoch(epoch) or epoch == load_epoch(generation)
 
 
 def transaction_at(order: str) -> tuple[int, str]:
-    """The transaction, as ordinal and ``major``, to which a place over all incarnations belongs; "" is below all."""
+    """The transaction, as ordinal and ``major``, of a position over all incarnations; "" lies below all."""
     return (
         (int(order[:_ORDINAL_DIGITS]), order[_ORDINAL_DIGITS + 1 :].partition(":")[0]) if order else (LOAD_ORDINAL, "")
     )
 
 
 def not_below(order: str, ordinals: Mapping[str, int]) -> dict[str, str]:
-    """Per incarnation the text from which on its changes are at or above a place over all of them; others are below."""
+    """For each incarnation the lowest text at or above *order*; incarnations that lie wholly below are left out."""
     ordinal, text = int(order[:_ORDINAL_DIGITS]), order[_ORDINAL_DIGITS + 1 :]
     return {epoch: text if at == ordinal else "" for epoch, at in ordinals.items() if at >= ordinal}
 
 
 def not_above(order: str, ordinals: Mapping[str, int]) -> dict[str, str | None]:
-    """Per incarnation the text up to which its changes are at or below a place over all of them; None: all are."""
+    """For each incarnation the highest text at or below *order*, None for no limit; higher ones are left out."""
     ordinal, text = int(order[:_ORDINAL_DIGITS]), order[_ORDINAL_DIGITS + 1 :]
     return {epoch: text if at == ordinal else None for epoch, at in ordinals.items() if at <= ordinal}
 

@@ -1,4 +1,4 @@
-"""One logged change, and the rule which change of a key stands. Planning and completing rows share both.
+"""Describes one logged change, and decides which change of a key counts. Planning and completing rows share both.
 
 Public source of the two halves of a key change: C-33, K-05 and T-10 in the rules book. G-02 and G-03 follow from them.
 """
@@ -72,7 +72,7 @@ class Logged(NamedTuple):
 
 
 def first_of_each(changes: Sequence[Logged]) -> list[Logged]:
-    """Changes newest first, of those at one position the one of the earliest batch."""
+    """The changes newest first, one per position: of several at one position the one of the earliest batch."""
     unique: dict[LogPosition, Logged] = {}
     for change in sorted(changes, key=lambda change: change.batch, reverse=True):
         unique[change.position] = change
@@ -80,11 +80,11 @@ def first_of_each(changes: Sequence[Logged]) -> list[Logged]:
 
 
 def newest_effective(changes: Sequence[Logged]) -> Logged | None:
-    """The change that decides the key's state; *changes* newest first, one per position.
+    """The change that decides the state of a key; *changes* are newest first, one per position.
 
-    The DELETE half of a key change removes a row written in the same transaction only if its before image is that
-    row (G-03): when two rows swap their keys, the half that leaves a key comes after the row that took it. Of a row
-    that came from no other key, what cannot be read in the image proves no difference; otherwise its text does.
+    The DELETE half of a key change removes a row of the same transaction only if its before image is that row (G-03).
+    When two rows swap their keys, the half that leaves a key comes after the row that took the key. Without this rule
+    it would delete that row. What cannot be read in the image of a row that came from no other key is no difference.
     """
     if not changes:
         return None
@@ -142,10 +142,10 @@ def _readable(before: Row | None, change: Logged) -> Row | None:
 
 
 def same_content(one: Logged, other: Logged) -> bool:
-    """Whether two changes of one identity say the same: their values, however they are spelled (G-02).
+    """Whether two changes at one position have the same values, however these are spelled (G-02).
 
-    A row read again after a column was added may have a NULL more, and after one was dropped a value less (T-33): it is
-    the same row.
+    A row that is read again may have a NULL more after a column was added, and a value less after one was dropped
+    (T-33). It is the same row all the same.
     """
     if (one.operation == KEY_LEFT) != (other.operation == KEY_LEFT):
         return False

@@ -1,4 +1,4 @@
-"""What a log batch binds, and what an attempt at it wrote: plain values that the ledger keeps as JSON documents."""
+"""Describes what a log batch binds and what an attempt at it wrote, as values that the ledger keeps as JSON."""
 
 from __future__ import annotations
 

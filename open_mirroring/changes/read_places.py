@@ -1,7 +1,7 @@
-"""Which places of a partition were read, as runs of numbers that follow each other: so that a missing one shows.
+"""Keeps which places of a partition were read, as runs of consecutive numbers, so that a missing message shows.
 
-A broker numbers the messages of a partition without a gap. A number between two that were read, and that nobody read,
-is a message that was lost on its way here; and a partition that begins behind its first number was read too late.
+A broker numbers the messages of a partition without a gap. A number that lies between two read ones and was not read is
+a message that was lost on its way. A partition whose first read number is not its first number was read too late.
 """
 
 from __future__ import annotations
@@ -11,22 +11,24 @@ from itertools import pairwise
 from typing import Literal, NamedTuple
 
 Numbering = Literal["", "bound", "rising", "unbroken"]
-"""What the places of messages tell: nothing; where reading began, by the bound range or by the messages themselves;
-also which messages are missing."""
+"""What the places of messages show.
+
+``""``: nothing; ``bound``: by the bound range, where reading began; ``rising``: the messages themselves show where it
+began; ``unbroken``: also which messages are missing."""
 
 RUNS_KEPT = 1_000
 """Of a partition. Beyond that runs are forgotten, so that their places count as missing: a gap is never forgotten."""
 
 
 class Run(NamedTuple):
-    """Places that were all read, from the first to the last one."""
+    """Consecutive places that were all read, from the first to the last."""
 
     first: int
     last: int
 
 
 def joined(runs: Iterable[Sequence[int]]) -> list[Run]:
-    """The same places in as few runs as they need, in rising order."""
+    """The same places in as few runs as possible, in rising order."""
     found: list[Run] = []
     for first, last in sorted(Run(*run) for run in runs):
         if found and first <= found[-1].last + 1:
@@ -43,5 +45,5 @@ def bounded(runs: Sequence[Run]) -> list[Run]:
 
 
 def gaps(runs: Sequence[Run]) -> list[Run]:
-    """The places between runs, in rising order: nobody read them."""
+    """The places that lie between runs, in rising order: they were not read."""
     return [Run(one.last + 1, other.first - 1) for one, other in pairwise(runs)]

@@ -5,7 +5,6 @@ Every module that writes a key writes it here. Otherwise two spellings of one ke
 
 from __future__ import annotations
 
-import json
 import zlib
 from collections.abc import Collection, Iterable
 from json.encoder import encode_basestring
@@ -28,11 +27,6 @@ def encode_key(values: Iterable[str]) -> str:
     ``1.0`` and ``1.00`` of one decimal type, or two spellings of a GUID, are one key.
     """
     return "[" + ",".join([encode_basestring(value) for value in values]) + "]"
-
-
-def decode_key(key: str) -> tuple[str, ...]:
-    """The canonical texts that :func:`encode_key` joined."""
-    return tuple(json.loads(key))
 
 
 def key_bucket(key: str | None) -> int:

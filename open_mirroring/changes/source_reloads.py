@@ -1,10 +1,10 @@
-"""Which rows of the log are of the newest full load that the source sent, and which changes lie behind it (G-125).
+"""Finds the newest full load that a source sent into its stream, and the changes that came after it (G-125).
 
-A source that loads a table again sends all its rows once more, without positions, in the middle of the stream. Rows
-that are gone from the source do not come, so the table is right only if it begins anew with that load. What lies
-before it is told from what lies behind it by the order in each partition. Changes have positions: those behind the
-load are the ones above the highest that came before it. What cannot be told is refused, never guessed: a change that
-is taken for a newer one would overwrite the loaded row, and one that is taken for an older one would be lost.
+A source that loads a table again sends all its rows once more, without positions, in the middle of the stream. It sends
+nothing for rows that are gone. So the table is right only if it begins anew with that load. In each partition the order
+of the messages shows what came before the load and what came after it. Changes also have positions: those that came
+after the load are above the highest one that came before it. A change whose side neither shows is refused, never
+guessed: taken for newer it would overwrite the loaded row, taken for older it would be lost.
 """
 
 from __future__ import annotations

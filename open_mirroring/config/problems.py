@@ -1,4 +1,4 @@
-"""One mistake in a mirror file, as it is reported: where it is, what is wrong, how to correct it.
+"""Describes one mistake in a mirror file as it is reported: where it is, what is wrong, how to correct it.
 
 Errors of the models are explained in the same way: our code, one sentence and the way out, never the value.
 """
@@ -82,7 +82,7 @@ class ConfigError(TerminalError):
 
 
 class Explanation(NamedTuple):
-    """A refusal in our words; *path* without the tags that the models put between settings."""
+    """Why a setting is refused, in our words; *path* leaves out the tags that the models put between settings."""
 
     path: SettingPath
     code: str

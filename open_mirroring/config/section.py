@@ -1,4 +1,4 @@
-"""What all parts of a mirror file share: their base, the kinds of values in them, and the part about dead letters."""
+"""Holds what all parts of a mirror file share: their base class, the kinds of values, the part about dead letters."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""The part of a mirror file about its source: a class for each format over each transport, with the settings it has.
+"""Defines the part of a mirror file about its source: a class for each format over each transport.
 
-A setting of another one would be ignored in silence, so it is refused. Rule ids name the choice that a format leaves
-open.
+Each class has only the settings that its format and transport use. So a setting of another one is refused, instead of
+being ignored in silence. Rule ids name the choice that a format leaves open.
 """
 
 from __future__ import annotations
@@ -190,8 +190,9 @@ class QlikTask(AnySource):
 
     load: Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,39}$")] = Field(
         default="1",
-        description="Name of the task's full load to which the changes belong. Give a new one after a reload, for "
-        "positions of two loads cannot be compared (G-01).",
+        description="Name of the task's full load to which the changes belong. Change tables need a new one after a "
+        "reload, for positions of two loads cannot be compared (G-01); messages only where the task was made anew or "
+        "set back (K-42): a reload that they bring is accepted as it is (G-125).",
     )
     mask_order: Literal["auto", "msb_text", "le_bytes"] = Field(
         default="auto",

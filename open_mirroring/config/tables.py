@@ -480,6 +480,14 @@ class Table(Section):
         return bool(self.complete_rows) or self.delimited_text is not None
 
     @property
+    def begins_with_load_of_task(self) -> bool:
+        """Whether its initial load is the full load that a Qlik task writes beside the changes (G-128)."""
+        load = self.initial_load
+        if not isinstance(load, ExportLoad):
+            return False
+        return load.format == "qlik-full-load" and load.stream_from == names.BEGINNING
+
+    @property
     def source_name(self) -> names.SourceName:
         """Schema and table as events name them."""
         return names.split_source_name(self.source)

@@ -92,7 +92,7 @@ class FabricTarget:
         }
 
     def prove(self) -> None:
-        """Ask once, whatever the answer is, to see that this login may.
+        """Ask for the status once, to see that this login is allowed to; the answer itself does not matter.
 
         Raises:
             TerminalError: the API refuses this login or this item; ``DATABASE_MISSING`` when it shows no such database.

@@ -1,4 +1,4 @@
-"""What a data file says of its table beyond its own publication: what a ledger that is lost would have to know."""
+"""Keeps in a data file's footer how its table stood: all that a lost ledger would have to know beyond the file."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How a table's files of delimited text are written, and what the table's metadata say about it (F-20 to F-25).
+"""Says how a table's files of delimited text are written, and what its metadata say about it (F-20 to F-25).
 
 Where the format allows a choice that could only lose something, the choice is fixed: UTF-8, a header line, double
 quotes that are doubled inside quoted text.

@@ -13,7 +13,7 @@ from open_mirroring.ledger import tables as t
 
 
 class Reason(NamedTuple):
-    """Who decides, and why; both go into the audit."""
+    """Who decided, and why; both are written into the audit."""
 
     who: str
     why: str

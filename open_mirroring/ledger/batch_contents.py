@@ -248,9 +248,10 @@ def _resume(db: Connection, table_id: str, code: str) -> None:
 
 
 def stop_table(db: Connection, table_id: str, code: str, what: str) -> None:
-    """Stop a table inside a running transaction; the first reason stands, unless it is the lesser, or mended.
+    """Stop a table inside a running transaction.
 
-    Nothing looks again at what only a reset mends: it must not be forgotten when a stop is lifted that stood before.
+    The first reason stays, unless it is a lesser one, or its cause was mended. A stop that only a reset ends replaces a
+    lesser one: once that one is lifted nothing would look for the cause again.
     """
     c = t.mirrored_table.c
     replaced: sa.ColumnElement[bool] = sa.or_(c.stop_code.is_(None), c.stop_code == CHANGES_RECOVERED)

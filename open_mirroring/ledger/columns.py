@@ -1,4 +1,4 @@
-"""The columns of a table over time: where each column list was seen, which columns are gone, or not verified.
+"""Keeps the columns of a table over time: where each column list was seen, which columns are gone or unverified.
 
 `ALTER TABLE … ADD … NOT NULL DEFAULT` gives every row a value and sends no change (G-07). At the target these rows have
 NULL until they change. A nullable column without default is equal at once, but the stream cannot distinguish the two.
@@ -24,7 +24,7 @@ from open_mirroring.ledger.tables import upsert
 
 
 def list_digest(cols: str) -> str:
-    """What a column list is known by."""
+    """The digest by which the ledger knows a column list."""
     return hashlib.sha256(cols.encode()).hexdigest()
 
 
@@ -69,10 +69,11 @@ def _as_read(seen: PlacesSeen, others: str | None) -> PlacesSeen:
 
 
 def keep_column_lists(db: Connection, row: Any, after_batch: int) -> None:
-    """Keep the lists of changes that are published over a load, and what is proved of them; inside a transaction.
+    """Drop the column lists of changes that a load replaced, and keep those that are published over it.
 
-    Those are the lists in batches after the hand-over that reach up to ``stream_from``. A batch on the border may keep
-    a list of changes that lie below it alone: at worst the table stops again, never does it lack a list.
+    Kept are the lists of batches after the hand-over whose changes reach up to ``stream_from``. A batch that lies on
+    both sides may keep a list that only changes below have. Then the table may stop once more than needed, but it never
+    lacks a list. Call it inside a transaction.
 
     Args:
         db: the transaction.
@@ -123,7 +124,7 @@ def _above(
 
 
 class GoneColumn(NamedTuple):
-    """A column that is gone at the source since a place, and the batch up to which that was published then."""
+    """A column that the source dropped: the position since which rows lack it, and what was published by then."""
 
     column: str
     since: str

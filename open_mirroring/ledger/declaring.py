@@ -151,9 +151,9 @@ def without_stop(db: Connection, mirror: str, source: str) -> dict[str, object]:
 
 
 def without_unsealed(intent: str | None) -> dict[str, None]:
-    """What a table's row says once its stop is lifted, of an intent with nothing sealed: it is given up.
+    """The values of a row whose stop is lifted: an open intent with nothing sealed is given up.
 
-    Its batches end before what was read since, and was missing.
+    Its batches end before those that brought what had been missing, so it would publish too little.
     """
     return {"intent": None} if intent is not None and json.loads(intent)["manifest"] is None else {}
 
@@ -248,9 +248,9 @@ def mended_stop(row: Any, declared: TableDeclaration) -> dict[str, Any]:
 
 
 def is_new_to_log(db: Connection, row: Any) -> bool:
-    """Whether nothing in the log goes by the key that the ledger has of a table, nor will once it is committed.
+    """Whether no change is logged by the key that the ledger has of a table, nor in the batch that is under way.
 
-    A table with several senders counts as logged: the stop for that (``SENDER_OTHER``) is hidden by one for the key.
+    A table with several senders counts as logged: its stop for that (``SENDER_OTHER``) is hidden by one for the key.
     """
     if row.stop_code == LEDGER_UNKNOWN:
         return False

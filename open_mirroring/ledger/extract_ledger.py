@@ -196,7 +196,7 @@ class ExtractLedger:
             return list(db.scalars(query))
 
     def refuse_mended(self, source: str, what: str) -> None:
-        """Stop a table by ``KEY_UNKNOWN`` again whose mended key does not read its changes either."""
+        """Stop a table by ``KEY_UNKNOWN`` again, because its changes cannot be read by the mended key either."""
         c = t.mirrored_table.c
         this = (c.mirror == self._mirror) & (c.source == source) & (c.stop_code == KEY_MENDED)
         values = {"stop_code": KEY_UNKNOWN, "stop_what": what, "stopped_at": _now(), "version": c.version + 1}
@@ -288,10 +288,10 @@ class ExtractLedger:
         return {source: load for source, load in found.items() if load is not None and load.epoch == epoch}
 
     def open_damage(self, names: Collection[str]) -> list[tuple[LetterPlace, bool]]:
-        """The open dead letters that reading one of these files settles, each with whether it names no table.
+        """The open dead letters that are settled by reading one of these files, and whether each names no table.
 
-        These letters say that the file is damaged, and hide no change of a known table. Letters that do hide one stop
-        their table; whoever lifts the stop decides about them, except for a file that was only partly there (T-42).
+        They say that a file is damaged, and hide no change of a known table. A letter that hides one stops its table,
+        and whoever lifts the stop decides about the letter, except for a file that was only partly there (T-42).
         """
         c = t.open_letter.c
         query = sa.select(c.batch, c.origin, c.place, c.source.is_(None)).where(

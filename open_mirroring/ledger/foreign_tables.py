@@ -1,4 +1,4 @@
-"""Source tables that are not mirrored: how many of their messages were read and ignored, by name."""
+"""Counts, by name, the messages of source tables that are not mirrored, so that nothing is ignored unseen."""
 
 from __future__ import annotations
 

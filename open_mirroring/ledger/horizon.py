@@ -1,4 +1,4 @@
-"""The horizon of a mirror and its tables in the ledger: what lies below it is decided for ever and may be dropped."""
+"""Keeps the horizon of a mirror and its tables: what lies below it is decided for good and may be dropped."""
 
 from __future__ import annotations
 

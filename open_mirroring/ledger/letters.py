@@ -89,9 +89,10 @@ def settle_outdated(ledger: Engine, mirror: str, outcomes: Mapping[LetterPlace, 
 
 
 def mark_healed(db: Connection, mirror: str, sources: Sequence[str]) -> None:
-    """Let the stops of tables be lifted whose hidden changes have come to light; they stay stopped until then.
+    """Allow the stops of tables to be lifted whose hidden changes were read; the tables stay stopped until then.
 
-    A table whose key was mended before its first publication goes on by itself (G-69), if it waits for no yes (G-71).
+    A table whose key was mended before its first publication goes on by itself (G-69), unless it waits for a yes
+    (G-71).
     """
     c = t.mirrored_table.c
     said = sa.literal("every dead letter that hid a change was read after all; it was stopped by ")

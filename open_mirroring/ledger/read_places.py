@@ -1,4 +1,4 @@
-"""Which places of each partition were read, kept by the ledger as runs; gaps that somebody accepts are closed."""
+"""Keeps in the ledger which places of each partition were read, as runs; closes gaps that somebody accepts as lost."""
 
 from __future__ import annotations
 

@@ -551,7 +551,7 @@ def unpublished(
     contents: Sequence[BatchContents],
     ordinals: Mapping[str, int],
 ) -> Unpublished:
-    """What *work* publishes of a table, *contents* being what its batches above the published one hold."""
+    """What *work* publishes of a table whose batches above the published one hold *contents*."""
     start, end = work.position_from, work.position_to
 
     def begins_within(part: BatchContents) -> bool:

@@ -1,1 +1,1 @@
-"""What operators see and decide: status, metrics, checks before the first run, exit codes."""
+"""Shows operators what they decide about: status, metrics, checks before the first run; and maps ends to exit codes."""

@@ -1,7 +1,7 @@
-"""Hands a job to a driver that runs elsewhere, as sealed text: what it shall do, the mirror file, and the connections.
+"""Hands a job to a driver on a cluster: the job, its mirror file and connections, as one encrypted text.
 
 A scheduler of a cluster shows a program's arguments on its pages and in its logs. So the text is encrypted and
-authenticated (Fernet) with a key that the cluster itself brings to the driver: nobody else can read a login in it, or
+authenticated (Fernet) with a key that the cluster itself gives to the driver. Nobody else can read a login in it, or
 make up another job.
 """
 

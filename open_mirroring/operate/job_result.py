@@ -1,7 +1,7 @@
-"""What a job leaves for whoever started it: one JSON document in a file, never lines to be found among others.
+"""Leaves the result of a job for whoever started it: one JSON document in a file.
 
-The starter names the file in the job's environment. What is printed beside it is for people: another library's chatter,
-or a line cut by a log, changes nothing of what the starter learns. Where the job's disk is not the starter's, the
+The starter names the file in the job's environment. The result is never a line of output: another library's messages,
+or a line that a log cut, would change what the starter learns. Where the starter cannot read the job's disk, the
 document goes into the ledger, with the exit code, under a name that the starter chose.
 """
 

@@ -1,4 +1,4 @@
-"""How all tables of a mirror are, from the ledger alone: a few queries, however long the history is.
+"""Sums up the state of all tables of a mirror from the ledger alone: a few queries, however long the history is.
 
 The verdicts are those that inspections recorded, never judged anew. What they cannot know, because it came later, is
 added: a stop of the ledger, and losses.

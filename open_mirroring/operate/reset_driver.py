@@ -117,7 +117,7 @@ class ResetDriver:
             state = protocol.State(protocol.Acquire(), rebuilt=state.rebuilt)
 
     def may_go_on(self, seen: str) -> bool:
-        """Whether a run would do more than the one that left the reset waiting at the stage *seen*; looks only.
+        """Whether a run would get further than the one that left the reset waiting at stage *seen*. It only looks.
 
         Raises:
             TransientError: ledger or target do not answer.

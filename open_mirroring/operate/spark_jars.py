@@ -1,4 +1,4 @@
-"""How a job gets at Spark: the options of its submission, a server to join, or the jars for a Spark of its own."""
+"""Finds how a job gets Spark: options of its submission, a server to join, or jars for a Spark of its own."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the ledger tells of one table: what became of its changes, its files, columns, letters, proofs and decisions."""
+"""Gathers what the ledger has on one table: changes, files, columns, dead letters, proofs and decisions."""
 
 from __future__ import annotations
 
@@ -167,13 +167,13 @@ def open_letters(ledger: Engine, mirror: str, source: str | None, limit: int = S
     return sorted(found, key=lambda letter: letter.at)[:limit]
 
 
-def decisions(ledger: Engine, mirror: str, source: str | None, limit: int = SHOWN) -> tuple[Decision, ...]:
+def decisions(ledger: Engine, mirror: str, source: str | None) -> tuple[Decision, ...]:
     """The newest entries of the audit on a table (None: on the mirror as a whole), the newest first."""
     c = t.audit.c
     query = sa.select(c.at, c.event, c.detail).where(c.mirror == mirror, c.source == source)
     found = []
     with ledger.connect() as db:
-        for at, event, text in db.execute(query.order_by(c.id.desc()).limit(limit)).tuples():
+        for at, event, text in db.execute(query.order_by(c.id.desc()).limit(SHOWN)).tuples():
             detail = json.loads(text)
             who = str(detail.pop("who", "") or detail.pop("approved_by", ""))
             found.append(Decision(at, event, who, str(detail.pop("why", "") or ""), detail))

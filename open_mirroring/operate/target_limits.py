@@ -1,4 +1,4 @@
-"""Warns of a mirror that comes near what the target takes, before what is beyond stays out or is slowed down.
+"""Warns before a mirror passes a limit of the target, above which tables stay out or are slowed down.
 
 Public sources: Microsoft Learn, *Troubleshoot Fabric mirrored databases* (tables, bytes a day) and *Tables in Fabric
 data warehousing* (columns, of warehouses and SQL analytics endpoints). See F-91.

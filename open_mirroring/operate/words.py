@@ -1,4 +1,4 @@
-"""Verdicts, ages and amounts as people say them; the page and the command line use the same words."""
+"""Puts verdicts, ages and amounts into words; the page and the command line use the same ones."""
 
 from __future__ import annotations
 

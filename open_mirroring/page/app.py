@@ -1,4 +1,4 @@
-"""The app: its addresses, who gets an answer, and what every answer carries for safety."""
+"""Builds the web app: its addresses, who gets an answer, and the security headers of every answer."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who may look and who may decide. Nobody is let in by default: every app is given a door."""
+"""Decides who may look and who may decide. Every app needs a door, so nobody is let in by default."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The metrics of all mirrors in Prometheus' text format: ages, lags and counts, from the ledgers alone."""
+"""Writes the metrics of all mirrors in Prometheus' text format, from the ledgers alone."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the change log holds of a message that could not be read, as text that is safe to show."""
+"""Shows what the change log has of a message that could not be read, as text that is safe to show."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The section of the runbook about a code, as HTML: the few forms that the runbook uses, and no other."""
+"""Turns the runbook's section about a code into HTML: the few forms that the runbook uses, and no other."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Text of a source made safe to look at."""
+"""Makes text of a source safe to show: no invisible character can change what a person reads."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The mirrors that the page shows: read again when a file of them has changed, for a large one takes seconds."""
+"""Keeps the mirrors that the page shows; a file is read again only after it changed, as a large one takes seconds."""
 
 from __future__ import annotations
 

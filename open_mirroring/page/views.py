@@ -1,4 +1,4 @@
-"""What each page shows, as values that become HTML by a template or JSON as they are."""
+"""Computes what each page shows, as values that become HTML by a template, or JSON as they are."""
 
 from __future__ import annotations
 

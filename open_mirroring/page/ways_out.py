@@ -1,4 +1,4 @@
-"""What can be done about a mirror or a table: what a button decides, and what has to be typed."""
+"""Lists what can be done about a mirror or a table: by a button of the page, or by a command to copy."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import shlex
 from dataclasses import dataclass
 
 from open_mirroring.config import Mirror
-from open_mirroring.config.source import ChangeTablesInFolder
+from open_mirroring.config.source import ChangeTables
 from open_mirroring.ledger.decisions import EPOCH_UNKNOWN, RENAME_POSSIBLE
 from open_mirroring.operate.overview import LOOK_OVERDUE, NOT_INSPECTED, MirrorOverview, TableLine
 from open_mirroring.protocols import table_losses, verdicts
@@ -75,7 +75,8 @@ def of_table(mirror: Mirror, line: TableLine, unknown_epochs: tuple[str, ...], c
     if is_kept and line.code == EPOCH_UNKNOWN:
         effect = "all its changes count as later than those of the streams before; the stop is cleared"
         buttons += [Button(ACCEPT_EPOCH, f"Accept stream {epoch}", effect, epoch) for epoch in unknown_epochs]
-        if isinstance(mirror.source, ChangeTablesInFolder):
+        begin_so = (table.source for table in mirror.tables if table.begins_with_load_of_task)
+        if isinstance(mirror.source, ChangeTables) and line.source in begin_so:
             effect = "the task has written its full load anew: the next run builds the table from it (G-128)"
             buttons.insert(0, Button(ACCEPT_RELOAD, "Accept the newest full load", effect))
         commands.append(reset)

@@ -1,4 +1,4 @@
-"""What a backfill asks for: an interval of source time, and whether to read again what was read of it before.
+"""Says what a backfill asks for: an interval of source time, and whether to read again what was read of it before.
 
 An interval never decides what is published. It only names source ranges to bind; the plan rule publishes what is
 missing (I25). An interval may not reach below the horizon: there the log no longer shows what the target has.

@@ -1,4 +1,4 @@
-"""What the protocols share: requests and replies of the ledger, and the loop that drives state machines.
+"""Drives the protocols: the loop that runs their state machines, and the requests and replies that all of them share.
 
 A protocol is a machine over plain values: a state makes one request, and the reply gives the next state. A driver
 carries out the requests. When the ledger does not answer, nobody knows whether a write was done, so every machine reads

@@ -199,7 +199,7 @@ def verdict_of(differing: int, unproven: int, code: str = "") -> ProofVerdict:
 
 
 class Progress(NamedTuple):
-    """What holds of the mirror when another look is about to be taken."""
+    """How far the mirror is when another look is about to be taken."""
 
     bound: Mapping[str, int]
     open_batch: int | None
@@ -207,7 +207,7 @@ class Progress(NamedTuple):
 
 
 def why_behind(ends: Mapping[str, int], now: Progress) -> str:
-    """Why a change from before a look may not be in the change log yet; "" when every one is."""
+    """Why the change log may lack a change from before a look; "" when it has every one."""
     unread = sorted(name for name, end in ends.items() if now.bound.get(name, 0) < end)
     if unread:
         return f"the source had told more than is in the change log: {', '.join(map(repr, unread[:3]))}"

@@ -1,4 +1,4 @@
-"""Tables that joined a mirror by a pattern: the mirror file has the pattern, the ledger their names and keys (G-70)."""
+"""Adds to a mirror the tables that joined it by a pattern: the file has the pattern, the ledger their names (G-70)."""
 
 from __future__ import annotations
 

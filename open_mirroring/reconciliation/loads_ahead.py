@@ -1,7 +1,7 @@
-"""Initial loads that claim to hold more than the stream has told: a `stream_from` above all that was read (G-84).
+"""Holds tables whose initial load claims to reach beyond everything that was read of the stream (G-84).
 
-Changes below that position are left out, because the load holds them. Were the position typed too high, every change
-would be left out without a word; so nothing is, before the stream has shown that there is such a position.
+Changes below the load's `stream_from` are left out, because the load holds them. If somebody typed that position too
+high, every change would be left out without notice. So none is left out before the stream has reached the position.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What a mirror lacks although its tables go on: open dead letters, and changes of tables that are not mirrored.
+"""Finds what a mirror lacks although its tables go on: open dead letters, changes of tables that are not mirrored.
 
 A loss stops nothing: the table is published, and all but some of its rows are right. But a run with a loss says so in
 its report and its exit code, until somebody has dealt with it. What may be a loss, but need not be, is a note. Tick,

@@ -24,7 +24,7 @@ MENDED_BY_REPAIR = frozenset({v.GAP, v.LAST_FILE_MISSING, v.MISSING, v.TABLE_FAI
 def check_permitted(
     table: str, number: int, finding: Finding, published: Mapping[int, PublishedRecord], *, not_applied: str
 ) -> str:
-    """Why a number may be published again, in words for the audit.
+    """Check that a number may be published again; the proof of it, in words for the audit.
 
     Args:
         table: the table's source name, for messages.

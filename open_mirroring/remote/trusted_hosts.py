@@ -1,4 +1,4 @@
-"""Which addresses a connection may send a login to.
+"""Decides to which addresses a connection may send a login.
 
 Addresses must be https and on the service's own hosts, so that no connection can send a token elsewhere. A loopback
 address may be anything, for an emulator. Only who installs the product can trust more hosts, not who edits connections:

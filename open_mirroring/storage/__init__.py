@@ -1,1 +1,1 @@
-"""Files in object storage: their addresses, the logins to them, and the few things that the product does with them."""
+"""Reaches files in object storage: their addresses, the logins to them, and the few operations that are needed."""

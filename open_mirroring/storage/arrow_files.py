@@ -1,4 +1,4 @@
-"""Object storage as a file system of Arrow, so that Parquet files are read there as from a disk."""
+"""Gives Arrow object storage as a file system, so that it reads Parquet files there as from a disk."""
 
 from __future__ import annotations
 

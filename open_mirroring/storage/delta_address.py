@@ -1,7 +1,7 @@
-"""How delta-rs is told of a Delta table in a folder or in object storage.
+"""Gives delta-rs the address and login of a Delta table, in a folder or in object storage.
 
-delta-rs takes a login as options, which hold as long as the table is open. A token is asked for anew whenever a table
-is opened, and holds for some minutes more (S-04).
+delta-rs takes a login as options and keeps them while the table is open. So a token is asked for whenever a table is
+opened, and is valid for some minutes more (S-04).
 
 Public source: delta-rs, *Object store configuration*; object_store, ``AzureConfigKey`` and ``AmazonS3ConfigKey``.
 """

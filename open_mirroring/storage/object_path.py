@@ -1,4 +1,4 @@
-"""A place in object storage, with the methods of :class:`pathlib.Path` by which readers of sources look at files."""
+"""Offers a place in object storage by the methods of :class:`pathlib.Path` that readers of source files use."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _FIRST_READ, _MOST_READ = 2**17, 2**23
 
 
 class Held(NamedTuple):
-    """An object that is to be read as it is, with what was read of it already: *content* begins at byte *start*."""
+    """An object that is read as it was looked at; *content* are its bytes from *start* on that were fetched then."""
 
     stat: ObjectStat
     start: int = 0

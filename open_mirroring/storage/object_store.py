@@ -1,4 +1,4 @@
-"""What the product does with files in object storage: list, stat, read a range or the whole, create once, delete.
+"""Does what is needed with files in object storage: list, stat, read a range or the whole, create once, delete.
 
 One class over obstore, whatever service holds the objects, so that a test of one store is a test of all. A file of a
 local folder is read by :class:`pathlib.Path` itself, which is faster.
@@ -87,15 +87,14 @@ class ObjectStore:
     ) -> None:
         self._service, self._where, self._connection, self._credentials = service, where, connection, credentials
 
-    def objects(self, folder: str, start_after: str = "") -> Iterator[ObjectStat]:
-        """All objects below a folder (empty: all), in no order; only those whose names are greater than *start_after*.
+    def objects(self, folder: str) -> Iterator[ObjectStat]:
+        """All objects below a folder (empty: all), in no order.
 
         What a folder itself is kept as, an object without a byte on some services, is not listed.
         """
         with self._our_errors(folder):
-            for chunk in self._service.list(folder or None, offset=start_after or None, chunk_size=_LISTED_AT_ONCE):
-                # Not every service starts behind the offset: some at it, an emulator at the beginning.
-                yield from (_stat(one) for one in chunk if one["path"] > start_after and one["path"] != folder)
+            for chunk in self._service.list(folder or None, chunk_size=_LISTED_AT_ONCE):
+                yield from (_stat(one) for one in chunk if one["path"] != folder)
 
     def folders(self, folder: str) -> tuple[list[str], list[ObjectStat]]:
         """The folders directly below a folder, and the objects directly in it, sorted."""

@@ -1,4 +1,4 @@
-"""What a publishing task tells of its tables: an event of each table's asset, and datasets of OpenLineage.
+"""Announces what a publishing task published: an event of each table's asset, and datasets of OpenLineage.
 
 An event promises that the files *first_number* to *number* of the table are in the landing zone, sealed and confirmed,
 and hold exactly the changes of the log's batches up to *batch*. It does not promise that the target has applied them.

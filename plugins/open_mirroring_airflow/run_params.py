@@ -213,7 +213,7 @@ def _see_joined(mirror: Mirror) -> None:
 
 
 def backfill_arguments(context: Context) -> list[str]:
-    """What a run has to read before its tick, as arguments of the extracting job; nothing for an ordinary run.
+    """What a run has to read before its tick, as arguments of the extracting job; nothing for a scheduled run.
 
     A run of a backfill names its interval; a run started by hand has one only if it was given a date (AF-05).
 

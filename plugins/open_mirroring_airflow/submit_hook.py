@@ -58,7 +58,6 @@ class JobSubmitHook(SparkSubmitHook):
         class_path: jars for the driver and, off this machine, for executors.
         cores: cores for the application; None: what the connection gives.
         arguments: those of the provider's hook.
-
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""What a source tells of each of its tables, put together from all that tells something of it."""
+"""Puts together all that a source announces of each of its tables."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""What of a mirror file is not as its source sends it: for `check --sample`.
+"""Compares a mirror file with what its source sends, for `check --sample`.
 
-Most of it is a warning, for a sample shows a part, and a mirror file may know better (another unique key). Only what
-stops a table with its first change is a mistake.
+Most differences are warnings, because a sample shows only a part, and the file may be right (another unique key). A
+difference is a mistake only if it would stop a table with its first change.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
-from open_mirroring.changes.column_choice import lacking
+from open_mirroring.changes.column_choice import fitting_none, lacking
 from open_mirroring.config import Mirror, Table
 from open_mirroring.config.names import SourceName, split_source_name
 from open_mirroring.config.problems import Problem, SettingPath, path_text
@@ -58,11 +58,17 @@ def compare(mirror: Mirror, announced: Mapping[tuple[str, str], AnnouncedTable])
         alike = spelled.get((schema.casefold(), name.casefold()))
         for found in _absent(alike) if one is None else _differences(table, one):
             note((*place, found.setting), found)
-    known = {table.source_name for table in mirror.tables} | {split_source_name(name) for name in mirror.ignore}
+    mirrored = {table.source_name for table in mirror.tables}
+    known = mirrored | {split_source_name(name) for name in mirror.ignore}
     fitting = {key for key in announced if key not in known and mirror.pattern_of(SourceName(*key)) is not None}
     for pattern, why in refusals(mirror, [announced[key] for key in sorted(fitting) if announced[key].is_streamed]):
         place = ("tables", mirror.entries.index(pattern), "source")
         note(place, _Difference("", NEW_TABLE_REFUSED, why, REFUSED_WAY_OUT, stops=True))
+    of_mirror = [one for key, one in announced.items() if key in mirrored | fitting]
+    columns = [name for one in of_mirror for name in (*one.catalog, *one.columns)]
+    for lost in fitting_none(mirror.hash.columns, columns) if mirror.hash is not None and columns else []:
+        what = f"the source tells no column {shown(lost)} of any mirrored table"
+        note(("hash", "columns"), _Difference("", COLUMN_UNTOLD, what, "spell it as the source does"))
     others = [one.name for key, one in announced.items() if one.is_streamed and key not in known | fitting]
     if others:
         more = f" and {len(others) - _MOST_NAMED} more" if len(others) > _MOST_NAMED else ""
@@ -88,7 +94,8 @@ def _differences(table: Table, announced: AnnouncedTable) -> Iterator[_Differenc
     mirrored = [name for name in columns if name in chosen or name in table.key]
     lost_columns = table.chosen.unmet(columns) if columns else []
     lost_key = [name for name in table.key if columns and name not in columns]
-    lost_types, lost_hashes = (lacking(said, columns) if columns else [] for said in (table.types, table.hashed_names))
+    lost_types = lacking(table.types, columns) if columns else []
+    lost_hashes = fitting_none(table.hash, columns) if columns else []
     settings = ("key", lost_key), ("columns", lost_columns), ("types", lost_types), ("hash", lost_hashes)
     for setting, lost in settings:
         if lost:

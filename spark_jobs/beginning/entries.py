@@ -35,7 +35,7 @@ _ADD_KEY = "name columns that are unique and never NULL, then take the # away"
 
 
 class FirstRows(NamedTuple):
-    """Where the rows from before the stream are, as somebody said it.
+    """Where the rows from before the stream are, as the caller of the command says.
 
     Args:
         connection: name of the connection to the source database; None: nothing is read over JDBC.

@@ -1,4 +1,4 @@
-"""Whether a table that a source tells of joins a mirror by a pattern of its names (G-70 to G-72)."""
+"""Decides whether a table that a source announces joins a mirror by a pattern of its names (G-70 to G-72)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The text of a mirror file, and tables added to it: nothing that stands there is touched."""
+"""Writes a mirror file, or adds tables to one, and leaves untouched what is in the file."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""What each batch of the change log was: a small file beside its rows, from which a lost ledger can be made again.
+"""Writes beside the change log what each batch was, so that a lost ledger can be made again.
 
-The rows tell neither how far a source was read nor which messages left no row. So what the ledger sealed of a batch
-lies in the log's folder as well, written before the log's commit. The name begins with an underscore: no reader of the
-table, and no clean-up of it, looks there.
+The rows of the log do not show how far a source was read, nor which messages left no row. So what the ledger sealed of
+a batch also goes into a small file in the log's folder, before the log's commit. The file's name begins with an
+underscore, so no reader of the table and no clean-up touches it.
 """
 
 from __future__ import annotations

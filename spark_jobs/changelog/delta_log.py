@@ -1,4 +1,4 @@
-"""The Delta table of a change log, in a folder or in object storage: opened, and its refusals in our words."""
+"""Opens the Delta table of a change log, in a folder or in object storage, and turns its errors into ours."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Where a message came from: a file, the partition of a topic, or a file of Event Hubs Capture.
+"""Tells from which partition a message came, whatever file of Event Hubs Capture holds it.
 
-A Capture writes one partition as many files, and numbers their messages without a gap. So what compares places compares
-those of one partition, whatever file holds them.
+A Capture writes one partition as many files, and numbers the messages of the partition without a gap. So places are
+compared within a partition, not within a file.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What leaves the change log: whole blocks of batches below the horizon, and files that no commit refers to."""
+"""Removes from the change log whole blocks of batches below the horizon, and files that no commit refers to."""
 
 from __future__ import annotations
 

@@ -50,10 +50,9 @@ _FILE_OPTIONS: dict[str, Any] = {
 
 
 class WaitingPieces(NamedTuple):
-    """Where what waits under one identity stands: its place in the order, and the log files with pieces of it.
+    """The pieces that wait under one identity: their common position, and the log files that hold them.
 
-    Several messages that wait for one thing, such as the description of a structure, have no place in common: theirs is
-    empty.
+    Several messages that wait for one thing, such as a structure, have no common position; then it is empty.
     """
 
     epoch: str

@@ -16,6 +16,7 @@ from open_mirroring.ledger.decisions import OpenStop
 from open_mirroring.ledger.extract_ledger import LetterPlace
 from open_mirroring.ledger.letters import accept_letters
 from open_mirroring.ledger.read_places import accept_gaps
+from open_mirroring.ledger.reading import LedgerReader
 from open_mirroring.ledger.requests import ACCEPT_RELOAD, Asked, answer
 from open_mirroring.operate.exit_codes import Exit, UsageError
 from open_mirroring.protocols.table_losses import OFFSETS_MISSING
@@ -25,7 +26,6 @@ from open_mirroring.reconciliation.joined_tables import ledger_of
 from spark_jobs.cli.looking import never_run
 from spark_jobs.cli.reporting import shown
 from spark_jobs.letters.open_letters import LetterChoice, read_open_letters, untyped_letters
-from spark_jobs.reload_table import came_again, declared_table
 from spark_jobs.runtime.reset_arguments import request_of
 
 _LIST_LETTERS = "`open-mirroring dead-letters FILE --json` lists those that are open, with batch, origin and place"
@@ -94,9 +94,13 @@ def accept_reload(arguments: argparse.Namespace) -> Exit:
 
     The next run builds the table from it.
     """
+    from spark_jobs.reload_table import came_again, declared_table
+
     mirror, ledger = _opened(arguments)
     source, request = arguments.table, request_of(arguments)
-    if answer(ledger, mirror.name, Asked(request, ACCEPT_RELOAD, source)) is None:
+    # A table that the ledger does not know yet has nothing in the log; the decision refuses it.
+    is_known = source in LedgerReader(ledger, mirror.name).tables(source)
+    if is_known and answer(ledger, mirror.name, Asked(request, ACCEPT_RELOAD, source)) is None:
         came_again(mirror, ledger, declared_table(mirror, source))
     decisions.accept_reload(ledger, mirror.name, source, _reason(arguments), request=request)
     print(f"accepted: {source}: the next run builds it anew from the newest full load, and the changes behind it")

@@ -1,4 +1,4 @@
-"""One tick of a mirror without a scheduler: extract, gate, publish, reconcile, by the same functions as the jobs."""
+"""Runs one tick of a mirror without a scheduler: extract, gate, publish, reconcile, by the functions of the jobs."""
 
 from __future__ import annotations
 
@@ -43,8 +43,8 @@ class Ticked(NamedTuple):
         overdue: those of the waiting files to which nobody has written for a day.
         joined: tables that joined by a pattern, each with what the source told of it (G-70).
         awaited: what is there and cannot be read or published before something else comes.
-        lacking: some of it is no file that may just be written.
-        reloading: tables that are being built anew for a change of structure.
+        lacking: whether tables lack some of that: it is not only files that somebody may still be writing.
+        reloading: tables that are being built anew, for a change of structure or a full load that came again.
         failed: the error that ended reading; publishing went on with what the log has.
     """
 

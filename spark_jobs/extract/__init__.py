@@ -1,1 +1,1 @@
-"""One batch of the change log: bind ranges, read them in workers, join pieces of messages, commit."""
+"""Extracts one batch of the change log: binds ranges, reads them in workers, joins pieces of messages, commits."""

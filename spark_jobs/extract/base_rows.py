@@ -1,4 +1,4 @@
-"""Rows of an initial load as rows of the change log; later partial changes of their keys are completed from them.
+"""Turns rows of an initial load into rows of the change log; later partial changes are completed from them.
 
 A base row is an INSERT in an incarnation of its own, below every stream of its table. Each generation of the table has
 another one, so rows of an earlier load do not come back. All rows of a load stand at one position: a key that the load

@@ -1,9 +1,9 @@
-"""Rows of a source's own full load that arrive once more, or after changes of their table: repetitions, or a reload.
+"""Judges rows of a source's own full load that arrive again: they repeat logged rows, or show a new load.
 
-Delivery is at least once, so a row that equals a logged row is a repetition. A row that differs from the loaded row of
-its key shows that the source was loaded again. Where a load seems to come a second time, the rows of the first that it
-lacks are counted: the source may have them no more (G-85). This needs no JVM: DuckDB queries the log's files in place
-(K-18, K-67).
+Messages arrive at least once, so a row that equals a logged one is a repetition. A row that differs from the loaded row
+of its key shows that the source loaded the table again. Where a load seems to come a second time, the rows of the first
+one that it lacks are counted: the source may have deleted them (G-85). This needs no JVM: DuckDB queries the log's
+files in place (K-18, K-67).
 """
 
 from __future__ import annotations
@@ -115,10 +115,10 @@ def _begins(db: duckdb.DuckDBPyConnection, newest: NewestLoad | None) -> str:
 def repeated_load(
     root: Place, table: str, fresh: Sequence[str], earlier: Sequence[str], newest: NewestLoad | None = None
 ) -> RepeatedLoad | None:
-    """What came again of a full load with a batch; None where nothing did, or single messages alone.
+    """What came again of a full load with a batch; None where nothing did, or only single messages.
 
-    Single messages may come again by themselves. It is taken for a second load if one of its rows differs in one
-    partition, or if at least half of all keys came again.
+    Single messages may come again at any time. It counts as a second load if in one partition one of its rows differs,
+    or if at least half of all keys came again.
 
     Args:
         root: the log's folder.

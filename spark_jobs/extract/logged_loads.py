@@ -1,4 +1,4 @@
-"""Initial loads that go through the change log, for tables that cannot be loaded straight into the landing zone.
+"""Reads initial loads into the change log, for tables that cannot be loaded straight into the landing zone.
 
 A partial change is completed from earlier rows, so the log must hold the loaded rows too. The files of a table of
 delimited text are all written by the plan, so its load goes through the log as well. Chunks of rows become batches by

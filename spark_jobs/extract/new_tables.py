@@ -1,6 +1,6 @@
-"""What a source tells of tables that a batch meets for the first time: names, keys and columns (G-70).
+"""Asks the source about tables that a batch meets for the first time: their names, keys and columns (G-70).
 
-It costs a second reading of the batch, and only batches in which a table appears that a pattern of the mirror fits.
+This reads the batch a second time, but only a batch in which a new table fits a pattern of the mirror.
 """
 
 from __future__ import annotations

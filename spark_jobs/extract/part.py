@@ -1,4 +1,4 @@
-"""What one task of a batch wrote and saw, and how the parts of all tasks become the batch's manifest."""
+"""Describes what one task of a batch wrote and saw, and merges the parts of all tasks into the batch's manifest."""
 
 from __future__ import annotations
 
@@ -154,7 +154,10 @@ def merge(parts: Sequence[Part], announced: Sequence[SourceSchema] = (), partiti
 
 
 def worse_reject(known: KeylessReject | None, other: KeylessReject) -> KeylessReject:
-    """Of two dead letters that hide a key of one table the one that no copy of the message settles; else the first."""
+    """Of two dead letters that hide a key of one table the one that needs more to be settled.
+
+    That is the one that no other copy of its message can settle; if both are alike, the first.
+    """
     if known is None or (known["code"] in HEALED_BY_COPY and other["code"] not in HEALED_BY_COPY):
         return other
     return known

@@ -1,4 +1,4 @@
-"""Notes which places a task reads, for the transports whose places tell what is missing."""
+"""Notes which places a task reads, for transports that number their messages, so that a missing one shows."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ _BY_MESSAGE = ("rising", "unbroken")
 
 
 class PlacesRead:
-    """The runs of places of one task, by partition.
+    """Collects the runs of places that one task reads, by partition.
 
-    A damaged message that still tells its place was there: it is a dead letter, and not missing as well.
+    A damaged message that still shows its place was there: it is a dead letter, and does not count as missing too.
     """
 
     def __init__(self) -> None:

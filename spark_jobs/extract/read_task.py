@@ -1,4 +1,4 @@
-"""What a worker does for extraction: reads bound ranges, decodes them and writes log files; joins split messages."""
+"""Extracts in a worker: reads bound ranges, decodes them and writes log files; joins split messages."""
 
 from __future__ import annotations
 

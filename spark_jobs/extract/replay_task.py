@@ -1,4 +1,4 @@
-"""What a worker does for a replay: decodes the messages of dead letters again, with today's decoder and settings."""
+"""Replays in a worker: decodes the messages of dead letters again, with today's decoder and settings."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Dead letters in the change log: which are open, and which a later row settles."""
+"""Finds the open dead letters in the change log, and those that a later row settles."""

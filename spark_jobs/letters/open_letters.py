@@ -169,7 +169,10 @@ def ensure_counted(mirror: Mirror, ledger: Engine) -> None:
 def covered_by(
     ranges: Iterable[BoundRange], letters: Iterable[OpenLetter], counts_as_bound: Callable[[str], bool]
 ) -> list[OpenLetter]:
-    """The letters whose messages lie in ranges; where places are no numbers in them, a range from 0 is the whole."""
+    """The letters whose messages lie in these ranges.
+
+    Where places are no numbers inside a range, a range that begins at 0 covers its whole file or table.
+    """
     by_name: dict[str, list[BoundRange]] = {}
     for bound in ranges:
         by_name.setdefault(bound.name, []).append(bound)
@@ -184,6 +187,6 @@ def covered_by(
 
 
 def healed_tables(settled: Iterable[OpenLetter], left: Iterable[OpenLetter], hidden_anew: Collection[str]) -> list[str]:
-    """Tables of which *settled* letters hid a change, and neither one *left* nor a new one hides any."""
+    """Tables whose hidden changes were all read: *settled* letters hid one, no letter *left* and no new one does."""
     hidden = {letter.table for letter in left if letter.hides_key} | set(hidden_anew)
     return sorted({letter.table for letter in settled if letter.hides_key and letter.table is not None} - hidden)

@@ -1,1 +1,1 @@
-"""Initial loads: a table is cut into chunks, and workers read them."""
+"""Loads the first rows of a table: cuts it into chunks, which workers read."""

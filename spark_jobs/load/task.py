@@ -1,4 +1,4 @@
-"""What a worker does for an initial load: reads a chunk, types its rows, and creates staged objects without markers.
+"""Loads in a worker: reads a chunk, types its rows, and creates staged objects without markers.
 
 The service inserts rows without a marker as they are, so nothing is staged before the keys of the chunk are proven
 unique (F-57).

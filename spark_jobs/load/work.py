@@ -1,4 +1,4 @@
-"""Initial loads as work of the publish protocol: workers read and stage the chunks of an intent.
+"""Publishes initial loads by the publish protocol: workers read and stage the chunks of an intent.
 
 All exports of a round are one Spark job. Each database table is a job of its own, so a database that does not answer
 delays only its own tables.

@@ -1,4 +1,4 @@
-"""Log rows as if they had been logged by the columns of now, where a column's name meant another one before (G-66)."""
+"""Reads earlier log rows by today's columns, where a column's name stood for another column before (G-66)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every change of a table in the order of the source, for targets that keep the history of their rows (I14).
+"""Plans every change of a table in the order of the source, for targets that keep the history of rows (I14).
 
 :func:`open_mirroring.changes.plan_rule.key_history` is the definition. Where no change of a key is repeated, late or
 half of a key change, all its changes are published; the definition decides every other key. All changes are then

@@ -1,8 +1,8 @@
-"""Compares what an initial load brought of a column with the type that the stream tells of it later (G-86, G-114).
+"""Compares what an initial load brought of a column with the type by which later changes carry it (G-86, G-114).
 
-An export without SQL types says less than the stream: a text may lack what the source fills it up with, or be spelled
-otherwise, and a time may be another moment than the source's. What can be two things stops the table; what may have
-lost digits is unverified.
+An export without SQL types says less than the stream. A text may lack the blanks with which the source fills it up, or
+be spelled in another way, and a time may mean another moment. A value that can mean two things stops the table. A
+column that may have lost digits is reported as unverified.
 """
 
 from __future__ import annotations

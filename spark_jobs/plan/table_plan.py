@@ -1,4 +1,4 @@
-"""The input and the result of planning a table, and the logged changes that a plan looks at.
+"""Holds the input and the result of planning a table, and selects the logged changes that a plan looks at.
 
 Both rules share it: the newest change of each key (:mod:`spark_jobs.plan.plan`), and every change in its order
 (:mod:`spark_jobs.plan.history`).
@@ -144,7 +144,7 @@ def typed_changes(plan: TablePlan, changes: pa.Table) -> Typed:
 
 
 def above_the_gone(plan: TablePlan, winners: pa.Table) -> pa.Array:
-    """The indexes of those winners that stand where rows live: the others are deletes of what the target never had.
+    """The indexes of the winners that the target can have; the others are deletes of rows that it never had.
 
     Raises:
         PlanStop: ``SCHEMA_CHANGED`` where one of the others sets a row, for it may have other values by now (G-106).
@@ -323,7 +323,7 @@ def _refuse_keyless(changes: pa.Table) -> None:
 
 
 def in_set(plan: TablePlan, changes: pa.Table) -> pa.Table:
-    """Those of the changes that are in the set to publish, with their ``order``."""
+    """The changes that lie in the set to publish, with their ``order``."""
     changes = eligible(plan, changes)
     if plan.cut is None or plan.cut.position_to is None:
         return changes

@@ -1,7 +1,8 @@
-"""Tells a key that a row took while another row stood there from a key that a row took and left again (G-03).
+"""Tells two cases of a key change apart that show the same events (G-03).
 
-Both show the same events if the two rows are equal but for their keys: rows of a table that links two others, for one.
-What the key held before the transaction tells them apart, in files of the log that a plan mostly need not read.
+A row took a key while another row stood there, or it took the key and left it again. The events are the same if the two
+rows are equal but for their keys, as in a table that links two others. What the key held before the transaction tells
+the cases apart; it lies in files of the log that a plan rarely has to read.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Which log rows a publication takes where transactions wait until they are whole (I4, C-88)."""
+"""Selects the log rows that a publication takes where transactions wait until they are whole (I4, C-88)."""
 
 from __future__ import annotations
 

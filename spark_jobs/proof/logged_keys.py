@@ -1,4 +1,4 @@
-"""Which keys have logged changes of a kind: workers read the log's files, wherever they are."""
+"""Finds which keys have a logged change of some kind: workers read the log's files, wherever they are."""
 
 from __future__ import annotations
 

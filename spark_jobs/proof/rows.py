@@ -1,4 +1,4 @@
-"""What a worker does for a proof: takes typed rows and gives sums of cells or hashes of keys, never a row.
+"""Proves in a worker: turns typed rows into sums of cells or hashes of keys, so that no row leaves the worker.
 
 Source and target go through the same functions, so equal rows give equal numbers whatever they came from.
 """

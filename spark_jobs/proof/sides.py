@@ -1,4 +1,4 @@
-"""What a side of a proof is, and the source's side: rows of a database or of an export.
+"""Reads the source's side of a proof, from a database or an export, and defines what a side is.
 
 Spark's workers read each side and return only what a function computes of its typed rows, never the rows.
 """

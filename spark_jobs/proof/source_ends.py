@@ -1,4 +1,4 @@
-"""How far the source's changes reach: a difference counts only after the change log holds everything up to there."""
+"""Finds how far the source's changes reach now: a difference counts only once the change log holds all of them."""
 
 from __future__ import annotations
 

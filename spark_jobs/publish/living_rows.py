@@ -1,4 +1,4 @@
-"""Tells where the rows that live in a table begin, of all that the change log tells of it (G-106)."""
+"""Finds the place in the log from which on every row that still exists has its newest change (G-106)."""
 
 from __future__ import annotations
 

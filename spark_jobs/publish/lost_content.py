@@ -1,4 +1,4 @@
-"""Makes the content of a lost file number again: from nothing when it has no rows, else from the change log.
+"""Makes the content of a lost file number again: nothing if it had no rows, else from the change log.
 
 It reads and divides the log as the publication did. The result counts only when a file has exactly the digest that the
 ledger sealed; where settings, columns or dead letters have changed since, no digest matches and nothing is made. It

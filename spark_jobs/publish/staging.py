@@ -1,4 +1,4 @@
-"""What a worker does for publishing: reads its row groups of the log, plans, types, and creates staged objects.
+"""Publishes in a worker: reads its row groups of the log, plans, types, and creates staged objects.
 
 Staged objects have names that are used once. The target sees nothing before the driver has sealed their names, ETags
 and digests and renamed them.

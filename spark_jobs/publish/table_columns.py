@@ -300,10 +300,10 @@ class TableColumns:
 
     @cached_property
     def appeared(self) -> dict[str, str]:
-        """The columns that some row before them did not have, each with the first position that has it (G-07).
+        """The columns that came after some row, each with the first position that has it (G-07).
 
-        Of a list that may be a part of its row nobody can tell what the row lacks; where rows are completed, that is
-        every list which no row proved to be whole.
+        A list that may be only a part of its row does not show what the row lacks. Where rows are completed, that is
+        every list that no row proved to be whole.
         """
         known, has_rows, found = set(self._loaded), bool(self._loaded), dict[str, str]()
         for one in self._lists:

@@ -1,1 +1,1 @@
-"""What the landing zone and the change log hold, to be compared with the ledger."""
+"""Reads what the landing zone and the change log hold, to be compared with the ledger."""

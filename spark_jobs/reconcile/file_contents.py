@@ -1,4 +1,4 @@
-"""What a worker does for the deep check: reads published files completely and summarises their content."""
+"""Checks in a worker: reads published files completely and summarises their content."""
 
 from __future__ import annotations
 

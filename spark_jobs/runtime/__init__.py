@@ -1,1 +1,1 @@
-"""How a job runs: its arguments, its Spark session, tasks in workers, its exit code."""
+"""Runs a job: its arguments, its Spark session, tasks in workers, its exit code."""

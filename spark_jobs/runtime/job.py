@@ -1,4 +1,4 @@
-"""What all jobs share: running tasks in Spark's workers, and being a program with arguments and an exit code."""
+"""Runs tasks in Spark's workers, and runs a job as a program with arguments and an exit code."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The Spark session of a job: a running one is used, else one is built with what the jobs need, or one is joined."""
+"""Gives a job its Spark session: the running one, a new one with what jobs need, or one of a server to join."""
 
 from __future__ import annotations
 

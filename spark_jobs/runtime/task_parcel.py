@@ -1,7 +1,7 @@
-"""Values as sealed text, which only who has the key can open.
+"""Encrypts the tasks of a job, so that only its own workers can read them.
 
-Spark keeps tasks in a file for a moment, a function of more than a megabyte, too, and shows plans on its page and in
-its event log: none of them may hold a secret (S-04). The key travels in a function, in memory only.
+Spark keeps tasks, and functions of more than a megabyte, in a file for a moment, and it shows plans on its page and in
+its event log. None of these may hold a secret (S-04). The key travels inside a function, in memory only.
 """
 
 from __future__ import annotations

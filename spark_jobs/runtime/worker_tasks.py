@@ -1,4 +1,4 @@
-"""Runs one function over texts in Spark's workers, one partition each: what every session can do, and how wide it is.
+"""Runs one function over texts in Spark's workers, one partition each, in every kind of session.
 
 A session with a context of its own runs an RDD: the first DataFrame of a new JVM costs some two seconds more, and every
 run would pay them. Over Spark Connect (Databricks, Fabric's sessions over Connect) there is neither RDD nor context.

@@ -1,4 +1,4 @@
-"""Which format and which transport a mirror file asks for: the one place that knows all sources."""
+"""Makes the format and transport that a mirror file asks for; the only module that knows all sources."""
 
 from __future__ import annotations
 

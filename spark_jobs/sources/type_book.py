@@ -1,4 +1,4 @@
-"""The table of types for people: every type of a source, what the log calls it, and what lands.
+"""Renders the table of types for people: every type of a source, its name in the log, and what lands.
 
 Rendered from the very functions that decide, so that the page cannot say anything else; a test holds both together.
 """

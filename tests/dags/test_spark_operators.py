@@ -211,7 +211,7 @@ def _on_a_cluster(monkeypatch: pytest.MonkeyPatch, master: str, extra: dict[str,
     monkeypatch.setenv("AIRFLOW_CONN_SPARK_DEFAULT", json.dumps(spark))
 
 
-@pytest.mark.parametrize("exit_code", [None, 0, 3])
+@pytest.mark.parametrize(("exit_code", "clusters_own"), [(None, 0), (0, 0), (0, 1), (3, 0)])
 def test_a_driver_on_the_cluster_is_handed_sealed_text_and_its_end_is_read_from_the_ledger(
     write_mirror: Callable[..., Path],
     fake_spark: Any,
@@ -221,6 +221,7 @@ def test_a_driver_on_the_cluster_is_handed_sealed_text_and_its_end_is_read_from_
     tmp_path: Path,
     postgres: PostgresServer,
     exit_code: int | None,
+    clusters_own: int,
 ) -> None:
     """S-16: what the cluster says counts for nothing: a job that left no end has died, and is tried again."""
     key, key_file = Fernet.generate_key().decode(), tmp_path / "key"
@@ -253,6 +254,7 @@ def test_a_driver_on_the_cluster_is_handed_sealed_text_and_its_end_is_read_from_
             if {exit_code!r} is not None:
                 ledger = load_mirror(Path({str(file)!r})).ledger_url()
                 record_end(open_ledger(ledger), order.run, "shop", {exit_code!r}, result)
+            sys.exit({clusters_own})
             """
         )
     )

@@ -10,6 +10,7 @@ import base64
 import json
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
+from itertools import count
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
 from uuid import uuid4
@@ -62,6 +63,7 @@ class Source(ABC):
         described = {"source": self.source, "target": f"{schema}/{table}", "key": ["id"], **setting}
         self.pipeline = Pipeline(folder, spark, [described], source=self.settings)
         self.files = 0
+        self._offsets = count()
 
     @abstractmethod
     def send(self, changes: Sequence[Change]) -> None:
@@ -117,7 +119,7 @@ class CesAvroLines(CesLines):
         old = one.row(one.old) if one.operation == "UPD" else None
         cols = [(name, SQL[name.lower()]) for name in one.columns]
         body = base64.b64encode(avro_event(one.operation, one.row(), old, cols=cols, commit=one.at)).decode()
-        line = {"topic": "t", "partition": 0, "offset": one.at, "encoding": "base64", "value": body}
+        line = {"topic": "t", "partition": 0, "offset": next(self._offsets), "encoding": "base64", "value": body}
         return json.dumps(line).encode()
 
 
@@ -191,7 +193,7 @@ class QlikMessages(Source):
             for body in self.message(one):
                 value = body.decode() if self.encoding == "utf8" else base64.b64encode(body).decode()
                 line = {"topic": "t", "partition": 0, "encoding": self.encoding, "value": value}
-                lines.append(json.dumps({**line, "offset": len(lines) + 100 * self.files}))
+                lines.append(json.dumps({**line, "offset": next(self._offsets)}))
         self.pipeline.deliver(f"{self.files}.jsonl", ("\n".join(lines) + "\n").encode())
 
 

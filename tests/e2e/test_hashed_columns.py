@@ -7,6 +7,8 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 import yaml
 
@@ -56,8 +58,6 @@ def test_values_land_as_hashes_and_another_salt_stops_the_table_g121(
     document = yaml.safe_load(told.pipeline.file.read_text())
     document["landing_zone"]["tables"] = "tables"
     document["hash"] = {"salt": "shop_salt"}
-    if kind is QlikMessages:  # each file has the offsets of a hundred of its own
-        document["source"]["offset_gaps"] = "expected"
     told.pipeline.file.write_text(yaml.safe_dump(document))
     assert told.tick(*FIRST) == Exit.DONE, capsys.readouterr().out
     assert told.tick(Change("UPD", 2, 11, FULL, "Evelyn")) == Exit.DONE
@@ -151,6 +151,50 @@ def test_loaded_rows_are_hashed_alike_and_a_proof_hashes_its_source_g121(
     assert main(["prove", str(pipeline.file)]) == Exit.ON_HOLD
     assert "SALT_CHANGED" in capsys.readouterr().out
     nowhere_in_clear(pipeline, SALT, "Lost")
+
+
+def test_a_load_that_has_begun_goes_on_with_its_salt_alone_g121(
+    tmp_path: Path, spark: Any, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """G-121: by two salts one text would have two hashes in one table, and nothing would tell it afterwards."""
+    salted(monkeypatch)
+    (tmp_path / "shop").mkdir()
+    pq.write_table(pa.table({"id": pa.array([1], pa.int32()), "name": ["Ada"]}), tmp_path / "shop" / "export.parquet")
+    load = {
+        "format": "parquet",
+        "path": "export.parquet",
+        "stream_from": "beginning",
+        "types": {"id": "int", "name": "varchar(9)"},
+    }
+    table = {"source": "dbo.orders", "target": "dbo/orders", "key": ["id"], "hash": ["name"], "initial_load": load}
+    pipeline = Pipeline(tmp_path / "shop", spark, [table], source={"layout": "bare"}, hash={"salt": "shop_salt"})
+    pipeline.killed("initial_load", "publish.intended")
+    salted(monkeypatch, OTHER)
+    assert main(["initial-load", str(pipeline.file)]) == Exit.TABLES_STOPPED
+    assert "SALT_CHANGED" in capsys.readouterr().out and not pipeline.numbers("dbo/orders")
+    salted(monkeypatch)
+    assert main(["initial-load", str(pipeline.file)]) == Exit.DONE, capsys.readouterr().out
+    pipeline.service.poll()
+    assert [row["name"] for row in pipeline.mirrored("dbo", "orders")] == [hashed("Ada")]
+
+
+def test_a_load_through_the_log_takes_the_salt_with_which_it_is_published_g121(
+    tmp_path: Path, spark: Any, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """G-121: the log has the values themselves, so that another salt in between does no harm."""
+    salted(monkeypatch)
+    (tmp_path / "shop").mkdir()
+    (tmp_path / "shop" / "export.csv").write_text("id,name,born\n1,Ada,\n")
+    load = {"format": "csv", "path": "export.csv", "stream_from": "beginning", "types": dict(COLS)}
+    table = {"source": "dbo.orders", "target": "dbo/orders", "key": ["id"], "hash": ["name"], "initial_load": load}
+    tables = [{**table, "complete_rows": True}]
+    pipeline = Pipeline(tmp_path / "shop", spark, tables, source={"layout": "bare"}, hash={"salt": "shop_salt"})
+    pipeline.killed("initial_load", "extract.sealed")
+    salted(monkeypatch, OTHER)
+    assert main(["initial-load", str(pipeline.file)]) == Exit.DONE, capsys.readouterr().out
+    assert main(["tick", str(pipeline.file)]) == Exit.DONE, capsys.readouterr().out
+    pipeline.service.poll()
+    assert [row["name"] for row in pipeline.mirrored("dbo", "orders")] == [hashed("Ada", OTHER)]
 
 
 def test_text_loads_through_the_log_and_tables_of_a_pattern_are_hashed_g121(

@@ -7,7 +7,7 @@ import json
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from open_mirroring.changes.row_key import decode_key, encode_key
+from open_mirroring.changes.row_key import encode_key
 from spark_jobs.sources.ces.decoder import MirroredTable
 from tests.ces_messages import avro_event, decode, event
 
@@ -53,7 +53,7 @@ def test_hostile_names_and_values_survive(
 @given(st.lists(TEXT, max_size=4))
 def test_keys_are_compact_json_and_read_back_g02(texts: list[str]) -> None:
     assert encode_key(texts) == json.dumps(texts, ensure_ascii=False, separators=(",", ":"))
-    assert decode_key(encode_key(texts)) == tuple(texts)
+    assert json.loads(encode_key(texts)) == texts
 
 
 VALUES = st.none() | st.sampled_from(["", '":', '","b":"', "x"])

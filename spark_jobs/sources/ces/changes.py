@@ -11,8 +11,6 @@ else takes the exact one.
 
 from __future__ import annotations
 
-import base64
-import binascii
 import json
 import re
 from collections.abc import Collection
@@ -29,7 +27,7 @@ from spark_jobs.sources.contract.decoded import MirroredTable, Notices, Refusal,
 from spark_jobs.sources.contract.json_numbers import DOUBLE_DIGITS, JsonNumber, may_be_rounded, rounded
 from spark_jobs.sources.sql_server.row_columns import Column, RowColumns
 from spark_jobs.sources.sql_server.type_text import BINARY, MONEY, SqlType, read_type
-from spark_jobs.sources.sql_server.types import BinaryText, is_another_row, is_large, is_unfilled
+from spark_jobs.sources.sql_server.types import BinaryText, hex_of_base64, is_another_row, is_large, is_unfilled
 
 CUT_LENGTH = 2**20
 """Longer values are silently cut to this length at the source (C-50)."""
@@ -131,8 +129,8 @@ class ColumnList(RowColumns):
         if value is None or name not in self._base64:
             return value
         try:
-            return "0x" + base64.b64decode(value, validate=True).hex().upper()
-        except (binascii.Error, ValueError):
+            return hex_of_base64(value)
+        except ValueError:
             raise Refusal("ROW_MALFORMED", f"the value of {shown(name)}, {shown(value)}, is no base64") from None
 
     def write(self, image: Image) -> str:

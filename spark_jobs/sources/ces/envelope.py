@@ -431,9 +431,9 @@ def _data_of(record: dict[str, Any]) -> Data:
 
 
 def is_complete(payload: str | bytes | Data) -> bool:
-    """Whether a payload is one whole JSON object, or one Avro record to the last byte (C-52): no piece of an event is.
+    """Whether a payload is one whole JSON object, or one Avro record to its last byte; no piece of an event is (C-52).
 
-    The tail of an object is none: it closes a brace that it did not open.
+    The tail of an object is not whole: it closes a brace that it did not open.
     """
     try:
         read_data(payload)

@@ -1,1 +1,1 @@
-"""What every format takes and gives: messages in, rows of the change log out."""
+"""Defines what every source gives to the rest: a format with its decoder, and a transport."""

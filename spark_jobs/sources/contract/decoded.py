@@ -1,4 +1,4 @@
-"""What every format's decoder takes and gives.
+"""Defines what every format's decoder takes and gives.
 
 A decoder is a pure function: messages in, rows of the change log out, and every message with exactly one disposition,
 so that the counts of a batch add up to the messages read.
@@ -13,6 +13,8 @@ from typing import Any, NamedTuple, Protocol
 from open_mirroring.changes.column_choice import ALL_COLUMNS, ColumnChoice
 from open_mirroring.changes.row_key import columns_lacking
 from spark_jobs.changelog.schema import REJECTED, LogRow
+
+_LIST_BYTES = 64 * 2**20
 
 
 class MirroredTable(NamedTuple):
@@ -141,7 +143,7 @@ class Decoded(NamedTuple):
 
 
 class Waiting(NamedTuple):
-    """Pieces that are not complete yet, or wait for a description; *missing* says for what, as far as one can tell."""
+    """Pieces that are not complete yet, or wait for a structure; *missing* says for what, as far as it is known."""
 
     missing: str = ""
 
@@ -169,15 +171,15 @@ class Decoder(Protocol):
         ...
 
     def cut(self, messages: Iterable[Any], size: int) -> Iterator[list[Any]]:
-        """Messages in lists of about *size*, cut where it costs :meth:`decode` nothing."""
+        """Cut messages into lists of about *size*, only where :meth:`decode` then gives the same as for all of them."""
         ...
 
     def join(self, pieces: Sequence[LogRow]) -> Decoded | Waiting | Unjoinable:
-        """What the fragments of one identity, from any batches and in any order, are together."""
+        """Join the fragments of one identity, from any batches and in any order."""
         ...
 
     def late_rows(self, pieces: Sequence[LogRow], logged: Collection[LoggedHalf]) -> list[LogRow]:
-        """What the fragments of one identity tell beyond what is logged at their place already; mostly nothing."""
+        """The rows that the fragments of one identity add to what is logged at their position already; mostly none."""
         ...
 
     def incomplete(self, pieces: Sequence[LogRow], reason: str) -> list[LogRow]:
@@ -185,7 +187,7 @@ class Decoder(Protocol):
         ...
 
     def again(self, origin: str, place: int, body: bytes, source: str | None) -> Any:
-        """The message that a dead letter of the log holds, as :meth:`decode` takes it; *source* is its table."""
+        """Make of a logged dead letter the message that :meth:`decode` takes; *source* is the letter's table."""
         ...
 
 
@@ -193,26 +195,21 @@ class IndependentMessages:
     """The part of a decoder whose messages are independent: any batch boundary is safe."""
 
     def cut(self, messages: Iterable[Any], size: int) -> Iterator[list[Any]]:
-        """As :meth:`Decoder.cut`."""
-        return lists_of(messages, size)
+        """As :meth:`Decoder.cut`; a list of large messages is shorter, so that memory stays flat."""
+        chunk: list[Any] = []
+        held = 0
+        for message in messages:
+            chunk.append(message)
+            held += len(getattr(message, "body", None) or b"")
+            if len(chunk) >= size or held >= _LIST_BYTES:
+                yield chunk
+                chunk, held = [], 0
+        if chunk:
+            yield chunk
 
     def late_rows(self, pieces: Sequence[LogRow], logged: Collection[LoggedHalf]) -> list[LogRow]:
         """As :meth:`Decoder.late_rows`: nothing."""
         return []
-
-
-def lists_of(messages: Iterable[Any], size: int, size_in_bytes: int = 64 * 2**20) -> Iterator[list[Any]]:
-    """Messages in lists of at most *size*, and of about *size_in_bytes*: memory is flat for large messages, too."""
-    chunk: list[Any] = []
-    held = 0
-    for message in messages:
-        chunk.append(message)
-        held += len(getattr(message, "body", None) or b"")
-        if len(chunk) >= size or held >= size_in_bytes:
-            yield chunk
-            chunk, held = [], 0
-    if chunk:
-        yield chunk
 
 
 class Refusal(Exception):

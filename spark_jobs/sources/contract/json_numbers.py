@@ -1,8 +1,8 @@
-"""Numbers of JSON, digit for digit, and those of which a sender may have lost digits.
+"""Keeps JSON numbers digit for digit, and finds those of which the sender may have lost digits.
 
-Sources write exact numbers with a fraction as texts; none is documented to write them as numbers of JSON. What sends
-them as numbers may have read them as doubles, which hold 15 digits: the last digits of a value would be wrong, and
-nobody would see it (G-112).
+Sources write exact numbers with a fraction as texts; none is documented to write them as JSON numbers. A sender that
+writes them as JSON numbers may have read them as doubles, which hold 15 digits. Then the last digits would be wrong,
+and nobody would see it (G-112).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Messages in blocks: many in one piece of bytes, so that a fast path needs no step for each.
+"""Joins messages into blocks, so that a fast path works on many messages in one step.
 
 A transport that gives messages one by one, such as a broker, has them joined here; plain lines are cut from their file
 in blocks (:mod:`spark_jobs.sources.transports.json_lines`).

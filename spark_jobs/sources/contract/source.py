@@ -1,4 +1,4 @@
-"""What a source is to everybody else: a format, which decodes, and a transport, which knows ranges and bytes.
+"""Defines what a source is to everybody else: a format, which decodes, and a transport, which knows ranges and bytes.
 
 Nothing outside of :mod:`spark_jobs.sources` asks which format or transport a mirror has. Whoever adds a source writes
 one object of each kind in a folder of its own, and names both in :mod:`spark_jobs.sources.registry`.
@@ -164,16 +164,16 @@ class Transport(ABC):
 
     @property
     def empty_range_is_damage(self) -> bool:
-        """Whether a bound range without a byte says that something is missing; else it is where reading begins."""
+        """Whether an empty bound range means that something is missing; else it marks where reading begins."""
         return False
 
     @property
     def lists_of_reading(self) -> bool:
-        """Whether rows are spelled by the columns that their table has when it is read, whenever they changed."""
+        """Whether a row carries the columns of the time when it is read, not of the time when it changed."""
         return False
 
     def ends(self, spark: Any, bound: Mapping[str, int]) -> dict[str, int]:
-        """By name of what is not bound altogether, how far it reaches now, whatever one run would take at most."""
+        """How far each name with something unbound reaches now, whatever one run would take at most."""
         found = self.find(spark, bound)
         return {name: bound.get(name, 0) + 1 for name in found.waiting} | {one.name: one.end for one in found.ranges}
 
@@ -182,7 +182,7 @@ class Transport(ABC):
         return self
 
     def retained(self) -> Mapping[str, tuple[int, int]]:
-        """By name the first place that retention has left, and the one behind the newest message; empty without."""
+        """For each name the first place that retention kept, and the one after the newest message; empty without."""
         return {}
 
     def signals(self, spark: Any) -> Mapping[tuple[str, str], str]:
@@ -197,11 +197,14 @@ class Transport(ABC):
         return {}
 
     def reread_from(self, source: str, bound: Mapping[str, int]) -> str | None:
-        """The position from which the next reading may bring changes of a table once more (T-18); None: none does."""
+        """From which position the next reading may bring changes of a table once more (T-18); None: it brings none."""
         return None
 
     def counts_as_bound(self, name: str) -> bool:
-        """Whether the places of messages are numbers in their bound range; else a range that begins at 0 is whole."""
+        """Whether messages are placed by the unit of the bounds (offsets, bytes); else only the whole is known.
+
+        Then a range that begins at 0 covers all messages of its name.
+        """
         return False
 
     def survey(self) -> Survey:
@@ -227,11 +230,11 @@ class MessageTransport(Transport):
 
     @property
     def numbering(self) -> Numbering:
-        """What the places of its messages tell of those that are missing."""
+        """What the places of its messages show: where reading began, or which messages are missing; see Numbering."""
         return ""
 
     def pinned(self, bound: Mapping[str, int], seen: Callable[[], Mapping[str, FileVersion]]) -> MessageTransport:
-        """The transport with whatever proves, while a range is read, that it is still the one that was bound.
+        """The transport with the proof that what it reads is still what was bound.
 
         Args:
             bound: up to where each name of the batch is bound.
@@ -262,15 +265,15 @@ class MessageTransport(Transport):
         """The messages of one bound range, in the order in which they stand there, as the decoder takes them."""
 
     def blocks(self, bound: BoundRange) -> Iterator[Any] | None:
-        """The same in blocks, as the fast decoder takes them, and behind them what damage a range ends with.
+        """The messages of a range in blocks, as the fast decoder takes them, and after them the damage at its end.
 
-        None where a range holds too little for what has to learn before it is fast.
+        None where a range holds too little: a fast decoder must learn some messages before it is fast.
         """
         return None
 
 
 def longest(ranges: Iterable[BoundRange]) -> list[BoundRange]:
-    """Ranges without those that lie inside another one: a file that grew was bound as a whole each time."""
+    """The ranges that lie in no other one: a file that grew was bound as a whole each time."""
     kept: list[BoundRange] = []
     for bound in sorted(set(ranges), key=lambda b: (b.name, b.start, -b.end)):
         if not (kept and kept[-1].name == bound.name and bound.end <= kept[-1].end):

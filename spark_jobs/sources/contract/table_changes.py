@@ -1,7 +1,7 @@
-"""The decoder of a source whose messages each are one whole change of one table.
+"""Decodes a source of which each message is one whole change of one table.
 
-A format says what a message is, its place in the order and its rows. All else is here, alike for every such source:
-which table is meant, what becomes of a message that is refused, and the counts. So no format can pass over a message.
+The format says what a message is, its position and its rows. This module does the rest for every such source: it finds
+the table, handles a message that is refused, and counts. So no format can pass over a message.
 """
 
 from __future__ import annotations

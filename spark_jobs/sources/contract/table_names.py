@@ -1,4 +1,4 @@
-"""Whether a table that is not mirrored is one that was meant to be: names are compared as the source spells them."""
+"""Finds tables that are mirrored but for the case of their name, so that their changes are not ignored (G-13)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Columns of exported Parquet files: which landing type each Arrow type has, and the exact way there.
+"""Gives each column of an exported Parquet file its landing type, and converts its values exactly.
 
 Without a SQL type the Arrow type decides. With one, the SQL type decides, as it will for the stream's changes of the
 same column, and every value has to fit it. Two losses are stated rules: digits of a second beyond the sixth are cut,

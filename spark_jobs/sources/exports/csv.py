@@ -1,4 +1,4 @@
-"""Exported CSV files (RFC 4180, UTF-8, one header line): read as text, an empty field without quotes being NULL.
+"""Reads exported CSV files (RFC 4180, UTF-8, one header line) as text; an empty field without quotes is NULL.
 
 A parser that mends what it reads would turn half a file into rows. So before a file is parsed, its quotes are proven
 to open and close at the borders of fields, and its last line to be ended.

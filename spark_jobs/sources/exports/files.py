@@ -1,4 +1,4 @@
-"""Exports of a table as files: what there is, cut into pieces, and its rows typed.
+"""Reads exports of a table: lists their files, cuts them into pieces, and types their rows.
 
 A *piece* is a whole file, or some row groups of a Parquet file. It is bound with the file's size and time, so that a
 load that resumes reads the very export it began with. The full load of a Qlik file target is an export, too:

@@ -1,4 +1,4 @@
-"""What the catalog of a database tells of its tables: columns, types, primary keys."""
+"""Asks the catalog of a database about its tables: columns, types, primary keys."""
 
 from __future__ import annotations
 

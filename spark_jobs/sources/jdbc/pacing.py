@@ -1,4 +1,4 @@
-"""How hard a source database may be read: connections side by side, and rows per second of them together."""
+"""Limits how hard a source database is read: connections side by side, and rows per second of them together."""
 
 from __future__ import annotations
 

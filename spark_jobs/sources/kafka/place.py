@@ -1,4 +1,4 @@
-"""Topics of a Kafka broker, or of the Kafka endpoint of Event Hubs, as driver and workers need them.
+"""Holds what driver and workers need to reach the topics of a Kafka broker or of Event Hubs.
 
 The named connection is resolved once, in the driver; its secrets travel with the tasks and show in no text.
 """

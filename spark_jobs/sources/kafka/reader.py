@@ -1,4 +1,4 @@
-"""The messages of one bound range of a Kafka partition: exactly those offsets, and never a choice made for us.
+"""Reads one bound range of a Kafka partition: exactly its offsets; the client never chooses where to begin.
 
 Offsets may be missing: compaction takes messages, and transactions leave markers and aborted messages. A range has
 ended when the position has passed it, not when so many messages were seen.

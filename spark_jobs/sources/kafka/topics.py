@@ -1,4 +1,4 @@
-"""What a broker says of topics: their ids, their partitions and offsets; and what it means when these do not fit.
+"""Asks a broker about topics: their ids, partitions and offsets; and says what it means when these do not fit.
 
 Public source: Apache Kafka, *KIP-516: Topic Identifiers*, *KIP-98: Transactional Messaging* (last stable offset).
 """

@@ -1,4 +1,4 @@
-"""Data files of Qlik's file targets, read as exact texts with the metadata file beside them: CSV, JSON lines, Parquet.
+"""Reads data files of Qlik's file targets as exact texts, by their metadata files: CSV, JSON lines, Parquet.
 
 Files are read in blocks, so that memory does not grow with them. A parser that mends what it reads would turn half a
 file into rows: the rest of an unclosed quote would pass as text. So quotes are proven to open and close at the borders

@@ -1,4 +1,4 @@
-"""Metadata files (``.dfm``) of Qlik's file targets: what the data file beside one holds (T-41).
+"""Reads metadata files (``.dfm``) of Qlik's file targets: what the data file beside one holds (T-41).
 
 Public source: Qlik help, *Metadata file description*.
 """

@@ -1,4 +1,4 @@
-"""Column masks of Qlik's change tables and messages: which column each bit speaks of (T-20 to T-24, K-20, K-23).
+"""Reads column masks of Qlik's change tables and messages: which column each bit names (T-20 to T-24, K-20, K-23).
 
 A mask is read into one whole number whose bit *n* is the column at place *n* from 0. Which place that is, the caller
 knows: a change table counts its header columns first (T-20), a message the data columns only (K-20).

@@ -1,4 +1,4 @@
-"""Log positions of Qlik's changes, in change tables as in messages (G-01, T-10).
+"""Makes log positions of Qlik's change sequences, in change tables as in messages (G-01, T-10).
 
 A change sequence is the time of the commit in 16 digits and a number of 19 digits that grows over a whole task. Changes
 of one transaction have the same time: it is what they have in common, and so the major part of their positions.

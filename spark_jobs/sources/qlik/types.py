@@ -1,4 +1,4 @@
-"""Qlik's own data types, and what they are called in the change log (K-12, K-13, T-43).
+"""Maps Qlik's own data types to those of the change log (K-12, K-13, T-43).
 
 Qlik describes every source's columns by one list of types, with a length in bytes, a precision and a scale. The log
 speaks the types of :mod:`spark_jobs.sources.sql_server.type_text`; each Qlik type becomes one that holds all of its

@@ -1,4 +1,4 @@
-"""Columns that land as the mirror file says (`types`), and not as their source type does (G-110).
+"""Lands columns as the types that the mirror file chooses, not as those of their source (`types`, G-110).
 
 A value is read exactly by its source type first. It then lands in the chosen type unchanged, or not at all: one that
 does not fit is a dead letter of its row. As text a value has one spelling, whoever printed it, with all digits of its

@@ -1,7 +1,7 @@
-"""Whole columns of texts to typed ones by Arrow, each cast only where a pattern proves that it reads them right.
+"""Casts whole columns of texts by Arrow, each only where a pattern proves that the cast reads it right.
 
-Right is what the exact reader of one value says (:mod:`spark_jobs.sources.sql_server.types`): whatever a cast leaves
-alone goes there, value by value.
+The exact reader of one value (:mod:`spark_jobs.sources.sql_server.types`) says what is right. It reads, value by value,
+whatever a cast leaves alone.
 """
 
 from __future__ import annotations

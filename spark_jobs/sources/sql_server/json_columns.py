@@ -1,4 +1,4 @@
-"""Columns of texts written as JSON, row by row the bytes that a JSON writer would give."""
+"""Writes columns of texts as JSON, row by row the same bytes as a JSON writer would give."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The columns of a row as its source announces them: checked, and how the key is taken from a row (C-43, C-49, T-02).
+"""Checks the columns of a row as its source announces them, and takes the key from a row (C-43, C-49, T-02).
 
 A change without a sound list of columns is refused: its values would be written under names that nobody proved.
 """

@@ -1,4 +1,4 @@
-"""SQL Server's dates, times and timestamps as text (C-81, C-82, C-84).
+"""Reads SQL Server's dates, times and timestamps from text (C-81, C-82, C-84).
 
 Digits of a second beyond the sixth are cut, never rounded; what has no offset from UTC is read as UTC.
 """

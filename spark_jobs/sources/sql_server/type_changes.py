@@ -1,8 +1,8 @@
-"""What a change of a column's type at the source makes of rows that no change tells anything of.
+"""Decides what a changed column type means for rows that did not change since.
 
-`ALTER COLUMN` converts every row and sends no event (C-75). Mostly the values stay as they are: a wider type holds
-them, and a narrower one is refused by the source where it does not. Some conversions round, cut or pad without a word;
-then a row that did not change since has another value at the source than its last change tells.
+`ALTER COLUMN` converts every row and sends no event (C-75). Mostly the values stay the same: a wider type holds them,
+and the source refuses a narrower one that does not. Some conversions round, cut or pad without notice. Then a row that
+did not change since has another value at the source than in its last change.
 
 Public source: Microsoft Learn, *CAST and CONVERT (Transact-SQL)* and the pages of the types.
 """

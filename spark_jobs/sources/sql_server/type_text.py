@@ -1,4 +1,4 @@
-"""SQL Server's type texts (``decimal(8,2)``, ``varchar(max)``): taken apart, and what they become when landed.
+"""Takes SQL Server's type texts apart (``decimal(8,2)``, ``varchar(max)``), and maps them to landing types.
 
 Public source: Microsoft Learn, *Data types (Transact-SQL)*, for names, ranges and lengths. The mapping is total: a
 text either is one of these types or is refused by name, never landed as something near it.

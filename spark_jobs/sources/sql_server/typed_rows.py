@@ -1,4 +1,4 @@
-"""From logged text to typed columns: the rows of one table as a data file holds them.
+"""Turns logged text into typed columns: the rows of one table as a data file holds them.
 
 The exact reading of one value by its source type (:mod:`spark_jobs.sources.sql_server.types`) is the definition. Whole
 columns are cast by Arrow where that is proved to read them alike (:mod:`spark_jobs.sources.sql_server.column_casts`);

@@ -1,4 +1,4 @@
-"""SQL Server's values: how their text is read, and the one spelling that keys have.
+"""Reads SQL Server's values from text, and gives keys their one spelling.
 
 Values travel as text (C-43, C-49) and are typed by the SQL type text beside them. Reading is exact and strict: a
 text either is a value of its type or a :class:`ValueError` with the reason; nothing is rounded, guessed or turned
@@ -41,6 +41,7 @@ __all__ = [
     "BinaryText",
     "canonical_text",
     "converter",
+    "hex_of_base64",
     "is_large",
     "key_converter",
     "landing_type",
@@ -50,7 +51,7 @@ __all__ = [
 ]
 
 BinaryText = Literal["hex", "base64"]
-"""How binary values are spelled: ``0x…`` or bare hexadecimal, or base64."""
+"""How a source spells binary values: ``0x…`` or bare hexadecimal, or base64. The log has hexadecimal only."""
 
 _INTEGER = re.compile(r"[+-]?[0-9]+")
 _DECIMAL = re.compile(r"([+-]?)([0-9]*)(?:\.([0-9]*))?")
@@ -62,14 +63,22 @@ _BITS = {"0": False, "1": True, "false": False, "true": True}
 _EXACT = Context(prec=100)
 
 
-def parse_value(sql_type: str, text: str, binary: BinaryText = "hex") -> Any:
+def parse_value(sql_type: str, text: str) -> Any:
     """The Python value of a text: int, Decimal, float, bool, str, bytes, date or datetime (aware, UTC).
 
     Raises:
         TerminalError: ``TYPE_UNKNOWN`` for a type that cannot be mirrored.
         ValueError: the text is no value of this type; the message says why.
     """
-    return converter(sql_type, binary)(text)
+    return converter(sql_type)(text)
+
+
+def hex_of_base64(text: str) -> str:
+    """The hexadecimal spelling of a binary value in base64; ValueError for a text that is no base64."""
+    try:
+        return "0x" + base64.b64decode(text, validate=True).hex().upper()
+    except (binascii.Error, ValueError):
+        raise ValueError(f"{shown(text)} is no base64") from None
 
 
 def is_same_value(sql_type: str, one: str | None, other: str | None) -> bool:
@@ -129,7 +138,7 @@ def _folded(text: str) -> str:
 
 
 @lru_cache(maxsize=4096)
-def converter(sql_type: str, binary: BinaryText = "hex") -> Callable[[str], Any]:
+def converter(sql_type: str) -> Callable[[str], Any]:
     """:func:`parse_value` compiled for one type; made once, because it runs for every cell.
 
     Raises:
@@ -146,7 +155,7 @@ def converter(sql_type: str, binary: BinaryText = "hex") -> Callable[[str], Any]
     if name in TIMESTAMPS:
         return timestamp_parser(parsed)
     if name in BINARY:
-        return _bytes(parsed, binary)
+        return _bytes(parsed)
     if name == "time":
         return time_parser(parsed)
     if name in ("nvarchar", "nchar", "sysname"):
@@ -251,18 +260,12 @@ def _code_page(length: int | None) -> Callable[[str], str]:
     return parse
 
 
-def _bytes(parsed: SqlType, binary: BinaryText) -> Callable[[str], bytes]:
+def _bytes(parsed: SqlType) -> Callable[[str], bytes]:
     def parse(text: str) -> bytes:
-        if binary == "base64":
-            try:
-                value = base64.b64decode(text, validate=True)
-            except (binascii.Error, ValueError):
-                raise ValueError(f"{shown(text)} is no base64") from None
-        else:
-            match = _HEX.fullmatch(text)
-            if not match:
-                raise ValueError(f"{shown(text)} is no hexadecimal number of whole bytes")
-            value = bytes.fromhex(match[1])
+        match = _HEX.fullmatch(text)
+        if not match:
+            raise ValueError(f"{shown(text)} is no hexadecimal number of whole bytes")
+        value = bytes.fromhex(match[1])
         if parsed.length is not None and parsed.length != -1 and len(value) > parsed.length:
             raise ValueError(f"{len(value)} bytes are more than {parsed.length}")
         if parsed.name == "binary" and len(value) < (parsed.length or 1):
@@ -289,14 +292,14 @@ def canonical_text(sql_type: str, value: Any) -> str:
 
 
 @lru_cache(maxsize=4096)
-def key_converter(sql_type: str, binary: BinaryText = "hex") -> Callable[[str], str]:
+def key_converter(sql_type: str) -> Callable[[str], str]:
     """From the text of a key value to its :func:`canonical_text`, compiled for one type.
 
     Raises:
         TerminalError: ``TYPE_UNKNOWN`` for a type that cannot be mirrored.
         ValueError: this type loses digits as a key; the returned function raises it for a text that does not parse.
     """
-    parse, spell = converter(sql_type, binary), _spelling(sql_type)
+    parse, spell = converter(sql_type), _spelling(sql_type)
     if spell is str and landing_type(sql_type) == "string":
         return parse  # already text
     return lambda text: spell(parse(text))

@@ -1,4 +1,4 @@
-"""Event Hubs Capture: Avro container files, one record per message (C-93).
+"""Reads Event Hubs Capture: Avro container files, one record per message (C-93).
 
 A transport knows ranges and bytes only: which files there are, and the messages in the first bytes of one of them.
 

@@ -1,4 +1,4 @@
-"""Which Capture files there are, and holes among them: the sequence numbers of a partition follow each other (C-93).
+"""Lists Capture files and finds holes among them, so that no file is read past one that is missing (C-93).
 
 Event Hubs numbers the events of a partition without a gap, and Capture writes all of them, each partition below a
 folder of its own, a file for each window, one after the other. So a file that does not begin where the one before it

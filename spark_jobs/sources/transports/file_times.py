@@ -1,4 +1,4 @@
-"""Which files of a source belong to an interval of time: by the window in a Capture file's name, else by its mtime.
+"""Finds which source files belong to an interval of time: by the window in a Capture file's name, else by mtime.
 
 Time only chooses files for a backfill: order comes from positions alone (G-01).
 

@@ -1,4 +1,4 @@
-"""Messages as lines of text files, plain or gzip: *bare*, a message per line, or *wrapped* in its coordinates.
+"""Reads messages from lines of text files, plain or gzip: *bare* ones, or ones *wrapped* in their coordinates.
 
 A plain file may grow while it is read. It is read in ranges of bytes that begin and end at line ends, so that each
 line is read exactly once; a last line without its line end waits for it. A gzip file is read whole.

@@ -1,4 +1,4 @@
-"""Files of messages as transports: JSON lines, and Event Hubs Capture."""
+"""Offers files of messages as transports: JSON lines, and Event Hubs Capture."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Files that transports read: which there are, and opening one that was bound."""
+"""Lists the files that transports read, and opens one as it was bound."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ _FORGOTTEN_SECONDS = 86_400
 
 
 class Listing(NamedTuple):
-    """Files in the order of their names.
+    """The files of a source, in the order of their names.
 
     Args:
         files: those to read.
@@ -259,7 +259,7 @@ def is_rewritten(root: Place, file: SourceFile, start: int, seen: Mapping[str, F
 
 
 def may_be_rewritten(file: SourceFile, start: int, seen: Mapping[str, FileVersion] | None) -> bool:
-    """Whether a file was written to, kept its size, and has a middle that its digest does not know (G-32)."""
+    """Whether a file was written to without a change of size, in a middle that its digest leaves out (G-32)."""
     known = (seen or {}).get(file.name)
     if known is None or known.version == file.version or size_of(known) != file.size:
         return False
@@ -288,7 +288,7 @@ def versions_of(
 
 
 def side_by_side(root: Place, look: Callable[[Item], Looked], items: Sequence[Item]) -> list[Looked]:
-    """What a look at each of some files brings: in object storage many at a time, for each waits for an answer."""
+    """What *look* gives for each file; in object storage many at a time, because each look waits for an answer."""
     if isinstance(root, Path):
         return [look(item) for item in items]
     with ThreadPoolExecutor(_AT_ONCE) as pool:
@@ -296,7 +296,7 @@ def side_by_side(root: Place, look: Callable[[Item], Looked], items: Sequence[It
 
 
 def gone_unread(listed: Listing, bound: Mapping[str, int], seen: Mapping[str, FileVersion] | None) -> list[BoundRange]:
-    """Of files that are gone and held more when they were seen last than was bound of them, an empty range each."""
+    """An empty range for each file that is gone and of which not everything seen was bound."""
     there = {file.name for file in listed.files}
     gone = [name for name in (seen or {}).keys() - there if size_of((seen or {})[name]) > bound[name]]
     gone = [name for name in gone if not any(name.startswith(f"{f}/") and name <= s for f, s in listed.begun.items())]

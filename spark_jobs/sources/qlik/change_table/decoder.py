@@ -1,4 +1,4 @@
-"""Qlik change tables: their rows in, rows of the change log out.
+"""Decodes rows of Qlik change tables into rows of the change log.
 
 The decoder is a pure function of the rows it is given. Transports hand over one row as one message, whatever they read
 it from, and the decoder pairs before images with their updates by ``change_seq`` (T-11): rows of one pair that come in

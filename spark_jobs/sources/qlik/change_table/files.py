@@ -1,4 +1,4 @@
-"""Change tables as files: which data files are there, and the rows of one.
+"""Finds the data files of change tables in a file target, and reads the rows of one.
 
 A file target writes ``<schema>.<table>__ct/<time>.csv|json|parquet[.gz]``, in a sub-folder per partition where Change
 Data Partitioning is on, and beside each data file its ``.dfm`` once the file is finished (T-40 to T-42).

@@ -1,4 +1,4 @@
-"""Change tables in a database: which ranges are there, and their rows as exact texts in Spark's workers.
+"""Finds what is new in change tables of a database, and reads it as exact texts in Spark's workers.
 
 With Change Data Partitioning a range is one closed partition; a row of ``attrep_cdc_partitions`` says that it is closed
 (T-34). Without, a range is an interval of ``change_seq``: it begins some minutes of ``change_seq`` time before the end

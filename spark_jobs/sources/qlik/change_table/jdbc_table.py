@@ -1,4 +1,4 @@
-"""One change table in a database: its columns, what is in it, and its rows as exact texts in Spark's workers.
+"""Asks one change table of a database: its columns, what is in it, and its rows as exact texts.
 
 Public source: Qlik help, *Change tables*, *Change Data Partitioning*, *Control tables*.
 """

@@ -75,7 +75,7 @@ class Together:
         return before.identity in self._updated
 
     def tell_another_key(self, update: ReadRow, key: str | None) -> bool:
-        """Whether an UPDATE that cannot be read may have left another row than that of *key* out of date (G-03)."""
+        """Whether an UPDATE that cannot be read may concern another row than that of *key* (G-03)."""
         try:
             return any(before.layout.key(before.row.values) != key for before in self.befores(update))
         except Refusal:

@@ -1,4 +1,4 @@
-"""Rows of change tables as transports hand them over, and what their columns mean for one mirrored table.
+"""Describes rows of change tables as transports give them, and what their columns mean for a mirrored table.
 
 A change table has header columns and the columns of its source table. The prefix of their names tells which are which
 (T-02); bit *n* of a change mask is the column at place *n* among all of them (T-20).

@@ -1,4 +1,4 @@
-"""Which change tables a source has, before anything is read: a wrong name stays empty without a word (T-62).
+"""Finds which change tables a source has before anything is read: a misspelled name would stay empty unseen (T-62).
 
 A change table without masks and before images hides changes of keys (T-60).
 """

@@ -1,4 +1,4 @@
-"""Avro data messages: their writer schema, exact reading, and values as the text of the log (K-03, K-04, K-35).
+"""Reads Avro data messages by their writer schema, exactly, into the texts of the log (K-03, K-04, K-35).
 
 Logical types are taken off before a record is read and applied here: an Avro library may round a decimal to its
 declared precision without a word, and nothing may be lost.

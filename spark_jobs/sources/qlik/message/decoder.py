@@ -1,4 +1,4 @@
-"""Messages of Qlik and Talend tasks on Kafka: messages in, rows of the change log out.
+"""Decodes messages of Qlik and Talend tasks into rows of the change log.
 
 A data message can be read only by the structure of its table, which a metadata message announces: in the same topic
 or another, before or after it (K-05, K-06). A message whose structure is not known yet becomes a fragment that waits

@@ -1,4 +1,4 @@
-"""The structures that a mirror file gives by hand, as the decoder of messages takes them (K-61)."""
+"""Reads the structures that a mirror file gives by hand, for the decoder of messages (K-61)."""
 
 from __future__ import annotations
 

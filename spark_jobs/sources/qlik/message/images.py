@@ -5,8 +5,6 @@ A column that the column mask does not name is unknown. It is not NULL, though t
 
 from __future__ import annotations
 
-import base64
-import binascii
 import re
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
@@ -20,7 +18,7 @@ from spark_jobs.sources.qlik.message.structures import Column, Structure
 from spark_jobs.sources.qlik.types import RANGES, is_longer_than_a_double, is_out_of_range, key_type
 from spark_jobs.sources.sql_server.chosen_types import chosen_digits, chosen_key_converter
 from spark_jobs.sources.sql_server.type_text import is_large
-from spark_jobs.sources.sql_server.types import BinaryText
+from spark_jobs.sources.sql_server.types import BinaryText, hex_of_base64
 
 Image = dict[str, str | None]
 """Column name to value text; the names that were there."""
@@ -329,7 +327,7 @@ def _mend(column: Column, binary: BinaryText, is_key: bool) -> Callable[[str], s
     if sound is not None:
         cut = _cut_zeros if is_key else _cut_seconds
         return lambda text: text if len(text) <= sound else cut(text)
-    return _hexadecimal if kind.startswith("varbinary") and binary == "base64" else None
+    return hex_of_base64 if kind.startswith("varbinary") and binary == "base64" else None
 
 
 def most_characters(log_type: str) -> int | None:
@@ -348,10 +346,3 @@ def _cut_seconds(text: str) -> str:
 def _cut_zeros(text: str) -> str:
     match = _FINE_SECONDS.fullmatch(text)
     return match[1] if match and not text[match.end(1) :].strip("0") else text
-
-
-def _hexadecimal(text: str) -> str:
-    try:
-        return "0x" + base64.b64decode(text, validate=True).hex().upper()
-    except (binascii.Error, ValueError):
-        raise ValueError(f"{shown(text)} is no base64") from None

@@ -1,4 +1,4 @@
-r"""The usual spelling of Qlik messages, as regular expressions over their bytes (K-01, K-02, K-16 to K-28).
+r"""Matches the usual spelling of Qlik messages by regular expressions over their bytes (K-01, K-02, K-16 to K-28).
 
 Tasks write a JSON message compactly: the documented members in their documented order, the columns of ``data`` and
 ``beforeData`` in the order of the structure, texts in quotes and numbers without. What the expressions match is JSON

@@ -1,7 +1,7 @@
-"""Avro schemas that a schema registry knows by number, for messages that carry only the number (K-04, K-06).
+"""Asks a schema registry for Avro schemas by number, for messages that carry only the number (K-04, K-06).
 
-The registry is asked by the driver, never by workers, and once for each number: what it told is kept in the ledger like
-any structure that the source announced.
+The driver asks, never a worker, and only once for each number: the answer is kept in the ledger like any structure that
+the source announced.
 
 Public source: Confluent, *Schema Registry API*, ``GET /schemas/ids/{id}``.
 """

@@ -285,7 +285,7 @@ def _named_by_task(text: str) -> str | None:
         return None
 
 
-def registry_schema(number: int, table: str, version: int, avro: str, topic: str = "") -> SourceSchema:
+def registry_schema(number: int, table: str, version: int, avro: str) -> SourceSchema:
     """A schema that a registry knows under *number*, as :class:`QlikMessageDecoder` takes it.
 
     Args:
@@ -293,9 +293,8 @@ def registry_schema(number: int, table: str, version: int, avro: str, topic: str
         table: ``schema.table``.
         version: the subject's version.
         avro: the schema as JSON.
-        topic: the only topic in which the id counts; empty for all.
     """
-    return SourceSchema(topic, registry_id(number), table, version, avro)
+    return SourceSchema("", registry_id(number), table, version, avro)
 
 
 def known_structure(schema: SourceSchema) -> Structure | Unfit:

@@ -91,6 +91,30 @@ def test_columns_that_stand_for_none_of_the_source_are_told_g67_g73(
 
 
 @pytest.mark.parametrize(
+    ("table", "everywhere", "found"),
+    [
+        (["NAME"], ["n*"], []),
+        (["nmae"], [], ["COLUMN_UNTOLD tables[0].hash"]),
+        (["x*"], [], ["COLUMN_UNTOLD tables[0].hash"]),
+        ([], ["name", "nmae", "x*"], ["COLUMN_UNTOLD hash.columns", "COLUMN_UNTOLD hash.columns"]),
+    ],
+)
+def test_what_is_to_be_hashed_and_stands_for_no_column_is_told_g73_g121(
+    table: list[str],
+    everywhere: list[str],
+    found: list[str],
+    mirror: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """G-73, G-121: a column that is spelled otherwise would land in clear."""
+    monkeypatch.setenv("AIRFLOW_CONN_SALT", '{"conn_type": "generic", "password": "sixteen characters"}')
+    hashed = {"salt": "salt", "columns": everywhere}
+    tables = [{**SOUND, "hash": table}]
+    assert checked(mirror, capsys, event(pkkey=KEY), tables=tables, hash=hashed) == (Exit.DONE, found)
+
+
+@pytest.mark.parametrize(
     ("table", "told", "found"),
     [
         ({"key": ["ID"]}, {}, "COLUMN_UNTOLD tables[0].key"),

@@ -302,10 +302,13 @@ def test_status_of_a_file_that_no_longer_fits_the_ledger_shows_what_the_ledger_k
     assert "TABLE_REDECLARED" in ran.out and "number 3 is missing" in ran.out
 
 
-def test_looking_and_deciding_load_no_spark(made: HandMadeMirror) -> None:
+@pytest.mark.parametrize("words", [["status"], ["resume", "--table", "dbo.orders", "--why", "x", "--request", "1"]])
+def test_looking_and_deciding_load_no_spark(made: HandMadeMirror, words: list[str]) -> None:
+    if words[0] == "resume":
+        made.stop("dbo.orders", "PARTIAL_ROWS")
     program = (
         "import sys; from spark_jobs.cli.command_line import main\n"
-        f"code = main(['status', {str(made.file)!r}])\n"
+        f"code = main([{words[0]!r}, {str(made.file)!r}, *{words[1:]!r}])\n"
         "sys.exit(code or any(name.split('.')[0] == 'pyspark' for name in sys.modules))"
     )
     done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, timeout=120)
@@ -369,6 +372,17 @@ def test_accept_epoch_lets_the_table_go_on(made: HandMadeMirror, capsys: pytest.
     assert ran.code == Exit.DONE
     assert f"stream {GUID} has the ordinal 0" in ran.out and "cleared: dbo.orders: EPOCH_UNKNOWN" in ran.out
     assert made.table("dbo.orders").stop_code is None
+
+
+def test_accept_reload_of_a_table_that_no_run_knows_is_refused(
+    made: HandMadeMirror, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A table that was added to the mirror file is unknown to the ledger until the next run."""
+    source = "source: {format: qlik-message, transport: files, path: source}"
+    added = "  - {source: dbo.items, target: dbo/items, key: [item_id]}\n"
+    made.file.write_text(re.sub(r"source: \{.*", source, MIRROR_FILE, count=1) + added, encoding="utf-8")
+    ran = Ran(capsys, "accept-reload", made.file, "--table", "dbo.items", "--why", "it was loaded")
+    assert ran.code == Exit.TERMINAL and "TABLE_UNKNOWN" in ran.err
 
 
 @pytest.mark.parametrize("why", [[], ["--why", " "]])

@@ -1,0 +1,45 @@
+"""What the page offers for a table follows what can be done about it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from open_mirroring.config import load_mirror
+from open_mirroring.operate.overview import TableLine, overview
+from open_mirroring.page import ways_out
+from open_mirroring.protocols.verdicts import Verdict
+from tests.hand_made_mirror import MIRROR_FILE, HandMadeMirror
+
+QLIK = MIRROR_FILE.replace("sqlserver-ces", "qlik-change-table")
+LOADED = "key: [order_id], initial_load: {format: qlik-full-load, path: q/dbo.orders, stream_from: beginning}"
+
+
+@pytest.fixture
+def stopped(tmp_path: Path) -> TableLine:
+    """A table whose stream began anew."""
+    now = datetime.now(UTC)
+    made = HandMadeMirror(tmp_path)
+    line = next(one for one in overview(made.mirror, made.ledger, now).tables if one.source == "dbo.orders")
+    return replace(line, verdict=Verdict.STOP, code="EPOCH_UNKNOWN", since=now)
+
+
+@pytest.mark.parametrize(
+    ("text", "offers"),
+    [(MIRROR_FILE, False), (QLIK, False), (QLIK.replace("key: [order_id]", LOADED), True)],
+    ids=["change events", "without the task's load", "with it"],
+)
+def test_a_full_load_is_accepted_only_where_the_table_begins_with_one_g_128(
+    stopped: TableLine, tmp_path: Path, text: str, offers: bool
+) -> None:
+    """G-128: elsewhere the button would be refused by the next run, and the stop would stay."""
+    file = tmp_path / "mirrors" / "shop.yaml"
+    file.write_text(text, encoding="utf-8")
+    found = ways_out.of_table(load_mirror(file), stopped, ("2",), ())
+    assert [one.action for one in found.buttons if one.subject or one.action == ways_out.ACCEPT_RELOAD] == [
+        *([ways_out.ACCEPT_RELOAD] if offers else []),
+        ways_out.ACCEPT_EPOCH,
+    ]
