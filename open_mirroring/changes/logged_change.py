@@ -15,7 +15,13 @@ INSERT, UPDATE, DELETE, KEY_LEFT = "I", "U", "D", "K"
 Row = Mapping[str, str | None]
 
 Meaning = Callable[[str, str], Hashable]
-"""What the text of a column stands for: the same for two spellings of one value."""
+"""What the text of a column stands for: the same for two spellings of one value, :class:`Unreadable` for none."""
+
+
+class Unreadable(NamedTuple):
+    """A text that is no value of its type: the same only as itself."""
+
+    text: str
 
 
 class Left(NamedTuple):
@@ -78,7 +84,7 @@ def newest_effective(changes: Sequence[Logged]) -> Logged | None:
 
     The DELETE half of a key change removes a row of the same transaction only if its before image is that row (G-03).
     When two rows swap their keys, the half that leaves a key comes after the row that took the key. Without this rule
-    it would delete that row.
+    it would delete that row. What cannot be read in the image of a row that came from no other key is no difference.
     """
     if not changes:
         return None
@@ -88,7 +94,8 @@ def newest_effective(changes: Sequence[Logged]) -> Logged | None:
     earlier = newest_effective(rest)
     if earlier is None or earlier.position.transaction != newest.position.transaction:
         return newest
-    if earlier.after is None or (is_row(newest.before, earlier) and not stands_on_another(earlier, rest)):
+    before = newest.before if earlier.left is not None else _readable(newest.before, earlier)
+    if earlier.after is None or (is_row(before, earlier) and not stands_on_another(earlier, rest)):
         return newest
     # The half removed another row than the one that stands there: it decides nothing.
     return earlier
@@ -123,6 +130,15 @@ def is_row(before: Row | None, change: Logged) -> bool:
     if before is None or after is None:
         return False
     return all(_equal(change, name, before[name], after[name]) for name in before.keys() & after.keys())
+
+
+def _readable(before: Row | None, change: Logged) -> Row | None:
+    """A before image without values that are none of their types: they say as little as columns that it lacks."""
+    meaning = change.meaning
+    if before is None or meaning is None:
+        return before
+    is_read = {name: text is None or not isinstance(meaning(name, text), Unreadable) for name, text in before.items()}
+    return {name: text for name, text in before.items() if is_read[name]}
 
 
 def same_content(one: Logged, other: Logged) -> bool:

@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 from open_mirroring.changes.column_history import FormerColumn, place_text
 from open_mirroring.changes.horizon import TableHorizon
 from open_mirroring.changes.log_position import LogPosition, is_load_epoch, is_of_generation, not_above, position_order
-from open_mirroring.changes.logged_change import Left, Logged, Meaning, first_of_each
+from open_mirroring.changes.logged_change import Left, Logged, Meaning, Unreadable, first_of_each
 from open_mirroring.changes.source_reloads import NewestLoad
 from open_mirroring.errors import TerminalError
 from open_mirroring.landing_zone.schema import LandingColumn
@@ -408,14 +408,14 @@ def of_keys(changes: pa.Table, keys: set[str]) -> pa.Table:
 
 @lru_cache(maxsize=4096)
 def meaning_of(cols: str) -> Meaning:
-    """The values of rows with this list of columns; a text that its type cannot read stands for itself (G-06)."""
+    """The values of rows with this list of columns, and which texts are none of their type (G-06)."""
     types = types_of(cols)
 
     def meaning(name: str, text: str) -> Hashable:
         try:
             return _value(types[name], text)
         except (KeyError, TerminalError, ValueError):
-            return text
+            return Unreadable(text)
 
     return meaning
 

@@ -689,6 +689,29 @@ def k_chain_alike_from_below(t: Ces) -> None:
 
 
 @case()
+def k_moved_with_unreadable_image(t: Ces) -> None:
+    """A row is changed and moves in one transaction; the image before the move has a value that is none of its type."""
+    t.ins(id="1", name="Ada", price="1.00")
+    t.step()
+    t.upd(1, name="Eve")
+    moved = t.upd(1, id="2", same=True)
+    moved.old["price"] = "1,00"
+
+
+@case()
+def k_swapped_with_unreadable_images(t: Ces) -> None:
+    """Two rows swap their keys, and what tells them apart cannot be read before the move."""
+    t.ins(id="1", name="Ada", price="1.00")
+    t.ins(id="2", name="Ada", price="2.00")
+    t.step()
+    one, two = t.drop(1), t.drop(2)
+    t.put(one | {"id": "2"})
+    t.put(two | {"id": "1"})
+    t.event("UPD", one, one | {"id": "2"}).old["price"] = "1,00"
+    t.event("UPD", two, two | {"id": "1"}, same=True).old["price"] = "2,00"
+
+
+@case()
 def k_taken_by_another(t: Ces) -> None:
     """A row leaves its key, and an insert takes it, in one transaction; the insert's event comes first."""
     t.ins(id="1", name="Ada")

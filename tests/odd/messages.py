@@ -436,6 +436,14 @@ def key_change(t: Messages) -> None:
 
 
 @case()
+def key_change_with_unreadable_image(t: Messages) -> None:
+    """A row is changed and moves in one transaction; the image before the move has a value that is none of its type."""
+    t.ins(id=1, name="Ada", price="1.00")
+    t.upd(1, name="Eve")
+    t.upd(1, id=2, same=True).members["beforeData"]["price"] = "1,00"
+
+
+@case()
 def key_swap_alike(t: Messages) -> None:
     """Rows that are equal but for their keys, in one statement."""
     t.ins(id=1, name="Ada", price="1.00")

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import zlib
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import NamedTuple
@@ -183,10 +183,12 @@ def fold(changes: Iterable[Change]) -> dict[str, str]:
     Per key the rows that may stand there, newest last: below untypable ones lies the last that could be typed.
     """
     standing: dict[str, list[Change]] = {}
-    for change in sorted(set(changes), key=lambda change: change.place):
+    in_order = sorted(set(changes), key=lambda change: change.place)
+    moves = {change.place[:3] for change in in_order if change.op == "K"}
+    for change in in_order:
         rows = standing.setdefault(change.key, [])
         if change.op == "K":
-            standing[change.key] = _left(rows, change)
+            standing[change.key] = _left(rows, change, moves)
         elif change.after is None:
             standing[change.key] = []
         else:
@@ -195,11 +197,16 @@ def fold(changes: Iterable[Change]) -> dict[str, str]:
     return {key: dict(rows[-1].after or ())["v"] for key, rows in shown.items() if rows}
 
 
-def _left(rows: list[Change], leaving: Change) -> list[Change]:
-    """What stays when a row leaves its key: a row that took the key in the same transaction and is another one."""
+def _left(rows: list[Change], leaving: Change, moves: Collection[tuple[int, ...]]) -> list[Change]:
+    """What stays when a row leaves its key: a row that took the key in the same transaction and is another one.
+
+    One that came from no other key is another one only if a value that can be read says so.
+    """
     if not rows:
         return []
     top = rows[-1]
-    if top.transaction != leaving.transaction or top.after == leaving.before:
+    is_unread = any(text.startswith("bad") for _, text in leaving.before or ())
+    is_same = top.after == leaving.before or (is_unread and top.place[:3] not in moves)
+    if top.transaction != leaving.transaction or is_same:
         return []
-    return rows if top.typable else [*_left(rows[:-1], leaving), top]
+    return rows if top.typable else [*_left(rows[:-1], leaving, moves), top]

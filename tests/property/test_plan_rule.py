@@ -59,6 +59,7 @@ class Target:
         # The rows of a log table are sorted by table and bucket: the same order for the choice.
         reaching = {(EPOCHS[c.place[0]], c.logged(0).pos) for c, need in zip(old, needed, strict=True) if need}
         mask = [(line["epoch"], line["pos"]) in reaching for line in history.select(["epoch", "pos"]).to_pylist()]
+        older = history.filter(pa.array([not is_needed for is_needed in mask], pa.bool_()))
         history = history.filter(pa.array(mask, pa.bool_()))
 
         def read(keys: Sequence[str]) -> pa.Table:
@@ -67,7 +68,13 @@ class Target:
             wanted = pa.array([key.partition(":")[2] for key in keys], pa.string())
             return read_together(history.filter(pc.is_in(history["pos"], wanted)))
 
-        planned = plan_table(self._plan(old), read_together(new), read)
+        def read_any(condition: pc.Expression) -> pa.Table:
+            return read_together(pa.concat_tables([history, new]).filter(condition))
+
+        def read_older(condition: pc.Expression) -> pa.Table:
+            return read_together(older.filter(condition))
+
+        planned = plan_table(self._plan(old), read_together(new), read, read_any, read_older)
         self.batch = up_to
         for reject in planned.rejected:
             identity = (reject["epoch"], reject["pos"], reject["key"])

@@ -89,7 +89,15 @@ class CutTarget:
             column = history["key" if self._keys else "pos"]
             return read_together(history.filter(pc.is_in(column, pa.array(wanted, pa.string()))))
 
-        planned = plan_table(self._plan(cut), read_together(new), read)
+        arrived = new.filter(pc.greater(new["batch"], self._batch))
+
+        def read_any(condition: pc.Expression) -> pa.Table:
+            return read_together(pa.concat_tables([history, arrived]).filter(condition))
+
+        def read_older(condition: pc.Expression) -> pa.Table:
+            return read_together(history.slice(0, 0))  # every file of the log is in the history already
+
+        planned = plan_table(self._plan(cut), read_together(new), read, read_any, read_older)
         whole_batches_wait = sum(
             len(changes) for number, changes in enumerate(self.arrived[:up_to], 1) if number > self._batch
         ) - sum(len(self.arrived[number - 1]) for number in opened)

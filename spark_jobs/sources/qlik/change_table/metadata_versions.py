@@ -1,4 +1,4 @@
-"""Whether the metadata file beside a data file is still the one by which it was read (G-32).
+"""Tells whether the metadata file beside a data file is still the one by which it was read (G-32).
 
 It says what the values of the data file are. One that is put there later in its place would change their meaning, and
 nobody would look: the data file is as it was. So behind the version of a data file the ledger has that of its metadata
