@@ -1,4 +1,4 @@
-"""The documentation that Airflow shows beside each DAG."""
+"""The documentation that Airflow shows beside each DAG, and ``docs/reference/dags.md`` with all of it."""
 
 from __future__ import annotations
 
@@ -134,6 +134,7 @@ command of the same name do. It starts no Spark. Whoever starts the run decides:
 | `accept-epoch` | `table`, `subject`: the stream's GUID | goes on with a stream that began anew |
 | `accept-schema` | `table`, `subject`: the column, `renamed_to` (optional) | says that it was dropped, or renamed |
 | `accept-table` | `table` | lets a table be published that joined by a pattern which asks |
+| `accept-reload` | `table` | builds the table from the load that its Qlik task sent again, and what lies behind it |
 | `target-says-gone` | `table` | you see at the target that a table in a reset is gone; never of one that is there |
 | `target-says-back` | `table` | you see at the target that it was made anew: its reset is over |
 | `accept-dead-letters` | `subject`: their code, `table` (optional) | settles them as lost; no table: those of none |
@@ -226,3 +227,33 @@ Keeps the mirror **$mirror** small, daily, beside whatever runs:
 def text(template: Template, mirror: str, *, gate_minutes: int) -> str:
     """The Markdown of a DAG."""
     return template.substitute(mirror=mirror, gate_minutes=gate_minutes).strip()
+
+
+_BOOK = """\
+# DAGs
+
+Written by `make commands` from the code: what Airflow shows beside each DAG of a mirror, here one of the name `shop`.
+[Run it in Airflow](../how-to/airflow.md) says how they come about.
+"""
+
+
+def book() -> str:
+    """The page of all DAGs as Markdown."""
+    dags = {
+        "replicate": REPLICATE,
+        "initial_load": INITIAL_LOAD,
+        "reconcile": RECONCILE,
+        "decide": DECIDE,
+        "reload_table": RELOAD_TABLE,
+        "repair": REPAIR,
+        "replay_dead_letters": REPLAY_DEAD_LETTERS,
+        "prove": PROVE,
+        "correct_table": CORRECT_TABLE,
+        "maintain": MAINTAIN,
+    }
+    sections = [f"## shop__{name}\n\n{text(one, 'shop', gate_minutes=60)}\n" for name, one in dags.items()]
+    return "\n".join([_BOOK, *sections])
+
+
+if __name__ == "__main__":
+    print(book(), end="")

@@ -23,7 +23,7 @@ from airflow.serialization.serialized_objects import DagSerialization
 
 from open_mirroring.config import load_mirror
 from open_mirroring.errors import TerminalError, TransientError
-from open_mirroring_airflow import mirror_dags
+from open_mirroring_airflow import dag_docs, mirror_dags
 from open_mirroring_airflow.dag_factory import build_dags
 from open_mirroring_airflow.provider_info import get_provider_info
 
@@ -180,6 +180,12 @@ def test_every_dag_says_what_it_does_and_every_task_has_an_owner(dags: dict) -> 
         assert set(dag.tags) == {"open-mirroring", "shop"}
         assert {task.owner for task in dag.tasks} == {"open-mirroring"}
     assert "Backfill" in dags["shop__replicate"].doc_md
+
+
+def test_the_committed_page_of_dags_has_all_of_them() -> None:
+    page = (ROOT / "docs" / "reference" / "dags.md").read_text(encoding="utf-8")
+    assert page == dag_docs.book(), "run `make commands`"
+    assert sorted(re.findall(r"^## (shop__\w+)$", page, flags=re.MULTILINE)) == IDS
 
 
 def test_the_runbooks_backfill_is_a_command_of_airflow_for_24_hourly_runs(dags: dict) -> None:

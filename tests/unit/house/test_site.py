@@ -11,6 +11,7 @@ import pytest
 import yaml
 
 from open_mirroring.config import load_mirror
+from open_mirroring.page.metric_book import metric_book
 from spark_jobs.cli.command_book import command_book
 from spark_jobs.cli.settings_book import settings_book
 
@@ -44,6 +45,10 @@ def test_the_committed_page_of_commands_is_the_parsers_own() -> None:
 
 def test_the_committed_page_of_settings_is_the_schemas_own() -> None:
     assert (DOCS / "reference" / "settings.md").read_text(encoding="utf-8") == settings_book(), "run `make commands`"
+
+
+def test_the_committed_page_of_metrics_is_what_the_page_serves() -> None:
+    assert (DOCS / "reference" / "metrics.md").read_text(encoding="utf-8") == metric_book(), "run `make commands`"
 
 
 def shown_settings() -> Iterator[tuple[Path, str]]:
