@@ -43,7 +43,7 @@ def nowhere_in_clear(pipeline: Pipeline, *texts: str) -> None:
         assert not [text for text in texts if text.encode() in content], path
 
 
-@pytest.mark.parametrize("kind", [CesLines, QlikMessages])
+@pytest.mark.parametrize("kind", [CesLines, pytest.param(QlikMessages, marks=pytest.mark.long)])
 def test_values_land_as_hashes_and_another_salt_stops_the_table_g121(
     kind: type[Source],
     tmp_path: Path,

@@ -43,7 +43,7 @@ def found(told: Source) -> list[dict[str, Any]]:
     return [{name: None if value is None else str(value) for name, value in row.items()} for row in rows]
 
 
-@pytest.mark.parametrize("kind", [CesLines, QlikMessages])
+@pytest.mark.parametrize("kind", [CesLines, pytest.param(QlikMessages, marks=pytest.mark.long)])
 def test_columns_land_under_other_names_and_drift_speaks_of_the_sources_g120(
     kind: type[Source], tmp_path: Path, spark: Any, capsys: pytest.CaptureFixture[str], caplog: Any
 ) -> None:
