@@ -52,6 +52,7 @@ def test_drivers_on_yarn_see_nothing_of_who_submits_and_leave_their_end_in_the_l
     storage.deliver("stream/0.jsonl", json_lines(messages, layout="wrapped"))
     key, client = Fernet.generate_key().decode(), tmp_path / "client"
     client.mkdir()
+    monkeypatch.setenv("SPARK_SUBMIT_OPTS", java_options())  # made by a Spark of its own, before YARN is configured
     with (
         emulator(tmp_path / "lake", clients=CLIENTS, seed=1) as server,
         running_yarn(tmp_path, key, KEY_FILE) as cluster,
@@ -68,7 +69,6 @@ def test_drivers_on_yarn_see_nothing_of_who_submits_and_leave_their_end_in_the_l
         ledger = {"conn_type": "postgres", "host": "127.0.0.1", "port": postgres.port, "login": postgres.user}
         ledger |= {"password": postgres.password, "schema": postgres.database}
         monkeypatch.setenv("AIRFLOW_CONN_LEDGER", json.dumps(ledger))
-        monkeypatch.setenv("SPARK_SUBMIT_OPTS", java_options())
         monkeypatch.setattr("open_mirroring_airflow.retry_policy.RETRIES", 0)
         zone = {"store": "onelake", "workspace": server.workspace_id, "item": server.database_id, "connection": "lake"}
         pipeline = Pipeline(
