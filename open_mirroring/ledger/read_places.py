@@ -61,9 +61,10 @@ def accept_gaps(ledger: Engine, mirror: str, reason: Reason, *, request: str = "
         db.execute(sa.select(t.mirror.c.name).where(t.mirror.c.name == mirror).with_for_update())
         if done := requests.known(db, mirror, asked):
             return int((done.outcome or {})["accepted"])
-        missing = {name: found for name, runs in read_places(db, mirror).items() if (found := gaps(runs))}
+        missing: dict[str, list[Run]] = {}
         for name, runs in read_places(db, mirror).items():
-            if name in missing:
+            if found := gaps(runs):
+                missing[name] = found
                 closed = json.dumps([(runs[0].first, runs[-1].last)])
                 db.execute(t.read_place.update().where(c.mirror == mirror, c.partition == name).values(runs=closed))
         count = sum(gap.last - gap.first + 1 for found in missing.values() for gap in found)
