@@ -6,7 +6,6 @@ columns (``rejected_change``). Dead letters of tables that are not mirrored do n
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -21,7 +20,7 @@ from open_mirroring.ledger import requests
 from open_mirroring.ledger import tables as t
 from open_mirroring.ledger.auditing import Reason, audit
 from open_mirroring.ledger.declaring import without_stop
-from open_mirroring.ledger.requests import ACCEPT_LETTERS, Asked
+from open_mirroring.ledger.requests import ACCEPT_LETTERS, Asked, Effect
 from open_mirroring.ledger.tables import upsert
 from open_mirroring.protocols.table_stops import KEY_MENDED, KEY_UNKNOWN
 
@@ -62,19 +61,13 @@ def accept_letters(
         reason: who decides, and why.
         request: the id of the request; asked again by it, nothing more is accepted, whatever is open then (G-30).
     """
-    asked = Asked(request, ACCEPT_LETTERS)
-    with ledger.begin() as db:
-        # Locked before it is looked, so that of two that ask alike one waits for the other.
-        db.execute(sa.select(t.mirror.c.name).where(t.mirror.c.name == mirror).with_for_update())
-        if done := requests.known(db, mirror, asked):
-            return int((done.outcome or {})["accepted"])
+
+    def effect(db: Connection, _: Any) -> Effect | None:
         accepted = _settle(db, mirror, dict.fromkeys(letters, "accepted"), None, letters)
-        if accepted:
-            requests.record(db, mirror, asked, {"accepted": len(accepted)})
-            detail = {"who": reason.who, "why": reason.why, "letters": accepted}
-            values = {"at": datetime.now(UTC), "mirror": mirror, "source": None, "event": "LETTERS_ACCEPTED"}
-            db.execute(t.audit.insert().values(detail=json.dumps(detail, ensure_ascii=False), **values))
-    return len(accepted)
+        return Effect({"accepted": len(accepted)}, {"letters": accepted}) if accepted else None
+
+    asked = Asked(request, ACCEPT_LETTERS)
+    return int(requests.decide(ledger, mirror, asked, "LETTERS_ACCEPTED", reason, effect).get("accepted", 0))
 
 
 def settle_outdated(ledger: Engine, mirror: str, outcomes: Mapping[LetterPlace, Outdated]) -> int:

@@ -18,8 +18,7 @@ from open_mirroring.errors import TerminalError
 from open_mirroring.ledger import requests
 from open_mirroring.ledger import tables as t
 from open_mirroring.ledger.auditing import Reason, audit
-from open_mirroring.ledger.decisions import locked_table
-from open_mirroring.ledger.requests import REPAIR, Asked
+from open_mirroring.ledger.requests import REPAIR, Asked, locked_table
 from open_mirroring.protocols.publishing import StagedFile
 
 REQUESTED, SEALED, REPAIRED = "REPAIR_REQUESTED", "REPAIR_SEALED", "REPAIRED"

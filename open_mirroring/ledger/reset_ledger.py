@@ -26,7 +26,7 @@ from open_mirroring.ledger import requests
 from open_mirroring.ledger import tables as t
 from open_mirroring.ledger.auditing import Reason, audit
 from open_mirroring.ledger.columns import record_columns
-from open_mirroring.ledger.decisions import EPOCH_UNKNOWN, locked_table, unknown_epochs
+from open_mirroring.ledger.decisions import EPOCH_UNKNOWN, unknown_epochs
 from open_mirroring.ledger.declaring import (
     ResetRecord,
     TableDeclaration,
@@ -39,7 +39,7 @@ from open_mirroring.ledger.declaring import (
     refuse_taken_folder,
 )
 from open_mirroring.ledger.horizon import newest_dropped
-from open_mirroring.ledger.requests import DROP, RELOAD, Asked
+from open_mirroring.ledger.requests import DROP, RELOAD, Asked, locked_table
 from open_mirroring.protocols.resetting import Answered, Lost, Open, Owned, ResetRow, ResetStage
 from open_mirroring.protocols.table_stops import (
     KEY_MENDED,
