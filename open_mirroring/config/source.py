@@ -24,7 +24,7 @@ from pydantic import (
 )
 
 from open_mirroring.config import names
-from open_mirroring.config.section import ConnectionName, PlaceText, Positive, Section
+from open_mirroring.config.section import ConnectionName, ConnectionOfPath, PlaceText, Positive, Section
 
 HEADER_PREFIX, TABLE_SUFFIX, OVERLAP_MINUTES = "header__", "__ct", 10
 GAP_TIMEOUT_MINUTES, MAX_MESSAGES_PER_RUN, SEQUENCE_DIGITS = 60, 10_000_000, 35
@@ -93,14 +93,9 @@ class InFolder(AnySource):
         description="The folder or file with the changes: a local path, or an address in object storage (abfss://…, "
         "az://… or s3://…)."
     )
-    connection: ConnectionName | None = Field(
+    connection: ConnectionOfPath = Field(
         default=None, description="Name of the connection; needed for a path in object storage."
     )
-
-    @field_validator("connection")
-    @classmethod
-    def _connection(cls, connection: str | None, info: ValidationInfo) -> str | None:
-        return names.check_connection_of(info.data.get("path", ""), connection)
 
     @property
     def place(self) -> str:
