@@ -77,7 +77,7 @@ class ExtractionDriver:
     def _see_tables(self) -> None:
         mirror = self._mirror
         keys = {table.source: table.key for table in mirror.tables}
-        types = {table.source: text for table in mirror.tables if (text := declaration(table).key_types_text)}
+        types = {table.source: text for table in mirror.tables if (text := declaration(table).fixed["key_types"])}
         self.ledger = ExtractLedger(self._engine, mirror.name, keys, types)
         self.source = source_of(mirror)
         self.__dict__.pop("_writing", None)
