@@ -27,7 +27,7 @@ from open_mirroring.protocols.correcting import keys_to_correct
 from spark_jobs.extract.correction_rows import place_of_correction
 from spark_jobs.extract.driver import log_ranges
 from spark_jobs.runtime.job import job_main
-from spark_jobs.runtime.reset_arguments import stated
+from spark_jobs.runtime.job_arguments import stated
 
 
 class Corrected(NamedTuple):

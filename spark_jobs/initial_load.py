@@ -8,7 +8,6 @@ table, and no other table.
 
 from __future__ import annotations
 
-import argparse
 import logging
 import sys
 import time
@@ -39,6 +38,7 @@ from spark_jobs.load.work import LoadWork
 from spark_jobs.publish.driver import PublicationDriver
 from spark_jobs.reconcile.lost_ledger import log_ahead
 from spark_jobs.runtime.job import job_main
+from spark_jobs.runtime.job_arguments import add_tables_argument
 from spark_jobs.runtime.worker_tasks import parallelism
 
 log = logging.getLogger(__name__)
@@ -225,17 +225,14 @@ def _refuse_other_settings(mirror: Mirror, table: Table, plan: LoadPlan) -> None
         raise TerminalError("SALT_CHANGED", what, way_out="put the connection back as it was, or reset the table")
 
 
-def _add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--tables", help="only these source tables, separated by commas")
-
-
 def main(argv: Sequence[str] | None = None) -> int:
     """Entry for ``spark-submit``; exit code 3 says that some tables are stopped while the others are done."""
-
-    def work(mirror: Mirror, ledger: Engine, spark: SparkSession, arguments: argparse.Namespace) -> Loaded:
-        return load(mirror, ledger, spark, arguments.tables.split(",") if arguments.tables else None)
-
-    return job_main("initial_load", argv, work, _add_arguments)
+    return job_main(
+        "initial_load",
+        argv,
+        lambda mirror, ledger, spark, named: load(mirror, ledger, spark, named.tables),
+        add_tables_argument,
+    )
 
 
 if __name__ == "__main__":

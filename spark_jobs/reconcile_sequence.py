@@ -8,7 +8,6 @@ in the audit.
 
 from __future__ import annotations
 
-import argparse
 import logging
 import sys
 from collections.abc import Iterator, Mapping, Sequence
@@ -44,6 +43,7 @@ from spark_jobs.letters.open_letters import ensure_counted
 from spark_jobs.reconcile.file_contents import CheckedTable, CheckTask, ListedFile, read_contents
 from spark_jobs.reconcile.log_state import read_log_state
 from spark_jobs.runtime.job import job_main, run_job
+from spark_jobs.runtime.job_arguments import add_tables_argument
 from spark_jobs.runtime.worker_tasks import parallelism
 
 log = logging.getLogger(__name__)
@@ -249,17 +249,14 @@ def _record(
     return decided
 
 
-def _add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--tables", help="only these source tables, separated by commas")
-
-
 def main(argv: Sequence[str] | None = None) -> int:
     """Entry for ``spark-submit``; exit code 3 says that some tables are stopped, or the change log is not whole."""
-
-    def work(mirror: Mirror, ledger: Engine, spark: SparkSession, arguments: argparse.Namespace) -> Reconciled:
-        return reconcile_deep(mirror, ledger, spark, arguments.tables.split(",") if arguments.tables else None)
-
-    return job_main("reconcile_sequence", argv, work, _add_arguments)
+    return job_main(
+        "reconcile_sequence",
+        argv,
+        lambda mirror, ledger, spark, named: reconcile_deep(mirror, ledger, spark, named.tables),
+        add_tables_argument,
+    )
 
 
 if __name__ == "__main__":

@@ -48,7 +48,7 @@ from spark_jobs.publish.publication import Preparation
 from spark_jobs.publish.reloaded_rows import reloaded_rows
 from spark_jobs.publish_changes import Published, publish
 from spark_jobs.runtime.job import job_main
-from spark_jobs.runtime.reset_arguments import add_reload_arguments
+from spark_jobs.runtime.job_arguments import add_reload_arguments
 from spark_jobs.sources.registry import format_of
 
 log = logging.getLogger(__name__)

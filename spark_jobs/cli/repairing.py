@@ -12,7 +12,7 @@ from open_mirroring.protocols.table_stops import LEDGER_UNKNOWN, WAYS_OUT
 from open_mirroring.reconciliation.joined_tables import ledger_of
 from spark_jobs.cli.reporting import json_text, shown
 from spark_jobs.publish.repair_number import repair_number
-from spark_jobs.runtime.reset_arguments import request_of
+from spark_jobs.runtime.job_arguments import request_of
 
 
 def repair(arguments: argparse.Namespace) -> Exit:

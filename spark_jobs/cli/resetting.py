@@ -19,7 +19,7 @@ from open_mirroring.protocols.resetting import ResetStage
 from open_mirroring.reconciliation.joined_tables import ledger_of
 from spark_jobs import reload_table as job
 from spark_jobs.cli.reporting import shown
-from spark_jobs.runtime.reset_arguments import request_of
+from spark_jobs.runtime.job_arguments import request_of
 from spark_jobs.runtime.session import build_session
 
 

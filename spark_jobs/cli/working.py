@@ -22,18 +22,17 @@ Job = Callable[[Mirror, Engine, SparkSession, Sequence[str] | None], Any]
 
 def tick(arguments: argparse.Namespace) -> Exit:
     """Extract, gate, publish, reconcile: once."""
-    from spark_jobs.cli.tick import tick as run
-
-    ticked = _run(run, arguments)
-    print(json_text(ticked.document()) if arguments.json else tick_text(ticked))
-    return Exit(ticked.exit)
+    return _ticked(None, arguments)
 
 
 def backfill(arguments: argparse.Namespace) -> Exit:
     """A tick that reads an interval of the source's time first."""
+    return _ticked(Backfill(parse_interval(arguments.start, arguments.end), arguments.reread), arguments)
+
+
+def _ticked(asked: Backfill | None, arguments: argparse.Namespace) -> Exit:
     from spark_jobs.cli.tick import tick as run
 
-    asked = Backfill(parse_interval(arguments.start, arguments.end), arguments.reread)
     ticked = _run(lambda mirror, ledger, spark, only: run(mirror, ledger, spark, only, asked), arguments)
     print(json_text(ticked.document()) if arguments.json else tick_text(ticked))
     return Exit(ticked.exit)
