@@ -25,7 +25,7 @@ from open_mirroring.ledger.columns import note_columns, note_former, note_gone
 from open_mirroring.ledger.publish_ledger import StagedDetails
 from open_mirroring.ledger.reading import LedgerReader, TableState, changes_up_to, next_changes
 from open_mirroring.protocols import publishing as protocol
-from open_mirroring.reconciliation.gating import gate
+from open_mirroring.protocols.verdicts import gate
 from open_mirroring.reconciliation.inspection import declare_tables, inspect_mirror, zone_address
 from open_mirroring.reconciliation.losses import look
 from spark_jobs.letters.healing import settle_outdated_letters

@@ -33,9 +33,8 @@ from open_mirroring.ledger.horizon import mirror_horizon
 from open_mirroring.ledger.reading import LedgerReader, TableState
 from open_mirroring.ledger.verdict_ledger import FoundInDepth, record_deep_findings, record_verdicts
 from open_mirroring.protocols import verdicts as v
-from open_mirroring.protocols.verdicts import Finding, Verdict
+from open_mirroring.protocols.verdicts import Finding, Verdict, gate
 from open_mirroring.reconciliation.deep_check import DeepFinding, FileContent, TableRecord, check_table
-from open_mirroring.reconciliation.gating import gate
 from open_mirroring.reconciliation.inspection import declare_tables, inspect_mirror, zone_address
 from open_mirroring.reconciliation.log_check import LogRecord, check_log
 from open_mirroring.reconciliation.losses import look

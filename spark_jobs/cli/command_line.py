@@ -214,7 +214,7 @@ def _parser() -> argparse.ArgumentParser:
     add_interval_arguments(back, required=True)
     commands.working("reconcile", "working:reconcile", "check every file, row and digest")
     about = "compare the source's tables with the mirrored ones, row by row"
-    prove = commands.working("prove", "proving:prove", about)
+    prove = commands.working("prove", "working:prove", about)
     prove.add_argument(
         "--export", type=Path, metavar="FOLDER", help="compare with an export: a file or folder per table, by its name"
     )
@@ -277,10 +277,10 @@ def _parser() -> argparse.ArgumentParser:
     again.add_argument("--again", action="store_true", help="begin anew, although a reset is under way")
     commands.resetting("drop-table", "drop a table that was taken out of the mirror file; goes on where it stopped")
     about = "publish a lost number again that the target has not applied; goes on where it stopped"
-    mend = commands.on_file("repair", "repairing:repair", about)
+    mend = commands.on_file("repair", "resetting:repair", about)
     add_repair_arguments(mend)
     about = "make a lost ledger again from landing zone and change log; without --apply only tell what would come of it"
-    again = commands.reporting("rebuild-ledger", "repairing:rebuild_ledger", about)
+    again = commands.reporting("rebuild-ledger", "resetting:rebuild_ledger", about)
     again.add_argument("--apply", action="store_true", help="write it, while no job of the mirror runs")
     again.add_argument("--approved-by", type=stated, metavar="NAME", help="who decided that; kept in the audit")
     again.add_argument("--reason", type=stated, metavar="TEXT", help="and why")

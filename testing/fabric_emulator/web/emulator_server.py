@@ -14,7 +14,6 @@ from fabric_emulator.failures import EmulatorError
 from fabric_emulator.service import MirroringService
 from fabric_emulator.settings import Settings
 from fabric_emulator.table_mirror import Applied
-from fabric_emulator.web.certificate import server_context
 from fabric_emulator.web.control import ControlEndpoint
 from fabric_emulator.web.databases import DATABASE, WORKSPACE, Databases, MirroredDatabase, generic_definition
 from fabric_emulator.web.dfs import DfsEndpoint
@@ -22,7 +21,7 @@ from fabric_emulator.web.fabric_rest import FabricRestEndpoint
 from fabric_emulator.web.faults import Faults
 from fabric_emulator.web.gateway import Gateway
 from fabric_emulator.web.operations import Operations
-from fabric_emulator.web.server import HttpServer
+from fabric_emulator.web.server import HttpServer, server_context
 from fabric_emulator.web.tokens import TokenIssuer
 
 

@@ -29,8 +29,7 @@ from open_mirroring.ledger.letters import (
 )
 from open_mirroring.operate.exit_codes import Exit, exit_of_report
 from open_mirroring.protocols.table_losses import ANY_TABLE
-from open_mirroring.protocols.verdicts import Verdict
-from open_mirroring.reconciliation.gating import gate
+from open_mirroring.protocols.verdicts import Verdict, gate
 from open_mirroring.reconciliation.inspection import inspect_mirror
 from open_mirroring.reconciliation.losses import SeenTable, judge, look
 from spark_jobs.changelog.schema import REJECTED, LogRow
