@@ -15,12 +15,12 @@ from pyspark.sql import SparkSession
 from sqlalchemy import Engine
 
 from open_mirroring.changes.bound_ranges import CorrectionRange
+from open_mirroring.changes.manifest import BoundRange
 from open_mirroring.config import Mirror
 from open_mirroring.config.tables import JdbcLoad
 from open_mirroring.errors import TerminalError
 from open_mirroring.fault_points import reach
 from open_mirroring.ledger.auditing import Reason
-from open_mirroring.ledger.extract_ledger import BoundRange
 from open_mirroring.ledger.proofs import ProofLedger
 from open_mirroring.ledger.reading import LedgerReader
 from open_mirroring.protocols.correcting import keys_to_correct

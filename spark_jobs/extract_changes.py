@@ -18,8 +18,9 @@ from pyspark.sql import SparkSession
 from sqlalchemy import Engine
 
 from open_mirroring.changes.bound_ranges import is_of_source
+from open_mirroring.changes.manifest import BoundRange, Scope
 from open_mirroring.config import Mirror
-from open_mirroring.ledger.extract_ledger import BoundRange, ExtractLedger, Scope
+from open_mirroring.ledger.extract_ledger import ExtractLedger
 from open_mirroring.ledger.horizon import mirror_horizon
 from open_mirroring.protocols.backfilling import Backfill, parse_interval, refuse_below_horizon
 from open_mirroring.reconciliation.inspection import declare_tables

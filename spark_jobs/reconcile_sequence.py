@@ -20,6 +20,7 @@ from pyspark.sql import SparkSession
 from sqlalchemy import Engine
 
 from open_mirroring.changes.horizon import BatchContents
+from open_mirroring.changes.manifest import Manifest
 from open_mirroring.config import Mirror
 from open_mirroring.config.storage import log_place
 from open_mirroring.errors import TerminalError, TransientError
@@ -28,7 +29,7 @@ from open_mirroring.landing_zone.listing import split_listing
 from open_mirroring.landing_zone.opening import open_store
 from open_mirroring.landing_zone.schema import landed
 from open_mirroring.landing_zone.store import LandingZoneStore
-from open_mirroring.ledger.extract_ledger import ExtractLedger, Manifest
+from open_mirroring.ledger.extract_ledger import ExtractLedger
 from open_mirroring.ledger.horizon import mirror_horizon
 from open_mirroring.ledger.reading import LedgerReader, TableState
 from open_mirroring.ledger.verdict_ledger import FoundInDepth, record_deep_findings, record_verdicts

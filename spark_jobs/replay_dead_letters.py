@@ -17,8 +17,8 @@ from typing import NamedTuple
 from pyspark.sql import SparkSession
 from sqlalchemy import Engine
 
+from open_mirroring.changes.manifest import Scope
 from open_mirroring.config import Mirror
-from open_mirroring.ledger.extract_ledger import Scope
 from open_mirroring.reconciliation.inspection import declare_tables
 from open_mirroring.reconciliation.losses import look
 from spark_jobs.extract.driver import ExtractionDriver

@@ -20,7 +20,6 @@ from open_mirroring.changes.manifest import (
     Manifest,
     OpenFragment,
     Scope,
-    SettledLetter,
 )
 from open_mirroring.changes.source_reloads import NewestLoad
 from open_mirroring.errors import TerminalError
@@ -31,18 +30,6 @@ from open_mirroring.ledger.horizon import newest_dropped
 from open_mirroring.ledger.tables import upsert
 from open_mirroring.protocols.extracting import Batch, Lost, MirrorRow, Owned
 from open_mirroring.protocols.table_stops import KEY_MENDED, KEY_UNKNOWN, LOAD_UNREAD
-
-__all__ = [
-    "AnnouncedSchema",
-    "BoundRange",
-    "ExtractLedger",
-    "FileVersion",
-    "LetterPlace",
-    "Manifest",
-    "OpenFragment",
-    "Scope",
-    "SettledLetter",
-]
 
 
 class ExtractLedger:

@@ -16,7 +16,7 @@ from open_mirroring.changes.column_history import FormerColumn
 from open_mirroring.changes.complete_position import Completeness
 from open_mirroring.changes.horizon import BatchContents, MirrorHorizon, TableHorizon
 from open_mirroring.changes.log_position import BEGINS_EMPTY, is_load_epoch, not_below, position_order
-from open_mirroring.changes.manifest import PlacesSeen
+from open_mirroring.changes.manifest import Manifest, PlacesSeen
 from open_mirroring.changes.source_reloads import NewestLoad
 from open_mirroring.landing_zone.layout import PARQUET
 from open_mirroring.landing_zone.schema import TableSchema
@@ -31,7 +31,6 @@ from open_mirroring.ledger.columns import (
     unverified_columns,
 )
 from open_mirroring.ledger.declaring import ResetRecord
-from open_mirroring.ledger.extract_ledger import Manifest
 from open_mirroring.ledger.horizon import mirror_horizon, newest_dropped, table_horizons
 from open_mirroring.ledger.publish_ledger import table_row
 from open_mirroring.protocols.publishing import TableRow, Work

@@ -12,10 +12,10 @@ from typing import Any, NamedTuple
 import sqlalchemy as sa
 from sqlalchemy import Connection, Engine
 
+from open_mirroring.changes.manifest import LetterPlace
 from open_mirroring.config import Mirror
 from open_mirroring.ledger import tables as t
 from open_mirroring.ledger.decisions import unknown_epochs
-from open_mirroring.ledger.extract_ledger import LetterPlace
 from open_mirroring.ledger.reading import ColumnList, LedgerReader, PublishedFile, TableState
 from open_mirroring.operate.status import Marks
 from open_mirroring.operate.status_gathering import table_marks

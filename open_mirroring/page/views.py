@@ -21,11 +21,11 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from open_mirroring.changes.dead_letters import WAYS_OUT as LETTER_WAYS_OUT
+from open_mirroring.changes.manifest import LetterPlace, Manifest
 from open_mirroring.config import Mirror
 from open_mirroring.config.storage import log_place
 from open_mirroring.errors import MirroringError
 from open_mirroring.ledger import tables as t
-from open_mirroring.ledger.extract_ledger import LetterPlace, Manifest
 from open_mirroring.operate import words
 from open_mirroring.operate.overview import MirrorOverview, TableLine, overview, published_since
 from open_mirroring.operate.status import plain

@@ -42,12 +42,7 @@ from open_mirroring_airflow.run_params import (
     TABLES,
     decision_params,
     letter_params,
-    made_anew_param,
-    not_applied_param,
-    number_param,
-    proof_param,
-    reason_param,
-    reread_param,
+    params_of,
     table_param,
     tables_param,
 )
@@ -93,7 +88,7 @@ def _replicate(mirror: Mirror, spark: dict[str, Any]) -> DAG:
     """Extract ∥ gate → publish → reconcile."""
     params = {
         TABLES: tables_param(_sources(mirror), "Publish only these tables; none chosen means all."),
-        REREAD: reread_param(),
+        **params_of(REREAD),
     }
     deadline = _deadline(mirror)
     with _dag(mirror, "replicate", params, mirror.schedule, deadline=deadline) as dag:
@@ -131,8 +126,7 @@ def _reload_table(mirror: Mirror, spark: dict[str, Any]) -> DAG:
     """Approve → reload → reconcile."""
     params = {
         TABLE: table_param(_sources(mirror), "Dropped at the target and built anew; the others go on."),
-        MADE_ANEW: made_anew_param(),
-        REASON: reason_param(),
+        **params_of(MADE_ANEW, REASON),
     }
     with _dag(mirror, "reload_table", params) as dag:
         question = f"Drop {{{{ params.{TABLE} }}}} of the mirror {mirror.name} at the target and build it anew?"
@@ -145,9 +139,7 @@ def _repair(mirror: Mirror, spark: dict[str, Any]) -> DAG:
     """Approve → repair → reconcile."""
     params = {
         TABLE: table_param(_sources(mirror), "The table whose number is lost."),
-        NUMBER: number_param(),
-        NOT_APPLIED: not_applied_param(),
-        REASON: reason_param(),
+        **params_of(NUMBER, NOT_APPLIED, REASON),
     }
     with _dag(mirror, "repair", params) as dag:
         lost = f"number {{{{ params.{NUMBER} }}}} of {{{{ params.{TABLE} }}}}"
@@ -182,7 +174,7 @@ def _prove(mirror: Mirror, spark: dict[str, Any]) -> DAG:
 
 def _correct_table(mirror: Mirror, spark: dict[str, Any]) -> DAG:
     """Approve → correct → publish → reconcile."""
-    params = {PROOF: proof_param(), REASON: reason_param()}
+    params = params_of(PROOF, REASON)
     with _dag(mirror, "correct_table", params) as dag:
         question = (
             f"Publish the rows that the proof {{{{ params.{PROOF} }}}} of the mirror {mirror.name} found to differ?"

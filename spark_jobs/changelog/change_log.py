@@ -22,8 +22,8 @@ from deltalake import CommitProperties, DeltaTable, PostCommitHookProperties, Tr
 from deltalake.exceptions import CommitFailedError, DeltaError
 from deltalake.transaction import AddAction, RemoveAction
 
+from open_mirroring.changes.manifest import Manifest
 from open_mirroring.errors import TerminalError
-from open_mirroring.ledger.extract_ledger import Manifest
 from open_mirroring.protocols.extracting import CommitRefused, Committed, LogOpened
 from open_mirroring.storage.arrow_files import arrow_path
 from open_mirroring.storage.delta_address import delta_address

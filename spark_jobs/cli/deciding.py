@@ -9,12 +9,12 @@ from collections.abc import Callable
 
 from sqlalchemy import Engine
 
+from open_mirroring.changes.manifest import LetterPlace
 from open_mirroring.config import Mirror, load_mirror
 from open_mirroring.errors import TerminalError
 from open_mirroring.ledger import decisions
 from open_mirroring.ledger.auditing import Reason
 from open_mirroring.ledger.decisions import OpenStop
-from open_mirroring.ledger.extract_ledger import LetterPlace
 from open_mirroring.ledger.letters import accept_letters
 from open_mirroring.ledger.read_places import accept_gaps
 from open_mirroring.ledger.reading import LedgerReader

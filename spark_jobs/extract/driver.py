@@ -16,12 +16,13 @@ from pyspark.sql import SparkSession
 from sqlalchemy import Engine
 from sqlalchemy.exc import OperationalError
 
+from open_mirroring.changes.manifest import BoundRange, Manifest, Scope
 from open_mirroring.config import Mirror
 from open_mirroring.config.storage import log_place
 from open_mirroring.errors import TerminalError
 from open_mirroring.fault_points import reach
 from open_mirroring.ledger.declaring import JoinedTable, Joining, join
-from open_mirroring.ledger.extract_ledger import BoundRange, ExtractLedger, Manifest, Scope
+from open_mirroring.ledger.extract_ledger import ExtractLedger
 from open_mirroring.ledger.reading import LedgerReader
 from open_mirroring.protocols import extracting as protocol
 from open_mirroring.protocols.driving import drive_one

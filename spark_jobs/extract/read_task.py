@@ -12,8 +12,14 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from open_mirroring.changes.manifest import LETTERS_SHOWN, REASON, KeylessReject, SeenLetter, bounded_letters
-from open_mirroring.ledger.extract_ledger import BoundRange
+from open_mirroring.changes.manifest import (
+    LETTERS_SHOWN,
+    REASON,
+    BoundRange,
+    KeylessReject,
+    SeenLetter,
+    bounded_letters,
+)
 from open_mirroring.storage.object_path import Place
 from spark_jobs.changelog.change_log import paths_of
 from spark_jobs.changelog.origins import partition_of

@@ -11,13 +11,13 @@ from typing import Any
 import duckdb
 import pytest
 
-from open_mirroring.changes.manifest import Manifest, SeenLetter, bounded_letters
+from open_mirroring.changes.manifest import LetterPlace, Manifest, SeenLetter, bounded_letters
 from open_mirroring.changes.read_places import Run
 from open_mirroring.ledger import open_ledger
 from open_mirroring.ledger import tables as t
 from open_mirroring.ledger.auditing import Reason
 from open_mirroring.ledger.declaring import TableDeclaration, declare
-from open_mirroring.ledger.extract_ledger import ExtractLedger, LetterPlace
+from open_mirroring.ledger.extract_ledger import ExtractLedger
 from open_mirroring.ledger.foreign_tables import NAMES_KEPT, ForeignTable, foreign_tables, record_foreign
 from open_mirroring.ledger.letters import (
     LetterCounts,
