@@ -8,9 +8,10 @@ The module also says which changes of a table's columns from file to file are al
 Sources: Microsoft Learn (landing zone format and best practices) for added columns, missing nullable and NOT NULL
 columns and changed types; field for a widened integer and an added NOT NULL column.
 
-The rows of a file are applied one after the other, by the marker table of the documentation. F-51: 0 inserts and never looks for the key. F-52, F-54: 1 and 4 update every row of the key, or insert when there is
-none. F-53: 2 deletes every row of the key, or nothing. F-34: rows take effect in the order in which they stand.
-(Microsoft Learn: landing zone format.) That an update reaches *all* rows of a key that is there twice is assumed.
+The rows of a file are applied one after the other, by the marker table of the documentation (Microsoft Learn: landing
+zone format). F-51: 0 inserts and never looks for the key. F-52, F-54: 1 and 4 update every row of the key, or insert
+when there is none. F-53: 2 deletes every row of the key, or nothing. F-34: rows take effect in the order in which they
+stand. That an update reaches *all* rows of a key that is there twice is assumed.
 """
 
 from __future__ import annotations

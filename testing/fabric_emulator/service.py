@@ -5,9 +5,10 @@ It moves applied files out of the table folder, keeps them for some days, and pu
 F-35: the last one stays, so that a publisher can find the next number; F-36: the two folders and the seven days
 (Microsoft Learn: landing zone format). Where the folders lie is unknown (F-36, assumed: in the table folder).
 
-It tells its state in the shapes of its monitoring: the REST calls ``getMirroringStatus`` and ``getTablesMirroringStatus`` (Fabric REST API specification), and
-the files ``Files/Monitoring/replicator.json`` and ``tables.json`` (as read by Microsoft's Fabric toolbox). The two
-name the same things differently; ``processedRows`` is cumulative over a table's life and no row count (field).
+It tells its state in the shapes of its monitoring: the REST calls ``getMirroringStatus`` and
+``getTablesMirroringStatus`` (Fabric REST API specification), and the files ``Files/Monitoring/replicator.json`` and
+``tables.json`` (as read by Microsoft's Fabric toolbox). The two name the same things differently; ``processedRows`` is
+cumulative over a table's life and no row count (field).
 """
 
 from __future__ import annotations
