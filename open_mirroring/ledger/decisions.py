@@ -341,10 +341,10 @@ def _where_it_is_gone(db: Connection, row: Any, column: str, renamed_to: str | N
     return gone
 
 
-def _cleared(stop: OpenStop | None, more: Mapping[str, Any] | None = None, **told: object) -> Effect:
+def _cleared(stop: OpenStop | None, more: Mapping[str, Any] | None = None, **detail: object) -> Effect:
     """The effect of a decision that ended a stop; *more* is its outcome then, beside the stop."""
     outcome = (stop and stop.document()) if more is None else {**more, "cleared": stop and stop.document()}
-    return Effect(outcome or {}, {"cleared": stop and {"code": stop.code, "what": stop.what}, **told})
+    return Effect(outcome or {}, {"cleared": stop and {"code": stop.code, "what": stop.what}, **detail})
 
 
 def _lifted(outcome: Mapping[str, Any]) -> OpenStop | None:

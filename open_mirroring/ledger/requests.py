@@ -87,10 +87,10 @@ def answer(ledger: Engine, mirror: str, asked: Asked) -> Mapping[str, Any] | Non
 
 
 class Effect(NamedTuple):
-    """What a decision did: the outcome, for whoever asks again, and what the audit tells beside who and why."""
+    """What a decision did: the outcome, for whoever asks again, and what the audit says beside who and why."""
 
     outcome: Mapping[str, Any]
-    told: Mapping[str, Any]
+    detail: Mapping[str, Any]
 
 
 def decide(
@@ -101,7 +101,7 @@ def decide(
     reason: Reason,
     effect: Callable[[Connection, Any], Effect | None],
 ) -> Mapping[str, Any]:
-    """Take a decision in one transaction, which also tells the audit of it; its outcome.
+    """Take a decision in one transaction, which also writes it into the audit; its outcome.
 
     Asked again by the id of the request, it gives the outcome of then and has no other effect (G-30). The row is locked
     before the request is looked for, so that of two that ask alike one waits for the other.
@@ -123,7 +123,7 @@ def decide(
         if had is None:
             return {}
         record(db, mirror, asked, had.outcome)
-        audit(db, mirror, asked.source or None, event, {**reason._asdict(), **had.told})
+        audit(db, mirror, asked.source or None, event, {**reason._asdict(), **had.detail})
     return had.outcome
 
 
