@@ -81,11 +81,10 @@ def joined_tables(ledger: Engine, mirror: str) -> list[JoinedTable]:
     """Every table that ever joined a mirror by a pattern, in the order of names."""
     c = t.joined_table.c
     query = sa.select(c.source, c.schema_name, c.table_name, c["keys"], c.columns, c.batch).where(c.mirror == mirror)
-    with ledger.connect() as db:
-        return [
-            JoinedTable(source, schema, table, tuple(json.loads(keys)), json.loads(columns), batch)
-            for source, schema, table, keys, columns, batch in db.execute(query.order_by(c.source)).tuples()
-        ]
+    return [
+        JoinedTable(source, schema, table, tuple(json.loads(keys)), json.loads(columns), batch)
+        for source, schema, table, keys, columns, batch in t.rows(ledger, query.order_by(c.source))
+    ]
 
 
 class Joining(NamedTuple):

@@ -35,8 +35,7 @@ def settled_letters(ledger: Engine, mirror: str) -> dict[LetterPlace, str]:
     """Every dead letter of a mirror that is settled, with how: replayed, reread, accepted, healed, reloaded."""
     c = t.settled_letter.c
     query = sa.select(c.batch, c.origin, c.place, c.outcome).where(c.mirror == mirror)
-    with ledger.connect() as db:
-        return {LetterPlace(*row[:3]): row[3] for row in db.execute(query)}
+    return {LetterPlace(*row[:3]): row[3] for row in t.rows(ledger, query)}
 
 
 def settle_letters(db: Connection, mirror: str, number: int, letters: Iterable[SettledLetter]) -> None:

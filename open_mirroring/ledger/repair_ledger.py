@@ -43,13 +43,12 @@ class RepairLedger:
             c.mirror == self._mirror, c.source == source, c.event.in_((REQUESTED, SEALED, REPAIRED))
         )
         found: OpenRepair | None = None
-        with self._engine.connect() as db:
-            for event, text in db.execute(query.order_by(c.id)).tuples():
-                detail = json.loads(text)
-                if (detail["generation"], detail["number"]) != (generation, number):
-                    continue
-                sealed = StagedFile(**detail["object"]) if event == SEALED else None
-                found = None if event == REPAIRED else OpenRepair(sealed or (found.sealed if found else None))
+        for event, text in t.rows(self._engine, query.order_by(c.id)):
+            detail = json.loads(text)
+            if (detail["generation"], detail["number"]) != (generation, number):
+                continue
+            sealed = StagedFile(**detail["object"]) if event == SEALED else None
+            found = None if event == REPAIRED else OpenRepair(sealed or (found.sealed if found else None))
         return found
 
     def join(self, source: str, asked: Asked) -> Mapping[str, Any] | None:

@@ -257,8 +257,7 @@ class ResetLedger:
         """The row's version as it is now; 0 without a row."""
         c = t.mirrored_table.c
         query = sa.select(c.version).where(c.mirror == self._mirror, c.source == source)
-        with self._engine.connect() as db:
-            return db.scalar(query) or 0
+        return t.first(self._engine, query) or 0
 
     def advance(self, source: str, version: int, to: ResetStage, *, absent: bool = False) -> Owned | Lost:
         """The next record: in the row, and in the audit."""

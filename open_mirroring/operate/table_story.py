@@ -172,11 +172,10 @@ def decisions(ledger: Engine, mirror: str, source: str | None) -> tuple[Decision
     c = t.audit.c
     query = sa.select(c.at, c.event, c.detail).where(c.mirror == mirror, c.source == source)
     found = []
-    with ledger.connect() as db:
-        for at, event, text in db.execute(query.order_by(c.id.desc()).limit(SHOWN)).tuples():
-            detail = json.loads(text)
-            who = str(detail.pop("who", "") or detail.pop("approved_by", ""))
-            found.append(Decision(at, event, who, str(detail.pop("why", "") or ""), detail))
+    for at, event, text in t.rows(ledger, query.order_by(c.id.desc()).limit(SHOWN)):
+        detail = json.loads(text)
+        who = str(detail.pop("who", "") or detail.pop("approved_by", ""))
+        found.append(Decision(at, event, who, str(detail.pop("why", "") or ""), detail))
     return tuple(found)
 
 

@@ -44,8 +44,7 @@ def raw_text(mirror: Mirror, ledger: Engine, at: LetterPlace) -> str | None:
     """The first bytes of a message; None where the log has none of it, or cannot be read from here."""
     c = t.log_batch.c
     query = sa.select(c.manifest).where(c.mirror == mirror.name, c.number == at.batch)
-    with ledger.connect() as db:
-        text = db.scalar(query)
+    text = t.first(ledger, query)
     if text is None:
         return None
     wanted = [("kind", "=", "rejected"), ("origin", "=", at.origin), ("place", "=", at.place)]
