@@ -179,7 +179,7 @@ def accept_reload(ledger: Engine, mirror: str, source: str, reason: Reason, *, r
                 way_out="look at `open-mirroring status`; to build the table anew: `open-mirroring reload-table`",
             )
         stop = OpenStop(source, row.stop_code, row.stop_what or "", row.stopped_at)
-        _set(db, row, reload_accepted=reason.to_json())
+        t.change_tables(db, t.mirrored_table.c.id == row.id, reload_accepted=reason.to_json())
         return Effect(stop.document(), {"cleared": None, "stopped": {"code": stop.code, "what": stop.what}})
 
     asked = Asked(request, ACCEPT_RELOAD, source)
@@ -259,7 +259,9 @@ def accept_schema(
         cleared = None
         if renamed_to is not None:
             what = f"{column!r} is {renamed_to!r} now: values of rows that did not change since have the old name"
-            _set(db, row, stop_code=COLUMN_RENAMED, stop_what=what, stopped_at=now)
+            t.change_tables(
+                db, t.mirrored_table.c.id == row.id, stop_code=COLUMN_RENAMED, stop_what=what, stopped_at=now
+            )
         else:
             cleared = _touch(db, row, ends=row.stop_code in _EXPLAINED_BY_A_DROP)
         return _cleared(cleared, {}, column=column, renamed_to=renamed_to, up_to=up_to)
@@ -356,16 +358,12 @@ def _touch(db: Connection, row: Any, *, ends: bool) -> OpenStop | None:
     """Raise the version of a row whose stop a decision *ends*, or leaves as it is."""
     if ends:
         return _clear(db, row)
-    _set(db, row)
+    t.change_tables(db, t.mirrored_table.c.id == row.id)
     return None
 
 
 def _clear(db: Connection, row: Any) -> OpenStop:
-    _set(db, row, **without_stop(db, row.mirror, row.source), **without_unsealed(row.intent))
+    t.change_tables(
+        db, t.mirrored_table.c.id == row.id, **without_stop(db, row.mirror, row.source), **without_unsealed(row.intent)
+    )
     return OpenStop(row.source, row.stop_code, row.stop_what or "", row.stopped_at)
-
-
-def _set(db: Connection, row: Any, **values: object) -> None:
-    # The version moves with every decision: a run that began before it is fenced off and looks again.
-    c = t.mirrored_table.c
-    db.execute(t.mirrored_table.update().where(c.id == row.id).values(version=c.version + 1, **values))

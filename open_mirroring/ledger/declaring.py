@@ -211,12 +211,12 @@ def _declare_anew(db: Connection, row: Any, declared: TableDeclaration) -> bool:
     refuse_taken_folder(db, row.mirror, declared)
     c = t.mirrored_table.c
     now = declared.fixed
-    values: dict[str, Any] = {**now, "version": c.version + 1}
+    values: dict[str, Any] = {**now}
     if not same_key and row.stop_code in (KEY_UNKNOWN, KEY_MENDED):
         values |= mended_stop(row, declared)
     # Whoever else declares at this moment has changed the row: then it is looked at again by the next run.
     this = (c.id == row.id) & (c.version == row.version)
-    if db.execute(t.mirrored_table.update().where(this).values(values)).rowcount != 1:
+    if t.change_tables(db, this, **values) != 1:
         return False
     before = {name: getattr(row, name) for name in now}
     audit(db, row.mirror, row.source, "TABLE_DECLARED_ANEW", {"before": before, "now": now})

@@ -186,9 +186,8 @@ class ExtractLedger:
         """Stop a table by ``KEY_UNKNOWN`` again, because its changes cannot be read by the mended key either."""
         c = t.mirrored_table.c
         this = (c.mirror == self._mirror) & (c.source == source) & (c.stop_code == KEY_MENDED)
-        values = {"stop_code": KEY_UNKNOWN, "stop_what": what, "stopped_at": _now(), "version": c.version + 1}
         with self._engine.begin() as db:
-            db.execute(t.mirrored_table.update().where(this).values(values))
+            t.change_tables(db, this, stop_code=KEY_UNKNOWN, stop_what=what, stopped_at=_now())
 
     def bound(self) -> dict[str, int]:
         """Up to where each source file or partition is bound."""

@@ -90,13 +90,11 @@ def mark_healed(db: Connection, mirror: str, sources: Sequence[str]) -> None:
     said = sa.literal("every dead letter that hid a change was read after all; it was stopped by ")
     what = said + c.stop_code + ": " + c.stop_what
     ours = (c.mirror == mirror) & c.source.in_(sources)
-    values = {"stop_code": CHANGES_RECOVERED, "stop_what": what, "version": c.version + 1}
-    db.execute(t.mirrored_table.update().where(ours & c.stop_code.in_(HIDDEN_CHANGES)).values(values))
+    t.change_tables(db, ours & c.stop_code.in_(HIDDEN_CHANGES), stop_code=CHANGES_RECOVERED, stop_what=what)
     mended = sa.select(c.id, c.source).where(ours & (c.stop_code == KEY_MENDED))
     for table_id, source in db.execute(mended).tuples().all():
         audit(db, mirror, source, "KEY_MENDED", {"healed": True})
-        lifted = {**without_stop(db, mirror, source), "version": c.version + 1}
-        db.execute(t.mirrored_table.update().where(c.id == table_id).values(lifted))
+        t.change_tables(db, c.id == table_id, **without_stop(db, mirror, source))
 
 
 def _settle(

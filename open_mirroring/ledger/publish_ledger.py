@@ -53,7 +53,7 @@ class PublishLedger:
         with self._engine.begin() as db:
             c = t.mirrored_table.c
             ids = list(table_ids)
-            db.execute(t.mirrored_table.update().where(c.id.in_(ids)).values(version=c.version + 1))
+            t.change_tables(db, c.id.in_(ids))
             return self._owned(db, ids)
 
     def establish(self, markers: Mapping[str, tuple[int, str]]) -> dict[str, Owned | Lost]:

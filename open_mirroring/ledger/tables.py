@@ -13,6 +13,7 @@ from sqlalchemy import (
     BigInteger,
     Boolean,
     Column,
+    ColumnElement,
     Connection,
     DateTime,
     Dialect,
@@ -581,6 +582,12 @@ def grouped(found: Iterable[tuple[K, V]]) -> dict[K, list[V]]:
     for key, value in found:
         groups.setdefault(key, []).append(value)
     return groups
+
+
+def change_tables(db: Connection, which: ColumnElement[bool], **values: Any) -> int:
+    """Change rows of mirrored tables and raise their versions, which fences off whoever is at work; how many."""
+    statement = mirrored_table.update().where(which).values(version=mirrored_table.c.version + 1, **values)
+    return db.execute(statement).rowcount
 
 
 def upsert(
