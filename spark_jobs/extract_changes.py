@@ -17,8 +17,7 @@ from typing import Any, NamedTuple
 from pyspark.sql import SparkSession
 from sqlalchemy import Engine
 
-from open_mirroring.changes.bound_ranges import is_of_source
-from open_mirroring.changes.manifest import BoundRange, Scope
+from open_mirroring.changes.manifest import BoundRange, Scope, is_of_source
 from open_mirroring.config import Mirror
 from open_mirroring.ledger.extract_ledger import ExtractLedger
 from open_mirroring.ledger.horizon import mirror_horizon

@@ -19,8 +19,7 @@ from typing import NamedTuple
 from pyspark.sql import SparkSession
 from sqlalchemy import Engine
 
-from open_mirroring.changes.bound_ranges import LoadChunk
-from open_mirroring.changes.manifest import BoundRange
+from open_mirroring.changes.manifest import BoundRange, LoadChunk
 from open_mirroring.config import Mirror, Table
 from open_mirroring.errors import MirroringError, TerminalError, TransientError
 from open_mirroring.ledger.load_ledger import LoadLedger, LoadPlan

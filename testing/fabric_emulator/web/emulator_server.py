@@ -18,7 +18,7 @@ from fabric_emulator.table_mirror import Applied
 from fabric_emulator.web.control import ControlEndpoint
 from fabric_emulator.web.databases import DATABASE, WORKSPACE, Databases, MirroredDatabase, generic_definition
 from fabric_emulator.web.dfs import DfsEndpoint
-from fabric_emulator.web.fabric_rest import FabricRestEndpoint
+from fabric_emulator.web.fabric_rest import FabricRestEndpoint, Operations
 from fabric_emulator.web.faults import Fault, Faults
 from fabric_emulator.web.messages import (
     Answer,
@@ -29,7 +29,6 @@ from fabric_emulator.web.messages import (
     fabric_error,
     storage_error,
 )
-from fabric_emulator.web.operations import Operations
 from fabric_emulator.web.server import HttpServer, server_context
 from fabric_emulator.web.tokens import FABRIC, STORAGE, TokenIssuer, expired
 
