@@ -11,9 +11,9 @@ And the log has no change of the key above what the target had at the first look
 before the first look was in the target at that look, and the target held another row all the same.
 
 A correction publishes the rows of some keys once more, as the source has them now. It is a batch of the change log, so
-the plan rule publishes it like any other change and nothing bypasses the protocol. Its changes stand above every transaction of the table that was logged before the source was read, and
-below every later one. This is right because a logged change was committed before that, so the rows that were read
-contain it; later changes are newer than these rows and win.
+the plan rule publishes it like any other change and nothing bypasses the protocol. Its changes stand above every
+transaction of the table that was logged before the source was read, and below every later one. This is right because a
+logged change was committed before that, so the rows that were read contain it; later changes are newer and win.
 """
 
 from __future__ import annotations

@@ -5,9 +5,10 @@ delimited text are all written by the plan, so its load goes through the log as 
 the protocol of every other batch, and the plan publishes them like changes. Nothing of such a table is published
 before its last chunk is in the log (G-04).
 
-A row of a load is logged as an INSERT in an incarnation of its own, below every stream of its table. Each generation of the table has
-another one, so rows of an earlier load do not come back. All rows of a load stand at one position: a key that the load
-holds twice with two contents is found as a conflict, and a chunk that is read twice changes nothing (G-02, G-04, G-08).
+A row of a load is logged as an INSERT in an incarnation of its own, below every stream of its table. Each generation
+of the table has another one, so rows of an earlier load do not come back. All rows of a load stand at one position: a
+key that the load holds twice with two contents is found as a conflict, and a chunk that is read twice changes nothing
+(G-02, G-04, G-08).
 """
 
 from __future__ import annotations
