@@ -1,6 +1,6 @@
 """The plugin that Airflow lists. Operators, sensor and trigger are plain imports and need no registration.
 
-It brings the page into Airflow: who is logged in there looks and decides here, as far as they may with the mirror's DAG.
+It brings the page into Airflow: who is logged in there looks and decides here, as far as they may with a mirror's DAG.
 Nothing of the page is loaded before the first request, for every process of Airflow imports the plugin.
 """
 
