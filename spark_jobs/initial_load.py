@@ -71,15 +71,10 @@ def load(
         TransientError: ledger, store or a source do not answer; everything else was done first, and the next run
             goes on where this one stopped.
     """
-    ids = declare_tables(mirror, ledger)
+    declare_tables(mirror, ledger, only)
     if lost := log_ahead(mirror, ledger):
         raise lost
     ensure_counted(mirror, ledger)
-    unknown = sorted(set(only or ()) - ids.keys())
-    if unknown:
-        raise TerminalError(
-            "TABLE_UNKNOWN", f"the mirror has no tables {unknown}", way_out=f"choose from {sorted(ids)}"
-        )
     reader = LedgerReader(ledger, mirror.name)
     before = {s: t for s, t in reader.tables().items() if t.load_state == "pending" and (only is None or s in only)}
     findings = inspect_mirror(mirror, ledger) if before else {}

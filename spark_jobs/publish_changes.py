@@ -74,14 +74,9 @@ def publish(mirror: Mirror, ledger: Engine, spark: SparkSession, only: Sequence[
         TerminalError: ``TABLE_UNKNOWN``; the mirror's own stop; or what the store refused one table, after all others
             were finished.
     """
-    ids = declare_tables(mirror, ledger)
+    ids = declare_tables(mirror, ledger, only)
     if lost := log_ahead(mirror, ledger):
         raise lost
-    unknown = sorted(set(only or ()) - ids.keys())
-    if unknown:
-        raise TerminalError(
-            "TABLE_UNKNOWN", f"the mirror has no tables {unknown}", way_out=f"choose from {sorted(ids)}"
-        )
     reader = LedgerReader(ledger, mirror.name)
     stop = reader.mirror()
     if stop.stop_code is not None:

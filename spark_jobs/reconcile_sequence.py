@@ -23,7 +23,7 @@ from open_mirroring.changes.horizon import BatchContents
 from open_mirroring.changes.manifest import Manifest
 from open_mirroring.config import Mirror
 from open_mirroring.config.storage import log_place
-from open_mirroring.errors import TerminalError, TransientError
+from open_mirroring.errors import TransientError
 from open_mirroring.landing_zone import layout
 from open_mirroring.landing_zone.listing import split_listing
 from open_mirroring.landing_zone.opening import open_store
@@ -83,11 +83,7 @@ def reconcile_deep(
         TransientError: ``TABLE_BUSY``; ``FILES_UNREAD`` when the store failed under some files: what was found in the
             others is recorded by then.
     """
-    ids = declare_tables(mirror, ledger)
-    if unknown := sorted(set(only or ()) - ids.keys()):
-        raise TerminalError(
-            "TABLE_UNKNOWN", f"the mirror has no tables {unknown}", way_out=f"choose from {sorted(ids)}"
-        )
+    ids = declare_tables(mirror, ledger, only)
     ensure_counted(mirror, ledger)
     chosen = [source for source in sorted(ids) if only is None or source in only]
     verdicts = {source: found for source, found in inspect_mirror(mirror, ledger).items() if source in chosen}

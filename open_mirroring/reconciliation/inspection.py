@@ -67,16 +67,21 @@ def zone_address(mirror: Mirror, connection: Connection | None = None) -> ZoneAd
     )
 
 
-def declare_tables(mirror: Mirror, ledger: Engine) -> dict[str, str]:
+def declare_tables(mirror: Mirror, ledger: Engine, only: Iterable[str] | None = None) -> dict[str, str]:
     """Register the mirror file's tables in the ledger; their ids by source name.
 
     From here on the mirror names those that joined by a pattern, too (G-70).
 
     Raises:
-        TerminalError: ``TABLE_REDECLARED``, ``TABLE_UNDECLARED``, ``TARGET_TAKEN``, ``NEW_TABLE_REFUSED``.
+        TerminalError: ``TABLE_REDECLARED``, ``TABLE_UNDECLARED``, ``TARGET_TAKEN``, ``NEW_TABLE_REFUSED``;
+            ``TABLE_UNKNOWN`` where a name of *only* is none of theirs.
     """
     take_in_joined(mirror, ledger)
-    return declare(ledger, mirror.name, [declaration(table) for table in mirror.tables])
+    ids = declare(ledger, mirror.name, [declaration(table) for table in mirror.tables])
+    if unknown := sorted(set(only or ()) - ids.keys()):
+        what, way_out = f"the mirror has no tables {unknown}", f"choose from {sorted(ids)}"
+        raise TerminalError("TABLE_UNKNOWN", what, way_out=way_out)
+    return ids
 
 
 def declaration(table: Table) -> TableDeclaration:
