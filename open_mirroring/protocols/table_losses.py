@@ -32,6 +32,9 @@ OFFSETS_MISSING = "OFFSETS_MISSING"
 TABLE_SUSPENDED = "TABLE_SUSPENDED"
 """The task at the source has suspended the table: no change of it comes, though there may be some."""
 
+LOAD_NOT_MADE = "LOAD_NOT_MADE"
+"""The mirror file names an initial load of the table, which began without one: its first rows may be missing."""
+
 NEVER_SEEN, QUIET_SINCE = "NEVER_SEEN", "QUIET_SINCE"
 COLUMN_NEVER_SEEN, BEGUN_LATE = "COLUMN_NEVER_SEEN", "BEGUN_LATE"
 """Notes: nothing was ever read of the table; nothing since others came up that are not mirrored; no row has a column
@@ -53,6 +56,8 @@ WAYS_OUT = {
     "where the lines are only some of the messages, say `offset_gaps: expected` under `source`",
     TABLE_SUSPENDED: "mend what the task names as the reason, and have it go on with the table or reload it; after a "
     "reload, or where changes were lost, reset the table with an initial load (`open-mirroring reload-table`)",
+    LOAD_NOT_MADE: "reset the table, which then begins with that load (`open-mirroring reload-table`); or take "
+    "`initial_load` out of the mirror file, if the table began empty",
     CHANGES_IGNORED: "reset the table with an initial load (`open-mirroring reload-table`); if those changes were read "
     "again since, or do not matter, list the table under `ignore`",
 }
