@@ -8,7 +8,7 @@ its request is taken once: asked again, it reports what it cleared then, and lif
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
@@ -16,6 +16,7 @@ import sqlalchemy as sa
 from sqlalchemy import Connection, Engine
 
 from open_mirroring.changes.log_position import is_load_epoch, position_order
+from open_mirroring.changes.told_statements import Statement, what_became_of
 from open_mirroring.errors import TerminalError
 from open_mirroring.ledger import requests
 from open_mirroring.ledger import tables as t
@@ -36,7 +37,7 @@ from open_mirroring.protocols.verdicts import TARGET_RESTARTED
 
 EPOCH_UNKNOWN = "EPOCH_UNKNOWN"
 RENAME_POSSIBLE, COLUMN_RENAMED = "RENAME_POSSIBLE", "COLUMN_RENAMED"
-_EXPLAINED_BY_A_DROP = (RENAME_POSSIBLE, COLUMN_RENAMED, "PARTIAL_ROWS", "COLUMN_NOT_STREAMED")
+_EXPLAINED_BY_A_WORD = (RENAME_POSSIBLE, COLUMN_RENAMED, "PARTIAL_ROWS", "COLUMN_NOT_STREAMED")
 
 
 class OpenStop(NamedTuple):
@@ -288,18 +289,12 @@ def accept_schema(
             before = (done.outcome or {}).get("cleared")
             return None if before is None else OpenStop.of(before)
         up_to = _where_it_is_gone(db, row, column, renamed_to)
-        now = datetime.now(UTC)
-        c = t.column_decision.c
-        # A later word on the same changes replaces an earlier one.
-        said = (c.table_id == row.id) & (c.column == column) & (c.up_to == up_to)
-        db.execute(t.column_decision.delete().where(said))
-        values = {"table_id": row.id, "column": column, "up_to": up_to, "renamed_to": renamed_to, "decided_at": now}
-        db.execute(t.column_decision.insert().values(values))
+        _note_column(db, row, column, up_to, renamed_to)
         cleared = None
         if renamed_to is not None:
             what = f"{column!r} is {renamed_to!r} now: values of rows that did not change since have the old name"
-            _set(db, row, stop_code=COLUMN_RENAMED, stop_what=what, stopped_at=now)
-        elif row.stop_code in _EXPLAINED_BY_A_DROP:
+            _set(db, row, stop_code=COLUMN_RENAMED, stop_what=what, stopped_at=datetime.now(UTC))
+        elif row.stop_code in _EXPLAINED_BY_A_WORD:
             cleared = _clear(db, row)
         else:
             _set(db, row)
@@ -307,6 +302,59 @@ def accept_schema(
         detail = {"column": column, "renamed_to": renamed_to, "up_to": up_to}
         _audit(db, mirror, source, "SCHEMA_ACCEPTED", reason, cleared, **detail)
     return cleared
+
+
+def accept_told(
+    ledger: Engine, mirror: str, source: str, load: str, statements: Sequence[Statement], who: str
+) -> dict[str, str]:
+    """Take the word of the source's own history of DDL for columns that are gone (T-84); what it says, by column.
+
+    As :func:`accept_schema`, but that a renamed column stops the table where it is published, at its position (G-61). A
+    column of which somebody has said already what became of it is left as it is, and so is one whose last row is of an
+    older load, for positions of two loads cannot be compared (T-31).
+
+    Args:
+        ledger: the ledger.
+        mirror: the mirror.
+        source: the table.
+        load: the load to which the statements' places belong.
+        statements: all that the history has of the table.
+        who: what tells them, for the audit.
+    """
+    found: dict[str, str] = {}
+    with ledger.begin() as db:
+        row = locked_table(db, mirror, source)
+        e, d = t.stream_epoch.c, t.column_decision.c
+        ordinals = dict(db.execute(sa.select(e.epoch, e.ordinal).where(e.table_id == row.id)).tuples().all())
+        said = sa.select(d.column, sa.func.max(d.up_to)).where(d.table_id == row.id).group_by(d.column)
+        decided = dict(db.execute(said).tuples().all())
+        lists, last = _carried(db, row, ordinals)
+        names = {name.casefold(): name for name in last}
+        cleared: OpenStop | None = None
+        for column, after in last.items():
+            ordinal, _, place = after.partition(":")
+            if load not in ordinals or (after and int(ordinal) != ordinals[load]) or decided.get(column, "") > after:
+                continue
+            told = what_became_of(column, place, statements)
+            if told is None:
+                continue
+            now = None if told.renamed_to is None else names.get(told.renamed_to.casefold(), told.renamed_to)
+            if any({column, now} <= one for one in lists):
+                continue  # one row has both: they are two columns
+            try:
+                up_to = _where_it_is_gone(db, row, column, now)
+            except TerminalError:
+                continue  # no row that was read proves it yet
+            _note_column(db, row, column, up_to, now)
+            if cleared is None and row.stop_code in _EXPLAINED_BY_A_WORD:
+                cleared = _clear(db, row)
+            became = "dropped" if now is None else f"renamed to {now!r}"
+            found[column] = f"{became} at {told.by}"
+            reason = Reason(who, found[column])
+            _audit(db, mirror, source, "SCHEMA_ACCEPTED", reason, cleared, column=column, renamed_to=now, up_to=up_to)
+        if found and cleared is None:
+            _set(db, row)
+    return found
 
 
 def resume_extraction(ledger: Engine, mirror: str, reason: Reason, *, request: str = "") -> OpenStop:
@@ -361,6 +409,30 @@ def locked_table(db: Connection, mirror: str, source: str) -> Any:
             way_out=f"choose from {names}",
         )
     return row
+
+
+def _note_column(db: Connection, row: Any, column: str, up_to: str, renamed_to: str | None) -> None:
+    """Keep what became of a column, for changes up to a place; a later word on these replaces an earlier one."""
+    c = t.column_decision.c
+    here = (c.table_id == row.id) & (c.column == column) & (c.up_to == up_to)
+    db.execute(t.column_decision.delete().where(here))
+    values = {"table_id": row.id, "column": column, "up_to": up_to, "renamed_to": renamed_to}
+    db.execute(t.column_decision.insert().values(**values, decided_at=datetime.now(UTC)))
+
+
+def _carried(db: Connection, row: Any, ordinals: Mapping[str, int]) -> tuple[list[set[str]], dict[str, str]]:
+    """The column lists of a table, and by column the last place of a row with it; empty for one that is only loaded."""
+    c, r = t.column_list.c, t.column_range.c
+    lists = {
+        digest: {name for name, _, _ in json.loads(cols)}
+        for digest, cols in db.execute(sa.select(c.digest, c.cols).where(c.table_id == row.id)).tuples()
+    }
+    last = dict.fromkeys((name for name, *_ in json.loads(row.load_plan)["columns"]) if row.load_plan else (), "")
+    ranges = sa.select(r.digest, r.epoch, r.last).where(r.table_id == row.id)
+    for digest, epoch, place in db.execute(ranges).tuples():
+        at = "" if is_load_epoch(epoch) else position_order(ordinals.get(epoch, 0), place)
+        last |= {name: max(at, last.get(name, "")) for name in lists.get(digest, ())}
+    return list(lists.values()), last
 
 
 def _where_it_is_gone(db: Connection, row: Any, column: str, renamed_to: str | None) -> str:

@@ -31,6 +31,7 @@ from open_mirroring.page.runbook import as_text, section
 from open_mirroring.page.safe_text import visible
 from open_mirroring.protocols import table_losses
 from open_mirroring.protocols.verdicts import Verdict
+from open_mirroring.reconciliation.told_by_source import task_text
 
 _HEIGHT, _STEP = 28, 5
 _SHAPES = {
@@ -259,6 +260,8 @@ def _whole(found: MirrorOverview) -> dict[str, Any]:
         "behind",
         "stop",
         "losses",
+        "notes",
+        "tasks",
         "letters",
         "hours",
         "hours_out",
@@ -401,3 +404,4 @@ _TEMPLATES.globals |= {
     "homeless": table_losses.DEAD_LETTERS_HOMELESS,
 }
 _TEMPLATES.filters |= {"exact": _exact, "moment": _moment, "query": urlencode, "said": as_text}
+_TEMPLATES.filters["task_text"] = task_text

@@ -44,8 +44,8 @@ class Dialect(Protocol):
         """A query of the catalog: name, data_type, length, digits, scale, second_digits, place."""
         ...
 
-    def alike_query(self, schema: str, table: str) -> str:
-        """A query of the catalog: schema and name of all tables and views that differ from this one in case only."""
+    def alike_query(self, schema: str, *tables: str) -> str:
+        """A query of the catalog: schema and name of all tables and views that differ from these in case at most."""
         ...
 
     def catalog_query(self) -> str:
@@ -130,11 +130,12 @@ class PostgreSql:
             f"WHERE table_schema = {_literal(schema)} AND table_name = {_literal(table)}"
         )
 
-    def alike_query(self, schema: str, table: str) -> str:
+    def alike_query(self, schema: str, *tables: str) -> str:
         """From ``information_schema``."""
+        names = ", ".join(f"lower({_literal(table)})" for table in tables)
         return (
             "SELECT table_schema AS schema, table_name AS name FROM information_schema.tables "
-            f"WHERE lower(table_schema) = lower({_literal(schema)}) AND lower(table_name) = lower({_literal(table)})"
+            f"WHERE lower(table_schema) = lower({_literal(schema)}) AND lower(table_name) IN ({names})"
         )
 
     def catalog_query(self) -> str:
@@ -217,11 +218,12 @@ class SqlServer:
             f"WHERE TABLE_SCHEMA = N{_literal(schema)} AND TABLE_NAME = N{_literal(table)}"
         )
 
-    def alike_query(self, schema: str, table: str) -> str:
+    def alike_query(self, schema: str, *tables: str) -> str:
         """From ``INFORMATION_SCHEMA``."""
+        names = ", ".join(f"LOWER(N{_literal(table)})" for table in tables)
         return (
             "SELECT TABLE_SCHEMA AS [schema], TABLE_NAME AS name FROM INFORMATION_SCHEMA.TABLES "
-            f"WHERE LOWER(TABLE_SCHEMA) = LOWER(N{_literal(schema)}) AND LOWER(TABLE_NAME) = LOWER(N{_literal(table)})"
+            f"WHERE LOWER(TABLE_SCHEMA) = LOWER(N{_literal(schema)}) AND LOWER(TABLE_NAME) IN ({names})"
         )
 
     def catalog_query(self) -> str:

@@ -238,11 +238,11 @@ class ChangeTable(JdbcTable):
 class ControlTable(JdbcTable):
     """``attrep_cdc_partitions``: a row is there once its partition is closed (T-34)."""
 
-    def partitions(self) -> list[tuple[str, str, str]]:
-        """Owner, table and partition of every closed partition."""
+    def partitions(self, task: str | None = None) -> list[tuple[str, str, str]]:
+        """Owner, table and partition of every closed partition; those of one *task*, in any case, or of all."""
         lines = self._query("reading its columns", self._dialect.columns_query(*self._name))
         spelled = {str(line["name"]).lower(): str(line["name"]) for line in lines}
-        wanted = ("table_owner", "table_name", PARTITION)
+        wanted = ("table_owner", "table_name", PARTITION, *(["task_name"] if task is not None else []))
         if not spelled.keys() >= {*wanted}:
             raise TerminalError(
                 "TABLE_NOT_FOUND",
@@ -252,7 +252,13 @@ class ControlTable(JdbcTable):
             )
         columns = ", ".join(f"{self._dialect.quote(spelled[name])} AS c{at}" for at, name in enumerate(wanted))
         found = self._query("reading the closed partitions", f"SELECT {columns} FROM {self._table()}")
-        return [(line["c0"] or "", line["c1"] or "", line["c2"]) for line in found if line["c2"]]
+        own = [line for line in found if line["c2"] and (task is None or is_of_task(line["c3"], task))]
+        return [(line["c0"] or "", line["c1"] or "", line["c2"]) for line in own]
+
+
+def is_of_task(named: object, task: str | None) -> bool:
+    """Whether a row of a control table is of a task, given in any case; None means any (T-87)."""
+    return task is None or str(named or "").casefold() == task.casefold()
 
 
 def sequence_text(number: int) -> str:
