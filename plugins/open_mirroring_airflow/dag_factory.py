@@ -31,6 +31,7 @@ from open_mirroring_airflow.operators import (
     ReplayOperator,
 )
 from open_mirroring_airflow.retry_policy import retrying
+from open_mirroring_airflow.run_note import TAG
 from open_mirroring_airflow.run_params import (
     MADE_ANEW,
     NOT_APPLIED,
@@ -253,7 +254,7 @@ def _dag(mirror: Mirror, what: str, docs: Any, cron: str | None, params: dict[st
         catchup=False,
         max_active_runs=1,
         params=params,
-        tags=["open-mirroring", mirror.name],
+        tags=[TAG, mirror.name],
         default_args={"owner": _OWNER, **retrying(), "on_failure_callback": _notifier(mirror)},
         doc_md=dag_docs.text(docs, mirror.name, gate_minutes=mirror.gate.timeout_minutes),
         **kwargs,

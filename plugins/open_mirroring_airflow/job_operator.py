@@ -11,10 +11,11 @@ from airflow.sdk import BaseHook, Context
 from airflow.sdk.exceptions import AirflowException, AirflowNotFoundException, AirflowSkipException
 
 from open_mirroring.config import Mirror, load_mirror
-from open_mirroring.errors import TerminalError, TransientError
+from open_mirroring.errors import MirroringError, TerminalError, TransientError
 from open_mirroring.operate.job_story import story
 from open_mirroring.operate.spark_jars import jar_files
 from open_mirroring_airflow.connections import job_connections, missing
+from open_mirroring_airflow.run_note import leave_note
 from open_mirroring_airflow.spark_installation import job_environment, job_file, logging_option
 from open_mirroring_airflow.submit_hook import ClusterSubmitHook, JobSubmitHook, is_cluster_mode
 
@@ -81,13 +82,20 @@ class OpenMirroringSparkOperator(SparkSubmitOperator):
                 raise
         # Outside of the handler: the provider's error repeats the job's log, and would stand above ours.
         if hook.result.report is not None:
-            self.tell(hook.result.report)
-        return self._judge(hook, hook.exit_code) if hook.exit_code else short(hook.result.report)
+            self.tell(hook.result.report, context)
+        try:
+            return self._judge(hook, hook.exit_code) if hook.exit_code else short(hook.result.report)
+        except MirroringError as error:
+            if hook.result.report is None:
+                leave_note(context, [str(error)])
+            raise
 
-    def tell(self, report: dict[str, Any]) -> None:
-        """Say in a few lines what the job did, below all that was logged on the way."""
-        for line in story(self.job, report):
+    def tell(self, report: dict[str, Any], context: Context) -> None:
+        """Say in a few lines what the job did: below all that was logged on the way, and in the notes."""
+        lines = story(self.job, report)
+        for line in lines:
             self.log.info("%s", line)
+        leave_note(context, lines)
 
     def tables_stopped(self, report: dict[str, Any] | None) -> dict[str, Any] | None:
         """What to make of tables that stopped while the others are done: here, the task fails naming them.

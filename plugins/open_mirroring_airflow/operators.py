@@ -154,14 +154,14 @@ class PublishingOperator(OpenMirroringSparkOperator):
         published = self._send(mirror, ledger, before, context)
         self._sent = mirror, published
         if self._whole is not None:
-            super().tell({"rows": {one.table: one.rows for one in published}, **self._whole})
+            super().tell({"rows": {one.table: one.rows for one in published}, **self._whole}, context)
         return report
 
     def get_openlineage_facets_on_complete(self, task_instance: Any) -> OperatorLineage[Any, Any] | None:
         """What was read and written; Airflow's provider of OpenLineage asks for it by this name."""
         return None if self._sent is None else operator_lineage(*self._sent)
 
-    def tell(self, report: dict[str, Any]) -> None:
+    def tell(self, report: dict[str, Any], context: Context) -> None:
         """Not yet: how many rows were published the ledger tells at the end."""
         self._whole = report
 

@@ -7,10 +7,11 @@ from typing import Any
 from airflow.plugins_manager import AirflowPlugin
 
 from open_mirroring_airflow.page import PREFIX, LazyPage, root_path
+from open_mirroring_airflow.run_note import RunNotes
 
 
 class OpenMirroringPlugin(AirflowPlugin):
-    """Names the package in ``airflow plugins``, and puts the page into Airflow's menu."""
+    """Names the package in ``airflow plugins``, puts the page into Airflow's menu, and has runs noted."""
 
     name = "open_mirroring"
     fastapi_apps: list[Any] = [  # noqa: RUF012  # as Airflow declares it
@@ -27,3 +28,4 @@ class OpenMirroringPlugin(AirflowPlugin):
             "category": "browse",
         }
     ]
+    listeners: list[Any] = [RunNotes()]  # noqa: RUF012
