@@ -130,8 +130,9 @@ class ChangeTable(JdbcTable):
             TerminalError: ``SEQUENCE_INVALID``, ``HEADER_MISSING``.
         """
         sequence = self._header(SEQUENCE)
-        below = f"sum(CASE WHEN {sequence} < {_literal(low)} THEN CAST(1 AS bigint) ELSE 0 END)"
-        numbers = f"sum(CAST(1 AS bigint)) AS number, {below} AS below"
+        one = "CAST(1 AS decimal(19, 0))"  # every database knows it, and adds up as many as there are
+        below = f"sum(CASE WHEN {sequence} < {_literal(low)} THEN {one} ELSE 0 END)"
+        numbers = f"sum({one}) AS number, {below} AS below"
         query = f"SELECT max({sequence}) AS highest, {numbers} FROM {self._table()}"
         line = self._query("reading its highest change_seq", query)[0]
         number, lower, text = int(line["number"] or 0), int(line["below"] or 0), line["highest"]
@@ -276,7 +277,7 @@ def changes_query(dialect: Dialect, table: str, structure: Structure, special: M
         special: alias to quoted column, as it is.
     """
     texts = [
-        f"{dialect.as_text(dialect.quote(c.name), c.type) if c.type else 'CAST(NULL AS varchar(1))'} AS c{at}"
+        f"{dialect.as_text(dialect.quote(c.name), c.type) if c.type else 'CAST(NULL AS char(1))'} AS c{at}"
         for at, c in enumerate(structure.columns)
     ]
     named = [f"{column} AS {alias}" for alias, column in special.items()]
