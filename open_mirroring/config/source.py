@@ -276,6 +276,11 @@ class ChangeTablesInFolder(ChangeTables, InFolder, title="qlik-change-table over
     """Change tables as data files with a ``.dfm`` beside each."""
 
     transport: Literal["files"] = Field(description="Data files, with a .dfm beside each.")
+    ddl_history: Annotated[str, AfterValidator(names.check_folder_below)] | None = Field(
+        default=None,
+        description="Folder of the control table attrep_ddl_history, below `path`, which then tells whether columns "
+        "were renamed, and what was done to whole tables (T-98).",
+    )
 
 
 class ChangeTablesInDatabase(ChangeTables, title="qlik-change-table over jdbc"):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import csv
+import io
 import json
 from collections.abc import Sequence
 from dataclasses import replace
@@ -15,8 +17,9 @@ import yaml
 from open_mirroring.operate.exit_codes import Exit
 from open_mirroring.page.exposition import exposition
 from spark_jobs.cli.command_line import main
+from tests.e2e.test_bad_input_qlik_change_tables import dfm
 from tests.e2e.test_dead_letters_seen import Shop
-from tests.e2e.test_dropped_columns_formats import FIRST, RENAMED, SHORT, Change, Source
+from tests.e2e.test_dropped_columns_formats import FIRST, RENAMED, SHORT, Change, ChangeTableFiles, Source
 from tests.e2e.test_first_day import declare
 from tests.e2e.test_histories import TABLES, history
 from tests.e2e.test_transaction_cut_qlik import OVER_JDBC, stored
@@ -158,10 +161,51 @@ def test_a_rename_or_a_drop_that_a_history_of_ddl_tells_is_not_asked_for_t84(
     assert sorted(told.gone) == ["city", "cost"]
 
 
+HISTORY = ("SERVER_NAME", "TASK_NAME", "TABLE_OWNER", "TABLE_NAME", "CHANGE_SEQ", "TIMESTAMP", "DDL_TYPE", "DETAILS")
+
+
+def test_a_history_of_ddl_in_files_tells_a_drop_and_a_truncation_t98(
+    tmp_path: Path, spark: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """T-98, T-84, T-85: as the table in a database does; one that cannot be read is told, and the question is asked."""
+    told = ChangeTableFiles(tmp_path, spark)
+    write(told, "source", ddl_history="attrep_ddl_history")
+
+    def done(number: int, *rows: tuple[str, int, str, dict[str, Any]]) -> None:
+        cells = [["s", task, "shop", "items", sequence(at), "2024-01-01", kind, json.dumps(details)]
+                 for task, at, kind, details in rows]  # fmt: skip
+        with io.StringIO() as text:
+            csv.writer(text, quoting=csv.QUOTE_ALL, lineterminator="\n").writerows([HISTORY, *cells])
+            told.pipeline.deliver(f"attrep_ddl_history/{number}.csv", text.getvalue().encode())
+        columns = [(name, "STRING", 900) for name in HISTORY]
+        described = dfm("attrep_ddl_history", f"{number}.csv", len(rows), columns=columns)
+        told.pipeline.deliver(f"attrep_ddl_history/{number}.dfm", described)
+
+    assert told.tick(*FIRST) == Exit.DONE, "no folder is there yet"
+    assert "CONTROL_TABLE_UNREAD" in capsys.readouterr().out
+    dropped = {"columns": {"price": {"action": "DROP"}, "cost": {"action": "ADD"}}}
+    done(1, ("t", 9, "ALTER_TABLE", dropped), ("other", 9, "ALTER_TABLE", dropped))
+    assert told.tick(Change("INS", 4, 10, RENAMED)) == Exit.TABLES_STOPPED, "two tasks"
+    assert told.stop == "RENAME_POSSIBLE"
+    done(1, ("t", 9, "ALTER_TABLE", dropped))
+    assert told.tick() == Exit.DONE, capsys.readouterr().out
+    assert told.gone == ["price"]
+    done(2, ("t", 12, "TRUNCATE_TABLE", {}))
+    assert told.tick() == Exit.DONE_WITH_LOSSES
+    assert "TABLE_TRUNCATED" in capsys.readouterr().out
+    told.pipeline.deliver("attrep_ddl_history/3.csv", b"odd")
+    told.pipeline.deliver("attrep_ddl_history/3.dfm", b"{}")
+    assert told.tick() == Exit.DONE_WITH_LOSSES
+    assert "CONTROL_TABLE_UNREAD" in (said := capsys.readouterr().out) and "TABLE_TRUNCATED" in said
+    write(told, "source", ddl_history="../other")
+    assert main(["check", str(told.pipeline.file)]) != Exit.DONE
+    assert "VALUE_INVALID" in "".join(capsys.readouterr())
+
+
 def test_what_was_done_to_a_whole_table_is_a_loss_until_it_is_built_anew_t85_t87(
     told: Database, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """T-85, T-87: what lies before the table's first change concerns nobody; rows of another task count for none."""
+    """T-81, T-85, T-87: what lies before the table's first change concerns nobody; rows of another task count for none."""
 
     def done(at: int, kind: str, **more: Any) -> None:
         told.server.execute(ddl(ITEMS, sequence(at), kind, at=SINCE, **more))
@@ -197,8 +241,13 @@ def test_what_was_done_to_a_whole_table_is_a_loss_until_it_is_built_anew_t85_t87
     for _ in range(5):
         main(reset)
         told.pipeline.service.poll()
-    assert told.tick() == Exit.DONE, capsys.readouterr().out
+    told.server.execute(suspended(ITEMS, "again", SINCE))
+    assert told.tick() == Exit.DONE_WITH_LOSSES, "what a load mends, and what only the task does"
+    capsys.readouterr()
+    assert losses().startswith("TABLE_SUSPENDED")
     assert [row["id"] for row in told.rows] == ["9"]
+    told.server.execute("DELETE FROM control.attrep_suspended_tables")
+    assert told.tick() == Exit.DONE, capsys.readouterr().out
     done(20, "DROP_TABLE")
     done(21, "ALTER_TABLE", new_name="things")
     assert told.tick() == Exit.DONE_WITH_LOSSES
