@@ -195,7 +195,7 @@ class _Points:
         if statements is not None:
             statements = {known[name]: of_one for name, of_one in statements.items() if name in known}
         told = told._replace(signals=signals, statements=statements)
-        new = record_told(self._ledger, self._mirror.name, source.format.load, told)
+        new = record_told(self._ledger, self._mirror.name, source.format.load, told, self._driver.completed)
         for (name, code), what in new.items():
             log.warning("%s: %s: %s", code, name, what)
 

@@ -37,7 +37,8 @@ from open_mirroring.protocols.verdicts import TARGET_RESTARTED
 
 EPOCH_UNKNOWN = "EPOCH_UNKNOWN"
 RENAME_POSSIBLE, COLUMN_RENAMED = "RENAME_POSSIBLE", "COLUMN_RENAMED"
-_EXPLAINED_BY_A_WORD = (RENAME_POSSIBLE, COLUMN_RENAMED, "PARTIAL_ROWS", "COLUMN_NOT_STREAMED")
+EXPLAINED_BY_A_WORD = (RENAME_POSSIBLE, COLUMN_RENAMED, "PARTIAL_ROWS", "COLUMN_NOT_STREAMED")
+"""Stops that may be over once it is known what became of a column."""
 
 
 class OpenStop(NamedTuple):
@@ -294,7 +295,7 @@ def accept_schema(
         if renamed_to is not None:
             what = f"{column!r} is {renamed_to!r} now: values of rows that did not change since have the old name"
             _set(db, row, stop_code=COLUMN_RENAMED, stop_what=what, stopped_at=datetime.now(UTC))
-        elif row.stop_code in _EXPLAINED_BY_A_WORD:
+        elif row.stop_code in EXPLAINED_BY_A_WORD:
             cleared = _clear(db, row)
         else:
             _set(db, row)
@@ -346,7 +347,7 @@ def accept_told(
             except TerminalError:
                 continue  # no row that was read proves it yet
             _note_column(db, row, column, up_to, now)
-            if cleared is None and row.stop_code in _EXPLAINED_BY_A_WORD:
+            if cleared is None and row.stop_code in EXPLAINED_BY_A_WORD:
                 cleared = _clear(db, row)
             became = "dropped" if now is None else f"renamed to {now!r}"
             found[column] = f"{became} at {told.by}"

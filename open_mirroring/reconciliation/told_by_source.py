@@ -6,7 +6,7 @@ history of DDL tells it for ever, but once the table was built anew it concerns 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime, timedelta
 from types import MappingProxyType
 from typing import NamedTuple
@@ -16,7 +16,7 @@ from sqlalchemy import Connection, Engine
 
 from open_mirroring.changes.told_statements import Statement
 from open_mirroring.ledger import tables as t
-from open_mirroring.ledger.decisions import accept_told
+from open_mirroring.ledger.decisions import EXPLAINED_BY_A_WORD, accept_told
 from open_mirroring.ledger.tables import upsert
 from open_mirroring.protocols.table_losses import TABLE_DROPPED, TABLE_RENAMED, TABLE_TRUNCATED
 
@@ -71,7 +71,9 @@ class Told(NamedTuple):
     by: str = ""
 
 
-def record_told(ledger: Engine, mirror: str, load: str, told: Told) -> dict[tuple[str, str], str]:
+def record_told(
+    ledger: Engine, mirror: str, load: str, told: Told, batches: Collection[int]
+) -> dict[tuple[str, str], str]:
     """Keep what a source tells; what of it is new, by table and code.
 
     Args:
@@ -79,15 +81,18 @@ def record_told(ledger: Engine, mirror: str, load: str, told: Told) -> dict[tupl
         mirror: the mirror.
         load: the load to which places of statements belong.
         told: tables named as the mirror file does.
+        batches: those of the run: only what they brought can have raised a question that nobody has asked yet.
     """
     with ledger.begin() as db:
         new = _record_signals(db, mirror, told.signals)
         _record_tasks(db, mirror, told.tasks)
         if told.statements is not None:
             new |= _record_events(db, mirror, load, told.statements)
-    for source, statements in (told.statements or {}).items():
-        for column, what in accept_told(ledger, mirror, source, load, statements, told.by).items():
-            new[source, f"SCHEMA_TOLD {column!r}"] = what
+        asking = _asking(db, mirror, batches) if told.statements else []
+    for source in asking:
+        if statements := (told.statements or {}).get(source):
+            for column, what in accept_told(ledger, mirror, source, load, statements, told.by).items():
+                new[source, f"SCHEMA_TOLD {column!r}"] = what
     return new
 
 
@@ -135,7 +140,18 @@ def _record_signals(db: Connection, mirror: str, signals: Mapping[tuple[str, str
     return {at: what for at, what in signals.items() if at not in known}
 
 
+def _asking(db: Connection, mirror: str, batches: Collection[int]) -> list[str]:
+    """The tables with changes in some batches, and those that wait for a word on a column."""
+    m, b = t.mirrored_table.c, t.batch_table.c
+    brought = sa.select(b.source).where(b.mirror == mirror, b.batch.in_(list(batches)))
+    may_ask = sa.or_(m.source.in_(brought), m.stop_code.in_(EXPLAINED_BY_A_WORD))
+    return list(db.scalars(sa.select(m.source).where(m.mirror == mirror, may_ask).order_by(m.source)))
+
+
 def _record_tasks(db: Connection, mirror: str, tasks: Sequence[TaskState]) -> None:
+    known = db.scalar(sa.select(sa.func.count()).where(t.source_task.c.mirror == mirror))
+    if not known and not tasks:
+        return
     db.execute(t.source_task.delete().where(t.source_task.c.mirror == mirror))
     rows = [{"mirror": mirror, **task._asdict()} for task in tasks]
     upsert(db, t.source_task, rows, keys=["mirror", "name"], update=["status"])

@@ -205,7 +205,7 @@ def test_a_history_of_ddl_in_files_tells_a_drop_and_a_truncation_t98(
 def test_what_was_done_to_a_whole_table_is_a_loss_until_it_is_built_anew_t85_t87(
     told: Database, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """T-81, T-85, T-87: what lies before the table's first change concerns nobody; rows of another task count for none."""
+    """T-81, T-85, T-87: what lies before the first change concerns nobody; rows of another task count for none."""
 
     def done(at: int, kind: str, **more: Any) -> None:
         told.server.execute(ddl(ITEMS, sequence(at), kind, at=SINCE, **more))
