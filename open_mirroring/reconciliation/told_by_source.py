@@ -100,8 +100,7 @@ def task_states(ledger: Engine, mirror: str) -> list[TaskState]:
     """The tasks of a mirror's source, by name."""
     c = t.source_task.c
     query = sa.select(c.name, c.status, c.status_at, c.read_up_to, c.pending).where(c.mirror == mirror)
-    with ledger.connect() as db:
-        return [TaskState(*row) for row in db.execute(query.order_by(c.name)).tuples()]
+    return [TaskState(*row) for row in t.rows(ledger, query.order_by(c.name))]
 
 
 def task_text(task: TaskState) -> str:

@@ -18,8 +18,7 @@ from open_mirroring.operate.job_story import story
 from open_mirroring.operate.metrics import mirror_metrics
 from open_mirroring.operate.words import SEVERITY, amount, verdict_words
 from open_mirroring.protocols.table_losses import WAYS_OUT
-from open_mirroring.protocols.verdicts import HOLDS_FOR_SOMEBODY, Finding
-from open_mirroring.reconciliation.gating import gate
+from open_mirroring.protocols.verdicts import HOLDS_FOR_SOMEBODY, Finding, gate
 from open_mirroring.reconciliation.inspection import inspect_mirror
 from open_mirroring.reconciliation.losses import look
 from open_mirroring_airflow.connections import landing_zone, ledger_url

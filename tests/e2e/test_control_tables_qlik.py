@@ -25,14 +25,8 @@ from tests.e2e.test_histories import TABLES, history
 from tests.e2e.test_transaction_cut_qlik import OVER_JDBC, stored
 from tests.postgres import PostgresServer
 from tests.qlik_change_rows import sequence
+from tests.qlik_change_tables_sql import apply_exception, control_table_statements, ddl, suspended, task_status
 from tests.spark.test_initial_load_jdbc import connect
-from workload_generator.qlik_change_tables_sql import (
-    apply_exception,
-    control_table_statements,
-    ddl,
-    suspended,
-    task_status,
-)
 from workload_generator.tables import CUSTOMERS, ORDERS, TableDef
 
 SINCE = datetime(2024, 1, 1, 12, 30)
