@@ -24,6 +24,7 @@ from open_mirroring.ledger.horizon import mirror_horizon
 from open_mirroring.protocols.backfilling import Backfill, parse_interval, refuse_below_horizon
 from open_mirroring.reconciliation.inspection import declare_tables
 from open_mirroring.reconciliation.losses import look
+from open_mirroring.reconciliation.told_by_source import record_told
 from spark_jobs.extract.driver import ExtractionDriver, Point
 from spark_jobs.letters.open_letters import ensure_counted, read_open_letters
 from spark_jobs.reconcile.lost_ledger import refuse_lost_ledger
@@ -95,6 +96,7 @@ class _Points:
     """Says what extraction binds: first the ranges of a backfill, then everything that was never bound."""
 
     def __init__(self, mirror: Mirror, ledger: Engine, spark: SparkSession) -> None:
+        self._mirror, self._ledger = mirror, ledger
         self._driver = ExtractionDriver(mirror, ledger, spark)
         self._letters = partial(read_open_letters, mirror, ledger)
         self._horizon = partial(mirror_horizon, ledger, mirror.name)
@@ -112,6 +114,7 @@ class _Points:
         self.read_mended()
         driver = self._driver
         driver.drive(agenda)
+        self._listen()
         batches = tuple(driver.completed)
         newest = batches[-1] if batches else None
         counts, waiting, joined = driver.counts, self._waiting, driver.joined
@@ -181,12 +184,21 @@ class _Points:
         ledger.remember_versions({n: (bound[n], seen) for n, seen in found.versions.items() if n not in read})
         for name, refused in found.refused.items():
             ledger.stop_table(source.tables[name].source, refused.code, refused.what)
-        told = source.transport.signals(self._driver.spark)
+        return found
+
+    def _listen(self) -> None:
+        """Keep what the source tells beside its changes: once these are read, so that its word can be held to them."""
+        source = self._driver.source
+        told = source.transport.told(self._driver.spark)
         known = {name: table.source for name, table in source.tables.items()}
-        new = ledger.record_signals({(known.get(name, name), code): what for (name, code), what in told.items()})
+        signals = {(known.get(name, name), code): what for (name, code), what in told.signals.items()}
+        statements = told.statements
+        if statements is not None:
+            statements = {known[name]: of_one for name, of_one in statements.items() if name in known}
+        told = told._replace(signals=signals, statements=statements)
+        new = record_told(self._ledger, self._mirror.name, source.format.load, told, self._driver.completed)
         for (name, code), what in new.items():
             log.warning("%s: %s: %s", code, name, what)
-        return found
 
 
 def _of(found: Found, ranges: Iterable[BoundRange]) -> Scope:

@@ -117,9 +117,16 @@ class _ChangesWork:
         self._ledger = ledger
         self._reader = reader = LedgerReader(ledger, mirror.name)
         declared = {table.source: table for table in mirror.tables}
-        renames = format_of(mirror).renames_columns
         self._salt = mirror.salt()
-        self._preparation = Preparation(mirror.name, reader, declared, mirror.publish, renames=renames, salt=self._salt)
+        self._preparation = Preparation(
+            mirror.name,
+            reader,
+            declared,
+            mirror.publish,
+            renames=format_of(mirror).renames_columns,
+            salt=self._salt,
+            of_reading=mirror.source.spells_by_reading,
+        )
         self._zone = zone_address(mirror)
         self._passing = set(passing)
 

@@ -85,6 +85,11 @@ class AnySource(Section):
         return 0
 
     @property
+    def spells_by_reading(self) -> bool:
+        """Whether a row carries the columns of the time when it is read, not of the time when it changed (T-33)."""
+        return False
+
+    @property
     def place(self) -> str:
         """Where the changes are, for people: a path, or topics or a database behind the name of a connection."""
         raise NotImplementedError
@@ -270,6 +275,11 @@ class ChangeTablesInFolder(ChangeTables, InFolder, title="qlik-change-table over
     """Change tables as data files with a ``.dfm`` beside each."""
 
     transport: Literal["files"] = Field(description="Data files, with a .dfm beside each.")
+    ddl_history: Annotated[str, AfterValidator(names.check_folder_below)] | None = Field(
+        default=None,
+        description="Folder of the control table attrep_ddl_history, below `path`, which then tells whether columns "
+        "were renamed, and what was done to whole tables (T-98).",
+    )
 
 
 class ChangeTablesInDatabase(ChangeTables, title="qlik-change-table over jdbc"):
@@ -285,8 +295,15 @@ class ChangeTablesInDatabase(ChangeTables, title="qlik-change-table over jdbc"):
     control_schema: str | None = Field(
         default=None,
         min_length=1,
-        description="Schema of Qlik's control tables attrep_suspended_tables and attrep_apply_exceptions, which are "
-        "looked at in each run (T-81). Default: that of `partitions`; without both none is looked at.",
+        description="Schema of Qlik's control tables attrep_suspended_tables, attrep_apply_exceptions, "
+        "attrep_ddl_history and attrep_status, which are looked at in each run (T-81, T-84 to T-86). Default: that of "
+        "`partitions`; without both none is looked at.",
+    )
+    task: str | None = Field(
+        default=None,
+        min_length=1,
+        description="Where control tables are those of several tasks: the task that writes the change tables (T-87). "
+        "Default: rows of all tasks count.",
     )
     overlap_minutes: Positive = Field(
         default=OVERLAP_MINUTES,
@@ -300,6 +317,11 @@ class ChangeTablesInDatabase(ChangeTables, title="qlik-change-table over jdbc"):
         if self.control_schema is None and self.partitions is not None:
             return names.split_source_name(self.partitions).schema
         return self.control_schema
+
+    @property
+    def spells_by_reading(self) -> bool:
+        """As :attr:`AnySource.spells_by_reading`: the database tells the columns of now."""
+        return True
 
     @property
     def ordered_partitions(self) -> int:

@@ -8,7 +8,7 @@ its request is taken once: asked again, it reports what it cleared then, and lif
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
@@ -16,6 +16,7 @@ import sqlalchemy as sa
 from sqlalchemy import Connection, Engine
 
 from open_mirroring.changes.log_position import is_load_epoch, position_order
+from open_mirroring.changes.told_statements import Statement, what_became_of
 from open_mirroring.errors import TerminalError
 from open_mirroring.ledger import requests
 from open_mirroring.ledger import tables as t
@@ -55,7 +56,8 @@ _NOT_BY_RESUME = {
     NEW_TABLE: ("TABLE_NOT_ACCEPTED", "`open-mirroring accept-table` says that it shall be mirrored"),
 }
 """What refuses to resume a table, and the way out, by the stop's code."""
-_EXPLAINED_BY_A_DROP = (RENAME_POSSIBLE, COLUMN_RENAMED, "PARTIAL_ROWS", "COLUMN_NOT_STREAMED")
+EXPLAINED_BY_A_WORD = (RENAME_POSSIBLE, COLUMN_RENAMED, "PARTIAL_ROWS", "COLUMN_NOT_STREAMED")
+"""Stops that may be over once it is known what became of a column."""
 
 
 class OpenStop(NamedTuple):
@@ -249,25 +251,70 @@ def accept_schema(
 
     def effect(db: Connection, row: Any) -> Effect:
         up_to = _where_it_is_gone(db, row, column, renamed_to)
-        now = datetime.now(UTC)
-        c = t.column_decision.c
-        # A later word on the same changes replaces an earlier one.
-        said = (c.table_id == row.id) & (c.column == column) & (c.up_to == up_to)
-        db.execute(t.column_decision.delete().where(said))
-        values = {"table_id": row.id, "column": column, "up_to": up_to, "renamed_to": renamed_to, "decided_at": now}
-        db.execute(t.column_decision.insert().values(values))
+        _note_column(db, row, column, up_to, renamed_to)
         cleared = None
         if renamed_to is not None:
             what = f"{column!r} is {renamed_to!r} now: values of rows that did not change since have the old name"
-            t.change_tables(
-                db, t.mirrored_table.c.id == row.id, stop_code=COLUMN_RENAMED, stop_what=what, stopped_at=now
-            )
+            stopped = {"stop_code": COLUMN_RENAMED, "stop_what": what, "stopped_at": datetime.now(UTC)}
+            t.change_tables(db, t.mirrored_table.c.id == row.id, **stopped)
         else:
-            cleared = _touch(db, row, ends=row.stop_code in _EXPLAINED_BY_A_DROP)
+            cleared = _touch(db, row, ends=row.stop_code in EXPLAINED_BY_A_WORD)
         return _cleared(cleared, {}, column=column, renamed_to=renamed_to, up_to=up_to)
 
     asked = Asked(request, ACCEPT_SCHEMA, source, column if renamed_to is None else f"{column}={renamed_to}")
     return _lifted(requests.decide(ledger, mirror, asked, "SCHEMA_ACCEPTED", reason, effect))
+
+
+def accept_told(
+    ledger: Engine, mirror: str, source: str, load: str, statements: Sequence[Statement], who: str
+) -> dict[str, str]:
+    """Take the word of the source's own history of DDL for columns that are gone (T-84); what it says, by column.
+
+    As :func:`accept_schema`, but that a renamed column stops the table where it is published, at its position (G-61). A
+    column of which somebody has said already what became of it is left as it is, and so is one whose last row is of an
+    older load, for positions of two loads cannot be compared (T-31).
+
+    Args:
+        ledger: the ledger.
+        mirror: the mirror.
+        source: the table.
+        load: the load to which the statements' places belong.
+        statements: all that the history has of the table.
+        who: what tells them, for the audit.
+    """
+    found: dict[str, str] = {}
+
+    def effect(db: Connection, row: Any) -> Effect | None:
+        e, d = t.stream_epoch.c, t.column_decision.c
+        ordinals = dict(db.execute(sa.select(e.epoch, e.ordinal).where(e.table_id == row.id)).tuples().all())
+        said = sa.select(d.column, sa.func.max(d.up_to)).where(d.table_id == row.id).group_by(d.column)
+        decided = dict(db.execute(said).tuples().all())
+        lists, last = _carried(db, row, ordinals)
+        names = {name.casefold(): name for name in last}
+        for column, after in last.items():
+            ordinal, _, place = after.partition(":")
+            if load not in ordinals or (after and int(ordinal) != ordinals[load]) or decided.get(column, "") > after:
+                continue
+            told = what_became_of(column, place, statements)
+            if told is None:
+                continue
+            now = None if told.renamed_to is None else names.get(told.renamed_to.casefold(), told.renamed_to)
+            if any({column, now} <= one for one in lists):
+                continue  # one row has both: they are two columns
+            try:
+                up_to = _where_it_is_gone(db, row, column, now)
+            except TerminalError:
+                continue  # no row that was read proves it yet
+            _note_column(db, row, column, up_to, now)
+            became = "dropped" if now is None else f"renamed to {now!r}"
+            found[column] = f"{became} at {told.by}"
+        if not found:
+            return None
+        return _cleared(_touch(db, row, ends=row.stop_code in EXPLAINED_BY_A_WORD), columns=found)
+
+    asked = Asked("", ACCEPT_SCHEMA, source)
+    requests.decide(ledger, mirror, asked, "SCHEMA_ACCEPTED", Reason(who, "the source's own history of DDL"), effect)
+    return found
 
 
 def resume_extraction(ledger: Engine, mirror: str, reason: Reason, *, request: str = "") -> OpenStop:
@@ -299,6 +346,30 @@ def unknown_epochs(db: Connection, row: Any) -> set[str]:
     logged = db.scalars(sa.select(b.epoch).distinct().where(b.mirror == row.mirror, b.source == row.source))
     known = set(db.scalars(sa.select(e.epoch).where(e.table_id == row.id)))
     return {epoch for epoch in logged if epoch not in known and not is_load_epoch(epoch)}
+
+
+def _note_column(db: Connection, row: Any, column: str, up_to: str, renamed_to: str | None) -> None:
+    """Keep what became of a column, for changes up to a place; a later word on these replaces an earlier one."""
+    c = t.column_decision.c
+    here = (c.table_id == row.id) & (c.column == column) & (c.up_to == up_to)
+    db.execute(t.column_decision.delete().where(here))
+    values = {"table_id": row.id, "column": column, "up_to": up_to, "renamed_to": renamed_to}
+    db.execute(t.column_decision.insert().values(**values, decided_at=datetime.now(UTC)))
+
+
+def _carried(db: Connection, row: Any, ordinals: Mapping[str, int]) -> tuple[list[set[str]], dict[str, str]]:
+    """The column lists of a table, and by column the last place of a row with it; empty for one that is only loaded."""
+    c, r = t.column_list.c, t.column_range.c
+    lists = {
+        digest: {name for name, _, _ in json.loads(cols)}
+        for digest, cols in db.execute(sa.select(c.digest, c.cols).where(c.table_id == row.id)).tuples()
+    }
+    last = dict.fromkeys((name for name, *_ in json.loads(row.load_plan)["columns"]) if row.load_plan else (), "")
+    ranges = sa.select(r.digest, r.epoch, r.last).where(r.table_id == row.id)
+    for digest, epoch, place in db.execute(ranges).tuples():
+        at = "" if is_load_epoch(epoch) else position_order(ordinals.get(epoch, 0), place)
+        last |= {name: max(at, last.get(name, "")) for name in lists.get(digest, ())}
+    return list(lists.values()), last
 
 
 def _where_it_is_gone(db: Connection, row: Any, column: str, renamed_to: str | None) -> str:

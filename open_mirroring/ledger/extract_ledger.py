@@ -138,21 +138,6 @@ class ExtractLedger:
                 return Lost()
             return Owned(self._read(db))
 
-    def record_signals(self, signals: Mapping[tuple[str, str], str]) -> dict[tuple[str, str], str]:
-        """Keep what control tables tell, by table and code, in place of what they told before; what of it is new."""
-        c = t.source_signal.c
-        with self._engine.begin() as db:
-            told = sa.select(c.source, c.code, c.what).where(c.mirror == self._mirror)
-            known = {(source, code): what for source, code, what in db.execute(told).tuples()}
-            if known != dict(signals):
-                db.execute(t.source_signal.delete().where(c.mirror == self._mirror))
-                rows = [
-                    {"mirror": self._mirror, "source": source, "code": code, "what": what}
-                    for (source, code), what in sorted(signals.items())
-                ]
-                upsert(db, t.source_signal, rows, keys=["mirror", "source", "code"], update=["what"])
-        return {at: what for at, what in signals.items() if at not in known}
-
     def record_offsets(self, offsets: Mapping[str, tuple[int, int]]) -> None:
         """Remember what a broker has: by partition the first offset left, and the one behind the newest message."""
         rows = [

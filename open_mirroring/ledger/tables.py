@@ -445,6 +445,31 @@ source_signal = Table(
     Column("what", Text, nullable=False),
 )
 
+# What control tables of the source told of a table as a whole, dropped, renamed or truncated, and where (T-85).
+# *generation* is that of the table when it was told first, or -1 for what lies before its first change. A row without a
+# code says that they were looked at.
+source_event = Table(
+    "source_event",
+    metadata,
+    Column("table_id", String(36), primary_key=True),
+    Column("code", String(40), primary_key=True),
+    Column("place", String(240), primary_key=True),
+    Column("generation", Integer, nullable=False),
+    Column("what", Text, nullable=False),
+)
+
+# How far a task of the source was, by its own control table, when that was looked at last (T-86).
+source_task = Table(
+    "source_task",
+    metadata,
+    Column("mirror", String(64), primary_key=True),
+    Column("name", String(300), primary_key=True),
+    Column("status", String(300), nullable=False),
+    Column("status_at", Moment),
+    Column("read_up_to", Moment),
+    Column("pending", BigInteger),
+)
+
 # How a job ended whose driver ran elsewhere, for whoever started it (S-16): *run* is the name that the starter chose.
 job_end = Table(
     "job_end",

@@ -15,6 +15,7 @@ from open_mirroring.ledger.letters import NO_LETTERS
 from open_mirroring.ledger.reading import LedgerReader, TableState
 from open_mirroring.operate.status import RECENT_BATCHES, BoundOffsets, Marks, MirrorStatus, TableStatus
 from open_mirroring.protocols.proving import Proof
+from open_mirroring.protocols.table_losses import ANY_TABLE
 from open_mirroring.protocols.verdicts import WAYS_OUT, Finding, Verdict
 from open_mirroring.reconciliation.losses import LossReport, look
 
@@ -83,6 +84,8 @@ def mirror_status(
         tables=tuple(
             gathered.one(source, findings.get(source), by_table.get(source), inspection_failed) for source in tables
         ),
+        notes=report.notes.get(ANY_TABLE, ()),
+        tasks=tuple(report.tasks),
     )
 
 

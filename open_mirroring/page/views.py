@@ -35,6 +35,7 @@ from open_mirroring.page.runbook import as_text, section
 from open_mirroring.page.safe_text import visible
 from open_mirroring.protocols import table_losses
 from open_mirroring.protocols.verdicts import Verdict
+from open_mirroring.reconciliation.told_by_source import task_text
 from open_mirroring.storage.arrow_files import arrow_files, arrow_path
 
 SHOWN_BYTES = 2_000
@@ -297,6 +298,8 @@ def _whole(found: MirrorOverview) -> dict[str, Any]:
         "behind",
         "stop",
         "losses",
+        "notes",
+        "tasks",
         "letters",
         "hours",
         "hours_out",
@@ -439,3 +442,4 @@ _TEMPLATES.globals |= {
     "homeless": table_losses.DEAD_LETTERS_HOMELESS,
 }
 _TEMPLATES.filters |= {"exact": _exact, "moment": _moment, "query": urlencode, "said": as_text}
+_TEMPLATES.filters["task_text"] = task_text

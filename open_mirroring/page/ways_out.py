@@ -26,7 +26,14 @@ RESUME, RESUME_EXTRACTION, ACCEPT_EPOCH, ACCEPT_SCHEMA, ACCEPT_TABLE, ACCEPT_REL
     "look",
 )
 _REPAIRABLE = frozenset({verdicts.GAP, verdicts.LAST_FILE_MISSING, verdicts.MISSING})
-_RESET_HELPS = frozenset({table_losses.CHANGES_IGNORED, table_losses.TABLE_SUSPENDED})
+_RESET_HELPS = frozenset(
+    {
+        table_losses.CHANGES_IGNORED,
+        table_losses.TABLE_SUSPENDED,
+        table_losses.TABLE_TRUNCATED,
+        table_losses.TABLE_DROPPED,
+    }
+)
 _TICK_HELPS = frozenset({KEY_MENDED, NOT_INSPECTED, LOOK_OVERDUE, table_losses.DEAD_LETTERS_UNCOUNTED})
 
 

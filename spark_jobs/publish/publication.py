@@ -55,7 +55,8 @@ class Prepared(NamedTuple):
 class Preparation:
     """Prepares the publications of a mirror's tables with a few queries for all of them together.
 
-    *renames* says whether the source can rename a column while its changes are read, *salt* is that of hashes.
+    *renames* says whether the source can rename a column while its changes are read, *salt* is that of hashes,
+    *of_reading* says whether rows have the columns of the time when they were read (T-33).
     """
 
     def __init__(
@@ -67,10 +68,11 @@ class Preparation:
         *,
         renames: bool = True,
         salt: Salt | None = None,
+        of_reading: bool = False,
     ) -> None:
         self._mirror = mirror
         self._salted = None if salt is None else salt.check
-        self._renames = renames
+        self._renames, self._of_reading = renames, of_reading
         self._reader = reader
         self._declared = declared
         self._settings = settings
@@ -246,6 +248,7 @@ class Preparation:
             cut=None if start is None else Cut(start, end, batches),
             late_up_to=self._late_up_to(state, intent, top),
             loaded_keys={name: one for name, one in loaded.items() if one.is_key},
+            of_reading=self._of_reading,
         )
 
     def _late_up_to(self, state: TableState, intent: Intent, highest: LogPosition | None) -> str | None:

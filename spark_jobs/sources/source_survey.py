@@ -12,6 +12,7 @@ from open_mirroring.config import Mirror
 from open_mirroring.config.problems import Problem
 from open_mirroring.config.source import AnySource, ChangeTables, InTopics
 from open_mirroring.errors import MirroringError
+from open_mirroring.protocols.table_losses import CONTROL_TABLE_UNREAD
 from spark_jobs.sources.contract.source import Survey
 from spark_jobs.sources.registry import transport_of
 
@@ -26,7 +27,7 @@ def unread_topics(source: AnySource, named: Mapping[str, str]) -> dict[str, str]
 
 
 def warnings(mirror: Mirror) -> list[Problem]:
-    """What is worth a look before a run, and stops none: ``NEVER_SEEN``, ``KEY_CHANGES_UNTOLD``.
+    """What is worth a look before a run: ``NEVER_SEEN``, ``KEY_CHANGES_UNTOLD``, ``CONTROL_TABLE_UNREAD``.
 
     Databases that are read by Spark alone are not asked, nor is one that does not answer.
     """
@@ -48,4 +49,7 @@ def warnings(mirror: Mirror) -> list[Problem]:
             way_out = "have the task store before images and say `before_images: true`, or select change_mask; or "
             way_out += "say `keys_never_change: true`"
             found.append(mirror.problem((*place, "key"), KEY_CHANGES_UNTOLD, what, way_out))
+    for setting, what in survey.settings.items():
+        way_out = "mend it, or grant the login SELECT on the tables: nothing is told of suspended tables otherwise"
+        found.append(mirror.problem(("source", setting), CONTROL_TABLE_UNREAD, what, way_out))
     return found

@@ -503,11 +503,11 @@ def test_what_control_tables_tell_of_tables_in_any_spelling(
         source.execute(suspended(TableDef("Shop", name, (), ()), "it's broken", since, "shop"))
     source.execute(apply_exception(TableDef("shop", "items", (), ()), "full", since, "shop"))
     at = place(control_schema="shop")
-    found = at.signals(spark)
+    found = at.told(spark).signals
     assert found.keys() == {("shop.items", "TABLE_SUSPENDED"), ("shop.items", "APPLY_EXCEPTIONS")}
     assert "2024-01-01 12:30" in found["shop.items", "TABLE_SUSPENDED"]
     assert "1 errors of it" in found["shop.items", "APPLY_EXCEPTIONS"]
-    assert place().signals(spark) == {}, "nobody named a schema"
+    assert place().told(spark).signals == {}, "nobody named a schema"
     source.execute(
         "DROP ROLE IF EXISTS weak",
         "CREATE ROLE weak LOGIN PASSWORD 'weak'",
@@ -516,7 +516,7 @@ def test_what_control_tables_tell_of_tables_in_any_spelling(
     )
     login = json.loads(os.environ["AIRFLOW_CONN_SHOP_DB"]) | {"login": "weak", "password": "weak"}
     monkeypatch.setenv("AIRFLOW_CONN_SHOP_DB", json.dumps(login))
-    found = at.signals(spark)
+    found = at.told(spark).signals
     assert found.keys() == {("(any table)", "CONTROL_TABLE_UNREAD"), ("shop.items", "APPLY_EXCEPTIONS")}
     assert "no attrep_suspended_tables in" in found["(any table)", "CONTROL_TABLE_UNREAD"]
 

@@ -11,7 +11,13 @@ import pytest
 from open_mirroring.config import load_mirror
 from open_mirroring.operate.overview import TableLine, overview
 from open_mirroring.page import ways_out
-from open_mirroring.protocols.table_losses import CHANGES_IGNORED, DEAD_LETTERS_OPEN, TABLE_SUSPENDED, Loss
+from open_mirroring.protocols.table_losses import (
+    CHANGES_IGNORED,
+    DEAD_LETTERS_OPEN,
+    TABLE_SUSPENDED,
+    TABLE_TRUNCATED,
+    Loss,
+)
 from open_mirroring.protocols.verdicts import Verdict
 from tests.hand_made_mirror import MIRROR_FILE, HandMadeMirror
 
@@ -46,7 +52,7 @@ def test_a_full_load_is_accepted_only_where_the_table_begins_with_one_g_128(
     ]
 
 
-@pytest.mark.parametrize("code", [CHANGES_IGNORED, TABLE_SUSPENDED, DEAD_LETTERS_OPEN])
+@pytest.mark.parametrize("code", [CHANGES_IGNORED, TABLE_SUSPENDED, TABLE_TRUNCATED, DEAD_LETTERS_OPEN])
 def test_changes_that_nothing_brings_back_offer_to_build_the_table_anew(
     stopped: TableLine, tmp_path: Path, code: str
 ) -> None:
