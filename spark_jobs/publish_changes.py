@@ -132,8 +132,11 @@ class _ChangesWork:
 
     def find(
         self, tables: Mapping[str, TableState], rows: Mapping[str, protocol.TableRow]
-    ) -> Mapping[str, protocol.Work]:
-        """Everything committed, or complete, for tables that pass and of which it holds something new."""
+    ) -> Mapping[str, protocol.Work | protocol.CannotStage]:
+        """Everything committed, or complete, for tables that pass and of which it holds something new.
+
+        Of the others, whether the mirror file says something else of their columns than is published.
+        """
         ready = {
             state.source: state._replace(row=rows[t])
             for t, state in tables.items()
@@ -148,7 +151,8 @@ class _ChangesWork:
             # What lies before the change of structure goes first; where nothing does, the table stops.
             if before := changes_up_to(self._reader, state, whole_work, limit):
                 work[state.source] = before
-        return {t: work[state.source] for t, state in tables.items() if state.source in work}
+        quiet = self._preparation.refused(state for source, state in ready.items() if source not in work)
+        return {**quiet, **{t: work[state.source] for t, state in tables.items() if state.source in work}}
 
     def stage(self, tables: Mapping[str, TableState], intents: Mapping[str, protocol.Intent]) -> Mapping[str, Staging]:
         """Plan, type and stage the changes of the intents in the workers."""

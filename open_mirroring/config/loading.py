@@ -12,7 +12,6 @@ from pydantic import ValidationError
 
 from open_mirroring.config.models import BegunMirror, LedgerConnection, Mirror, Origin
 from open_mirroring.config.problems import ConfigError, Explanation, Problem, SettingPath, explain, path_text
-from open_mirroring.config.section import StoredPlace
 from open_mirroring.config.source import InFolder
 from open_mirroring.config.tables import Table, table_collisions
 from open_mirroring.config.yaml_tree import YamlTree
@@ -183,7 +182,7 @@ def _places(mirror: Mirror) -> Iterator[_Place]:
         # Two connections may lead to one place: the place is what nobody else may use.
         parts = ("onelake", zone.workspace or "", zone.item or "", *zone.path.split("/"))
         yield _Place(mirror, ("landing_zone",), tuple(map(name_identity, parts)))
-    yield _Place(mirror, ("change_log",), _folder_identity(mirror, mirror.change_log))
+    yield _Place(mirror, ("change_log",), _text_identity(mirror, str(mirror.change_log)))
     if isinstance(mirror.ledger, LedgerConnection):
         yield _Place(mirror, ("ledger",), ("connection", mirror.ledger.connection.upper()))
         return
@@ -196,10 +195,6 @@ def _places(mirror: Mirror) -> Iterator[_Place]:
 
 def _text_identity(mirror: Mirror, path: str) -> tuple[str, ...]:
     return _address_identity(path) if is_address(path) else _identity(mirror.resolve(path))
-
-
-def _folder_identity(mirror: Mirror, setting: str | StoredPlace) -> tuple[str, ...]:
-    return _identity(mirror.resolve(setting)) if isinstance(setting, str) else _address_identity(setting.path)
 
 
 def _address_identity(text: str) -> tuple[str, ...]:

@@ -46,7 +46,7 @@ from open_mirroring.config.source import (
     Source,
     check_complete_position,
 )
-from open_mirroring.config.structures import GivenStructure, structures_of_others
+from open_mirroring.config.structures import GivenStructure
 from open_mirroring.config.tables import (
     Collision,
     ExportLoad,
@@ -333,8 +333,8 @@ class Mirror(Section):
         mirrored = [table.source_name for _, table in _tables_of(entries)]
         patterns = [entry for entry in entries if isinstance(entry, TablePattern)]
         mirrored += [one.source_name for one in given if any(entry.fits(one.source_name) for entry in patterns)]
-        for at in structures_of_others(given, mirrored) if entries else ():
-            what = f"{given[at].table!r} is no mirrored table"
+        for other in (one for one in given if entries and one.source_name not in mirrored):
+            what = f"{other.table!r} is no mirrored table"
             raise names.refusal("VALUE_INVALID", what, "spell it as `source` of one of the tables")
         return given
 

@@ -308,20 +308,11 @@ def _selected(include: tuple[str, ...] | None, exclude: tuple[str, ...]) -> Colu
     return ColumnChoice(tuple(name for name in include if "*" not in name), fitting, exclude)
 
 
-def _kind_of_columns(value: Any) -> str:
-    return "(ColumnSelection)" if isinstance(value, dict | ColumnSelection) else "(names)"
-
-
 Columns = Annotated[
     Annotated[tuple[ColumnName, ...], Field(min_length=1), Tag("(names)")]
     | Annotated[ColumnSelection, Tag("(ColumnSelection)")],
-    Discriminator(_kind_of_columns),
+    Discriminator(lambda value: "(ColumnSelection)" if isinstance(value, dict | ColumnSelection) else "(names)"),
 ]
-
-
-def _each_once(columns: Iterable[str]) -> list[str]:
-    """Columns without those that are another spelling of an earlier one."""
-    return list({name.casefold(): name for name in columns}.values())
 
 
 def _chosen(columns: tuple[str, ...] | ColumnSelection | None) -> ColumnChoice:

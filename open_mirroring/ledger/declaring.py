@@ -186,7 +186,8 @@ def declare(ledger: Engine, mirror: str, declarations: Sequence[TableDeclaration
                 refuse_taken_folder(db, mirror, declared)
                 _insert(db, mirror, declared)
             elif declared.is_that_of(row) or is_dropping(row.reset):
-                continue
+                if declared.loads and row.load_state == "none":
+                    _load_first(db, row)
             elif not _declare_anew(db, row, declared):
                 raise TerminalError(
                     "TABLE_REDECLARED",
@@ -197,6 +198,18 @@ def declare(ledger: Engine, mirror: str, declarations: Sequence[TableDeclaration
                 )
         query = sa.select(c.source, c.id).where(c.mirror == mirror)
         return {source: table_id for source, table_id in db.execute(query).tuples()}
+
+
+def _load_first(db: Connection, row: Any) -> None:
+    """Let a table begin with the initial load that the mirror file names by now: nothing of it is there yet (G-130)."""
+    begun = row.confirmed or row.intent is not None or row.reset is not None or row.generation > 1
+    if begun or not is_new_to_log(db, row):
+        return
+    c = t.mirrored_table.c
+    this = (c.id == row.id) & (c.version == row.version)
+    values = {"load_state": "pending", "version": c.version + 1}
+    if db.execute(t.mirrored_table.update().where(this).values(values)).rowcount == 1:
+        audit(db, row.mirror, row.source, "TABLE_DECLARED_ANEW", {"now": {"load_state": "pending"}})
 
 
 def _declare_anew(db: Connection, row: Any, declared: TableDeclaration) -> bool:

@@ -32,6 +32,9 @@ OFFSETS_MISSING = "OFFSETS_MISSING"
 TABLE_SUSPENDED = "TABLE_SUSPENDED"
 """The task at the source has suspended the table: no change of it comes, though there may be some."""
 
+LOAD_NOT_MADE = "LOAD_NOT_MADE"
+"""The mirror file names an initial load of the table, which began without one: its first rows may be missing."""
+
 TABLE_TRUNCATED, TABLE_DROPPED = "TABLE_TRUNCATED", "TABLE_DROPPED"
 """The source told that all rows of the table are gone, and sends no change of them."""
 
@@ -58,6 +61,8 @@ WAYS_OUT = {
     "where the lines are only some of the messages, say `offset_gaps: expected` under `source`",
     TABLE_SUSPENDED: "mend what the task names as the reason, and have it go on with the table or reload it; after a "
     "reload, or where changes were lost, reset the table with an initial load (`open-mirroring reload-table`)",
+    LOAD_NOT_MADE: "reset the table, which then begins with that load (`open-mirroring reload-table`); or take "
+    "`initial_load` out of the mirror file, if the table began empty",
     TABLE_TRUNCATED: "reset the table with an initial load made afterwards (`open-mirroring reload-table`): it takes "
     "the rows away that went without a change each",
     TABLE_DROPPED: "drop it at the target as well (`open-mirroring drop-table`); if the source has made it again under "

@@ -177,7 +177,10 @@ class _Looking:
         now = datetime.now(UTC)
         targets = self._targets([state.folder for state in tables.values()])
         objects = list_tables(self._store, [state.folder for state in tables.values()])
-        items = {s: _items(state, objects[state.folder]) for s, state in tables.items()}
+        items = {
+            source: split_listing(state.folder, objects[state.folder].values(), state.row.generation, state.extension)
+            for source, state in tables.items()
+        }
         old = self._reader.newest_numbers(confirmed_before=now - PURGED_AFTER)
         settled = {source: _settled(items[source], old.get(state.id, 0)) for source, state in tables.items()}
         above = {state.id: (state.row.generation, settled[source]) for source, state in tables.items()}
@@ -290,10 +293,6 @@ def _settled(items: Sequence[ListedItem], old: int) -> int:
     """The number up to which all files are *old* and gone from the folders."""
     numbers = (layout.file_number(item.name, item.extension) for item in items)
     return min([old, *(number - 1 for number in numbers if number is not None)])
-
-
-def _items(state: TableState, objects: Mapping[str, ObjectInfo]) -> tuple[ListedItem, ...]:
-    return tuple(split_listing(state.folder, objects.values(), state.row.generation, state.extension))
 
 
 _COMMIT = re.compile("[0-9A-F]{20}")

@@ -37,6 +37,7 @@ from open_mirroring.protocols.table_losses import (
     DEAD_LETTERS_HOMELESS,
     DEAD_LETTERS_OPEN,
     DEAD_LETTERS_UNCOUNTED,
+    LOAD_NOT_MADE,
     NEVER_SEEN,
     OFFSETS_MISSING,
     QUIET_SINCE,
@@ -120,6 +121,7 @@ class SeenTable(NamedTuple):
         tolerated: how many open dead letters are no loss.
         unseen_columns: names under `columns` that no row has, though whole rows came.
         signals: what control tables of the source tell of it, by code (T-81).
+        lacks_load: the mirror file names an initial load, and the table began without one (G-130).
         unseen_hashed: the same of names under `hash`: a column that is spelled otherwise would land in clear.
     """
 
@@ -132,6 +134,7 @@ class SeenTable(NamedTuple):
     unseen_columns: Sequence[str] = ()
     signals: Mapping[str, str] = MappingProxyType({})
     unseen_hashed: Sequence[str] = ()
+    lacks_load: bool = False
 
 
 def look(mirror: Mirror, ledger: Engine, *, has_read: bool = False) -> LossReport:
@@ -145,7 +148,11 @@ def look(mirror: Mirror, ledger: Engine, *, has_read: bool = False) -> LossRepor
     foreign = foreign_tables(ledger, mirror.name)
     m, b = t.mirrored_table.c, t.batch_table.c
     newest = sa.select(sa.func.max(b.batch)).where(b.mirror == m.mirror, b.source == m.source).scalar_subquery()
-    query = sa.select(m.source, newest, m.load_state, m.confirmed, m.published_batch).where(m.mirror == mirror.name)
+    # A table in a reset, or that begins with what its source told, lacks none.
+    without_load = (m.load_state == "none") & sa.and_(*(c.is_(None) for c in (m.reset, m.newest_load, m.stream_from)))
+    query = sa.select(m.source, newest, m.load_state, m.confirmed, m.published_batch, without_load)
+    query = query.where(m.mirror == mirror.name)
+    loading = {table.source for table in mirror.tables if table.initial_load is not None}
     tolerated = {table.source: (table.dead_letters or mirror.dead_letters).tolerate for table in mirror.tables}
     listed = {table.source: table for table in mirror.tables if table.chosen.listed or table.hash}
     # A pattern names what some of its tables have.
@@ -165,8 +172,9 @@ def look(mirror: Mirror, ledger: Engine, *, has_read: bool = False) -> LossRepor
                 listed[source].chosen.absent(known[source]) if source in known else (),
                 unseen_hashed=lacking(by_itself.get(source, ()), known[source]) if source in known else (),
                 signals=signals.get(source, {}),
+                lacks_load=bool(lacks) and source in loading,
             )
-            for source, last, load, confirmed, published in db.execute(query.order_by(m.source)).tuples()
+            for source, last, load, confirmed, published, lacks in db.execute(query.order_by(m.source)).tuples()
         ]
         places = read_places(db, mirror.name)
     return judge(
@@ -233,6 +241,11 @@ def judge(
             notes[table.source] = (*notes.get(table.source, ()), note)
         if table.last_batch and not table.loaded and (begun_late := _begun_late(places)):
             notes[table.source] = (*notes.get(table.source, ()), begun_late)
+        if table.lacks_load:
+            what = (
+                "the mirror file names an initial load, and the table began without one: its first rows may be missing"
+            )
+            found.append(Loss(LOAD_NOT_MADE, what))
         if APPLY_EXCEPTIONS in table.signals:
             note = f"{APPLY_EXCEPTIONS}: {table.signals[APPLY_EXCEPTIONS]}"
             notes[table.source] = (*notes.get(table.source, ()), note)

@@ -54,7 +54,7 @@ class TableWork(Protocol):
         ...
 
     def find(self, tables: Mapping[str, TableState], rows: Mapping[str, protocol.TableRow]) -> Mapping[str, Any]:
-        """The next :class:`~open_mirroring.protocols.publishing.Work` of each table, None where there is none."""
+        """The next :class:`~open_mirroring.protocols.publishing.Work` of each table, or why it has to stop; or none."""
         ...
 
     def stage(self, tables: Mapping[str, TableState], intents: Mapping[str, protocol.Intent]) -> Mapping[str, Staging]:
@@ -142,7 +142,8 @@ class PublicationDriver:
             return dict.fromkeys(group, protocol.Unknown())
         if kind is protocol.FindWork:
             found = self._work.find({t: self._tables[t] for t in group}, {t: r.row for t, r in group.items()})
-            return {table_id: protocol.WorkFound(found.get(table_id)) for table_id in group}
+            refused = {t: one for t, one in found.items() if isinstance(one, protocol.CannotStage)}
+            return {**{t: protocol.WorkFound(found.get(t)) for t in group if t not in refused}, **refused}
         if kind is protocol.Stage:
             return self._stage(group)
         return self._ask_store(group)

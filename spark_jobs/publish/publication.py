@@ -6,7 +6,7 @@ and older files are read only where their positions reach up to the new ones.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from types import MappingProxyType
 from typing import NamedTuple
@@ -22,13 +22,13 @@ from open_mirroring.landing_zone.schema import TableSchema
 from open_mirroring.landing_zone.standing import Standing
 from open_mirroring.ledger.columns import UnverifiedColumn
 from open_mirroring.ledger.reading import ColumnDecision, ColumnList, LedgerReader, TableState, Unpublished, unpublished
-from open_mirroring.protocols.publishing import Intent, Work
+from open_mirroring.protocols.publishing import CannotStage, Intent, Work
 from spark_jobs.changelog.schema import LOAD_MAJOR, bucket_ranges
 from spark_jobs.plan.loaded_columns import loaded_columns
 from spark_jobs.plan.plan import Identity, PlanStop, TablePlan
 from spark_jobs.plan.transaction_cut import Cut
 from spark_jobs.publish.staging import StageTarget
-from spark_jobs.publish.table_columns import TableColumns
+from spark_jobs.publish.table_columns import TableColumns, refuse_other_settings
 
 ROWS_PER_TASK = 125_000
 """A worker holds at most about this many logged rows of a table at once."""
@@ -139,6 +139,16 @@ class Preparation:
                     # Without its half, or as its transaction alone, a place sorts below all that is in it.
                     parts = stop.at.split(":")[: 2 if whole_transactions else 3]
                     found[id_] = stop.at if stop.at.endswith("~") and not whole_transactions else ":".join(parts)
+        return found
+
+    def refused(self, tables: Iterable[TableState]) -> dict[str, CannotStage]:
+        """Tables of which the mirror file says something else than their files have, by table id (G-129)."""
+        found = dict[str, CannotStage]()
+        for state in tables:
+            try:
+                refuse_other_settings(state, self._declared[state.source], self._salted)
+            except PlanStop as stop:
+                found[state.id] = CannotStage(stop.code, stop.what)
         return found
 
     def schema_from_log(self, state: TableState) -> TableSchema:

@@ -456,6 +456,19 @@ def test_a_key_by_which_changes_are_logged_stays(
     assert (reader.tables()["dbo.a"].keys, reader.tables()["dbo.a"].folder) == (("id",), "a")
 
 
+@pytest.mark.parametrize("is_logged", [False, True])
+def test_a_load_that_is_named_later_is_made_while_there_is_nothing_of_the_table_g130(
+    publishing: PublishLedger, extracting: ExtractLedger, table: str, reader: LedgerReader, is_logged: bool
+) -> None:
+    """G-130: whoever is at work on it loses it; a table that has begun keeps what it began with, which is a loss."""
+    version = acquired(publishing, table)
+    assert isinstance(publishing.establish({table: (version, "etag")})[table], Owned)
+    if is_logged:
+        completed(extracting, manifest())
+    publishing.declare([DECLARED._replace(loads=True)])
+    assert reader.tables()["dbo.a"].load_state == ("none" if is_logged else "pending")
+
+
 @pytest.mark.parametrize("changed", [DECLARED._replace(keys=("name",)), DECLARED._replace(folder="a")])
 def test_a_table_of_which_a_rebuilt_ledger_does_not_know_what_was_published_stays(
     publishing: PublishLedger, extracting: ExtractLedger, table: str, changed: TableDeclaration
