@@ -201,9 +201,9 @@ class ChangeTables(Transport):
         closed = None
         if self.control is not None:
             table = f"{dialect.quote(self.control.schema)}.{dialect.quote(self.control.table)}"
-            columns_asked = "table_owner AS owner, table_name AS name, task_name AS task"
-            lines = ask(connection, f"SELECT DISTINCT {columns_asked} FROM {table}")
-            own = [one for one in lines or () if is_of_task(one["task"], self.task)]
+            asked = "table_owner AS owner, table_name AS name" + (", task_name AS task" if self.task else "")
+            lines = ask(connection, f"SELECT DISTINCT {asked} FROM {table}")
+            own = [one for one in lines or () if is_of_task(one.get("task"), self.task)]
             listed = None if lines is None else [(str(one["owner"]), str(one["name"]), "") for one in own]
             closed = None if listed is None else closed_partitions(self, listed)[0]
         found = survey_database(tables, columns, closed, self.prefix)
