@@ -42,7 +42,7 @@ from open_mirroring.storage.object_path import Place
 from spark_jobs.proof.rows import Shape, Work
 from spark_jobs.proof.sides import anew
 from spark_jobs.proof.table_log import DeletionVector, committed_at, deletion_vectors
-from spark_jobs.runtime.task_parcel import ParcelKey
+from spark_jobs.runtime.job import ParcelKey
 from spark_jobs.runtime.worker_tasks import task_frame
 
 Answer = TypeVar("Answer")
