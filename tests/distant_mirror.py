@@ -34,7 +34,8 @@ def distant_mirror(
     """The mirror ``shop`` in *folder*/mirror, and the history whose changes lie at its source.
 
     Source and change log are in *storage*, the landing zone is in *lake* (an emulator in *folder*/lake), the ledger in
-    a new database of *postgres*; without these two they are below *folder*. The connections ``store``, ``lake`` and ``book`` are set.
+    a new database of *postgres*; without these two they are below *folder*. The connections ``store``, ``lake`` and
+    ``book`` are set.
     """
     made = history(seed=seed, transactions=transactions)
     delivery = Delivery(disorder=20, duplicates=0.05, seed=seed)
