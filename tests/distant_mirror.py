@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import secrets
 from pathlib import Path
 from typing import Any
 
@@ -33,7 +34,8 @@ def distant_mirror(
     """The mirror ``shop`` in *folder*/mirror, and the history whose changes lie at its source.
 
     Source and change log are in *storage*, the landing zone is in *lake* (an emulator in *folder*/lake), the ledger in
-    *postgres*; without these two they are below *folder*. The connections ``store``, ``lake`` and ``book`` are set.
+    a new database of *postgres*; without these two they are below *folder*. The connections ``store``, ``lake`` and
+    ``book`` are set.
     """
     made = history(seed=seed, transactions=transactions)
     delivery = Delivery(disorder=20, duplicates=0.05, seed=seed)
@@ -47,7 +49,9 @@ def distant_mirror(
         at_lake = {"workspace": lake.workspace_id, "item": lake.database_id, "connection": "lake"}
         settings["landing_zone"] = {"store": "onelake", **at_lake}
     if postgres is not None:
-        at_book = {"host": "127.0.0.1", "port": postgres.port, "schema": postgres.database}
+        database = f"book_{secrets.token_hex(4)}"
+        postgres.execute(f"CREATE DATABASE {database}")
+        at_book = {"host": "127.0.0.1", "port": postgres.port, "schema": database}
         book = {"conn_type": "postgres", "login": postgres.user, "password": postgres.password, **at_book}
         monkeypatch.setenv("AIRFLOW_CONN_BOOK", json.dumps(book))
         settings["ledger"] = {"connection": "book"}

@@ -130,7 +130,7 @@ class Target:
 
         # Sealed, for the place has the login, and Spark shows texts of a plan (S-11).
         tasks = [key.packed((self._place, self._names, pieces)) for pieces in _shared_out(self._pieces)]
-        return task_frame(self._spark, tasks).select("task").mapInArrow(anew(each), schema)
+        return task_frame(self._spark, tasks).mapInArrow(anew(each), schema)
 
     def asked(self, ask: Callable[[], Answer]) -> Answer:
         """As :class:`~spark_jobs.proof.sides.Side`."""
