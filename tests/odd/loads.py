@@ -81,6 +81,41 @@ def sound(t: Loaded) -> None:
     t.delete(1)
 
 
+@case({"id": "int", "at": "time(7)"}, tell=True)
+def time_texts_with_fewer_digits(t: Loaded) -> None:
+    """A time of day lands as text: a row that is only loaded has other digits than the stream gives them."""
+    for key in (1, 2):
+        t.there(id=str(key), at="10:00:00.5000000")
+    t.parquet([{"id": key, "at": "10:00:00.5"} for key in (1, 2)], id=pa.int32(), at=pa.string())
+    t.upd(2, at="11:00:00.0000000")
+
+
+@case({"id": "int", "at": "time(7)"}, tell=True)
+def time_type_with_fewer_digits(t: Loaded) -> None:
+    """The same, where `types` of the load says so."""
+    for key in (1, 2):
+        t.there(id=str(key), at="10:00:00.5000000")
+    t.csv("id,at\n1,10:00:00.5\n2,10:00:00.5\n", id="int", at="time(3)")
+    t.upd(2, at="11:00:00.0000000")
+
+
+@case({"id": "int", "at": "time(7)"})
+def time_texts_of_the_stream(t: Loaded) -> None:
+    for key in (1, 2):
+        t.there(id=str(key), at="10:00:00.5000000")
+    t.parquet([{"id": key, "at": "10:00:00.5000000"} for key in (1, 2)], id=pa.int32(), at=pa.string())
+    t.upd(2, at="11:00:00.0000000")
+
+
+@case({"id": "int", "made": "datetime2(7)"}, tell=True, types={"made": "string"})
+def text_for_a_time_that_lands_as_text(t: Loaded) -> None:
+    """`types` of the load calls a text what the stream tells as a time, and the table lands it as text."""
+    for key in (1, 2):
+        t.there(id=str(key), made=V("2024-01-01 10:00:00.5000000", "2024-01-01T10:00:00.5000000"))
+    t.csv("id,made\n1,2024-01-01 10:00:00.5\n2,2024-01-01 10:00:00.5\n", id="int", made="varchar(30)")
+    t.upd(2, made=V("2024-01-02 10:00:00.0000000", "2024-01-02T10:00:00.0000000"))
+
+
 def exchange(t: Loaded, *moves: tuple[int, int], images: str = "all") -> None:
     """Rows take each other's keys in one statement."""
     rows = {key: t.drop(key) for key, _ in moves}
