@@ -17,17 +17,19 @@ from typing import Any, NamedTuple
 from pyspark.sql import SparkSession
 from sqlalchemy import Engine
 
-from open_mirroring.changes.bound_ranges import is_of_source
+from open_mirroring.changes.manifest import BoundRange, Scope, is_of_source
 from open_mirroring.config import Mirror
-from open_mirroring.ledger.extract_ledger import BoundRange, ExtractLedger, Scope
+from open_mirroring.ledger.extract_ledger import ExtractLedger
 from open_mirroring.ledger.horizon import mirror_horizon
 from open_mirroring.protocols.backfilling import Backfill, parse_interval, refuse_below_horizon
 from open_mirroring.reconciliation.inspection import declare_tables
 from open_mirroring.reconciliation.losses import look
+from open_mirroring.reconciliation.told_by_source import record_told
 from spark_jobs.extract.driver import ExtractionDriver, Point
 from spark_jobs.letters.open_letters import ensure_counted, read_open_letters
 from spark_jobs.reconcile.lost_ledger import refuse_lost_ledger
 from spark_jobs.runtime.job import job_main
+from spark_jobs.runtime.job_arguments import add_interval_arguments
 from spark_jobs.sources.contract.source import Found
 
 log = logging.getLogger(__name__)
@@ -94,6 +96,7 @@ class _Points:
     """Says what extraction binds: first the ranges of a backfill, then everything that was never bound."""
 
     def __init__(self, mirror: Mirror, ledger: Engine, spark: SparkSession) -> None:
+        self._mirror, self._ledger = mirror, ledger
         self._driver = ExtractionDriver(mirror, ledger, spark)
         self._letters = partial(read_open_letters, mirror, ledger)
         self._horizon = partial(mirror_horizon, ledger, mirror.name)
@@ -111,6 +114,7 @@ class _Points:
         self.read_mended()
         driver = self._driver
         driver.drive(agenda)
+        self._listen()
         batches = tuple(driver.completed)
         newest = batches[-1] if batches else None
         counts, waiting, joined = driver.counts, self._waiting, driver.joined
@@ -180,12 +184,21 @@ class _Points:
         ledger.remember_versions({n: (bound[n], seen) for n, seen in found.versions.items() if n not in read})
         for name, refused in found.refused.items():
             ledger.stop_table(source.tables[name].source, refused.code, refused.what)
-        told = source.transport.signals(self._driver.spark)
+        return found
+
+    def _listen(self) -> None:
+        """Keep what the source tells beside its changes: once these are read, so that its word can be held to them."""
+        source = self._driver.source
+        told = source.transport.told(self._driver.spark)
         known = {name: table.source for name, table in source.tables.items()}
-        new = ledger.record_signals({(known.get(name, name), code): what for (name, code), what in told.items()})
+        signals = {(known.get(name, name), code): what for (name, code), what in told.signals.items()}
+        statements = told.statements
+        if statements is not None:
+            statements = {known[name]: of_one for name, of_one in statements.items() if name in known}
+        told = told._replace(signals=signals, statements=statements)
+        new = record_told(self._ledger, self._mirror.name, source.format.load, told, self._driver.completed)
         for (name, code), what in new.items():
             log.warning("%s: %s: %s", code, name, what)
-        return found
 
 
 def _of(found: Found, ranges: Iterable[BoundRange]) -> Scope:
@@ -203,14 +216,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         report = look(mirror, ledger, has_read=True)
         return extracted._replace(losses=report.lost, told=report.document())
 
-    return job_main("extract_changes", argv, work, add_backfill_arguments)
-
-
-def add_backfill_arguments(parser: argparse.ArgumentParser) -> None:
-    """``--from``, ``--to`` and ``--reread``."""
-    parser.add_argument("--from", dest="start", metavar="MOMENT", help="begin of the interval to backfill, in ISO form")
-    parser.add_argument("--to", dest="end", metavar="MOMENT", help="its end, excluded")
-    parser.add_argument("--reread", action="store_true", help="read again what was read of the interval before")
+    return job_main("extract_changes", argv, work, partial(add_interval_arguments, required=False))
 
 
 def backfill_of(arguments: argparse.Namespace) -> Backfill | None:

@@ -55,14 +55,16 @@ from open_mirroring.protocols.proving import (
 from open_mirroring.protocols.table_stops import WAYS_OUT
 from open_mirroring.protocols.verdicts import Finding
 from open_mirroring.reconciliation.inspection import declare_tables, inspect_mirror
+from open_mirroring.storage.object_path import Place
 from spark_jobs.changelog.schema import CHANGE
 from spark_jobs.proof.keys import differing_keys, read_sums
 from spark_jobs.proof.logged_keys import logged_among
-from spark_jobs.proof.mirrored_files import Target, TargetTables
+from spark_jobs.proof.mirrored_files import Target, table_place, tables_place
 from spark_jobs.proof.rows import KEYS_SCHEMA, HashKeys, Shape
 from spark_jobs.proof.sides import HashedSource, Source, kept, source_side
 from spark_jobs.proof.source_ends import ends_of, settle_seconds
 from spark_jobs.runtime.job import job_main
+from spark_jobs.runtime.job_arguments import add_tables_argument
 from spark_jobs.runtime.worker_tasks import parallelism
 
 log = logging.getLogger(__name__)
@@ -138,8 +140,7 @@ def prove(
     ids = declare_tables(mirror, ledger)
     if unknown := sorted(set(only or ()) - ids.keys()):
         raise UsageError("TABLE_UNKNOWN", f"the mirror has no tables {unknown}", way_out=f"choose from {sorted(ids)}")
-    with TargetTables(mirror) as targets:
-        return _Proving(mirror, ledger, spark, asked or ProofOptions(), targets, sleep).run(only)
+    return _Proving(mirror, ledger, spark, asked or ProofOptions(), tables_place(mirror), sleep).run(only)
 
 
 class _Proving:
@@ -149,10 +150,10 @@ class _Proving:
         ledger: Engine,
         spark: SparkSession,
         asked: ProofOptions,
-        targets: TargetTables,
+        tables: Place,
         sleep: Callable[[float], None],
     ) -> None:
-        self._mirror, self._ledger, self._spark, self._asked, self._targets = mirror, ledger, spark, asked, targets
+        self._mirror, self._ledger, self._spark, self._asked, self._tables = mirror, ledger, spark, asked, tables
         self._sleep = sleep
         self._reader = LedgerReader(ledger, mirror.name)
         self._log_root = log_place(mirror)
@@ -266,7 +267,7 @@ class _Proving:
         case.state = self._reader.tables(case.table.source)[case.table.source]
         row = case.state.row
         files = self._reader.published(case.state.id, row.generation)
-        target = Target(self._spark, self._targets.path(case.state.folder), case.state.columns.renamed)
+        target = Target(self._spark, table_place(self._tables, case.state.folder), case.state.columns.renamed)
         finding = self._findings.get(case.table.source)
         # The last file alone in its folder tells nothing (F-35): whether it is applied, the table's newest change does.
         applied = row.confirmed if finding is None or not finding.backlog.files else finding.applied
@@ -461,22 +462,18 @@ def _shape(case: _Case, target: Target) -> Shape:
     return Shape(tuple(columns), tuple(case.table.key), split.column, split.borders)
 
 
-def _add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--tables", help="only these source tables, separated by commas")
-
-
 def main(argv: Sequence[str] | None = None) -> int:
     """Entry for ``spark-submit``; exit code 7 says that some table is not equal, 5 that some could not be proved."""
 
     def work(mirror: Mirror, ledger: Engine, spark: SparkSession, arguments: argparse.Namespace) -> Proved:
-        proved = prove(mirror, ledger, spark, arguments.tables.split(",") if arguments.tables else None)
+        proved = prove(mirror, ledger, spark, arguments.tables)
         for source, one in proved.tables.items():
             for key in one["keys"]:
                 log.warning("%s: %s: %s %s", source, key["kind"], key["key"], ", ".join(key["columns"]))
         # The report goes to where other tasks read it: counts, no keys.
         return Proved({s: {name: v for name, v in one.items() if name != "keys"} for s, one in proved.tables.items()})
 
-    return job_main("prove", argv, work, _add_arguments)
+    return job_main("prove", argv, work, add_tables_argument)
 
 
 if __name__ == "__main__":

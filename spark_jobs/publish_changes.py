@@ -26,7 +26,7 @@ from open_mirroring.ledger.columns import note_columns, note_former, note_gone
 from open_mirroring.ledger.publish_ledger import StagedDetails
 from open_mirroring.ledger.reading import LedgerReader, TableState, changes_up_to, next_changes
 from open_mirroring.protocols import publishing as protocol
-from open_mirroring.reconciliation.gating import gate
+from open_mirroring.protocols.verdicts import gate
 from open_mirroring.reconciliation.inspection import declare_tables, inspect_mirror, zone_address
 from open_mirroring.reconciliation.losses import look
 from spark_jobs.letters.healing import settle_outdated_letters
@@ -37,6 +37,7 @@ from spark_jobs.publish.publication import Preparation, Prepared
 from spark_jobs.publish.staging import StagedTable, StageTarget, StageTask, stage
 from spark_jobs.reconcile.lost_ledger import log_ahead
 from spark_jobs.runtime.job import job_main, run_job
+from spark_jobs.runtime.job_arguments import add_tables_argument
 from spark_jobs.runtime.worker_tasks import parallelism
 from spark_jobs.sources.registry import format_of
 
@@ -74,14 +75,9 @@ def publish(mirror: Mirror, ledger: Engine, spark: SparkSession, only: Sequence[
         TerminalError: ``TABLE_UNKNOWN``; the mirror's own stop; or what the store refused one table, after all others
             were finished.
     """
-    ids = declare_tables(mirror, ledger)
+    ids = declare_tables(mirror, ledger, only)
     if lost := log_ahead(mirror, ledger):
         raise lost
-    unknown = sorted(set(only or ()) - ids.keys())
-    if unknown:
-        raise TerminalError(
-            "TABLE_UNKNOWN", f"the mirror has no tables {unknown}", way_out=f"choose from {sorted(ids)}"
-        )
     reader = LedgerReader(ledger, mirror.name)
     stop = reader.mirror()
     if stop.stop_code is not None:
@@ -122,16 +118,26 @@ class _ChangesWork:
         self._ledger = ledger
         self._reader = reader = LedgerReader(ledger, mirror.name)
         declared = {table.source: table for table in mirror.tables}
-        renames = format_of(mirror).renames_columns
         self._salt = mirror.salt()
-        self._preparation = Preparation(mirror.name, reader, declared, mirror.publish, renames=renames, salt=self._salt)
+        self._preparation = Preparation(
+            mirror.name,
+            reader,
+            declared,
+            mirror.publish,
+            renames=format_of(mirror).renames_columns,
+            salt=self._salt,
+            of_reading=mirror.source.spells_by_reading,
+        )
         self._zone = zone_address(mirror)
         self._passing = set(passing)
 
     def find(
         self, tables: Mapping[str, TableState], rows: Mapping[str, protocol.TableRow]
-    ) -> Mapping[str, protocol.Work]:
-        """Everything committed, or complete, for tables that pass and of which it holds something new."""
+    ) -> Mapping[str, protocol.Work | protocol.CannotStage]:
+        """Everything committed, or complete, for tables that pass and of which it holds something new.
+
+        Of the others, whether the mirror file says something else of their columns than is published.
+        """
         ready = {
             state.source: state._replace(row=rows[t])
             for t, state in tables.items()
@@ -146,7 +152,8 @@ class _ChangesWork:
             # What lies before the change of structure goes first; where nothing does, the table stops.
             if before := changes_up_to(self._reader, state, whole_work, limit):
                 work[state.source] = before
-        return {t: work[state.source] for t, state in tables.items() if state.source in work}
+        quiet = self._preparation.refused(state for source, state in ready.items() if source not in work)
+        return {**quiet, **{t: work[state.source] for t, state in tables.items() if state.source in work}}
 
     def stage(self, tables: Mapping[str, TableState], intents: Mapping[str, protocol.Intent]) -> Mapping[str, Staging]:
         """Plan, type and stage the changes of the intents in the workers."""
@@ -216,10 +223,6 @@ def staged_work(prepared: Prepared | PlanStop, parts: Sequence[StagedTable]) -> 
     return StagedWork(protocol.Staged(files), StagedDetails(prepared.schema, counts, rejected))
 
 
-def _add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--tables", help="only these source tables, separated by commas")
-
-
 def main(argv: Sequence[str] | None = None) -> int:
     """Entry for ``spark-submit``; exit code 3 says that some tables are stopped while the others are done."""
 
@@ -227,8 +230,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         # A reset publishes, too, so that its job needs this one.
         from spark_jobs.reload_table import publish_and_follow
 
-        only = arguments.tables.split(",") if arguments.tables else None
-        published, reloads = publish_and_follow(mirror, ledger, spark, only)
+        published, reloads = publish_and_follow(mirror, ledger, spark, arguments.tables)
         left = {source: what for source, what in published.stopped.items() if source not in reloads}
         stopped = {**left, **{source: one.stopped[source] for source, one in reloads.items() if source in one.stopped}}
         held = {**published.held, **{source: one.hold for source, one in reloads.items() if one.hold}}
@@ -236,7 +238,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         report = look(mirror, ledger)
         return published._replace(losses=report.lost, told=report.document())
 
-    return job_main("publish_changes", argv, work, _add_arguments)
+    return job_main("publish_changes", argv, work, add_tables_argument)
 
 
 if __name__ == "__main__":

@@ -59,6 +59,7 @@ class Logged(NamedTuple):
     *telling* are then the columns, but for its key, of which a before image always has the value.
     *loaded* says that the row, or what completed it, comes from an initial load. *dropped* are columns that the source
     has no more, *required* the columns that a row at this place has to have; None: those of a *whole* one (G-60).
+    *of_reading* says that a row has the columns of the time when it was read.
     """
 
     batch: int
@@ -75,6 +76,7 @@ class Logged(NamedTuple):
     required: Collection[str] | None = None
     dropped: Collection[str] = ()
     telling: AbstractSet[str] = frozenset()
+    of_reading: bool = False
 
     @property
     def is_complete(self) -> bool:
@@ -208,7 +210,8 @@ def same_content(one: Logged, other: Logged) -> bool:
     """Whether two changes at one position have the same values, however these are spelled (G-02).
 
     A row that is read again may have a NULL more after a column was added, and a value less after one was dropped
-    (T-33). It is the same row all the same.
+    (T-33). It is the same row all the same. Where rows have the columns of the time when they were read, one that was
+    renamed in between stands there under another name: only columns that both have can contradict.
     """
     if (one.operation == KEY_LEFT) != (other.operation == KEY_LEFT):
         return False
@@ -216,7 +219,8 @@ def same_content(one: Logged, other: Logged) -> bool:
         return one.after is other.after and one.operation == other.operation
     values, again = _not_null(one.after), _not_null(other.after)
     both = values.keys() & again.keys()
-    dropped = {name for name in one.dropped if name not in one.after or name not in other.after}
+    columns = one.after.keys() | other.after.keys() if one.of_reading else one.dropped
+    dropped = {name for name in columns if name not in one.after or name not in other.after}
     return not (values.keys() ^ again.keys()) - dropped and all(
         _equal(one, name, values[name], again[name]) for name in both
     )

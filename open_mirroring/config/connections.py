@@ -24,7 +24,7 @@ KAFKA_FORM = "open_mirroring_kafka"
 _SPELLINGS = {"postgresql": "postgres", KAFKA_FORM: "kafka"}
 _FORM = (
     '{"conn_type": "postgres", "host": "…", "port": 5432, "login": "…", "password": "…", "schema": "…"}; its type '
-    "is postgres or mssql for a database, kafka or event_hubs for a broker, http for a schema registry, "
+    "is postgres, mssql or mysql for a database, kafka or event_hubs for a broker, http for a schema registry, "
     "open_mirroring_onelake for OneLake, wasb, adls or aws for object storage"
 )
 

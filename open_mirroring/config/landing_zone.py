@@ -7,7 +7,7 @@ by name, then the item's with its type as suffix; never mixed (O-01).
 from __future__ import annotations
 
 import re
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from pydantic import Discriminator, Field, StrictBool, Tag, ValidationInfo, field_validator
 
@@ -40,10 +40,6 @@ class PartnerEvents(Section):
     )
 
 
-def _kind_of_events(value: Any) -> str:
-    return "(PartnerEvents)" if isinstance(value, dict | PartnerEvents) else "(boolean)"
-
-
 class LandingZone(Section):
     """Where the files for the mirrored database go."""
 
@@ -65,7 +61,7 @@ class LandingZone(Section):
 
     partner_events: Annotated[
         Annotated[StrictBool, Tag("(boolean)")] | Annotated[PartnerEvents, Tag("(PartnerEvents)")],
-        Discriminator(_kind_of_events),
+        Discriminator(lambda value: "(PartnerEvents)" if isinstance(value, dict | PartnerEvents) else "(boolean)"),
     ] = Field(
         default=False,
         description="Whether to say at the zone's root, in _partnerEvents.json, who publishes from what (F-06), or "

@@ -12,7 +12,6 @@ from pydantic import ValidationError
 
 from open_mirroring.config.models import BegunMirror, LedgerConnection, Mirror, Origin
 from open_mirroring.config.problems import ConfigError, Explanation, Problem, SettingPath, explain, path_text
-from open_mirroring.config.section import StoredPlace
 from open_mirroring.config.source import InFolder
 from open_mirroring.config.tables import Table, table_collisions
 from open_mirroring.config.yaml_tree import YamlTree
@@ -163,13 +162,13 @@ def _clashes(mirrors: Sequence[Mirror]) -> list[Problem]:
         other = first.setdefault(mirror.name, mirror)
         if other is not mirror:
             what = f"the name {mirror.name!r} is taken by {other.file.name}"
-            problems.append(_problem(mirror, ("mirror",), "MIRROR_CLASH", what, "give each mirror a name of its own"))
+            problems.append(mirror.problem(("mirror",), "MIRROR_CLASH", what, "give each mirror a name of its own"))
     for one, two in combinations([place for mirror in mirrors for place in _places(mirror)], 2):
         depth = min(len(one.identity), len(two.identity))
         if one.identity[:depth] == two.identity[:depth] and not (one.shared and two.shared):
             owner = "this mirror" if one.mirror is two.mirror else f"mirror {one.mirror.name!r}"
             what = f"this place is, holds or lies inside {path_text(one.setting)} of {owner}"
-            problems.append(_problem(two.mirror, two.setting, "MIRROR_CLASH", what, "give it a place of its own"))
+            problems.append(two.mirror.problem(two.setting, "MIRROR_CLASH", what, "give it a place of its own"))
     return problems
 
 
@@ -183,7 +182,7 @@ def _places(mirror: Mirror) -> Iterator[_Place]:
         # Two connections may lead to one place: the place is what nobody else may use.
         parts = ("onelake", zone.workspace or "", zone.item or "", *zone.path.split("/"))
         yield _Place(mirror, ("landing_zone",), tuple(map(name_identity, parts)))
-    yield _Place(mirror, ("change_log",), _folder_identity(mirror, mirror.change_log))
+    yield _Place(mirror, ("change_log",), _text_identity(mirror, str(mirror.change_log)))
     if isinstance(mirror.ledger, LedgerConnection):
         yield _Place(mirror, ("ledger",), ("connection", mirror.ledger.connection.upper()))
         return
@@ -198,10 +197,6 @@ def _text_identity(mirror: Mirror, path: str) -> tuple[str, ...]:
     return _address_identity(path) if is_address(path) else _identity(mirror.resolve(path))
 
 
-def _folder_identity(mirror: Mirror, setting: str | StoredPlace) -> tuple[str, ...]:
-    return _identity(mirror.resolve(setting)) if isinstance(setting, str) else _address_identity(setting.path)
-
-
 def _address_identity(text: str) -> tuple[str, ...]:
     address = parse_address(text)
     account = () if address.service == "onelake" else (address.host,)
@@ -212,7 +207,3 @@ def _address_identity(text: str) -> tuple[str, ...]:
 def _identity(path: Path) -> tuple[str, ...]:
     # As a case-insensitive, normalising file system would compare them; links and `..` are followed.
     return tuple(name_identity(part) for part in Path(os.path.realpath(path)).parts)
-
-
-def _problem(mirror: Mirror, setting: SettingPath, code: str, what: str, way_out: str) -> Problem:
-    return Problem(code, mirror.file, mirror.line_of(setting), path_text(setting), what, way_out)

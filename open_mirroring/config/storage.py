@@ -26,6 +26,7 @@ from open_mirroring.config.models import Mirror
 from open_mirroring.config.onelake import CONNECTION_TYPE as ONELAKE
 from open_mirroring.config.onelake import onelake_connection
 from open_mirroring.config.section import StoredPlace
+from open_mirroring.landing_zone.onelake_address import PUBLIC_ENDPOINT
 from open_mirroring.remote.entra import AUTHS, PUBLIC_AUTHORITY, EntraLogin
 from open_mirroring.remote.trusted_hosts import TRUSTED_HOSTS, Endpoint, trusted_endpoint
 from open_mirroring.storage.address import StorageAddress, is_address, parse_address
@@ -103,8 +104,8 @@ def _login(address: StorageAddress, connection: Connection) -> Login:
             return _s3(connection, _texts(name, extra, _S3_OPTIONS))
         case "onelake":
             onelake = onelake_connection(connection)
-            local = trusted_endpoint(onelake.dfs_endpoint, re.compile("$^"))
-            return AzureLogin(name, local.base if local else "", "onelake", "entra", entra=onelake.login)
+            own = "" if onelake.dfs_endpoint == PUBLIC_ENDPOINT else onelake.dfs_endpoint.replace(".dfs.", ".blob.", 1)
+            return AzureLogin(name, own, "onelake", "entra", entra=onelake.login)
         case _:
             if connection.conn_type == ONELAKE:
                 # One login to all of Azure: only the account has to be in the address.

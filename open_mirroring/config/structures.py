@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Annotated
 
 from pydantic import AfterValidator, Field, StrictInt, StringConstraints, ValidationInfo, field_validator
@@ -80,8 +79,3 @@ class GivenStructure(Section):
             what = f"the key column {missing[0]!r} is not among `columns`"
             raise names.refusal("KEY_NOT_MIRRORED", what, "add it, spelled alike")
         return columns
-
-
-def structures_of_others(structures: Sequence[GivenStructure], sources: Sequence[names.SourceName]) -> list[int]:
-    """The places of structures whose table is not mirrored."""
-    return [at for at, given in enumerate(structures) if given.source_name not in sources]

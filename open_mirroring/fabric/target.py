@@ -99,12 +99,27 @@ class FabricTarget:
             TransientError: it gave no plain answer; nothing is proved.
         """
         if self._look() is None:
-            raise TerminalError(
-                "DATABASE_MISSING",
-                "the Fabric API shows this login no such mirrored database",
-                where=f"{self._zone.workspace}/{self._zone.item}",
-                way_out="correct `landing_zone.workspace` and `landing_zone.item`, or let this identity see the item",
-            )
+            raise self._missing()
+
+    def database(self) -> MirroredDatabase:
+        """The database by its GUIDs; where the zone has them, nothing is asked.
+
+        Raises:
+            TerminalError: ``DATABASE_MISSING``; the API refuses this login.
+            TransientError: the API gave no plain answer.
+        """
+        found = self._database()
+        if found is None:
+            raise self._missing()
+        return found
+
+    def _missing(self) -> TerminalError:
+        return TerminalError(
+            "DATABASE_MISSING",
+            "the Fabric API shows this login no such mirrored database",
+            where=f"{self._zone.workspace}/{self._zone.item}",
+            way_out="correct `landing_zone.workspace` and `landing_zone.item`, or let this identity see the item",
+        )
 
     def sees(self, folder: str) -> bool | None:
         """Whether the target lists the table of this folder; None when the database is in no state to tell."""

@@ -75,7 +75,8 @@ def target_status(
     A failed or stopped table counts before any state of its database, and an unknown word before *running*. No
     documented word means *throttled*: it is taken from the service's error, which names the time (assumed).
     """
-    words = f"database {database.said}{_because(database.error)}; table {_words_of(table)}"
+    of_table = "not listed" if table is None else f"{table.said}{_because(table.error)}"
+    words = f"database {database.said}{_because(database.error)}; table {of_table}"
     state = _OF_DATABASE[database.state]
     if database.said == "Failed":  # what the portal calls it; the API documents no such word
         state = TargetState.FAILED
@@ -102,10 +103,6 @@ def entry_of(folder: str, tables: Iterable[TableMirroringStatus]) -> TableMirror
         if name_identity(table.table) == name_identity(name) and name_identity(table.schema) in schemas:
             return table
     return None
-
-
-def _words_of(table: TableMirroringStatus | None) -> str:
-    return "not listed" if table is None else f"{table.said}{_because(table.error)}"
 
 
 def _because(error: str) -> str:

@@ -218,35 +218,30 @@ class TableSchema(NamedTuple):
                 if kind != known.type:
                     by_name[column.name] = columns[columns.index(known)] = known._replace(type=kind)
                 continue
-            if column.name.casefold() == ROW_MARKER.casefold():
-                raise TerminalError(
-                    "COLUMN_RESERVED",
-                    f"the source has a column named {column.name!r}",
-                    way_out="the target reserves this name (F-50): rename it at the source or list the other `columns`",
-                )
-            if "\0" in column.name:
-                raise TerminalError(
-                    "COLUMN_RESERVED",
-                    f"the source has a column named {column.name!r}, and a reader of Parquet ends the name at its NUL",
-                    way_out="rename it at the source, or list the other `columns`",
-                )
-            twin = by_fold.get(column.name.casefold())
-            if twin is not None:
-                raise TerminalError(
-                    "COLUMN_CASE",
-                    f"columns {twin!r} and {column.name!r} differ in case only",
-                    way_out="the target compares names without case: rename one at the source or list `columns`",
-                )
-            other = by_landed.get(column.landed_name.casefold())
-            if other is not None:
-                raise TerminalError(
-                    "COLUMN_COLLISION",
-                    f"columns {other!r} and {column.name!r} would both land as {column.landed_name!r}",
-                    way_out="give one of them another name by `rename`, or leave it out by `columns`",
-                )
+            _refuse_name(column, by_fold.get(column.name.casefold()), by_landed.get(column.landed_name.casefold()))
             arrow_type(column.type)
             columns.append(column)
             by_name[column.name] = column
             by_fold[column.name.casefold()] = column.name
             by_landed[column.landed_name.casefold()] = column.name
         return TableSchema(tuple(columns))
+
+
+def _refuse_name(column: LandingColumn, twin: str | None, landed_alike: str | None) -> None:
+    """Refuse a name that the target cannot hold, beside a *twin* in another case or another one that lands *alike*."""
+    code, what = "COLUMN_RESERVED", f"the source has a column named {column.name!r}"
+    if column.name.casefold() == ROW_MARKER.casefold():
+        way_out = "the target reserves this name (F-50): rename it at the source or list the other `columns`"
+    elif "\0" in column.name:
+        what += ", and a reader of Parquet ends the name at its NUL"
+        way_out = "rename it at the source, or list the other `columns`"
+    elif twin is not None:
+        code, what = "COLUMN_CASE", f"columns {twin!r} and {column.name!r} differ in case only"
+        way_out = "the target compares names without case: rename one at the source or list `columns`"
+    elif landed_alike is not None:
+        code, what = "COLUMN_COLLISION", f"columns {landed_alike!r} and {column.name!r} would both land as "
+        what += f"{column.landed_name!r}"
+        way_out = "give one of them another name by `rename`, or leave it out by `columns`"
+    else:
+        return
+    raise TerminalError(code, what, way_out=way_out)

@@ -5,20 +5,23 @@ Documents are JSON text. Positions are the text of a log position inside its epo
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, TypeVar
 
 from sqlalchemy import (
     BigInteger,
     Boolean,
     Column,
+    ColumnElement,
     Connection,
     DateTime,
     Dialect,
+    Engine,
     Index,
     Integer,
     MetaData,
+    Select,
     String,
     Table,
     Text,
@@ -26,6 +29,10 @@ from sqlalchemy import (
     UniqueConstraint,
 )
 from sqlalchemy.dialects import postgresql, sqlite
+
+R = TypeVar("R", bound=tuple[Any, ...])
+V = TypeVar("V")
+K = TypeVar("K", bound=Hashable)
 
 
 class WholeNumber(TypeDecorator[int]):
@@ -438,6 +445,31 @@ source_signal = Table(
     Column("what", Text, nullable=False),
 )
 
+# What control tables of the source told of a table as a whole, dropped, renamed or truncated, and where (T-85).
+# *generation* is that of the table when it was told first, or -1 for what lies before its first change. A row without a
+# code says that they were looked at.
+source_event = Table(
+    "source_event",
+    metadata,
+    Column("table_id", String(36), primary_key=True),
+    Column("code", String(40), primary_key=True),
+    Column("place", String(240), primary_key=True),
+    Column("generation", Integer, nullable=False),
+    Column("what", Text, nullable=False),
+)
+
+# How far a task of the source was, by its own control table, when that was looked at last (T-86).
+source_task = Table(
+    "source_task",
+    metadata,
+    Column("mirror", String(64), primary_key=True),
+    Column("name", String(300), primary_key=True),
+    Column("status", String(300), nullable=False),
+    Column("status_at", Moment),
+    Column("read_up_to", Moment),
+    Column("pending", BigInteger),
+)
+
 # How a job ended whose driver ran elsewhere, for whoever started it (S-16): *run* is the name that the starter chose.
 job_end = Table(
     "job_end",
@@ -555,6 +587,32 @@ decision_request = Table(
     Column("finished_at", Moment),
     Column("outcome", Text),
 )
+
+
+def rows(ledger: Engine, query: Select[R]) -> Sequence[R]:
+    """What a query finds that needs no transaction with others."""
+    with ledger.connect() as db:
+        return db.execute(query).tuples().all()
+
+
+def first(ledger: Engine, query: Select[tuple[V]]) -> V | None:
+    """The first value that such a query finds; None where it finds none."""
+    with ledger.connect() as db:
+        return db.scalar(query)
+
+
+def grouped(found: Iterable[tuple[K, V]]) -> dict[K, list[V]]:
+    """Values by their key, each key's in their order."""
+    groups: dict[K, list[V]] = {}
+    for key, value in found:
+        groups.setdefault(key, []).append(value)
+    return groups
+
+
+def change_tables(db: Connection, which: ColumnElement[bool], **values: Any) -> int:
+    """Change rows of mirrored tables and raise their versions, which fences off whoever is at work; how many."""
+    statement = mirrored_table.update().where(which).values(version=mirrored_table.c.version + 1, **values)
+    return db.execute(statement).rowcount
 
 
 def upsert(

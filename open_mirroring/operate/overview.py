@@ -28,6 +28,7 @@ from open_mirroring.protocols.table_losses import ANY_TABLE, WAYS_OUT, Loss
 from open_mirroring.protocols.verdicts import WAYS_OUT as ALL_WAYS_OUT
 from open_mirroring.protocols.verdicts import Backlog, Verdict
 from open_mirroring.reconciliation.losses import LossReport, look
+from open_mirroring.reconciliation.told_by_source import TaskState
 
 HOURS = 24
 NOT_INSPECTED, LOOK_OVERDUE = "NOT_INSPECTED", "LOOK_OVERDUE"
@@ -97,6 +98,8 @@ class MirrorOverview:
         letters: how many dead letters are open.
         looked_at: when the landing zone was inspected last.
         next_run: when its schedule runs it next.
+        notes: what is worth a look of all of it.
+        tasks: the tasks of the source, as they describe themselves (T-86).
     """
 
     mirror: str
@@ -114,6 +117,8 @@ class MirrorOverview:
     looked_at: datetime | None
     next_run: datetime | None
     tables: tuple[TableLine, ...]
+    notes: tuple[str, ...] = ()
+    tasks: tuple[TaskState, ...] = ()
 
     @property
     def verdict(self) -> Verdict | None:
@@ -172,6 +177,8 @@ def overview(mirror: Mirror, ledger: Engine, now: datetime) -> MirrorOverview:
         looked_at=max(looks, default=None),
         next_run=next_after(mirror.schedule, now),
         tables=lines,
+        notes=report.notes.get(ANY_TABLE, ()),
+        tasks=tuple(report.tasks),
     )
 
 
@@ -237,8 +244,7 @@ def _of_mirror(mirror: str, since: datetime) -> sa.ColumnElement[bool]:
 
 def _generations(ledger: Engine, mirror: str) -> dict[str, int]:
     m = t.mirrored_table.c
-    with ledger.connect() as db:
-        return dict(db.execute(sa.select(m.id, m.generation).where(m.mirror == mirror)).tuples().all())
+    return dict(t.rows(ledger, sa.select(m.id, m.generation).where(m.mirror == mirror)))
 
 
 class _Lines:

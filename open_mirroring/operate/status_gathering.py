@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from datetime import datetime
-from typing import Any
 
-from open_mirroring.changes.bound_ranges import LoadChunk, is_of_source
 from open_mirroring.changes.horizon import BatchContents
 from open_mirroring.changes.log_position import LogPosition
+from open_mirroring.changes.manifest import LoadChunk, is_of_source
 from open_mirroring.config import Mirror
 from open_mirroring.ledger.decisions import OpenStop
 from open_mirroring.ledger.letters import NO_LETTERS
 from open_mirroring.ledger.reading import LedgerReader, TableState
 from open_mirroring.operate.status import RECENT_BATCHES, BoundOffsets, Marks, MirrorStatus, TableStatus
 from open_mirroring.protocols.proving import Proof
+from open_mirroring.protocols.table_losses import ANY_TABLE
 from open_mirroring.protocols.verdicts import WAYS_OUT, Finding, Verdict
 from open_mirroring.reconciliation.losses import LossReport, look
 
@@ -84,6 +84,8 @@ def mirror_status(
         tables=tuple(
             gathered.one(source, findings.get(source), by_table.get(source), inspection_failed) for source in tables
         ),
+        notes=report.notes.get(ANY_TABLE, ()),
+        tasks=tuple(report.tasks),
     )
 
 
@@ -149,6 +151,7 @@ class _Tables:
         table = self._tables[source]
         waiting: Sequence[BatchContents] = self._waiting.get(source, ())
         verdict, code, what, way_out = _verdict(finding, stop, inspection_failed)
+        logged = self._logged[source, table.row.generation]
         plan, unverified = table.load_plan, self._unverified.get(table.id, ())
         gone = self._gone.get(table.id, ())
         letters = self._report.letters.tables.get(source, NO_LETTERS)
@@ -182,7 +185,7 @@ class _Tables:
             letters=letters.document(),
             losses=tuple(map(str, self._report.losses.get(source, ()))),
             load_state=table.load_state,
-            load_chunks=None if plan is None else (self._chunks_done(table, plan), len(plan["chunks"])),
+            load_chunks=None if plan is None else (max(len(plan["done"]), logged), len(plan["chunks"])),
             open_intent=_intent(table),
             reset="" if table.reset is None else str(table.reset),
             unverified_columns=tuple((column.column, column.since) for column in unverified),
@@ -190,9 +193,6 @@ class _Tables:
             horizon=None if (h := self._horizons.get(table.id)) is None else f"{h.ordinal}:{h.major}",
             proof=None if (proof := self._proofs.get(table.id)) is None else proof.summary(),
         )
-
-    def _chunks_done(self, table: TableState, plan: Mapping[str, Any]) -> int:
-        return max(len(plan["done"]), self._logged[table.source, table.row.generation])
 
 
 def _highest(seen: Mapping[str, str], epochs: Mapping[str, int]) -> str | None:

@@ -136,7 +136,7 @@ class Establish:
 
 @dataclass(frozen=True, slots=True)
 class FindWork:
-    """Ask gate and ledger for the next work of this row; reply :class:`WorkFound`."""
+    """Ask gate and ledger for the next work of this row; reply :class:`WorkFound` or :class:`CannotStage`."""
 
     row: TableRow
 
@@ -270,7 +270,7 @@ class Staged:
 
 @dataclass(frozen=True, slots=True)
 class CannotStage:
-    """The rows cannot be published as they are: the table has to stop."""
+    """The rows cannot be published as they are, those that are to come or those that are: the table has to stop."""
 
     code: str
     what: str
@@ -360,7 +360,7 @@ def step(state: State, reply: Reply) -> State:
             return _after_work(state, work)
         case Stage(), Staged(files):
             return replace(state, request=ReadMarker(), staged=files)
-        case Stage(), CannotStage(code, what):
+        case FindWork() | Stage(), CannotStage(code, what):
             return _stopping(state, code, what)
         case ReadMarker(), Marker():
             return _after_marker(state, reply)

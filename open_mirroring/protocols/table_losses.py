@@ -32,13 +32,21 @@ OFFSETS_MISSING = "OFFSETS_MISSING"
 TABLE_SUSPENDED = "TABLE_SUSPENDED"
 """The task at the source has suspended the table: no change of it comes, though there may be some."""
 
+LOAD_NOT_MADE = "LOAD_NOT_MADE"
+"""The mirror file names an initial load of the table, which began without one: its first rows may be missing."""
+
+TABLE_TRUNCATED, TABLE_DROPPED = "TABLE_TRUNCATED", "TABLE_DROPPED"
+"""The source told that all rows of the table are gone, and sends no change of them."""
+
 NEVER_SEEN, QUIET_SINCE = "NEVER_SEEN", "QUIET_SINCE"
 COLUMN_NEVER_SEEN, BEGUN_LATE = "COLUMN_NEVER_SEEN", "BEGUN_LATE"
 """Notes: nothing was ever read of the table; nothing since others came up that are not mirrored; no row has a column
 that is listed; its stream was not read from its first message, and nothing else brought its first rows."""
 
 APPLY_EXCEPTIONS, CONTROL_TABLE_UNREAD = "APPLY_EXCEPTIONS", "CONTROL_TABLE_UNREAD"
-"""Notes: the task at the source recorded errors of the table; a control table of it is absent or may not be read."""
+TASK_NOT_RUNNING, TASKS_MIXED, TASK_UNKNOWN = "TASK_NOT_RUNNING", "TASKS_MIXED", "TASK_UNKNOWN"
+"""Notes: the task at the source recorded errors of the table; a control table of it is absent or may not be read; a
+task says that it does not run; control tables name a table for two tasks; they do not name the mirror file's task."""
 
 WAYS_OUT = {
     DEAD_LETTERS_OPEN: "look at `open-mirroring dead-letters`: it says what to do about each; what nobody can mend is "
@@ -53,6 +61,12 @@ WAYS_OUT = {
     "where the lines are only some of the messages, say `offset_gaps: expected` under `source`",
     TABLE_SUSPENDED: "mend what the task names as the reason, and have it go on with the table or reload it; after a "
     "reload, or where changes were lost, reset the table with an initial load (`open-mirroring reload-table`)",
+    LOAD_NOT_MADE: "reset the table, which then begins with that load (`open-mirroring reload-table`); or take "
+    "`initial_load` out of the mirror file, if the table began empty",
+    TABLE_TRUNCATED: "reset the table with an initial load made afterwards (`open-mirroring reload-table`): it takes "
+    "the rows away that went without a change each",
+    TABLE_DROPPED: "drop it at the target as well (`open-mirroring drop-table`); if the source has made it again under "
+    "its name, reset it with an initial load made afterwards (`open-mirroring reload-table`)",
     CHANGES_IGNORED: "reset the table with an initial load (`open-mirroring reload-table`); if those changes were read "
     "again since, or do not matter, list the table under `ignore`",
 }

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from open_mirroring.changes.horizon import BatchContents
-from open_mirroring.ledger.extract_ledger import Manifest
+from open_mirroring.changes.manifest import Manifest
 from open_mirroring.protocols import verdicts as v
 from open_mirroring.reconciliation.deep_check import DeepFinding, Problems
 
@@ -125,7 +125,8 @@ def _check_manifests(record: LogRecord, whole: Problems, tables: Mapping[str, Pr
     if missing:
         whole.add(v.LOG_MISSING_BATCH, f"the ledger has no record of the committed batches {missing[:10]}")
     for batch, manifest in sorted(record.manifests.items()):
-        messages, accounted = manifest.counts.get("messages", 0), _accounted(manifest)
+        messages = manifest.counts.get("messages", 0)
+        accounted = sum(manifest.counts.get(name, 0) for name in MESSAGE_DISPOSITIONS)
         if messages != accounted:
             whole.add(v.COUNTS_DIFFER, f"batch {batch}: {messages} messages were read, {accounted} have a disposition")
         if _other_rows(manifest)[1] < manifest.counts.get("rejected", 0):
@@ -226,10 +227,6 @@ def _check_files(record: LogRecord, files: Mapping[str, LogFile], whole: Problem
         # A batch that was committed after the ledger was read is not ours to judge yet; one that is dropped may go.
         if not number.isdigit() or record.dropped < int(number) <= record.committed or int(number) > record.newest:
             whole.add(v.LOG_FILES_DIFFER, f"{path} is part of the log and was never sealed")
-
-
-def _accounted(manifest: Manifest) -> int:
-    return sum(manifest.counts.get(name, 0) for name in MESSAGE_DISPOSITIONS)
 
 
 def _other_rows(manifest: Manifest) -> tuple[int, int]:

@@ -33,21 +33,31 @@ from open_mirroring.protocols.table_losses import (
     BEGUN_LATE,
     CHANGES_IGNORED,
     COLUMN_NEVER_SEEN,
+    CONTROL_TABLE_UNREAD,
     DEAD_LETTERS_HOMELESS,
     DEAD_LETTERS_OPEN,
     DEAD_LETTERS_UNCOUNTED,
+    LOAD_NOT_MADE,
     NEVER_SEEN,
     OFFSETS_MISSING,
     QUIET_SINCE,
+    TABLE_DROPPED,
     TABLE_RENAMED,
     TABLE_SUSPENDED,
+    TABLE_TRUNCATED,
+    TASK_NOT_RUNNING,
+    TASK_UNKNOWN,
+    TASKS_MIXED,
     Loss,
 )
 from open_mirroring.reconciliation.evidence_text import shown
 from open_mirroring.reconciliation.joined_tables import take_in_joined
+from open_mirroring.reconciliation.told_by_source import TaskState, signals_of, task_states, task_text
 
 _NAMES_SHOWN = 3
 _ALIKE = 0.9
+_TOLD_LOSSES = (TABLE_SUSPENDED, TABLE_TRUNCATED, TABLE_DROPPED, TABLE_RENAMED)
+_TOLD_NOTES = (CONTROL_TABLE_UNREAD, TASK_UNKNOWN, TASKS_MIXED)
 _VERSION = re.compile(r"[\W_]*v?[0-9]+$")
 
 
@@ -61,6 +71,7 @@ class LossReport:
         notes: by source table what may be a loss, with its code.
         ignored: the tables whose messages were ignored, except those that the mirror file names by now.
         acknowledged: names of them that stand under ``ignore``.
+        tasks: the tasks of the source, as they describe themselves.
     """
 
     letters: LetterCounts
@@ -68,6 +79,7 @@ class LossReport:
     notes: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     ignored: Sequence[ForeignTable] = ()
     acknowledged: frozenset[str] = frozenset()
+    tasks: Sequence[TaskState] = ()
 
     @property
     def lost(self) -> dict[str, str]:
@@ -109,6 +121,7 @@ class SeenTable(NamedTuple):
         tolerated: how many open dead letters are no loss.
         unseen_columns: names under `columns` that no row has, though whole rows came.
         signals: what control tables of the source tell of it, by code (T-81).
+        lacks_load: the mirror file names an initial load, and the table began without one (G-130).
         unseen_hashed: the same of names under `hash`: a column that is spelled otherwise would land in clear.
     """
 
@@ -121,6 +134,7 @@ class SeenTable(NamedTuple):
     unseen_columns: Sequence[str] = ()
     signals: Mapping[str, str] = MappingProxyType({})
     unseen_hashed: Sequence[str] = ()
+    lacks_load: bool = False
 
 
 def look(mirror: Mirror, ledger: Engine, *, has_read: bool = False) -> LossReport:
@@ -134,18 +148,18 @@ def look(mirror: Mirror, ledger: Engine, *, has_read: bool = False) -> LossRepor
     foreign = foreign_tables(ledger, mirror.name)
     m, b = t.mirrored_table.c, t.batch_table.c
     newest = sa.select(sa.func.max(b.batch)).where(b.mirror == m.mirror, b.source == m.source).scalar_subquery()
-    query = sa.select(m.source, newest, m.load_state, m.confirmed, m.published_batch).where(m.mirror == mirror.name)
+    # A table in a reset, or that begins with what its source told, lacks none.
+    without_load = (m.load_state == "none") & sa.and_(*(c.is_(None) for c in (m.reset, m.newest_load, m.stream_from)))
+    query = sa.select(m.source, newest, m.load_state, m.confirmed, m.published_batch, without_load)
+    query = query.where(m.mirror == mirror.name)
+    loading = {table.source for table in mirror.tables if table.initial_load is not None}
     tolerated = {table.source: (table.dead_letters or mirror.dead_letters).tolerate for table in mirror.tables}
     listed = {table.source: table for table in mirror.tables if table.chosen.listed or table.hash}
     # A pattern names what some of its tables have.
     by_itself = {entry.source: entry.hashed_names for entry in mirror.entries if isinstance(entry, Table)}
     known = columns_of_whole_rows(ledger, mirror.name, listed)
-    signals: dict[str, dict[str, str]] = {}
     with ledger.connect() as db:
-        s = t.source_signal.c
-        told = sa.select(s.source, s.code, s.what).where(s.mirror == mirror.name)
-        for source, code, what in db.execute(told).tuples():
-            signals.setdefault(source, {})[code] = what
+        signals = signals_of(db, mirror.name)
         committed = db.scalar(sa.select(t.mirror.c.committed).where(t.mirror.c.name == mirror.name))
         tables = [
             SeenTable(
@@ -158,8 +172,9 @@ def look(mirror: Mirror, ledger: Engine, *, has_read: bool = False) -> LossRepor
                 listed[source].chosen.absent(known[source]) if source in known else (),
                 unseen_hashed=lacking(by_itself.get(source, ()), known[source]) if source in known else (),
                 signals=signals.get(source, {}),
+                lacks_load=bool(lacks) and source in loading,
             )
-            for source, last, load, confirmed, published in db.execute(query.order_by(m.source)).tuples()
+            for source, last, load, confirmed, published, lacks in db.execute(query.order_by(m.source)).tuples()
         ]
         places = read_places(db, mirror.name)
     return judge(
@@ -171,6 +186,8 @@ def look(mirror: Mirror, ledger: Engine, *, has_read: bool = False) -> LossRepor
         has_read=has_read or bool(committed),
         places=places,
         gaps_are_losses=isinstance(mirror.source, InLines) and mirror.source.offset_gaps == "lost",
+        signals=signals.get(ANY_TABLE, {}),
+        tasks=task_states(ledger, mirror.name),
     )
 
 
@@ -184,6 +201,8 @@ def judge(
     has_read: bool = True,
     places: Mapping[str, Sequence[Run]] = MappingProxyType({}),
     gaps_are_losses: bool = True,
+    signals: Mapping[str, str] = MappingProxyType({}),
+    tasks: Sequence[TaskState] = (),
 ) -> LossReport:
     """Sort what the ledger knows into losses and notes; a pure function.
 
@@ -196,6 +215,8 @@ def judge(
         has_read: the source was looked into.
         places: by partition the runs of places that were read.
         gaps_are_losses: what lies between two runs is missing (G-113).
+        signals: what control tables of the source tell of no table alone, by code.
+        tasks: the tasks of the source, as they describe themselves (T-86).
     """
     acknowledged = frozenset(_name(name) for name in ignore)
     mirrored = {table.name for table in tables}
@@ -205,7 +226,8 @@ def judge(
     notes: dict[str, tuple[str, ...]] = {}
     for table in tables:
         found = [*_letters_of(table, letters), *_ignored_before(table, ignored_before.get(table.name))]
-        likely = _likely_name(table, unknown) if has_read else None
+        found += [Loss(code, table.signals[code]) for code in _TOLD_LOSSES if code in table.signals]
+        likely = _likely_name(table, unknown) if has_read and TABLE_RENAMED not in table.signals else None
         if likely is not None:
             found.append(likely)
         elif has_read and (note := _quiet(table, letters, unknown)):
@@ -219,13 +241,20 @@ def judge(
             notes[table.source] = (*notes.get(table.source, ()), note)
         if table.last_batch and not table.loaded and (begun_late := _begun_late(places)):
             notes[table.source] = (*notes.get(table.source, ()), begun_late)
-        if TABLE_SUSPENDED in table.signals:
-            found.append(Loss(TABLE_SUSPENDED, table.signals[TABLE_SUSPENDED]))
+        if table.lacks_load:
+            what = (
+                "the mirror file names an initial load, and the table began without one: its first rows may be missing"
+            )
+            found.append(Loss(LOAD_NOT_MADE, what))
         if APPLY_EXCEPTIONS in table.signals:
             note = f"{APPLY_EXCEPTIONS}: {table.signals[APPLY_EXCEPTIONS]}"
             notes[table.source] = (*notes.get(table.source, ()), note)
         if found:
             losses[table.source] = tuple(found)
+    of_tasks = [f"{code}: {signals[code]}" for code in _TOLD_NOTES if code in signals]
+    of_tasks += [f"{TASK_NOT_RUNNING}: {task_text(task)}" for task in tasks if not task.is_running]
+    if of_tasks:
+        notes[ANY_TABLE] = tuple(of_tasks)
     if of_any := [
         *_uncounted(letters),
         *_without_table(letters.without_table, tolerated),
@@ -233,7 +262,7 @@ def judge(
     ]:
         losses[ANY_TABLE] = tuple(of_any)
     ignored = [other for other in foreign if other.name not in mirrored]
-    return LossReport(letters, losses, notes, ignored, acknowledged)
+    return LossReport(letters, losses, notes, ignored, acknowledged, tasks)
 
 
 def _letters_of(table: SeenTable, letters: LetterCounts) -> list[Loss]:

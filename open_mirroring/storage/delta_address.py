@@ -35,8 +35,7 @@ def delta_address(place: Place) -> DeltaAddress:
     if isinstance(login, S3Login):
         return DeltaAddress(f"s3://{address.container}/{place.key}", _s3(login))
     # With az:// and an emulator, releases of delta-rs wrote to the container's root: this form names the account.
-    host = (login.endpoint if address.service == "onelake" else "") or address.host
-    domain = host.partition("//")[2].replace(".blob.", ".dfs.", 1) or f"{login.account}.dfs.core.windows.net"
+    domain = address.host.partition("//")[2].replace(".blob.", ".dfs.", 1) or f"{login.account}.dfs.core.windows.net"
     return DeltaAddress(f"abfss://{address.container}@{domain}/{place.key}", _azure(place, login))
 
 

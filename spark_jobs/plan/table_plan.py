@@ -70,6 +70,7 @@ class TablePlan:
         gone: columns that the source has dropped, each with the place of the last row that carries it: a change behind
             it has no value for it to tell.
         loaded_keys: the key columns of the initial load.
+        of_reading: rows have the columns of the time when they were read.
         loaded: the table began with an initial load that is not in the log.
     """
 
@@ -97,6 +98,7 @@ class TablePlan:
     lives_above: str | None = None
     loaded_keys: Mapping[str, LoadedColumn] = field(default_factory=dict)
     newest_load: NewestLoad | None = None
+    of_reading: bool = False
     loaded: bool = False
 
     @property
@@ -202,6 +204,8 @@ def logged_change(
     meaning = None if line["cols"] is None else meaning_of(line["cols"])
     loaded = plan.completing and is_load_epoch(line["epoch"])
     change = Logged(line["batch"], position, line["op"], after, before, handle, whole, types, had, meaning, loaded)
+    if plan.of_reading:
+        change = change._replace(of_reading=True)
     if had is not None:
         change = change._replace(telling=_telling(line["cols"], plan.keys))
     if not plan.gone:

@@ -1,56 +1,83 @@
-"""The target's side of a proof: the rows of a mirrored Delta table at one version.
+"""The target's side of a proof: the rows of a mirrored Delta table at one version, read where they lie.
 
-Delta's own reader for Spark builds a table's state by Spark jobs. That costs a second even for a few rows, and several
-seconds in a new session. So where a version is exactly the rows of its Parquet files, workers read these files. Every
-other version (deleted rows, mapped columns, partitions) is read by Delta's own reader.
+delta-rs tells the driver which files the version has; workers read them, in a folder, in object storage or in OneLake.
+So nothing is copied, and no worker needs the driver's disk. Delta's own reader for Spark takes a second more for a few
+rows, and keeps the login in Spark's configuration.
 
-Public source: the Delta protocol: without the features named here a version's rows are all rows of the files that its
-log names, and a column that a file lacks is NULL in it.
+Public source: the Delta protocol: a version's rows are those of the files that its log names, without those that a
+deletion vector names. Columns may have other names or ids in the files (*Column Mapping*), a partition's columns are in
+the log alone, and a column that a file lacks is NULL in it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack
-from datetime import UTC, datetime
+from contextlib import contextmanager
+from datetime import datetime
+from itertools import pairwise
 from pathlib import Path
-from typing import NamedTuple, Self, TypeVar
+from typing import Any, NamedTuple, TypeVar
+from urllib.parse import unquote
 
+import msgspec
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 from deltalake import DeltaTable
-from deltalake.exceptions import DeltaError
-from py4j.protocol import Py4JError
-from pyspark.errors import PySparkException
+from deltalake.exceptions import DeltaError, TableNotFoundError
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F
 
 from open_mirroring.config import Mirror
-from open_mirroring.config.storage import folder_place
+from open_mirroring.config.connections import resolve
+from open_mirroring.config.storage import folder_place, storage_place
 from open_mirroring.errors import TerminalError, TransientError
+from open_mirroring.fabric.target import open_target
 from open_mirroring.landing_zone.layout import DEFAULT_SCHEMA, split_table_folder
 from open_mirroring.landing_zone.onelake_address import OneLakeZone
 from open_mirroring.landing_zone.schema import LandingColumn
 from open_mirroring.reconciliation.inspection import zone_address
-from open_mirroring.storage.object_path import ObjectPath
-from spark_jobs.proof.copied_tables import copied_stored_table, copied_table
+from open_mirroring.storage.arrow_files import arrow_files, arrow_path
+from open_mirroring.storage.delta_address import delta_address
+from open_mirroring.storage.object_path import Place
 from spark_jobs.proof.rows import Shape, Work
 from spark_jobs.proof.sides import anew
+from spark_jobs.proof.table_log import DeletionVector, committed_at, deletion_vectors
+from spark_jobs.runtime.job import ParcelKey
+from spark_jobs.runtime.worker_tasks import task_frame
 
 Answer = TypeVar("Answer")
-_PLAIN_FEATURES = {"deletionVectors", "timestampNtz", "v2Checkpoint", "vacuumProtocolCheck"}
-"""Features of a reader that change nothing of a file's rows, if no file has a deletion vector."""
+_READ = {"columnMapping", "deletionVectors", "timestampNtz", "typeWidening", "v2Checkpoint", "vacuumProtocolCheck"}
+"""Features of a table that are dealt with here, or change nothing of its rows."""
+_OF_FILES = ("path", "size_bytes", "partition")
 _PIECE_BYTES = 16 * 2**20
 _ROWS_AT_ONCE = 65_536
 
 
 class _Piece(NamedTuple):
-    """Row groups ``[first, last)`` of a file; *last* None: all."""
+    """One of so many parts of a file, by row groups.
+
+    *size* is about that of the part; *given* are the values of the partition that it is of.
+    """
 
     path: str
-    weight: int
-    first: int = 0
-    last: int | None = None
+    size: int
+    part: int
+    parts: int
+    given: Mapping[str, Any]
+    deleted: DeletionVector | None
+
+
+class _Names(NamedTuple):
+    """The source's names of columns, by what tells them in a file: their ids, or their names there, folded."""
+
+    by_id: bool
+    columns: Mapping[str, str]
+    types: Mapping[str, pa.DataType]
+
+    def of(self, schema: pa.Schema) -> dict[str, str]:
+        """The source's names by those in one file."""
+        told = {_field_id(field) if self.by_id else field.name.casefold(): field.name for field in schema}
+        return {told[key]: name for key, name in self.columns.items() if key in told}
 
 
 class Target:
@@ -58,165 +85,190 @@ class Target:
 
     *changed* is when that version came to be. Its columns have the names of the source, to which *renamed* says those
     of the target (G-120).
+
+    Raises:
+        TransientError: ``TARGET_UNREADABLE``; what the storage says.
+        TerminalError: what the storage says.
     """
 
-    def __init__(self, spark: SparkSession, path: Path | None, renamed: Mapping[str, str] | None = None) -> None:
-        self._spark, self._path = spark, path
+    def __init__(self, spark: SparkSession, place: Place | None, renamed: Mapping[str, str] | None = None) -> None:
+        self._spark, self._place = spark, place
         self.version: int | None = None
         self.changed: datetime | None = None
         self.columns: tuple[LandingColumn, ...] = ()
-        self._at_source = {name.casefold(): source for source, name in (renamed or {}).items()}
-        self._pieces: Sequence[_Piece] | None = None
-        try:
-            if path is not None and DeltaTable.is_deltatable(str(path)):
-                table = DeltaTable(path)
-                self.version = table.version()
-                self.changed = datetime.fromtimestamp(table.history(1)[0]["timestamp"] / 1000, UTC)
-                self.columns = tuple(map(self._named, pa.schema(table.schema().to_arrow())))
-                self._pieces = _plain_pieces(table)
-        except (DeltaError, OSError, pa.ArrowException) as error:
-            raise TransientError(
-                "TARGET_UNREADABLE",
-                f"the mirrored table cannot be read: {type(error).__name__}",
-                where=str(self._path),
-                way_out="look at the table's Delta log; then prove again",
-            ) from error
+        self._pieces: Sequence[_Piece] = ()
+        self._names = _Names(False, {}, {})
+        if place is not None:
+            with _our_errors(place):
+                self._open(place, {name.casefold(): source for source, name in (renamed or {}).items()})
 
-    def _named(self, field: pa.Field) -> LandingColumn:
-        found, name = _landing(field), self._at_source.get(field.name.casefold())
-        return found if name is None else found._replace(name=name, renamed=found.name)
+    def _open(self, place: Place, at_source: Mapping[str, str]) -> None:
+        uri, options = delta_address(place)
+        try:
+            table = DeltaTable(uri, storage_options=options)
+        except TableNotFoundError:
+            return
+        self.version = table.version()
+        self.changed = committed_at(place, self.version)
+        schema = pa.schema(table.schema().to_arrow())
+        sources = {field.name: at_source.get(field.name.casefold(), field.name) for field in schema}
+        self.columns = tuple(_landing(field, sources[field.name]) for field in schema)
+        mode = table.metadata().configuration.get("delta.columnMapping.mode", "none")
+        columns = {_told(field, mode): sources[field.name] for field in schema}
+        self._names = _Names(mode == "id", columns, {sources[field.name]: field.type for field in schema})
+        self._pieces = list(_pieces(table, place, sources))
 
     def frame(self, shape: Shape, work: Work, schema: str, ranges: Collection[int] | None = None) -> DataFrame:
         """As :class:`~spark_jobs.proof.sides.Side`; *ranges* are left to *work*, which looks at the cells."""
-        if self.version is None:
+        if not self._pieces:
             return self._spark.createDataFrame([], schema)
-        if self._pieces is None:
-            return self._frame_of_delta(work, schema)
-        pieces, columns = self._pieces, {column.landed_name: column.name for column in self.columns}
+        key = ParcelKey()
 
         def each(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-            for batch in batches:
-                yield from work(_rows([pieces[at] for at in batch.column(0).to_pylist()], columns))
+            texts = (text for batch in batches for text in batch["task"].to_pylist())
+            return work(rows for text in texts for rows in _rows(*key.unpacked(text)))
 
-        tasks = min(len(pieces), 1 + sum(piece.weight for piece in pieces) // _PIECE_BYTES)
-        return self._spark.range(0, len(pieces), 1, max(1, tasks)).mapInArrow(anew(each), schema)
-
-    def _frame_of_delta(self, work: Work, schema: str) -> DataFrame:
-        def each(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-            return work(pa.Table.from_batches([batch]) for batch in batches)
-
-        rows = self._spark.read.format("delta").option("versionAsOf", self.version).load(str(self._path))
-        named = [F.col("`" + c.landed_name.replace("`", "``") + "`").alias(c.name) for c in self.columns]
-        return rows.select(*named).mapInArrow(anew(each), schema)
+        # Sealed, for the place has the login, and Spark shows texts of a plan (S-11).
+        tasks = [key.packed((self._place, self._names, pieces)) for pieces in _shared_out(self._pieces)]
+        return task_frame(self._spark, tasks).select("task").mapInArrow(anew(each), schema)
 
     def asked(self, ask: Callable[[], Answer]) -> Answer:
-        """As :class:`~spark_jobs.proof.sides.Side`.
-
-        Raises:
-            TransientError: ``TARGET_UNREADABLE``.
-        """
-        try:
-            return ask()
-        except (PySparkException, Py4JError) as error:
-            what = str(error).splitlines()[0][:300]
-        raise _unreadable(f"version {self.version} of the mirrored table cannot be read: {what}", str(self._path))
+        """As :class:`~spark_jobs.proof.sides.Side`."""
+        return ask()
 
 
-class TargetTables:
-    """Where a mirror's tables are: a folder, or OneLake or an object storage, whose tables are copied to be compared.
-
-    Copies stay until the end, for Spark may read them again: as much room is needed as the tables take.
+def tables_place(mirror: Mirror) -> Place:
+    """Where a mirror's tables are: in the folder or storage that its file names, else in its item of OneLake.
 
     Raises:
-        TerminalError: ``TABLES_UNNAMED``; ``CONNECTION_MISSING``, ``CONNECTION_INVALID``.
+        TerminalError: ``TABLES_UNNAMED``, ``TABLES_MISSING``; ``CONNECTION_MISSING``, ``CONNECTION_INVALID``; what the
+            storage or the Fabric API says.
+        TransientError: what the storage or the Fabric API says.
     """
-
-    def __init__(self, mirror: Mirror) -> None:
-        tables, is_onelake = mirror.landing_zone.tables, mirror.landing_zone.store == "onelake"
-        if tables is None and not is_onelake:
-            raise TerminalError(
-                "TABLES_UNNAMED",
-                "nothing says where the mirrored tables can be read",
-                where=f"mirror {mirror.name}",
-                way_out="set `landing_zone.tables` to the folder of the mirrored tables, as `<schema>/<table>`",
-            )
-        self._root = None if tables is None else folder_place(mirror, tables)
-        zone = zone_address(mirror) if tables is None else None
-        self._zone = zone if isinstance(zone, OneLakeZone) else None
-        self._copies = ExitStack()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._copies.close()
-
-    def path(self, folder: str) -> Path | None:
-        """Where the table of a landing zone folder can be read now; None when there is none.
-
-        Raises:
-            TerminalError: ``TABLES_MISSING``; what the store raises.
-            TransientError: ``TABLE_CHANGES``; what the store raises.
-        """
-        if self._zone is not None:
-            return self._copies.enter_context(copied_table(self._zone, folder))
-        assert self._root is not None
-        if not self._root.is_dir():
+    if mirror.landing_zone.tables is not None:
+        root = folder_place(mirror, mirror.landing_zone.tables)
+        if not root.is_dir():
             raise TerminalError(
                 "TABLES_MISSING",
                 "the folder of the target's tables is not there",
-                where=str(self._root),
+                where=str(root),
                 way_out="mend `landing_zone.tables`, or mount what it names",
             )
-        if isinstance(self._root, ObjectPath):
-            return self._copies.enter_context(copied_stored_table(self._root, folder))
-        return _place_of(self._root, folder)
+        return root
+    zone = zone_address(mirror)
+    if not isinstance(zone, OneLakeZone):
+        raise TerminalError(
+            "TABLES_UNNAMED",
+            "nothing says where the mirrored tables can be read",
+            where=f"mirror {mirror.name}",
+            way_out="set `landing_zone.tables` to the folder of the mirrored tables, as `<schema>/<table>`",
+        )
+    database = open_target(zone).database()
+    # By GUIDs, for a listing of OneLake spells the names of items in its own way.
+    address = f"abfss://{database.workspace}@onelake.dfs.fabric.microsoft.com/{database.id}/Tables"
+    return storage_place(address, resolve(mirror.landing_zone.connection or ""))
 
 
-def _plain_pieces(table: DeltaTable) -> list[_Piece] | None:
-    """The files that hold all rows of a version and no others; None where there is more to it."""
-    protocol = table.protocol()
-    features = set(protocol.reader_features or ())
-    if protocol.min_reader_version == 2 or features - _PLAIN_FEATURES or table.metadata().partition_columns:
-        return None
-    if "deletionVectors" in features and next(iter(table.deletion_vectors()), None) is not None:
-        return None
-    paths = [Path(uri) for uri in table.file_uris()]
-    # A name that the log spells otherwise than the disk does is left to Delta's own reader.
-    if not all(path.is_file() for path in paths):
-        return None
-    return [piece for path in paths for piece in _cut(path)]
+def table_place(root: Place, folder: str) -> Place | None:
+    """Where the table of a landing zone folder can be read; None when there is none."""
+    schema, table = split_table_folder(folder)
+    # A table without schema comes into the default one, or lies at the top where there are no schemas (F-03).
+    places = [root / DEFAULT_SCHEMA / table, root / table] if schema is None else [root / schema / table]
+    return next((place for place in places if (place / "_delta_log").is_dir()), None)
 
 
-def _cut(path: Path) -> Iterator[_Piece]:
-    size = path.stat().st_size
-    if size <= _PIECE_BYTES:
-        yield _Piece(str(path), size)
-        return
-    with pq.ParquetFile(path) as file:
-        groups = file.metadata.num_row_groups
-    yield from (_Piece(str(path), size // groups, group, group + 1) for group in range(groups))
+def _pieces(table: DeltaTable, place: Place, sources: Mapping[str, str]) -> Iterator[_Piece]:
+    features = set(table.protocol().reader_features or ())
+    if unknown := sorted(features - _READ):
+        raise _unreadable(f"the mirrored table has features that are not read: {', '.join(unknown)}", str(place))
+    can_delete = "deletionVectors" in features
+    deleted = deletion_vectors(place, table.version()) if can_delete else {}
+    files = pa.table(table.get_add_actions())
+    for file in files.select([name for name in _OF_FILES if name in files.column_names]).to_pylist():
+        path = unquote(file["path"])
+        if any(part in ("", ".", "..") for part in path.split("/")):
+            raise _unreadable(f"the table's log names a file outside of it: {path!r}", str(place))
+        if can_delete and path not in deleted:
+            raise _unreadable(f"the table's log does not tell which rows of a file are deleted: {path!r}", str(place))
+        given = {sources[name]: value for name, value in (file.get("partition") or {}).items()}
+        parts = -(-file["size_bytes"] // _PIECE_BYTES) or 1
+        size = file["size_bytes"] // parts
+        yield from (_Piece(path, size, part, parts, given, deleted.get(path)) for part in range(parts))
 
 
-def _rows(pieces: Iterable[_Piece], columns: Mapping[str, str]) -> Iterator[pa.Table]:
-    """The rows of pieces, with their columns called as *columns* says of the table's names."""
+def _shared_out(pieces: Sequence[_Piece]) -> Iterator[Sequence[_Piece]]:
+    """The pieces of each task: of files of many rows one, of small ones many."""
+    tasks = min(len(pieces), 1 + sum(piece.size for piece in pieces) // _PIECE_BYTES)
+    borders = [len(pieces) * at // tasks for at in range(tasks + 1)]
+    return (pieces[low:high] for low, high in pairwise(borders))
+
+
+def _rows(table: Place, names: _Names, pieces: Sequence[_Piece]) -> Iterator[pa.Table]:
+    """The rows of pieces, with their columns called as at the source."""
     for piece in pieces:
         try:
-            with pq.ParquetFile(piece.path, coerce_int96_timestamp_unit="us") as file:
-                # A file may spell a column in another case: Delta compares names without case.
-                there = {name.casefold(): name for name in file.schema_arrow.names}
-                called = ((name.casefold(), given) for name, given in columns.items())
-                named = {there[folded]: given for folded, given in called if folded in there}
-                groups = range(piece.first, file.num_row_groups if piece.last is None else piece.last)
-                for batch in file.iter_batches(_ROWS_AT_ONCE, row_groups=groups, columns=[*named], use_threads=False):
-                    yield pa.Table.from_batches([batch]).select([*named]).rename_columns([*named.values()])
-        except (pa.ArrowException, OSError) as error:
-            raise _unreadable(f"a file of the mirrored table cannot be read: {error}", piece.path) from None
+            yield from _rows_of(table, piece, names)
+        except (pa.ArrowException, OSError, ValueError) as error:
+            where = str(table / piece.path)
+            raise _unreadable(f"a file of the mirrored table cannot be read: {error}", where) from None
+
+
+def _rows_of(table: Place, piece: _Piece, names: _Names) -> Iterator[pa.Table]:
+    place = table / piece.path
+    deleted = None if piece.deleted is None else piece.deleted.positions(table)
+    given = {name: pa.scalar(value, names.types[name]) for name, value in piece.given.items()}
+    # Of a distant file what is wanted is fetched by few requests.
+    how = {"filesystem": arrow_files(place), "pre_buffer": not isinstance(place, Path)}
+    with pq.ParquetFile(arrow_path(place), coerce_int96_timestamp_unit="us", **how) as file:
+        first, end = (file.num_row_groups * part // piece.parts for part in (piece.part, piece.part + 1))
+        at = sum(file.metadata.row_group(group).num_rows for group in range(first))
+        named = names.of(file.schema_arrow)
+        groups = list(range(first, end))
+        for batch in file.iter_batches(_ROWS_AT_ONCE, row_groups=groups, columns=[*named], use_threads=False):
+            columns = {name: batch.column(stored) for stored, name in named.items()}
+            columns |= {name: pa.repeat(value, batch.num_rows) for name, value in given.items()}
+            rows = pa.table(columns)
+            if deleted is not None:
+                low, high = np.searchsorted(deleted, (at, at + batch.num_rows))
+                kept = np.ones(batch.num_rows, bool)
+                kept[deleted[low:high] - at] = False
+                rows = rows.filter(pa.array(kept))
+            at += batch.num_rows
+            yield rows
+
+
+@contextmanager
+def _our_errors(place: Place) -> Iterator[None]:
+    try:
+        yield
+    except (DeltaError, OSError, ValueError, LookupError, pa.ArrowException, msgspec.MsgspecError) as error:
+        if not isinstance(place, Path) and isinstance(error, OSError) and not isinstance(error, FileNotFoundError):
+            raise place.store.our_error(error, place.key) from None
+        what, where = f"the mirrored table cannot be read: {type(error).__name__}", str(place)
+        raise _unreadable(what, where) from (error if isinstance(place, Path) else None)
 
 
 def _unreadable(what: str, where: str) -> TransientError:
-    way_out = "look whether its files are there; then prove again"
+    way_out = "look at the table's Delta log, and whether the files are there; then prove again"
     return TransientError("TARGET_UNREADABLE", what, where=where, way_out=way_out)
+
+
+def _told(field: pa.Field, mode: str) -> str:
+    """What tells a column in files, by the mode of the table's column mapping."""
+    metadata: Mapping[bytes, bytes] = field.metadata or {}
+    match mode:
+        case "id":
+            return metadata[b"delta.columnMapping.id"].decode()
+        case "name":
+            return metadata[b"delta.columnMapping.physicalName"].decode().casefold()
+        case _:
+            # A file may spell a column in another case: Delta compares without it.
+            return str(field.name).casefold()
+
+
+def _field_id(field: pa.Field) -> str:
+    metadata: Mapping[bytes, bytes] = field.metadata or {}
+    return metadata.get(b"PARQUET:field_id", b"").decode()
 
 
 _LANDING: dict[pa.DataType, str] = {
@@ -237,17 +289,12 @@ _LANDING: dict[pa.DataType, str] = {
 }
 
 
-def _landing(field: pa.Field) -> LandingColumn:
+def _landing(field: pa.Field, source: str) -> LandingColumn:
     if pa.types.is_timestamp(field.type):
-        return LandingColumn(field.name, "timestamp")
-    if pa.types.is_decimal(field.type):
-        return LandingColumn(field.name, f"decimal({field.type.precision},{field.type.scale})")
-    # Of a type that no file of the landing zone has, its own name: no type of the source is equal to it.
-    return LandingColumn(field.name, _LANDING.get(field.type, str(field.type)))
-
-
-def _place_of(root: Path, folder: str) -> Path:
-    schema, table = split_table_folder(folder)
-    # A table without schema comes into the default one, or lies at the top where there are no schemas (F-03).
-    places = [root / place / table for place in ([DEFAULT_SCHEMA, "."] if schema is None else [schema])]
-    return next((place for place in places if place.is_dir()), places[0])
+        kind = "timestamp"
+    elif pa.types.is_decimal(field.type):
+        kind = f"decimal({field.type.precision},{field.type.scale})"
+    else:
+        # Of a type that no file of the landing zone has, its own name: no type of the source is equal to it.
+        kind = _LANDING.get(field.type, str(field.type))
+    return LandingColumn(source, kind, None if source == field.name else field.name)

@@ -6,7 +6,7 @@ and older files are read only where their positions reach up to the new ones.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from types import MappingProxyType
 from typing import NamedTuple
@@ -22,13 +22,13 @@ from open_mirroring.landing_zone.schema import TableSchema
 from open_mirroring.landing_zone.standing import Standing
 from open_mirroring.ledger.columns import UnverifiedColumn
 from open_mirroring.ledger.reading import ColumnDecision, ColumnList, LedgerReader, TableState, Unpublished, unpublished
-from open_mirroring.protocols.publishing import Intent, Work
+from open_mirroring.protocols.publishing import CannotStage, Intent, Work
 from spark_jobs.changelog.schema import LOAD_MAJOR, bucket_ranges
 from spark_jobs.plan.loaded_columns import loaded_columns
 from spark_jobs.plan.plan import Identity, PlanStop, TablePlan
 from spark_jobs.plan.transaction_cut import Cut
 from spark_jobs.publish.staging import StageTarget
-from spark_jobs.publish.table_columns import TableColumns
+from spark_jobs.publish.table_columns import TableColumns, refuse_other_settings
 
 ROWS_PER_TASK = 125_000
 """A worker holds at most about this many logged rows of a table at once."""
@@ -55,7 +55,8 @@ class Prepared(NamedTuple):
 class Preparation:
     """Prepares the publications of a mirror's tables with a few queries for all of them together.
 
-    *renames* says whether the source can rename a column while its changes are read, *salt* is that of hashes.
+    *renames* says whether the source can rename a column while its changes are read, *salt* is that of hashes,
+    *of_reading* says whether rows have the columns of the time when they were read (T-33).
     """
 
     def __init__(
@@ -67,10 +68,11 @@ class Preparation:
         *,
         renames: bool = True,
         salt: Salt | None = None,
+        of_reading: bool = False,
     ) -> None:
         self._mirror = mirror
         self._salted = None if salt is None else salt.check
-        self._renames = renames
+        self._renames, self._of_reading = renames, of_reading
         self._reader = reader
         self._declared = declared
         self._settings = settings
@@ -137,6 +139,16 @@ class Preparation:
                     # Without its half, or as its transaction alone, a place sorts below all that is in it.
                     parts = stop.at.split(":")[: 2 if whole_transactions else 3]
                     found[id_] = stop.at if stop.at.endswith("~") and not whole_transactions else ":".join(parts)
+        return found
+
+    def refused(self, tables: Iterable[TableState]) -> dict[str, CannotStage]:
+        """Tables of which the mirror file says something else than their files have, by table id (G-129)."""
+        found = dict[str, CannotStage]()
+        for state in tables:
+            try:
+                refuse_other_settings(state, self._declared[state.source], self._salted)
+            except PlanStop as stop:
+                found[state.id] = CannotStage(stop.code, stop.what)
         return found
 
     def schema_from_log(self, state: TableState) -> TableSchema:
@@ -237,6 +249,7 @@ class Preparation:
             late_up_to=self._late_up_to(state, intent, top),
             loaded_keys={name: one for name, one in loaded.items() if one.is_key},
             loaded=state.load_state == "loaded" and load_epoch(generation) not in epochs,
+            of_reading=self._of_reading,
         )
 
     def _late_up_to(self, state: TableState, intent: Intent, highest: LogPosition | None) -> str | None:

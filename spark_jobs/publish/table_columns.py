@@ -262,10 +262,7 @@ class TableColumns:
         """
         state, declared = self._state, self._declared
         schema, published = state.columns, {column.name for column in state.columns.columns}
-        _refuse_left_out(schema, declared.chosen, state.keys)
-        _refuse_other_types(schema, declared.chosen)
-        _refuse_other_names(schema, declared.chosen)
-        _refuse_other_hashes(schema, declared.chosen, self._salted)
+        refuse_other_settings(state, declared, self._salted)
         at: str | None = None
         try:
             for part in self._parts:
@@ -611,6 +608,20 @@ def _in_order(cols: str) -> list[str]:
 def _position(place: str) -> str:
     """A place without the ordinal of its stream incarnation."""
     return place.partition(":")[2]
+
+
+def refuse_other_settings(state: TableState, declared: Table, salted: str | None) -> None:
+    """Stop where the mirror file says something else of the published columns than their files have (G-129).
+
+    It needs no changes: a table to which none come would keep what was to be hashed in clear, and say nothing.
+
+    Raises:
+        PlanStop: ``SCHEMA_CHANGED``, ``SALT_CHANGED``.
+    """
+    _refuse_left_out(state.columns, declared.chosen, state.keys)
+    _refuse_other_types(state.columns, declared.chosen)
+    _refuse_other_names(state.columns, declared.chosen)
+    _refuse_other_hashes(state.columns, declared.chosen, salted)
 
 
 def _refuse_left_out(published: TableSchema, chosen: ColumnChoice, keys: Sequence[str]) -> None:

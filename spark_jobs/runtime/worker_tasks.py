@@ -19,7 +19,7 @@ from py4j.protocol import Py4JError
 from pyspark import SparkContext
 from pyspark.cloudpickle import dumps, loads
 from pyspark.core.broadcast import Broadcast
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from open_mirroring.operate.words import pace
@@ -49,6 +49,13 @@ def outcomes(spark: SparkSession, description: str, work: Work, shared: str, tas
     if is_classic(spark):
         return _of_rdd(spark, description, work, shared, tasks)
     return _of_frame(spark, description, work, shared, tasks)
+
+
+def task_frame(spark: SparkSession, tasks: Sequence[str]) -> DataFrame:
+    """``id, task``: a row for each of the *tasks*, texts without a comma, in a partition of its own."""
+    # One range of one number for each task, and its text beside it: no shuffle, and no worker gets another one's text.
+    numbers = spark.range(0, len(tasks), 1, len(tasks))
+    return numbers.select("id", F.split(F.lit(",".join(tasks)), ",")[F.col("id")].alias("task"))
 
 
 def is_classic(spark: SparkSession) -> bool:
@@ -113,10 +120,7 @@ def _of_frame(spark: SparkSession, description: str, work: Work, shared: str, ta
                 outcome = dumps(work(line["shared"], line["task"]))
                 yield pa.RecordBatch.from_pylist([{"id": line["id"], "outcome": outcome}], _OUTCOME)
 
-    # One range of one number for each task, and its text beside it: no shuffle, and no worker gets another one's text.
-    numbers = spark.range(0, len(tasks), 1, len(tasks))
-    task = F.split(F.lit(",".join(tasks)), ",")[F.col("id")]
-    frame = numbers.select("id", task.alias("task"), F.lit(shared).alias("shared"))
+    frame = task_frame(spark, tasks).withColumn("shared", F.lit(shared))
     tag = description.replace(",", ";")
     spark.addTag(tag)
     try:

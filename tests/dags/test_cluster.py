@@ -9,15 +9,12 @@ from typing import Any
 import pytest
 from airflow.dag_processing.dagbag import DagBag
 
-from tests.e2e.test_histories import TABLES, assert_mirrored, history
+from tests.distant_mirror import distant_mirror
+from tests.e2e.test_histories import assert_mirrored
 from tests.object_storage import Storage, StorageServers
-from tests.onelake import CLIENTS, connection_variable, emulator
-from tests.pipeline import Pipeline
+from tests.onelake import CLIENTS, emulator
 from tests.quick_java import java_options
 from tests.spark_cluster import may_unshare, running_cluster
-from workload_generator.ces import CesOptions, render
-from workload_generator.delivery import Delivery
-from workload_generator.transports import json_lines
 
 pytestmark = [
     pytest.mark.airflow,
@@ -37,31 +34,14 @@ def test_the_tasks_of_a_dag_run_on_workers_that_see_nothing_of_its_disk(
     The login to the storage reaches the workers and stands in no log.
     """
     storage: Storage = storage_servers.new("azure")
-    made = history(seed=21, transactions=30)
-    messages = render(made.changes, CesOptions(max_data_bytes=1_700), Delivery(disorder=20, duplicates=0.05, seed=21))
-    storage.deliver("stream/0.jsonl", json_lines(messages, layout="wrapped"))
     with emulator(tmp_path / "lake", clients=CLIENTS, seed=1) as server, running_cluster(tmp_path) as cluster:
         cluster.worker(0)
         master, _, port = cluster.master.rpartition(":")
         spark = {"conn_type": "spark", "host": master, "port": int(port), "extra": {"deploy-mode": "client"}}
         monkeypatch.setenv("AIRFLOW_CONN_SPARK_DEFAULT", json.dumps(spark))
-        monkeypatch.setenv("AIRFLOW_CONN_LAKE", connection_variable(server))
-        monkeypatch.setenv("AIRFLOW_CONN_STORE", storage.connection)
         monkeypatch.setenv("SPARK_SUBMIT_OPTS", java_options())
         monkeypatch.setattr("open_mirroring_airflow.retry_policy.RETRIES", 0)
-        zone = {"store": "onelake", "workspace": server.workspace_id, "item": server.database_id, "connection": "lake"}
-        pipeline = Pipeline(
-            tmp_path / "mirror",
-            None,  # type: ignore[arg-type]
-            TABLES,
-            source={"path": f"{storage.address}/stream", "connection": "store"},
-            change_log={"path": f"{storage.address}/log", "connection": "store"},
-            landing_zone=zone,
-            ledger=f"sqlite:///{tmp_path}/mirror/ledger.db",
-            mirror="shop",
-        )
-        pipeline.service, pipeline.zone = server.service, tmp_path / "lake/zone"
-        pipeline.target = tmp_path / "lake/tables"
+        pipeline, made = distant_mirror(tmp_path, monkeypatch, storage, server, seed=21)
         described = pipeline.file.read_text(encoding="utf-8")
         (mirrors / "shop.yaml").write_text(f"{described}\nspark: {{cores: 1, memory: 512m}}\n", encoding="utf-8")
         run = DagBag(dag_folder=ROOT / "dags").dags["shop__replicate"].test()

@@ -11,17 +11,14 @@ import pytest
 from airflow.dag_processing.dagbag import DagBag
 from cryptography.fernet import Fernet
 
-from tests.e2e.test_histories import TABLES, assert_mirrored, history
+from tests.distant_mirror import distant_mirror
+from tests.e2e.test_histories import assert_mirrored
 from tests.object_storage import Storage, StorageServers
-from tests.onelake import CLIENTS, connection_variable, emulator
-from tests.pipeline import Pipeline
+from tests.onelake import CLIENTS, emulator
 from tests.postgres import PostgresServer
 from tests.quick_java import java_options
 from tests.spark_cluster import may_unshare
 from tests.yarn_cluster import is_there, running_yarn
-from workload_generator.ces import CesOptions, render
-from workload_generator.delivery import Delivery
-from workload_generator.transports import json_lines
 
 pytestmark = [
     pytest.mark.airflow,
@@ -47,9 +44,6 @@ def test_drivers_on_yarn_see_nothing_of_who_submits_and_leave_their_end_in_the_l
 ) -> None:
     """S-16, S-13: the tables are equal, the reports come by the ledger, no login stands in a log or a submission."""
     storage: Storage = storage_servers.new("azure")
-    made = history(seed=22, transactions=30)
-    messages = render(made.changes, CesOptions(max_data_bytes=1_700), Delivery(disorder=20, duplicates=0.05, seed=22))
-    storage.deliver("stream/0.jsonl", json_lines(messages, layout="wrapped"))
     key, client = Fernet.generate_key().decode(), tmp_path / "client"
     client.mkdir()
     monkeypatch.setenv("SPARK_SUBMIT_OPTS", java_options())  # made by a Spark of its own, before YARN is configured
@@ -64,25 +58,8 @@ def test_drivers_on_yarn_see_nothing_of_who_submits_and_leave_their_end_in_the_l
             "AIRFLOW_CONN_SPARK_DEFAULT", json.dumps({"conn_type": "spark", "host": "yarn", "extra": extra})
         )
         monkeypatch.setenv("AIRFLOW_CONN_JOB_KEY", json.dumps({"conn_type": "generic", "password": key}))
-        monkeypatch.setenv("AIRFLOW_CONN_LAKE", connection_variable(server))
-        monkeypatch.setenv("AIRFLOW_CONN_STORE", storage.connection)
-        ledger = {"conn_type": "postgres", "host": "127.0.0.1", "port": postgres.port, "login": postgres.user}
-        ledger |= {"password": postgres.password, "schema": postgres.database}
-        monkeypatch.setenv("AIRFLOW_CONN_LEDGER", json.dumps(ledger))
         monkeypatch.setattr("open_mirroring_airflow.retry_policy.RETRIES", 0)
-        zone = {"store": "onelake", "workspace": server.workspace_id, "item": server.database_id, "connection": "lake"}
-        pipeline = Pipeline(
-            tmp_path / "mirror",
-            None,  # type: ignore[arg-type]
-            TABLES,
-            source={"path": f"{storage.address}/stream", "connection": "store"},
-            change_log={"path": f"{storage.address}/log", "connection": "store"},
-            landing_zone=zone,
-            ledger={"connection": "ledger"},
-            mirror="shop",
-        )
-        pipeline.service, pipeline.zone = server.service, tmp_path / "lake/zone"
-        pipeline.target = tmp_path / "lake/tables"
+        pipeline, made = distant_mirror(tmp_path, monkeypatch, storage, server, postgres, seed=22)
         described = pipeline.file.read_text(encoding="utf-8")
         (mirrors / "shop.yaml").write_text(f"{described}\nspark: {{memory: 512m}}\n", encoding="utf-8")
         run = DagBag(dag_folder=ROOT / "dags").dags["shop__replicate"].test()

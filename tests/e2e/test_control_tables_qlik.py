@@ -2,20 +2,32 @@
 
 from __future__ import annotations
 
+import csv
+import io
+import json
+from collections.abc import Sequence
 from dataclasses import replace
-from datetime import datetime
+from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
+import yaml
 
 from open_mirroring.operate.exit_codes import Exit
+from open_mirroring.page.exposition import exposition
+from spark_jobs.cli.command_line import main
+from tests.e2e.test_bad_input_qlik_change_tables import dfm
 from tests.e2e.test_dead_letters_seen import Shop
+from tests.e2e.test_dropped_columns_formats import FIRST, RENAMED, SHORT, Change, ChangeTableFiles, Source
+from tests.e2e.test_first_day import declare
 from tests.e2e.test_histories import TABLES, history
 from tests.e2e.test_transaction_cut_qlik import OVER_JDBC, stored
 from tests.postgres import PostgresServer
-from workload_generator.qlik_change_tables_sql import apply_exception, control_table_statements, suspended
-from workload_generator.tables import CUSTOMERS, ORDERS
+from tests.qlik_change_rows import sequence
+from tests.qlik_change_tables_sql import apply_exception, control_table_statements, ddl, suspended, task_status
+from tests.spark.test_initial_load_jdbc import connect
+from workload_generator.tables import CUSTOMERS, ORDERS, TableDef
 
 SINCE = datetime(2024, 1, 1, 12, 30)
 
@@ -33,7 +45,7 @@ def shop(
 def test_what_control_tables_tell_is_told_t_81(
     shop: Shop, postgres: PostgresServer, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """T-81: a suspended table is no quiet one; an error is a note; absent tables, or rights, are told once."""
+    """T-81, T-86: a suspended table is no quiet one; an error is a note; absent tables, or rights, are told once."""
     for times in (1, 1):
         told = shop.tick()
         assert (told.code, told.document["losses"]) == (Exit.DONE, {})
@@ -54,9 +66,195 @@ def test_what_control_tables_tell_is_told_t_81(
         assert "\x1b" not in loss, "a foreign text is shown, not printed"
         note = "APPLY_EXCEPTIONS: the task recorded 2 errors of it, the newest at 2024-01-01 13:30"
         assert note in str(told.document)
+    at, read = SINCE.replace(hour=14), SINCE.replace(hour=14, minute=0, second=0)
+    postgres.execute(task_status("CHANGE PROCESSING", at, read, 7))
+    shop.tick()
+    told = shop.run("status")
+    said = "says 'CHANGE PROCESSING' since 2024-01-01 14:30:00 UTC, having read its source up to 2024-01-01 14:00:00"
+    assert f"the task 'task' {said} UTC, with 7 changes still to bring" in shop.run("status", json=False).text
+    assert [task["pending"] for task in told.document["tasks"]] == [7]
+    with_metrics = exposition([(shop.pipeline.mirror, shop.pipeline.ledger)], at.replace(hour=15, tzinfo=UTC))
+    for name, value in (("runs", 1), ("lag_seconds", 1800), ("status_age_seconds", 3600), ("pending_changes", 7)):
+        assert f'open_mirroring_task_{name}{{mirror="{shop.pipeline.name}",task="task"}} {value}\n' in with_metrics
+    postgres.execute("UPDATE control.attrep_status SET task_status = 'STOPPED'")
+    told = shop.tick()
+    assert told.code == Exit.DONE_WITH_LOSSES and "TASK_NOT_RUNNING" in str(told.document["notes"]["(any table)"])
+    told = shop.run("status")
+    assert "TASK_NOT_RUNNING: the task 'task' says 'STOPPED'" in str(told.document["notes"])
     (orders,) = (one for one in told.document["tables"] if one["source"] == "dbo.orders")
     assert (orders["verdict"], orders["code"]) == ("LOSSES", "TABLE_SUSPENDED")
     postgres.execute("DELETE FROM control.attrep_suspended_tables", "DROP TABLE control.attrep_apply_exceptions")
     told = shop.tick()
     assert (told.code, told.document["losses"], "APPLY_EXCEPTIONS" in str(told.document)) == (Exit.DONE, {}, False)
     assert caplog.text.count("CONTROL_TABLE_UNREAD") == 2 and "no attrep_apply_exceptions" in caplog.text
+
+
+ITEMS = TableDef("shop", "items", (), ())
+
+
+class Database(Source):
+    """A change table in PostgreSQL, and the task's history of DDL beside it."""
+
+    settings: ClassVar = {"format": "qlik-change-table", "transport": "jdbc", "connection": "shop_db", "path": "",
+                "layout": None, "control_schema": "CONTROL"}  # fmt: skip
+    source = "shop.items"
+    server: PostgresServer
+
+    def send(self, changes: Sequence[Change]) -> None:
+        for one in changes:
+            row = {"header__change_seq": sequence(one.at), "header__change_oper": one.operation[0], **one.row()}
+            row |= {"header__change_mask": r"\x10"} if one.operation == "UPD" else {}
+            values = ", ".join(f"'{cell}'" for cell in row.values())
+            self.server.execute(f"INSERT INTO shop.items__ct ({', '.join(row)}) VALUES ({values})")
+
+    def altered(self, at: int, done: str, **columns: tuple[str, str | None]) -> None:
+        told = ddl(ITEMS, sequence(at), at=SINCE, columns=columns)
+        self.server.execute(f"ALTER TABLE shop.items__ct {done}", told)
+
+
+@pytest.fixture
+def told(tmp_path: Path, spark: Any, postgres: PostgresServer, monkeypatch: pytest.MonkeyPatch) -> Database:
+    connect(monkeypatch, postgres, postgres.port)
+    Database.server = postgres
+    headers = "header__change_seq varchar(35), header__change_oper varchar(1), header__change_mask bytea"
+    postgres.execute(*(f"DROP SCHEMA IF EXISTS {name} CASCADE" for name in ("shop", "control")))
+    columns = f"{headers}, id int, name text, city text, price text"
+    postgres.execute("CREATE SCHEMA shop", f"CREATE TABLE shop.items__ct ({columns})", *control_table_statements())
+    database = Database(tmp_path, spark)
+    write(database, "landing_zone", tables="tables")
+    return database
+
+
+def write(told: Source, section: str, **settings: str) -> None:
+    document = yaml.safe_load(told.pipeline.file.read_text())
+    document[section] |= settings
+    told.pipeline.file.write_text(yaml.safe_dump(document))
+
+
+def test_a_rename_or_a_drop_that_a_history_of_ddl_tells_is_not_asked_for_t84(
+    told: Database, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """T-84, G-60, G-68: the rename builds the table anew by itself, the drop goes on; without a word it is asked."""
+    assert told.tick(*FIRST) == Exit.DONE
+    told.altered(10, "RENAME COLUMN price TO cost", price=("ALTER", "cost"))
+    after = [Change("INS", 4, 10, RENAMED), Change("UPD", 2, 11, RENAMED, "Eve")]
+    codes = [told.tick(*after), told.tick(), told.tick(), told.tick()]
+    assert codes[-1] == Exit.DONE and Exit.TABLES_STOPPED not in codes[1:], capsys.readouterr().out
+    rows = [(row["name"], row["cost"]) for row in told.rows]
+    assert rows == [("Ada", "1.50"), ("Eve", "2.50"), ("Ada", "1.50"), ("Ada", "2.50")]
+    assert "price" not in told.rows[0]
+    told.altered(19, "DROP COLUMN cost, ADD COLUMN more text", cost=("DROP", None), more=("ADD", None))
+    assert told.tick(Change("INS", 5, 20, SHORT)) == Exit.DONE, capsys.readouterr().out
+    assert told.gone == ["cost"] and told.rows[-1]["more"] is None
+    told.server.execute("ALTER TABLE shop.items__ct RENAME COLUMN city TO town")
+    told.server.execute(f"INSERT INTO shop.items__ct VALUES ('{sequence(30)}', 'I', NULL, 6, 'Kim', 'Graz', '3.50')")
+    assert told.tick() == Exit.TABLES_STOPPED
+    assert told.stop == "RENAME_POSSIBLE"
+    told.server.execute(ddl(ITEMS, sequence(29), at=SINCE, columns={"city": ("DROP", None), "town": ("ADD", None)}))
+    assert told.tick() == Exit.DONE, capsys.readouterr().out
+    assert sorted(told.gone) == ["city", "cost"]
+
+
+HISTORY = ("SERVER_NAME", "TASK_NAME", "TABLE_OWNER", "TABLE_NAME", "CHANGE_SEQ", "TIMESTAMP", "DDL_TYPE", "DETAILS")
+
+
+def test_a_history_of_ddl_in_files_tells_a_drop_and_a_truncation_t98(
+    tmp_path: Path, spark: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """T-98, T-84, T-85: as the table in a database does; one that cannot be read is told, and the question is asked."""
+    told = ChangeTableFiles(tmp_path, spark)
+    write(told, "source", ddl_history="attrep_ddl_history")
+
+    def done(number: int, *rows: tuple[str, int, str, dict[str, Any]]) -> None:
+        cells = [["s", task, "shop", "items", sequence(at), "2024-01-01", kind, json.dumps(details)]
+                 for task, at, kind, details in rows]  # fmt: skip
+        with io.StringIO() as text:
+            csv.writer(text, quoting=csv.QUOTE_ALL, lineterminator="\n").writerows([HISTORY, *cells])
+            told.pipeline.deliver(f"attrep_ddl_history/{number}.csv", text.getvalue().encode())
+        columns = [(name, "STRING", 900) for name in HISTORY]
+        described = dfm("attrep_ddl_history", f"{number}.csv", len(rows), columns=columns)
+        told.pipeline.deliver(f"attrep_ddl_history/{number}.dfm", described)
+
+    assert told.tick(*FIRST) == Exit.DONE, "no folder is there yet"
+    assert "CONTROL_TABLE_UNREAD" in capsys.readouterr().out
+    dropped = {"columns": {"price": {"action": "DROP"}, "cost": {"action": "ADD"}}}
+    done(1, ("t", 9, "ALTER_TABLE", dropped), ("other", 9, "ALTER_TABLE", dropped))
+    assert told.tick(Change("INS", 4, 10, RENAMED)) == Exit.TABLES_STOPPED, "two tasks"
+    assert told.stop == "RENAME_POSSIBLE"
+    done(1, ("t", 9, "ALTER_TABLE", dropped))
+    assert told.tick() == Exit.DONE, capsys.readouterr().out
+    assert told.gone == ["price"]
+    done(2, ("t", 12, "TRUNCATE_TABLE", {}))
+    assert told.tick() == Exit.DONE_WITH_LOSSES
+    assert "TABLE_TRUNCATED" in capsys.readouterr().out
+    told.pipeline.deliver("attrep_ddl_history/3.csv", b"odd")
+    told.pipeline.deliver("attrep_ddl_history/3.dfm", b"{}")
+    assert told.tick() == Exit.DONE_WITH_LOSSES
+    assert "CONTROL_TABLE_UNREAD" in (said := capsys.readouterr().out) and "TABLE_TRUNCATED" in said
+    write(told, "source", ddl_history="../other")
+    assert main(["check", str(told.pipeline.file)]) != Exit.DONE
+    assert "VALUE_INVALID" in "".join(capsys.readouterr())
+
+
+def test_what_was_done_to_a_whole_table_is_a_loss_until_it_is_built_anew_t85_t87(
+    told: Database, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """T-81, T-85, T-87: what lies before the first change concerns nobody; rows of another task count for none."""
+
+    def done(at: int, kind: str, **more: Any) -> None:
+        told.server.execute(ddl(ITEMS, sequence(at), kind, at=SINCE, **more))
+
+    def losses() -> str:
+        main(["status", str(told.pipeline.file), "--json"])
+        found = json.loads(capsys.readouterr().out)
+        return str(found["losses"].get("shop.items")) + str(found["notes"])
+
+    done(0, "DROP_TABLE")
+    done(1, "CREATE_TABLE")
+    assert told.tick(*FIRST) == Exit.DONE, capsys.readouterr().out
+    done(5, "TRUNCATE_TABLE")
+    done(6, "ALTER_TABLE", columns={"price": ("DROP", None)}, task="Other")
+    told.server.execute("ALTER TABLE shop.items__ct RENAME COLUMN price TO cost")
+    assert told.tick(Change("INS", 9, 9, RENAMED)) == Exit.TABLES_STOPPED
+    capsys.readouterr()
+    assert "TASKS_MIXED: the control tables name 'shop.items' for the tasks 'Other', 'task'" in losses()
+    write(told, "source", task="TASK")
+    done(6, "ALTER_TABLE", columns={"price": ("DROP", None)})
+    assert told.tick() == Exit.DONE_WITH_LOSSES, capsys.readouterr().out
+    capsys.readouterr()
+    found = losses()
+    assert "TABLE_TRUNCATED: it was truncated at the source at 2024-01-01 12:30:00" in found and "TASKS" not in found
+    headers = "header__change_seq, header__change_oper, header__change_mask"
+    told.server.execute(
+        "CREATE TABLE shop.items AS SELECT * FROM shop.items__ct WHERE id = 9",
+        *(f"ALTER TABLE shop.items DROP COLUMN {name}" for name in headers.split(", ")),
+    )
+    declare(told, initial_load={"format": "jdbc", "connection": "shop_db"})
+    reset = ["reload-table", str(told.pipeline.file), "--table", told.source, "--reason", "truncated"]
+    reset += ["--approved-by", "Ada", "--request", "r1", "--wait", "0"]
+    for _ in range(5):
+        main(reset)
+        told.pipeline.service.poll()
+    told.server.execute(suspended(ITEMS, "again", SINCE))
+    assert told.tick() == Exit.DONE_WITH_LOSSES, "what a load mends, and what only the task does"
+    capsys.readouterr()
+    assert losses().startswith("TABLE_SUSPENDED")
+    assert [row["id"] for row in told.rows] == ["9"]
+    told.server.execute("DELETE FROM control.attrep_suspended_tables")
+    assert told.tick() == Exit.DONE, capsys.readouterr().out
+    done(20, "DROP_TABLE")
+    done(21, "ALTER_TABLE", new_name="things")
+    assert told.tick() == Exit.DONE_WITH_LOSSES
+    capsys.readouterr()
+    found = losses()
+    assert "TABLE_DROPPED: it was dropped" in found and "TABLE_RENAMED: it is 'things' at the source" in found
+    write(told, "source", task="tsk", control_schema="contrl")
+    assert main(["check", str(told.pipeline.file)]) == Exit.DONE
+    assert "CONTROL_TABLE_UNREAD" in capsys.readouterr().out
+    assert told.tick() == Exit.DONE_WITH_LOSSES, "what was told once is not forgotten"
+    capsys.readouterr()
+    assert "CONTROL_TABLE_UNREAD: the login sees no attrep_suspended_tables" in losses()
+    write(told, "source", task="tsk", control_schema="control")
+    told.tick()
+    capsys.readouterr()
+    assert "TASK_UNKNOWN: no row of the control tables is of the task 'tsk'; there are 'Other', 'task'" in losses()

@@ -14,13 +14,11 @@ import pyarrow.parquet as pq
 import pytest
 
 from open_mirroring.operate.exit_codes import Exit
-from tests.e2e.test_histories import TABLES, assert_mirrored, history
+from tests.distant_mirror import distant_mirror
+from tests.e2e.test_histories import TABLES, assert_mirrored
 from tests.object_storage import Storage, StorageServers
 from tests.pipeline import Pipeline
 from tests.spark_connect import ROOT, running_connect
-from workload_generator.ces import CesOptions, render
-from workload_generator.delivery import Delivery
-from workload_generator.transports import json_lines
 
 pytestmark = pytest.mark.spark
 
@@ -49,22 +47,13 @@ def _run(
 
 
 def test_a_history_over_spark_connect(
-    tmp_path: Path, server: tuple[str, Path], storage_servers: StorageServers
+    tmp_path: Path, server: tuple[str, Path], storage_servers: StorageServers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """S-14, S-15: source and log in object storage; no file of the server has the login to it."""
     address, folder = server
     storage: Storage = storage_servers.new("azure")
-    made = history(seed=14, transactions=30)
-    messages = render(made.changes, CesOptions(max_data_bytes=1_700), Delivery(disorder=20, duplicates=0.05, seed=14))
-    pipeline = Pipeline(
-        tmp_path / "mirror",
-        None,  # type: ignore[arg-type]
-        TABLES,
-        source={"path": f"{storage.address}/stream", "connection": "store"},
-        change_log={"path": f"{storage.address}/log", "connection": "store"},
-    )
-    storage.deliver("stream/0.jsonl", json_lines(messages, layout="wrapped"))
-    said = _run("tick", pipeline, address, {"AIRFLOW_CONN_STORE": storage.connection})
+    pipeline, made = distant_mirror(tmp_path, monkeypatch, storage, seed=14)
+    said = _run("tick", pipeline, address, {})
     assert "Traceback" not in said, said
     pipeline.service.poll()
     assert_mirrored(pipeline, made)

@@ -2,24 +2,26 @@
 
 from __future__ import annotations
 
-import json
+import io
 import subprocess
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
+import yaml
+from deltalake import DeltaTable
 
 from open_mirroring.config.storage import log_place
-from tests.e2e.test_histories import TABLES, assert_mirrored, history
+from tests.distant_mirror import distant_mirror
+from tests.e2e.test_histories import assert_mirrored
 from tests.object_storage import AZURITE, Storage, running_servers
-from tests.onelake import CLIENTS, connection_variable, emulator
+from tests.onelake import CLIENTS, emulator
 from tests.pipeline import Pipeline
 from tests.spark_cluster import Cluster, may_unshare, running_cluster
-from workload_generator.ces import CesOptions, render
-from workload_generator.delivery import Delivery
-from workload_generator.transports import json_lines
 
 pytestmark = [
     pytest.mark.spark,
@@ -48,35 +50,16 @@ def test_a_worker_dies_in_the_middle(
 def test_a_worker_dies_while_it_reads_and_another_while_it_publishes(
     storage: Storage, postgres, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """S-13."""
+    """S-13, S-17: and a proof of what was mirrored in OneLake, by workers that share no disk with its driver."""
     _mirrored_by_two(storage, postgres, tmp_path, monkeypatch, ("extract_changes", "publish_changes"))
 
 
 def _mirrored_by_two(
     storage: Storage, postgres: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, deadly: tuple[str, ...]
 ) -> None:
-    made = history(seed=11, transactions=200)
-    messages = render(made.changes, CesOptions(max_data_bytes=1_700), Delivery(disorder=20, duplicates=0.05, seed=11))
-    for at in range(0, len(messages), 40):
-        storage.deliver(f"stream/{at:06d}.jsonl", json_lines(messages[at : at + 40], layout="wrapped"))
     with emulator(tmp_path / "lake", clients=CLIENTS, seed=1) as server, running_cluster(tmp_path) as cluster:
-        monkeypatch.setenv("AIRFLOW_CONN_LAKE", connection_variable(server))
-        monkeypatch.setenv("AIRFLOW_CONN_STORE", storage.connection)
-        monkeypatch.setenv("AIRFLOW_CONN_BOOK", json.dumps(_ledger(postgres)))
-        zone = {"store": "onelake", "workspace": server.workspace_id, "item": server.database_id, "connection": "lake"}
-        pipeline = Pipeline(
-            tmp_path / "mirror",
-            None,  # type: ignore[arg-type]
-            TABLES,
-            source={"path": f"{storage.address}/stream", "connection": "store"},
-            change_log={"path": f"{storage.address}/log", "connection": "store"},
-            landing_zone=zone,
-            ledger={"connection": "book"},
-        )
-        pipeline.service, pipeline.zone, pipeline.target = (
-            server.service,
-            tmp_path / "lake/zone",
-            tmp_path / "lake/tables",
+        pipeline, made = distant_mirror(
+            tmp_path, monkeypatch, storage, server, postgres, seed=11, transactions=200, messages_per_file=40
         )
         workers = [cluster.worker(number) for number in range(2)]
         root = log_place(pipeline.mirror)
@@ -92,6 +75,22 @@ def _mirrored_by_two(
         server.poll()
         assert_mirrored(pipeline, made)
         assert not (tmp_path / "mirror" / "log").exists()
+        if "publish_changes" in deadly:
+            _export(storage, pipeline)
+            assert '"EQUAL"' in _run(cluster, "prove", pipeline, None, bool)
+
+
+def _export(storage: Storage, pipeline: Pipeline) -> None:
+    """Let an export in the storage hold what is mirrored, and the mirror's proofs compare with it."""
+    document = yaml.safe_load(pipeline.file.read_text(encoding="utf-8"))
+    for table in document["tables"]:
+        content = io.BytesIO()
+        pq.write_table(pa.table(DeltaTable(pipeline.target / table["target"]).scan()), content)
+        storage.deliver(f"export/{table['source']}.parquet", content.getvalue())
+        path = f"{storage.address}/export/{table['source']}.parquet"
+        table["prove"] = {"format": "parquet", "path": path, "connection": "store"}
+    document["prove"] = {"settle_seconds": 0}
+    pipeline.file.write_text(yaml.safe_dump(document), encoding="utf-8")
 
 
 def _run(
@@ -113,8 +112,3 @@ def _run(
     said, _ = process.communicate(timeout=240)
     assert process.returncode == 0, said
     return said
-
-
-def _ledger(postgres: Any) -> dict[str, Any]:
-    at = {"host": "127.0.0.1", "port": postgres.port, "schema": postgres.database}
-    return {"conn_type": "postgres", "login": postgres.user, "password": postgres.password, **at}

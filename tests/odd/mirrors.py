@@ -15,7 +15,7 @@ import fastavro
 import yaml
 
 from tests.odd.ces import own
-from tests.odd.inputs import LEFT_OUT, Ces, Split, lines, make_overdue
+from tests.odd.inputs import COLUMNS, LEFT_OUT, Ces, Split, lines, make_overdue
 from tests.odd.messages import Messages
 from tests.pipeline import Pipeline
 
@@ -286,6 +286,17 @@ def key_changed_in_the_mirror_file(t: Ces) -> None:
     t.step()
     t.act(edited(lambda d: d["tables"][0].update(key=["id", "name"])))
     t.upd(1, name="Eve")
+
+
+@case()
+def initial_load_named_later(t: Ces) -> None:
+    """G-130: the table began without an initial load, which the mirror file names later: nobody makes it."""
+    t.ins(id="1", name="Ada", price="1.00")
+    t.step()
+    t.put({"id": "7", "name": "old", "price": "7.00"})
+    t.load_files["a.csv"] = b"id,name,price\n7,old,7.00\n"
+    load = {"format": "csv", "path": f"export/{t.name}", "stream_from": "beginning", "types": COLUMNS}
+    t.act(edited(lambda d: d["tables"][0].update(initial_load=load)))
 
 
 @case()

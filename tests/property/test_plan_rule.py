@@ -340,3 +340,15 @@ def test_a_row_read_again_with_a_null_more_is_the_same_row_t33() -> None:
     again = Logged(2, place, "I", {"id": "1", "v": "7", "added": None}, None)
     assert plan_key([first, again], 1) == plan_key([first], 1)._replace(duplicates=1)
     assert plan_key([first, again._replace(after={"id": "1", "v": "7", "added": "x"})], 1).conflict is not None
+
+
+def test_a_row_read_again_under_a_new_name_of_a_column_is_the_same_row_t33() -> None:
+    """T-33, G-02: where rows have the columns of their reading; a value that both have must be one, NULL too."""
+    place = LogPosition(0, "1", "1", 1)
+    first = Logged(1, place, "I", {"id": "1", "old": "7"}, None)
+    again = Logged(2, place, "I", {"id": "1", "new": "7"}, None)
+    assert plan_key([first, again], 1).conflict is not None, "of other sources the row itself has its columns"
+    first, again = first._replace(of_reading=True), again._replace(of_reading=True)
+    assert plan_key([first, again], 1) == plan_key([first], 1)._replace(duplicates=1)
+    for other in ({"id": "1", "old": None, "new": "7"}, {"id": "2", "new": "7"}):
+        assert plan_key([first, again._replace(after=other)], 1).conflict is not None

@@ -18,10 +18,10 @@ import pyarrow.parquet as pq
 import pytest
 
 from open_mirroring.changes.column_choice import ColumnChoice
+from open_mirroring.changes.manifest import BoundRange
 from open_mirroring.config.connections import resolve
 from open_mirroring.config.names import SourceName
 from open_mirroring.errors import TerminalError, TransientError
-from open_mirroring.ledger.extract_ledger import BoundRange
 from spark_jobs.changelog.schema import LOG_SCHEMA, LogRow
 from spark_jobs.extract.change_table_reading import read_batch
 from spark_jobs.extract.read_task import LogTarget
@@ -44,15 +44,15 @@ from tests.postgres import PostgresServer
 from tests.property.test_qlik_change_tables import folded as fold
 from tests.property.test_qlik_change_tables import history_of
 from tests.qlik_change_rows import sequence
-from tests.spark.test_initial_load_jdbc import HOSTILE_COLUMN, Cable, connect
-from tests.unit.spark_jobs.sources.ces.test_ces_shared_data import assert_equal_cell_by_cell, expected, folded
-from workload_generator.qlik_change_tables import ChangeTableOptions, stored_changes
-from workload_generator.qlik_change_tables_sql import (
+from tests.qlik_change_tables_sql import (
     apply_exception,
     control_table_statements,
     postgresql_statements,
     suspended,
 )
+from tests.spark.test_initial_load_jdbc import HOSTILE_COLUMN, Cable, connect
+from tests.unit.spark_jobs.sources.ces.test_ces_shared_data import assert_equal_cell_by_cell, expected, folded
+from workload_generator.qlik_change_tables import ChangeTableOptions, stored_changes
 from workload_generator.tables import SHOP_TABLES, TableDef
 
 READING = ChangeTableFormat()
@@ -503,11 +503,11 @@ def test_what_control_tables_tell_of_tables_in_any_spelling(
         source.execute(suspended(TableDef("Shop", name, (), ()), "it's broken", since, "shop"))
     source.execute(apply_exception(TableDef("shop", "items", (), ()), "full", since, "shop"))
     at = place(control_schema="shop")
-    found = at.signals(spark)
+    found = at.told(spark).signals
     assert found.keys() == {("shop.items", "TABLE_SUSPENDED"), ("shop.items", "APPLY_EXCEPTIONS")}
     assert "2024-01-01 12:30" in found["shop.items", "TABLE_SUSPENDED"]
     assert "1 errors of it" in found["shop.items", "APPLY_EXCEPTIONS"]
-    assert place().signals(spark) == {}, "nobody named a schema"
+    assert place().told(spark).signals == {}, "nobody named a schema"
     source.execute(
         "DROP ROLE IF EXISTS weak",
         "CREATE ROLE weak LOGIN PASSWORD 'weak'",
@@ -516,7 +516,7 @@ def test_what_control_tables_tell_of_tables_in_any_spelling(
     )
     login = json.loads(os.environ["AIRFLOW_CONN_SHOP_DB"]) | {"login": "weak", "password": "weak"}
     monkeypatch.setenv("AIRFLOW_CONN_SHOP_DB", json.dumps(login))
-    found = at.signals(spark)
+    found = at.told(spark).signals
     assert found.keys() == {("(any table)", "CONTROL_TABLE_UNREAD"), ("shop.items", "APPLY_EXCEPTIONS")}
     assert "no attrep_suspended_tables in" in found["(any table)", "CONTROL_TABLE_UNREAD"]
 

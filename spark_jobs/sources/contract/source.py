@@ -12,10 +12,11 @@ from itertools import islice
 from types import MappingProxyType
 from typing import Any, ClassVar, NamedTuple
 
+from open_mirroring.changes.manifest import BoundRange, FileVersion
 from open_mirroring.changes.read_places import Numbering
 from open_mirroring.errors import TerminalError
-from open_mirroring.ledger.extract_ledger import BoundRange, FileVersion
 from open_mirroring.protocols.backfilling import Interval
+from open_mirroring.reconciliation.told_by_source import Told
 from spark_jobs.changelog.origins import partition_of
 from spark_jobs.sources.contract.announced import Announced
 from spark_jobs.sources.contract.decoded import Decoder, MirroredTable, SourceSchema
@@ -58,10 +59,12 @@ class Survey(NamedTuple):
     Args:
         unseen: mirrored tables without a place at the source, each with what is missing.
         without_mask: mirrored tables whose change table has no change mask.
+        settings: settings of the source that name something which is not there, each with what is missing.
     """
 
     unseen: Mapping[str, str] = MappingProxyType({})
     without_mask: Collection[str] = ()
+    settings: Mapping[str, str] = MappingProxyType({})
 
 
 class Format(ABC):
@@ -185,8 +188,8 @@ class Transport(ABC):
         """For each name the first place that retention kept, and the one after the newest message; empty without."""
         return {}
 
-    def signals(self, spark: Any) -> Mapping[tuple[str, str], str]:
-        """What the source tells of its tables beside their changes, by table and code; here nothing.
+    def told(self, spark: Any) -> Told:
+        """What the source tells of its tables, and of who sends them, beside their changes; here nothing.
 
         Tables are named as decoders know them; :data:`~open_mirroring.protocols.table_losses.ANY_TABLE` is what
         concerns none of them.
@@ -194,7 +197,7 @@ class Transport(ABC):
         Raises:
             TransientError: the source does not answer.
         """
-        return {}
+        return Told()
 
     def reread_from(self, source: str, bound: Mapping[str, int]) -> str | None:
         """From which position the next reading may bring changes of a table once more (T-18); None: it brings none."""

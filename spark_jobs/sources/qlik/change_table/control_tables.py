@@ -1,15 +1,20 @@
-"""Control tables of a task in which it tells how its tables fare (T-81): suspended ones, and ones with errors.
+"""Control tables of a task in which it tells how it and its tables fare, and what was done to them.
 
-A suspended table sends no changes, and would look like a quiet one. What cannot be read is told, and stops nothing: a
-task writes the tables that it was told to.
+That is T-81, and T-84 to T-87.
 
-Public source: Qlik help, *Suspended Tables*, *Apply exceptions*.
+A suspended table sends no changes, and would look like a quiet one; a column that is gone may have been renamed; no
+change tells either. What cannot be read is told, and stops nothing: a task writes the tables that it was told to.
+
+Public source: Qlik help, *Suspended tables*, *Apply exceptions*, *DDL history*, *Replication status*.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+import re
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
+from datetime import UTC, datetime
+from typing import Any, NamedTuple
 
 from pyspark.sql import SparkSession
 
@@ -20,74 +25,201 @@ from open_mirroring.protocols.table_losses import (
     APPLY_EXCEPTIONS,
     CONTROL_TABLE_UNREAD,
     TABLE_SUSPENDED,
+    TASK_UNKNOWN,
+    TASKS_MIXED,
 )
+from open_mirroring.reconciliation.told_by_source import TaskState, Told
 from spark_jobs.sources.contract.decoded import shown
 from spark_jobs.sources.jdbc.tables import JdbcTable
+from spark_jobs.sources.qlik.change_table.ddl_history import statements_of
+from spark_jobs.sources.qlik.change_table.jdbc_table import is_of_task
 
 _SUSPENDED, _EXCEPTIONS = "attrep_suspended_tables", "attrep_apply_exceptions"
-_OWNER, _NAME = "table_owner", "table_name"
+DDL_HISTORY, _STATUS = "attrep_ddl_history", "attrep_status"
+CONTROL_TABLES = (_SUSPENDED, _EXCEPTIONS, DDL_HISTORY, _STATUS)
+"""The tables that are looked for. A task may leave all but the exceptions out."""
+_TASK, _OWNER, _NAME = "task_name", "table_owner", "table_name"
 
 
-class _SignalTable(JdbcTable):
+class SignalTable(JdbcTable):
     """A control table, read by the names of its columns in any case."""
 
     def lines(self, columns: Sequence[str], newest: str | None = None) -> list[Sequence[Any]] | None:
-        """Its rows as values of *columns*; with *newest* their number and newest of that column for each of these.
+        """Its rows as texts of *columns*; with *newest* their number and newest of that column for each of these.
 
         None where the login sees no such table, or not these columns, or may not read it.
         """
         try:
             told = self._query("reading its columns", self._dialect.columns_query(*self._name))
-            spelled = {str(line["name"]).lower(): self._dialect.quote(str(line["name"])) for line in told}
-            if not spelled.keys() >= {*columns, *([newest] if newest else [])}:
+            lines = {str(line["name"]).lower(): line for line in told}
+            if not lines.keys() >= {*columns, *([newest] if newest else [])}:
                 return None
-            named = [spelled[name] for name in columns]
-            asked = [*named, *(["count(*)", f"max({spelled[newest]})"] if newest else [])]
+            named = [self._text(lines[name]) for name in columns]
+            last = f"max({self._dialect.quote(str(lines[newest]['name']))})" if newest else ""
+            asked = [*named, *(["count(*)", self._text(lines[newest], last)] if newest else [])]
             query = f"SELECT {', '.join(f'{one} AS c{at}' for at, one in enumerate(asked))} FROM {self._table()}"
-            lines = self._query("reading it", f"{query} GROUP BY {', '.join(named)}" if newest else query)
+            found = self._query("reading it", f"{query} GROUP BY {', '.join(named)}" if newest else query)
         except TerminalError as error:
-            if error.code != "SOURCE_REFUSED":
+            if error.code not in ("SOURCE_REFUSED", "TYPE_UNSUPPORTED"):
                 raise
             return None
-        return [[line[f"c{at}"] for at in range(len(asked))] for line in lines]
+        return [[line[f"c{at}"] for at in range(len(asked))] for line in found]
+
+    def _text(self, column: Mapping[str, Any], expression: str = "") -> str:
+        # No driver shifts a time of the database to the zone of the machine that asks.
+        return self._dialect.as_text(
+            expression or self._dialect.quote(str(column["name"])), self.sql_type(column, None)
+        )
+
+    def spelled(self, names: Collection[str]) -> dict[str, SourceName]:
+        """How the database spells control tables, and their schema; those that the login sees."""
+        found: dict[str, SourceName] = {}
+        lines = [SourceName(str(x["schema"]), str(x["name"])) for x in self._alike(names)]
+        for one in sorted(lines, key=lambda one: one.schema == self._name.schema):
+            found[one.table.lower()] = one
+        return found
+
+    def _alike(self, names: Collection[str]) -> Sequence[Mapping[str, Any]]:
+        return self._query("looking for control tables", self._dialect.alike_query(self._name.schema, *names))
 
 
-def read_signals(
-    spark: SparkSession, connection: str, schema: str, tables: Mapping[tuple[str, str], str]
-) -> dict[tuple[str, str], str]:
-    """What control tables tell of tables, by table and code.
+class _Row(NamedTuple):
+    """A row of a control table: whose it is, the mirrored table that it names, if any, and what else was asked for."""
+
+    task: str
+    table: str | None
+    rest: Sequence[Any]
+
+
+class _Reading:
+    """Reads control tables, and notes which tasks they name."""
+
+    def __init__(
+        self, spark: SparkSession, connection: str, schema: str, tables: Mapping[tuple[str, str], str], task: str | None
+    ) -> None:
+        self._spark, self._connection = spark, connection
+        self._tables, self._task = tables, task
+        self.spelled = SignalTable(spark, connection, SourceName(schema, _EXCEPTIONS)).spelled(CONTROL_TABLES)
+        self.unread: list[str] = []
+        self.tasks: dict[str, set[str]] = {}
+
+    def rows(self, name: str, columns: Sequence[str], newest: str | None = None) -> list[_Row] | None:
+        """The rows that are of the mirror's task and its tables; None where the table cannot be read."""
+        spelled = self.spelled.get(name)
+        of_table = (_OWNER, _NAME) if name != _STATUS else ()
+        asked = (_TASK, *of_table, *columns)
+        lines = None
+        if spelled is not None:
+            lines = SignalTable(self._spark, self._connection, spelled).lines(asked, newest)
+        if lines is None:
+            self.unread.append(name)
+            return None
+        found = []
+        for task, *rest in lines:
+            task = str(task or "")
+            table = self._tables.get(tuple(str(x or "").casefold() for x in rest[:2])) if of_table else None  # type: ignore[arg-type]
+            if of_table and table is None:
+                continue
+            self.tasks.setdefault(table or "", set()).add(task)
+            if is_of_task(task, self._task):
+                found.append(_Row(task, table, rest[len(of_table) :]))
+        return found
+
+    def tasks_of(self, table: str) -> set[str]:
+        """The tasks, without case, for which control tables name a table, as far as they are those of the mirror."""
+        own = {task.casefold() for task in self.tasks.get(table, ())}
+        return own if self._task is None else own & {self._task.casefold()}
+
+
+def read_control_tables(
+    spark: SparkSession,
+    connection: str,
+    schema: str,
+    tables: Mapping[tuple[str, str], str],
+    task: str | None = None,
+) -> Told:
+    """What control tables tell of tables and of their task.
 
     Args:
         spark: the session.
         connection: name of the connection.
-        schema: where the control tables are.
+        schema: where the control tables are, in any case.
         tables: the tables by owner and name as control tables give them, without case.
+        task: the task whose rows count, in any case; None: those of all.
 
     Raises:
         TransientError: ``SOURCE_UNREACHABLE``.
     """
-    suspended = _SignalTable(spark, connection, SourceName(schema, _SUSPENDED)).lines(
-        (_OWNER, _NAME, "suspend_reason", "suspend_timestamp")
-    )
-    errors = _SignalTable(spark, connection, SourceName(schema, _EXCEPTIONS)).lines((_OWNER, _NAME), "error_time")
+    reading = _Reading(spark, connection, schema, tables, task)
     found: dict[tuple[str, str], str] = {}
-
-    def table_of(owner: Any, name: Any) -> str | None:
-        return tables.get((str(owner or "").casefold(), str(name or "").casefold()))
-
-    for owner, name, reason, since in suspended or ():
-        if (table := table_of(owner, name)) is not None:
-            why = f": {shown(str(reason))}" if reason else ""
-            what = f"the task suspended it at {since}{why}; no change of it comes, though there may be some"
-            found[table, TABLE_SUSPENDED] = what
-    for owner, name, count, newest in errors or ():
-        if (table := table_of(owner, name)) is not None:
-            found[table, APPLY_EXCEPTIONS] = (
-                f"the task recorded {count} errors of it, the newest at {newest} UTC, in {_EXCEPTIONS}: changes of the "
-                "table in its database may have failed"
-            )
-    unread = [name for name, lines in ((_SUSPENDED, suspended), (_EXCEPTIONS, errors)) if lines is None]
+    for row in reading.rows(_SUSPENDED, ("suspend_reason", "suspend_timestamp")) or ():
+        reason, since = row.rest
+        why = f": {shown(str(reason))}" if reason else ""
+        what = f"the task suspended it at {since}{why}; no change of it comes, though there may be some"
+        found[str(row.table), TABLE_SUSPENDED] = what
+    for table, (count, newest) in _errors(reading.rows(_EXCEPTIONS, (), "error_time") or ()).items():
+        found[table, APPLY_EXCEPTIONS] = (
+            f"the task recorded {count} errors of it, the newest at {newest} UTC, in {_EXCEPTIONS}: changes of the "
+            "table in its database may have failed"
+        )
+    unread = [*reading.unread]
+    statements = reading.rows(DDL_HISTORY, ("change_seq", "timestamp", "ddl_type", "details"))
+    states = reading.rows(_STATUS, ("task_status", "status_time", "source_current_timestamp", "pending_changes"))
+    # A task writes these only where it is told to, and not into every database.
+    unread += [name for name in (DDL_HISTORY, _STATUS) if name in reading.unread and name in reading.spelled]
     if unread:
         what = f"the login sees no {' and no '.join(unread)} in the schema {shown(schema)}, or may not read it"
-        found[ANY_TABLE, CONTROL_TABLE_UNREAD] = f"{what}: suspended tables or errors of the task are not told"
+        found[ANY_TABLE, CONTROL_TABLE_UNREAD] = f"{what}: what they tell of the task and its tables is not known"
+    found |= {(ANY_TABLE, code): what for code, what in _of_tasks(reading, task)}
+    told = None
+    if statements is not None:
+        of_one = [row for row in statements if len(reading.tasks_of(str(row.table))) == 1]
+        told = statements_of((str(row.table), *row.rest) for row in of_one)
+    return Told(found, told, [_state(row) for row in states or ()], DDL_HISTORY)
+
+
+def _errors(rows: Iterable[_Row]) -> dict[str, tuple[int, str]]:
+    found: dict[str, tuple[int, str]] = {}
+    for row in rows:
+        before, last = found.get(str(row.table), (0, ""))
+        found[str(row.table)] = before + int(row.rest[0]), max(last, str(row.rest[1] or ""))
     return found
+
+
+def _of_tasks(reading: _Reading, task: str | None) -> Iterable[tuple[str, str]]:
+    """Whether rows of control tables are of the task of the mirror file, or of which there are several."""
+    named = {one for tasks in reading.tasks.values() for one in tasks}
+    if task is not None:
+        if named and task.casefold() not in {one.casefold() for one in named}:
+            yield TASK_UNKNOWN, f"no row of the control tables is of the task {shown(task)}; there are {_listed(named)}"
+        return
+    mixed = sorted(table for table in reading.tasks if table and len(reading.tasks_of(table)) > 1)
+    if mixed:
+        tasks = {one for table in mixed for one in reading.tasks[table]}
+        yield (
+            TASKS_MIXED,
+            (
+                f"the control tables name {_listed(mixed)} for the tasks {_listed(tasks)}: what is told of one may be "
+                "the other's, and no statement on these tables is believed; say `task` under `source`"
+            ),
+        )
+
+
+def _listed(names: Iterable[str]) -> str:
+    return ", ".join(shown(name) for name in sorted(names)[:5])
+
+
+def _state(row: _Row) -> TaskState:
+    status, at, read_up_to, pending = row.rest
+    count = str(pending or "").strip()
+    return TaskState(
+        row.task, str(status or ""), _moment(at), _moment(read_up_to), int(count) if count.isdigit() else None
+    )
+
+
+def _moment(text: object) -> datetime | None:
+    """A time of a control table, which is in UTC."""
+    with suppress(ValueError):
+        found = datetime.fromisoformat(re.sub(r"(\.\d{6})\d+", r"\1", str(text or "").strip()))
+        return found.replace(tzinfo=UTC) if found.tzinfo is None else found.astimezone(UTC)
+    return None

@@ -19,19 +19,21 @@ from typing import Any, ClassVar
 import numpy as np
 import pyarrow as pa
 
+from open_mirroring.changes.manifest import BoundRange, FileVersion
 from open_mirroring.config import Mirror
 from open_mirroring.config.source import HEADER_PREFIX, TABLE_SUFFIX, ChangeTablesInFolder
 from open_mirroring.config.storage import place_of
 from open_mirroring.errors import TerminalError
-from open_mirroring.ledger.extract_ledger import BoundRange, FileVersion
 from open_mirroring.protocols.backfilling import Interval
 from open_mirroring.protocols.table_stops import LOAD_UNREAD
+from open_mirroring.reconciliation.told_by_source import Told
 from open_mirroring.storage.object_path import Place
 from spark_jobs.sources.contract.announced import Announced, Note
 from spark_jobs.sources.contract.decoded import Damage, Refusal, shown
 from spark_jobs.sources.contract.source import Chosen, Format, Found, MessageTransport, Survey
 from spark_jobs.sources.contract.table_names import TableNames
 from spark_jobs.sources.qlik.change_table.blocks import TextBlock, cut_blocks
+from spark_jobs.sources.qlik.change_table.history_files import read_history_files
 from spark_jobs.sources.qlik.change_table.metadata_versions import Metadata, metadata_digest, of_data_files
 from spark_jobs.sources.qlik.change_table.rows import (
     MASK,
@@ -85,6 +87,7 @@ class ChangeFiles(MessageTransport):
         unloaded: those of them without an initial load.
         timeout_hours: how long a file may wait for its other half (T-42).
         files: how the files were when they were bound; matters in object storage only.
+        history: folder of the task's history of DDL; None: none is looked at (T-98).
     """
 
     describes_tables: ClassVar[bool] = True
@@ -95,6 +98,7 @@ class ChangeFiles(MessageTransport):
     timeout_hours: float = 24
     files: Mapping[str, BoundFile] = field(default_factory=dict)
     unloaded: tuple[str, ...] = ()
+    history: str | None = None
 
     @classmethod
     def of(cls, mirror: Mirror, source: ChangeTablesInFolder) -> ChangeFiles:
@@ -106,7 +110,8 @@ class ChangeFiles(MessageTransport):
         mirrored = tuple(".".join(table.source_name) for table in mirror.tables)
         unloaded = tuple(".".join(table.source_name) for table in mirror.tables if table.initial_load is None)
         path, hours = place_of(mirror, source.path, source.connection), source.fragment_timeout_hours
-        return cls(path, source.table_suffix, source.header_prefix, mirrored, hours, unloaded=unloaded)
+        folder = source.ddl_history
+        return cls(path, source.table_suffix, source.header_prefix, mirrored, hours, unloaded=unloaded, history=folder)
 
     @property
     def empty_range_is_damage(self) -> bool:
@@ -116,6 +121,15 @@ class ChangeFiles(MessageTransport):
     def find(self, spark: Any, bound: Mapping[str, int], seen: Mapping[str, FileVersion] | None = None) -> Found:
         """See :func:`find_files`."""
         return find_files(self.path, bound, self.suffix, seen, self.timeout_hours, self.tables, self.unloaded)
+
+    def told(self, spark: Any) -> Told:
+        """As :meth:`Transport.told`: what the history of DDL says, where the mirror file names it (T-98)."""
+        if self.history is None:
+            return Told()
+        parts = {source: source.partition(".") for source in self.tables}
+        named = {(s.casefold(), t.casefold()): source for source, (s, _, t) in parts.items()}
+        named |= {(s, t + self.suffix.casefold()): source for (s, t), source in named.items()}
+        return read_history_files(self.path / self.history, named)
 
     def within(self, ranges: Iterable[BoundRange], interval: Interval) -> list[BoundRange]:
         """As :meth:`Transport.within`."""

@@ -18,24 +18,26 @@ from typing import Any, ClassVar, NamedTuple
 from pyspark.sql import SparkSession
 
 from open_mirroring.changes.column_choice import ALL_COLUMNS, ColumnChoice
+from open_mirroring.changes.manifest import BoundRange, FileVersion
 from open_mirroring.config import Mirror, Table
 from open_mirroring.config.connections import resolve
 from open_mirroring.config.names import SourceName, split_source_name
 from open_mirroring.config.source import HEADER_PREFIX, OVERLAP_MINUTES, TABLE_SUFFIX, ChangeTablesInDatabase
 from open_mirroring.errors import TerminalError, TransientError
-from open_mirroring.ledger.extract_ledger import BoundRange, FileVersion
 from open_mirroring.protocols.backfilling import Interval
+from open_mirroring.reconciliation.told_by_source import Told
 from spark_jobs.sources.contract.announced import Announced
 from spark_jobs.sources.contract.source import Chosen, Format, Found, Survey, Transport, longest
 from spark_jobs.sources.jdbc.catalog import catalog
 from spark_jobs.sources.jdbc.dialects import dialect_of
 from spark_jobs.sources.jdbc.postgres_client import ask
-from spark_jobs.sources.qlik.change_table.control_tables import read_signals
+from spark_jobs.sources.qlik.change_table.control_tables import CONTROL_TABLES, read_control_tables
 from spark_jobs.sources.qlik.change_table.jdbc_table import (
     ChangeTable,
     ControlTable,
     RowsSeen,
     Slice,
+    is_of_task,
     sequence_text,
 )
 from spark_jobs.sources.qlik.change_table.rows import (
@@ -72,6 +74,7 @@ class ChangeTables(Transport):
         control: schema and table of ``attrep_cdc_partitions`` where Change Data Partitioning is on, else None.
         overlap_minutes: how far intervals of ``change_seq`` reach back (T-18).
         control_schema: schema of the control tables that tell how tables fare (T-81); None: none is looked at.
+        task: the task whose rows of control tables count; None: those of all (T-87).
     """
 
     describes_tables: ClassVar[bool] = True
@@ -83,6 +86,7 @@ class ChangeTables(Transport):
     control: SourceName | None = None
     overlap_minutes: int = OVERLAP_MINUTES
     control_schema: str | None = None
+    task: str | None = None
 
     def change_table(self, source: str) -> SourceName:
         """Schema and name of the change table of a source table."""
@@ -105,18 +109,18 @@ class ChangeTables(Transport):
             None if source.partitions is None else split_source_name(source.partitions),
             source.overlap_minutes,
             source.control_tables_in,
+            source.task,
         )
 
     def find(self, spark: Any, bound: Mapping[str, int], seen: Mapping[str, FileVersion] | None = None) -> Found:
         """See :func:`find_ranges`."""
         return find_ranges(spark, self, bound, seen)
 
-    def signals(self, spark: Any) -> Mapping[tuple[str, str], str]:
-        """As :meth:`Transport.signals`: suspended tables, and tables with errors (T-81)."""
+    def told(self, spark: Any) -> Told:
+        """As :meth:`Transport.told`: how tables and tasks fare, and what was done to tables (T-81, T-84 to T-87)."""
         if self.control_schema is None:
-            return {}
-        named = names_of_tables(self)
-        return read_signals(spark, self.connection, self.control_schema, named)
+            return Told()
+        return read_control_tables(spark, self.connection, self.control_schema, names_of_tables(self), self.task)
 
     def ends(self, spark: Any, bound: Mapping[str, int]) -> dict[str, int]:
         """Partitions that are still open count among them, up to where they are bound once all their rows are read.
@@ -197,10 +201,19 @@ class ChangeTables(Transport):
         closed = None
         if self.control is not None:
             table = f"{dialect.quote(self.control.schema)}.{dialect.quote(self.control.table)}"
-            lines = ask(connection, f"SELECT DISTINCT table_owner AS owner, table_name AS name FROM {table}")
-            listed = None if lines is None else [(str(one["owner"]), str(one["name"]), "") for one in lines]
+            columns_asked = "table_owner AS owner, table_name AS name, task_name AS task"
+            lines = ask(connection, f"SELECT DISTINCT {columns_asked} FROM {table}")
+            own = [one for one in lines or () if is_of_task(one["task"], self.task)]
+            listed = None if lines is None else [(str(one["owner"]), str(one["name"]), "") for one in own]
             closed = None if listed is None else closed_partitions(self, listed)[0]
-        return survey_database(tables, columns, closed, self.prefix)
+        found = survey_database(tables, columns, closed, self.prefix)
+        is_named = self.control is None or self.control_schema != self.control.schema
+        if self.control_schema is not None and is_named:
+            seen = ask(connection, dialect.alike_query(self.control_schema, *CONTROL_TABLES))
+            if seen is not None and not seen:
+                what = f"the login sees no control table of a task in the schema {self.control_schema!r}"
+                found = found._replace(settings={"control_schema": what})
+        return found
 
 
 def find_ranges(
@@ -228,7 +241,7 @@ def find_ranges(
     closed: dict[str, list[str]] = {}
     misspelled: dict[str, str] = {}
     if place.control is not None:
-        listed = ControlTable(spark, place.connection, place.control).partitions()
+        listed = ControlTable(spark, place.connection, place.control).partitions(place.task)
         closed, misspelled = closed_partitions(place, listed)
     for source in place.tables:
         table = place.open(spark, source)

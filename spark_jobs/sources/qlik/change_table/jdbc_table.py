@@ -130,8 +130,9 @@ class ChangeTable(JdbcTable):
             TerminalError: ``SEQUENCE_INVALID``, ``HEADER_MISSING``.
         """
         sequence = self._header(SEQUENCE)
-        below = f"sum(CASE WHEN {sequence} < {_literal(low)} THEN CAST(1 AS bigint) ELSE 0 END)"
-        numbers = f"sum(CAST(1 AS bigint)) AS number, {below} AS below"
+        one = "CAST(1 AS decimal(19, 0))"  # every database knows it, and adds up as many as there are
+        below = f"sum(CASE WHEN {sequence} < {_literal(low)} THEN {one} ELSE 0 END)"
+        numbers = f"sum({one}) AS number, {below} AS below"
         query = f"SELECT max({sequence}) AS highest, {numbers} FROM {self._table()}"
         line = self._query("reading its highest change_seq", query)[0]
         number, lower, text = int(line["number"] or 0), int(line["below"] or 0), line["highest"]
@@ -238,11 +239,11 @@ class ChangeTable(JdbcTable):
 class ControlTable(JdbcTable):
     """``attrep_cdc_partitions``: a row is there once its partition is closed (T-34)."""
 
-    def partitions(self) -> list[tuple[str, str, str]]:
-        """Owner, table and partition of every closed partition."""
+    def partitions(self, task: str | None = None) -> list[tuple[str, str, str]]:
+        """Owner, table and partition of every closed partition; those of one *task*, in any case, or of all."""
         lines = self._query("reading its columns", self._dialect.columns_query(*self._name))
         spelled = {str(line["name"]).lower(): str(line["name"]) for line in lines}
-        wanted = ("table_owner", "table_name", PARTITION)
+        wanted = ("table_owner", "table_name", PARTITION, *(["task_name"] if task is not None else []))
         if not spelled.keys() >= {*wanted}:
             raise TerminalError(
                 "TABLE_NOT_FOUND",
@@ -252,7 +253,13 @@ class ControlTable(JdbcTable):
             )
         columns = ", ".join(f"{self._dialect.quote(spelled[name])} AS c{at}" for at, name in enumerate(wanted))
         found = self._query("reading the closed partitions", f"SELECT {columns} FROM {self._table()}")
-        return [(line["c0"] or "", line["c1"] or "", line["c2"]) for line in found if line["c2"]]
+        own = [line for line in found if line["c2"] and (task is None or is_of_task(line["c3"], task))]
+        return [(line["c0"] or "", line["c1"] or "", line["c2"]) for line in own]
+
+
+def is_of_task(named: object, task: str | None) -> bool:
+    """Whether a row of a control table is of a task, given in any case; None means any (T-87)."""
+    return task is None or str(named or "").casefold() == task.casefold()
 
 
 def sequence_text(number: int) -> str:
@@ -270,7 +277,7 @@ def changes_query(dialect: Dialect, table: str, structure: Structure, special: M
         special: alias to quoted column, as it is.
     """
     texts = [
-        f"{dialect.as_text(dialect.quote(c.name), c.type) if c.type else 'CAST(NULL AS varchar(1))'} AS c{at}"
+        f"{dialect.as_text(dialect.quote(c.name), c.type) if c.type else 'CAST(NULL AS char(1))'} AS c{at}"
         for at, c in enumerate(structure.columns)
     ]
     named = [f"{column} AS {alias}" for alias, column in special.items()]

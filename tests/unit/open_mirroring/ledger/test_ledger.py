@@ -11,14 +11,14 @@ import pytest
 import sqlalchemy as sa
 from sqlalchemy import Engine
 
-from open_mirroring.changes.manifest import SENT_BY
+from open_mirroring.changes.manifest import SENT_BY, BoundRange, Manifest
 from open_mirroring.errors import TerminalError
 from open_mirroring.landing_zone.schema import LandingColumn, TableSchema
 from open_mirroring.ledger import open_ledger
 from open_mirroring.ledger import tables as t
 from open_mirroring.ledger.auditing import Reason
 from open_mirroring.ledger.decisions import resume_table
-from open_mirroring.ledger.extract_ledger import BoundRange, ExtractLedger, Manifest
+from open_mirroring.ledger.extract_ledger import ExtractLedger
 from open_mirroring.ledger.publish_ledger import PublishLedger, StagedDetails, TableDeclaration
 from open_mirroring.ledger.reading import LedgerReader
 from open_mirroring.protocols.extracting import Batch
@@ -454,6 +454,19 @@ def test_a_key_by_which_changes_are_logged_stays(
         publishing.declare([DECLARED._replace(keys=("name",))])
     publishing.declare([DECLARED._replace(folder="a")])
     assert (reader.tables()["dbo.a"].keys, reader.tables()["dbo.a"].folder) == (("id",), "a")
+
+
+@pytest.mark.parametrize("is_logged", [False, True])
+def test_a_load_that_is_named_later_is_made_while_there_is_nothing_of_the_table_g130(
+    publishing: PublishLedger, extracting: ExtractLedger, table: str, reader: LedgerReader, is_logged: bool
+) -> None:
+    """G-130: whoever is at work on it loses it; a table that has begun keeps what it began with, which is a loss."""
+    version = acquired(publishing, table)
+    assert isinstance(publishing.establish({table: (version, "etag")})[table], Owned)
+    if is_logged:
+        completed(extracting, manifest())
+    publishing.declare([DECLARED._replace(loads=True)])
+    assert reader.tables()["dbo.a"].load_state == ("none" if is_logged else "pending")
 
 
 @pytest.mark.parametrize("changed", [DECLARED._replace(keys=("name",)), DECLARED._replace(folder="a")])

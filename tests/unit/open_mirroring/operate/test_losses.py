@@ -11,13 +11,14 @@ from typing import Any
 import duckdb
 import pytest
 
-from open_mirroring.changes.manifest import Manifest, SeenLetter, bounded_letters
+from open_mirroring.changes.manifest import LetterPlace, Manifest, SeenLetter, bounded_letters
 from open_mirroring.changes.read_places import Run
+from open_mirroring.config import load_mirror
 from open_mirroring.ledger import open_ledger
 from open_mirroring.ledger import tables as t
 from open_mirroring.ledger.auditing import Reason
 from open_mirroring.ledger.declaring import TableDeclaration, declare
-from open_mirroring.ledger.extract_ledger import ExtractLedger, LetterPlace
+from open_mirroring.ledger.extract_ledger import ExtractLedger
 from open_mirroring.ledger.foreign_tables import NAMES_KEPT, ForeignTable, foreign_tables, record_foreign
 from open_mirroring.ledger.letters import (
     LetterCounts,
@@ -29,9 +30,8 @@ from open_mirroring.ledger.letters import (
 )
 from open_mirroring.operate.exit_codes import Exit, exit_of_report
 from open_mirroring.protocols.table_losses import ANY_TABLE
-from open_mirroring.protocols.verdicts import Verdict
-from open_mirroring.reconciliation.gating import gate
-from open_mirroring.reconciliation.inspection import inspect_mirror
+from open_mirroring.protocols.verdicts import Verdict, gate
+from open_mirroring.reconciliation.inspection import declare_tables, inspect_mirror
 from open_mirroring.reconciliation.losses import SeenTable, judge, look
 from spark_jobs.changelog.schema import REJECTED, LogRow
 from spark_jobs.cli.status_text import status_text
@@ -98,6 +98,22 @@ def test_a_table_of_which_nothing_was_ever_seen_g_24() -> None:
     assert codes(several, others=[foreign("dbo.part_2")]) == {"dbo.part_1": "never_seen"}
     letters = LetterCounts(True, {"dbo.orders": OpenLetters({"ROW_MALFORMED": 1})}, OpenLetters())
     assert codes(orders(**never), others=[], letters=letters) == {"dbo.orders": "DEAD_LETTERS_OPEN"}
+
+
+def test_a_load_that_is_named_when_a_table_has_begun_without_one_g_130(made: HandMadeMirror) -> None:
+    """G-130: a loss until a reset makes it; none in a reset, or where it begins with what its source told."""
+    load = "initial_load: {format: parquet, path: export, stream_from: beginning}"
+    made.commit(1, {"dbo.orders": (1, "0001")})
+    text = made.file.read_text()
+    made.file.write_text(text.replace("key: [order_id]}", f"key: [order_id], {load}}}"))
+    mirror = load_mirror(made.file)
+    declare_tables(mirror, made.ledger)
+    assert look(made.mirror, made.ledger).lost == {}
+    assert look(mirror, made.ledger).lost.keys() == {"dbo.orders"}
+    assert "LOAD_NOT_MADE" in look(mirror, made.ledger).lost["dbo.orders"]
+    for answered in ({"newest_load": "{}"}, {"reset": "{}"}, {"load_state": "loaded"}):
+        made.set_table("dbo.orders", **{"newest_load": None, "reset": None, **answered})
+        assert look(mirror, made.ledger).lost == {}, answered
 
 
 def test_changes_that_were_ignored_before_their_table_was_mirrored_g_24() -> None:

@@ -29,7 +29,7 @@ def test_a_mirrored_table_without_a_folder_was_never_seen_t62() -> None:
     assert survey.unseen.keys() == {"shop.orders", "shop.carts"}
     assert "there is 'shop.Orders'" in survey.unseen["shop.orders"] and "there is" not in survey.unseen["shop.carts"]
     assert survey.without_mask == ["shop.items"]
-    assert survey_files([ExistingTable(("shop.items",), MASKED)], ["shop.items"], "__ct", "header__") == ({}, [])
+    assert survey_files([ExistingTable(("shop.items",), MASKED)], ["shop.items"], "__ct", "header__") == ({}, [], {})
 
 
 def test_a_change_table_that_is_not_there_or_has_no_closed_partition_was_never_seen_t34() -> None:

@@ -43,7 +43,7 @@ COLUMNS = (
 def test_every_column_is_read_as_its_exact_text(dialect: Dialect, texts: list[str], seq: str) -> None:
     """G-06, T-20: a column without text keeps its place and is not read."""
     query = changes_query(dialect, "t", Structure("s.t", COLUMNS), {"seq": dialect.quote("header__change_seq")})
-    selected = ", ".join([*texts, "CAST(NULL AS varchar(1)) AS c3", f"{seq} AS seq"])
+    selected = ", ".join([*texts, "CAST(NULL AS char(1)) AS c3", f"{seq} AS seq"])
     assert query == f"(SELECT {selected} FROM t) changes"
 
 

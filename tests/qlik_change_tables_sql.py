@@ -5,7 +5,8 @@ Public source: Qlik help, *Change tables*, *Change Data Partitioning*, *Control 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+import json
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime
 
 from workload_generator.qlik_change_tables import ChangeTableOptions, StoredChange, columns_of, values_of
@@ -26,6 +27,10 @@ _SIGNALS = {
     "suspend_reason text, suspend_timestamp timestamp",
     "attrep_apply_exceptions": '"TASK_NAME" text, "TABLE_OWNER" text, "TABLE_NAME" text, "ERROR_TIME" timestamp, '
     '"STATEMENT" text, "ERROR" text',
+    "attrep_ddl_history": "server_name text, task_name text, table_owner text, table_name text, change_seq text, "
+    "timestamp timestamp, table_version int, ddl_type text, details text",
+    "attrep_status": "server_name text, task_name text, task_status text, status_time timestamp, pending_changes int, "
+    "source_current_position text, source_current_timestamp timestamp",
 }
 _DECIMALS = ("decimal", "numeric", "money", "smallmoney")
 
@@ -95,6 +100,30 @@ def apply_exception(table: TableDef, error: str, at: datetime, control: str = "c
     """SQL by which a task records an error of a table."""
     texts = _texts("task", table.schema, table.name, str(at), "INSERT", error)
     return f'INSERT INTO {_quoted(control)}."attrep_apply_exceptions" VALUES ({texts})'
+
+
+def ddl(
+    table: TableDef,
+    sequence: str,
+    kind: str = "ALTER_TABLE",
+    *,
+    at: datetime,
+    columns: Mapping[str, tuple[str, str | None]] | None = None,
+    new_name: str | None = None,
+    task: str = "task",
+    control: str = "control",
+) -> str:
+    """SQL by which a task records a statement on a table; *columns* by name: what it does, and the new name."""
+    told = {name: {"columnNewName": to, "action": action} for name, (action, to) in (columns or {}).items()}
+    details = {"owner": table.schema, "table": table.name, "tableNewName": new_name, "version": 2, "columns": told}
+    texts = _texts("server", task, table.schema, table.name, sequence, str(at), "2", kind, json.dumps(details))
+    return f'INSERT INTO {_quoted(control)}."attrep_ddl_history" VALUES ({texts})'
+
+
+def task_status(status: str, at: datetime, read_up_to: datetime, pending: int = 0, control: str = "control") -> str:
+    """SQL by which a task says what it does."""
+    texts = _texts("server", "task", status, str(at), str(pending), "0", str(read_up_to))
+    return f'INSERT INTO {_quoted(control)}."attrep_status" VALUES ({texts})'
 
 
 def _texts(*texts: str) -> str:

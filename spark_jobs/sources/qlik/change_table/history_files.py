@@ -1,0 +1,60 @@
+"""Reads the history of DDL that a task keeps in a folder of its file target (T-98).
+
+What cannot be read is told, and stops nothing; of a history that is not whole no statement is believed.
+
+Public source: Qlik help, *DDL history*, *File target*.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import pyarrow as pa
+
+from open_mirroring.errors import MirroringError
+from open_mirroring.protocols.table_losses import ANY_TABLE, CONTROL_TABLE_UNREAD
+from open_mirroring.reconciliation.told_by_source import Told
+from open_mirroring.storage.object_path import Place
+from spark_jobs.sources.contract.decoded import Refusal, shown
+from spark_jobs.sources.qlik.change_table.ddl_history import statements_of
+from spark_jobs.sources.qlik.data_files import read_texts
+from spark_jobs.sources.qlik.dfm import DATA_SUFFIXES, SUFFIX, check_file, read_dfm, stem
+from spark_jobs.sources.transports.source_files import list_source_files
+
+_COLUMNS = ("task_name", "table_owner", "table_name", "change_seq", "timestamp", "ddl_type", "details")
+
+
+def read_history_files(folder: Place, tables: Mapping[tuple[str, str], str]) -> Told:
+    """What the history tells of tables.
+
+    Args:
+        folder: its data files, each with a ``.dfm`` beside; one that waits for it is read once that is there.
+        tables: the mirrored tables by owner and name, without case.
+    """
+    try:
+        lines = list(_lines(folder))
+    except (MirroringError, Refusal, OSError, pa.ArrowException) as error:
+        what = f"the history of DDL in the folder {shown(folder.name)} cannot be read: {shown(str(error))}"
+        return Told({(ANY_TABLE, CONTROL_TABLE_UNREAD): f"{what}; what it says of tables is not known"})
+    tasks: dict[str, set[str]] = {}
+    rows: list[tuple[str, Any, Any, Any, Any]] = []
+    for task, owner, name, *rest in lines:
+        table = tables.get((str(owner or "").casefold(), str(name or "").casefold()))
+        if table is not None:
+            tasks.setdefault(table, set()).add(str(task or "").casefold())
+            rows.append((table, *rest))
+    return Told(statements=statements_of(row for row in rows if len(tasks[row[0]]) == 1), by=folder.name)
+
+
+def _lines(folder: Place) -> Iterator[tuple[Any, ...]]:
+    found = [file.name for file in list_source_files(folder, (*DATA_SUFFIXES, SUFFIX), was_read=True).files]
+    described = {name[: -len(SUFFIX)]: name for name in found if name.lower().endswith(SUFFIX)}
+    for name in sorted(name for name in found if stem(name) in described and not name.lower().endswith(SUFFIX)):
+        dfm = read_dfm((folder / described[stem(name)]).read_bytes())
+        check_file(dfm, name.rpartition("/")[2])
+        places = {column.lower(): at for at, column in enumerate(dfm.names)}
+        if lacking := [column for column in _COLUMNS if column not in places]:
+            raise Refusal("DFM_CONTRADICTS", f"it has no columns {lacking}")
+        for batch in read_texts(folder / name, dfm):
+            yield from zip(*(batch.column(places[column]).to_pylist() for column in _COLUMNS), strict=True)

@@ -1,0 +1,137 @@
+"""What a history of DDL says became of a column (T-84)."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from open_mirroring.changes.told_statements import ColumnStep, Statement, ToldColumn, what_became_of
+from open_mirroring.ledger import tables as t
+from open_mirroring.ledger.decisions import accept_told
+from open_mirroring.protocols.table_stops import RESET
+from spark_jobs.sources.qlik.change_table.ddl_history import statements_of
+from spark_jobs.sources.qlik.positions import qlik_position
+from tests.hand_made_mirror import HandMadeMirror
+from tests.qlik_change_rows import sequence
+
+Steps = dict[str, tuple[str, str | None]]
+DROP, GONE = ("DROP", None), ToldColumn(None, "5")
+
+
+def altered(place: str, kind: str = "ALTER_TABLE", **columns: tuple[str, str | None]) -> Statement:
+    return Statement(place, kind, {name: ColumnStep(*step) for name, step in columns.items()})
+
+
+@pytest.mark.parametrize(
+    ("statements", "told"),
+    [
+        ([altered("5", a=DROP)], GONE),
+        ([altered("5", a=DROP, b=("ADD", None))], GONE),
+        ([altered("5", a=("ALTER", "b"))], ToldColumn("b", "5")),
+        ([altered("5", a=("ALTER", "b")), altered("7", b=("ALTER", "c"))], ToldColumn("c", "5")),
+        ([altered("7", b=DROP), altered("5", a=("ALTER", "b"))], GONE),
+        ([altered("5", a=("ALTER", None)), altered("6", a=("ALTER", "b"))], ToldColumn("b", "6")),
+        ([altered("5", a=("ALTER", "b"), b=("ALTER", "a"))], ToldColumn("b", "5")),
+        ([altered("5", "TRUNCATE_TABLE"), altered("6", a=("ALTER", "B"))], ToldColumn("B", "6")),
+        ([altered("5", a=("ALTER", "A"))], None),
+        ([altered("3", a=DROP)], None),
+        ([altered("5", b=DROP)], None),
+        ([altered("5", a=("ADD", None)), altered("6", a=DROP)], None),
+        ([altered("5", b=("ALTER", "a")), altered("6", a=DROP)], None),
+        ([altered("5", a=("RENAME", "b"))], None),
+        ([altered("5", a=("DROP", "b"))], None),
+        ([altered("5", "CREATE_TABLE"), altered("6", a=DROP)], None),
+        ([altered("5", "DROP_TABLE"), altered("6", a=DROP)], None),
+        ([Statement("5", "ALTER_TABLE", None), altered("6", a=DROP)], None),
+    ],
+)
+def test_a_word_counts_only_without_doubt_t84(statements: list[Statement], told: ToldColumn | None) -> None:
+    assert what_became_of("a", "4", statements) == told
+
+
+def history(*rows: tuple[int, Any], kind: str = "ALTER_TABLE") -> list[tuple[str, Any, Any, Any, Any]]:
+    return [("t", sequence(at), "2024-01-01", kind, told if isinstance(told, str) else json.dumps(told))
+            for at, told in rows]  # fmt: skip
+
+
+def test_what_a_task_tells_of_table_and_change_table_is_one_word_t84() -> None:
+    """And of what contradicts itself, or cannot be read, nothing is believed; a table may have a new name."""
+    dropped, renamed = (
+        {"columns": {"A": {"action": "DROP"}}},
+        {"columns": {"a": {"action": "alter", "columnNewName": "b"}}},
+    )
+    (one,) = statements_of(history((5, dropped), (5, dropped)))["t"]
+    assert one.columns == {"a": ColumnStep("DROP")} and one.place == qlik_position(sequence(5), 0)
+    (one,) = statements_of(history((5, dropped), (5, renamed)))["t"]
+    assert what_became_of("a", "", [one]) is None
+    (one,) = statements_of(history((5, renamed)))["t"]
+    assert what_became_of("a", "", [one]) == ToldColumn("b", one.place)
+    twice = '{"columns": {"a": {"action": "DROP"}, "A": {"action": "ALTER"}}}'
+    for text in ("{", "[]", '{"columns": [1]}', '{"columns": {"a": 1}}', twice, "[" * 100_000):
+        (one,) = statements_of(history((5, text)))["t"]
+        assert one.columns is None, text
+    (one,) = statements_of(history((5, {"table": "t", "tableNewName": "u"})))["t"]
+    assert one.renamed_to == "u"
+    (one,) = statements_of(history((5, {"table": "t", "tableNewName": "t"})))["t"]
+    assert one.renamed_to is None
+    assert statements_of([*history((5, dropped)), ("t", "odd", "", "ALTER_TABLE", "{}")]) == {}
+
+
+def made_with(folder: Path, *lists: tuple[int, str, bool]) -> HandMadeMirror:
+    """A mirror of which one table had these columns, by letters, at these places."""
+    made = HandMadeMirror(folder)
+    table = made.ids["dbo.orders"]
+    made.accept("dbo.orders", "load", 0)
+    for at, letters, whole in lists:
+        cols = json.dumps([[letter, "int", place] for place, letter in enumerate(letters)])
+        place = qlik_position(sequence(at), 1)
+        made.insert(t.column_list, table_id=table, digest=letters, cols=cols, whole=whole, first_pos=place)
+        seen = {"first": place, "last": place, "whole_first": place * whole, "whole_last": place * whole}
+        made.insert(t.column_range, table_id=table, digest=letters, epoch="load", **seen)
+    return made
+
+
+def told(made: HandMadeMirror, *rows: tuple[int, Any], load: str = "load") -> dict[str, str]:
+    found = accept_told(made.ledger, "shop", "dbo.orders", load, statements_of(history(*rows))["t"], "history")
+    return {column: what.split(" at ")[0] for column, what in found.items()}
+
+
+def step(name: str, action: str, to: str | None = None) -> dict[str, Any]:
+    return {"columns": {name: {"action": action, "columnNewName": to}}}
+
+
+def test_the_word_of_a_history_is_taken_as_an_operators_t84(tmp_path: Path) -> None:
+    """It lifts the question, is in the audit, and is taken once; one that somebody gave stays."""
+    made = made_with(tmp_path, (3, "ia", True), (9, "iB", True))
+    made.stop("dbo.orders", "RENAME_POSSIBLE", "a is gone")
+    assert told(made, (9, step("A", "ALTER", "b"))) == {"a": "renamed to 'B'"}
+    (decided,) = made.reader.column_decisions([made.ids["dbo.orders"]]).values()
+    assert [(one.column, one.renamed_to) for one in decided] == [("a", "B")]
+    assert made.table("dbo.orders").stop_code is None
+    (_, event, detail) = made.audit()[-1]
+    assert (event, detail["who"], detail["cleared"]["code"]) == ("SCHEMA_ACCEPTED", "history", "RENAME_POSSIBLE")
+    assert told(made, (9, step("a", "DROP"))) == {}
+
+
+def test_a_word_that_rows_do_not_bear_out_waits_t84(tmp_path: Path) -> None:
+    """Nor is one taken of another load, of a place that rows passed, or where one row has both columns."""
+    made = made_with(tmp_path, (3, "ia", True), (9, "ib", False))
+    made.stop("dbo.orders", "KEY_MISSING", "other")
+    assert told(made, (5, step("a", "DROP"))) == {}, "no whole row lacks it"
+    made = made_with(tmp_path / "2", (3, "ia", True), (9, "ib", True))
+    assert told(made, (2, step("a", "DROP"))) == {}, "a row behind it has the column"
+    assert told(made, (5, step("a", "ALTER", "c"))) == {}, "no row has the new name yet"
+    assert told(made, (5, step("a", "DROP")), load="new") == {}
+    made = made_with(tmp_path / "3", (3, "iab", True), (9, "ib", True))
+    assert told(made, (5, step("a", "ALTER", "b"))) == {}
+    assert told(made, (5, step("a", "DROP"))) == {"a": "dropped"}
+
+
+def test_a_stop_of_another_cause_stays_t84(tmp_path: Path) -> None:
+    made = made_with(tmp_path, (3, "ia", True), (9, "ib", True))
+    made.stop("dbo.orders", "KEY_UNKNOWN", RESET)
+    assert told(made, (5, step("a", "DROP"))) == {"a": "dropped"}
+    assert made.table("dbo.orders").stop_code == "KEY_UNKNOWN"
