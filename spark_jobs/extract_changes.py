@@ -43,7 +43,7 @@ class Extracted(NamedTuple):
         counts: its messages by disposition.
         waiting_files: source files that are not whole yet.
         withheld: those of them that hold something already.
-        overdue: those of them to which nobody has written for a day.
+        overdue: those of them whose writer seems to have left them.
         joined: tables that joined by a pattern, each with what the source told of it (G-70).
         batches: all batches that it completed.
         gone: what a backfill should read again and the source no longer has.

@@ -18,6 +18,7 @@ from typing import Any, Literal, NamedTuple
 from pyspark.sql import SparkSession
 from sqlalchemy import Engine
 
+from open_mirroring.changes.column_history import place_text
 from open_mirroring.config import Mirror
 from open_mirroring.config.storage import log_place
 from open_mirroring.errors import TerminalError
@@ -176,6 +177,10 @@ class _ChangesWork:
         ):
             for result in results:
                 staged.setdefault(result.table_id, []).append(result)
+        for t, parts in staged.items():
+            if since := min((part.unverified for part in parts if part.unverified is not None), default=None):
+                keys = dict.fromkeys(fresh[t].keys, place_text(since))
+                note_columns(self._ledger, t, fresh[t].row.generation, keys, intents[t].work.batch_to, again=True)
         return {t: staged_work(prepared[t], staged.get(t, [])) for t in intents}
 
     def _cut(self, prepared: Sequence[Prepared]) -> list[StageTask]:

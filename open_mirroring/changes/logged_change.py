@@ -6,6 +6,7 @@ Public source of the two halves of a key change: C-33, K-05 and T-10 in the rule
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from typing import NamedTuple
 
 from open_mirroring.changes.log_position import LogPosition
@@ -24,17 +25,27 @@ class Unreadable(NamedTuple):
     text: str
 
 
+class RowUntold(Exception):
+    """Nothing tells which of two rows left their key, so that nobody knows whether one still stands there (G-115)."""
+
+    def __init__(self, half: Logged) -> None:
+        super().__init__(half)
+        self.half = half
+
+
 class Left(NamedTuple):
     """The old key of a row that changed its key, with the changes of that key before the move.
 
     *position* is that of the DELETE half that leaves the key, *before* the before image in it. *changes* are those
     before it, newest first, one per position; *later* are the changes after it that show a row at the old key.
+    Up to the order *untold* the log may lack rows of the table; None: it has them all.
     """
 
     position: LogPosition
     before: Row | None
     changes: Sequence[Logged]
     later: Sequence[Logged] = ()
+    untold: str | None = None
 
 
 class Logged(NamedTuple):
@@ -45,6 +56,7 @@ class Logged(NamedTuple):
     *types* gives, by column, the type by which a text of *after* is read, where a row may be completed from several
     changes. *left* is the key that the row had before, if this change gave it another key and it matters: where rows
     are completed, or a row leaves the new key in the same transaction.
+    *telling* are then the columns, but for its key, of which a before image always has the value.
     *loaded* says that the row, or what completed it, comes from an initial load. *dropped* are columns that the source
     has no more, *required* the columns that a row at this place has to have; None: those of a *whole* one (G-60).
     *of_reading* says that a row has the columns of the time when it was read.
@@ -63,6 +75,7 @@ class Logged(NamedTuple):
     loaded: bool = False
     required: Collection[str] | None = None
     dropped: Collection[str] = ()
+    telling: AbstractSet[str] = frozenset()
     of_reading: bool = False
 
     @property
@@ -84,23 +97,61 @@ def first_of_each(changes: Sequence[Logged]) -> list[Logged]:
 def newest_effective(changes: Sequence[Logged]) -> Logged | None:
     """The change that decides the state of a key; *changes* are newest first, one per position.
 
-    The DELETE half of a key change removes a row of the same transaction only if its before image is that row (G-03).
+    The DELETE half of a key change removes a row of the same transaction only if it is the half of that row (G-03).
     When two rows swap their keys, the half that leaves a key comes after the row that took the key. Without this rule
-    it would delete that row. What cannot be read in the image of a row that came from no other key is no difference.
+    it would delete that row.
+
+    Raises:
+        RowUntold: nothing tells which row left the key.
     """
     if not changes:
         return None
     newest, rest = changes[0], changes[1:]
     if newest.operation != KEY_LEFT:
         return newest
-    earlier = newest_effective(rest)
+    try:
+        earlier = newest_effective(rest)
+    except RowUntold:
+        return newest  # one of two rows had left before, and this is the half of the other one
     if earlier is None or earlier.position.transaction != newest.position.transaction:
         return newest
-    before = newest.before if earlier.left is not None else _readable(newest.before, earlier)
-    if earlier.after is None or (is_row(before, earlier) and not stands_on_another(earlier, rest)):
-        return newest
-    # The half removed another row than the one that stands there: it decides nothing.
-    return earlier
+    # The half of another row than the one that stands there decides nothing.
+    return newest if earlier.after is None or _is_half_of(newest, earlier, rest) else earlier
+
+
+def rests_on_image(changes: Sequence[Logged]) -> bool:
+    """Whether a before image alone tells that the row which left its key last was the one that had taken it.
+
+    *changes* are as in :func:`newest_effective`, and no :class:`RowUntold`. The image might be that of a row which is
+    alike in all but its key, stood there before, and is in no change that the log has.
+    """
+    if not changes or changes[0].operation != KEY_LEFT:
+        return False
+    half, rest = changes[0], changes[1:]
+    try:
+        row = newest_effective(rest)
+    except RowUntold:
+        return False
+    if row is None or row.after is None or row.position.transaction != half.position.transaction:
+        return False
+    return is_row(_readable(half.before, row), row) and stands_on_another(row, rest) is None
+
+
+def _is_half_of(half: Logged, row: Logged, changes: Sequence[Logged]) -> bool:
+    """Whether the DELETE half of a key change is that of the row which came to the key in the same transaction.
+
+    Its before image may deny it. If it does not, and the row came from another key, what stood there before decides;
+    where the log may lack that, only a before image with every value. *changes* end before the half.
+
+    Raises:
+        RowUntold: nothing of this tells it.
+    """
+    if not is_row(_readable(half.before, row), row):
+        return False
+    is_taken = stands_on_another(row, changes)
+    if is_taken is None and not _tells_all(half, row):
+        raise RowUntold(half)
+    return not is_taken
 
 
 def standing(changes: Sequence[Logged], untypable: Collection[LogPosition]) -> Logged | None:
@@ -110,8 +161,8 @@ def standing(changes: Sequence[Logged], untypable: Collection[LogPosition]) -> L
     return newest
 
 
-def stands_on_another(change: Logged, changes: Sequence[Logged]) -> bool:
-    """Whether a row took a key at which another row still stands, as far as the log has that row.
+def stands_on_another(change: Logged, changes: Sequence[Logged]) -> bool | None:
+    """Whether a row took a key at which another row still stands; None where the log may lack that row.
 
     No key ever has two rows, so the other row leaves the key in the same statement. The next DELETE half of that key
     therefore belongs to the other row, even if its before image has only the key. *changes* are newest first and end
@@ -122,7 +173,13 @@ def stands_on_another(change: Logged, changes: Sequence[Logged]) -> bool:
     at = next(index for index, other in enumerate(changes) if other.position == change.position)
     if any(later.operation == KEY_LEFT for later in changes[:at]):
         return False  # it has left
-    below = newest_effective(changes[at + 1 :])
+    try:
+        below = newest_effective(changes[at + 1 :])
+    except RowUntold:
+        return None
+    untold = change.left.untold
+    if untold is not None and (below is None or below.position.order <= untold):
+        return None
     return below is not None and below.after is not None
 
 
@@ -141,6 +198,12 @@ def _readable(before: Row | None, change: Logged) -> Row | None:
         return before
     is_read = {name: text is None or not isinstance(meaning(name, text), Unreadable) for name, text in before.items()}
     return {name: text for name, text in before.items() if is_read[name]}
+
+
+def _tells_all(half: Logged, row: Logged) -> bool:
+    """Whether a before image has every value that distinguishes a row, and there are such values."""
+    told = _readable(half.before, row) or {}
+    return bool(row.telling) and row.telling <= told.keys()
 
 
 def same_content(one: Logged, other: Logged) -> bool:

@@ -32,7 +32,14 @@ from typing import NamedTuple
 
 from open_mirroring.changes.completion import deciding
 from open_mirroring.changes.log_position import LogPosition
-from open_mirroring.changes.logged_change import KEY_LEFT, Logged, same_content, standing
+from open_mirroring.changes.logged_change import (
+    KEY_LEFT,
+    Logged,
+    RowUntold,
+    rests_on_image,
+    same_content,
+    standing,
+)
 
 
 class KeyPlan(NamedTuple):
@@ -46,6 +53,7 @@ class KeyPlan(NamedTuple):
         superseded: new changes that are older than what the target has.
         compacted: new changes that are older than another one that is published now.
         renewed: 1 if an old change is published again, because new changes altered its row or made it the deciding one.
+        unverified: a before image alone says that no row is left at the key (:func:`rests_on_image`).
     """
 
     publish: Logged | None
@@ -55,6 +63,7 @@ class KeyPlan(NamedTuple):
     superseded: int = 0
     compacted: int = 0
     renewed: int = 0
+    unverified: bool = False
 
 
 def plan_key(
@@ -77,6 +86,9 @@ def plan_key(
             repetition with other content is still a conflict (G-02).
         published_position: the position (:attr:`LogPosition.order`) up to which the target has the changes of these
             batches; None where it has all of them.
+
+    Raises:
+        RowUntold: nothing tells which of two rows left the key last.
     """
 
     def is_new(change: Logged) -> bool:
@@ -89,12 +101,16 @@ def plan_key(
     duplicates = sum(map(is_new, repetitions))
     fresh = sum(is_new(change) and change.position not in untypable for change in unique)
     newest = deciding(unique, untypable, lambda _: True)
-    had = deciding([change for change in unique if not is_new(change)], untypable, lambda change: not is_new(change))
+    try:
+        had = deciding([c for c in unique if not is_new(c)], untypable, lambda change: not is_new(change))
+    except RowUntold:
+        had = None
     if newest is None or (had is not None and newest == had):
         return KeyPlan(None, duplicates=duplicates, superseded=fresh)
     if not newest.is_complete:
         return KeyPlan(None, incomplete=newest)
-    return KeyPlan(newest, duplicates=duplicates, compacted=max(0, fresh - 1), renewed=int(not fresh))
+    unverified = rests_on_image(unique)
+    return KeyPlan(newest, None, None, duplicates, 0, max(0, fresh - 1), int(not fresh), unverified)
 
 
 class KeyHistory(NamedTuple):
@@ -106,6 +122,7 @@ class KeyHistory(NamedTuple):
         conflict: two changes of one identity with different content: the table has to stop (G-02).
         duplicates: new changes that repeat an identity already logged.
         superseded: DELETE halves of key changes that removed nothing, because another row had taken their key (G-03).
+        unverified: as in :class:`KeyPlan`, of any of the changes.
     """
 
     publish: tuple[Logged, ...] = ()
@@ -113,6 +130,7 @@ class KeyHistory(NamedTuple):
     conflict: tuple[Logged, Logged] | None = None
     duplicates: int = 0
     superseded: int = 0
+    unverified: bool = False
 
 
 def key_history(
@@ -137,7 +155,7 @@ def key_history(
     if conflict:
         return KeyHistory(conflict=conflict)
     publish: list[Logged] = []
-    superseded = 0
+    superseded, unverified = 0, False
     for at, change in enumerate(unique):
         if not is_new(change):
             continue
@@ -149,7 +167,8 @@ def key_history(
             superseded += 1
         else:
             publish.append(change)
-    return KeyHistory(tuple(reversed(publish)), None, None, sum(map(is_new, repetitions)), superseded)
+            unverified |= rests_on_image(unique[at:])
+    return KeyHistory(tuple(reversed(publish)), None, None, sum(map(is_new, repetitions)), superseded, unverified)
 
 
 class _Distinct(NamedTuple):

@@ -31,6 +31,7 @@ from open_mirroring.protocols.table_stops import (
     PARTIAL_ROWS,
     RELOAD_SEEN,
     ROW_INCOMPLETE,
+    SWAP_POSSIBLE,
 )
 
 
@@ -161,7 +162,9 @@ def _record_tables(db: Connection, mirror: str, number: int, manifest: Manifest)
         if source in manifest.shortest:
             _note_shortest(db, table_id, manifest.shortest[source])
         if source in epochs:
-            _resume(db, table_id, ROW_INCOMPLETE)  # what the row lacked may have come with this batch (G-107)
+            # What a row lacked, or which row left its key, may be told by this batch (G-107).
+            _resume(db, table_id, ROW_INCOMPLETE)
+            _resume(db, table_id, SWAP_POSSIBLE)
         if source in manifest.loads_whole:
             _resume(db, table_id, LOAD_REPEATED)  # every row of the first load has come again (G-85)
         if source in manifest.stops:

@@ -226,18 +226,25 @@ class UnverifiedColumn(NamedTuple):
         """What it means, for people."""
         return (
             f"column {self.column!r} unverified since position {self.since}: rows that did not change since may have "
-            "another value at the source, as a default, its new type or its being added again made it; no change tells"
+            "another value at the source, as a default, its new type or its being added again made it, or, of a key, a "
+            "swap with a row that is alike; no change tells"
         )
 
 
-def note_columns(ledger: Engine, table_id: str, generation: int, since: Mapping[str, str], batch: int) -> None:
-    """Note columns by the position since which they are there; one that is known, verified or not, stays as it is."""
+def note_columns(
+    ledger: Engine, table_id: str, generation: int, since: Mapping[str, str], batch: int, *, again: bool = False
+) -> None:
+    """Note columns by the position since which they are there; one that is known, verified or not, stays as it is.
+
+    With *again* they are not verified any more, for what nobody can verify from changes has happened once more.
+    """
     now = datetime.now(UTC)
     place = {"table_id": table_id, "generation": generation, "batch": batch, "at": now, "verified": False}
     rows = [{**place, "column": column, "since": position} for column, position in sorted(since.items())]
     if rows:
         with ledger.begin() as db:
-            upsert(db, t.unverified_column, rows, keys=["table_id", "generation", "column"], update=[])
+            update = ["verified"] if again else []
+            upsert(db, t.unverified_column, rows, keys=["table_id", "generation", "column"], update=update)
 
 
 def verify_columns(ledger: Engine, table_id: str, columns: Iterable[str] | None = None) -> int:

@@ -32,6 +32,9 @@ LOAD_UNREAD = "LOAD_UNREAD"
 PARTIAL_ROWS, ROW_INCOMPLETE = "PARTIAL_ROWS", "ROW_INCOMPLETE"
 """Updates may carry only what changed: no row proved their columns to be all (C-44); no change tells all of a row."""
 
+SWAP_POSSIBLE = "SWAP_POSSIBLE"
+"""A row left a key that another row had just taken, and nothing tells which of two rows it was (G-115)."""
+
 WAYS_OUT = {
     NEW_TABLE: "accept it (`open-mirroring accept-table`): its changes are logged from the first one on; or name it "
     f"under `exclude` of its pattern, and {DROP}",
@@ -73,6 +76,9 @@ WAYS_OUT = {
     "`complete_rows: true` in the mirror file, and lift the stop",
     ROW_INCOMPLETE: "the batch that brings the missing changes lifts the stop by itself; if they never come, set "
     f"@include_all_columns = 1 for the table at the source, and {RESET}",
+    SWAP_POSSIBLE: "touch at the source the row of that key (an update that sets a column to itself), or, if there is "
+    "none, insert one and delete it: the batch that brings it lifts the stop by itself; or "
+    f"{RESET} with an `initial_load` made after that transaction",
     "TABLE_CASE": "spell `source` or `change_table` in the mirror file as the source does, and lift the stop",
     "SUFFIX_DIFFERS": "set `table_suffix` to what the folders of the task's change tables end with, and lift the stop",
     LOAD_UNREAD: "give the table an `initial_load` with the format qlik-full-load and the folder of that load, and "

@@ -40,7 +40,7 @@ class Ticked(NamedTuple):
         losses: what the mirror's tables lack, or may, by table: of all of them, for all are read.
         told: dead letters and ignored tables, as
             :meth:`~open_mirroring.reconciliation.losses.LossReport.document` lists them.
-        overdue: those of the waiting files to which nobody has written for a day.
+        overdue: those of the waiting files whose writer seems to have left them.
         joined: tables that joined by a pattern, each with what the source told of it (G-70).
         awaited: what is there and cannot be read or published before something else comes.
         lacking: whether tables lack some of that: it is not only files that somebody may still be writing.
@@ -77,7 +77,7 @@ class Ticked(NamedTuple):
         ever: both hold whatever else was done.
 
         What is awaited holds, for the tables lack it: the rest of messages that were read, and what lies behind a hole.
-        A file that may just be written holds once the source has nothing new, or nobody has written to it for a day.
+        A file that may just be written holds once the source has nothing new, or its writer seems to have left it.
         """
         if self.failed is not None:
             return exit_of(self.failed)

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from open_mirroring.changes.log_position import LogPosition
-from open_mirroring.changes.logged_change import Left, Logged
+from open_mirroring.changes.logged_change import Left, Logged, RowUntold
 from open_mirroring.changes.plan_rule import key_history
 from open_mirroring.landing_zone.schema import file_schema
 from spark_jobs.changelog.schema import KEY_LEFT
@@ -35,6 +35,7 @@ from spark_jobs.plan.table_plan import (
     refuse_late,
     rejection,
     typed_changes,
+    untold_row,
 )
 from spark_jobs.plan.taken_keys import TakenKeys
 from spark_jobs.plan.transaction_cut import Cut, published, take
@@ -47,7 +48,7 @@ def plan_history(
 
     Raises:
         PlanStop: ``CHANGE_LATE``, ``LATE_BELOW_HORIZON`` (G-05), ``IDENTITY_CONFLICT`` (G-02), ``KEYLESS_CHANGE``
-            (F-12), ``EPOCH_UNKNOWN`` (G-01).
+            (F-12), ``EPOCH_UNKNOWN`` (G-01), ``SWAP_POSSIBLE`` (G-115).
     """
     cut = plan.cut
     if cut is None:
@@ -65,7 +66,7 @@ def plan_history(
     known, left = (known, {}) if taken is None else taken.learn(known)
     rejected: dict[Identity, dict[str, Any]] = {}
     while True:
-        decided, counted = _decided(plan, cut, late_up_to, known, {*plan.rejected, *rejected}, left)
+        decided, counted, unverified = _decided(plan, cut, late_up_to, known, {*plan.rejected, *rejected}, left)
         chosen = pa.concat_tables([certain, decided])
         chosen = chosen.take(pc.sort_indices(chosen, [("order", "ascending"), ("key", "ascending")]))
         if not plan.columns:
@@ -84,7 +85,8 @@ def plan_history(
     rows = typed.rows.take(pc.sort_indices(typed.places)) if chosen.num_rows else _nothing(plan)
     orders = chosen["order"].combine_chunks()
     bounds = (orders[0].as_py(), orders[-1].as_py()) if len(orders) else ("", "")
-    return PlannedRows(rows, bounds, {k: n for k, n in counts.items() if n}, list(rejected.values()), orders)
+    told = {name: count for name, count in counts.items() if count}
+    return PlannedRows(rows, bounds, told, list(rejected.values()), orders, min(unverified, default=None))
 
 
 def _doubtful(changes: pa.Table, published_position: str) -> set[str]:
@@ -103,8 +105,8 @@ def _decided(
     known: pa.Table,
     rejected: set[Identity],
     left: Mapping[KeyChangePlace, Left],
-) -> tuple[pa.Table, Counter[str]]:
-    """The changes that the definition publishes of the keys of *known*, and what became of the others."""
+) -> tuple[pa.Table, Counter[str], list[str]]:
+    """What the definition publishes of the keys of *known*, what became of the others, and what is unverified."""
     by_key: dict[str, list[Logged]] = {}
     untypable: dict[str, set[LogPosition]] = {}
     for at, line in enumerate(known.to_pylist()):
@@ -114,9 +116,13 @@ def _decided(
             untypable.setdefault(line["key"], set()).add(change.position)
     handles: list[int] = []
     counts: Counter[str] = Counter()
+    unverified: list[str] = []
     for key, changes in by_key.items():
         dead: Collection[LogPosition] = untypable.get(key, frozenset())
-        decided = key_history(changes, plan.batch_from, cut.position_from, late_up_to, dead)
+        try:
+            decided = key_history(changes, plan.batch_from, cut.position_from, late_up_to, dead)
+        except RowUntold as found:
+            raise untold_row(key, found) from None
         if decided.conflict:
             raise conflict(key, *decided.conflict)
         if decided.late:
@@ -126,8 +132,9 @@ def _decided(
                 "changes behind it were published",
             )
         handles += [change.handle for change in decided.publish]
+        unverified += [change.position.order for change in decided.publish[:1] if decided.unverified]
         counts.update(duplicates=decided.duplicates, superseded=decided.superseded)
-    return known.take(pa.array(handles, pa.int64())), counts
+    return known.take(pa.array(handles, pa.int64())), counts, unverified
 
 
 def _is_of(changes: pa.Table, keys: set[str]) -> pa.ChunkedArray:

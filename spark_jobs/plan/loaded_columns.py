@@ -94,7 +94,7 @@ def may_lack_digits(column: LoadColumn, sql_type: str) -> bool:
 
 
 def _why_ambiguous(loaded: LoadedColumn, sql_type: str) -> str:
-    column, shortest, is_key = loaded
+    column, shortest, _ = loaded
     kind = _known(sql_type)
     if kind is None:
         return ""
@@ -106,8 +106,9 @@ def _why_ambiguous(loaded: LoadedColumn, sql_type: str) -> str:
     if kind.name in TIMESTAMPS:
         return "moments in another time zone than UTC" if "zone" in column.held else ""
     if column.sql_type is None and shortest is not None:
-        length = _GUID_LENGTH if kind.name == "uniqueidentifier" else _time_length(kind) if is_key else None
-        return "texts that are spelled otherwise" if length is not None and shortest < length else ""
+        is_guid, length = kind.name == "uniqueidentifier", _time_length(kind)
+        is_other = shortest < _GUID_LENGTH if is_guid else length is not None and shortest != length
+        return "texts that are spelled otherwise" if is_other else ""
     return ""
 
 

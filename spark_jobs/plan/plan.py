@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from open_mirroring.changes.log_position import LogPosition
-from open_mirroring.changes.logged_change import Left, Logged
+from open_mirroring.changes.logged_change import Left, Logged, RowUntold
 from open_mirroring.changes.plan_rule import plan_key
 from open_mirroring.landing_zone.schema import file_schema
 from open_mirroring.protocols.table_stops import ROW_INCOMPLETE
@@ -46,6 +46,7 @@ from spark_jobs.plan.table_plan import (
     refuse_two_loads,
     rejection,
     typed_changes,
+    untold_row,
 )
 from spark_jobs.plan.taken_keys import TakenKeys
 from spark_jobs.plan.transaction_cut import published, take
@@ -76,8 +77,8 @@ def plan_table(
 
     Raises:
         PlanStop: ``IDENTITY_CONFLICT`` (G-02), ``KEYLESS_CHANGE`` (F-12), ``EPOCH_UNKNOWN`` (G-01),
-            ``ROW_INCOMPLETE`` (G-04), ``LATE_BELOW_HORIZON`` (G-05), ``CHANGE_LATE`` where every change is published in
-            its order.
+            ``ROW_INCOMPLETE`` (G-04), ``SWAP_POSSIBLE`` (G-115), ``LATE_BELOW_HORIZON`` (G-05), ``CHANGE_LATE`` where
+            every change is published in its order.
     """
     taken = TakenKeys(plan, read_any, read_older) if read_any is not None and read_older is not None else None
     if plan.late_up_to is not None:
@@ -131,6 +132,7 @@ class _Result:
         self._rejected: dict[Identity, dict[str, Any]] = {}
         self._rows: list[pa.Table] = []
         self._bounds: list[str] = []
+        self._unverified: list[str] = []
         self.counts: Counter[str] = Counter(changes=logged)
         self.moved: MovedRows | None = None
         self.taken: TakenKeys | None = None
@@ -183,7 +185,10 @@ class _Result:
         completed: dict[int, Completed] = {}
         counted: dict[str, Counter[str]] = {}
         for key, changes in by_key.items():
-            decided = plan_key(changes, self._plan.batch_from, untypable[key], self._published_position)
+            try:
+                decided = plan_key(changes, self._plan.batch_from, untypable[key], self._published_position)
+            except RowUntold as found:
+                raise untold_row(key, found) from None
             if decided.conflict:
                 raise conflict(key, *decided.conflict)
             if decided.incomplete:
@@ -194,6 +199,8 @@ class _Result:
                 compacted=decided.compacted,
                 renewed=decided.renewed,
             )
+            if decided.unverified and decided.publish is not None:
+                self._unverified.append(decided.publish.position.order)
             if decided.publish is not None:
                 if decided.publish.after is not by_handle[decided.publish.handle].after:
                     completed[len(winners)] = Completed(decided.publish.after or {}, decided.publish.types or {})
@@ -209,9 +216,13 @@ class _Result:
         bounds = (min(self._bounds), max(self._bounds)) if self._bounds else ("", "")
         counts = {name: count for name, count in self.counts.items() if count}
         nothing = file_schema(self._plan.columns, self._plan.keys, marker=True).empty_table()
-        return PlannedRows(pa.concat_tables([nothing, *self._rows]), bounds, counts, list(self._rejected.values()))
+        rows, rejected = pa.concat_tables([nothing, *self._rows]), list(self._rejected.values())
+        return PlannedRows(rows, bounds, counts, rejected, unverified=min(self._unverified, default=None))
 
     def _reject(self, line: dict[str, Any], failure: Failure) -> None:
+        position = self._published_position
+        is_new = line["batch"] > self._plan.batch_from or (position is not None and line["order"] > position)
+        self.counts["renewed"] += not is_new
         self._rejected[identity_of(line)] = rejection(line, failure)
 
     def _is_rejected(self, line: dict[str, Any]) -> bool:

@@ -19,11 +19,11 @@ import pyarrow.compute as pc
 from open_mirroring.changes.column_history import FormerColumn, place_text
 from open_mirroring.changes.horizon import TableHorizon
 from open_mirroring.changes.log_position import LogPosition, is_load_epoch, is_of_generation, not_above, position_order
-from open_mirroring.changes.logged_change import Left, Logged, Meaning, Unreadable, first_of_each
+from open_mirroring.changes.logged_change import Left, Logged, Meaning, RowUntold, Unreadable, first_of_each
 from open_mirroring.changes.source_reloads import NewestLoad
 from open_mirroring.errors import TerminalError
 from open_mirroring.landing_zone.schema import LandingColumn
-from open_mirroring.protocols.table_stops import RELOAD_SEEN
+from open_mirroring.protocols.table_stops import RELOAD_SEEN, SWAP_POSSIBLE
 from spark_jobs.changelog.origins import partition_of
 from spark_jobs.changelog.schema import INSERT, LOAD_MAJOR, UPDATE
 from spark_jobs.plan.former_columns import read_as_now
@@ -34,7 +34,7 @@ from spark_jobs.plan.transaction_cut import Cut
 from spark_jobs.sources.sql_server.times import time_text
 from spark_jobs.sources.sql_server.type_text import TIMESTAMPS, read_type
 from spark_jobs.sources.sql_server.typed_rows import Failure, Typed, type_rows
-from spark_jobs.sources.sql_server.types import converter
+from spark_jobs.sources.sql_server.types import converter, is_large
 
 ReadHistory = Callable[[Sequence[str]], pa.Table]
 """Given keys, reads their changes in a plan's *history_files*."""
@@ -71,6 +71,7 @@ class TablePlan:
             it has no value for it to tell.
         loaded_keys: the key columns of the initial load.
         of_reading: rows have the columns of the time when they were read.
+        loaded: the table began with an initial load that is not in the log.
     """
 
     table_id: str
@@ -98,6 +99,15 @@ class TablePlan:
     loaded_keys: Mapping[str, LoadedColumn] = field(default_factory=dict)
     newest_load: NewestLoad | None = None
     of_reading: bool = False
+    loaded: bool = False
+
+    @property
+    def untold(self) -> str | None:
+        """The order up to which the log may lack rows of the table; None: it has them all."""
+        if self.horizon is not None:
+            # A semicolon sorts behind the colon that follows the transaction: its own changes are below it.
+            return f"{self.horizon.ordinal:06d}:{self.horizon.major};"
+        return "" if self.loaded else None
 
     def lacking(self, order: str) -> set[str]:
         """The columns for which a change at this place has no value to tell."""
@@ -110,6 +120,7 @@ class PlannedRows(NamedTuple):
     *counts* add up: changes + released + renewed = published + compacted + duplicates + superseded + in_load + rejected
     + waiting (I1); *waiting* changes are released by a later plan. *rejected* are the dead letters found here, as the
     ledger records them. *orders*, where every change is published, are the rows' positions, ascending as the rows are.
+    From the place *unverified* on, a before image alone tells that keys have no row (G-115).
     """
 
     rows: pa.Table
@@ -117,6 +128,7 @@ class PlannedRows(NamedTuple):
     counts: dict[str, int]
     rejected: list[dict[str, Any]]
     orders: pa.Array | None = None
+    unverified: str | None = None
 
 
 class PlanStop(Exception):
@@ -194,9 +206,17 @@ def logged_change(
     change = Logged(line["batch"], position, line["op"], after, before, handle, whole, types, had, meaning, loaded)
     if plan.of_reading:
         change = change._replace(of_reading=True)
+    if had is not None:
+        change = change._replace(telling=_telling(line["cols"], plan.keys))
     if not plan.gone:
         return change
     return change._replace(required=plan.types.keys() - plan.lacking(position.order), dropped=frozenset(plan.gone))
+
+
+@lru_cache(maxsize=4096)
+def _telling(cols: str, keys: tuple[str, ...]) -> frozenset[str]:
+    """The columns of a list, but for the key, that a before image tells: not large objects (C-71, K-22)."""
+    return frozenset(name for name, sql_type in types_of(cols).items() if name not in keys and not is_large(sql_type))
 
 
 def left_keys(moved: MovedRows, plan: TablePlan) -> Mapping[KeyChangePlace, Left]:
@@ -221,6 +241,16 @@ def left_keys(moved: MovedRows, plan: TablePlan) -> Mapping[KeyChangePlace, Left
         later = [change for order, change in taking.get(half["key"], ()) if order > half["order"]]
         found[place] = Left(leaving.position, leaving.before, changes, later)
     return found
+
+
+def untold_row(key: str, found: RowUntold) -> PlanStop:
+    """The stop for a row of which nobody knows whether it still stands at its key (G-115)."""
+    return PlanStop(
+        SWAP_POSSIBLE,
+        f"at position {found.half.position.text} a row left a key of {len(key)} characters that another one had "
+        "taken in the same transaction: neither its before image nor the log tells whether it was that one or a row "
+        "which stood there before",
+    )
 
 
 def conflict(key: str | None, one: Logged, other: Logged) -> PlanStop:
@@ -307,8 +337,7 @@ def refuse_late(plan: TablePlan, changes: pa.Table) -> None:
     if plan.horizon is None:
         return
     oldest = pc.min(changes["order"].filter(pc.greater(changes["batch"], plan.batch_from))).as_py()
-    # A semicolon sorts behind the colon that follows the transaction: its own changes are below, later ones above.
-    if oldest is not None and oldest < f"{plan.horizon.ordinal:06d}:{plan.horizon.major};":
+    if oldest is not None and oldest < (plan.untold or ""):
         raise PlanStop(
             "LATE_BELOW_HORIZON",
             f"a change at {oldest} arrived, at or below the horizon {plan.horizon.ordinal:06d}:{plan.horizon.major}, "

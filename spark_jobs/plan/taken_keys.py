@@ -45,7 +45,9 @@ class TakenKeys:
         halves = read((pc.field("op") == KEY_LEFT) & pc.field("pos").isin([f"{at}:0" for _, at in places]))
         epochs = self._plan.epochs
         return {
-            place_of(half): Left(LogPosition.parse(epochs[half["epoch"]], half["pos"]), None, ())
+            place_of(half): Left(
+                LogPosition.parse(epochs[half["epoch"]], half["pos"]), None, (), untold=self._plan.untold
+            )
             for half in halves.to_pylist()
             if place_of(half) in places
         }

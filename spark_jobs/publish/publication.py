@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from open_mirroring.changes.column_history import FormerColumn
 from open_mirroring.changes.horizon import BatchContents
-from open_mirroring.changes.log_position import LogPosition, is_of_generation, not_below, position_order
+from open_mirroring.changes.log_position import LogPosition, is_of_generation, load_epoch, not_below, position_order
 from open_mirroring.config import Table
 from open_mirroring.config.models import Publish, widens_ahead
 from open_mirroring.landing_zone.data_file import Footer
@@ -248,6 +248,7 @@ class Preparation:
             cut=None if start is None else Cut(start, end, batches),
             late_up_to=self._late_up_to(state, intent, top),
             loaded_keys={name: one for name, one in loaded.items() if one.is_key},
+            loaded=state.load_state == "loaded" and load_epoch(generation) not in epochs,
             of_reading=self._of_reading,
         )
 

@@ -66,13 +66,17 @@ class StageTask:
 
 
 class StagedTable(NamedTuple):
-    """What a task staged of a table: files in order, counts and dead letters; or the stop it found."""
+    """What a task staged of a table: files in order, counts and dead letters; or the stop it found.
+
+    *unverified* is that of :class:`PlannedRows`.
+    """
 
     table_id: str
     files: tuple[StagedFile, ...]
     counts: dict[str, int]
     rejected: tuple[dict[str, object], ...]
     stop: tuple[str, str] | None
+    unverified: str | None = None
 
 
 def stage(zone: ZoneAddress, salt: Salt | None, task: StageTask) -> list[StagedTable]:
@@ -112,7 +116,8 @@ def stage(zone: ZoneAddress, salt: Salt | None, task: StageTask) -> list[StagedT
             name = f"{footer.first_number:020d}.{attempt}.{position:04d}"
             files = _written(plan, target, planned, name, Path(scratch), salt)
             creations.append([pool.submit(_create, store, file) for file in files])
-            staged.append(StagedTable(plan.table_id, (), planned.counts, tuple(planned.rejected), None))
+            rejected = tuple(planned.rejected)
+            staged.append(StagedTable(plan.table_id, (), planned.counts, rejected, None, planned.unverified))
         return [
             table._replace(files=tuple(created.result() for created in files))
             for table, files in zip(staged, creations, strict=True)

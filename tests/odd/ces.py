@@ -712,6 +712,24 @@ def k_swapped_with_unreadable_images(t: Ces) -> None:
 
 
 @case()
+def k_moved_twice_with_unreadable_image(t: Ces) -> None:
+    """A row moves twice in one transaction; the image before the second move has a value that is none of its type."""
+    t.ins(id="1", name="Ada", price="1.00")
+    t.step()
+    t.upd(1, id="2")
+    t.upd(2, id="3", same=True).old["price"] = "1,00"
+
+
+@case()
+def k_moved_twice_with_lacking_image(t: Ces) -> None:
+    """The same, and the image before the second move has the key alone."""
+    t.ins(id="1", name="Ada", price="1.00")
+    t.step()
+    t.upd(1, id="2")
+    t.upd(2, id="3", same=True).old = {"id": "2"}
+
+
+@case()
 def k_taken_by_another(t: Ces) -> None:
     """A row leaves its key, and an insert takes it, in one transaction; the insert's event comes first."""
     t.ins(id="1", name="Ada")

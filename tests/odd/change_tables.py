@@ -529,6 +529,21 @@ def key_swap_alike(t: ChangeTable) -> None:
 
 
 @case()
+def key_swap_without_values(t: ChangeTable) -> None:
+    """Before images have the key alone, and there are no masks; one row moves on in the same transaction."""
+    t.masks = False
+    for key, name in ((1, "Ada"), (2, "Bob")):
+        t.ins(id=key, name=name, price="1.00")
+    one, two = t.drop(1), t.drop(2)
+    t.put(one | {"id": 2}), t.put(two | {"id": 3})
+    for at, (old, new) in enumerate(
+        ((one, one | {"id": 2}), (two, two | {"id": 1}), (two | {"id": 1}, two | {"id": 3}))
+    ):
+        place = t.next(same=at > 0)
+        t.stored("B", {"id": old["id"], "name": None, "price": None}, [], *place), t.stored("U", new, ["id"], *place)
+
+
+@case()
 def before_alone(t: ChangeTable) -> None:
     """A before image whose update never comes."""
     t.ins(id=1, name="Ada", price="1.00")

@@ -20,6 +20,9 @@ NOTED = {
         c_retyped_rounds_in_place c_retyped_to_varchar q_column_added_with_default ct_column_added_with_default
         l_column_missing_in_export w_columns_listed_later_more l_type_milliseconds
     """,
+    "rows that are alike in all but their keys took each other's, and nothing tells that there are two": """
+        l_keys_exchanged_alike
+    """,
     "the table goes on under another name, or never comes": """
         q_never_seen ct_folder_missing w_nothing_ever
     """,
@@ -73,4 +76,7 @@ ORDINARY = """
     q_refresh_single_row_doubled k_wider_promised q_wider_key_promised ct_key_wider_promised
     q_key_change_mask_of_two_orders_before q_mask_of_one_order ct_full_load_empty ct_update_of_large_object_mask_zero
     ct_task_unnamed ct_v_uint8 ct_held_int_as_double q_avro_double_for_short_numeric q_avro_text_for_bytes
+    k_moved_twice_with_unreadable_image k_moved_twice_with_lacking_image k_moved_with_unreadable_image
+    k_swapped_with_unreadable_images l_time_texts_of_the_stream l_keys_exchanged l_keys_exchanged_by_way_of_a_third
+    q_key_swap_without_values ct_key_swap_without_values
 """

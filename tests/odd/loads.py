@@ -81,6 +81,104 @@ def sound(t: Loaded) -> None:
     t.delete(1)
 
 
+@case({"id": "int", "at": "time(7)"}, tell=True)
+def time_texts_with_fewer_digits(t: Loaded) -> None:
+    """A time of day lands as text: a row that is only loaded has other digits than the stream gives them."""
+    for key in (1, 2):
+        t.there(id=str(key), at="10:00:00.5000000")
+    t.parquet([{"id": key, "at": "10:00:00.5"} for key in (1, 2)], id=pa.int32(), at=pa.string())
+    t.upd(2, at="11:00:00.0000000")
+
+
+@case({"id": "int", "at": "time(7)"}, tell=True)
+def time_type_with_fewer_digits(t: Loaded) -> None:
+    """The same, where `types` of the load says so."""
+    for key in (1, 2):
+        t.there(id=str(key), at="10:00:00.5000000")
+    t.csv("id,at\n1,10:00:00.5\n2,10:00:00.5\n", id="int", at="time(3)")
+    t.upd(2, at="11:00:00.0000000")
+
+
+@case({"id": "int", "at": "time(7)"})
+def time_texts_of_the_stream(t: Loaded) -> None:
+    for key in (1, 2):
+        t.there(id=str(key), at="10:00:00.5000000")
+    t.parquet([{"id": key, "at": "10:00:00.5000000"} for key in (1, 2)], id=pa.int32(), at=pa.string())
+    t.upd(2, at="11:00:00.0000000")
+
+
+@case({"id": "int", "made": "datetime2(7)"}, tell=True, types={"made": "string"})
+def text_for_a_time_that_lands_as_text(t: Loaded) -> None:
+    """`types` of the load calls a text what the stream tells as a time, and the table lands it as text."""
+    for key in (1, 2):
+        t.there(id=str(key), made=V("2024-01-01 10:00:00.5000000", "2024-01-01T10:00:00.5000000"))
+    t.csv("id,made\n1,2024-01-01 10:00:00.5\n2,2024-01-01 10:00:00.5\n", id="int", made="varchar(30)")
+    t.upd(2, made=V("2024-01-02 10:00:00.0000000", "2024-01-02T10:00:00.0000000"))
+
+
+def exchange(t: Loaded, *moves: tuple[int, int], images: str = "all") -> None:
+    """Rows take each other's keys in one statement."""
+    rows = {key: t.drop(key) for key, _ in moves}
+    for at, (key, new) in enumerate(moves):
+        row = rows[key] | {"id": str(new)}
+        t.put(row)
+        t.event("UPD", rows[key] if images == "all" else {"id": str(key)}, row, same=at > 0)
+
+
+@case()
+def keys_exchanged(t: Loaded) -> None:
+    """Rows that no change told of exchange their keys, and then three of them; the images tell them apart."""
+    t.usual((1, "Ada", "1.00"), (2, "Bob", "1.00"), (3, None, None))
+    exchange(t, (1, 2), (2, 1))
+    exchange(t, (1, 3), (3, 2), (2, 1))
+
+
+@case(full_rows=True)
+def keys_exchanged_untold(t: Loaded) -> None:
+    """The same, and before images have the key alone: one row that moved there and back sends the same events."""
+    t.usual((1, "Ada", "1.00"), (2, "Bob", "1.00"))
+    exchange(t, (1, 2), (2, 1), images="key")
+
+
+@case(full_rows=True)
+def keys_exchanged_untold_and_touched(t: Loaded) -> None:
+    """What stands at the keys is told by a later change of each."""
+    t.usual((1, "Ada", "1.00"), (2, "Bob", "1.00"))
+    exchange(t, (1, 2), (2, 1), images="key")
+    t.step()
+    t.upd(1, price="2.00")
+    t.upd(2, price="2.00")
+
+
+@case({"id": "int", "name": "nvarchar(50)"})
+def keys_exchanged_alike(t: Loaded) -> None:
+    """Rows that are equal but for their keys: again one row that moved there and back sends the same events."""
+    for key in (1, 2):
+        t.there(id=str(key), name="Ada")
+    t.parquet([{"id": key, "name": "Ada"} for key in (1, 2)], id=pa.int32(), name=pa.string())
+    exchange(t, (1, 2), (2, 1))
+
+
+@case({"a": "int", "b": "int"}, ("a", "b"))
+def keys_exchanged_all_key(t: Loaded) -> None:
+    """A table that links two others, and has nothing but its key."""
+    for b in (1, 2):
+        t.there(a="1", b=str(b))
+    t.parquet([{"a": 1, "b": b} for b in (1, 2)], a=pa.int32(), b=pa.int32())
+    one, two = t.raw[1, 1], t.raw[1, 2]
+    t.event("UPD", one, two)
+    t.event("UPD", two, one, same=True)
+
+
+@case()
+def keys_exchanged_by_way_of_a_third(t: Loaded) -> None:
+    """As a program exchanges two keys, in three statements: nothing stands at the third one in the end."""
+    t.usual((1, "Ada", "1.00"), (2, "Bob", "1.00"))
+    t.upd(1, id="3")
+    t.upd(2, id="1", same=True)
+    t.upd(3, id="2", same=True)
+
+
 @case({"id": "int", "name": "nvarchar(50)", "doc": "xml"})
 def column_never_streamed(t: Loaded) -> None:
     """A loaded column that the stream leaves out; a whole insert and a whole update without it."""

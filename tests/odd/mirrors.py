@@ -7,6 +7,7 @@ import io
 import json
 import os
 import shutil
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -126,6 +127,16 @@ def half_a_line_for_days_while_others_arrive(t: Ces) -> None:
         t.step()
         t.act(lambda pipeline: os.utime(pipeline.source / "half.jsonl", (0, 0)))
         own(t, f"more-{key}.jsonl", t.ins(id=key, name="Eve"), first=int(key))
+
+
+@case()
+def half_a_line_left_for_another_file(t: Ces) -> None:
+    """The last line of a file stays without its other half; its writer goes on in another file, two minutes later."""
+    a, b = t.ins(id="1", name="Ada"), t.ins(id="2", name="Bob")
+    own(t, "half.jsonl", a, b, alter=lambda c: c[: c.index(b"\n") + 900])
+    own(t, "more.jsonl", t.ins(id="3", name="Eve"), first=3)
+    long_ago = time.time() - 120
+    t.act(lambda pipeline: os.utime(pipeline.source / "half.jsonl", (long_ago, long_ago)))
 
 
 @case()

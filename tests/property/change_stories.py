@@ -178,35 +178,41 @@ def contradictory(changes: Iterable[Change]) -> bool:
 
 
 def fold(changes: Iterable[Change]) -> dict[str, str]:
-    """The table after all these changes in their order; what cannot be typed leaves a key as it was.
-
-    Per key the rows that may stand there, newest last: below untypable ones lies the last that could be typed.
-    """
-    standing: dict[str, list[Change]] = {}
+    """The table after all these changes in their order; what cannot be typed leaves a key as it was."""
     in_order = sorted(set(changes), key=lambda change: change.place)
     moves = {change.place[:3] for change in in_order if change.op == "K"}
-    for change in in_order:
-        rows = standing.setdefault(change.key, [])
-        if change.op == "K":
-            standing[change.key] = _left(rows, change, moves)
-        elif change.after is None:
-            standing[change.key] = []
-        else:
-            standing[change.key] = [*rows, change] if not change.typable else [change]
-    shown = {key: [row for row in rows if row.typable] for key, rows in standing.items()}
-    return {key: dict(rows[-1].after or ())["v"] for key, rows in shown.items() if rows}
+    table = {}
+    for key in {change.key for change in in_order}:
+        of_key = [change for change in in_order if change.key == key]
+        while (row := _standing(of_key, moves)) is not None and not row.typable:
+            of_key.remove(row)
+        if row is not None:
+            table[key] = dict(row.after or ())["v"]
+    return table
 
 
-def _left(rows: list[Change], leaving: Change, moves: Collection[tuple[int, ...]]) -> list[Change]:
-    """What stays when a row leaves its key: a row that took the key in the same transaction and is another one.
+def _standing(changes: Iterable[Change], moves: Collection[tuple[int, ...]]) -> Change | None:
+    """The row that stands at a key in the end, going through its changes once, oldest first.
 
-    One that came from no other key is another one only if a value that can be read says so.
+    While rows swap their keys, two stand at one: the one that was there leaves it before the one that took it does.
     """
+    rows: list[Change] = []
+    for change in changes:
+        if rows and rows[-1].transaction != change.transaction:
+            rows = rows[-1:] if change.op != "K" else []
+        if change.op == "K":
+            rows = _left(rows, change)
+        elif change.after is None:
+            rows = []
+        else:
+            rows = [*rows[-1:], change] if change.place[:3] in moves else [change]
+    return rows[-1] if rows else None
+
+
+def _left(rows: list[Change], leaving: Change) -> list[Change]:
+    """What stays of the rows at a key when one of them leaves it: the one whose values the before image has."""
     if not rows:
         return []
-    top = rows[-1]
-    is_unread = any(text.startswith("bad") for _, text in leaving.before or ())
-    is_same = top.after == leaving.before or (is_unread and top.place[:3] not in moves)
-    if top.transaction != leaving.transaction or is_same:
-        return []
-    return rows if top.typable else [*_left(rows[:-1], leaving, moves), top]
+    told, has = dict(leaving.before or ())["v"], dict(rows[-1].after or ())["v"]
+    is_another = told != has and not told.startswith("bad") and not has.startswith("bad")
+    return rows[-1:] if len(rows) > 1 or is_another else []

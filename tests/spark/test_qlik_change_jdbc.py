@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from open_mirroring.changes.column_choice import ColumnChoice
-from open_mirroring.changes.manifest import BoundRange
+from open_mirroring.changes.manifest import BoundRange, FileVersion
 from open_mirroring.config.connections import resolve
 from open_mirroring.config.names import SourceName
 from open_mirroring.errors import TerminalError, TransientError
@@ -196,6 +196,32 @@ def test_rows_that_arrive_after_closing_are_found(tmp_path: Path, spark, source:
     assert again == BoundRange("shop.items__ct/p2", 0, 3)
     assert [row.key for row in read(spark, at, [again], tmp_path)] == ['["2"]', '["9"]']
     assert first == BoundRange("shop.items__ct/p1", 0, 3)
+
+
+def test_as_many_rows_that_came_as_are_gone_from_a_closed_partition_are_found(
+    tmp_path: Path, spark, source: PostgresServer
+) -> None:
+    """T-82: by the range of its change_seq, which a retention moves; where all rows are gone, nothing is read."""
+    at, seen = partitioned(), dict[str, FileVersion]()
+    for number in (1, 2, 4):
+        insert(source, number, "I", number, "x", "p1")
+    close(source, "p1")
+
+    def look(bound: dict[str, int]) -> list[BoundRange]:
+        found = find_ranges(spark, at, bound, seen)
+        seen.update(found.versions)
+        return found.ranges
+
+    ranges = look({})
+    bound = bound_of(*ranges)
+    assert (look(bound), seen.keys()) == ([], {"shop.items__ct/p1"})
+    source.execute("DELETE FROM shop.items__ct WHERE id = 1")
+    insert(source, 3, "I", 3, "late", "p1")
+    assert look(bound) == ranges
+    assert [row.key for row in read(spark, at, ranges, tmp_path)] == ['["2"]', '["3"]', '["4"]']
+    assert look(bound) == []
+    source.execute("DELETE FROM shop.items__ct")
+    assert look(bound) == [], "nothing is left to be read"
 
 
 @pytest.mark.parametrize("change_table", ["shop.ITEMS__ct", '"Shop".items__ct', "shop.items__CT"])

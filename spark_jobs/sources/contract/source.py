@@ -34,7 +34,7 @@ class Found(NamedTuple):
         waiting: what is not ready to be read.
         empty: those of them without a byte: nothing that is there is missing.
         versions: how files are now that will be bound by these ranges, or are bound and were seen otherwise (G-32).
-        overdue: those of what waits that nobody has written to for a day: its rest will not come any more.
+        overdue: those of what waits whose writer seems to have left it: its rest may not come any more.
         refused: source tables of which nothing can be read as they are, each with the reason; nothing of them is lost.
     """
 

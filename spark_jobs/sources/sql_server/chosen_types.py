@@ -17,7 +17,7 @@ from open_mirroring.landing_zone.schema import is_exact_number, wider
 from open_mirroring.ledger.load_ledger import LoadColumn
 from spark_jobs.sources.sql_server.times import timestamp_text
 from spark_jobs.sources.sql_server.type_changes import keeps_key
-from spark_jobs.sources.sql_server.type_text import TIMESTAMPS, landing_type, read_type
+from spark_jobs.sources.sql_server.type_text import TEXTS, TIMESTAMPS, landing_type, read_type
 from spark_jobs.sources.sql_server.types import converter, key_converter, type_of_landed_key
 
 _MOST_DIGITS = 38
@@ -128,9 +128,14 @@ def keeps_spelling(old: str, new: str) -> bool:
 def is_spelled_alike(one: str, other: str) -> bool:
     """Whether a value has the same text in two types by which two ways tell it, where it lands as text (G-114).
 
-    Only what types say of digits is judged: a date has fewer than any timestamp.
+    Only what types say of digits is judged: a date has fewer than any timestamp. A text may be spelled in any way,
+    where the *other* type, which is that of the changes, has a spelling of its own.
     """
     left, right = read_type(one), read_type(other)
+    if left.name in TEXTS:
+        return right.name in TEXTS
+    if left.name == right.name == "time":
+        return left.second_digits == right.second_digits
     if left.name in TIMESTAMPS and right.name in TIMESTAMPS:
         is_same_kind = (left.name == "datetimeoffset") == (right.name == "datetimeoffset")
         return is_same_kind and left.second_digits == right.second_digits
@@ -156,7 +161,7 @@ def _as_streamed(column: LoadColumn, streamed: str | None) -> LoadColumn:
     if streamed is None or own is None or column.type != "string" or is_spelled_alike(own, streamed):
         return column
     kinds = {read_type(own).name, read_type(streamed).name}
-    has_other_digits = len(kinds) == 1 or kinds <= TIMESTAMPS - {"datetimeoffset"}
+    has_other_digits = len(kinds) == 1 or kinds <= TIMESTAMPS - {"datetimeoffset"} or read_type(own).name in TEXTS
     return column._replace(sql_type=streamed) if has_other_digits else column
 
 

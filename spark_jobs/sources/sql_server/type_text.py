@@ -24,6 +24,7 @@ MONEY = {
     "money": (19, 4, Decimal("922337203685477.5808")),
     "smallmoney": (10, 4, Decimal("214748.3648")),
 }
+TEXTS = {"char", "nchar", "varchar", "nvarchar", "text", "ntext", "xml", "sysname"}
 BINARY = {"binary", "varbinary", "image"}
 TIMESTAMPS = {"datetime", "smalldatetime", "datetime2", "datetimeoffset"}
 SECOND_DIGITS = {"datetime2", "datetimeoffset", "time"}

@@ -34,9 +34,9 @@ from spark_jobs.sources.transports.source_files import (
     bound_files,
     bound_so_far,
     gone_unread,
-    is_forgotten,
     is_read,
     is_rewritten,
+    left_behind,
     may_be_rewritten,
     side_by_side,
     versions_of,
@@ -127,7 +127,7 @@ class MessageFiles(MessageTransport):
         # Nothing is missing in a file to which lines may come yet; a packed one, or a Capture's, always has bytes.
         empty = tuple(name for name in listed.waiting if self.grows(name))
         half = {name for name in waiting if self.grows(name)} | ({*listed.waiting} - {*empty})
-        overdue = tuple(name for name in sorted(half) if is_forgotten(self.folder / name))
+        overdue = left_behind(self.folder, [*half, *listed.unfinished], ranges)
         waiting_files = sorted([*listed.waiting, *listed.unfinished, *waiting])
         return Found(ranges, waiting_files, empty, versions, overdue=overdue)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import math
 import os
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -63,6 +64,8 @@ UNFINISHED = (".tmp", ".temp", ".part", ".partial", ".filepart", ".inprogress", 
 """How the names of files end that a copying program is still writing: it gives them their own names when it is done."""
 _FORGOTTEN_SECONDS = 86_400
 """A file that is hidden or unfinished for so long will not be renamed any more."""
+_LEFT_SECONDS = 60
+"""Somebody who writes into another file for so long has left the one before."""
 
 
 class Listing(NamedTuple):
@@ -221,10 +224,28 @@ def sorted_out(root: Place, found: Iterable[SourceFile], suffixes: tuple[str, ..
 
 def is_forgotten(path: Place) -> bool:
     """Whether nobody has written to a file for a day: what it lacks will not come any more."""
+    return time.time() - _written_at(path) > _FORGOTTEN_SECONDS
+
+
+def left_behind(root: Place, waiting: Sequence[str], ranges: Iterable[BoundRange]) -> tuple[str, ...]:
+    """Those of some files that wait whose writer seems to have left them: what they lack may never come (G-116).
+
+    Nobody has written to them for a day, or a file that can be read was written a minute later. A writer that still has
+    a file open is not suspected by that: it writes oftener.
+    """
+    if not waiting:
+        return ()
+    times = side_by_side(root, lambda one: _written_at(root / one.name), [one for one in ranges if one.start < one.end])
+    left = max((at for at in times if at < math.inf), default=-math.inf) - _LEFT_SECONDS
+    return tuple(name for name in sorted(waiting) if is_forgotten(root / name) or _written_at(root / name) < left)
+
+
+def _written_at(path: Place) -> float:
+    """When somebody wrote to a file last; never, in the future, where it has another name by now, or is gone."""
     try:
-        return time.time() - path.stat().st_mtime > _FORGOTTEN_SECONDS
-    except FileNotFoundError:  # it has its own name by now
-        return False
+        return path.stat().st_mtime
+    except FileNotFoundError:
+        return math.inf
 
 
 def bound_so_far(where: Place, name: str, size: int, bound: Mapping[str, int]) -> int:

@@ -179,7 +179,8 @@ class QlikChangeTableDecoder:
             key = layout.key(values)
             kept = {one for operation, one in logged if operation in (UPDATE, KEY_LEFT)}
             if kept and key not in kept:
-                return [self._change(entry, 0, KEY_LEFT, key, layout.cols, before=layout.image(values))]
+                cols, image = layout.left(values, is_told=False)
+                return [self._change(entry, 0, KEY_LEFT, key, cols, before=image)]
         return []
 
     def incomplete(self, pieces: Sequence[LogRow], reason: str) -> list[LogRow]:
@@ -300,8 +301,8 @@ class QlikChangeTableDecoder:
         row_set = self._row_set(entry, key, old_values, changed)
         if left == key:
             return (row_set,)
-        image = before.layout.image(before.row.values)
-        return (self._change(entry, 0, KEY_LEFT, left, before.layout.cols, before=image), row_set)
+        cols, image = before.layout.left(before.row.values, is_told=masks is not None)
+        return (self._change(entry, 0, KEY_LEFT, left, cols, before=image), row_set)
 
     def _may_change_key(self, entry: ReadRow, changed: frozenset[int] | None, together: Together) -> bool:
         """Whether an UPDATE without before image has to wait for one.

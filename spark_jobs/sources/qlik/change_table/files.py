@@ -59,6 +59,7 @@ from spark_jobs.sources.transports.source_files import (
     bound_so_far,
     is_read,
     is_rewritten,
+    left_behind,
     list_source_files,
     may_be_rewritten,
     open_source,
@@ -238,10 +239,11 @@ def find_files(
     versions |= _with_metadata(root, [file.name for file in known if file.name in beside], beside, versions, seen or {})
     ranges += [BoundRange(file.name, 0, file.size) for file in unread if file.size and file.name not in bound]
     waiting += [described[name] for name in described.keys() - {stem(name) for name in data}]
+    overdue = left_behind(root, [n for n in waiting if n not in listed.waiting or stem(n) in described], ranges)
     names = [file.name for file in listed.files]
     refused = {table: _unread(table, file) for table, file in _unread_loads(root, names, unloaded)}
     refused |= {table: _elsewhere(table, at, suffix) for table, at in _elsewhere_alone(root, names, suffix, mirrored)}
-    return Found(ranges, sorted(waiting), versions=versions, refused=refused)
+    return Found(ranges, sorted(waiting), versions=versions, refused=refused, overdue=overdue)
 
 
 def _with_metadata(

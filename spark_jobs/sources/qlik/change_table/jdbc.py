@@ -35,6 +35,7 @@ from spark_jobs.sources.qlik.change_table.control_tables import CONTROL_TABLES, 
 from spark_jobs.sources.qlik.change_table.jdbc_table import (
     ChangeTable,
     ControlTable,
+    PartitionRows,
     RowsSeen,
     Slice,
     is_of_task,
@@ -137,7 +138,7 @@ class ChangeTables(Transport):
             table = self.open(spark, source)
             if table.exists:
                 partitions = table.rows_of_partitions()
-                ends |= {f"{table.name}/{name}": rows + 1 for name, rows in partitions.items() if rows}
+                ends |= {f"{table.name}/{name}": rows.number + 1 for name, rows in partitions.items()}
         return ends
 
     def within(self, ranges: Iterable[BoundRange], interval: Interval) -> list[BoundRange]:
@@ -222,11 +223,11 @@ def find_ranges(
     """Everything in the change tables beyond what is bound.
 
     A partition is ``<schema>.<table>__ct/<partition>`` from 0 to its number of rows plus 1; should one have more rows
-    than were bound, as some came after it was closed, it is bound again as a whole, and the plan drops what it holds
-    twice. Rows without a partition, from before partitioning, are one without a name. An interval is
-    ``<schema>.<table>__ct`` from a ``change_seq`` to one beyond the highest, both as whole numbers. Its rows are
-    counted with each look, since one may be committed below the highest: where there are others than were *seen*, it is
-    read again, from as far back as they may be.
+    than were bound, as some came after it was closed, or another range than was *seen*, it is bound again as a whole,
+    and the plan drops what it holds twice. Rows without a partition, from before partitioning, are one without a name.
+    An interval is ``<schema>.<table>__ct`` from a ``change_seq`` to one beyond the highest, both as whole numbers. Its
+    rows are counted with each look, since one may be committed below the highest: where there are others than were
+    *seen*, it is read again, from as far back as they may be.
 
     A table is refused with ``SEQUENCE_INVALID`` when its highest ``change_seq`` has not 35 digits,
     ``CHANGES_WENT_BACK`` when it is below one that was read, ``TABLE_CASE`` when only a table of its name in another
@@ -258,7 +259,8 @@ def find_ranges(
                 if rows is not None:
                     versions[table.name] = rows
             else:
-                ranges = _new_partitions(table, closed.get(source, []), bound)
+                ranges, others = _new_partitions(table, closed.get(source, []), bound, seen or {})
+                versions |= others
         except TerminalError as error:
             if error.code not in _OF_ONE_TABLE:
                 raise
@@ -352,16 +354,26 @@ def _remembered(rows: RowsSeen, seen: FileVersion | None) -> FileVersion | None:
     return None if found == seen else found
 
 
-def _new_partitions(table: ChangeTable, closed: Sequence[str], bound: Mapping[str, int]) -> list[BoundRange]:
-    names = {name: f"{table.name}/{name}" for name in ("", *sorted(closed))}
+def _new_partitions(
+    table: ChangeTable, closed: Sequence[str], bound: Mapping[str, int], seen: Mapping[str, FileVersion]
+) -> tuple[list[BoundRange], dict[str, FileVersion]]:
+    """The partitions to read as wholes, and what is to be remembered of their rows, if they are others by now."""
     rows = table.rows_of_partitions()
-    found = []
-    for name in sorted(names):
+    found, versions = list[BoundRange](), dict[str, FileVersion]()
+    for partition in ("", *sorted(closed)):
         # A partition without rows is bound too; only the one without a name need not exist.
-        end = rows.get(name, 0) + 1 if name or name in rows else 0
-        if end > bound.get(names[name], 0):
-            found.append(BoundRange(names[name], 0, end))
-    return found
+        if not partition and partition not in rows:
+            continue
+        name, now = f"{table.name}/{partition}", rows.get(partition, PartitionRows(0, "", ""))
+        version, known = FileVersion(f"{now.number}:{now.highest}", now.lowest), seen.get(name)
+        if now.number + 1 > bound.get(name, 0):
+            found.append(BoundRange(name, 0, now.number + 1))
+        elif now.number and known is not None and known != version:
+            # As many came as are gone, or fewer (T-82).
+            found.append(BoundRange(name, 0, bound[name]))
+        if version != known:
+            versions[name] = version
+    return found, versions
 
 
 def closed_partitions(

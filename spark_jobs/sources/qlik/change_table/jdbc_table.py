@@ -51,6 +51,14 @@ class RowsSeen(NamedTuple):
     above: int
 
 
+class PartitionRows(NamedTuple):
+    """How many rows a partition has, and its lowest and highest ``change_seq``."""
+
+    number: int
+    lowest: str
+    highest: str
+
+
 class Contents(NamedTuple):
     """What one look at a change table shows: its highest ``change_seq``, None for one without, and its rows."""
 
@@ -148,16 +156,20 @@ class ChangeTable(JdbcTable):
             )
         return Contents(int(text), RowsSeen(low, lower, number - lower))
 
-    def rows_of_partitions(self) -> dict[str, int]:
-        """How many rows each partition has; the empty name stands for rows without one.
+    def rows_of_partitions(self) -> dict[str, PartitionRows]:
+        """How many rows each partition has, and its range; the empty name stands for rows without one.
 
         Raises:
             TerminalError: ``HEADER_MISSING``.
         """
-        name = self._header(PARTITION)
-        query = f"SELECT {name} AS name, count(*) AS number FROM {self._table()} GROUP BY {name}"
+        name, sequence = self._header(PARTITION), self._header(SEQUENCE)
+        told = f"{name} AS name, count(*) AS number, min({sequence}) AS lowest, max({sequence}) AS highest"
+        query = f"SELECT {told} FROM {self._table()} GROUP BY {name}"
         lines = self._query("counting the rows of its partitions", query)
-        return {line["name"] or "": int(line["number"]) for line in lines}
+        return {
+            line["name"] or "": PartitionRows(int(line["number"]), line["lowest"] or "", line["highest"] or "")
+            for line in lines
+        }
 
     def slice_query(self, structure: Structure, one: Slice) -> str:
         """A SELECT of the rows of a slice: the exact text of every column, in the order of ``change_seq``.

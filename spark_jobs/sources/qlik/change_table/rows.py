@@ -209,6 +209,15 @@ class RowLayout:
             cols = self._partial[places] = _encode([(name, type_, index) for _, name, type_, index in kept]).decode()
         return cols, _encode({name: values[at] for at, name, _, _ in kept}).decode()
 
+    def left(self, values: Values, *, is_told: bool) -> tuple[str, str]:
+        """Column list and image of a row that leaves its key; its key alone, where nothing but that has a value.
+
+        A source may log only the keys of old rows, and then all else is NULL, unless *is_told*: a mask says so.
+        """
+        if is_told or self.says_more_than_key(values):
+            return self.cols, self.image(values)
+        return self.partial(values, frozenset(self.value_places()))
+
     def says_more_than_key(self, values: Values) -> bool:
         """Whether any mirrored column besides the key has a value: a DELETE may leave them NULL (T-21)."""
         return any(values[at] is not None for at in self._kept_places if at not in self.key_places)

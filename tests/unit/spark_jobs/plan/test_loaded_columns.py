@@ -28,6 +28,8 @@ def loaded(
         (loaded(pa.timestamp("us", "+01:00")), "datetime2(7)"),
         (loaded(pa.string(), shortest=32), "uniqueidentifier"),
         (loaded(pa.string(), shortest=8, key=True), "time(7)"),
+        (loaded(pa.string(), shortest=8), "time(7)"),
+        (loaded(pa.string(), shortest=18), "time(7)"),
         (loaded(pa.string(), shortest=2), "char(5)"),
         (loaded(pa.binary(), shortest=2), "binary(4)"),
     ],
@@ -45,7 +47,7 @@ def test_what_can_be_two_things_is_found_g86_g114(one: LoadedColumn, sql_type: s
         (loaded(pa.timestamp("us", "Europe/Berlin")), "datetimeoffset(7)"),
         (loaded(pa.timestamp("us", "Europe/Berlin"), "datetime2(3)"), "datetime2(3)"),
         (loaded(pa.string(), shortest=36), "uniqueidentifier"),
-        (loaded(pa.string(), shortest=8), "time(7)"),
+        (loaded(pa.string(), shortest=16), "time(7)"),
         (loaded(pa.string(), shortest=8, key=True), "time(0)"),
         (loaded(pa.string(), shortest=0), "varchar(5)"),
         (loaded(pa.int64()), "geography"),
@@ -73,6 +75,11 @@ def test_what_is_said_or_sound_is_not_g114(one: LoadedColumn, sql_type: str) -> 
         ("real", "float", False),
         ("varbinary(max)", "binary(4)", True),
         ("bit", "int", True),
+        ("time(3)", "time(7)", False),
+        ("time", "time(7)", True),
+        ("varchar(30)", "time(7)", False),
+        ("nvarchar(36)", "uniqueidentifier", False),
+        ("varchar(30)", "nvarchar(max)", True),
     ],
 )
 def test_texts_with_other_digits_are_found_where_a_column_lands_as_text_g114(
@@ -93,6 +100,8 @@ def test_texts_with_other_digits_are_found_where_a_column_lands_as_text_g114(
         ("decimal(9,2)", "decimal(9,4)", "decimal(9,4)"),
         ("date", "datetime2(3)", "date"),
         ("datetimeoffset(6)", "datetime2(3)", "datetimeoffset(6)"),
+        ("time(6)", "time(7)", "time(7)"),
+        ("varchar(40)", "datetime2(7)", "datetime2(7)"),
         ("datetime2(6)", None, "datetime2(6)"),
     ],
 )

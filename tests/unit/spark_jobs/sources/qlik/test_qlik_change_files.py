@@ -108,6 +108,19 @@ def test_t42_a_file_counts_once_its_metadata_file_is_there_and_whole(tmp_path: P
     assert find_files(tmp_path, {name: len(content)}) == Found([], [])
 
 
+def test_g116_a_file_without_metadata_beside_newer_ones_is_not_awaited_in_silence(tmp_path: Path) -> None:
+    """A task writes a metadata file just behind its data file: one that is a minute behind others is late."""
+    name, lone = put(tmp_path, GOOD, None), put(tmp_path, GOOD, dfm("2.csv"), "2.csv")
+    nothing = put(tmp_path, b"", None, "4.csv")
+    (tmp_path / lone).unlink()
+    assert find_files(tmp_path, {}).overdue == ()
+    put(tmp_path, GOOD, dfm("3.csv"), "3.csv")
+    assert find_files(tmp_path, {}).overdue == ()
+    for path in (tmp_path / name, tmp_path / FOLDER / "2.dfm", tmp_path / nothing):
+        os.utime(path, (path.stat().st_mtime - 120,) * 2)
+    assert find_files(tmp_path, {}).overdue == (name, f"{FOLDER}/2.dfm"), "an empty file lacks nothing"
+
+
 def test_t42_a_file_that_waits_too_long_stops_its_table_and_is_read_once_it_is_whole(tmp_path: Path) -> None:
     name = put(tmp_path, GOOD, None)
     empty = put(tmp_path, b"", dfm("2.csv"), "2.csv")

@@ -7,6 +7,8 @@ import gzip
 import io
 import json
 import os
+import time
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from random import Random
@@ -353,6 +355,22 @@ def test_what_stands_beside_the_body_is_not_read_c23(tmp_path: Path) -> None:
     fastavro.writer(stream, EVENT_DATA, [record])
     (tmp_path / "a.avro").write_bytes(stream.getvalue())
     assert list(read_capture(tmp_path, "a.avro", len(stream.getvalue()))) == [RawMessage("a.avro", 7, b"{}")]
+
+
+def test_g116_a_file_that_is_left_for_another_one_is_not_awaited_in_silence(tmp_path: Path) -> None:
+    """Half a line, or a copy without its name: told once its writer is a minute ahead in a file that can be read."""
+    for name, content in (("half.jsonl", b'{"a":1}\n{"h'), ("copy.jsonl.part", b'{"a"'), ("more.jsonl", b'{"a":3}\n')):
+        (tmp_path / name).write_bytes(content)
+    place, now = LineFiles(tmp_path, "bare"), time.time()
+
+    def left(seconds: float, bound: dict[str, int]) -> Sequence[str]:
+        for name in ("half.jsonl", "copy.jsonl.part"):
+            os.utime(tmp_path / name, (now - seconds, now - seconds))
+        return place.find(None, bound).overdue
+
+    assert left(30, {}) == (), "somebody may be writing both files side by side"
+    assert left(120, {}) == ("copy.jsonl.part", "half.jsonl")
+    assert left(120, {"half.jsonl": 8, "more.jsonl": 8}) == (), "nothing new: that holds by itself"
 
 
 def test_g32_a_file_that_was_read_and_is_another_is_noticed(tmp_path: Path) -> None:
