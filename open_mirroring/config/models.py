@@ -24,7 +24,7 @@ from pydantic import (
     ValidationInfo,
     field_validator,
 )
-from pydantic_core import InitErrorDetails
+from pydantic_core import InitErrorDetails, PydanticCustomError
 
 from open_mirroring.config import ledger_address, names
 from open_mirroring.config.connections import invalid
@@ -36,6 +36,7 @@ from open_mirroring.config.section import (
     ColumnName,
     ConnectionName,
     DeadLetters,
+    ExtraColumns,
     FolderSetting,
     Positive,
     Section,
@@ -256,6 +257,11 @@ class Mirror(Section):
         description="The salt of columns that land as hashes, by `hash` of a table or pattern, or by `columns` here "
         "(G-121).",
     )
+    extra_columns: ExtraColumns = Field(
+        default=ExtraColumns(),
+        description="Columns beside those of the source, of every table that does not say its own: what they tell of "
+        "the change which made a row, each with the name that it gets (G-118). None by default.",
+    )
     entries: tuple[TableEntry, ...] = Field(
         alias="tables",
         min_length=1,
@@ -293,7 +299,7 @@ class Mirror(Section):
     def model_post_init(self, context: Any) -> None:
         """Pick the tables that are written out from the patterns beside them."""
         for _, table in _tables_of(self.entries):
-            table.hash_also(self._hashed)
+            table.take_over(self._hashed, self.extra_columns)
         self._tables = tuple(table for _, table in _tables_of(self.entries))
 
     @field_validator("consistency")
@@ -445,6 +451,18 @@ class Mirror(Section):
 
     @field_validator("entries")
     @classmethod
+    def _extra(cls, entries: tuple[TableEntry, ...], info: ValidationInfo) -> tuple[TableEntry, ...]:
+        everywhere = info.data.get("extra_columns", ExtraColumns())
+        for at, table in _tables_of(entries):
+            try:
+                table.refuse_extra(everywhere)
+            except PydanticCustomError as refusal:
+                error = InitErrorDetails(type=refusal, loc=(at, "extra_columns"), input=None)
+                raise ValidationError.from_exception_data("tables", [error], hide_input=True) from None
+        return entries
+
+    @field_validator("entries")
+    @classmethod
     def _handovers(cls, entries: tuple[TableEntry, ...], info: ValidationInfo) -> tuple[TableEntry, ...]:
         source = info.data.get("source")
         if source is None or source.format == "sqlserver-ces":
@@ -517,7 +535,7 @@ class Mirror(Section):
         """
         self._joined = tuple(tables)
         for _, table in tables:
-            table.hash_also(self._hashed)
+            table.take_over(self._hashed, self.extra_columns)
         self._tables = (*(table for _, table in _tables_of(self.entries)), *(table for _, table in tables))
 
     @property

@@ -30,6 +30,7 @@ from open_mirroring.config.section import (
     ColumnName,
     ConnectionName,
     DeadLetters,
+    ExtraColumns,
     LandingType,
     PlaceText,
     Positive,
@@ -37,6 +38,7 @@ from open_mirroring.config.section import (
     SqlType,
 )
 from open_mirroring.landing_zone.layout import PARQUET, name_identity
+from open_mirroring.landing_zone.schema import extra_columns
 from open_mirroring.landing_zone.text_format import DATA_TYPES, TextFormat
 from open_mirroring.storage.address import is_address
 
@@ -381,6 +383,11 @@ class Table(Section):
         description="Columns that land as hashes (G-121): names in any case, and patterns in which * stands for any "
         "characters. No key column. The salt stands in `hash` of the mirror.",
     )
+    extra_columns: ExtraColumns | None = Field(
+        default=None,
+        description="Columns beside those of the source that tell of the change which made a row (G-118). Default: "
+        "those of the mirror; {} is none.",
+    )
     full_rows: StrictBool | None = Field(
         default=None, description="Whether update events carry whole rows. Unset: judged from the events."
     )
@@ -456,6 +463,7 @@ class Table(Section):
     )
 
     _hashed_everywhere: tuple[str, ...] = PrivateAttr(default=())
+    _extra_everywhere: ExtraColumns = PrivateAttr(default=ExtraColumns())
 
     @property
     def folder(self) -> str:
@@ -468,7 +476,9 @@ class Table(Section):
         if self.delimited_text is None:
             return None
         text = self.delimited_text.text_format
-        return text._replace(columns=tuple((self.chosen.landed_name(name), kind) for name, kind in text.columns))
+        extra = tuple((column.landed_name, column.type) for column in extra_columns(self.chosen.extra))
+        named = tuple((self.chosen.landed_name(name), kind) for name, kind in text.columns)
+        return text._replace(columns=(*named, *extra))
 
     @property
     def loads_through_log(self) -> bool:
@@ -496,11 +506,27 @@ class Table(Section):
     def chosen(self) -> ColumnChoice:
         """The columns that are read, and what they land as."""
         hashed = (*self.hash, *self._hashed_everywhere)
-        return _chosen(self.columns)._replace(types=tuple(self.types.items()), hashed=hashed)
+        extra = (self._extra_everywhere if self.extra_columns is None else self.extra_columns).named
+        return _chosen(self.columns)._replace(types=tuple(self.types.items()), hashed=hashed, extra=extra)
 
-    def hash_also(self, columns: tuple[str, ...]) -> None:
-        """Hash what the mirror hashes in every table, too."""
-        self._hashed_everywhere = columns
+    def take_over(self, hashed: tuple[str, ...], extra: ExtraColumns) -> None:
+        """Do what the mirror says of every table: hash these columns, too, and have its extra columns by default."""
+        self._hashed_everywhere, self._extra_everywhere = hashed, extra
+
+    def refuse_extra(self, everywhere: ExtraColumns) -> None:
+        """Refuse extra columns that have a name which the file gives to another column (G-118).
+
+        Raises:
+            PydanticCustomError: ``COLUMN_COLLISION``.
+        """
+        chosen = _chosen(self.columns)
+        text = self.delimited_text.columns if self.delimited_text else ()
+        known = (*(name for name, _ in chosen.renamed), *(chosen.listed or ()), *self.key, *self.types, *text)
+        landed = {chosen.landed_name(name).casefold() for name in known}
+        for _, name in (everywhere if self.extra_columns is None else self.extra_columns).named:
+            if name.casefold() in landed:
+                what = f"`extra_columns` has the name {name!r}, under which a column of the source lands"
+                raise names.refusal("COLUMN_COLLISION", what, "choose another name under `extra_columns`")
 
     @property
     def hashed_names(self) -> tuple[str, ...]:
@@ -681,6 +707,7 @@ class TablePattern(Section):
         description="As `types` of a table, of each that has the column.",
     )
     hash: tuple[ColumnName, ...] = Field(default=(), description="As `hash` of a table, of each that has the column.")
+    extra_columns: ExtraColumns | None = Field(default=None, description="As `extra_columns` of a table.")
     full_rows: StrictBool | None = Field(default=None, description="As `full_rows` of a table.")
     complete_rows: StrictBool | None = Field(default=None, description="As `complete_rows` of a table.")
     keys_never_change: StrictBool | None = Field(default=None, description="As `keys_never_change` of a table.")
@@ -755,6 +782,7 @@ _OF_EACH_TABLE = (
     "columns",
     "types",
     "hash",
+    "extra_columns",
     "full_rows",
     "complete_rows",
     "keys_never_change",

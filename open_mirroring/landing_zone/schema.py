@@ -34,6 +34,16 @@ _SIMPLE: dict[str, pa.DataType] = {
     "timestamp": pa.timestamp("us", tz="UTC"),
 }
 _DECIMAL = re.compile(r"^decimal\(([0-9]{1,2}),([0-9]{1,2})\)$")
+EXTRA_TYPES = {
+    "commit_time": "timestamp",
+    "log_position": "string",
+    "operation": "string",
+    "transaction": "string",
+    "source_table": "string",
+}
+"""What extra columns tell of the change that made a row (G-118), each with its landing type."""
+_EXTRA = f"{ROW_MARKER}:"
+"""Begins the names by which everything but a file calls extra columns: the target reserves it, so no source has one."""
 
 
 class LandingColumn(NamedTuple):
@@ -55,6 +65,36 @@ class LandingColumn(NamedTuple):
     def landed_name(self) -> str:
         """Its name in files and at the target."""
         return self.renamed or self.name
+
+    @property
+    def tells(self) -> str | None:
+        """What an extra column tells of the change that made the row (G-118); None of a column of the source."""
+        return self.name.removeprefix(_EXTRA) if self.name.startswith(_EXTRA) else None
+
+
+def extra_columns(names: Iterable[tuple[str, str]]) -> tuple[LandingColumn, ...]:
+    """The extra columns that tell something, each given with its name at the target (G-118)."""
+    return tuple(LandingColumn(_EXTRA + tells, EXTRA_TYPES[tells], name) for tells, name in names)
+
+
+def refuse_reserved(name: str) -> None:
+    """Refuse a column of the source whose name the target, or a reader of its files, takes for something else.
+
+    Raises:
+        TerminalError: ``COLUMN_RESERVED``.
+    """
+    if name.casefold() == ROW_MARKER.casefold() or name.startswith(_EXTRA):
+        raise TerminalError(
+            "COLUMN_RESERVED",
+            f"the source has a column named {name!r}",
+            way_out="the target reserves this name (F-50): rename it at the source or list the other `columns`",
+        )
+    if "\0" in name:
+        raise TerminalError(
+            "COLUMN_RESERVED",
+            f"the source has a column named {name!r}, and a reader of Parquet ends the name at its NUL",
+            way_out="rename it at the source, or list the other `columns`",
+        )
 
 
 def arrow_type(landing_type: str) -> pa.DataType:
@@ -170,7 +210,7 @@ class TableSchema(NamedTuple):
 
     @property
     def renamed(self) -> dict[str, str]:
-        """Names at the target by names at the source, where they differ."""
+        """Names at the target by names at the source, where they differ; extra columns among them."""
         return {column.name: column.renamed for column in self.columns if column.renamed}
 
     @property
@@ -218,18 +258,8 @@ class TableSchema(NamedTuple):
                 if kind != known.type:
                     by_name[column.name] = columns[columns.index(known)] = known._replace(type=kind)
                 continue
-            if column.name.casefold() == ROW_MARKER.casefold():
-                raise TerminalError(
-                    "COLUMN_RESERVED",
-                    f"the source has a column named {column.name!r}",
-                    way_out="the target reserves this name (F-50): rename it at the source or list the other `columns`",
-                )
-            if "\0" in column.name:
-                raise TerminalError(
-                    "COLUMN_RESERVED",
-                    f"the source has a column named {column.name!r}, and a reader of Parquet ends the name at its NUL",
-                    way_out="rename it at the source, or list the other `columns`",
-                )
+            if column.tells not in EXTRA_TYPES:
+                refuse_reserved(column.name)
             twin = by_fold.get(column.name.casefold())
             if twin is not None:
                 raise TerminalError(
@@ -238,6 +268,12 @@ class TableSchema(NamedTuple):
                     way_out="the target compares names without case: rename one at the source or list `columns`",
                 )
             other = by_landed.get(column.landed_name.casefold())
+            if other is not None and (column.tells or by_name[other].tells):
+                raise TerminalError(
+                    "COLUMN_COLLISION",
+                    f"a column of the source and one of `extra_columns` would both land as {column.landed_name!r}",
+                    way_out="choose another name under `extra_columns`, or for the source's column by `rename`",
+                )
             if other is not None:
                 raise TerminalError(
                     "COLUMN_COLLISION",

@@ -28,7 +28,7 @@ from open_mirroring.config.storage import place_of
 from open_mirroring.config.streamed_types import refuse_unstreamed
 from open_mirroring.config.tables import ExportLoad, JdbcLoad, check_handover
 from open_mirroring.errors import TerminalError
-from open_mirroring.landing_zone.schema import TableSchema, file_schema
+from open_mirroring.landing_zone.schema import TableSchema, extra_columns, file_schema
 from open_mirroring.ledger.load_ledger import HandOver, LoadColumn, LoadLedger, LoadPlan, columns_of_both
 from spark_jobs.load.task import duplicate_key
 from spark_jobs.load.unique_keys import find_duplicate
@@ -86,7 +86,8 @@ def plan_load(
     named = (
         c._replace(renamed=to.renamed, salted=to.salted) for c, to in zip(bound.plan.columns, landing, strict=True)
     )
-    bound = bound._replace(plan=replace(bound.plan, columns=tuple(named)))
+    extra = extra_columns(table.chosen.extra)
+    bound = bound._replace(plan=replace(bound.plan, columns=tuple(named), extra=extra))
     TableSchema(()).extended(bound.plan.schema.columns)
     columns = [(column.name, column.sql_type) for column in bound.plan.columns]
     refuse_unstreamed(mirror.source, columns, f"table {table.source}")
@@ -113,6 +114,7 @@ def settings_of(table: Table) -> str:
     logged = {"logged": True} if table.loads_through_log else {}
     landing: dict[str, Any] = {"landing": table.types} if table.types else {}
     landing |= {"hashed": table.chosen.hashed} if table.chosen.hashed else {}
+    landing |= {"extra": table.chosen.extra} if table.chosen.extra else {}
     columns = table.model_dump(mode="json")["columns"]
     if isinstance(columns, dict) and not columns["rename"]:
         del columns["rename"]  # a load that began before there was this setting goes on

@@ -150,7 +150,8 @@ class LoadWork:
         footer = Footer(self._mirror.name, state.id, state.row.generation, intent.first_number, *batches, "load")
         settings = self._mirror.publish
         max_rows, compression = settings.max_rows_per_file, settings.compression
-        return LoadTarget(state.folder, state.keys, one.plan.columns, max_rows, footer, compression)
+        plan, source = one.plan, state.source
+        return LoadTarget(state.folder, state.keys, plan.columns, max_rows, footer, compression, plan.extra, source)
 
     def _staged(self, one: _Intended, chunks: Sequence[LoadedChunk], seconds: float) -> Staging:
         error = next((chunk.error for chunk in chunks if chunk.error is not None), None)

@@ -72,7 +72,9 @@ class Target:
                 table = DeltaTable(path)
                 self.version = table.version()
                 self.changed = datetime.fromtimestamp(table.history(1)[0]["timestamp"] / 1000, UTC)
-                self.columns = tuple(map(self._named, pa.schema(table.schema().to_arrow())))
+                columns = map(self._named, pa.schema(table.schema().to_arrow()))
+                # Of what made a row the source's table says nothing (G-118).
+                self.columns = tuple(column for column in columns if not column.tells)
                 self._pieces = _plain_pieces(table)
         except (DeltaError, OSError, pa.ArrowException) as error:
             raise TransientError(

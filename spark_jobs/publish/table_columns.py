@@ -34,7 +34,14 @@ from open_mirroring.changes.column_history import (
 from open_mirroring.changes.log_position import is_load_epoch, position_order
 from open_mirroring.config import Table
 from open_mirroring.errors import TerminalError
-from open_mirroring.landing_zone.schema import LandingColumn, TableSchema, is_exact_number, wider
+from open_mirroring.landing_zone.schema import (
+    LandingColumn,
+    TableSchema,
+    extra_columns,
+    is_exact_number,
+    refuse_reserved,
+    wider,
+)
 from open_mirroring.landing_zone.text_format import TextFormat
 from open_mirroring.ledger.reading import ColumnDecision, ColumnList, TableState
 from open_mirroring.protocols.table_stops import PARTIAL_ROWS, ROW_INCOMPLETE
@@ -49,7 +56,12 @@ _EVERYWHERE = "~"
 
 
 def landing_of(column: LandingColumn, chosen: ColumnChoice, salted: str | None) -> LandingColumn:
-    """A column with what the mirror file says of its name at the target, and of hashes (G-120, G-121)."""
+    """A column of the source with what the mirror file says of its name at the target, and of hashes (G-120, G-121).
+
+    Raises:
+        TerminalError: ``COLUMN_RESERVED``.
+    """
+    refuse_reserved(column.name)
     hashes = chosen.hashes(column.name)
     if hashes and salted is None:
         raise ValueError(f"the column {column.name!r} is to be hashed, and there is no salt")
@@ -262,16 +274,21 @@ class TableColumns:
         """
         state, declared = self._state, self._declared
         schema, published = state.columns, {column.name for column in state.columns.columns}
-        _refuse_left_out(schema, declared.chosen, state.keys)
-        _refuse_other_types(schema, declared.chosen)
-        _refuse_other_names(schema, declared.chosen)
-        _refuse_other_hashes(schema, declared.chosen, self._salted)
+        of_source = TableSchema(tuple(column for column in schema.columns if not column.tells))
+        _refuse_left_out(of_source, declared.chosen, state.keys)
+        _refuse_other_types(of_source, declared.chosen)
+        _refuse_other_names(of_source, declared.chosen)
+        _refuse_other_hashes(of_source, declared.chosen, self._salted)
+        extra = extra_columns(declared.chosen.extra)
+        _refuse_other_extra(schema, extra)
         at: str | None = None
         try:
             for part in self._parts:
                 at = None if part.seen is None else part.seen.first
                 columns = [self._column(name, sql_type) for name, sql_type in part.types.items()]
                 schema = schema.extended(columns, published)
+            # Behind all columns of the source that are known; of a table without any, nothing is published.
+            at, schema = None, schema.extended(extra) if schema.columns else schema
         except TerminalError as error:
             raise PlanStop(error.code, error.what, at) from error
         if self._ahead:
@@ -417,7 +434,7 @@ class TableColumns:
         A list is whole if a row proved it. Without proof it must lack no column that is known, nor (unless the mirror
         file selects columns) a place in the table. A column that is gone counts no more behind its last row.
         """
-        names = [column.name for column in schema.columns]
+        names = [column.name for column in schema.columns if not column.tells]
         names += self._declared.chosen.absent(names)
         for found in self._lists:
             columns, seen = msgspec.json.decode(found.cols), self._seen(found)
@@ -639,6 +656,15 @@ def _refuse_other_names(published: TableSchema, chosen: ColumnChoice) -> None:
             raise PlanStop("SCHEMA_CHANGED", what)
 
 
+def _refuse_other_extra(published: TableSchema, extra: Sequence[LandingColumn]) -> None:
+    """Stop where an extra column is published that the mirror file has no more, or otherwise (G-118)."""
+    for column in published.columns:
+        if column.tells and column not in extra:
+            named = {one.tells: one.landed_name for one in extra}.get(column.tells)
+            what = f"names the {column.tells} {named!r}" if named else f"leaves out the {column.tells}"
+            raise PlanStop("SCHEMA_CHANGED", f"`extra_columns` {what}, which is published as {column.landed_name!r}")
+
+
 def _refuse_other_hashes(published: TableSchema, chosen: ColumnChoice, salted: str | None) -> None:
     """Stop where files have a column in clear that is to be hashed, or otherwise, or by another salt (G-121)."""
     for column in published.columns:
@@ -669,8 +695,11 @@ def _columns_of_text(schema: TableSchema, text: TextFormat, declared: Table, sal
     """The declared columns; a table of delimited text never changes them (F-23, F-90)."""
     listed = () if declared.delimited_text is None else declared.delimited_text.columns
     at_source = {declared.chosen.landed_name(name): name for name in listed}
-    names = [(at_source.get(name, name), kind) for name, kind in text.columns]
-    columns = tuple(landing_of(LandingColumn(name, kind), declared.chosen, salted) for name, kind in names)
+    extra = {column.landed_name: column for column in extra_columns(declared.chosen.extra)}
+    columns = tuple(
+        extra.get(name) or landing_of(LandingColumn(at_source.get(name, name), kind), declared.chosen, salted)
+        for name, kind in text.columns
+    )
     other = [f"{column.name!r} {column.type}" for column in schema.columns if column not in columns]
     if other:
         raise PlanStop(
