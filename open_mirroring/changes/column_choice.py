@@ -93,6 +93,11 @@ def lacking(wanted: Iterable[str], names: Iterable[str]) -> list[str]:
     return [name for name in wanted if name.casefold() not in there]
 
 
+def plain_names(names: Iterable[str]) -> list[str]:
+    """Those that are names and no patterns: whoever writes one says that there is such a column."""
+    return [name for name in names if "*" not in name]
+
+
 def fitting_none(patterns: Iterable[str], names: Iterable[str]) -> list[str]:
     """Those of the names and patterns that stand for none of these columns."""
     names = [*names]

@@ -26,6 +26,7 @@ from pydantic import (
 )
 from pydantic_core import InitErrorDetails, PydanticCustomError
 
+from open_mirroring.changes.column_choice import plain_names
 from open_mirroring.config import ledger_address, names
 from open_mirroring.config.connections import invalid
 from open_mirroring.config.connections import resolve as resolve_connection
@@ -482,6 +483,19 @@ class Mirror(Section):
     @property
     def _hashed(self) -> tuple[str, ...]:
         return () if self.hash is None else self.hash.columns
+
+    def hashed_anywhere(self) -> list[tuple[list[str], list[Table]]]:
+        """Names of hashed columns with the tables of which one at least has to have each (G-122).
+
+        The mirror's are those of all its tables, a pattern's those of the tables that joined by it. What no table reads
+        lands nowhere.
+        """
+        claims = [(plain_names(self._hashed), [*self.tables])]
+        for entry in self.entries:
+            if isinstance(entry, TablePattern):
+                claims.append((plain_names(entry.hash), [table for by, table in self._joined if by == entry]))
+        read = (([n for n in names if any(t.chosen.of([n]) for t in tables)], tables) for names, tables in claims)
+        return [(columns, tables) for columns, tables in read if columns]
 
     def salt(self) -> Salt | None:
         """The salt of hashes; None where nothing is hashed.

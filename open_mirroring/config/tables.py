@@ -23,7 +23,7 @@ from pydantic import (
 )
 from pydantic_core import PydanticCustomError
 
-from open_mirroring.changes.column_choice import ColumnChoice
+from open_mirroring.changes.column_choice import ColumnChoice, lacking, plain_names
 from open_mirroring.config import names
 from open_mirroring.config.problems import SettingPath
 from open_mirroring.config.section import (
@@ -464,6 +464,7 @@ class Table(Section):
 
     _hashed_everywhere: tuple[str, ...] = PrivateAttr(default=())
     _extra_everywhere: ExtraColumns = PrivateAttr(default=ExtraColumns())
+    _joined: bool = PrivateAttr(default=False)
 
     @property
     def folder(self) -> str:
@@ -528,10 +529,24 @@ class Table(Section):
                 what = f"`extra_columns` has the name {name!r}, under which a column of the source lands"
                 raise names.refusal("COLUMN_COLLISION", what, "choose another name under `extra_columns`")
 
-    @property
-    def hashed_names(self) -> tuple[str, ...]:
-        """The columns that the table itself says are hashed, without patterns: it has each of them."""
-        return tuple(name for name in self.hash if "*" not in name)
+    def joined(self) -> Table:
+        """The same as one that joined by a pattern: what that says is meant for those tables that have it."""
+        self._joined = True
+        return self
+
+    def unhashed(self, known: Iterable[str]) -> list[str]:
+        """The columns that the table itself says are hashed, without patterns, and that none of its columns is (G-122).
+
+        A name that `columns` leaves out is read from nowhere, so it lands nowhere.
+        """
+        return [] if self._joined else lacking(self.chosen.of(plain_names(self.hash)), known)
+
+    def unseen(self, known: Iterable[str]) -> dict[str, list[str]]:
+        """By setting the names that none of these columns has."""
+        chosen, known = self.chosen, [*known]
+        own = () if self._joined else (("`columns` renames", chosen.renamed), ("`types` names", chosen.types))
+        named = {"`columns` lists": chosen.listed or (), **{says: [name for name, _ in pairs] for says, pairs in own}}
+        return {says: missing for says, names in named.items() if (missing := lacking(names, known))}
 
     @field_validator("columns")
     @classmethod
@@ -775,7 +790,8 @@ class TablePattern(Section):
         load = {"initial_load": self.initial_load} if key else {}
         if not key:
             shared.pop("keys_never_change")
-        return Table.model_validate({"source": source, "target": target, "key": tuple(key), **shared, **load})
+        found = {"source": source, "target": target, "key": tuple(key), **shared, **load}
+        return Table.model_validate(found).joined()
 
 
 _OF_EACH_TABLE = (

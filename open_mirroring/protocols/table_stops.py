@@ -32,6 +32,9 @@ LOAD_UNREAD = "LOAD_UNREAD"
 PARTIAL_ROWS, ROW_INCOMPLETE = "PARTIAL_ROWS", "ROW_INCOMPLETE"
 """Updates may carry only what changed: no row proved their columns to be all (C-44); no change tells all of a row."""
 
+HASH_UNMATCHED = "HASH_UNMATCHED"
+"""A column that is to be hashed is none of the table's, or of no table: one that is meant would land in clear."""
+
 WAYS_OUT = {
     NEW_TABLE: "accept it (`open-mirroring accept-table`): its changes are logged from the first one on; or name it "
     f"under `exclude` of its pattern, and {DROP}",
@@ -55,6 +58,8 @@ WAYS_OUT = {
     "the mirror file, and lift the stop",
     "SALT_CHANGED": "put the salt's connection back as it was, and lift the stop; if it shall have the new one, "
     f"{RESET}: all hashes are made anew",
+    HASH_UNMATCHED: "spell the column under `hash` as the source does; if it is still to come, write a pattern, as in "
+    "`email*`, or leave it out; where the table stopped, lift the stop then",
     "TYPE_UNKNOWN": "leave the column out (`columns: {exclude: […]}`) in the mirror file and lift the stop, or "
     "cast it at the source",
     "TYPE_UNSUPPORTED": "mend `types` (docs/types.md tells what fits), or leave the column out (`columns: {exclude: "

@@ -44,7 +44,7 @@ from open_mirroring.landing_zone.schema import (
 )
 from open_mirroring.landing_zone.text_format import TextFormat
 from open_mirroring.ledger.reading import ColumnDecision, ColumnList, TableState
-from open_mirroring.protocols.table_stops import PARTIAL_ROWS, ROW_INCOMPLETE
+from open_mirroring.protocols.table_stops import HASH_UNMATCHED, PARTIAL_ROWS, ROW_INCOMPLETE
 from spark_jobs.plan.loaded_columns import doubt, loaded_columns, may_lack_digits
 from spark_jobs.plan.plan import PlanStop
 from spark_jobs.sources.sql_server.chosen_types import keeps_spelling, landed_as, widest
@@ -66,6 +66,12 @@ def landing_of(column: LandingColumn, chosen: ColumnChoice, salted: str | None) 
     if hashes and salted is None:
         raise ValueError(f"the column {column.name!r} is to be hashed, and there is no salt")
     return column._replace(renamed=chosen.new_name_of(column.name), salted=salted if hashes else None)
+
+
+def unhashed_text(columns: Sequence[str]) -> str:
+    """What is wrong where `hash` names columns that are none of the table's."""
+    why = "no column of the table is called so: one that is spelled otherwise lands in clear"
+    return f"`hash` names {', '.join(map(repr, columns[:5]))}, and {why}"
 
 
 class _Part(NamedTuple):
@@ -111,6 +117,7 @@ class TableColumns:
         self._state, self._declared, self._up_to = state, declared, up_to
         self._epochs, self._given, self._renames = epochs, decided, renames
         self._noted, self._ahead, self._salted = former, ahead, salted
+        self._ever = [one.cols for one in lists]
         # What only loaded rows have stands below every change.
         below = state.columns_above is None
         self._lists = [one for one in lists if self._seen(one) or (below and any(map(is_load_epoch, one.seen)))]
@@ -270,7 +277,8 @@ class TableColumns:
         Raises:
             PlanStop: ``SCHEMA_CHANGED``, ``COLUMN_NOT_STREAMED``, ``COLUMN_ADDED``, ``COLUMN_RESERVED``,
                 ``COLUMN_CASE``, ``COLUMN_RENAMED``, ``RENAME_POSSIBLE``, ``COLUMN_BACK``, ``TYPE_UNKNOWN``,
-                ``PARTIAL_ROWS``, ``ROW_INCOMPLETE``, ``LOAD_UNFILLED``, ``KEY_AMBIGUOUS``, ``VALUE_AMBIGUOUS``.
+                ``PARTIAL_ROWS``, ``ROW_INCOMPLETE``, ``HASH_UNMATCHED``, ``LOAD_UNFILLED``, ``KEY_AMBIGUOUS``,
+                ``VALUE_AMBIGUOUS``.
         """
         state, declared = self._state, self._declared
         schema, published = state.columns, {column.name for column in state.columns.columns}
@@ -299,6 +307,7 @@ class TableColumns:
             _refuse_unknown_columns(self._lists)
         elif not declared.full_rows:
             self._refuse_partial_rows(schema)
+        self._refuse_unhashed()
         self._refuse_never_streamed()
         self._refuse_other_loaded_values()
         self._refuse_doubtful()
@@ -454,6 +463,16 @@ class TableColumns:
                     f"updates carry {len(carried)} of {max(len(names), len(carried))} known columns, {lacking}; set "
                     "@include_all_columns = 1 at the source, or `full_rows: true` if these updates do carry whole rows",
                 )
+
+    def _refuse_unhashed(self) -> None:
+        """Stop where `hash` names what never was a column: one that is spelled otherwise would land in clear (G-122).
+
+        It comes behind the proof that the rows are whole, so that no column of theirs is unknown.
+        """
+        known = {name for cols in self._ever for name, _, _ in msgspec.json.decode(cols)}
+        known |= {*self._load, *(column.name for column in self._state.columns.columns)}
+        if known and (lost := self._declared.unhashed(known)):
+            raise PlanStop(HASH_UNMATCHED, unhashed_text(lost))
 
     def _refuse_never_streamed(self) -> None:
         """Stop where the load brought a column that no change carries: changed rows would lose its value (C-77)."""
