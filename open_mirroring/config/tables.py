@@ -212,6 +212,21 @@ class JdbcLoad(Section):
     max_rows_per_second: Positive | None = Field(
         default=None, description="All chunks together are read at most so fast. Unset: as fast as it goes."
     )
+    handover: Handover | None = Field(
+        default=None,
+        description="Of a table without key, for which it is needed: quiesced, if nothing is changed in the table from "
+        "before it is read until the load is complete, and the stream begins behind that (G-127).",
+    )
+
+    @field_validator("handover")
+    @classmethod
+    def _handover(cls, handover: Handover | None) -> Handover | None:
+        if handover == "exact":
+            what = "a database is read while it changes, so no position divides what is read from the stream"
+            raise names.refusal(
+                "COMBINATION_INVALID", what, "say `handover: quiesced` if it is at rest, or load an export"
+            )
+        return handover
 
     @field_validator("table")
     @classmethod
@@ -658,7 +673,7 @@ class Table(Section):
             return load
         if not info.data["key"]:
             cls._without_key(load, info)
-        elif isinstance(load, ExportLoad) and load.handover is not None:
+        elif load.handover is not None:
             what = "over the load of a table with a key changes are published as upserts, whatever both hold (G-08)"
             raise names.refusal("COMBINATION_INVALID", what, "leave `handover` out")
         wanted = [*info.data["key"], *(_chosen(info.data.get("columns")).listed or ())]
@@ -669,13 +684,23 @@ class Table(Section):
             raise names.refusal("SETTING_MISSING", what, "name the SQL type of every column, spelled alike")
         return load
 
+    @field_validator("prove")
+    @classmethod
+    def _prove(cls, prove: ProofExport | JdbcLoad | None) -> ProofExport | JdbcLoad | None:
+        if isinstance(prove, JdbcLoad) and prove.handover is not None:
+            raise names.refusal("COMBINATION_INVALID", "a proof hands nothing over to a stream", "leave `handover` out")
+        return prove
+
     @staticmethod
     def _without_key(load: ExportLoad | JdbcLoad, info: ValidationInfo) -> None:
         """Refuse a load of a table without key that may share a row with its stream (G-127)."""
         what = "without a key a row that both the load and the stream bring would be there twice (G-127)"
-        if isinstance(load, JdbcLoad):
-            way_out = "load an export, and say how it was handed over (`handover`); or give the table a key"
-            raise names.refusal("COMBINATION_INVALID", f"{what}, and a database is read while it changes", way_out)
+        if isinstance(load, JdbcLoad) and load.handover is None:
+            way_out = (
+                "say `handover: quiesced` if nothing is changed in it from before the load until it is complete, and "
+            )
+            way_out += "the stream begins behind that; else load an export, or give the table a key"
+            raise names.refusal("SETTING_MISSING", f"{what}, and a database is read while it changes", way_out)
         if load.handover is None:
             way_out = "say `handover: quiesced` if nothing changed between the export and the first change of the "
             way_out += "stream, `handover: exact` if `stream_from` is the first commit that is not in the export; or "

@@ -99,6 +99,8 @@ WAYS_OUT = {
     "between, accept the stream: `open-mirroring accept-epoch`; if a Qlik task has written its full load anew beside "
     "the change tables, say that it counts: `open-mirroring accept-reload`; if the table was dropped and made again, "
     "empty, before it, say that with the reset (`--made-anew`)",
+    "HANDOVER_INVALID": "the load may hold changes of the stream: load an export with `handover: exact`, and the first "
+    f"commit that is not in it as `stream_from`; then {RESET}",
     "KEY_DUPLICATE": f"name the whole primary key as `key`, or mend the export, and {RESET}",
     "KEY_NULL": f"name the primary key as `key`, or mend the export, and {RESET}",
     "VALUE_AMBIGUOUS": f"name the column's SQL type under `types` of the initial load, and {RESET}",

@@ -79,6 +79,7 @@ def plan_load(
         # be as the task's own load left it, or behind, and what comes twice changes nothing (T-30).
         is_below = table.loads_through_log or _is_kept_by_task(mirror, load.connection)
         batch = hand_over.log_from if is_below and hand_over.above is None else hand_over.batch
+        refuse_handed_over(table, hand_over.generation, hand_over.highest)
         bound = BoundLoad(_plan_jdbc(table, load, batch, streamed, spark), hand_over.above)
     else:
         raise ValueError(f"{table.source} has no initial load")
@@ -116,6 +117,8 @@ def settings_of(table: Table) -> str:
     chosen = load.model_dump(mode="json", exclude=_FREE) if load is not None else {}
     if isinstance(load, ExportLoad):
         chosen.pop("connection")  # it says how the files are reached, not which they are
+    elif not chosen.get("handover"):
+        chosen.pop("handover", None)  # a load that began before there was this setting goes on
     logged = {"logged": True} if table.loads_through_log else {}
     landing: dict[str, Any] = {"landing": table.types} if table.types else {}
     landing |= {"hashed": table.chosen.hashed} if table.chosen.hashed else {}
@@ -218,18 +221,21 @@ def _check_handover(table: Table, load: ExportLoad, position: str, hand_over: Ha
 
 
 def refuse_handed_over(table: Table, generation: int, highest: str | None) -> None:
-    """Refuse to take a load for one before the whole stream that is made when the stream has begun (G-127).
+    """Refuse to take a load for one before the whole stream that is read when the stream has begun (G-127).
 
     Raises:
         TerminalError: ``HANDOVER_INVALID``.
     """
     load = table.initial_load
-    if isinstance(load, ExportLoad) and load.handover == "quiesced" and generation > 1 and highest is not None:
+    if load is None or load.handover != "quiesced" or highest is None:
+        return
+    # An export may have been made before all that was read since; a database tells what it is when it is read.
+    if isinstance(load, JdbcLoad) or generation > 1:
         raise TerminalError(
             "HANDOVER_INVALID",
-            f"the stream has begun, and reached {highest}: a load that is made anew may hold its changes",
+            f"the stream has begun, and reached {highest}: the load may hold its changes",
             where=f"table {table.source}",
-            way_out="say `handover: exact`, with the first commit that is not in the export as `stream_from`",
+            way_out="load an export with `handover: exact`, and the first commit that is not in it as `stream_from`",
         )
 
 
@@ -283,7 +289,7 @@ def _plan_jdbc(
         columns,
         tuple([column, *part] for part in parts),
         # A row whose key does not tell its chunk may move between two chunks while they are read.
-        together=column is not None and column.name not in table.key,
+        together=column is not None and bool(table.key) and column.name not in table.key,
         hand_over_batch=hand_over,
     )
 
