@@ -18,9 +18,8 @@ import duckdb
 import fastavro
 
 from benchmarks.generate import ROOT, TABLES, key_of
-from workload_generator.qlik_messages import QlikMessageOptions, announcement
+from workload_generator.qlik_messages import QlikMessageOptions, announcement, avro_value
 from workload_generator.qlik_schemas import ENVELOPE, QlikType, parsed_data_schema, qlik_type, schema_id
-from workload_generator.qlik_values import avro_value
 from workload_generator.tables import ColumnDef, TableDef
 
 Encoding = Literal["json", "avro"]

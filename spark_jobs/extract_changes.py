@@ -17,9 +17,9 @@ from typing import Any, NamedTuple
 from pyspark.sql import SparkSession
 from sqlalchemy import Engine
 
-from open_mirroring.changes.bound_ranges import is_of_source
+from open_mirroring.changes.manifest import BoundRange, Scope, is_of_source
 from open_mirroring.config import Mirror
-from open_mirroring.ledger.extract_ledger import BoundRange, ExtractLedger, Scope
+from open_mirroring.ledger.extract_ledger import ExtractLedger
 from open_mirroring.ledger.horizon import mirror_horizon
 from open_mirroring.protocols.backfilling import Backfill, parse_interval, refuse_below_horizon
 from open_mirroring.reconciliation.inspection import declare_tables
@@ -28,6 +28,7 @@ from spark_jobs.extract.driver import ExtractionDriver, Point
 from spark_jobs.letters.open_letters import ensure_counted, read_open_letters
 from spark_jobs.reconcile.lost_ledger import refuse_lost_ledger
 from spark_jobs.runtime.job import job_main
+from spark_jobs.runtime.job_arguments import add_interval_arguments
 from spark_jobs.sources.contract.source import Found
 
 log = logging.getLogger(__name__)
@@ -203,14 +204,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         report = look(mirror, ledger, has_read=True)
         return extracted._replace(losses=report.lost, told=report.document())
 
-    return job_main("extract_changes", argv, work, add_backfill_arguments)
-
-
-def add_backfill_arguments(parser: argparse.ArgumentParser) -> None:
-    """``--from``, ``--to`` and ``--reread``."""
-    parser.add_argument("--from", dest="start", metavar="MOMENT", help="begin of the interval to backfill, in ISO form")
-    parser.add_argument("--to", dest="end", metavar="MOMENT", help="its end, excluded")
-    parser.add_argument("--reread", action="store_true", help="read again what was read of the interval before")
+    return job_main("extract_changes", argv, work, partial(add_interval_arguments, required=False))
 
 
 def backfill_of(arguments: argparse.Namespace) -> Backfill | None:

@@ -8,7 +8,6 @@ table, and no other table.
 
 from __future__ import annotations
 
-import argparse
 import logging
 import sys
 import time
@@ -20,8 +19,7 @@ from typing import NamedTuple
 from pyspark.sql import SparkSession
 from sqlalchemy import Engine
 
-from open_mirroring.changes.bound_ranges import LoadChunk
-from open_mirroring.changes.manifest import BoundRange
+from open_mirroring.changes.manifest import BoundRange, LoadChunk
 from open_mirroring.config import Mirror, Table
 from open_mirroring.errors import MirroringError, TerminalError, TransientError
 from open_mirroring.ledger.load_ledger import LoadLedger, LoadPlan
@@ -39,6 +37,7 @@ from spark_jobs.load.work import LoadWork
 from spark_jobs.publish.driver import PublicationDriver
 from spark_jobs.reconcile.lost_ledger import log_ahead
 from spark_jobs.runtime.job import job_main
+from spark_jobs.runtime.job_arguments import add_tables_argument
 from spark_jobs.runtime.worker_tasks import parallelism
 
 log = logging.getLogger(__name__)
@@ -72,15 +71,10 @@ def load(
         TransientError: ledger, store or a source do not answer; everything else was done first, and the next run
             goes on where this one stopped.
     """
-    ids = declare_tables(mirror, ledger)
+    declare_tables(mirror, ledger, only)
     if lost := log_ahead(mirror, ledger):
         raise lost
     ensure_counted(mirror, ledger)
-    unknown = sorted(set(only or ()) - ids.keys())
-    if unknown:
-        raise TerminalError(
-            "TABLE_UNKNOWN", f"the mirror has no tables {unknown}", way_out=f"choose from {sorted(ids)}"
-        )
     reader = LedgerReader(ledger, mirror.name)
     before = {s: t for s, t in reader.tables().items() if t.load_state == "pending" and (only is None or s in only)}
     findings = inspect_mirror(mirror, ledger) if before else {}
@@ -225,17 +219,14 @@ def _refuse_other_settings(mirror: Mirror, table: Table, plan: LoadPlan) -> None
         raise TerminalError("SALT_CHANGED", what, way_out="put the connection back as it was, or reset the table")
 
 
-def _add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--tables", help="only these source tables, separated by commas")
-
-
 def main(argv: Sequence[str] | None = None) -> int:
     """Entry for ``spark-submit``; exit code 3 says that some tables are stopped while the others are done."""
-
-    def work(mirror: Mirror, ledger: Engine, spark: SparkSession, arguments: argparse.Namespace) -> Loaded:
-        return load(mirror, ledger, spark, arguments.tables.split(",") if arguments.tables else None)
-
-    return job_main("initial_load", argv, work, _add_arguments)
+    return job_main(
+        "initial_load",
+        argv,
+        lambda mirror, ledger, spark, named: load(mirror, ledger, spark, named.tables),
+        add_tables_argument,
+    )
 
 
 if __name__ == "__main__":

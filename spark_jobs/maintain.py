@@ -27,7 +27,7 @@ from open_mirroring.ledger.extract_ledger import ExtractLedger
 from open_mirroring.ledger.horizon import forget, mirror_horizon, move_horizon
 from open_mirroring.ledger.reading import LedgerReader, TableState
 from open_mirroring.reconciliation.inspection import declare_tables, zone_address
-from spark_jobs.changelog.retention import drop_blocks, vacuum
+from spark_jobs.changelog.change_log import drop_blocks, vacuum
 from spark_jobs.changelog.schema import BATCHES_PER_BLOCK
 from spark_jobs.letters.open_letters import OpenLetter, read_open_letters, untyped_letters
 from spark_jobs.publish.zone_ports import sweep_staging

@@ -63,6 +63,7 @@ from spark_jobs.proof.rows import KEYS_SCHEMA, HashKeys, Shape
 from spark_jobs.proof.sides import HashedSource, Source, kept, source_side
 from spark_jobs.proof.source_ends import ends_of, settle_seconds
 from spark_jobs.runtime.job import job_main
+from spark_jobs.runtime.job_arguments import add_tables_argument
 from spark_jobs.runtime.worker_tasks import parallelism
 
 log = logging.getLogger(__name__)
@@ -461,22 +462,18 @@ def _shape(case: _Case, target: Target) -> Shape:
     return Shape(tuple(columns), tuple(case.table.key), split.column, split.borders)
 
 
-def _add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--tables", help="only these source tables, separated by commas")
-
-
 def main(argv: Sequence[str] | None = None) -> int:
     """Entry for ``spark-submit``; exit code 7 says that some table is not equal, 5 that some could not be proved."""
 
     def work(mirror: Mirror, ledger: Engine, spark: SparkSession, arguments: argparse.Namespace) -> Proved:
-        proved = prove(mirror, ledger, spark, arguments.tables.split(",") if arguments.tables else None)
+        proved = prove(mirror, ledger, spark, arguments.tables)
         for source, one in proved.tables.items():
             for key in one["keys"]:
                 log.warning("%s: %s: %s %s", source, key["kind"], key["key"], ", ".join(key["columns"]))
         # The report goes to where other tasks read it: counts, no keys.
         return Proved({s: {name: v for name, v in one.items() if name != "keys"} for s, one in proved.tables.items()})
 
-    return job_main("prove", argv, work, _add_arguments)
+    return job_main("prove", argv, work, add_tables_argument)
 
 
 if __name__ == "__main__":

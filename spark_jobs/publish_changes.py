@@ -25,7 +25,7 @@ from open_mirroring.ledger.columns import note_columns, note_former, note_gone
 from open_mirroring.ledger.publish_ledger import StagedDetails
 from open_mirroring.ledger.reading import LedgerReader, TableState, changes_up_to, next_changes
 from open_mirroring.protocols import publishing as protocol
-from open_mirroring.reconciliation.gating import gate
+from open_mirroring.protocols.verdicts import gate
 from open_mirroring.reconciliation.inspection import declare_tables, inspect_mirror, zone_address
 from open_mirroring.reconciliation.losses import look
 from spark_jobs.letters.healing import settle_outdated_letters
@@ -36,6 +36,7 @@ from spark_jobs.publish.publication import Preparation, Prepared
 from spark_jobs.publish.staging import StagedTable, StageTarget, StageTask, stage
 from spark_jobs.reconcile.lost_ledger import log_ahead
 from spark_jobs.runtime.job import job_main, run_job
+from spark_jobs.runtime.job_arguments import add_tables_argument
 from spark_jobs.runtime.worker_tasks import parallelism
 from spark_jobs.sources.registry import format_of
 
@@ -73,14 +74,9 @@ def publish(mirror: Mirror, ledger: Engine, spark: SparkSession, only: Sequence[
         TerminalError: ``TABLE_UNKNOWN``; the mirror's own stop; or what the store refused one table, after all others
             were finished.
     """
-    ids = declare_tables(mirror, ledger)
+    ids = declare_tables(mirror, ledger, only)
     if lost := log_ahead(mirror, ledger):
         raise lost
-    unknown = sorted(set(only or ()) - ids.keys())
-    if unknown:
-        raise TerminalError(
-            "TABLE_UNKNOWN", f"the mirror has no tables {unknown}", way_out=f"choose from {sorted(ids)}"
-        )
     reader = LedgerReader(ledger, mirror.name)
     stop = reader.mirror()
     if stop.stop_code is not None:
@@ -220,10 +216,6 @@ def staged_work(prepared: Prepared | PlanStop, parts: Sequence[StagedTable]) -> 
     return StagedWork(protocol.Staged(files), StagedDetails(prepared.schema, counts, rejected))
 
 
-def _add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--tables", help="only these source tables, separated by commas")
-
-
 def main(argv: Sequence[str] | None = None) -> int:
     """Entry for ``spark-submit``; exit code 3 says that some tables are stopped while the others are done."""
 
@@ -231,8 +223,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         # A reset publishes, too, so that its job needs this one.
         from spark_jobs.reload_table import publish_and_follow
 
-        only = arguments.tables.split(",") if arguments.tables else None
-        published, reloads = publish_and_follow(mirror, ledger, spark, only)
+        published, reloads = publish_and_follow(mirror, ledger, spark, arguments.tables)
         left = {source: what for source, what in published.stopped.items() if source not in reloads}
         stopped = {**left, **{source: one.stopped[source] for source, one in reloads.items() if source in one.stopped}}
         held = {**published.held, **{source: one.hold for source, one in reloads.items() if one.hold}}
@@ -240,7 +231,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         report = look(mirror, ledger)
         return published._replace(losses=report.lost, told=report.document())
 
-    return job_main("publish_changes", argv, work, _add_arguments)
+    return job_main("publish_changes", argv, work, add_tables_argument)
 
 
 if __name__ == "__main__":

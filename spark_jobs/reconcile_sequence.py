@@ -8,7 +8,6 @@ in the audit.
 
 from __future__ import annotations
 
-import argparse
 import logging
 import sys
 from collections.abc import Iterator, Mapping, Sequence
@@ -21,22 +20,22 @@ from pyspark.sql import SparkSession
 from sqlalchemy import Engine
 
 from open_mirroring.changes.horizon import BatchContents
+from open_mirroring.changes.manifest import Manifest
 from open_mirroring.config import Mirror
 from open_mirroring.config.storage import log_place
-from open_mirroring.errors import TerminalError, TransientError
+from open_mirroring.errors import TransientError
 from open_mirroring.landing_zone import layout
 from open_mirroring.landing_zone.listing import split_listing
 from open_mirroring.landing_zone.opening import open_store
 from open_mirroring.landing_zone.schema import landed
 from open_mirroring.landing_zone.store import LandingZoneStore
-from open_mirroring.ledger.extract_ledger import ExtractLedger, Manifest
+from open_mirroring.ledger.extract_ledger import ExtractLedger
 from open_mirroring.ledger.horizon import mirror_horizon
 from open_mirroring.ledger.reading import LedgerReader, TableState
 from open_mirroring.ledger.verdict_ledger import FoundInDepth, record_deep_findings, record_verdicts
 from open_mirroring.protocols import verdicts as v
-from open_mirroring.protocols.verdicts import Finding, Verdict
+from open_mirroring.protocols.verdicts import Finding, Verdict, gate
 from open_mirroring.reconciliation.deep_check import DeepFinding, FileContent, TableRecord, check_table
-from open_mirroring.reconciliation.gating import gate
 from open_mirroring.reconciliation.inspection import declare_tables, inspect_mirror, zone_address
 from open_mirroring.reconciliation.log_check import LogRecord, check_log
 from open_mirroring.reconciliation.losses import look
@@ -44,6 +43,7 @@ from spark_jobs.letters.open_letters import ensure_counted
 from spark_jobs.reconcile.file_contents import CheckedTable, CheckTask, ListedFile, read_contents
 from spark_jobs.reconcile.log_state import read_log_state
 from spark_jobs.runtime.job import job_main, run_job
+from spark_jobs.runtime.job_arguments import add_tables_argument
 from spark_jobs.runtime.worker_tasks import parallelism
 
 log = logging.getLogger(__name__)
@@ -83,11 +83,7 @@ def reconcile_deep(
         TransientError: ``TABLE_BUSY``; ``FILES_UNREAD`` when the store failed under some files: what was found in the
             others is recorded by then.
     """
-    ids = declare_tables(mirror, ledger)
-    if unknown := sorted(set(only or ()) - ids.keys()):
-        raise TerminalError(
-            "TABLE_UNKNOWN", f"the mirror has no tables {unknown}", way_out=f"choose from {sorted(ids)}"
-        )
+    ids = declare_tables(mirror, ledger, only)
     ensure_counted(mirror, ledger)
     chosen = [source for source in sorted(ids) if only is None or source in only]
     verdicts = {source: found for source, found in inspect_mirror(mirror, ledger).items() if source in chosen}
@@ -249,17 +245,14 @@ def _record(
     return decided
 
 
-def _add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--tables", help="only these source tables, separated by commas")
-
-
 def main(argv: Sequence[str] | None = None) -> int:
     """Entry for ``spark-submit``; exit code 3 says that some tables are stopped, or the change log is not whole."""
-
-    def work(mirror: Mirror, ledger: Engine, spark: SparkSession, arguments: argparse.Namespace) -> Reconciled:
-        return reconcile_deep(mirror, ledger, spark, arguments.tables.split(",") if arguments.tables else None)
-
-    return job_main("reconcile_sequence", argv, work, _add_arguments)
+    return job_main(
+        "reconcile_sequence",
+        argv,
+        lambda mirror, ledger, spark, named: reconcile_deep(mirror, ledger, spark, named.tables),
+        add_tables_argument,
+    )
 
 
 if __name__ == "__main__":

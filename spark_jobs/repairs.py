@@ -17,7 +17,7 @@ from open_mirroring.config import Mirror
 from open_mirroring.ledger.auditing import Reason
 from spark_jobs.publish.repair_number import Repaired, repair_number
 from spark_jobs.runtime.job import job_main
-from spark_jobs.runtime.reset_arguments import add_repair_arguments
+from spark_jobs.runtime.job_arguments import add_repair_arguments
 
 
 def main(argv: Sequence[str] | None = None) -> int:

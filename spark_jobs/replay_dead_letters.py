@@ -17,14 +17,15 @@ from typing import NamedTuple
 from pyspark.sql import SparkSession
 from sqlalchemy import Engine
 
+from open_mirroring.changes.manifest import Scope
 from open_mirroring.config import Mirror
-from open_mirroring.ledger.extract_ledger import Scope
 from open_mirroring.reconciliation.inspection import declare_tables
 from open_mirroring.reconciliation.losses import look
 from spark_jobs.extract.driver import ExtractionDriver
 from spark_jobs.letters.open_letters import LetterChoice, OpenLetter, ensure_counted, read_open_letters
 from spark_jobs.reconcile.lost_ledger import refuse_lost_ledger
 from spark_jobs.runtime.job import job_main
+from spark_jobs.runtime.job_arguments import add_letter_arguments
 
 
 class Replayed(NamedTuple):
@@ -89,14 +90,6 @@ def _by_code(letters: Iterable[OpenLetter]) -> dict[str, int]:
     return dict(sorted(Counter(letter.code for letter in letters).items()))
 
 
-def add_choice_arguments(parser: argparse.ArgumentParser) -> None:
-    """``--code``, ``--table``, ``--after`` and ``--before``."""
-    parser.add_argument("--code", help="only letters of this code")
-    parser.add_argument("--table", metavar="NAME", help="only letters of this source table")
-    parser.add_argument("--after", metavar="POSITION", help="only letters at this position of their stream or later")
-    parser.add_argument("--before", metavar="POSITION", help="only letters before this position of their stream")
-
-
 def choice_of(arguments: argparse.Namespace) -> LetterChoice:
     """The choice that arguments make."""
     return LetterChoice(arguments.code, arguments.table, arguments.after, arguments.before)
@@ -108,7 +101,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     def work(mirror: Mirror, ledger: Engine, spark: SparkSession, arguments: argparse.Namespace) -> Replayed:
         return replay_letters(mirror, ledger, spark, choice_of(arguments))
 
-    return job_main("replay_dead_letters", argv, work, add_choice_arguments)
+    return job_main("replay_dead_letters", argv, work, add_letter_arguments)
 
 
 if __name__ == "__main__":

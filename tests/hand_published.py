@@ -25,8 +25,7 @@ from open_mirroring.ledger import tables as t
 from open_mirroring.ledger.publish_ledger import StagedDetails
 from open_mirroring.ledger.reading import LedgerReader, PublishedFile, TableState
 from open_mirroring.protocols import publishing as protocol
-from open_mirroring.protocols.verdicts import Finding
-from open_mirroring.reconciliation.gating import GateResult, gate
+from open_mirroring.protocols.verdicts import Finding, GateResult, gate
 from open_mirroring.reconciliation.inspection import inspect_mirror, zone_address
 from spark_jobs.publish.driver import PublicationDriver, StagedWork, Staging
 from spark_jobs.publish.staging import create_staged

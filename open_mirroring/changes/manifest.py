@@ -1,4 +1,8 @@
-"""Describes what a log batch binds and what an attempt at it wrote, as values that the ledger keeps as JSON."""
+"""Describes what a log batch binds and what an attempt at it wrote, as values that the ledger keeps as JSON.
+
+A batch binds its ranges by name. The name alone says whether a range is one of the source's stream, a chunk of an
+initial load, or a correction, so no range is mistaken for another kind.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +11,57 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Literal, NamedTuple, NotRequired, TypedDict
+
+_LOAD = "(initial load) "
+_CORRECTION = "(correction) "
+
+
+class LoadChunk(NamedTuple):
+    """A chunk of a load that goes through the change log: a range that batches bind, of one generation of its table."""
+
+    source: str
+    generation: int
+    number: int
+
+    @property
+    def name(self) -> str:
+        """The name of the range."""
+        return f"{_LOAD}{self.source}/{self.generation}/{self.number}"
+
+    @classmethod
+    def of(cls, name: str) -> LoadChunk | None:
+        """The chunk that a bound range is; None for a range of the source."""
+        if not name.startswith(_LOAD):
+            return None
+        source, generation, number = name.removeprefix(_LOAD).rsplit("/", 2)
+        return cls(source, int(generation), int(number))
+
+
+class CorrectionRange(NamedTuple):
+    """What a batch binds for a correction: the keys that a recorded proof named, of one generation of a table."""
+
+    source: str
+    generation: int
+    proof: str
+
+    @property
+    def name(self) -> str:
+        """The name of the range."""
+        return f"{_CORRECTION}{self.source}/{self.generation}/{self.proof}"
+
+    @classmethod
+    def of(cls, name: str) -> CorrectionRange | None:
+        """The correction that a bound range is; None for any other."""
+        if not name.startswith(_CORRECTION):
+            return None
+        source, generation, proof = name.removeprefix(_CORRECTION).rsplit("/", 2)
+        return cls(source, int(generation), proof)
+
+
+def is_of_source(name: str) -> bool:
+    """Whether a bound range is one of the source; else it is a chunk of a load, or a correction."""
+    return LoadChunk.of(name) is None and CorrectionRange.of(name) is None
+
 
 LETTERS_SHOWN = 1_000
 """Of a task, and of a batch."""

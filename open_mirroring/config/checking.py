@@ -14,11 +14,10 @@ from sqlalchemy.exc import DBAPIError
 from open_mirroring.config import connections
 from open_mirroring.config.exports import stream_from
 from open_mirroring.config.models import Mirror
-from open_mirroring.config.problems import Problem, SettingPath, path_text
+from open_mirroring.config.problems import Problem, SettingPath
 from open_mirroring.config.section import StoredPlace
-from open_mirroring.config.source import InFolder
+from open_mirroring.config.source import InFolder, refuse_unstreamed
 from open_mirroring.config.storage import storage_place
-from open_mirroring.config.streamed_types import refuse_unstreamed
 from open_mirroring.config.tables import ExportLoad, JdbcLoad, Table
 from open_mirroring.errors import MirroringError, TerminalError
 from open_mirroring.storage.address import is_address
@@ -38,20 +37,11 @@ def check_mirror(mirror: Mirror) -> list[Problem]:
     return [problem for problems in found for problem in problems]
 
 
-def _problem(mirror: Mirror, path: SettingPath, code: str, what: str, way_out: str) -> Problem:
-    return Problem(code, mirror.file, mirror.line_of(path), path_text(path), what, way_out)
-
-
-def _from_error(mirror: Mirror, path: SettingPath, error: MirroringError) -> Problem:
-    place = f" ({error.where})" if error.where else ""
-    return _problem(mirror, path, error.code, f"{error.what}{place}", error.way_out)
-
-
 def _salt(mirror: Mirror) -> Iterator[Problem]:
     try:
         mirror.salt()
     except TerminalError as error:
-        yield _from_error(mirror, ("hash", "salt"), error)
+        yield mirror.problem_of(("hash", "salt"), error)
 
 
 def _source(mirror: Mirror) -> Iterator[Problem]:
@@ -60,7 +50,7 @@ def _source(mirror: Mirror) -> Iterator[Problem]:
         try:
             connections.resolve(name)
         except TerminalError as error:
-            yield _from_error(mirror, ("source", setting), error)
+            yield mirror.problem_of(("source", setting), error)
     if not isinstance(source, InFolder):
         return
     if is_address(source.path):
@@ -69,7 +59,7 @@ def _source(mirror: Mirror) -> Iterator[Problem]:
     path = mirror.resolve(source.path)
     if not _readable(path):
         way_out = "mount or create the folder, or mend `source.path`; it may be empty, but it must be there"
-        yield _problem(mirror, ("source", "path"), "SOURCE_MISSING", f"{path} is not there or not readable", way_out)
+        yield mirror.problem(("source", "path"), "SOURCE_MISSING", f"{path} is not there or not readable", way_out)
 
 
 def _writable(mirror: Mirror) -> Iterator[Problem]:
@@ -86,14 +76,14 @@ def _writable(mirror: Mirror) -> Iterator[Problem]:
         reason = _why_not_writable(mirror.resolve(text))
         if reason:
             way_out = "give the user of this process the right to write there, or choose another folder"
-            yield _problem(mirror, setting, "NOT_WRITABLE", reason, way_out)
+            yield mirror.problem(setting, "NOT_WRITABLE", reason, way_out)
 
 
 def _ledger(mirror: Mirror) -> Iterator[Problem]:
     try:
         url = make_url(mirror.ledger_url())
     except TerminalError as error:
-        yield _from_error(mirror, ("ledger",), error)
+        yield mirror.problem_of(("ledger",), error)
         return
     if url.drivername == "sqlite":
         file = Path(url.database or "")
@@ -103,7 +93,7 @@ def _ledger(mirror: Mirror) -> Iterator[Problem]:
         reason = _why_no_postgresql(url.render_as_string(False), f"{url.host}:{url.port or 5432}")
         way_out = "start the database, or mend host, port, database and login of the connection"
     if reason:
-        yield _problem(mirror, ("ledger",), "LEDGER_UNREACHABLE", reason, way_out)
+        yield mirror.problem(("ledger",), "LEDGER_UNREACHABLE", reason, way_out)
 
 
 def _initial_loads(mirror: Mirror) -> Iterator[Problem]:
@@ -118,7 +108,7 @@ def _initial_loads(mirror: Mirror) -> Iterator[Problem]:
                 elif not _readable(path) or (path.is_dir() and not any(path.iterdir())):
                     what = f"{path} is not there, not readable, or empty"
                     way_out = "put the export there, or mend `path`"
-                    yield _problem(mirror, (*setting, "path"), "EXPORT_MISSING", what, way_out)
+                    yield mirror.problem((*setting, "path"), "EXPORT_MISSING", what, way_out)
                 setting = (*setting, "stream_from")
                 stream_from(mirror, load)
                 setting = ("tables", index, "initial_load", "types")
@@ -128,7 +118,7 @@ def _initial_loads(mirror: Mirror) -> Iterator[Problem]:
                 setting = (*setting, "connection")
                 connections.resolve(load.connection)
         except MirroringError as error:
-            yield _from_error(mirror, setting, error)
+            yield mirror.problem_of(setting, error)
 
 
 def _storage(mirror: Mirror, setting: SettingPath, text: str, connection: str | None) -> Iterator[Problem]:
@@ -138,10 +128,10 @@ def _storage(mirror: Mirror, setting: SettingPath, text: str, connection: str | 
         if place.is_file() or next(place.store.objects(place.key), None) is not None or not place.key:
             return
     except MirroringError as error:
-        yield _from_error(mirror, setting, error)
+        yield mirror.problem_of(setting, error)
         return
     what, way_out = f"nothing lies below {place}", "mend the path, or wait until the first file is there"
-    yield _problem(mirror, setting, "SOURCE_MISSING", what, way_out)
+    yield mirror.problem(setting, "SOURCE_MISSING", what, way_out)
 
 
 def _stored(mirror: Mirror, setting: SettingPath, stored: StoredPlace) -> Iterator[Problem]:
@@ -150,7 +140,7 @@ def _stored(mirror: Mirror, setting: SettingPath, stored: StoredPlace) -> Iterat
         place = storage_place(stored.path, connections.resolve(stored.connection))
         place.store.folders(place.key)
     except MirroringError as error:
-        yield _from_error(mirror, setting, error)
+        yield mirror.problem_of(setting, error)
 
 
 def _proofs(mirror: Mirror) -> Iterator[Problem]:
@@ -160,7 +150,7 @@ def _proofs(mirror: Mirror) -> Iterator[Problem]:
             try:
                 connections.resolve(table.prove.connection)
             except TerminalError as error:
-                yield _from_error(mirror, ("tables", index, "prove", "connection"), error)
+                yield mirror.problem_of(("tables", index, "prove", "connection"), error)
 
 
 def _readable(path: Path) -> bool:

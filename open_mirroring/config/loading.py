@@ -163,13 +163,13 @@ def _clashes(mirrors: Sequence[Mirror]) -> list[Problem]:
         other = first.setdefault(mirror.name, mirror)
         if other is not mirror:
             what = f"the name {mirror.name!r} is taken by {other.file.name}"
-            problems.append(_problem(mirror, ("mirror",), "MIRROR_CLASH", what, "give each mirror a name of its own"))
+            problems.append(mirror.problem(("mirror",), "MIRROR_CLASH", what, "give each mirror a name of its own"))
     for one, two in combinations([place for mirror in mirrors for place in _places(mirror)], 2):
         depth = min(len(one.identity), len(two.identity))
         if one.identity[:depth] == two.identity[:depth] and not (one.shared and two.shared):
             owner = "this mirror" if one.mirror is two.mirror else f"mirror {one.mirror.name!r}"
             what = f"this place is, holds or lies inside {path_text(one.setting)} of {owner}"
-            problems.append(_problem(two.mirror, two.setting, "MIRROR_CLASH", what, "give it a place of its own"))
+            problems.append(two.mirror.problem(two.setting, "MIRROR_CLASH", what, "give it a place of its own"))
     return problems
 
 
@@ -212,7 +212,3 @@ def _address_identity(text: str) -> tuple[str, ...]:
 def _identity(path: Path) -> tuple[str, ...]:
     # As a case-insensitive, normalising file system would compare them; links and `..` are followed.
     return tuple(name_identity(part) for part in Path(os.path.realpath(path)).parts)
-
-
-def _problem(mirror: Mirror, setting: SettingPath, code: str, what: str, way_out: str) -> Problem:
-    return Problem(code, mirror.file, mirror.line_of(setting), path_text(setting), what, way_out)

@@ -7,7 +7,7 @@ run after an error in a field, so one mistake would hide another.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal, NamedTuple
 
@@ -20,18 +20,16 @@ from pydantic import (
     StrictInt,
     StringConstraints,
     Tag,
-    ValidationError,
     ValidationInfo,
     field_validator,
 )
-from pydantic_core import InitErrorDetails, PydanticCustomError
 
 from open_mirroring.changes.column_choice import plain_names
 from open_mirroring.config import ledger_address, names
 from open_mirroring.config.connections import invalid
 from open_mirroring.config.connections import resolve as resolve_connection
 from open_mirroring.config.landing_zone import LandingZone
-from open_mirroring.config.problems import SettingPath
+from open_mirroring.config.problems import Problem, SettingPath, path_text
 from open_mirroring.config.schedule import check_cron
 from open_mirroring.config.section import (
     ColumnName,
@@ -62,8 +60,11 @@ from open_mirroring.config.tables import (
     Widen,
     change_table_collisions,
     hashed_key,
+    refuse,
     table_collisions,
+    unfit,
 )
+from open_mirroring.errors import MirroringError
 from open_mirroring.landing_zone.layout import DEFAULT_COMPRESSION, Compression
 from open_mirroring.landing_zone.salt import SHORTEST_SALT, Salt
 
@@ -322,60 +323,18 @@ class Mirror(Section):
 
     @field_validator("entries")
     @classmethod
-    def _collisions(cls, entries: tuple[TableEntry, ...]) -> tuple[TableEntry, ...]:
-        found = table_collisions(_tables_of(entries))
-        if found:
-            errors = [
-                InitErrorDetails(type=names.refusal(c.code, c.what, c.way_out), loc=c.path, input=None) for c in found
-            ]
-            raise ValidationError.from_exception_data("tables", errors, hide_input=True)
-        return entries
-
-    @field_validator("entries")
-    @classmethod
-    def _settings_of_formats(cls, entries: tuple[TableEntry, ...], info: ValidationInfo) -> tuple[TableEntry, ...]:
-        source: Source | None = info.data.get("source")
-        errors = [
-            InitErrorDetails(
-                type=names.refusal(
-                    "COMBINATION_INVALID", f"{source.format} has no {setting} of a table", f"leave `{setting}` out"
-                ),
-                loc=(index, setting),
-                input=None,
-            )
-            for index, entry in enumerate(entries)
-            for setting, formats in _FORMATS_OF_SETTINGS.items()
-            if source is not None and source.format not in formats and getattr(entry, setting, None) is not None
-        ]
-        if errors:
-            raise ValidationError.from_exception_data("tables", errors, hide_input=True)
-        return entries
-
-    @field_validator("entries")
-    @classmethod
-    def _promises(cls, entries: tuple[TableEntry, ...], info: ValidationInfo) -> tuple[TableEntry, ...]:
-        """A topic that holds one table alone can be promised to one only, and is one of those that are read."""
-        source: Source | None = info.data.get("source")
-        first = dict[str, int]()
-        errors = []
-        for index, table in _tables_of(entries):
-            if table.topic is None:
-                continue
-            twin = first.setdefault(table.topic, index)
-            if twin != index:
-                what = f"the topic {table.topic!r} is promised to tables[{twin}] alone"
-                errors.append((index, what, "promise a topic to one table; of others their messages have to tell"))
-            elif isinstance(source, InTopics) and table.topic not in source.topics:
-                what = f"the topic {table.topic!r} is not among `source.topics`"
-                errors.append((index, what, "add it there, or mend its name"))
-        if errors:
-            details = [
-                InitErrorDetails(
-                    type=names.refusal("COMBINATION_INVALID", what, way_out), loc=(at, "topic"), input=None
-                )
-                for at, what, way_out in errors
-            ]
-            raise ValidationError.from_exception_data("tables", details, hide_input=True)
+    def _entries(cls, entries: tuple[TableEntry, ...], info: ValidationInfo) -> tuple[TableEntry, ...]:
+        refuse(table_collisions(_tables_of(entries)))
+        for refused in (
+            _settings_of_formats,
+            _promises,
+            _change_tables,
+            _histories,
+            _hashes,
+            _extra_columns,
+            _handovers,
+        ):
+            refuse(refused(entries, info.data))
         return entries
 
     @field_validator("structures")
@@ -393,92 +352,6 @@ class Mirror(Section):
             what = f"{given[at].table!r} is no mirrored table"
             raise names.refusal("VALUE_INVALID", what, "spell it as `source` of one of the tables")
         return given
-
-    @field_validator("entries")
-    @classmethod
-    def _change_tables(cls, entries: tuple[TableEntry, ...], info: ValidationInfo) -> tuple[TableEntry, ...]:
-        source: Source | None = info.data.get("source")
-        if not isinstance(source, ChangeTables):
-            return entries
-        tables = _tables_of(entries)
-        found = change_table_collisions(tables, source.table_suffix)
-        if isinstance(source, ChangeTablesInFolder):
-            what, way_out = "of files the .dfm beside each tells the source table", "leave `change_table` out"
-            found = [
-                Collision((index, "change_table"), "COMBINATION_INVALID", what, way_out)
-                for index, table in tables
-                if table.change_table is not None
-            ]
-        if found:
-            errors = [
-                InitErrorDetails(type=names.refusal(c.code, c.what, c.way_out), loc=c.path, input=None) for c in found
-            ]
-            raise ValidationError.from_exception_data("tables", errors, hide_input=True)
-        return entries
-
-    @field_validator("entries")
-    @classmethod
-    def _histories(cls, entries: tuple[TableEntry, ...], info: ValidationInfo) -> tuple[TableEntry, ...]:
-        if info.data.get("consistency", "transaction") == "transaction":
-            return entries
-        what = "without a complete position a change may still come that belongs before one that is published"
-        way_out = "set `consistency: transaction` for the mirror, or leave `history` out: the newest row of each key"
-        errors = [
-            InitErrorDetails(
-                type=names.refusal("COMBINATION_INVALID", what, way_out), loc=(index, "history"), input=None
-            )
-            for index, entry in enumerate(entries)
-            if entry.history == "full"
-        ]
-        if errors:
-            raise ValidationError.from_exception_data("tables", errors, hide_input=True)
-        return entries
-
-    @field_validator("entries")
-    @classmethod
-    def _hashes(cls, entries: tuple[TableEntry, ...], info: ValidationInfo) -> tuple[TableEntry, ...]:
-        hashing: Hashing | None = info.data.get("hash")
-        for at, entry in enumerate(entries):
-            refusal, setting = None, "hash"
-            if entry.hash and hashing is None and "hash" in info.data:
-                what, way_out = "nothing says which salt goes into the hashes", "set `hash: {salt: CONNECTION}` beside"
-                refusal = names.refusal("SETTING_MISSING", what, way_out)
-            elif isinstance(entry, Table) and hashing is not None:
-                refusal, setting = hashed_key(entry.key, hashing.columns), "key"
-            if refusal is not None:
-                error = InitErrorDetails(type=refusal, loc=(at, setting), input=None)
-                raise ValidationError.from_exception_data("tables", [error], hide_input=True)
-        return entries
-
-    @field_validator("entries")
-    @classmethod
-    def _extra(cls, entries: tuple[TableEntry, ...], info: ValidationInfo) -> tuple[TableEntry, ...]:
-        everywhere = info.data.get("extra_columns", ExtraColumns())
-        for at, table in _tables_of(entries):
-            try:
-                table.refuse_extra(everywhere)
-            except PydanticCustomError as refusal:
-                error = InitErrorDetails(type=refusal, loc=(at, "extra_columns"), input=None)
-                raise ValidationError.from_exception_data("tables", [error], hide_input=True) from None
-        return entries
-
-    @field_validator("entries")
-    @classmethod
-    def _handovers(cls, entries: tuple[TableEntry, ...], info: ValidationInfo) -> tuple[TableEntry, ...]:
-        source = info.data.get("source")
-        if source is None or source.format == "sqlserver-ces":
-            return entries
-        what = "only the commits of change events divide a stream exactly (G-127)"
-        way_out = "make the export while nothing changes, and say `handover: quiesced`; or give the table a key"
-        place = ("initial_load", "handover")
-        errors = [
-            InitErrorDetails(type=names.refusal("COMBINATION_INVALID", what, way_out), loc=(index, *place), input=None)
-            for index, entry in enumerate(entries)
-            if isinstance(entry.initial_load, ExportLoad) and entry.initial_load.handover == "exact"
-        ]
-        if errors:
-            raise ValidationError.from_exception_data("tables", errors, hide_input=True)
-        return entries
 
     @property
     def _hashed(self) -> tuple[str, ...]:
@@ -582,6 +455,15 @@ class Mirror(Section):
             path = path[:-1]
         return self._origin.lines.get(path, 1)
 
+    def problem(self, path: SettingPath, code: str, what: str, way_out: str) -> Problem:
+        """What is wrong with a setting, at its line."""
+        return Problem(code, self.file, self.line_of(path), path_text(path), what, way_out)
+
+    def problem_of(self, path: SettingPath, error: MirroringError) -> Problem:
+        """An error as what is wrong with a setting."""
+        place = f" ({error.where})" if error.where else ""
+        return self.problem(path, error.code, f"{error.what}{place}", error.way_out)
+
     def ledger_url(self) -> str:
         """The SQLAlchemy URL of the ledger, secrets included: never print it. Nothing is created.
 
@@ -603,6 +485,83 @@ class BegunMirror(Mirror):
 def _tables_of(entries: Sequence[TableEntry]) -> list[tuple[int, Table]]:
     """The tables that are written out, each with its place."""
     return [(at, entry) for at, entry in enumerate(entries) if isinstance(entry, Table)]
+
+
+# What of the entries does not fit the settings before them; one of these that is wrong itself is not among them.
+
+
+def _settings_of_formats(entries: Sequence[TableEntry], before: Mapping[str, Any]) -> Iterator[Collision]:
+    source: Source | None = before.get("source")
+    for index, entry in enumerate(entries):
+        for setting, formats in _FORMATS_OF_SETTINGS.items():
+            if source is not None and source.format not in formats and getattr(entry, setting, None) is not None:
+                what = f"{source.format} has no {setting} of a table"
+                yield unfit((index, setting), what, f"leave `{setting}` out")
+
+
+def _promises(entries: Sequence[TableEntry], before: Mapping[str, Any]) -> Iterator[Collision]:
+    """A topic that holds one table alone can be promised to one only, and is one of those that are read."""
+    source: Source | None = before.get("source")
+    first = dict[str, int]()
+    for index, table in _tables_of(entries):
+        if table.topic is None:
+            continue
+        twin = first.setdefault(table.topic, index)
+        if twin != index:
+            what = f"the topic {table.topic!r} is promised to tables[{twin}] alone"
+            yield unfit((index, "topic"), what, "promise a topic to one table; of others their messages have to tell")
+        elif isinstance(source, InTopics) and table.topic not in source.topics:
+            what = f"the topic {table.topic!r} is not among `source.topics`"
+            yield unfit((index, "topic"), what, "add it there, or mend its name")
+
+
+def _change_tables(entries: Sequence[TableEntry], before: Mapping[str, Any]) -> Iterator[Collision]:
+    source: Source | None = before.get("source")
+    if isinstance(source, ChangeTablesInFolder):
+        for index, table in _tables_of(entries):
+            if table.change_table is not None:
+                what = "of files the .dfm beside each tells the source table"
+                yield unfit((index, "change_table"), what, "leave `change_table` out")
+    elif isinstance(source, ChangeTables):
+        yield from change_table_collisions(_tables_of(entries), source.table_suffix)
+
+
+def _histories(entries: Sequence[TableEntry], before: Mapping[str, Any]) -> Iterator[Collision]:
+    what = "without a complete position a change may still come that belongs before one that is published"
+    way_out = "set `consistency: transaction` for the mirror, or leave `history` out: the newest row of each key"
+    for index, entry in enumerate(entries):
+        if entry.history == "full" and before.get("consistency", "transaction") != "transaction":
+            yield unfit((index, "history"), what, way_out)
+
+
+def _hashes(entries: Sequence[TableEntry], before: Mapping[str, Any]) -> Iterator[Collision]:
+    hashing: Hashing | None = before.get("hash")
+    for at, entry in enumerate(entries):
+        if entry.hash and hashing is None and "hash" in before:
+            what, way_out = "nothing says which salt goes into the hashes", "set `hash: {salt: CONNECTION}` beside"
+            yield Collision((at, "hash"), "SETTING_MISSING", what, way_out)
+        elif isinstance(entry, Table) and hashing is not None and (refused := hashed_key(entry.key, hashing.columns)):
+            yield unfit((at, "key"), *refused)
+
+
+def _extra_columns(entries: Sequence[TableEntry], before: Mapping[str, Any]) -> Iterator[Collision]:
+    for at, table in _tables_of(entries):
+        for name in table.taken_names(before.get("extra_columns", ExtraColumns())):
+            what = f"`extra_columns` has the name {name!r}, under which a column of the source lands"
+            yield Collision(
+                (at, "extra_columns"), "COLUMN_COLLISION", what, "choose another name under `extra_columns`"
+            )
+
+
+def _handovers(entries: Sequence[TableEntry], before: Mapping[str, Any]) -> Iterator[Collision]:
+    source: Source | None = before.get("source")
+    what = "only the commits of change events divide a stream exactly (G-127)"
+    way_out = "make the export while nothing changes, and say `handover: quiesced`; or give the table a key"
+    for index, entry in enumerate(entries):
+        load = entry.initial_load
+        exact = isinstance(load, ExportLoad) and load.handover == "exact"
+        if exact and source is not None and source.format != "sqlserver-ces":
+            yield unfit((index, "initial_load", "handover"), what, way_out)
 
 
 def json_schema() -> dict[str, Any]:

@@ -19,6 +19,14 @@ from pydantic import (
 from open_mirroring.config import names
 
 ConnectionName = Annotated[str, AfterValidator(names.check_connection_name)]
+
+
+def _of_path(connection: str | None, info: ValidationInfo) -> str | None:
+    return names.check_connection_of(info.data.get("path", ""), connection)
+
+
+ConnectionOfPath = Annotated[ConnectionName | None, AfterValidator(_of_path)]
+"""The connection to what `path`, the setting before it, names; none for a local path."""
 PathText = Annotated[str, AfterValidator(names.check_required_path)]
 PlaceText = Annotated[str, AfterValidator(names.check_place)]
 ColumnName = Annotated[str, AfterValidator(names.check_column)]

@@ -2,12 +2,15 @@
 
 Each class has only the settings that its format and transport use. So a setting of another one is refused, instead of
 being ignored in silence. Rule ids name the choice that a format leaves open.
+
+Change event streaming leaves out columns of some SQL types (C-77; Microsoft Learn, *Configure change event streaming*,
+limitations): such a column is loaded, and no change ever carries it.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Annotated, Any, Literal, get_args
 
 from pydantic import (
@@ -24,7 +27,8 @@ from pydantic import (
 )
 
 from open_mirroring.config import names
-from open_mirroring.config.section import ConnectionName, PlaceText, Positive, Section
+from open_mirroring.config.section import ConnectionName, ConnectionOfPath, PlaceText, Positive, Section
+from open_mirroring.errors import TerminalError
 
 HEADER_PREFIX, TABLE_SUFFIX, OVERLAP_MINUTES = "header__", "__ct", 10
 GAP_TIMEOUT_MINUTES, MAX_MESSAGES_PER_RUN, SEQUENCE_DIGITS = 60, 10_000_000, 35
@@ -93,14 +97,9 @@ class InFolder(AnySource):
         description="The folder or file with the changes: a local path, or an address in object storage (abfss://…, "
         "az://… or s3://…)."
     )
-    connection: ConnectionName | None = Field(
+    connection: ConnectionOfPath = Field(
         default=None, description="Name of the connection; needed for a path in object storage."
     )
-
-    @field_validator("connection")
-    @classmethod
-    def _connection(cls, connection: str | None, info: ValidationInfo) -> str | None:
-        return names.check_connection_of(info.data.get("path", ""), connection)
 
     @property
     def place(self) -> str:
@@ -415,3 +414,49 @@ def check_complete_position(source: AnySource) -> None:
     if isinstance(source, ChangeEvents) and not source.ordered_partitions:
         what = f"with partitions by {source.partition_key_scheme} their number must be known (C-34)"
         raise names.refusal("SETTING_MISSING", what, "name those that carry changes: `partition_count: 4`")
+
+
+NOT_STREAMED = frozenset(
+    {
+        "geography",
+        "geometry",
+        "image",
+        "json",
+        "ntext",
+        "rowversion",
+        "sql_variant",
+        "text",
+        "timestamp",
+        "vector",
+        "xml",
+    }
+)
+_NAME = re.compile(r"\s*(?:\[?sys\]?\s*\.\s*)?\[?([A-Za-z_][A-Za-z0-9_]*)\]?")
+
+
+def is_streamed(sql_type: str) -> bool:
+    """Whether events carry columns of a SQL type; also true for unknown types, such as those that users define."""
+    match = _NAME.match(sql_type)
+    return match is None or match[1].lower() not in NOT_STREAMED
+
+
+def refuse_unstreamed(source: AnySource, columns: Iterable[tuple[str, str | None]], where: str) -> None:
+    """Refuse a load of columns that no event would carry: the first change of a row would make them NULL.
+
+    Args:
+        source: the mirror's; another one than change event streaming leaves no type out.
+        columns: names with SQL types, None where it is not known.
+        where: the table or the setting.
+
+    Raises:
+        TerminalError: ``COLUMN_NOT_STREAMED``.
+    """
+    found = [f"{name!r} ({sql_type})" for name, sql_type in columns if sql_type and not is_streamed(sql_type)]
+    if found and isinstance(source, ChangeEvents):
+        raise TerminalError(
+            "COLUMN_NOT_STREAMED",
+            f"change event streaming leaves out columns of these types, so that loaded values would become NULL with "
+            f"the first change of their row: {', '.join(found[:5])}",
+            where=where,
+            way_out="list `columns` without them in the mirror file",
+        )

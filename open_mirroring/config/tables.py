@@ -21,7 +21,7 @@ from pydantic import (
     ValidationInfo,
     field_validator,
 )
-from pydantic_core import PydanticCustomError
+from pydantic_core import InitErrorDetails
 
 from open_mirroring.changes.column_choice import ColumnChoice, lacking, plain_names
 from open_mirroring.config import names
@@ -29,6 +29,7 @@ from open_mirroring.config.problems import SettingPath
 from open_mirroring.config.section import (
     ColumnName,
     ConnectionName,
+    ConnectionOfPath,
     DeadLetters,
     ExtraColumns,
     LandingType,
@@ -142,7 +143,7 @@ class ExportLoad(Section):
         "file with its .dfm."
     )
     path: PlaceText = Field(description="File or folder of the export: a local path, or an address in object storage.")
-    connection: ConnectionName | None = Field(
+    connection: ConnectionOfPath = Field(
         default=None, description="Name of the connection; needed for a path in object storage."
     )
     stream_from: StreamFrom = Field(
@@ -160,11 +161,6 @@ class ExportLoad(Section):
         description="SQL type of each column; csv needs it, as text files have no types. For qlik-full-load, whose "
         "files tell their types, only of those that shall have another one.",
     )
-
-    @field_validator("connection")
-    @classmethod
-    def _connection(cls, connection: str | None, info: ValidationInfo) -> str | None:
-        return names.check_connection_of(info.data.get("path", ""), connection)
 
     @field_validator("stream_from")
     @classmethod
@@ -248,7 +244,7 @@ class ProofExport(Section):
 
     format: Literal["parquet", "csv", "qlik-full-load"] = Field(description="Format of the exported files.")
     path: PlaceText = Field(description="File or folder of the export: a local path, or an address in object storage.")
-    connection: ConnectionName | None = Field(
+    connection: ConnectionOfPath = Field(
         default=None, description="Name of the connection; needed for a path in object storage."
     )
     since: Annotated[str, AfterValidator(names.stream_position)] | None = Field(
@@ -260,34 +256,24 @@ class ProofExport(Section):
         default_factory=dict, description="SQL type of each column; csv needs it, as text files have no types."
     )
 
-    @field_validator("connection")
-    @classmethod
-    def _connection(cls, connection: str | None, info: ValidationInfo) -> str | None:
-        return names.check_connection_of(info.data.get("path", ""), connection)
 
+def _or_jdbc(export: type[Section]) -> Discriminator:
+    """Which of an *export* and :class:`JdbcLoad` a value is, by its format."""
 
-def _kind_of_proof(value: Any) -> str | None:
-    if isinstance(value, ProofExport | JdbcLoad):
-        return f"({type(value).__name__})"
-    chosen = value.get("format") if isinstance(value, dict) else None
-    return "(JdbcLoad)" if chosen == "jdbc" else "(ProofExport)"
+    def tag(value: Any) -> str:
+        if isinstance(value, export | JdbcLoad):
+            return f"({type(value).__name__})"
+        chosen = value.get("format") if isinstance(value, dict) else None
+        return "(JdbcLoad)" if chosen == "jdbc" else f"({export.__name__})"
+
+    return Discriminator(tag)
 
 
 ProofSource = Annotated[
-    Annotated[ProofExport, Tag("(ProofExport)")] | Annotated[JdbcLoad, Tag("(JdbcLoad)")],
-    Discriminator(_kind_of_proof),
+    Annotated[ProofExport, Tag("(ProofExport)")] | Annotated[JdbcLoad, Tag("(JdbcLoad)")], _or_jdbc(ProofExport)
 ]
-
-
-def _kind_of_load(value: Any) -> str | None:
-    if isinstance(value, ExportLoad | JdbcLoad):
-        return f"({type(value).__name__})"
-    chosen = value.get("format") if isinstance(value, dict) else None
-    return "(JdbcLoad)" if chosen == "jdbc" else "(ExportLoad)"
-
-
 InitialLoad = Annotated[
-    Annotated[ExportLoad, Tag("(ExportLoad)")] | Annotated[JdbcLoad, Tag("(JdbcLoad)")], Discriminator(_kind_of_load)
+    Annotated[ExportLoad, Tag("(ExportLoad)")] | Annotated[JdbcLoad, Tag("(JdbcLoad)")], _or_jdbc(ExportLoad)
 ]
 
 
@@ -359,13 +345,13 @@ def _chosen(columns: tuple[str, ...] | ColumnSelection | None) -> ColumnChoice:
     return columns.chosen if isinstance(columns, ColumnSelection) else ColumnChoice(columns)
 
 
-def hashed_key(key: Sequence[str], hashed: tuple[str, ...]) -> PydanticCustomError | None:
-    """Why a key column cannot be hashed; None where none is."""
+def hashed_key(key: Sequence[str], hashed: tuple[str, ...]) -> tuple[str, str] | None:
+    """Why a key column cannot be hashed, and the way out; None where none is."""
     of_key = [name for name in key if ColumnChoice(hashed=hashed).hashes(name)]
     if not of_key:
         return None
     what = f"the key column {of_key[0]!r} cannot land as a hash: ledger, dead letters and proofs name rows by their key"
-    return names.refusal("COMBINATION_INVALID", what, "leave it out of `hash`, or of the mirror by `columns` and `key`")
+    return what, "leave it out of `hash`, or of the mirror by `columns` and `key`"
 
 
 class Table(Section):
@@ -529,20 +515,14 @@ class Table(Section):
         """Do what the mirror says of every table: hash these columns, too, and have its extra columns by default."""
         self._hashed_everywhere, self._extra_everywhere = hashed, extra
 
-    def refuse_extra(self, everywhere: ExtraColumns) -> None:
-        """Refuse extra columns that have a name which the file gives to another column (G-118).
-
-        Raises:
-            PydanticCustomError: ``COLUMN_COLLISION``.
-        """
+    def taken_names(self, everywhere: ExtraColumns) -> list[str]:
+        """The names of extra columns under which the file lands another column (G-118)."""
         chosen = _chosen(self.columns)
         text = self.delimited_text.columns if self.delimited_text else ()
         known = (*(name for name, _ in chosen.renamed), *(chosen.listed or ()), *self.key, *self.types, *text)
         landed = {chosen.landed_name(name).casefold() for name in known}
-        for _, name in (everywhere if self.extra_columns is None else self.extra_columns).named:
-            if name.casefold() in landed:
-                what = f"`extra_columns` has the name {name!r}, under which a column of the source lands"
-                raise names.refusal("COLUMN_COLLISION", what, "choose another name under `extra_columns`")
+        extra = everywhere if self.extra_columns is None else self.extra_columns
+        return [name for _, name in extra.named if name.casefold() in landed]
 
     def joined(self) -> Table:
         """The same as one that joined by a pattern: what that says is meant for those tables that have it."""
@@ -602,7 +582,7 @@ class Table(Section):
     def _hash(cls, hash: tuple[str, ...], info: ValidationInfo) -> tuple[str, ...]:
         names.check_distinct(hash)
         if refused := hashed_key(info.data.get("key", ()), hash):
-            raise refused
+            raise names.refusal("COMBINATION_INVALID", *refused)
         hashed = ColumnChoice(hashed=hash)
         if other := [n for n, kind in info.data.get("types", {}).items() if kind != "string" and hashed.hashes(n)]:
             what = f"`types` lands the column {other[0]!r} otherwise than as text, and its hash is text"
@@ -619,18 +599,12 @@ class Table(Section):
             raise names.refusal("COMBINATION_INVALID", "a table without key takes inserts only", "leave it out")
         return value
 
-    @field_validator("keys_never_change")
+    @field_validator("keys_never_change", "key_is_unique")
     @classmethod
-    def _keys_never_change(cls, value: bool | None, info: ValidationInfo) -> bool | None:
+    def _of_the_key(cls, value: bool | None, info: ValidationInfo) -> bool | None:
         if value is not None and info.data.get("key") == ():
-            raise names.refusal("COMBINATION_INVALID", "a table without key has none that could change", "leave it out")
-        return value
-
-    @field_validator("key_is_unique")
-    @classmethod
-    def _key_is_unique(cls, value: bool | None, info: ValidationInfo) -> bool | None:
-        if value is not None and info.data.get("key") == ():
-            raise names.refusal("COMBINATION_INVALID", "a table without key has none that is unique", "leave it out")
+            could = "could change" if info.field_name == "keys_never_change" else "is unique"
+            raise names.refusal("COMBINATION_INVALID", f"a table without key has none that {could}", "leave it out")
         return value
 
     @field_validator("history")
@@ -855,12 +829,24 @@ TableEntry = Annotated[
 
 
 class Collision(NamedTuple):
-    """Two tables that cannot both be; *path* is the setting of the later one."""
+    """A setting of a table that cannot be beside another one; *path* begins with the table's place in the file."""
 
     path: SettingPath
     code: str
     what: str
     way_out: str
+
+
+def unfit(path: SettingPath, what: str, way_out: str) -> Collision:
+    """A setting that does not go together with another one."""
+    return Collision(path, "COMBINATION_INVALID", what, way_out)
+
+
+def refuse(found: Iterable[Collision]) -> None:
+    """Refuse all of them together, each at its place; nothing where there is none."""
+    errors = [InitErrorDetails(type=names.refusal(c.code, c.what, c.way_out), loc=c.path, input=None) for c in found]
+    if errors:
+        raise ValidationError.from_exception_data("tables", errors, hide_input=True)
 
 
 def table_collisions(tables: Iterable[tuple[int, Table]]) -> list[Collision]:

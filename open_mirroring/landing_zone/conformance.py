@@ -9,7 +9,7 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 from uuid import uuid4
 
 import pyarrow as pa
@@ -23,14 +23,6 @@ _SCHEMA = pa.schema([pa.field("id", pa.int32(), nullable=False)])
 _FOOTER = Footer("conformance", "conformance", 1, 1, 0, 1, "changes")
 
 
-class ProvableStore(LandingZoneStore, Protocol):
-    """A store that can also remove whole folders."""
-
-    def delete_folder(self, folder: str) -> None:
-        """Remove a folder with all it holds; nothing happens when it is not there."""
-        ...
-
-
 class Deviation(NamedTuple):
     """A difference between what the publish protocol expects of a store and what the store did."""
 
@@ -38,7 +30,7 @@ class Deviation(NamedTuple):
     found: str
 
 
-def deviations(store: ProvableStore) -> list[Deviation]:
+def deviations(store: LandingZoneStore) -> list[Deviation]:
     """All differences between the store and what the protocol needs; the scratch files are removed.
 
     Raises:
@@ -67,7 +59,7 @@ Step = Callable[[], Iterator[Deviation]]
 
 
 class _Probe:
-    def __init__(self, store: ProvableStore, folder: str) -> None:
+    def __init__(self, store: LandingZoneStore, folder: str) -> None:
         self._store, self._folder = store, folder
 
     def steps(self) -> tuple[Step, ...]:

@@ -19,8 +19,7 @@ import pyarrow.parquet as pq
 
 from open_mirroring.errors import TerminalError, TransientError
 from open_mirroring.landing_zone.digest import EMPTY, SequenceDigest, combine, digest_of
-from open_mirroring.landing_zone.layout import DEFAULT_COMPRESSION, ROW_MARKER, Compression
-from open_mirroring.landing_zone.markers import RowMarker
+from open_mirroring.landing_zone.layout import DEFAULT_COMPRESSION, ROW_MARKER, Compression, RowMarker
 from open_mirroring.landing_zone.schema import MARKER_FIELD
 
 FOOTER_KEY = b"open_mirroring"

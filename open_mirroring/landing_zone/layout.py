@@ -2,7 +2,7 @@
 
 Rules (public source: Microsoft Learn, *Open mirroring landing zone requirements and format* and *Open mirroring
 best practices*; ids as in ``docs/rules``): F-02, F-03 folders, F-05 underscore names, F-10 to F-16 metadata,
-F-30 compressions, F-31 numbers, F-36 processed folders.
+F-30 compressions, F-31 numbers, F-36 processed folders, F-50 to F-54 row markers.
 """
 
 from __future__ import annotations
@@ -11,9 +11,24 @@ import json
 import re
 import unicodedata
 from collections.abc import Mapping, Sequence
+from enum import IntEnum
 from typing import Literal
 
 from open_mirroring.errors import TerminalError
+
+
+class RowMarker(IntEnum):
+    """The value of ``__rowMarker__``.
+
+    Keyed tables use ``UPSERT`` and ``DELETE`` only: ``INSERT`` never looks for a row of the same key, so a row
+    applied twice would be there twice (F-51).
+    """
+
+    INSERT = 0
+    UPDATE = 1
+    DELETE = 2
+    UPSERT = 4
+
 
 ROW_MARKER = "__rowMarker__"
 Compression = Literal["zstd", "snappy", "gzip", "none"]

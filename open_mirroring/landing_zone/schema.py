@@ -83,18 +83,12 @@ def refuse_reserved(name: str) -> None:
     Raises:
         TerminalError: ``COLUMN_RESERVED``.
     """
+    what, way_out = f"the source has a column named {name!r}", "rename it at the source or list the other `columns`"
     if name.casefold() == ROW_MARKER.casefold() or name.startswith(_EXTRA):
-        raise TerminalError(
-            "COLUMN_RESERVED",
-            f"the source has a column named {name!r}",
-            way_out="the target reserves this name (F-50): rename it at the source or list the other `columns`",
-        )
+        raise TerminalError("COLUMN_RESERVED", what, way_out=f"the target reserves this name (F-50): {way_out}")
     if "\0" in name:
-        raise TerminalError(
-            "COLUMN_RESERVED",
-            f"the source has a column named {name!r}, and a reader of Parquet ends the name at its NUL",
-            way_out="rename it at the source, or list the other `columns`",
-        )
+        what += ", and a reader of Parquet ends the name at its NUL"
+        raise TerminalError("COLUMN_RESERVED", what, way_out=way_out)
 
 
 def arrow_type(landing_type: str) -> pa.DataType:
@@ -258,31 +252,31 @@ class TableSchema(NamedTuple):
                 if kind != known.type:
                     by_name[column.name] = columns[columns.index(known)] = known._replace(type=kind)
                 continue
-            if column.tells not in EXTRA_TYPES:
-                refuse_reserved(column.name)
-            twin = by_fold.get(column.name.casefold())
-            if twin is not None:
-                raise TerminalError(
-                    "COLUMN_CASE",
-                    f"columns {twin!r} and {column.name!r} differ in case only",
-                    way_out="the target compares names without case: rename one at the source or list `columns`",
-                )
-            other = by_landed.get(column.landed_name.casefold())
-            if other is not None and (column.tells or by_name[other].tells):
-                raise TerminalError(
-                    "COLUMN_COLLISION",
-                    f"a column of the source and one of `extra_columns` would both land as {column.landed_name!r}",
-                    way_out="choose another name under `extra_columns`, or for the source's column by `rename`",
-                )
-            if other is not None:
-                raise TerminalError(
-                    "COLUMN_COLLISION",
-                    f"columns {other!r} and {column.name!r} would both land as {column.landed_name!r}",
-                    way_out="give one of them another name by `rename`, or leave it out by `columns`",
-                )
+            alike = by_landed.get(column.landed_name.casefold())
+            _refuse_name(column, by_fold.get(column.name.casefold()), None if alike is None else by_name[alike])
             arrow_type(column.type)
             columns.append(column)
             by_name[column.name] = column
             by_fold[column.name.casefold()] = column.name
             by_landed[column.landed_name.casefold()] = column.name
         return TableSchema(tuple(columns))
+
+
+def _refuse_name(column: LandingColumn, twin: str | None, alike: LandingColumn | None) -> None:
+    """Refuse a name that the target cannot hold, beside a *twin* in another case or another one that lands *alike*."""
+    if column.tells not in EXTRA_TYPES:
+        refuse_reserved(column.name)
+    if twin is not None:
+        code, what = "COLUMN_CASE", f"columns {twin!r} and {column.name!r} differ in case only"
+        way_out = "the target compares names without case: rename one at the source or list `columns`"
+    elif alike is not None and (column.tells or alike.tells):
+        code, what = "COLUMN_COLLISION", "a column of the source and one of `extra_columns` would both land as "
+        what += f"{column.landed_name!r}"
+        way_out = "choose another name under `extra_columns`, or for the source's column by `rename`"
+    elif alike is not None:
+        code, what = "COLUMN_COLLISION", f"columns {alike.name!r} and {column.name!r} would both land as "
+        what += f"{column.landed_name!r}"
+        way_out = "give one of them another name by `rename`, or leave it out by `columns`"
+    else:
+        return
+    raise TerminalError(code, what, way_out=way_out)

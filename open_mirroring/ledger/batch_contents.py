@@ -225,7 +225,7 @@ def _note_shortest(db: Connection, table_id: str, found: Mapping[str, int]) -> N
     plan = db.scalar(sa.select(c.load_plan).where(c.id == table_id))
     if plan is not None:
         text = json.dumps(with_shortest(json.loads(plan), found), ensure_ascii=False)
-        db.execute(t.mirrored_table.update().where(c.id == table_id).values(load_plan=text, version=c.version + 1))
+        t.change_tables(db, c.id == table_id, load_plan=text)
 
 
 def _resume(db: Connection, table_id: str, code: str) -> None:
@@ -233,8 +233,7 @@ def _resume(db: Connection, table_id: str, code: str) -> None:
     c = t.mirrored_table.c
     mine = (c.id == table_id) & (c.stop_code == code)
     for mirror, source, intent in db.execute(sa.select(c.mirror, c.source, c.intent).where(mine)).tuples().all():
-        free = {**without_stop(db, mirror, source), **without_unsealed(intent), "version": c.version + 1}
-        db.execute(t.mirrored_table.update().where(c.id == table_id).values(free))
+        t.change_tables(db, c.id == table_id, **without_stop(db, mirror, source), **without_unsealed(intent))
 
 
 def stop_table(db: Connection, table_id: str, code: str, what: str) -> None:
@@ -247,12 +246,5 @@ def stop_table(db: Connection, table_id: str, code: str, what: str) -> None:
     replaced: sa.ColumnElement[bool] = sa.or_(c.stop_code.is_(None), c.stop_code == CHANGES_RECOVERED)
     if code in NEEDS_RESET:
         replaced = sa.or_(replaced, c.stop_code.not_in(NEEDS_RESET))
-    db.execute(
-        t.mirrored_table.update()
-        .where(c.id == table_id, replaced)
-        .values(stop_code=code, stop_what=what, stopped_at=_now(), version=c.version + 1)
-    )
-
-
-def _now() -> datetime:
-    return datetime.now(UTC)
+    now = datetime.now(UTC)
+    t.change_tables(db, (c.id == table_id) & replaced, stop_code=code, stop_what=what, stopped_at=now)

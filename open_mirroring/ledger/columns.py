@@ -165,12 +165,8 @@ def _of_present(
     """By table id the columns that are noted of its present generation: name, place, batch, moment; in their order."""
     c = table.c
     query = sa.select(c.table_id, c.generation, c.column, c.since, c.batch, c.at).where(condition)
-    found: dict[str, list[Any]] = {}
-    with ledger.connect() as db:
-        for table_id, generation, *known in db.execute(query.order_by(c.batch, c.since, c.column)).tuples():
-            if generations.get(table_id) == generation:
-                found.setdefault(table_id, []).append(known)
-    return found
+    noted = t.rows(ledger, query.order_by(c.batch, c.since, c.column))
+    return t.grouped((id_, known) for id_, generation, *known in noted if generations.get(id_) == generation)
 
 
 def column_notes(ledger: Engine, generations: Mapping[str, int]) -> dict[str, list[str]]:
@@ -199,12 +195,9 @@ def note_former(ledger: Engine, table_id: str, generation: int, columns: Sequenc
 def former_columns(ledger: Engine, generations: Mapping[str, int]) -> dict[str, list[FormerColumn]]:
     """By table id how its present generation reads columns of earlier rows, one after the other."""
     c = t.former_column.c
-    found: dict[str, list[FormerColumn]] = {}
-    with ledger.connect() as db:
-        for row in db.execute(sa.select(t.former_column).order_by(c.table_id, c.step)):
-            if generations.get(row.table_id) == row.generation:
-                found.setdefault(row.table_id, []).append(FormerColumn(row.column, row.up_to, row.now))
-    return found
+    noted = t.rows(ledger, sa.select(t.former_column).order_by(c.table_id, c.step))
+    of_now = (row for row in noted if generations.get(row.table_id) == row.generation)
+    return t.grouped((row.table_id, FormerColumn(row.column, row.up_to, row.now)) for row in of_now)
 
 
 def columns_of_whole_rows(ledger: Engine, mirror: str, sources: Collection[str]) -> dict[str, set[str]]:
@@ -213,11 +206,10 @@ def columns_of_whole_rows(ledger: Engine, mirror: str, sources: Collection[str])
     query = sa.select(m.source, m.columns, c.cols, c.whole).join(t.column_list, m.id == c.table_id)
     found: dict[str, set[str]] = {}
     whole = set[str]()
-    with ledger.connect() as db:
-        for row in db.execute(query.where(m.mirror == mirror, m.source.in_(sources))) if sources else ():
-            names = {name for name, *_ in (*json.loads(row.columns), *json.loads(row.cols))}
-            found[row.source] = names | found.get(row.source, set())
-            whole |= {row.source} if row.whole else set()
+    for row in t.rows(ledger, query.where(m.mirror == mirror, m.source.in_(sources))) if sources else ():
+        names = {name for name, *_ in (*json.loads(row.columns), *json.loads(row.cols))}
+        found[row.source] = names | found.get(row.source, set())
+        whole |= {row.source} if row.whole else set()
     return {source: names for source, names in found.items() if source in whole}
 
 

@@ -19,7 +19,7 @@ from open_mirroring.changes.log_position import is_load_epoch, position_order
 from open_mirroring.errors import TerminalError
 from open_mirroring.ledger import requests
 from open_mirroring.ledger import tables as t
-from open_mirroring.ledger.auditing import Reason, audit
+from open_mirroring.ledger.auditing import Reason
 from open_mirroring.ledger.declaring import note_accepted, without_stop, without_unsealed
 from open_mirroring.ledger.requests import (
     ACCEPT_EPOCH,
@@ -29,6 +29,7 @@ from open_mirroring.ledger.requests import (
     RESUME,
     RESUME_EXTRACTION,
     Asked,
+    Effect,
 )
 from open_mirroring.ledger.verdict_ledger import accept_count
 from open_mirroring.protocols.table_stops import KEY_MENDED, NEEDS_RESET, NEW_TABLE, RESET
@@ -36,6 +37,24 @@ from open_mirroring.protocols.verdicts import TARGET_RESTARTED
 
 EPOCH_UNKNOWN = "EPOCH_UNKNOWN"
 RENAME_POSSIBLE, COLUMN_RENAMED = "RENAME_POSSIBLE", "COLUMN_RENAMED"
+_NOT_BY_RESUME = {
+    EPOCH_UNKNOWN: (
+        "EPOCH_NOT_ACCEPTED",
+        f"{RESET}; or, if nothing changed at the source between the two streams, accept the new one by its GUID: "
+        "`open-mirroring accept-epoch`",
+    ),
+    KEY_MENDED: (
+        "RUN_NEEDED",
+        "run `open-mirroring tick`: the table goes on by itself once nothing is hidden any more",
+    ),
+    RENAME_POSSIBLE: (
+        "SCHEMA_NOT_ACCEPTED",
+        "look at the source, then say which it was: `open-mirroring accept-schema --dropped COLUMN`, "
+        "or `--renamed OLD=NEW`",
+    ),
+    NEW_TABLE: ("TABLE_NOT_ACCEPTED", "`open-mirroring accept-table` says that it shall be mirrored"),
+}
+"""What refuses to resume a table, and the way out, by the stop's code."""
 _EXPLAINED_BY_A_DROP = (RENAME_POSSIBLE, COLUMN_RENAMED, "PARTIAL_ROWS", "COLUMN_NOT_STREAMED")
 
 
@@ -98,65 +117,25 @@ def resume_table(ledger: Engine, mirror: str, source: str, reason: Reason, *, re
             that waits for :func:`accept_table`; ``RUN_NEEDED`` for a mended key, by which the next run reads again what
             was rejected (G-69).
     """
-    with ledger.begin() as db:
-        row = locked_table(db, mirror, source)
-        asked = Asked(request, RESUME, source)
-        if done := requests.known(db, mirror, asked):
-            return OpenStop.of(done.outcome or {})
+
+    def effect(db: Connection, row: Any) -> Effect:
         if row.stop_code is None and (counted := accept_count(db, row.id)):
-            cleared = OpenStop(source, TARGET_RESTARTED, *counted)
-            requests.record(db, mirror, asked, cleared.document())
-            _audit(db, mirror, source, "RESUMED", reason, cleared)
-            return cleared
+            return _cleared(OpenStop(source, TARGET_RESTARTED, *counted))
+        code, what, way_out = "", f"table {source!r} is stopped: {row.stop_what}", ""
         if row.stop_code is None:
-            raise TerminalError(
-                "NOT_STOPPED",
-                f"table {source!r} has no stop in the ledger",
-                where=f"mirror {mirror}",
-                way_out="a stop that only the inspection of the landing zone finds passes once its cause is gone; "
-                "look at `status`",
-            )
-        if row.stop_code in NEEDS_RESET:
-            raise TerminalError(
-                "RESET_NEEDED",
-                f"table {source!r} is stopped by {row.stop_code}: {NEEDS_RESET[row.stop_code]}",
-                where=f"mirror {mirror}",
-                way_out=f"{RESET}; its changes are logged meanwhile",
-            )
-        if row.stop_code == EPOCH_UNKNOWN:
-            raise TerminalError(
-                "EPOCH_NOT_ACCEPTED",
-                f"table {source!r} is stopped: {row.stop_what}",
-                where=f"mirror {mirror}",
-                way_out=f"{RESET}; or, if nothing changed at the source between the two streams, "
-                "accept the new one by its GUID: `open-mirroring accept-epoch`",
-            )
-        if row.stop_code == KEY_MENDED:
-            raise TerminalError(
-                "RUN_NEEDED",
-                f"table {source!r} is stopped: {row.stop_what}",
-                where=f"mirror {mirror}",
-                way_out="run `open-mirroring tick`: the table goes on by itself once nothing is hidden any more",
-            )
-        if row.stop_code == RENAME_POSSIBLE:
-            raise TerminalError(
-                "SCHEMA_NOT_ACCEPTED",
-                f"table {source!r} is stopped: {row.stop_what}",
-                where=f"mirror {mirror}",
-                way_out="look at the source, then say which it was: `open-mirroring accept-schema --dropped COLUMN`, "
-                "or `--renamed OLD=NEW`",
-            )
-        if row.stop_code == NEW_TABLE:
-            raise TerminalError(
-                "TABLE_NOT_ACCEPTED",
-                f"table {source!r} is stopped: {row.stop_what}",
-                where=f"mirror {mirror}",
-                way_out="`open-mirroring accept-table` says that it shall be mirrored",
-            )
-        cleared = _clear(db, row)
-        requests.record(db, mirror, asked, cleared.document())
-        _audit(db, mirror, source, "RESUMED", reason, cleared)
-    return cleared
+            code, what = "NOT_STOPPED", f"table {source!r} has no stop in the ledger"
+            way_out = "a stop that only the inspection of the landing zone finds passes once its cause is gone; "
+            way_out += "look at `status`"
+        elif row.stop_code in NEEDS_RESET:
+            code, way_out = "RESET_NEEDED", f"{RESET}; its changes are logged meanwhile"
+            what = f"table {source!r} is stopped by {row.stop_code}: {NEEDS_RESET[row.stop_code]}"
+        elif row.stop_code in _NOT_BY_RESUME:
+            code, way_out = _NOT_BY_RESUME[row.stop_code]
+        if code:
+            raise TerminalError(code, what, where=f"mirror {mirror}", way_out=way_out)
+        return _cleared(_clear(db, row))
+
+    return OpenStop.of(requests.decide(ledger, mirror, Asked(request, RESUME, source), "RESUMED", reason, effect))
 
 
 def accept_table(ledger: Engine, mirror: str, source: str, reason: Reason, *, request: str = "") -> OpenStop:
@@ -165,11 +144,8 @@ def accept_table(ledger: Engine, mirror: str, source: str, reason: Reason, *, re
     Raises:
         TerminalError: ``TABLE_UNKNOWN``; ``NOT_ASKED`` when the table does not wait for this.
     """
-    with ledger.begin() as db:
-        row = locked_table(db, mirror, source)
-        asked = Asked(request, ACCEPT_TABLE, source)
-        if done := requests.known(db, mirror, asked):
-            return OpenStop.of(done.outcome or {})
+
+    def effect(db: Connection, row: Any) -> Effect:
         if row.stop_code != NEW_TABLE:
             is_so = "has no stop" if row.stop_code is None else f"is stopped by {row.stop_code}"
             raise TerminalError(
@@ -179,10 +155,10 @@ def accept_table(ledger: Engine, mirror: str, source: str, reason: Reason, *, re
                 way_out="look at `open-mirroring status`",
             )
         note_accepted(db, mirror, source)
-        cleared = _clear(db, row)
-        requests.record(db, mirror, asked, cleared.document())
-        _audit(db, mirror, source, "TABLE_ACCEPTED", reason, cleared)
-    return cleared
+        return _cleared(_clear(db, row))
+
+    asked = Asked(request, ACCEPT_TABLE, source)
+    return OpenStop.of(requests.decide(ledger, mirror, asked, "TABLE_ACCEPTED", reason, effect))
 
 
 def accept_reload(ledger: Engine, mirror: str, source: str, reason: Reason, *, request: str = "") -> OpenStop:
@@ -193,11 +169,8 @@ def accept_reload(ledger: Engine, mirror: str, source: str, reason: Reason, *, r
     Raises:
         TerminalError: ``TABLE_UNKNOWN``; ``NOT_RELOADED`` when the table is not stopped.
     """
-    with ledger.begin() as db:
-        row = locked_table(db, mirror, source)
-        asked = Asked(request, ACCEPT_RELOAD, source)
-        if done := requests.known(db, mirror, asked):
-            return OpenStop.of(done.outcome or {})
+
+    def effect(db: Connection, row: Any) -> Effect:
         if row.stop_code is None:
             raise TerminalError(
                 "NOT_RELOADED",
@@ -206,10 +179,11 @@ def accept_reload(ledger: Engine, mirror: str, source: str, reason: Reason, *, r
                 way_out="look at `open-mirroring status`; to build the table anew: `open-mirroring reload-table`",
             )
         stop = OpenStop(source, row.stop_code, row.stop_what or "", row.stopped_at)
-        _set(db, row, reload_accepted=reason.to_json())
-        requests.record(db, mirror, asked, stop.document())
-        _audit(db, mirror, source, "RELOAD_ACCEPTED", reason, None, stopped={"code": stop.code, "what": stop.what})
-    return stop
+        t.change_tables(db, t.mirrored_table.c.id == row.id, reload_accepted=reason.to_json())
+        return Effect(stop.document(), {"cleared": None, "stopped": {"code": stop.code, "what": stop.what}})
+
+    asked = Asked(request, ACCEPT_RELOAD, source)
+    return OpenStop.of(requests.decide(ledger, mirror, asked, "RELOAD_ACCEPTED", reason, effect))
 
 
 def accept_epoch(
@@ -224,13 +198,8 @@ def accept_epoch(
             ``EPOCH_KNOWN`` when it has its ordinal already.
     """
     epoch = epoch.strip().lower()
-    with ledger.begin() as db:
-        row = locked_table(db, mirror, source)
-        asked = Asked(request, ACCEPT_EPOCH, source, epoch)
-        if done := requests.known(db, mirror, asked):
-            before = done.outcome or {}
-            lifted = None if before["cleared"] is None else OpenStop.of(before["cleared"])
-            return EpochAccepted(before["ordinal"], lifted, tuple(before["still_unknown"]))
+
+    def effect(db: Connection, row: Any) -> Effect:
         c = t.stream_epoch.c
         known = dict(db.execute(sa.select(c.epoch, c.ordinal).where(c.table_id == row.id)).tuples().all())
         unknown = unknown_epochs(db, row)
@@ -248,16 +217,13 @@ def accept_epoch(
             )
         ordinal = max(known.values(), default=-1) + 1
         db.execute(t.stream_epoch.insert().values(table_id=row.id, epoch=epoch, ordinal=ordinal))
-        left = tuple(sorted(unknown - {epoch}))
-        cleared = None
-        if row.stop_code == EPOCH_UNKNOWN and not left:
-            cleared = _clear(db, row)
-        else:
-            _set(db, row)
-        outcome = {"ordinal": ordinal, "cleared": cleared and cleared.document(), "still_unknown": left}
-        requests.record(db, mirror, asked, outcome)
-        _audit(db, mirror, source, "EPOCH_ACCEPTED", reason, cleared, epoch=epoch, ordinal=ordinal)
-    return EpochAccepted(ordinal, cleared, left)
+        left = sorted(unknown - {epoch})
+        cleared = _touch(db, row, ends=row.stop_code == EPOCH_UNKNOWN and not left)
+        return _cleared(cleared, {"ordinal": ordinal, "still_unknown": left}, epoch=epoch, ordinal=ordinal)
+
+    asked = Asked(request, ACCEPT_EPOCH, source, epoch)
+    done = requests.decide(ledger, mirror, asked, "EPOCH_ACCEPTED", reason, effect)
+    return EpochAccepted(done["ordinal"], _lifted(done), tuple(done["still_unknown"]))
 
 
 def accept_schema(
@@ -280,13 +246,8 @@ def accept_schema(
         TerminalError: ``TABLE_UNKNOWN``; ``COLUMN_UNKNOWN`` when neither a change nor the load brought the column;
             ``COLUMN_NOT_GONE`` when the newest changes carry it; ``REQUEST_TAKEN``.
     """
-    with ledger.begin() as db:
-        row = locked_table(db, mirror, source)
-        subject = column if renamed_to is None else f"{column}={renamed_to}"
-        asked = Asked(request, ACCEPT_SCHEMA, source, subject)
-        if done := requests.known(db, mirror, asked):
-            before = (done.outcome or {}).get("cleared")
-            return None if before is None else OpenStop.of(before)
+
+    def effect(db: Connection, row: Any) -> Effect:
         up_to = _where_it_is_gone(db, row, column, renamed_to)
         now = datetime.now(UTC)
         c = t.column_decision.c
@@ -298,15 +259,15 @@ def accept_schema(
         cleared = None
         if renamed_to is not None:
             what = f"{column!r} is {renamed_to!r} now: values of rows that did not change since have the old name"
-            _set(db, row, stop_code=COLUMN_RENAMED, stop_what=what, stopped_at=now)
-        elif row.stop_code in _EXPLAINED_BY_A_DROP:
-            cleared = _clear(db, row)
+            t.change_tables(
+                db, t.mirrored_table.c.id == row.id, stop_code=COLUMN_RENAMED, stop_what=what, stopped_at=now
+            )
         else:
-            _set(db, row)
-        requests.record(db, mirror, asked, {"cleared": cleared and cleared.document()})
-        detail = {"column": column, "renamed_to": renamed_to, "up_to": up_to}
-        _audit(db, mirror, source, "SCHEMA_ACCEPTED", reason, cleared, **detail)
-    return cleared
+            cleared = _touch(db, row, ends=row.stop_code in _EXPLAINED_BY_A_DROP)
+        return _cleared(cleared, {}, column=column, renamed_to=renamed_to, up_to=up_to)
+
+    asked = Asked(request, ACCEPT_SCHEMA, source, column if renamed_to is None else f"{column}={renamed_to}")
+    return _lifted(requests.decide(ledger, mirror, asked, "SCHEMA_ACCEPTED", reason, effect))
 
 
 def resume_extraction(ledger: Engine, mirror: str, reason: Reason, *, request: str = "") -> OpenStop:
@@ -315,24 +276,21 @@ def resume_extraction(ledger: Engine, mirror: str, reason: Reason, *, request: s
     Raises:
         TerminalError: ``NOT_STOPPED``.
     """
-    c = t.mirror.c
-    with ledger.begin() as db:
-        row = db.execute(sa.select(t.mirror).where(c.name == mirror).with_for_update()).one_or_none()
-        asked = Asked(request, RESUME_EXTRACTION)
-        if done := requests.known(db, mirror, asked):
-            return OpenStop.of(done.outcome or {})
+
+    def effect(db: Connection, row: Any) -> Effect:
         if row is None or row.stop_code is None:
             raise TerminalError(
                 "NOT_STOPPED",
                 f"the extraction of mirror {mirror!r} is not stopped",
                 way_out="`resume` clears the stop of a single table",
             )
-        cleared = OpenStop(None, row.stop_code, row.stop_what or "", None)
+        c = t.mirror.c
         values = {"stop_code": None, "stop_what": None, "version": c.version + 1}
         db.execute(t.mirror.update().where(c.name == mirror).values(values))
-        requests.record(db, mirror, asked, cleared.document())
-        _audit(db, mirror, None, "EXTRACTION_RESUMED", reason, cleared)
-    return cleared
+        return _cleared(OpenStop(None, row.stop_code, row.stop_what or "", None))
+
+    asked = Asked(request, RESUME_EXTRACTION)
+    return OpenStop.of(requests.decide(ledger, mirror, asked, "EXTRACTION_RESUMED", reason, effect))
 
 
 def unknown_epochs(db: Connection, row: Any) -> set[str]:
@@ -341,26 +299,6 @@ def unknown_epochs(db: Connection, row: Any) -> set[str]:
     logged = db.scalars(sa.select(b.epoch).distinct().where(b.mirror == row.mirror, b.source == row.source))
     known = set(db.scalars(sa.select(e.epoch).where(e.table_id == row.id)))
     return {epoch for epoch in logged if epoch not in known and not is_load_epoch(epoch)}
-
-
-def locked_table(db: Connection, mirror: str, source: str) -> Any:
-    """The row of a table, locked against other writers until the transaction ends.
-
-    Raises:
-        TerminalError: ``TABLE_UNKNOWN``.
-    """
-    c = t.mirrored_table.c
-    query = sa.select(t.mirrored_table).where(c.mirror == mirror, c.source == source).with_for_update()
-    row = db.execute(query).one_or_none()
-    if row is None:
-        names = list(db.scalars(sa.select(c.source).where(c.mirror == mirror).order_by(c.source)))
-        raise TerminalError(
-            "TABLE_UNKNOWN",
-            f"the ledger has no table {source!r}",
-            where=f"mirror {mirror}",
-            way_out=f"choose from {names}",
-        )
-    return row
 
 
 def _where_it_is_gone(db: Connection, row: Any, column: str, renamed_to: str | None) -> str:
@@ -405,25 +343,27 @@ def _where_it_is_gone(db: Connection, row: Any, column: str, renamed_to: str | N
     return gone
 
 
+def _cleared(stop: OpenStop | None, more: Mapping[str, Any] | None = None, **detail: object) -> Effect:
+    """The effect of a decision that ended a stop; *more* is its outcome then, beside the stop."""
+    outcome = (stop and stop.document()) if more is None else {**more, "cleared": stop and stop.document()}
+    return Effect(outcome or {}, {"cleared": stop and {"code": stop.code, "what": stop.what}, **detail})
+
+
+def _lifted(outcome: Mapping[str, Any]) -> OpenStop | None:
+    """The stop that a decision ended with what else it did."""
+    return None if outcome["cleared"] is None else OpenStop.of(outcome["cleared"])
+
+
+def _touch(db: Connection, row: Any, *, ends: bool) -> OpenStop | None:
+    """Raise the version of a row whose stop a decision *ends*, or leaves as it is."""
+    if ends:
+        return _clear(db, row)
+    t.change_tables(db, t.mirrored_table.c.id == row.id)
+    return None
+
+
 def _clear(db: Connection, row: Any) -> OpenStop:
-    _set(db, row, **without_stop(db, row.mirror, row.source), **without_unsealed(row.intent))
+    t.change_tables(
+        db, t.mirrored_table.c.id == row.id, **without_stop(db, row.mirror, row.source), **without_unsealed(row.intent)
+    )
     return OpenStop(row.source, row.stop_code, row.stop_what or "", row.stopped_at)
-
-
-def _set(db: Connection, row: Any, **values: object) -> None:
-    # The version moves with every decision: a run that began before it is fenced off and looks again.
-    c = t.mirrored_table.c
-    db.execute(t.mirrored_table.update().where(c.id == row.id).values(version=c.version + 1, **values))
-
-
-def _audit(
-    db: Connection,
-    mirror: str,
-    source: str | None,
-    event: str,
-    reason: Reason,
-    cleared: OpenStop | None,
-    **more: object,
-) -> None:
-    stop = None if cleared is None else {"code": cleared.code, "what": cleared.what}
-    audit(db, mirror, source, event, {"who": reason.who, "why": reason.why, "cleared": stop, **more})

@@ -43,28 +43,27 @@ class TableDeclaration(NamedTuple):
     key_names: tuple[tuple[str, str], ...] = ()
 
     @property
-    def key_names_text(self) -> str | None:
-        """What `rename` says of key columns, as the ledger writes it: the target's metadata name them so (G-120)."""
-        return json.dumps(dict(self.key_names), ensure_ascii=False) if self.key_names else None
+    def fixed(self) -> dict[str, str | None]:
+        """What only a reset may change, as the ledger's row keeps it.
 
-    @property
-    def key_types_text(self) -> str | None:
-        """What `types` says of key columns, as the ledger writes it: their values are spelled by it (G-110)."""
-        return json.dumps(dict(self.key_types), ensure_ascii=False) if self.key_types else None
+        Values of a key are spelled by the types that `types` gives its columns (G-110), and the target's metadata name
+        these as `rename` does (G-120).
+        """
+        return {
+            "folder": self.folder,
+            "keys": json.dumps(self.keys, ensure_ascii=False),
+            "key_types": json.dumps(dict(self.key_types), ensure_ascii=False) if self.key_types else None,
+            "key_names": json.dumps(dict(self.key_names), ensure_ascii=False) if self.key_names else None,
+            "text_format": self.text_format,
+        }
 
     def is_keyed_as(self, row: Any) -> bool:
         """Whether keys are spelled as by what the ledger's *row* says."""
-        return (self.keys_text, self.key_types_text) == (row.keys, row.key_types)
-
-    @property
-    def keys_text(self) -> str:
-        """The keys as the ledger writes them."""
-        return json.dumps(self.keys, ensure_ascii=False)
+        return all(self.fixed[name] == getattr(row, name) for name in ("keys", "key_types"))
 
     def is_that_of(self, row: Any) -> bool:
         """Whether the ledger's *row* says the same of what only a reset may change."""
-        said = (self.folder, self.text_format, self.key_names_text)
-        return self.is_keyed_as(row) and said == (row.folder, row.text_format, row.key_names)
+        return all(value == getattr(row, name) for name, value in self.fixed.items())
 
 
 class JoinedTable(NamedTuple):
@@ -82,11 +81,10 @@ def joined_tables(ledger: Engine, mirror: str) -> list[JoinedTable]:
     """Every table that ever joined a mirror by a pattern, in the order of names."""
     c = t.joined_table.c
     query = sa.select(c.source, c.schema_name, c.table_name, c["keys"], c.columns, c.batch).where(c.mirror == mirror)
-    with ledger.connect() as db:
-        return [
-            JoinedTable(source, schema, table, tuple(json.loads(keys)), json.loads(columns), batch)
-            for source, schema, table, keys, columns, batch in db.execute(query.order_by(c.source)).tuples()
-        ]
+    return [
+        JoinedTable(source, schema, table, tuple(json.loads(keys)), json.loads(columns), batch)
+        for source, schema, table, keys, columns, batch in t.rows(ledger, query.order_by(c.source))
+    ]
 
 
 class Joining(NamedTuple):
@@ -212,21 +210,14 @@ def _declare_anew(db: Connection, row: Any, declared: TableDeclaration) -> bool:
         return False
     refuse_taken_folder(db, row.mirror, declared)
     c = t.mirrored_table.c
-    values: dict[str, Any] = {
-        "folder": declared.folder,
-        "keys": declared.keys_text,
-        "key_types": declared.key_types_text,
-        "key_names": declared.key_names_text,
-        "text_format": declared.text_format,
-        "version": c.version + 1,
-    }
+    now = declared.fixed
+    values: dict[str, Any] = {**now}
     if not same_key and row.stop_code in (KEY_UNKNOWN, KEY_MENDED):
         values |= mended_stop(row, declared)
     # Whoever else declares at this moment has changed the row: then it is looked at again by the next run.
     this = (c.id == row.id) & (c.version == row.version)
-    if db.execute(t.mirrored_table.update().where(this).values(values)).rowcount != 1:
+    if t.change_tables(db, this, **values) != 1:
         return False
-    now = {name: values[name] for name in ("folder", "keys", "key_types", "key_names", "text_format")}
     before = {name: getattr(row, name) for name in now}
     audit(db, row.mirror, row.source, "TABLE_DECLARED_ANEW", {"before": before, "now": now})
     return True
@@ -243,7 +234,7 @@ def _named(row: Any) -> str:
 
 def mended_stop(row: Any, declared: TableDeclaration) -> dict[str, Any]:
     """The values of a row whose key was mended, until what the wrong one rejected is read again."""
-    what = f"by the key {key_of(row)} changes were rejected; they are read again by {declared.keys_text}"
+    what = f"by the key {key_of(row)} changes were rejected; they are read again by {declared.fixed['keys']}"
     return {"stop_code": KEY_MENDED, "stop_what": what, "stopped_at": datetime.now(UTC)}
 
 
@@ -308,11 +299,7 @@ def _insert(db: Connection, mirror: str, declared: TableDeclaration) -> None:
         "id": str(uuid4()),
         "mirror": mirror,
         "source": declared.source,
-        "folder": declared.folder,
-        "keys": declared.keys_text,
-        "key_types": declared.key_types_text,
-        "key_names": declared.key_names_text,
-        "text_format": declared.text_format,
+        **declared.fixed,
         "incarnation": str(uuid4()),
         "load_state": "pending" if declared.loads else "none",
     }

@@ -20,7 +20,6 @@ from open_mirroring.changes.manifest import (
     Manifest,
     OpenFragment,
     Scope,
-    SettledLetter,
 )
 from open_mirroring.changes.source_reloads import NewestLoad
 from open_mirroring.errors import TerminalError
@@ -31,18 +30,6 @@ from open_mirroring.ledger.horizon import newest_dropped
 from open_mirroring.ledger.tables import upsert
 from open_mirroring.protocols.extracting import Batch, Lost, MirrorRow, Owned
 from open_mirroring.protocols.table_stops import KEY_MENDED, KEY_UNKNOWN, LOAD_UNREAD
-
-__all__ = [
-    "AnnouncedSchema",
-    "BoundRange",
-    "ExtractLedger",
-    "FileVersion",
-    "LetterPlace",
-    "Manifest",
-    "OpenFragment",
-    "Scope",
-    "SettledLetter",
-]
 
 
 class ExtractLedger:
@@ -199,24 +186,19 @@ class ExtractLedger:
         """Stop a table by ``KEY_UNKNOWN`` again, because its changes cannot be read by the mended key either."""
         c = t.mirrored_table.c
         this = (c.mirror == self._mirror) & (c.source == source) & (c.stop_code == KEY_MENDED)
-        values = {"stop_code": KEY_UNKNOWN, "stop_what": what, "stopped_at": _now(), "version": c.version + 1}
         with self._engine.begin() as db:
-            db.execute(t.mirrored_table.update().where(this).values(values))
+            t.change_tables(db, this, stop_code=KEY_UNKNOWN, stop_what=what, stopped_at=_now())
 
     def bound(self) -> dict[str, int]:
         """Up to where each source file or partition is bound."""
-        with self._engine.begin() as db:
-            query = sa.select(t.bound_range.c.name, t.bound_range.c.bound_to).where(
-                t.bound_range.c.mirror == self._mirror
-            )
-            return {name: bound_to for name, bound_to in db.execute(query).tuples()}
+        query = sa.select(t.bound_range.c.name, t.bound_range.c.bound_to).where(t.bound_range.c.mirror == self._mirror)
+        return {name: bound_to for name, bound_to in t.rows(self._engine, query)}
 
     def seen_versions(self) -> dict[str, FileVersion]:
         """The files that are bound, as they were seen last."""
         c = t.bound_range.c
         query = sa.select(c.name, c.version, c.digest).where(c.mirror == self._mirror, c.version.is_not(None))
-        with self._engine.begin() as db:
-            return {name: FileVersion(version, digest) for name, version, digest in db.execute(query).tuples()}
+        return {name: FileVersion(version, digest) for name, version, digest in t.rows(self._engine, query)}
 
     def remember_versions(self, versions: Mapping[str, tuple[int, FileVersion]]) -> None:
         """Remember how files were seen that are bound up to these bytes; nothing of those bound further meanwhile."""
@@ -236,27 +218,24 @@ class ExtractLedger:
 
     def open_fragments(self) -> list[OpenFragment]:
         """Split messages of committed batches that still miss pieces."""
-        with self._engine.begin() as db:
-            query = sa.select(t.open_fragment).where(t.open_fragment.c.mirror == self._mirror)
-            return [
-                OpenFragment(f.identity, f.epoch, f.pos, f.since_batch, f.since, tuple(json.loads(f.files)))
-                for f in db.execute(query)
-            ]
+        query = sa.select(t.open_fragment).where(t.open_fragment.c.mirror == self._mirror)
+        return [
+            OpenFragment(f.identity, f.epoch, f.pos, f.since_batch, f.since, tuple(json.loads(f.files)))
+            for f in t.rows(self._engine, query)
+        ]
 
     def shown_partitions(self) -> set[str]:
         """The partitions of the source that have shown a position, as far as a complete position is kept."""
         c, m = t.log_batch.c, t.mirror.c
         query = sa.select(c.completeness).join(t.mirror, (c.mirror == m.name) & (c.number == m.committed))
-        with self._engine.begin() as db:
-            text = db.scalar(query.where(m.name == self._mirror))
+        text = t.first(self._engine, query.where(m.name == self._mirror))
         return set() if text is None else {*Completeness.from_json(text).told}
 
     def schemas(self) -> list[AnnouncedSchema]:
         """Every structure that the source announced in committed batches."""
         c = t.source_schema.c
         query = sa.select(c.topic, c.schema_id, c.source, c.version, c.document).where(c.mirror == self._mirror)
-        with self._engine.begin() as db:
-            return [AnnouncedSchema(*row) for row in db.execute(query.order_by(c.batch, c.digest)).tuples()]
+        return [AnnouncedSchema(*row) for row in t.rows(self._engine, query.order_by(c.batch, c.digest))]
 
     def files_of_position(self, epoch: str, lowest: str, highest: str, before_batch: int) -> list[str]:
         """Files of the log that may hold a change from *lowest* to *highest*, of any table, before *before_batch*."""
@@ -283,8 +262,7 @@ class ExtractLedger:
         """The full loads of the source with which tables begin, by source table (G-125); those of one incarnation."""
         c = t.mirrored_table.c
         query = sa.select(c.source, c.newest_load).where(c.mirror == self._mirror, c.newest_load.is_not(None))
-        with self._engine.begin() as db:
-            found = {source: NewestLoad.of(text) for source, text in db.execute(query).tuples()}
+        found = {source: NewestLoad.of(text) for source, text in t.rows(self._engine, query)}
         return {source: load for source, load in found.items() if load is not None and load.epoch == epoch}
 
     def open_damage(self, names: Collection[str]) -> list[tuple[LetterPlace, bool]]:
@@ -300,8 +278,7 @@ class ExtractLedger:
             c.place >= 0,
             sa.or_(c.source.is_(None), c.code == "FILE_INCOMPLETE"),
         )
-        with self._engine.begin() as db:
-            found = [(LetterPlace(*at), bool(without_table)) for *at, without_table in db.execute(query).tuples()]
+        found = [(LetterPlace(*at), bool(without_table)) for *at, without_table in t.rows(self._engine, query)]
         return [one for one in found if one[0].origin in names]
 
     def files_of_batches(self, numbers: Iterable[int]) -> list[str]:

@@ -32,8 +32,7 @@ def foreign_tables(ledger: Engine, mirror: str) -> list[ForeignTable]:
     """The tables that messages were read of and that are not mirrored, in the order of their names."""
     c = t.foreign_table.c
     query = sa.select(*(c[name] for name in ForeignTable._fields)).where(c.mirror == mirror).order_by(c.name)
-    with ledger.connect() as db:
-        return [ForeignTable(*row) for row in db.execute(query)]
+    return [ForeignTable(*row) for row in t.rows(ledger, query)]
 
 
 def record_foreign(db: Connection, mirror: str, batch: int, seen_at: datetime, messages: Mapping[str, int]) -> None:

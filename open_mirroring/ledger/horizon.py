@@ -26,8 +26,7 @@ def mirror_horizon(ledger: Engine, mirror: str) -> MirrorHorizon | None:
 def table_horizons(ledger: Engine, lives: Mapping[str, int]) -> dict[str, TableHorizon]:
     """H by table id, given the present generation of each; only tables that have one."""
     c = t.table_horizon.c
-    with ledger.connect() as db:
-        rows = db.execute(sa.select(t.table_horizon).where(c.table_id.in_(lives))).all()
+    rows = t.rows(ledger, sa.select(t.table_horizon).where(c.table_id.in_(lives)))
     return {r.table_id: TableHorizon(r.ordinal, r.major) for r in rows if r.generation == lives[r.table_id]}
 
 

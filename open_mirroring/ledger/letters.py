@@ -6,7 +6,6 @@ columns (``rejected_change``). Dead letters of tables that are not mirrored do n
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -21,7 +20,7 @@ from open_mirroring.ledger import requests
 from open_mirroring.ledger import tables as t
 from open_mirroring.ledger.auditing import Reason, audit
 from open_mirroring.ledger.declaring import without_stop
-from open_mirroring.ledger.requests import ACCEPT_LETTERS, Asked
+from open_mirroring.ledger.requests import ACCEPT_LETTERS, Asked, Effect
 from open_mirroring.ledger.tables import upsert
 from open_mirroring.protocols.table_stops import KEY_MENDED, KEY_UNKNOWN
 
@@ -36,8 +35,7 @@ def settled_letters(ledger: Engine, mirror: str) -> dict[LetterPlace, str]:
     """Every dead letter of a mirror that is settled, with how: replayed, reread, accepted, healed, reloaded."""
     c = t.settled_letter.c
     query = sa.select(c.batch, c.origin, c.place, c.outcome).where(c.mirror == mirror)
-    with ledger.connect() as db:
-        return {LetterPlace(*row[:3]): row[3] for row in db.execute(query)}
+    return {LetterPlace(*row[:3]): row[3] for row in t.rows(ledger, query)}
 
 
 def settle_letters(db: Connection, mirror: str, number: int, letters: Iterable[SettledLetter]) -> None:
@@ -62,19 +60,13 @@ def accept_letters(
         reason: who decides, and why.
         request: the id of the request; asked again by it, nothing more is accepted, whatever is open then (G-30).
     """
-    asked = Asked(request, ACCEPT_LETTERS)
-    with ledger.begin() as db:
-        # Locked before it is looked, so that of two that ask alike one waits for the other.
-        db.execute(sa.select(t.mirror.c.name).where(t.mirror.c.name == mirror).with_for_update())
-        if done := requests.known(db, mirror, asked):
-            return int((done.outcome or {})["accepted"])
+
+    def effect(db: Connection, _: Any) -> Effect | None:
         accepted = _settle(db, mirror, dict.fromkeys(letters, "accepted"), None, letters)
-        if accepted:
-            requests.record(db, mirror, asked, {"accepted": len(accepted)})
-            detail = {"who": reason.who, "why": reason.why, "letters": accepted}
-            values = {"at": datetime.now(UTC), "mirror": mirror, "source": None, "event": "LETTERS_ACCEPTED"}
-            db.execute(t.audit.insert().values(detail=json.dumps(detail, ensure_ascii=False), **values))
-    return len(accepted)
+        return Effect({"accepted": len(accepted)}, {"letters": accepted}) if accepted else None
+
+    asked = Asked(request, ACCEPT_LETTERS)
+    return int(requests.decide(ledger, mirror, asked, "LETTERS_ACCEPTED", reason, effect).get("accepted", 0))
 
 
 def settle_outdated(ledger: Engine, mirror: str, outcomes: Mapping[LetterPlace, Outdated]) -> int:
@@ -98,13 +90,11 @@ def mark_healed(db: Connection, mirror: str, sources: Sequence[str]) -> None:
     said = sa.literal("every dead letter that hid a change was read after all; it was stopped by ")
     what = said + c.stop_code + ": " + c.stop_what
     ours = (c.mirror == mirror) & c.source.in_(sources)
-    values = {"stop_code": CHANGES_RECOVERED, "stop_what": what, "version": c.version + 1}
-    db.execute(t.mirrored_table.update().where(ours & c.stop_code.in_(HIDDEN_CHANGES)).values(values))
+    t.change_tables(db, ours & c.stop_code.in_(HIDDEN_CHANGES), stop_code=CHANGES_RECOVERED, stop_what=what)
     mended = sa.select(c.id, c.source).where(ours & (c.stop_code == KEY_MENDED))
     for table_id, source in db.execute(mended).tuples().all():
         audit(db, mirror, source, "KEY_MENDED", {"healed": True})
-        lifted = {**without_stop(db, mirror, source), "version": c.version + 1}
-        db.execute(t.mirrored_table.update().where(c.id == table_id).values(lifted))
+        t.change_tables(db, c.id == table_id, **without_stop(db, mirror, source))
 
 
 def _settle(

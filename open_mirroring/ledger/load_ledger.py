@@ -212,18 +212,9 @@ class LoadLedger:
         """All chunks of a load are in the change log: its changes may be published; False when that was so before."""
         c = t.mirrored_table.c
         done = replace(plan, done=frozenset(range(len(plan.chunks))))
-        statement = (
-            t.mirrored_table.update()
-            .where(c.id == table_id, c.load_state == "pending")
-            .values(
-                version=c.version + 1,
-                load_plan=done.to_json(),
-                load_state="loaded",
-                published_batch=plan.hand_over_batch,
-            )
-        )
+        values = {"load_plan": done.to_json(), "load_state": "loaded", "published_batch": plan.hand_over_batch}
         with self._engine.begin() as db:
-            return db.execute(statement).rowcount == 1
+            return t.change_tables(db, (c.id == table_id) & (c.load_state == "pending"), **values) == 1
 
     def bind(self, table_id: str, plan: LoadPlan, stream_from: str | None) -> bool:
         """Bind a plan and the stream position that continues it; False when the table has a plan already.
@@ -237,13 +228,9 @@ class LoadLedger:
                 position); None: all are published.
         """
         c = t.mirrored_table.c
-        statement = (
-            t.mirrored_table.update()
-            .where(c.id == table_id, c.load_state == "pending", c.load_plan.is_(None))
-            .values(version=c.version + 1, load_plan=plan.to_json(), stream_from=stream_from)
-        )
+        unbound = (c.id == table_id) & (c.load_state == "pending") & c.load_plan.is_(None)
         with self._engine.begin() as db:
-            if db.execute(statement).rowcount != 1:
+            if t.change_tables(db, unbound, load_plan=plan.to_json(), stream_from=stream_from) != 1:
                 return False
             row = db.execute(sa.select(t.mirrored_table).where(c.id == table_id)).one()
             if row.generation > 1:

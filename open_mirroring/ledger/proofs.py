@@ -66,8 +66,7 @@ class ProofLedger:
             .join(last, (c.table_id == last.c.table_id) & (c.proved_at == last.c.at))
             .join(t.mirrored_table, (c.table_id == m.id) & (c.generation == m.generation))
         )
-        with self._engine.connect() as db:
-            return {row.table_id: _recorded(row) for row in db.execute(newest)}
+        return {row.table_id: _recorded(row) for row in t.rows(self._engine, newest)}
 
     def approve(self, mirror: str, source: str, found: RecordedProof, reason: Reason) -> None:
         """Keep in the audit who approved the correction of what a proof found, and why; once for each proof."""

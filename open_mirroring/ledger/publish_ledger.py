@@ -53,7 +53,7 @@ class PublishLedger:
         with self._engine.begin() as db:
             c = t.mirrored_table.c
             ids = list(table_ids)
-            db.execute(t.mirrored_table.update().where(c.id.in_(ids)).values(version=c.version + 1))
+            t.change_tables(db, c.id.in_(ids))
             return self._owned(db, ids)
 
     def establish(self, markers: Mapping[str, tuple[int, str]]) -> dict[str, Owned | Lost]:
@@ -225,16 +225,8 @@ def _record_publications(db: Connection, confirmed: Iterable[tuple[Any, Intent]]
         own = {"version": row.version, "position_to": intent.work.position_to, "counts": json.dumps(details["counts"])}
         publications.append({**own, **common})
         files += [
-            {
-                "number": intent.first_number + index,
-                "etag": file.etag,
-                "digest": file.digest,
-                "rows": file.rows,
-                "size": file.size,
-                "first_position": file.first_position,
-                "last_position": file.last_position,
-                **common,
-            }
+            {name: value for name, value in asdict(file).items() if name != "object_name"}
+            | {"number": intent.first_number + index, **common}
             for index, file in enumerate(intent.manifest or ())
         ]
         rejected += [

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 import sqlalchemy as sa
 from sqlalchemy import Connection, Engine
@@ -11,8 +12,8 @@ from open_mirroring.changes.manifest import Manifest
 from open_mirroring.changes.read_places import Run, bounded, gaps, joined
 from open_mirroring.ledger import requests
 from open_mirroring.ledger import tables as t
-from open_mirroring.ledger.auditing import Reason, audit
-from open_mirroring.ledger.requests import ACCEPT_LETTERS, Asked
+from open_mirroring.ledger.auditing import Reason
+from open_mirroring.ledger.requests import ACCEPT_LETTERS, Asked, Effect
 from open_mirroring.ledger.tables import upsert
 
 _BEFORE = ""
@@ -55,12 +56,9 @@ def accept_gaps(ledger: Engine, mirror: str, reason: Reason, *, request: str = "
 
     Asked again by the id of its *request*, it accepts nothing more, whatever is missing then (G-30).
     """
-    asked = Asked(request, ACCEPT_LETTERS)
     c = t.read_place.c
-    with ledger.begin() as db:
-        db.execute(sa.select(t.mirror.c.name).where(t.mirror.c.name == mirror).with_for_update())
-        if done := requests.known(db, mirror, asked):
-            return int((done.outcome or {})["accepted"])
+
+    def effect(db: Connection, _: Any) -> Effect | None:
         missing: dict[str, list[Run]] = {}
         for name, runs in read_places(db, mirror).items():
             if found := gaps(runs):
@@ -68,7 +66,7 @@ def accept_gaps(ledger: Engine, mirror: str, reason: Reason, *, request: str = "
                 closed = json.dumps([(runs[0].first, runs[-1].last)])
                 db.execute(t.read_place.update().where(c.mirror == mirror, c.partition == name).values(runs=closed))
         count = sum(gap.last - gap.first + 1 for found in missing.values() for gap in found)
-        if count:
-            requests.record(db, mirror, asked, {"accepted": count})
-            audit(db, mirror, None, "OFFSETS_ACCEPTED", {"who": reason.who, "why": reason.why, "offsets": missing})
-    return count
+        return Effect({"accepted": count}, {"offsets": missing}) if count else None
+
+    asked = Asked(request, ACCEPT_LETTERS)
+    return int(requests.decide(ledger, mirror, asked, "OFFSETS_ACCEPTED", reason, effect).get("accepted", 0))

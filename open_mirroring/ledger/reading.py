@@ -16,7 +16,7 @@ from open_mirroring.changes.column_history import FormerColumn
 from open_mirroring.changes.complete_position import Completeness
 from open_mirroring.changes.horizon import BatchContents, MirrorHorizon, TableHorizon
 from open_mirroring.changes.log_position import BEGINS_EMPTY, is_load_epoch, not_below, position_order
-from open_mirroring.changes.manifest import PlacesSeen
+from open_mirroring.changes.manifest import Manifest, PlacesSeen
 from open_mirroring.changes.source_reloads import NewestLoad
 from open_mirroring.landing_zone.layout import PARQUET
 from open_mirroring.landing_zone.schema import TableSchema
@@ -31,11 +31,11 @@ from open_mirroring.ledger.columns import (
     unverified_columns,
 )
 from open_mirroring.ledger.declaring import ResetRecord
-from open_mirroring.ledger.extract_ledger import Manifest
 from open_mirroring.ledger.horizon import mirror_horizon, newest_dropped, table_horizons
 from open_mirroring.ledger.publish_ledger import table_row
 from open_mirroring.protocols.publishing import TableRow, Work
 
+R = TypeVar("R", bound=tuple[Any, ...])
 V = TypeVar("V", bound=Hashable)
 _TABLES_PER_QUERY = 200
 """SQLite bounds the depth of a condition; it grows with every table that is asked for."""
@@ -179,51 +179,49 @@ class LedgerReader:
         self.engine = self._engine = engine
         self._mirror = mirror
 
+    def _rows(self, query: sa.Select[R]) -> Sequence[R]:
+        return t.rows(self._engine, query)
+
     def mirror(self) -> MirrorState:
         """The mirror's row; all zero before the first run."""
-        with self._engine.connect() as db:
-            row = db.execute(sa.select(t.mirror).where(t.mirror.c.name == self._mirror)).one_or_none()
-        if row is None:
-            return MirrorState(0, None, None, None, 0)
-        return MirrorState(row.committed, row.open_number, row.stop_code, row.stop_what, row.homeless_rejects)
+        c = t.mirror.c
+        query = sa.select(c.committed, c.open_number, c.stop_code, c.stop_what, c.homeless_rejects)
+        return MirrorState(*next(iter(self._rows(query.where(c.name == self._mirror))), (0, None, None, None, 0)))
 
     def tables(self, source: str | None = None) -> dict[str, TableState]:
         """Every table of the mirror by source name, or this one."""
         c = t.mirrored_table.c
         query = sa.select(t.mirrored_table).where(c.mirror == self._mirror).order_by(c.source)
-        with self._engine.connect() as db:
-            rows = db.execute(query if source is None else query.where(c.source == source))
-            return {
-                row.source: TableState(
-                    row.id,
-                    row.source,
-                    row.folder,
-                    tuple(json.loads(row.keys)),
-                    table_row(row),
-                    TableSchema.from_json(row.columns),
-                    row.load_state,
-                    None if row.load_plan is None else json.loads(row.load_plan),
-                    row.stream_from,
-                    row.stop_code,
-                    row.stop_what,
-                    row.waiting_rows or 0,
-                    row.stream_epoch,
-                    row.log_from,
-                    ResetRecord.of(row.reset),
-                    None if row.text_format is None else TextFormat.from_json(row.text_format),
-                    row.lives_above,
-                    NewestLoad.of(row.newest_load),
-                    Reason.of(row.reload_accepted),
-                    json.loads(row.key_names or "{}"),
-                )
-                for row in rows
-            }
+        return {
+            row.source: TableState(
+                row.id,
+                row.source,
+                row.folder,
+                tuple(json.loads(row.keys)),
+                table_row(row),
+                TableSchema.from_json(row.columns),
+                row.load_state,
+                None if row.load_plan is None else json.loads(row.load_plan),
+                row.stream_from,
+                row.stop_code,
+                row.stop_what,
+                row.waiting_rows or 0,
+                row.stream_epoch,
+                row.log_from,
+                ResetRecord.of(row.reset),
+                None if row.text_format is None else TextFormat.from_json(row.text_format),
+                row.lives_above,
+                NewestLoad.of(row.newest_load),
+                Reason.of(row.reload_accepted),
+                json.loads(row.key_names or "{}"),
+            )
+            for row in self._rows(query if source is None else query.where(c.source == source))
+        }
 
     def starts(self, table_id: str) -> dict[str, int]:
         """By partition a place behind which no row of the table's first full load can stand (K-67)."""
         c = t.stream_start.c
-        with self._engine.connect() as db:
-            return dict(db.execute(sa.select(c.origin, c.place).where(c.table_id == table_id)).tuples().all())
+        return dict(self._rows(sa.select(c.origin, c.place).where(c.table_id == table_id)))
 
     def contents(self, after: Mapping[str, int], up_to: int) -> dict[str, list[BatchContents]]:
         """Per source table what the batches above its entry in *after*, up to *up_to*, hold; only tables with any.
@@ -236,12 +234,8 @@ class LedgerReader:
         query = sa.select(t.batch_table).where(
             c.mirror == self._mirror, c.batch > min(after.values()), c.batch <= up_to
         )
-        found: dict[str, list[BatchContents]] = {}
-        with self._engine.connect() as db:
-            for row in db.execute(query.order_by(c.batch)):
-                if row.source in after and row.batch > after[row.source]:
-                    found.setdefault(row.source, []).append(_contents(row))
-        return found
+        wanted = (row for row in self._rows(query.order_by(c.batch)) if row.batch > after.get(row.source, row.batch))
+        return t.grouped((row.source, _contents(row)) for row in wanted)
 
     def highest(self, source: str, up_to: int) -> dict[str, str]:
         """The highest position of a table per epoch in the batches up to *up_to*."""
@@ -252,19 +246,17 @@ class LedgerReader:
         c = t.batch_table.c
         query = sa.select(c.source, c.epoch, sa.func.max(c.max_pos)).group_by(c.source, c.epoch)
         found: dict[str, dict[str, str]] = {}
-        with self._engine.connect() as db:
-            for some in _alike(up_to):
-                asked = sa.or_(*(c.source.in_(sources) & (c.batch <= batch) for batch, sources in some.items()))
-                for source, epoch, highest in db.execute(query.where(c.mirror == self._mirror, asked)).tuples():
-                    found.setdefault(source, {})[epoch] = highest
+        for some in _alike(up_to):
+            asked = sa.or_(*(c.source.in_(sources) & (c.batch <= batch) for batch, sources in some.items()))
+            for source, epoch, highest in self._rows(query.where(c.mirror == self._mirror, asked)):
+                found.setdefault(source, {})[epoch] = highest
         return found
 
     def highest_in(self, epochs: Collection[str]) -> str:
         """The highest position that any table shows in these streams; empty if none does."""
         c = t.batch_table.c
         query = sa.select(sa.func.max(c.max_pos)).where(c.mirror == self._mirror, c.epoch.in_(list(epochs)))
-        with self._engine.connect() as db:
-            return str(db.scalar(query) or "")
+        return str(t.first(self._engine, query) or "")
 
     def history(self, source: str, up_to: int, reaching: Mapping[str, str]) -> list[BatchContents]:
         """What the batches up to *up_to* hold of a table in epochs of *reaching*, as far as it reaches its text.
@@ -276,31 +268,27 @@ class LedgerReader:
         reached = sa.or_(sa.false(), *((c.epoch == epoch) & (c.max_pos >= text) for epoch, text in reaching.items()))
         query = sa.select(t.batch_table).where(c.mirror == self._mirror, c.source == source, c.batch <= up_to, reached)
         query = query.where(c.batch > newest_dropped(self._mirror))
-        with self._engine.connect() as db:
-            return [_contents(row) for row in db.execute(query.order_by(c.batch))]
+        return [_contents(row) for row in self._rows(query.order_by(c.batch))]
 
     def completeness(self, batch: int) -> Completeness | None:
         """How complete the log was after a batch; None where no complete position was kept then."""
         c = t.log_batch.c
         query = sa.select(c.completeness).where(c.mirror == self._mirror, c.number == batch)
-        with self._engine.connect() as db:
-            text = db.scalar(query)
+        text = t.first(self._engine, query)
         return None if text is None else Completeness.from_json(text)
 
     def column_lists(self, table_ids: Iterable[str]) -> dict[str, list[ColumnList]]:
         """The column lists of tables in the order of their first position."""
         c, r, ids = t.column_list.c, t.column_range.c, list(table_ids)
         query = sa.select(t.column_list).where(c.table_id.in_(ids)).order_by(c.first_pos, c.digest)
-        found: dict[str, list[ColumnList]] = {}
         places: dict[tuple[str, str], dict[str, PlacesSeen]] = {}
-        with self._engine.connect() as db:
-            for row in db.execute(sa.select(t.column_range).where(r.table_id.in_(ids))):
-                seen = PlacesSeen(row.first, row.last, row.whole_first, row.whole_last)
-                places.setdefault((row.table_id, row.digest), {})[row.epoch] = seen
-            for row in db.execute(query):
-                seen_at = places.get((row.table_id, row.digest), {})
-                found.setdefault(row.table_id, []).append(ColumnList(row.cols, row.whole, row.first_pos, seen_at))
-        return found
+        for row in self._rows(sa.select(t.column_range).where(r.table_id.in_(ids))):
+            seen = PlacesSeen(row.first, row.last, row.whole_first, row.whole_last)
+            places.setdefault((row.table_id, row.digest), {})[row.epoch] = seen
+        return t.grouped(
+            (x.table_id, ColumnList(x.cols, x.whole, x.first_pos, places.get((x.table_id, x.digest), {})))
+            for x in self._rows(query)
+        )
 
     def streamed_types(self, table_id: str) -> dict[str, str]:
         """The type of each column by which all changes of a table that were ever logged carry it."""
@@ -315,11 +303,7 @@ class LedgerReader:
         """Per table what operators said of columns that rows lack."""
         c = t.column_decision.c
         query = sa.select(t.column_decision).where(c.table_id.in_(list(table_ids))).order_by(c.up_to, c.column)
-        found: dict[str, list[ColumnDecision]] = {}
-        with self._engine.connect() as db:
-            for row in db.execute(query):
-                found.setdefault(row.table_id, []).append(ColumnDecision(row.column, row.up_to, row.renamed_to))
-        return found
+        return t.grouped((x.table_id, ColumnDecision(x.column, x.up_to, x.renamed_to)) for x in self._rows(query))
 
     def gone_columns(self, tables: Iterable[TableState]) -> dict[str, list[GoneColumn]]:
         """Per table the columns that are gone at the source, as publications met them (G-60)."""
@@ -337,19 +321,15 @@ class LedgerReader:
         """Per table the ordinal of every stream incarnation."""
         c = t.stream_epoch.c
         found: dict[str, dict[str, int]] = {}
-        with self._engine.connect() as db:
-            for row in db.execute(sa.select(t.stream_epoch).where(c.table_id.in_(list(table_ids)))):
-                found.setdefault(row.table_id, {})[row.epoch] = row.ordinal
+        for row in self._rows(sa.select(t.stream_epoch).where(c.table_id.in_(list(table_ids)))):
+            found.setdefault(row.table_id, {})[row.epoch] = row.ordinal
         return found
 
     def rejected(self, table_ids: Iterable[str]) -> dict[str, list[dict[str, Any]]]:
         """Per table the changes that could not be typed."""
         c = t.rejected_change.c
-        found: dict[str, list[dict[str, Any]]] = {}
-        with self._engine.connect() as db:
-            for row in db.execute(sa.select(t.rejected_change).where(c.table_id.in_(list(table_ids)))):
-                found.setdefault(row.table_id, []).append(dict(row._mapping))
-        return found
+        query = sa.select(t.rejected_change).where(c.table_id.in_(list(table_ids)))
+        return t.grouped((row.table_id, dict(row._mapping)) for row in self._rows(query))
 
     def mirror_horizon(self) -> MirrorHorizon | None:
         """The horizon of the mirror; None while maintenance never moved it."""
@@ -367,42 +347,27 @@ class LedgerReader:
         """Confirmed files in order by table id, given each table's generation and the number above which to look."""
         c = t.published_file.c
         found: dict[str, list[PublishedFile]] = {}
-        with self._engine.connect() as db:
-            for some in _alike(numbers):
-                asked = sa.or_(
-                    *(c.table_id.in_(ids) & (c.generation == g) & (c.number > n) for (g, n), ids in some.items())
-                )
-                for row in db.execute(sa.select(t.published_file).where(asked).order_by(c.table_id, c.number)):
-                    values = {name: getattr(row, name) for name in PublishedFile._fields[:-1]}
-                    file = PublishedFile(**values, confirmed_at=row.confirmed_at)
-                    found.setdefault(row.table_id, []).append(file)
+        wanted = sa.select(c.table_id, *(c[name] for name in PublishedFile._fields)).order_by(c.table_id, c.number)
+        for some in _alike(numbers):
+            asked = sa.or_(
+                *(c.table_id.in_(ids) & (c.generation == g) & (c.number > n) for (g, n), ids in some.items())
+            )
+            found |= t.grouped((id_, PublishedFile(*file)) for id_, *file in self._rows(wanted.where(asked)))
         return found
 
     def publications(self, table_id: str, generation: int) -> list[Publication]:
         """Confirmed publications of a table, in order."""
         c = t.publication.c
-        query = sa.select(t.publication).where(c.table_id == table_id, c.generation == generation)
-        with self._engine.connect() as db:
-            return [
-                Publication(
-                    row.version,
-                    row.kind,
-                    row.batch_from,
-                    row.batch_to,
-                    json.loads(row.counts),
-                    row.confirmed_at,
-                    row.position_to,
-                )
-                for row in db.execute(query.order_by(c.version))
-            ]
+        query = sa.select(*(c[name] for name in Publication._fields))
+        query = query.where(c.table_id == table_id, c.generation == generation).order_by(c.version)
+        return [Publication(*row)._replace(counts=json.loads(row.counts)) for row in self._rows(query)]
 
     def published_counts(self) -> list[tuple[str, dict[str, int]]]:
         """Source table and counts of each confirmed publication of the generations that the tables are in now."""
         c, m = t.publication.c, t.mirrored_table.c
         of_now = (c.table_id == m.id) & (c.generation == m.generation)
         query = sa.select(m.source, c.counts).join(t.mirrored_table, of_now).where(m.mirror == self._mirror)
-        with self._engine.connect() as db:
-            return [(source, json.loads(counts)) for source, counts in db.execute(query).tuples()]
+        return [(source, json.loads(counts)) for source, counts in self._rows(query)]
 
     def newest_numbers(self, confirmed_before: datetime) -> dict[str, int]:
         """By table id the highest number of its generation confirmed before a moment; only tables that have one."""
@@ -413,68 +378,57 @@ class LedgerReader:
             .where(m.mirror == self._mirror, c.confirmed_at < confirmed_before)
             .group_by(c.table_id)
         )
-        with self._engine.connect() as db:
-            return {table_id: number for table_id, number in db.execute(query).tuples()}
+        return dict(self._rows(query))
 
     def published_bytes(self, since: datetime) -> int:
         """Bytes of the files confirmed since a moment, in whatever generation of their table."""
         c, m = t.published_file.c, t.mirrored_table.c
         query = (
-            sa.select(sa.func.coalesce(sa.func.sum(c.size), 0))
+            sa.select(sa.func.sum(c.size))
             .join(t.mirrored_table, c.table_id == m.id)
             .where(m.mirror == self._mirror, c.confirmed_at >= since)
         )
-        with self._engine.connect() as db:
-            return int(db.execute(query).scalar_one())
+        return int(t.first(self._engine, query) or 0)
 
     def batches(self, above: int = 0) -> list[tuple[int, dict[str, int], datetime]]:
         """Committed batches above a number: number, counts by disposition, time of commit."""
         c = t.log_batch.c
         query = sa.select(c.number, c.manifest, c.committed_at).where(c.mirror == self._mirror, c.number > above)
-        with self._engine.connect() as db:
-            return [
-                (number, json.loads(manifest)["counts"], at)
-                for number, manifest, at in db.execute(query.order_by(c.number)).tuples()
-            ]
+        found = self._rows(query.order_by(c.number))
+        return [(number, json.loads(manifest)["counts"], at) for number, manifest, at in found]
 
     def batch_times(self) -> list[tuple[int, datetime, datetime]]:
         """Every committed batch in order: number, when it was bound, when it was committed."""
         c = t.log_batch.c
         query = sa.select(c.number, c.bound_at, c.committed_at).where(c.mirror == self._mirror).order_by(c.number)
-        with self._engine.connect() as db:
-            return [tuple(row) for row in db.execute(query)]
+        return [tuple(row) for row in self._rows(query)]
 
     def committed_at(self, batches: Collection[int]) -> dict[int, datetime]:
         """When each of some batches was committed."""
         c, wanted = t.log_batch.c, sorted(batches)
         found: dict[int, datetime] = {}
-        with self._engine.connect() as db:
-            for start in range(0, len(wanted), _TABLES_PER_QUERY):
-                some = c.number.in_(wanted[start : start + _TABLES_PER_QUERY])
-                query = sa.select(c.number, c.committed_at).where(c.mirror == self._mirror, some)
-                found |= dict(db.execute(query).tuples().all())
+        for start in range(0, len(wanted), _TABLES_PER_QUERY):
+            some = c.number.in_(wanted[start : start + _TABLES_PER_QUERY])
+            found |= dict(self._rows(sa.select(c.number, c.committed_at).where(c.mirror == self._mirror, some)))
         return found
 
     def manifests(self) -> dict[int, Manifest]:
         """What was sealed for every committed batch."""
         c = t.log_batch.c
         query = sa.select(c.number, c.manifest).where(c.mirror == self._mirror)
-        with self._engine.connect() as db:
-            return {number: Manifest.from_json(text) for number, text in db.execute(query.order_by(c.number)).tuples()}
+        return {number: Manifest.from_json(text) for number, text in self._rows(query.order_by(c.number))}
 
     def open_fragment_count(self) -> int:
         """Split messages that wait for pieces."""
         query = sa.select(sa.func.count()).where(t.open_fragment.c.mirror == self._mirror)
-        with self._engine.connect() as db:
-            return db.scalar(query.select_from(t.open_fragment)) or 0
+        return t.first(self._engine, query.select_from(t.open_fragment)) or 0
 
     def bound(self, up_to: int | None = None) -> dict[str, int]:
         """Up to where each source file or partition is bound; of those last bound in batches *up_to*, if given."""
         c = t.bound_range.c
         query = sa.select(c.name, c.bound_to).where(c.mirror == self._mirror).order_by(c.name)
         query = query if up_to is None else query.where(c.batch <= up_to)
-        with self._engine.connect() as db:
-            return {name: bound_to for name, bound_to in db.execute(query).tuples()}
+        return dict(self._rows(query))
 
 
 def _contents(row: Any) -> BatchContents:

@@ -18,8 +18,7 @@ from open_mirroring.errors import TerminalError
 from open_mirroring.ledger import requests
 from open_mirroring.ledger import tables as t
 from open_mirroring.ledger.auditing import Reason, audit
-from open_mirroring.ledger.decisions import locked_table
-from open_mirroring.ledger.requests import REPAIR, Asked
+from open_mirroring.ledger.requests import REPAIR, Asked, locked_table
 from open_mirroring.protocols.publishing import StagedFile
 
 REQUESTED, SEALED, REPAIRED = "REPAIR_REQUESTED", "REPAIR_SEALED", "REPAIRED"
@@ -44,13 +43,12 @@ class RepairLedger:
             c.mirror == self._mirror, c.source == source, c.event.in_((REQUESTED, SEALED, REPAIRED))
         )
         found: OpenRepair | None = None
-        with self._engine.connect() as db:
-            for event, text in db.execute(query.order_by(c.id)).tuples():
-                detail = json.loads(text)
-                if (detail["generation"], detail["number"]) != (generation, number):
-                    continue
-                sealed = StagedFile(**detail["object"]) if event == SEALED else None
-                found = None if event == REPAIRED else OpenRepair(sealed or (found.sealed if found else None))
+        for event, text in t.rows(self._engine, query.order_by(c.id)):
+            detail = json.loads(text)
+            if (detail["generation"], detail["number"]) != (generation, number):
+                continue
+            sealed = StagedFile(**detail["object"]) if event == SEALED else None
+            found = None if event == REPAIRED else OpenRepair(sealed or (found.sealed if found else None))
         return found
 
     def join(self, source: str, asked: Asked) -> Mapping[str, Any] | None:

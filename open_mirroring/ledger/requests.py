@@ -8,7 +8,7 @@ outcome; only another id asks for another effect. An empty id belongs to no requ
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
@@ -17,6 +17,7 @@ from sqlalchemy import Connection, Engine
 
 from open_mirroring.errors import TerminalError
 from open_mirroring.ledger import tables as t
+from open_mirroring.ledger.auditing import Reason, audit
 from open_mirroring.ledger.tables import upsert
 
 RELOAD, DROP, REPAIR = "reload", "drop", "repair"
@@ -83,6 +84,67 @@ def answer(ledger: Engine, mirror: str, asked: Asked) -> Mapping[str, Any] | Non
     with ledger.connect() as db:
         found = known(db, mirror, asked)
     return None if found is None else found.outcome
+
+
+class Effect(NamedTuple):
+    """What a decision did: the outcome, for whoever asks again, and what the audit says beside who and why."""
+
+    outcome: Mapping[str, Any]
+    detail: Mapping[str, Any]
+
+
+def decide(
+    ledger: Engine,
+    mirror: str,
+    asked: Asked,
+    event: str,
+    reason: Reason,
+    effect: Callable[[Connection, Any], Effect | None],
+) -> Mapping[str, Any]:
+    """Take a decision in one transaction, which also writes it into the audit; its outcome.
+
+    Asked again by the id of the request, it gives the outcome of then and has no other effect (G-30). The row is locked
+    before the request is looked for, so that of two that ask alike one waits for the other.
+
+    *effect* gets the row of the table, or of the mirror (None: there is none) where the request names no table, and
+    returns None when there was nothing to do.
+
+    Raises:
+        TerminalError: ``TABLE_UNKNOWN``; as :func:`known`.
+    """
+    with ledger.begin() as db:
+        if asked.source:
+            row = locked_table(db, mirror, asked.source)
+        else:
+            row = db.execute(sa.select(t.mirror).where(t.mirror.c.name == mirror).with_for_update()).one_or_none()
+        if done := known(db, mirror, asked):
+            return done.outcome or {}
+        had = effect(db, row)
+        if had is None:
+            return {}
+        record(db, mirror, asked, had.outcome)
+        audit(db, mirror, asked.source or None, event, {**reason._asdict(), **had.detail})
+    return had.outcome
+
+
+def locked_table(db: Connection, mirror: str, source: str) -> Any:
+    """The row of a table, locked against other writers until the transaction ends.
+
+    Raises:
+        TerminalError: ``TABLE_UNKNOWN``.
+    """
+    c = t.mirrored_table.c
+    query = sa.select(t.mirrored_table).where(c.mirror == mirror, c.source == source).with_for_update()
+    row = db.execute(query).one_or_none()
+    if row is None:
+        names = list(db.scalars(sa.select(c.source).where(c.mirror == mirror).order_by(c.source)))
+        raise TerminalError(
+            "TABLE_UNKNOWN",
+            f"the ledger has no table {source!r}",
+            where=f"mirror {mirror}",
+            way_out=f"choose from {names}",
+        )
+    return row
 
 
 def record(db: Connection, mirror: str, asked: Asked, outcome: Mapping[str, Any] | None = None) -> None:

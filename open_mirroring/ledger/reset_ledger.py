@@ -26,7 +26,7 @@ from open_mirroring.ledger import requests
 from open_mirroring.ledger import tables as t
 from open_mirroring.ledger.auditing import Reason, audit
 from open_mirroring.ledger.columns import record_columns
-from open_mirroring.ledger.decisions import EPOCH_UNKNOWN, locked_table, unknown_epochs
+from open_mirroring.ledger.decisions import EPOCH_UNKNOWN, unknown_epochs
 from open_mirroring.ledger.declaring import (
     ResetRecord,
     TableDeclaration,
@@ -39,7 +39,7 @@ from open_mirroring.ledger.declaring import (
     refuse_taken_folder,
 )
 from open_mirroring.ledger.horizon import newest_dropped
-from open_mirroring.ledger.requests import DROP, RELOAD, Asked
+from open_mirroring.ledger.requests import DROP, RELOAD, Asked, locked_table
 from open_mirroring.protocols.resetting import Answered, Lost, Open, Owned, ResetRow, ResetStage
 from open_mirroring.protocols.table_stops import (
     KEY_MENDED,
@@ -156,11 +156,7 @@ class ResetLedger:
                 drops=False,
                 loads=declared.loads,
                 begins_at=begins_at,
-                folder=declared.folder,
-                keys=declared.keys_text,
-                key_types=declared.key_types_text,
-                key_names=declared.key_names_text,
-                text_format=declared.text_format,
+                **declared.fixed,
                 log_from=newest if fresh else row.log_from,
                 lives_above=None if declared.loads or load is not None else lives_above,
                 newest_load=None if load is None else load.to_json(),
@@ -213,8 +209,7 @@ class ResetLedger:
         with self._engine.begin() as db:
             row = locked_table(db, self._mirror, source)
             said = what if row.stop_code is not None else row.stop_what
-            values = {"reload_accepted": None, "stop_what": said, "version": c.version + 1}
-            db.execute(t.mirrored_table.update().where(c.id == row.id).values(values))
+            t.change_tables(db, c.id == row.id, reload_accepted=None, stop_what=said)
             if row.reload_accepted is not None:
                 audit(db, self._mirror, source, "RELOAD_REFUSED", {"what": what})
 
@@ -253,16 +248,14 @@ class ResetLedger:
         """Raise the row's version and return it; a table that was dropped has no open reset."""
         with self._engine.begin() as db:
             c = t.mirrored_table.c
-            this = (c.mirror == self._mirror) & (c.source == source)
-            db.execute(t.mirrored_table.update().where(this).values(version=c.version + 1))
+            t.change_tables(db, (c.mirror == self._mirror) & (c.source == source))
             return self._owned(db, source)
 
     def version(self, source: str) -> int:
         """The row's version as it is now; 0 without a row."""
         c = t.mirrored_table.c
         query = sa.select(c.version).where(c.mirror == self._mirror, c.source == source)
-        with self._engine.connect() as db:
-            return db.scalar(query) or 0
+        return t.first(self._engine, query) or 0
 
     def advance(self, source: str, version: int, to: ResetStage, *, absent: bool = False) -> Owned | Lost:
         """The next record: in the row, and in the audit."""
@@ -285,7 +278,7 @@ class ResetLedger:
             values: dict[str, Any] = {"reset": None if to is ResetStage.TABLE_BACK else record.to_json()}
             if to is ResetStage.REBUILDING:
                 values |= _new_generation(db, row, reset)
-            db.execute(t.mirrored_table.update().where(c.id == row.id).values(version=version + 1, **values))
+            t.change_tables(db, c.id == row.id, **values)
         if to is not reset.stage:
             generation = row.generation + (to is ResetStage.REBUILDING)
             detail = {"who": reset.who, "why": reset.why, "generation": generation}
@@ -350,21 +343,9 @@ class ResetLedger:
         )
         c = t.mirrored_table.c
         note_accepted(db, self._mirror, row.source)
-        db.execute(
-            t.mirrored_table.update()
-            .where(c.id == row.id)
-            .values(
-                # Whoever is at work on the row is fenced off; what it sealed lies in the folder that is deleted.
-                version=c.version + 1,
-                intent=None,
-                stop_code=None,
-                stop_what=None,
-                stopped_at=None,
-                reset=record.to_json(),
-                reload_accepted=None,
-                **values,
-            )
-        )
+        # What somebody who is fenced off sealed lies in the folder that is deleted.
+        gone = dict.fromkeys(("intent", "stop_code", "stop_what", "stopped_at", "reload_accepted"))
+        t.change_tables(db, c.id == row.id, reset=record.to_json(), **gone, **values)
         stop = None if row.stop_code is None else {"code": row.stop_code, "what": row.stop_what}
         detail = {"who": reason.who, "why": reason.why, "cleared": stop, "drops": drops, "loads": loads}
         if row.intent is not None:

@@ -5,20 +5,23 @@ Documents are JSON text. Positions are the text of a log position inside its epo
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, TypeVar
 
 from sqlalchemy import (
     BigInteger,
     Boolean,
     Column,
+    ColumnElement,
     Connection,
     DateTime,
     Dialect,
+    Engine,
     Index,
     Integer,
     MetaData,
+    Select,
     String,
     Table,
     Text,
@@ -26,6 +29,10 @@ from sqlalchemy import (
     UniqueConstraint,
 )
 from sqlalchemy.dialects import postgresql, sqlite
+
+R = TypeVar("R", bound=tuple[Any, ...])
+V = TypeVar("V")
+K = TypeVar("K", bound=Hashable)
 
 
 class WholeNumber(TypeDecorator[int]):
@@ -555,6 +562,32 @@ decision_request = Table(
     Column("finished_at", Moment),
     Column("outcome", Text),
 )
+
+
+def rows(ledger: Engine, query: Select[R]) -> Sequence[R]:
+    """What a query finds that needs no transaction with others."""
+    with ledger.connect() as db:
+        return db.execute(query).tuples().all()
+
+
+def first(ledger: Engine, query: Select[tuple[V]]) -> V | None:
+    """The first value that such a query finds; None where it finds none."""
+    with ledger.connect() as db:
+        return db.scalar(query)
+
+
+def grouped(found: Iterable[tuple[K, V]]) -> dict[K, list[V]]:
+    """Values by their key, each key's in their order."""
+    groups: dict[K, list[V]] = {}
+    for key, value in found:
+        groups.setdefault(key, []).append(value)
+    return groups
+
+
+def change_tables(db: Connection, which: ColumnElement[bool], **values: Any) -> int:
+    """Change rows of mirrored tables and raise their versions, which fences off whoever is at work; how many."""
+    statement = mirrored_table.update().where(which).values(version=mirrored_table.c.version + 1, **values)
+    return db.execute(statement).rowcount
 
 
 def upsert(

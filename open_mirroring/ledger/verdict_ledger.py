@@ -117,8 +117,7 @@ def remembered(ledger: Engine, mirror: str) -> dict[str, Remembered]:
     query = sa.select(t.verdict.c.table_id, t.verdict.c.evidence).join(
         t.mirrored_table, t.mirrored_table.c.id == t.verdict.c.table_id
     )
-    with ledger.connect() as db:
-        rows = db.execute(query.where(t.mirrored_table.c.mirror == mirror)).all()
+    rows = t.rows(ledger, query.where(t.mirrored_table.c.mirror == mirror))
     return {row.table_id: Remembered.of(json.loads(row.evidence)) for row in rows}
 
 

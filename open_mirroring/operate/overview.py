@@ -237,8 +237,7 @@ def _of_mirror(mirror: str, since: datetime) -> sa.ColumnElement[bool]:
 
 def _generations(ledger: Engine, mirror: str) -> dict[str, int]:
     m = t.mirrored_table.c
-    with ledger.connect() as db:
-        return dict(db.execute(sa.select(m.id, m.generation).where(m.mirror == mirror)).tuples().all())
+    return dict(t.rows(ledger, sa.select(m.id, m.generation).where(m.mirror == mirror)))
 
 
 class _Lines:

@@ -16,11 +16,10 @@ from sqlalchemy.exc import OperationalError
 
 from open_mirroring.config import Mirror
 from open_mirroring.errors import TerminalError, TransientError
-from open_mirroring.fabric.target import TargetWatch, target_watch
+from open_mirroring.fabric.target import target_watch
 from open_mirroring.fault_points import reach
 from open_mirroring.landing_zone import layout
 from open_mirroring.landing_zone.opening import ZoneAddress, open_store
-from open_mirroring.landing_zone.store import LandingZoneStore
 from open_mirroring.ledger.auditing import Reason
 from open_mirroring.ledger.reading import LedgerReader
 from open_mirroring.ledger.requests import TARGET_BACK, TARGET_GONE, Asked, answer
@@ -66,9 +65,7 @@ class ResetDriver:
             or says something needs no Spark.
         asked: the request that is carried out; without one, whatever is open.
         word: what an operator says of the target; counts for the one look that it answers.
-        watch: tells what the target has; by default what the mirror file names.
-        store: the landing zone; by default the mirror's.
-        zone: where that is, with the login; by default as the environment says.
+        zone: where the landing zone is, with the login; by default as the environment says.
     """
 
     def __init__(
@@ -80,8 +77,6 @@ class ResetDriver:
         rebuild: Callable[[], str] = nothing_rebuilt,
         asked: Asked | None = None,
         word: Word | None = None,
-        watch: TargetWatch | None = None,
-        store: LandingZoneStore | None = None,
         zone: ZoneAddress | None = None,
     ) -> None:
         self._source = source
@@ -90,8 +85,8 @@ class ResetDriver:
         self._ledger = ResetLedger(ledger, mirror.name)
         self._reader = LedgerReader(ledger, mirror.name)
         zone = zone or zone_address(mirror)
-        self._store = store or open_store(zone)
-        self._watch = watch or target_watch(mirror, zone)
+        self._store = open_store(zone)
+        self._watch = target_watch(mirror, zone)
         self._rebuild = rebuild
         self._word = word
 

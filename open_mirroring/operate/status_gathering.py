@@ -7,9 +7,9 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
-from open_mirroring.changes.bound_ranges import LoadChunk, is_of_source
 from open_mirroring.changes.horizon import BatchContents
 from open_mirroring.changes.log_position import LogPosition
+from open_mirroring.changes.manifest import LoadChunk, is_of_source
 from open_mirroring.config import Mirror
 from open_mirroring.ledger.decisions import OpenStop
 from open_mirroring.ledger.letters import NO_LETTERS

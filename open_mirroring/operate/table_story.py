@@ -12,10 +12,10 @@ from typing import Any, NamedTuple
 import sqlalchemy as sa
 from sqlalchemy import Connection, Engine
 
+from open_mirroring.changes.manifest import LetterPlace
 from open_mirroring.config import Mirror
 from open_mirroring.ledger import tables as t
 from open_mirroring.ledger.decisions import unknown_epochs
-from open_mirroring.ledger.extract_ledger import LetterPlace
 from open_mirroring.ledger.reading import ColumnList, LedgerReader, PublishedFile, TableState
 from open_mirroring.operate.status import Marks
 from open_mirroring.operate.status_gathering import table_marks
@@ -172,11 +172,10 @@ def decisions(ledger: Engine, mirror: str, source: str | None) -> tuple[Decision
     c = t.audit.c
     query = sa.select(c.at, c.event, c.detail).where(c.mirror == mirror, c.source == source)
     found = []
-    with ledger.connect() as db:
-        for at, event, text in db.execute(query.order_by(c.id.desc()).limit(SHOWN)).tuples():
-            detail = json.loads(text)
-            who = str(detail.pop("who", "") or detail.pop("approved_by", ""))
-            found.append(Decision(at, event, who, str(detail.pop("why", "") or ""), detail))
+    for at, event, text in t.rows(ledger, query.order_by(c.id.desc()).limit(SHOWN)):
+        detail = json.loads(text)
+        who = str(detail.pop("who", "") or detail.pop("approved_by", ""))
+        found.append(Decision(at, event, who, str(detail.pop("why", "") or ""), detail))
     return tuple(found)
 
 

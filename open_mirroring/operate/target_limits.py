@@ -7,7 +7,7 @@ data warehousing* (columns, of warehouses and SQL analytics endpoints). See F-91
 from __future__ import annotations
 
 from open_mirroring.config import Mirror
-from open_mirroring.config.problems import Problem, SettingPath, path_text
+from open_mirroring.config.problems import Problem
 from open_mirroring.config.tables import ColumnSelection, Table
 
 MOST_TABLES = 1_000
@@ -26,12 +26,20 @@ def limit_warnings(mirror: Mirror) -> list[Problem]:
     found = []
     if len(mirror.tables) > _MANY_TABLES:
         what = f"a mirrored database takes {MOST_TABLES:,} tables, this mirror has {len(mirror.tables):,}"
-        found.append(_warning(mirror, ("tables",), what, "divide the tables between mirrors, each with its database"))
+        found.append(
+            mirror.problem(
+                ("tables",), "TARGET_LIMIT", what, "divide the tables between mirrors, each with its database (F-91)"
+            )
+        )
     for place, table in mirror.placed_tables:
         named = _named_columns(table)
         if named > _MOST_COLUMNS:
             what = f"the target's SQL endpoint takes {_MOST_COLUMNS:,} columns of a table, this one names {named:,}"
-            found.append(_warning(mirror, place, what, "leave some out with `columns`, or read the table with Spark"))
+            found.append(
+                mirror.problem(
+                    place, "TARGET_LIMIT", what, "leave some out with `columns`, or read the table with Spark (F-91)"
+                )
+            )
     return found
 
 
@@ -47,7 +55,3 @@ def _named_columns(table: Table) -> int:
     if isinstance(chosen, ColumnSelection):
         return sum("*" not in name for name in chosen.include or ())
     return len(chosen or ())
-
-
-def _warning(mirror: Mirror, path: SettingPath, what: str, way_out: str) -> Problem:
-    return Problem("TARGET_LIMIT", mirror.file, mirror.line_of(path), path_text(path), what, f"{way_out} (F-91)")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from open_mirroring.config import Mirror
-from open_mirroring.config.problems import Problem, SettingPath, path_text
+from open_mirroring.config.problems import Problem, SettingPath
 from open_mirroring.errors import MirroringError, TerminalError
 from open_mirroring.fabric.target import FabricTarget
 from open_mirroring.landing_zone.conformance import deviations
@@ -26,7 +26,7 @@ def check_landing_zone(mirror: Mirror) -> list[Problem]:
     try:
         address = zone_address(mirror)
     except TerminalError as error:
-        return [_problem(mirror, ("landing_zone", "connection"), error)]
+        return [mirror.problem_of(("landing_zone", "connection"), error)]
     if isinstance(address, LocalZone):
         return []
     trials: list[tuple[SettingPath, Callable[[], None]]] = [
@@ -39,7 +39,7 @@ def check_landing_zone(mirror: Mirror) -> list[Problem]:
         try:
             trial()
         except MirroringError as error:
-            problems.append(_problem(mirror, setting, error))
+            problems.append(mirror.problem_of(setting, error))
     return problems
 
 
@@ -58,9 +58,3 @@ def prove_conformance(store: OneLakeStore) -> None:
             where="conformance probe",
             way_out="publish nothing there; take this to the service's support, or choose another region or address",
         )
-
-
-def _problem(mirror: Mirror, setting: SettingPath, error: MirroringError) -> Problem:
-    place = f" ({error.where})" if error.where else ""
-    what = f"{error.what}{place}"
-    return Problem(error.code, mirror.file, mirror.line_of(setting), path_text(setting), what, error.way_out)

@@ -6,13 +6,13 @@ from collections.abc import Mapping
 
 from sqlalchemy import Engine
 
+from open_mirroring.changes.manifest import LetterPlace
 from open_mirroring.config import Mirror
 from open_mirroring.errors import MirroringError, TerminalError
 from open_mirroring.landing_zone.opening import ZoneAddress
 from open_mirroring.ledger import decisions
 from open_mirroring.ledger.auditing import Reason
 from open_mirroring.ledger.decisions import OpenStop
-from open_mirroring.ledger.extract_ledger import LetterPlace
 from open_mirroring.ledger.letters import accept_letters
 from open_mirroring.operate.reset_driver import ResetDriver
 from open_mirroring.operate.table_story import open_letters

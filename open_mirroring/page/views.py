@@ -10,6 +10,9 @@ from typing import Any, NamedTuple
 from urllib.parse import urlencode
 
 import msgspec
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
 import sqlalchemy as sa
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
@@ -18,19 +21,54 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from open_mirroring.changes.dead_letters import WAYS_OUT as LETTER_WAYS_OUT
+from open_mirroring.changes.manifest import LetterPlace, Manifest
 from open_mirroring.config import Mirror
+from open_mirroring.config.storage import log_place
+from open_mirroring.errors import MirroringError
 from open_mirroring.ledger import tables as t
-from open_mirroring.ledger.extract_ledger import LetterPlace
 from open_mirroring.operate import words
 from open_mirroring.operate.overview import MirrorOverview, TableLine, overview, published_since
 from open_mirroring.operate.status import plain
 from open_mirroring.operate.table_story import Letter, decisions, open_letters, table_story
 from open_mirroring.page import ways_out
-from open_mirroring.page.raw_bytes import raw_text
 from open_mirroring.page.runbook import as_text, section
 from open_mirroring.page.safe_text import visible
 from open_mirroring.protocols import table_losses
 from open_mirroring.protocols.verdicts import Verdict
+from open_mirroring.storage.arrow_files import arrow_files, arrow_path
+
+SHOWN_BYTES = 2_000
+
+
+def raw_text(mirror: Mirror, ledger: Engine, at: LetterPlace) -> str | None:
+    """The first bytes of a message; None where the log has none of it, or cannot be read from here."""
+    c = t.log_batch.c
+    query = sa.select(c.manifest).where(c.mirror == mirror.name, c.number == at.batch)
+    text = t.first(ledger, query)
+    if text is None:
+        return None
+    wanted = [("kind", "=", "rejected"), ("origin", "=", at.origin), ("place", "=", at.place)]
+    for file in Manifest.from_json(text).files:
+        try:
+            path = log_place(mirror) / str(file["path"])
+            if not path.exists():
+                continue
+            where = {"filesystem": arrow_files(path), "partitioning": None}
+            found = pq.read_table(arrow_path(path), columns=["raw"], filters=wanted, **where)
+        except (OSError, pa.ArrowException, MirroringError):
+            continue
+        for raw in pc.drop_null(found["raw"]).to_pylist():
+            return escaped(raw)
+    return None
+
+
+def escaped(raw: bytes) -> str:
+    """Bytes as printable text, at most so many."""
+    text = raw[:SHOWN_BYTES].decode("utf-8", errors="backslashreplace")
+    shown = visible(text)
+    more = len(raw) - SHOWN_BYTES
+    return shown + (f" … and {more:,} bytes more" if more > 0 else "")
+
 
 _HEIGHT, _STEP = 28, 5
 _SHAPES = {
@@ -177,8 +215,10 @@ def table(mirror: Mirror, ledger: Engine, source: str, now: datetime) -> dict[st
         "generation": story.state.row.generation,
         "keys": story.state.keys,
         "columns": [
-            {"name": column.name, "type": column.type, **({"renamed": column.renamed} if column.renamed else {})}
-            for column in story.state.columns.columns
+            {"name": c.landed_name, "type": c.type, "tells": c.tells}
+            if c.tells
+            else {"name": c.name, "type": c.type, **({"renamed": c.renamed} if c.renamed else {})}
+            for c in story.state.columns.columns
         ],
         "column_lists": [
             {"columns": _names(one.cols), "whole": one.whole, "since": one.first_pos} for one in story.column_lists

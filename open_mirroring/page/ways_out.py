@@ -26,6 +26,7 @@ RESUME, RESUME_EXTRACTION, ACCEPT_EPOCH, ACCEPT_SCHEMA, ACCEPT_TABLE, ACCEPT_REL
     "look",
 )
 _REPAIRABLE = frozenset({verdicts.GAP, verdicts.LAST_FILE_MISSING, verdicts.MISSING})
+_RESET_HELPS = frozenset({table_losses.CHANGES_IGNORED, table_losses.TABLE_SUSPENDED})
 _TICK_HELPS = frozenset({KEY_MENDED, NOT_INSPECTED, LOOK_OVERDUE, table_losses.DEAD_LETTERS_UNCOUNTED})
 
 
@@ -117,6 +118,8 @@ def of_table(mirror: Mirror, line: TableLine, unknown_epochs: tuple[str, ...], c
         gone = "the folder is deleted, and you see at the target that the table is gone: its reset goes on. Never of a "
         buttons.append(Button(TARGET_GONE, "The table is gone", gone + "table that is still there"))
         buttons.append(Button(TARGET_BACK, "The table is back", "you see at the target that it was made anew"))
+        commands.append(reset)
+    if reset not in commands and any(loss.code in _RESET_HELPS for loss in line.losses):
         commands.append(reset)
     if line.letters:
         commands.append(_replay(mirror, f"--table {shlex.quote(line.source)}"))

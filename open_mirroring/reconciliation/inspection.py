@@ -6,7 +6,8 @@ publish job, the reconcile task and the command line all inspect here, so they s
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -14,6 +15,7 @@ from typing import NamedTuple
 
 from sqlalchemy import Engine
 
+from open_mirroring.changes.log_position import is_load_epoch
 from open_mirroring.config import Mirror, Table
 from open_mirroring.config.connections import Connection, resolve
 from open_mirroring.config.onelake import onelake_connection
@@ -31,7 +33,6 @@ from open_mirroring.ledger.reading import LedgerReader, PublishedFile, TableStat
 from open_mirroring.ledger.verdict_ledger import Remembered, record_verdicts, remembered
 from open_mirroring.protocols.verdicts import Finding, Verdict
 from open_mirroring.reconciliation.joined_tables import take_in_joined
-from open_mirroring.reconciliation.loads_ahead import loads_ahead
 from open_mirroring.reconciliation.losses import LossReport, look
 from open_mirroring.reconciliation.verdict_table import PURGED_AFTER, Limits, TableFacts, reconcile
 
@@ -66,16 +67,21 @@ def zone_address(mirror: Mirror, connection: Connection | None = None) -> ZoneAd
     )
 
 
-def declare_tables(mirror: Mirror, ledger: Engine) -> dict[str, str]:
+def declare_tables(mirror: Mirror, ledger: Engine, only: Iterable[str] | None = None) -> dict[str, str]:
     """Register the mirror file's tables in the ledger; their ids by source name.
 
     From here on the mirror names those that joined by a pattern, too (G-70).
 
     Raises:
-        TerminalError: ``TABLE_REDECLARED``, ``TABLE_UNDECLARED``, ``TARGET_TAKEN``, ``NEW_TABLE_REFUSED``.
+        TerminalError: ``TABLE_REDECLARED``, ``TABLE_UNDECLARED``, ``TARGET_TAKEN``, ``NEW_TABLE_REFUSED``;
+            ``TABLE_UNKNOWN`` where a name of *only* is none of theirs.
     """
     take_in_joined(mirror, ledger)
-    return declare(ledger, mirror.name, [declaration(table) for table in mirror.tables])
+    ids = declare(ledger, mirror.name, [declaration(table) for table in mirror.tables])
+    if unknown := sorted(set(only or ()) - ids.keys()):
+        what, way_out = f"the mirror has no tables {unknown}", f"choose from {sorted(ids)}"
+        raise TerminalError("TABLE_UNKNOWN", what, way_out=way_out)
+    return ids
 
 
 def declaration(table: Table) -> TableDeclaration:
@@ -288,3 +294,39 @@ def _settled(items: Sequence[ListedItem], old: int) -> int:
 
 def _items(state: TableState, objects: Mapping[str, ObjectInfo]) -> tuple[ListedItem, ...]:
     return tuple(split_listing(state.folder, objects.values(), state.row.generation, state.extension))
+
+
+_COMMIT = re.compile("[0-9A-F]{20}")
+"""A commit as an export names it; what a database's load begins behind was logged, and so is reached."""
+
+
+def loads_ahead(reader: LedgerReader, tables: Iterable[TableState]) -> dict[str, str]:
+    """What is wrong with the loads over which nothing was published yet, by source table, in words.
+
+    Changes below a load's `stream_from` are left out, because the load holds them. If somebody typed that position too
+    high, every change would be left out without notice. So none is left out before the stream has reached it (G-84): a
+    load is ahead if changes of its table wait that it claims to hold, and neither they nor any other table's changes of
+    the same stream reach the position from which it says that the stream goes on.
+    """
+    fresh = {state.source: state for state in tables if _may_be_ahead(state)}
+    logged = reader.contents({s: state.row.published_batch for s, state in fresh.items()}, reader.mirror().committed)
+    known = reader.epochs([fresh[source].id for source in logged])
+    found: dict[str, str] = {}
+    for source, parts in logged.items():
+        state = fresh[source]
+        begin, ordinals = state.stream_from or "", known.get(state.id, {})
+        stream = [part for part in parts if not is_load_epoch(part.epoch)]
+        same = {part.epoch for part in stream if ordinals.get(part.epoch) == state.stream_epoch}
+        rows = sum(part.rows for part in stream if part.highest < begin)
+        if not rows or any(part.highest >= begin or part.epoch not in same for part in stream):
+            continue
+        if (reached := reader.highest_in(same)) < begin:
+            said = f"the load holds all changes below {begin}, it says, and the stream has only reached"
+            found[source] = f"{said} {reached.partition(':')[0]}: {rows} changes would be left out"
+    return found
+
+
+def _may_be_ahead(state: TableState) -> bool:
+    if state.load_state != "loaded" or state.load_plan is None or not _COMMIT.fullmatch(state.stream_from or ""):
+        return False
+    return bool(state.row.published_batch == state.load_plan["hand_over_batch"])

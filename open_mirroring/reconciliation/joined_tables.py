@@ -63,7 +63,7 @@ def table_of(mirror: Mirror, pattern: TablePattern, name: SourceName, source: st
         what = str(first.get("ctx", {}).get("what", first["msg"]))
         raise refused(mirror, source, what) from None
     if mirror.hash is not None and (why := hashed_key(key, mirror.hash.columns)):
-        raise refused(mirror, source, str((why.context or {})["what"]))
+        raise refused(mirror, source, why[0])
     return table
 
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from open_mirroring.changes.horizon import BatchContents
-from open_mirroring.ledger.extract_ledger import Manifest
+from open_mirroring.changes.manifest import Manifest
 from open_mirroring.protocols import verdicts as v
 from open_mirroring.reconciliation.deep_check import DeepFinding, Problems
 

@@ -83,15 +83,7 @@ def write_tables(
 def _row(
     mirror: str, declared: TableDeclaration, decision: Decision, records: Mapping[int, BatchRecord]
 ) -> dict[str, Any] | None:
-    common = {
-        "mirror": mirror,
-        "source": declared.source,
-        "folder": declared.folder,
-        "keys": declared.keys_text,
-        "key_types": declared.key_types_text,
-        "key_names": declared.key_names_text,
-        "text_format": declared.text_format,
-    }
+    common: dict[str, Any] = {"mirror": mirror, "source": declared.source, **declared.fixed}
     if isinstance(decision, NewTable):
         if decision.incarnation is None:
             return None  # registered by the next run, as a table that was just named

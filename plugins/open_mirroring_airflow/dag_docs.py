@@ -224,9 +224,24 @@ Keeps the mirror **$mirror** small, daily, beside whatever runs:
 )
 
 
-def text(template: Template, mirror: str, *, gate_minutes: int) -> str:
+DAGS = {
+    "replicate": REPLICATE,
+    "initial_load": INITIAL_LOAD,
+    "reconcile": RECONCILE,
+    "decide": DECIDE,
+    "reload_table": RELOAD_TABLE,
+    "repair": REPAIR,
+    "replay_dead_letters": REPLAY_DEAD_LETTERS,
+    "prove": PROVE,
+    "correct_table": CORRECT_TABLE,
+    "maintain": MAINTAIN,
+}
+"""What each DAG of a mirror is called behind the mirror's name, and its documentation."""
+
+
+def text(dag: str, mirror: str, *, gate_minutes: int) -> str:
     """The Markdown of a DAG."""
-    return template.substitute(mirror=mirror, gate_minutes=gate_minutes).strip()
+    return DAGS[dag].substitute(mirror=mirror, gate_minutes=gate_minutes).strip()
 
 
 _BOOK = """\
@@ -239,19 +254,7 @@ Written by `make commands` from the code: what Airflow shows beside each DAG of 
 
 def book() -> str:
     """The page of all DAGs as Markdown."""
-    dags = {
-        "replicate": REPLICATE,
-        "initial_load": INITIAL_LOAD,
-        "reconcile": RECONCILE,
-        "decide": DECIDE,
-        "reload_table": RELOAD_TABLE,
-        "repair": REPAIR,
-        "replay_dead_letters": REPLAY_DEAD_LETTERS,
-        "prove": PROVE,
-        "correct_table": CORRECT_TABLE,
-        "maintain": MAINTAIN,
-    }
-    sections = [f"## shop__{name}\n\n{text(one, 'shop', gate_minutes=60)}\n" for name, one in dags.items()]
+    sections = [f"## shop__{name}\n\n{text(name, 'shop', gate_minutes=60)}\n" for name in DAGS]
     return "\n".join([_BOOK, *sections])
 
 

@@ -31,6 +31,7 @@ from open_mirroring_airflow.operators import (
     ReplayOperator,
 )
 from open_mirroring_airflow.retry_policy import retrying
+from open_mirroring_airflow.run_note import TAG
 from open_mirroring_airflow.run_params import (
     MADE_ANEW,
     NOT_APPLIED,
@@ -42,12 +43,7 @@ from open_mirroring_airflow.run_params import (
     TABLES,
     decision_params,
     letter_params,
-    made_anew_param,
-    not_applied_param,
-    number_param,
-    proof_param,
-    reason_param,
-    reread_param,
+    params_of,
     table_param,
     tables_param,
 )
@@ -93,10 +89,10 @@ def _replicate(mirror: Mirror, spark: dict[str, Any]) -> DAG:
     """Extract ∥ gate → publish → reconcile."""
     params = {
         TABLES: tables_param(_sources(mirror), "Publish only these tables; none chosen means all."),
-        REREAD: reread_param(),
+        **params_of(REREAD),
     }
     deadline = _deadline(mirror)
-    with _dag(mirror, "replicate", dag_docs.REPLICATE, mirror.schedule, params, deadline=deadline) as dag:
+    with _dag(mirror, "replicate", params, mirror.schedule, deadline=deadline) as dag:
         extract = ExtractOperator(task_id="extract", job="extract_changes", **spark)
         gate = GateSensor(task_id="gate", mirror_file=str(mirror.file))
         publish = PublishingOperator(
@@ -115,14 +111,14 @@ def _initial_load(mirror: Mirror, spark: dict[str, Any]) -> DAG:
     with_load = [table.source for table in mirror.tables if table.initial_load is not None]
     choices = _sources(mirror) if mirror.has_patterns or not with_load else with_load
     params = {TABLES: tables_param(choices, "Load only these tables; none chosen means all.")}
-    with _dag(mirror, "initial_load", dag_docs.INITIAL_LOAD, None, params, allowed_run_types=["manual"]) as dag:
+    with _dag(mirror, "initial_load", params) as dag:
         load = PublishingOperator(task_id="load", job="initial_load", **spark)
         load >> _leaf(mirror)
     return dag
 
 
 def _reconcile(mirror: Mirror, spark: dict[str, Any]) -> DAG:
-    with _dag(mirror, "reconcile", dag_docs.RECONCILE, _DEEP_CHECK, {}) as dag:
+    with _dag(mirror, "reconcile", {}, _DEEP_CHECK) as dag:
         DeepCheckOperator(task_id="deep_check", job="reconcile_sequence", **spark)
     return dag
 
@@ -131,20 +127,12 @@ def _reload_table(mirror: Mirror, spark: dict[str, Any]) -> DAG:
     """Approve → reload → reconcile."""
     params = {
         TABLE: table_param(_sources(mirror), "Dropped at the target and built anew; the others go on."),
-        MADE_ANEW: made_anew_param(),
-        REASON: reason_param(),
+        **params_of(MADE_ANEW, REASON),
     }
-    with _dag(mirror, "reload_table", dag_docs.RELOAD_TABLE, None, params, allowed_run_types=["manual"]) as dag:
-        approve = _approval(
-            f"Drop {{{{ params.{TABLE} }}}} of the mirror {mirror.name} at the target and build it anew?",
-            dag_docs.RELOAD_APPROVAL,
-        )
-        reload = ReloadOperator(
-            task_id="reload",
-            approval_task_id=approve.task_id,
-            **spark,
-        )
-        approve >> reload >> _leaf(mirror)
+    with _dag(mirror, "reload_table", params) as dag:
+        question = f"Drop {{{{ params.{TABLE} }}}} of the mirror {mirror.name} at the target and build it anew?"
+        approve = _approval(question, dag_docs.RELOAD_APPROVAL)
+        approve >> ReloadOperator(task_id="reload", job="reload_table", **_approved(approve, spark)) >> _leaf(mirror)
     return dag
 
 
@@ -152,30 +140,25 @@ def _repair(mirror: Mirror, spark: dict[str, Any]) -> DAG:
     """Approve → repair → reconcile."""
     params = {
         TABLE: table_param(_sources(mirror), "The table whose number is lost."),
-        NUMBER: number_param(),
-        NOT_APPLIED: not_applied_param(),
-        REASON: reason_param(),
+        **params_of(NUMBER, NOT_APPLIED, REASON),
     }
-    with _dag(mirror, "repair", dag_docs.REPAIR, None, params, allowed_run_types=["manual"]) as dag:
-        approve = _approval(
-            f"Publish number {{{{ params.{NUMBER} }}}} of {{{{ params.{TABLE} }}}} of the mirror {mirror.name} again?",
-            dag_docs.REPAIR_APPROVAL,
-        )
-        approve >> RepairOperator(task_id="repair", approval_task_id=approve.task_id, **spark) >> _leaf(mirror)
+    with _dag(mirror, "repair", params) as dag:
+        lost = f"number {{{{ params.{NUMBER} }}}} of {{{{ params.{TABLE} }}}}"
+        approve = _approval(f"Publish {lost} of the mirror {mirror.name} again?", dag_docs.REPAIR_APPROVAL)
+        approve >> RepairOperator(task_id="repair", job="repairs", **_approved(approve, spark)) >> _leaf(mirror)
     return dag
 
 
 def _decide(mirror: Mirror, spark: dict[str, Any]) -> DAG:
     params = decision_params(_sources(mirror))
-    with _dag(mirror, "decide", dag_docs.DECIDE, None, params, allowed_run_types=["manual"]) as dag:
+    with _dag(mirror, "decide", params) as dag:
         DecideOperator(task_id="decide", mirror_file=str(mirror.file))
     return dag
 
 
 def _replay_dead_letters(mirror: Mirror, spark: dict[str, Any]) -> DAG:
     params = letter_params(_sources(mirror))
-    docs = dag_docs.REPLAY_DEAD_LETTERS
-    with _dag(mirror, "replay_dead_letters", docs, None, params, allowed_run_types=["manual"]) as dag:
+    with _dag(mirror, "replay_dead_letters", params) as dag:
         replay = ReplayOperator(task_id="replay", job="replay_dead_letters", **spark)
         publish = PublishingOperator(task_id="publish", job="publish_changes", **spark)
         replay >> publish >> _leaf(mirror)
@@ -185,28 +168,27 @@ def _replay_dead_letters(mirror: Mirror, spark: dict[str, Any]) -> DAG:
 def _prove(mirror: Mirror, spark: dict[str, Any]) -> DAG:
     params = {TABLES: tables_param(_sources(mirror), "Compare only these tables; none chosen means all.")}
     # By hand, or by whoever triggers it: it reads all rows of the source, and only its owner knows when that may be.
-    with _dag(mirror, "prove", dag_docs.PROVE, None, params) as dag:
+    with _dag(mirror, "prove", params, None) as dag:
         ProveOperator(task_id="prove", job="prove", **spark)
     return dag
 
 
 def _correct_table(mirror: Mirror, spark: dict[str, Any]) -> DAG:
     """Approve → correct → publish → reconcile."""
-    params = {PROOF: proof_param(), REASON: reason_param()}
-    docs = dag_docs.CORRECT_TABLE
-    with _dag(mirror, "correct_table", docs, None, params, allowed_run_types=["manual"]) as dag:
-        approve = _approval(
-            f"Publish the rows that the proof {{{{ params.{PROOF} }}}} of the mirror {mirror.name} found to differ?",
-            dag_docs.CORRECTION_APPROVAL,
+    params = params_of(PROOF, REASON)
+    with _dag(mirror, "correct_table", params) as dag:
+        question = (
+            f"Publish the rows that the proof {{{{ params.{PROOF} }}}} of the mirror {mirror.name} found to differ?"
         )
-        correct = CorrectOperator(task_id="correct", job="corrections", approval_task_id=approve.task_id, **spark)
+        approve = _approval(question, dag_docs.CORRECTION_APPROVAL)
+        correct = CorrectOperator(task_id="correct", job="corrections", **_approved(approve, spark))
         publish = PublishingOperator(task_id="publish", job="publish_changes", **spark)
         approve >> correct >> publish >> _leaf(mirror)
     return dag
 
 
 def _maintain(mirror: Mirror, spark: dict[str, Any]) -> DAG:
-    with _dag(mirror, "maintain", dag_docs.MAINTAIN, _MAINTENANCE, {}) as dag:
+    with _dag(mirror, "maintain", {}, _MAINTENANCE) as dag:
         OpenMirroringSparkOperator(task_id="maintain", job="maintain", **spark)
     return dag
 
@@ -239,29 +221,34 @@ def _approval(subject: str, what: str) -> ApprovalOperator:
     )
 
 
+def _approved(approve: ApprovalOperator, spark: dict[str, Any]) -> dict[str, Any]:
+    """The arguments of a task that starts Spark once somebody approved it."""
+    return {"approval_task_id": approve.task_id, **spark}
+
+
 def _leaf(mirror: Mirror) -> ReconcileOperator:
     return ReconcileOperator(task_id="reconcile", mirror_file=str(mirror.file), trigger_rule=TriggerRule.ALL_DONE)
 
 
-def _dag(mirror: Mirror, what: str, docs: Any, cron: str | None, params: dict[str, Any], **kwargs: Any) -> DAG:
+def _dag(mirror: Mirror, what: str, params: dict[str, Any], cron: str | None = "", **kwargs: Any) -> DAG:
+    """A DAG that runs by *cron* and by hand; None: when it is triggered, empty: only by hand."""
+    if cron == "":
+        kwargs["allowed_run_types"] = ["manual"]
+    notifier = MirrorNotifier(mirror.name, "failed", mirror.alerts.connection)
     return DAG(
         dag_id=f"{mirror.name}__{what}",
         description=f"{what.replace('_', ' ').capitalize()} of the mirror {mirror.name}",
         # With data intervals, so that a backfill names what it is for; the plain cron timetable gives empty ones.
-        schedule=None if cron is None else CronDataIntervalTimetable(cron, timezone="UTC"),
+        schedule=CronDataIntervalTimetable(cron, timezone="UTC") if cron else None,
         start_date=_START,
         catchup=False,
         max_active_runs=1,
         params=params,
-        tags=["open-mirroring", mirror.name],
-        default_args={"owner": _OWNER, **retrying(), "on_failure_callback": _notifier(mirror)},
-        doc_md=dag_docs.text(docs, mirror.name, gate_minutes=mirror.gate.timeout_minutes),
+        tags=[TAG, mirror.name],
+        default_args={"owner": _OWNER, **retrying(), "on_failure_callback": notifier},
+        doc_md=dag_docs.text(what, mirror.name, gate_minutes=mirror.gate.timeout_minutes),
         **kwargs,
     )
-
-
-def _notifier(mirror: Mirror) -> MirrorNotifier:
-    return MirrorNotifier(mirror.name, "failed", mirror.alerts.connection)
 
 
 def _spark(mirror: Mirror, pool: str) -> dict[str, Any]:

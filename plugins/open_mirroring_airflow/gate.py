@@ -13,7 +13,7 @@ from open_mirroring.config import Mirror
 from open_mirroring.errors import MirroringError, TerminalError, TransientError
 from open_mirroring.landing_zone.opening import ZoneAddress
 from open_mirroring.ledger import open_ledger
-from open_mirroring.reconciliation.gating import gate
+from open_mirroring.protocols.verdicts import gate
 from open_mirroring.reconciliation.inspection import inspect_mirror
 
 

@@ -11,18 +11,19 @@ from airflow.sdk import BaseHook, Context
 from airflow.sdk.exceptions import AirflowException, AirflowNotFoundException, AirflowSkipException
 
 from open_mirroring.config import Mirror, load_mirror
-from open_mirroring.errors import TerminalError, TransientError
+from open_mirroring.errors import MirroringError, TerminalError, TransientError
+from open_mirroring.operate.exit_codes import Exit
 from open_mirroring.operate.job_story import story
 from open_mirroring.operate.spark_jars import jar_files
 from open_mirroring_airflow.connections import job_connections, missing
+from open_mirroring_airflow.run_note import leave_note
 from open_mirroring_airflow.spark_installation import job_environment, job_file, logging_option
 from open_mirroring_airflow.submit_hook import ClusterSubmitHook, JobSubmitHook, is_cluster_mode
 
-_TERMINAL, _USAGE, _TABLES_STOPPED, _TRANSIENT, _ON_HOLD, _LOSSES, _NOT_EQUAL = 1, 2, 3, 4, 5, 6, 7
 _ERRORS: dict[int, type[TerminalError | TransientError]] = {
-    _TERMINAL: TerminalError,
-    _USAGE: TerminalError,
-    _TRANSIENT: TransientError,
+    Exit.TERMINAL: TerminalError,
+    Exit.USAGE: TerminalError,
+    Exit.TRANSIENT: TransientError,
 }
 
 
@@ -81,13 +82,20 @@ class OpenMirroringSparkOperator(SparkSubmitOperator):
                 raise
         # Outside of the handler: the provider's error repeats the job's log, and would stand above ours.
         if hook.result.report is not None:
-            self.tell(hook.result.report)
-        return self._judge(hook, hook.exit_code) if hook.exit_code else short(hook.result.report)
+            self.tell(hook.result.report, context)
+        try:
+            return self._judge(hook, hook.exit_code) if hook.exit_code else short(hook.result.report)
+        except MirroringError as error:
+            if hook.result.report is None:
+                leave_note(context, [str(error)])
+            raise
 
-    def tell(self, report: dict[str, Any]) -> None:
-        """Say in a few lines what the job did, below all that was logged on the way."""
-        for line in story(self.job, report):
+    def tell(self, report: dict[str, Any], context: Context) -> None:
+        """Say in a few lines what the job did: below all that was logged on the way, and in the notes."""
+        lines = story(self.job, report)
+        for line in lines:
             self.log.info("%s", line)
+        leave_note(context, lines)
 
     def tables_stopped(self, report: dict[str, Any] | None) -> dict[str, Any] | None:
         """What to make of tables that stopped while the others are done: here, the task fails naming them.
@@ -144,18 +152,18 @@ class OpenMirroringSparkOperator(SparkSubmitOperator):
         )
 
     def _judge(self, hook: JobSubmitHook | ClusterSubmitHook, exit_code: int) -> dict[str, Any] | None:
-        if exit_code == _TABLES_STOPPED:
+        if exit_code == Exit.TABLES_STOPPED:
             return self.tables_stopped(short(hook.result.report))
-        if exit_code == _LOSSES:
+        if exit_code == Exit.DONE_WITH_LOSSES:
             return self.done_with_losses(short(hook.result.report))
-        if exit_code == _NOT_EQUAL:
+        if exit_code == Exit.NOT_EQUAL:
             raise TerminalError(
                 "NOT_EQUAL",
                 f"not equal to the source: {verdicts_text(hook.result.report, 'DIFFERENT')}",
                 where=self.job,
                 way_out="`open-mirroring status` shows the last proof; the runbook says what to do",
             )
-        if exit_code == _ON_HOLD:
+        if exit_code == Exit.ON_HOLD:
             self.on_hold(short(hook.result.report))
         self._fail(hook, exit_code)
 
@@ -164,7 +172,7 @@ class OpenMirroringSparkOperator(SparkSubmitOperator):
         if kind is not None and hook.result.error is not None:
             code, text = hook.result.error
             raise kind(code, text, where=self.job)
-        if exit_code == _USAGE:
+        if exit_code == Exit.USAGE:
             raise TerminalError(
                 "JOB_USAGE",
                 "the job refused its arguments",

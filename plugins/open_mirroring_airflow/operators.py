@@ -154,14 +154,14 @@ class PublishingOperator(OpenMirroringSparkOperator):
         published = self._send(mirror, ledger, before, context)
         self._sent = mirror, published
         if self._whole is not None:
-            super().tell({"rows": {one.table: one.rows for one in published}, **self._whole})
+            super().tell({"rows": {one.table: one.rows for one in published}, **self._whole}, context)
         return report
 
     def get_openlineage_facets_on_complete(self, task_instance: Any) -> OperatorLineage[Any, Any] | None:
         """What was read and written; Airflow's provider of OpenLineage asks for it by this name."""
         return None if self._sent is None else operator_lineage(*self._sent)
 
-    def tell(self, report: dict[str, Any]) -> None:
+    def tell(self, report: dict[str, Any], context: Context) -> None:
         """Not yet: how many rows were published the ledger tells at the end."""
         self._whole = report
 
@@ -204,7 +204,38 @@ class PublishingOperator(OpenMirroringSparkOperator):
         return found
 
 
-class ReloadOperator(PublishingOperator):
+class _ApprovedOperator(OpenMirroringSparkOperator):
+    """Run a job in the name of the person who approved it. One approval is one request, however often it is tried."""
+
+    def __init__(self, *, approval_task_id: str, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.approval_task_id = approval_task_id
+
+    def _approver(self, context: Context, what: str) -> str:
+        """Who approved it by name, as an argument.
+
+        Raises:
+            TerminalError: ``APPROVAL_MISSING``.
+        """
+        by = (context["ti"].xcom_pull(task_ids=self.approval_task_id) or {}).get("responded_by_user") or {}
+        if name := by.get("name") or by.get("id"):
+            return f"--approved-by={name}"
+        raise TerminalError(
+            "APPROVAL_MISSING",
+            f"nobody approved {what} by name",
+            where=f"task {self.approval_task_id}",
+            way_out="answer the approval as a user of Airflow; marking its task as a success approves nothing",
+        )
+
+    def _decided(self, mirror: Mirror, context: Context, what: str) -> list[str]:
+        """The table, why, who approved it, and the request, which is the same in each try of this task (G-30)."""
+        [table] = checked_tables(mirror, [context["params"][TABLE]])
+        approver = self._approver(context, f"{what} {table!r}")
+        request = f"{self.dag_id}/{context['run_id']}/{self.approval_task_id}"
+        return ["--table", table, f"--reason={context['params'][REASON]}", approver, f"--request={request}"]
+
+
+class ReloadOperator(_ApprovedOperator, PublishingOperator):
     """Reset and rebuild the table that was chosen for the run, in the name of the person who approved it.
 
     While the target has to do its part the task waits deferred: a look costs neither a slot nor Spark.
@@ -217,10 +248,6 @@ class ReloadOperator(PublishingOperator):
         TerminalError: ``APPROVAL_MISSING`` when the approval names nobody; ``RESET_WAITS`` when the target has not
             done its part after a day, and nobody has said that it has.
     """
-
-    def __init__(self, *, approval_task_id: str, **kwargs: Any) -> None:
-        super().__init__(job="reload_table", **kwargs)
-        self.approval_task_id = approval_task_id
 
     def execute(self, context: Context) -> Any:
         """Carry the reset as far as it goes; defer while it waits."""
@@ -247,12 +274,12 @@ class ReloadOperator(PublishingOperator):
             self.log.info("Waiting: %s. %s", waits.what, self._way_out)
             self.defer(
                 trigger=ResetTrigger(
-                    str(mirror.file),
-                    table,
-                    "" if reset is None else reset.stage.value,
-                    waits.what,
-                    until,
-                    _LOOK_SECONDS,
+                    mirror_file=str(mirror.file),
+                    table=table,
+                    stage="" if reset is None else reset.stage.value,
+                    waits_for=waits.what,
+                    until=until,
+                    poll_interval=_LOOK_SECONDS,
                 ),
                 method_name=self.execute_complete.__name__,
                 timeout=_TARGET_WAIT + _GRACE,
@@ -267,17 +294,11 @@ class ReloadOperator(PublishingOperator):
 
     def job_arguments(self, mirror: Mirror, context: Context) -> list[str]:
         """The table, why, and who approved it."""
-        [table] = checked_tables(mirror, [context["params"][TABLE]])
-        name = _approver(context, self.approval_task_id, f"the reset of {table!r}")
-        reason = context["params"][REASON]
-        # One approval is one request, however often this task is tried, cleared or killed (G-30).
-        request = f"{self.dag_id}/{context['run_id']}/{self.approval_task_id}"
-        decided = ["--table", table, f"--reason={reason}", f"--approved-by={name}", f"--request={request}"]
         made_anew = ["--made-anew"] if context["params"][MADE_ANEW] else []
-        return [*decided, *made_anew, f"--wait={_LOOK_MINUTES}"]
+        return [*self._decided(mirror, context, "the reset of"), *made_anew, f"--wait={_LOOK_MINUTES}"]
 
 
-class CorrectOperator(OpenMirroringSparkOperator):
+class CorrectOperator(_ApprovedOperator):
     """Log the rows of the keys that a proof found to differ; in the name of whoever approved it.
 
     One proof is corrected once, however often this task is tried (G-46).
@@ -291,15 +312,11 @@ class CorrectOperator(OpenMirroringSparkOperator):
         TransientError: ``CORRECTION_WAITS`` when the rows could not be read: another attempt reads them again.
     """
 
-    def __init__(self, *, approval_task_id: str, **kwargs: Any) -> None:
-        super().__init__(**kwargs)
-        self.approval_task_id = approval_task_id
-
     def job_arguments(self, mirror: Mirror, context: Context) -> list[str]:
         """The proof, why, and who approved it."""
         proof = context["params"][PROOF]
-        name = _approver(context, self.approval_task_id, f"the correction of the proof {proof}")
-        return [f"--proof={proof}", f"--why={context['params'][REASON]}", f"--approved-by={name}"]
+        approver = self._approver(context, f"the correction of the proof {proof}")
+        return [f"--proof={proof}", f"--why={context['params'][REASON]}", approver]
 
     def run_job(self, mirror: Mirror, arguments: list[str], context: Context) -> dict[str, Any] | None:
         """Run the job; what it had to give back is tried again."""
@@ -310,7 +327,7 @@ class CorrectOperator(OpenMirroringSparkOperator):
         return report
 
 
-class RepairOperator(OpenMirroringSparkOperator):
+class RepairOperator(_ApprovedOperator):
     """Publish a lost number again, in the name of the person who approved it; starts no Spark.
 
     One approval is one repair, however often this task is tried, cleared or killed (G-30).
@@ -323,19 +340,11 @@ class RepairOperator(OpenMirroringSparkOperator):
         TerminalError: ``APPROVAL_MISSING`` when nobody approved it by name; ``REPAIR_REFUSED`` and the like.
     """
 
-    def __init__(self, *, approval_task_id: str, **kwargs: Any) -> None:
-        super().__init__(job="repairs", **kwargs)
-        self.approval_task_id = approval_task_id
-
     def job_arguments(self, mirror: Mirror, context: Context) -> list[str]:
         """Table and number, why, who approved it, and how it is known that the target has not applied it."""
         params = context["params"]
-        [table] = checked_tables(mirror, [params[TABLE]])
-        name = _approver(context, self.approval_task_id, f"the repair of {table!r}")
-        request = f"{self.dag_id}/{context['run_id']}/{self.approval_task_id}"
-        decided = ["--table", table, f"--number={params[NUMBER]}", f"--reason={params[REASON]}"]
         known = [f"--not-applied={params[NOT_APPLIED]}"] if params[NOT_APPLIED].strip() else []
-        return [*decided, f"--approved-by={name}", f"--request={request}", *known]
+        return [*self._decided(mirror, context, "the repair of"), f"--number={params[NUMBER]}", *known]
 
 
 class DecideOperator(BaseOperator):
@@ -385,23 +394,6 @@ class DecideOperator(BaseOperator):
         for sentence in said:
             self.log.info("%s", sentence)
         return said
-
-
-def _approver(context: Context, task_id: str, what: str) -> str:
-    """Who approved it by name.
-
-    Raises:
-        TerminalError: ``APPROVAL_MISSING``.
-    """
-    by = (context["ti"].xcom_pull(task_ids=task_id) or {}).get("responded_by_user") or {}
-    if name := by.get("name") or by.get("id"):
-        return str(name)
-    raise TerminalError(
-        "APPROVAL_MISSING",
-        f"nobody approved {what} by name",
-        where=f"task {task_id}",
-        way_out="answer the approval as a user of Airflow; marking its task as a success approves nothing",
-    )
 
 
 def _tables_argument(mirror: Mirror, tables: list[str]) -> list[str]:

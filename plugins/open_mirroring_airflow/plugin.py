@@ -1,16 +1,106 @@
-"""The plugin that Airflow lists. Operators, sensor and trigger are plain imports and need no registration."""
+"""The plugin that Airflow lists. Operators, sensor and trigger are plain imports and need no registration.
+
+It brings the page into Airflow: who is logged in there looks and decides here, as far as they may with a mirror's DAG.
+Nothing of the page is loaded before the first request, for every process of Airflow imports the plugin.
+"""
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
 
+from airflow.configuration import conf
 from airflow.plugins_manager import AirflowPlugin
 
-from open_mirroring_airflow.page import PREFIX, LazyPage, root_path
+from open_mirroring_airflow.mirror_folder import mirrors_folder
+from open_mirroring_airflow.run_note import RunNotes
+
+if TYPE_CHECKING:
+    from airflow.api_fastapi.auth.managers.base_auth_manager import ResourceMethod
+    from airflow.api_fastapi.auth.managers.models.base_user import BaseUser
+    from fastapi import FastAPI
+    from starlette.requests import Request
+
+    from open_mirroring.config import Mirror
+    from open_mirroring.page import Link, Visitor
+
+
+PREFIX = "/open_mirroring"
+
+
+def root_path() -> str:
+    """What stands before every address of Airflow, without a slash at its end."""
+    return urlsplit(conf.get("api", "base_url", fallback="")).path.rstrip("/")
+
+
+class AirflowDoor:
+    """Lets in whoever is logged in to Airflow: viewers of a mirror's DAG look, who may edit it decides."""
+
+    async def admit(self, request: Request) -> Visitor:
+        """Ask Airflow."""
+        from airflow.api_fastapi.core_api.security import bearer_scheme, get_user
+        from fastapi import HTTPException
+
+        from open_mirroring.page import AccessDenied, Visitor
+
+        try:
+            user = await get_user(request, None, await bearer_scheme(request))
+        except HTTPException as error:
+            raise AccessDenied(error.status_code, "log in to Airflow first", login=f"{root_path()}/") from None
+        return Visitor(
+            user.get_name(),
+            looks=lambda mirror: _may("GET", mirror, request, user),
+            decides=lambda mirror: _may("PUT", mirror, request, user),
+        )
+
+    def cookies(self, request: Request) -> Mapping[str, str]:
+        """None: Airflow has its own."""
+        return {}
+
+
+def _may(method: ResourceMethod, mirror: str, request: Request, user: BaseUser) -> bool:
+    from airflow.api_fastapi.core_api.security import requires_access_dag
+    from fastapi import HTTPException
+
+    try:
+        requires_access_dag(method=method, param_dag_id=f"{mirror}__replicate")(request, user)
+    except HTTPException:
+        return False
+    return True
+
+
+def _links(mirror: Mirror) -> Sequence[Link]:
+    from open_mirroring.page import Link
+
+    dags = (("Runs", "replicate"), ("Initial load", "initial_load"), ("Reload a table", "reload_table"))
+    return [Link(label, f"{root_path()}/dags/{mirror.name}__{dag}") for label, dag in dags]
+
+
+class LazyPage:
+    """The app, built when it is asked for the first time."""
+
+    @cached_property
+    def app(self) -> FastAPI:
+        """The app over the mirrors that the DAGs are of."""
+        from open_mirroring.page import Link, MirrorShelf, Surroundings, build_app
+        from open_mirroring_airflow.connections import landing_zone, ledger_url
+
+        folder = mirrors_folder(Path(conf.get("core", "dags_folder")))
+        around = Surroundings(
+            MirrorShelf([folder]), AirflowDoor(), ledger_url, landing_zone, _links, Link("Airflow", f"{root_path()}/")
+        )
+        return build_app(around)
+
+    async def __call__(self, scope: Any, receive: Any, send: Callable[[Any], Awaitable[None]]) -> None:
+        """Answer a request."""
+        await self.app(scope, receive, send)
 
 
 class OpenMirroringPlugin(AirflowPlugin):
-    """Names the package in ``airflow plugins``, and puts the page into Airflow's menu."""
+    """Names the package in ``airflow plugins``, puts the page into Airflow's menu, and has runs noted."""
 
     name = "open_mirroring"
     fastapi_apps: list[Any] = [  # noqa: RUF012  # as Airflow declares it
@@ -27,3 +117,4 @@ class OpenMirroringPlugin(AirflowPlugin):
             "category": "browse",
         }
     ]
+    listeners: list[Any] = [RunNotes()]  # noqa: RUF012

@@ -65,50 +65,46 @@ def _one_of(sources: Sequence[str] | None) -> dict[str, Any]:
     return text if sources is None else {"type": "string", "enum": sorted(sources)}
 
 
-def reason_param() -> Param:
-    """Why; there is no default."""
-    return Param(type="string", minLength=1, maxLength=500, title="Reason", description="Kept in the ledger's audit.")
-
-
-def proof_param() -> Param:
-    """The proof whose keys are corrected; there is no default."""
-    uuid = "^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$"
-    said = "Its id, as what the task `prove` returned names it: of one table, and corrected once."
-    return Param(type="string", pattern=uuid, title="Proof", description=said)
-
-
-def number_param() -> Param:
-    """The file number that is published again; there is no default."""
-    said = "The lost number, as the stop names it (GAP, MISSING, LAST_FILE_MISSING)."
-    return Param(type="integer", minimum=1, title="File number", description=said)
-
-
-def not_applied_param() -> Param:
-    """How somebody knows that the target has not applied the number; empty where a trusted counter proves it."""
-    said = "How you know that the target has not applied it, as: no row of it is there. Kept in the ledger's audit."
-    return Param("", type="string", maxLength=500, title="Not applied", description=said)
-
-
-def made_anew_param() -> Param:
-    """Whether the source made the table anew."""
-    return Param(
-        False,
-        type="boolean",
-        title="Made anew",
-        description="The source dropped the table and made it again, empty, before its newest stream began: what older "
-        "streams told is of another table. Never for a table with an initial load.",
-    )
-
-
-def reread_param() -> Param:
-    """Whether ranges that were read before are read once more."""
-    return Param(
-        False,
-        type="boolean",
-        title="Read again",
-        description="Read again what was read of the run's interval before. The target changes only where it lacks "
-        "something. For backfills, and for runs with a logical date.",
-    )
+def params_of(*names: str) -> dict[str, Param]:
+    """Parameters that are the same in every form; those that have to be filled in have no default."""
+    text: dict[str, Any] = {"type": "string", "maxLength": 500}
+    forms = {
+        REASON: {**text, "minLength": 1, "title": "Reason", "description": "Kept in the ledger's audit."},
+        PROOF: {
+            "type": "string",
+            "pattern": "^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$",
+            "title": "Proof",
+            "description": "Its id, as what the task `prove` returned names it: of one table, and corrected once.",
+        },
+        NUMBER: {
+            "type": "integer",
+            "minimum": 1,
+            "title": "File number",
+            "description": "The lost number, as the stop names it (GAP, MISSING, LAST_FILE_MISSING).",
+        },
+        NOT_APPLIED: {
+            **text,
+            "default": "",
+            "title": "Not applied",
+            "description": "How you know that the target has not applied it, as: no row of it is there; empty where a "
+            "trusted counter proves it. Kept in the ledger's audit.",
+        },
+        MADE_ANEW: {
+            "default": False,
+            "type": "boolean",
+            "title": "Made anew",
+            "description": "The source dropped the table and made it again, empty, before its newest stream began: "
+            "what older streams told is of another table. Never for a table with an initial load.",
+        },
+        REREAD: {
+            "default": False,
+            "type": "boolean",
+            "title": "Read again",
+            "description": "Read again what was read of the run's interval before. The target changes only where it "
+            "lacks something. For backfills, and for runs with a logical date.",
+        },
+    }
+    return {name: Param(**forms[name]) for name in names}
 
 
 def decision_params(sources: Sequence[str] | None) -> dict[str, Param]:
@@ -127,7 +123,7 @@ def decision_params(sources: Sequence[str] | None) -> dict[str, Param]:
         TABLE: Param(None, **text, **proposed, title="Table", description=table),
         SUBJECT: Param(None, **text, title="Stream, column or code", description=subject),
         RENAMED_TO: Param(None, **text, title="New name", description="Of a renamed column; none: it was dropped."),
-        REASON: reason_param(),
+        **params_of(REASON),
     }
 
 

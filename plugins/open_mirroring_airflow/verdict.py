@@ -18,13 +18,13 @@ from open_mirroring.operate.job_story import story
 from open_mirroring.operate.metrics import mirror_metrics
 from open_mirroring.operate.words import SEVERITY, amount, verdict_words
 from open_mirroring.protocols.table_losses import WAYS_OUT
-from open_mirroring.protocols.verdicts import HOLDS_FOR_SOMEBODY, Finding
-from open_mirroring.reconciliation.gating import gate
+from open_mirroring.protocols.verdicts import HOLDS_FOR_SOMEBODY, Finding, gate
 from open_mirroring.reconciliation.inspection import inspect_mirror
 from open_mirroring.reconciliation.losses import look
 from open_mirroring_airflow.connections import landing_zone, ledger_url
 from open_mirroring_airflow.gate import hold_note
 from open_mirroring_airflow.job_operator import done_with_losses, losses_text, stopped_text
+from open_mirroring_airflow.run_note import leave_note
 
 _RED = {TaskInstanceState.FAILED.value, TaskInstanceState.UPSTREAM_FAILED.value}
 
@@ -78,8 +78,10 @@ class ReconcileOperator(BaseOperator):
         stopped = dict(result.stopped) or self._stopped_by_publishing(context)
         stopped |= {table: why for table, why in result.held.items() if findings[table].code in HOLDS_FOR_SOMEBODY}
         report = look(mirror, ledger)
-        for line in [verdicts_line(findings), *story("", {"stopped": stopped, "losses": report.lost})]:
+        lines = [verdicts_line(findings), *story("", {"stopped": stopped, "losses": report.lost})]
+        for line in lines:
             self.log.info("%s", line)
+        leave_note(context, [*lines, *filter(None, [note])])
         losses = losses_text({"losses": report.lost}) if report.lost else ""
         red = self._red_tasks(context)
         if red or stopped:

@@ -12,7 +12,7 @@ from typing import NamedTuple
 from open_mirroring.changes.column_choice import fitting_none, lacking
 from open_mirroring.config import Mirror, Table
 from open_mirroring.config.names import SourceName, split_source_name
-from open_mirroring.config.problems import Problem, SettingPath, path_text
+from open_mirroring.config.problems import Problem, SettingPath
 from open_mirroring.config.tables import ExportLoad
 from open_mirroring.errors import TerminalError
 from open_mirroring.reconciliation.joined_tables import NEW_TABLE_REFUSED, REFUSED_WAY_OUT
@@ -47,9 +47,8 @@ def compare(mirror: Mirror, announced: Mapping[tuple[str, str], AnnouncedTable])
     compared = Compared([], [])
 
     def note(path: SettingPath, found: _Difference) -> None:
-        where = mirror.file, mirror.line_of(path), path_text(path)
         of_its_kind = compared.mistakes if found.stops else compared.warnings
-        of_its_kind.append(Problem(found.code, *where, found.what, found.way_out))
+        of_its_kind.append(mirror.problem(path, found.code, found.what, found.way_out))
 
     spelled = {(schema.casefold(), table.casefold()): one for (schema, table), one in announced.items()}
     for place, table in mirror.placed_tables:

@@ -4,7 +4,8 @@ Workers write Parquet files under names that are used once. The driver adds exac
 that names the batch (application transaction = batch number). The commit is made on top of an opened state and is
 refused when the log has moved on, so two drivers never commit the same batch twice. Delta does not look into added
 files, so each footer is opened first. The table stays at the oldest protocol, without deletion vectors and column
-mapping, because workers read its files directly.
+mapping, because workers read its files directly. Maintenance takes out whole blocks of batches below the horizon, and
+files that no commit refers to.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -24,8 +25,8 @@ from deltalake.exceptions import CommitFailedError, DeltaError
 from deltalake.schema import PrimitiveType
 from deltalake.transaction import AddAction, RemoveAction
 
+from open_mirroring.changes.manifest import Manifest
 from open_mirroring.errors import TerminalError
-from open_mirroring.ledger.extract_ledger import Manifest
 from open_mirroring.protocols.extracting import CommitRefused, Committed, LogOpened
 from open_mirroring.storage.arrow_files import arrow_path
 from open_mirroring.storage.delta_address import delta_address
@@ -225,3 +226,41 @@ def log_files(root: Place) -> list[str]:
 def paths_of(root: Place, files: Sequence[str]) -> list[str]:
     """Log files as Arrow names them in their file system."""
     return [arrow_path(root / file) for file in files]
+
+
+_NOT_MAINTAINED = "it could not be maintained; what is below the horizon is only not gone yet"
+
+
+def drop_blocks(root: Place, dropped: int) -> None:
+    """Take the blocks whose batches are all up to *dropped* out of the log; nothing is rewritten.
+
+    Raises:
+        TransientError: ``LOG_COMMIT_FAILED``.
+    """
+    table = opened_log(root)
+    first_kept = (dropped + 1) // BATCHES_PER_BLOCK
+    if table is None or not table.file_uris(file_pruning_predicate=f"{BLOCK} < {first_kept}"):
+        return
+    with our_log_errors(root, _NOT_MAINTAINED):
+        # On the partition alone: files are removed as they are, and none is written.
+        table.delete(f"{BLOCK} < {first_kept}", commit_properties=CommitProperties(max_commit_retries=5))
+
+
+def vacuum(root: Place, age: timedelta) -> int:
+    """Remove files older than *age* that are no part of the log, and old entries of its history; how many files.
+
+    Call it only while no batch is bound: files of a sealed batch that is not committed yet would be removed.
+
+    Raises:
+        TransientError: ``LOG_COMMIT_FAILED``.
+    """
+    table = opened_log(root)
+    if table is None:
+        return 0
+    hours = max(1, int(age.total_seconds() // 3600))
+    with our_log_errors(root, _NOT_MAINTAINED):
+        removed = table.vacuum(hours, dry_run=False, enforce_retention_duration=False, full=True)
+        table = opened_log(root) or table  # a token does not hold for ever
+        table.create_checkpoint()
+        table.cleanup_metadata()
+    return len(removed)

@@ -20,11 +20,14 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from spark_jobs.beginning import SAMPLE
-from spark_jobs.runtime.reset_arguments import (
+from spark_jobs.runtime.job_arguments import (
+    add_interval_arguments,
+    add_letter_arguments,
     add_made_anew_argument,
     add_repair_arguments,
     add_request_argument,
     add_reset_arguments,
+    positive,
     stated,
 )
 
@@ -191,7 +194,7 @@ def _parser() -> argparse.ArgumentParser:
     commands = _Commands(parser)
     checked = commands.on_file("check", "looking:check", "report every mistake in a mirror file (or a folder of them)")
     about = f"compare it with what the source sends, too: about N messages are looked at (default {SAMPLE})"
-    checked.add_argument("--sample", type=_positive, nargs="?", const=SAMPLE, metavar="N", help=about)
+    checked.add_argument("--sample", type=positive, nargs="?", const=SAMPLE, metavar="N", help=about)
     about = "and with the catalog of the source database"
     checked.add_argument("--database", metavar="CONNECTION", help=about)
     about = "write the tables that a source announces into a mirror file: keys, warnings, initial loads"
@@ -208,12 +211,10 @@ def _parser() -> argparse.ArgumentParser:
         "--every", type=_length, metavar="TIME", help="again every TIME (60s, 5m, 1h), until interrupted"
     )
     back = commands.working("backfill", "working:backfill", "a tick that reads an interval of the source first")
-    back.add_argument("--from", dest="start", required=True, metavar="MOMENT", help="its begin: 2026-01-05T10:00:00Z")
-    back.add_argument("--to", dest="end", required=True, metavar="MOMENT", help="its end, excluded")
-    back.add_argument("--reread", action="store_true", help="read again what was read of it before")
+    add_interval_arguments(back, required=True)
     commands.working("reconcile", "working:reconcile", "check every file, row and digest")
     about = "compare the source's tables with the mirrored ones, row by row"
-    prove = commands.working("prove", "proving:prove", about)
+    prove = commands.working("prove", "working:prove", about)
     prove.add_argument(
         "--export", type=Path, metavar="FOLDER", help="compare with an export: a file or folder per table, by its name"
     )
@@ -222,7 +223,7 @@ def _parser() -> argparse.ArgumentParser:
         "--since", metavar="LSN", help="the last commit before the export began; none: nothing changed since"
     )
     prove.add_argument("--settle", type=float, metavar="SECONDS", help="between two looks (default: as the file says)")
-    prove.add_argument("--looks", type=_positive, metavar="N", help="at most so many (default: as the file says)")
+    prove.add_argument("--looks", type=positive, metavar="N", help="at most so many (default: as the file says)")
     prove.add_argument(
         "--repair-plan", type=Path, metavar="NEWFILE", help="write the keys whose rows would have to be sent again"
     )
@@ -240,18 +241,18 @@ def _parser() -> argparse.ArgumentParser:
         "--watch", dest="every", nargs="?", const="5s", type=_length, metavar="TIME", help="again every TIME (5s)"
     )
     letters = commands.reporting("dead-letters", "looking:list_dead_letters", "list what could not be read or typed")
-    letters.add_argument("--limit", type=_positive, default=50, metavar="N", help="the newest N (default 50)")
+    letters.add_argument("--limit", type=positive, default=50, metavar="N", help="the newest N (default 50)")
     letters.add_argument(
         "--raw", type=Path, metavar="NEWFILE", help="write their contents into a new file, yours alone"
     )
     letters.add_argument("--all", action="store_true", help="those that were replayed, read again or accepted, too")
     about = "decode open dead letters again, by today's decoder and settings"
     again = commands.reporting("replay-dead-letters", "working:replay_dead_letters", about)
-    _letter_choice(again)
+    add_letter_arguments(again)
     lost = commands.deciding(
         "accept-dead-letters", "deciding:accept_dead_letters", "accept dead letters as lost", table=False
     )
-    _letter_choice(lost)
+    add_letter_arguments(lost)
     lost.add_argument(
         "--letter", nargs=3, metavar=("BATCH", "ORIGIN", "PLACE"), help="this one, as `dead-letters --json` tells it"
     )
@@ -276,10 +277,10 @@ def _parser() -> argparse.ArgumentParser:
     again.add_argument("--again", action="store_true", help="begin anew, although a reset is under way")
     commands.resetting("drop-table", "drop a table that was taken out of the mirror file; goes on where it stopped")
     about = "publish a lost number again that the target has not applied; goes on where it stopped"
-    mend = commands.on_file("repair", "repairing:repair", about)
+    mend = commands.on_file("repair", "resetting:repair", about)
     add_repair_arguments(mend)
     about = "make a lost ledger again from landing zone and change log; without --apply only tell what would come of it"
-    again = commands.reporting("rebuild-ledger", "repairing:rebuild_ledger", about)
+    again = commands.reporting("rebuild-ledger", "resetting:rebuild_ledger", about)
     again.add_argument("--apply", action="store_true", help="write it, while no job of the mirror runs")
     again.add_argument("--approved-by", type=stated, metavar="NAME", help="who decided that; kept in the audit")
     again.add_argument("--reason", type=stated, metavar="TEXT", help="and why")
@@ -289,7 +290,7 @@ def _parser() -> argparse.ArgumentParser:
     ui = commands.add("ui", "serving:ui", "serve the page that shows all mirrors, and takes decisions, to a browser")
     ui.add_argument("mirrors", nargs="*", type=Path, help="mirror files or folders (default: mirrors)")
     ui.add_argument("--host", default="127.0.0.1", help="address to listen on; any but loopback needs a token")
-    ui.add_argument("--port", type=_positive, default=8090, metavar="N", help="port to listen on (default 8090)")
+    ui.add_argument("--port", type=positive, default=8090, metavar="N", help="port to listen on (default 8090)")
     fetch = commands.add("jars", "jars:jars", "fetch the pinned jars that Spark needs, and check their sums")
     fetch.add_argument("folder", nargs="?", type=Path, help="where to (default: where they are looked for)")
     commands.add("schema", "looking:schema", "print the JSON Schema of mirror files")
@@ -305,7 +306,7 @@ def _init_arguments(command: argparse.ArgumentParser) -> None:
     command.add_argument("--exclude", action="append", default=[], metavar="PATTERN", help="none that are like this")
     command.add_argument("--print", action="store_true", help="print the mirror file, and write nothing")
     command.add_argument(
-        "--sample", type=_positive, default=SAMPLE, metavar="N", help="look at about N messages (default %(default)s)"
+        "--sample", type=positive, default=SAMPLE, metavar="N", help="look at about N messages (default %(default)s)"
     )
     about = "the source database: keys and types from its catalog, first rows over JDBC"
     command.add_argument("--database", metavar="CONNECTION", help=about)
@@ -318,13 +319,6 @@ def _init_arguments(command: argparse.ArgumentParser) -> None:
     command.add_argument("--stream-from", metavar="LSN|FILE", default="beginning", help=f"{about} (default: beginning)")
 
 
-def _letter_choice(command: argparse.ArgumentParser) -> None:
-    command.add_argument("--code", help="only letters of this code")
-    command.add_argument("--table", metavar="NAME", help="only letters of this source table")
-    command.add_argument("--after", metavar="POSITION", help="only letters at this position of their stream or later")
-    command.add_argument("--before", metavar="POSITION", help="only letters before this position of their stream")
-
-
 def _length(text: str) -> float:
     """``90``, ``90s``, ``5m`` or ``1h`` in seconds."""
     match = re.fullmatch(r"([0-9]{1,6})([smh]?)", text)
@@ -332,13 +326,6 @@ def _length(text: str) -> float:
     if not seconds:
         raise argparse.ArgumentTypeError(f"{text!r} is no length of time: write 60s, 5m or 1h")
     return float(seconds)
-
-
-def _positive(text: str) -> int:
-    number = int(text)
-    if number < 1:
-        raise argparse.ArgumentTypeError(f"{number} is below 1")
-    return number
 
 
 def _is_for_people(record: logging.LogRecord) -> bool:

@@ -24,8 +24,7 @@ from open_mirroring.operate.exit_codes import Exit, UsageError
 from open_mirroring.operate.job_story import story
 from open_mirroring.operate.zone_check import prove_conformance
 from open_mirroring.protocols import publishing as protocol
-from open_mirroring.protocols.verdicts import FOREIGN_WRITER, LEDGER_LOST
-from open_mirroring.reconciliation.gating import gate
+from open_mirroring.protocols.verdicts import FOREIGN_WRITER, LEDGER_LOST, gate
 from open_mirroring.reconciliation.inspection import inspect_mirror, zone_address
 from spark_jobs.cli.reporting import json_text
 from spark_jobs.publish.driver import PublicationDriver, Staging

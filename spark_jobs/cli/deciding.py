@@ -5,15 +5,16 @@ from __future__ import annotations
 import argparse
 import os
 import pwd
+from collections.abc import Callable
 
 from sqlalchemy import Engine
 
+from open_mirroring.changes.manifest import LetterPlace
 from open_mirroring.config import Mirror, load_mirror
 from open_mirroring.errors import TerminalError
 from open_mirroring.ledger import decisions
 from open_mirroring.ledger.auditing import Reason
 from open_mirroring.ledger.decisions import OpenStop
-from open_mirroring.ledger.extract_ledger import LetterPlace
 from open_mirroring.ledger.letters import accept_letters
 from open_mirroring.ledger.read_places import accept_gaps
 from open_mirroring.ledger.reading import LedgerReader
@@ -26,19 +27,14 @@ from open_mirroring.reconciliation.joined_tables import ledger_of
 from spark_jobs.cli.looking import never_run
 from spark_jobs.cli.reporting import shown
 from spark_jobs.letters.open_letters import LetterChoice, read_open_letters, untyped_letters
-from spark_jobs.runtime.reset_arguments import request_of
+from spark_jobs.runtime.job_arguments import request_of
 
 _LIST_LETTERS = "`open-mirroring dead-letters FILE --json` lists those that are open, with batch, origin and place"
 
 
 def resume(arguments: argparse.Namespace) -> Exit:
     """Clear the stop of a table; says what the next run will find."""
-    mirror, ledger = _opened(arguments)
-    cleared = decisions.resume_table(
-        ledger, mirror.name, arguments.table, _reason(arguments), request=request_of(arguments)
-    )
-    _say_cleared(arguments.table, cleared)
-    return _verdict_now(mirror, ledger, arguments.table)
+    return _lifting(arguments, decisions.resume_table)
 
 
 def accept_epoch(arguments: argparse.Namespace) -> Exit:
@@ -48,8 +44,7 @@ def accept_epoch(arguments: argparse.Namespace) -> Exit:
         ledger, mirror.name, arguments.table, arguments.epoch, _reason(arguments), request=request_of(arguments)
     )
     print(f"accepted: {arguments.table}: stream {shown(arguments.epoch)} has the ordinal {accepted.ordinal}")
-    if accepted.cleared is not None:
-        _say_cleared(arguments.table, accepted.cleared)
+    _say_cleared(arguments.table, accepted.cleared)
     for epoch in accepted.still_unknown:
         print(f"not accepted yet: {shown(epoch)}")
     return _verdict_now(mirror, ledger, arguments.table)
@@ -74,19 +69,13 @@ def accept_schema(arguments: argparse.Namespace) -> Exit:
     )
     became = "dropped" if renamed_to is None else f"renamed to {shown(renamed_to)}"
     print(f"accepted: {arguments.table}: column {shown(column)} was {became}")
-    if cleared is not None:
-        _say_cleared(arguments.table, cleared)
+    _say_cleared(arguments.table, cleared)
     return _verdict_now(mirror, ledger, arguments.table)
 
 
 def accept_table(arguments: argparse.Namespace) -> Exit:
     """Say that a table shall be mirrored that joined by a pattern which asks."""
-    mirror, ledger = _opened(arguments)
-    cleared = decisions.accept_table(
-        ledger, mirror.name, arguments.table, _reason(arguments), request=request_of(arguments)
-    )
-    _say_cleared(arguments.table, cleared)
-    return _verdict_now(mirror, ledger, arguments.table)
+    return _lifting(arguments, decisions.accept_table)
 
 
 def accept_reload(arguments: argparse.Namespace) -> Exit:
@@ -151,8 +140,17 @@ def _opened(arguments: argparse.Namespace) -> tuple[Mirror, Engine]:
     return mirror, ledger_of(mirror)
 
 
-def _say_cleared(what: str, stop: OpenStop) -> None:
-    print(f"cleared: {what}: {stop.code}: {shown(stop.what)}")
+def _lifting(arguments: argparse.Namespace, decide: Callable[..., OpenStop]) -> Exit:
+    """Take a decision that ends the stop of a table."""
+    mirror, ledger = _opened(arguments)
+    cleared = decide(ledger, mirror.name, arguments.table, _reason(arguments), request=request_of(arguments))
+    _say_cleared(arguments.table, cleared)
+    return _verdict_now(mirror, ledger, arguments.table)
+
+
+def _say_cleared(what: str, stop: OpenStop | None) -> None:
+    if stop is not None:
+        print(f"cleared: {what}: {stop.code}: {shown(stop.what)}")
 
 
 def _verdict_now(mirror: Mirror, ledger: Engine, source: str) -> Exit:

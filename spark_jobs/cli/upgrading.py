@@ -69,8 +69,7 @@ def _unrecorded(mirror: Mirror) -> tuple[list[int], int]:
 def _write_records(mirror: Mirror, ledger: Engine, numbers: list[int]) -> int:
     """Write the records of batches that an earlier version logged."""
     c, wanted = t.log_batch.c, set(numbers)
-    with ledger.connect() as db:
-        rows = db.execute(sa.select(c.number, c.ranges, c.manifest, c.bound_at).where(c.mirror == mirror.name)).all()
+    rows = t.rows(ledger, sa.select(c.number, c.ranges, c.manifest, c.bound_at).where(c.mirror == mirror.name))
     found = [row for row in rows if row.number in wanted]
     for row in found:
         write_record(log_place(mirror), row.number, row.ranges, row.manifest, row.bound_at)

@@ -12,17 +12,19 @@ from uuid import uuid4
 
 from pyspark.sql import SparkSession
 
-from open_mirroring.changes.bound_ranges import CorrectionRange, LoadChunk
 from open_mirroring.changes.dead_letters import NO_MESSAGE
-from open_mirroring.changes.manifest import SENT_BY, SeenLetter
-from open_mirroring.errors import TerminalError
-from open_mirroring.ledger.extract_ledger import (
+from open_mirroring.changes.manifest import (
+    SENT_BY,
     BoundRange,
-    ExtractLedger,
+    CorrectionRange,
+    LoadChunk,
     Manifest,
     Scope,
+    SeenLetter,
     SettledLetter,
 )
+from open_mirroring.errors import TerminalError
+from open_mirroring.ledger.extract_ledger import ExtractLedger
 from open_mirroring.protocols.table_stops import LOAD_REPEATED, RELOAD_SEEN
 from open_mirroring.storage.object_path import Place
 from spark_jobs.changelog.schema import LOAD_MAJOR

@@ -15,10 +15,10 @@ from uuid import uuid4
 import pyarrow as pa
 from pyspark.sql import SparkSession
 
+from open_mirroring.changes.manifest import BoundRange
 from open_mirroring.config.connections import Connection, resolve
 from open_mirroring.config.names import SourceName
 from open_mirroring.errors import MirroringError
-from open_mirroring.ledger.extract_ledger import BoundRange
 from spark_jobs.extract.part import Part
 from spark_jobs.extract.read_task import Decoding, LogTarget
 from spark_jobs.runtime.job import run_job

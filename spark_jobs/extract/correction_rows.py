@@ -17,15 +17,14 @@ import pyarrow as pa
 from pyspark.sql import SparkSession
 from sqlalchemy import Engine
 
-from open_mirroring.changes.bound_ranges import CorrectionRange
+from open_mirroring.changes.manifest import BoundRange, CorrectionRange
 from open_mirroring.changes.row_key import key_bucket
 from open_mirroring.config import Mirror
 from open_mirroring.config.storage import log_place
 from open_mirroring.errors import MirroringError
-from open_mirroring.ledger.extract_ledger import BoundRange
 from open_mirroring.ledger.proofs import ProofLedger
 from open_mirroring.ledger.reading import LedgerReader, TableState
-from open_mirroring.protocols.correcting import keys_to_correct, position_above
+from open_mirroring.protocols.proving import keys_to_correct, position_above
 from spark_jobs.changelog.schema import CHANGE, DELETE, UPDATE, LogRow
 from spark_jobs.extract.part import Part
 from spark_jobs.extract.read_task import LogTarget

@@ -16,12 +16,13 @@ from pyspark.sql import SparkSession
 from sqlalchemy import Engine
 from sqlalchemy.exc import OperationalError
 
+from open_mirroring.changes.manifest import BoundRange, Manifest, Scope
 from open_mirroring.config import Mirror
 from open_mirroring.config.storage import log_place
 from open_mirroring.errors import TerminalError
 from open_mirroring.fault_points import reach
 from open_mirroring.ledger.declaring import JoinedTable, Joining, join
-from open_mirroring.ledger.extract_ledger import BoundRange, ExtractLedger, Manifest, Scope
+from open_mirroring.ledger.extract_ledger import ExtractLedger
 from open_mirroring.ledger.reading import LedgerReader
 from open_mirroring.protocols import extracting as protocol
 from open_mirroring.protocols.driving import drive_one
@@ -77,7 +78,7 @@ class ExtractionDriver:
     def _see_tables(self) -> None:
         mirror = self._mirror
         keys = {table.source: table.key for table in mirror.tables}
-        types = {table.source: text for table in mirror.tables if (text := declaration(table).key_types_text)}
+        types = {table.source: text for table in mirror.tables if (text := declaration(table).fixed["key_types"])}
         self.ledger = ExtractLedger(self._engine, mirror.name, keys, types)
         self.source = source_of(mirror)
         self.__dict__.pop("_writing", None)

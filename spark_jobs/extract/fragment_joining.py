@@ -14,8 +14,8 @@ from typing import NamedTuple
 import duckdb
 from pyspark.sql import SparkSession
 
-from open_mirroring.changes.manifest import OpenedFragment
-from open_mirroring.ledger.extract_ledger import ExtractLedger, OpenFragment
+from open_mirroring.changes.manifest import OpenedFragment, OpenFragment
+from open_mirroring.ledger.extract_ledger import ExtractLedger
 from open_mirroring.storage.object_path import Place
 from spark_jobs.changelog.reading import query_files
 from spark_jobs.changelog.schema import CHANGE

@@ -12,7 +12,7 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
-from open_mirroring.ledger.extract_ledger import BoundRange
+from open_mirroring.changes.manifest import BoundRange
 from spark_jobs.beginning.announcements import AnnouncedTable, together
 from spark_jobs.runtime.job import run_job
 from spark_jobs.sources.contract.announced import Announced

@@ -12,6 +12,7 @@ from open_mirroring.changes.manifest import (
     LETTERS_SHOWN,
     AnnouncedSchema,
     KeylessReject,
+    LetterPlace,
     ListSeen,
     Manifest,
     OpenedFragment,
@@ -21,7 +22,6 @@ from open_mirroring.changes.manifest import (
     merged,
 )
 from open_mirroring.changes.read_places import Run, bounded, joined
-from open_mirroring.ledger.extract_ledger import LetterPlace
 from spark_jobs.changelog.writing import Written
 from spark_jobs.sources.contract.decoded import Sender, SourceSchema
 

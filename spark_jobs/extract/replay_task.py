@@ -8,7 +8,7 @@ from typing import Any
 
 import pyarrow.compute as pc
 
-from open_mirroring.ledger.extract_ledger import LetterPlace
+from open_mirroring.changes.manifest import LetterPlace
 from spark_jobs.changelog.reading import log_rows
 from spark_jobs.changelog.schema import REJECTED
 from spark_jobs.extract.part import Part

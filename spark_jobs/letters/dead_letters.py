@@ -16,8 +16,8 @@ from typing import Any, Literal, NamedTuple
 import duckdb
 
 from open_mirroring.changes.dead_letters import WAYS_OUT
+from open_mirroring.changes.manifest import LetterPlace
 from open_mirroring.errors import TerminalError
-from open_mirroring.ledger.extract_ledger import LetterPlace
 from open_mirroring.ledger.reading import LedgerReader
 from open_mirroring.storage.object_path import Place
 from spark_jobs.changelog.change_log import log_files

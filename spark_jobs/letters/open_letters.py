@@ -14,10 +14,17 @@ import pyarrow as pa
 from sqlalchemy import Engine
 
 from open_mirroring.changes.dead_letters import NO_MESSAGE
-from open_mirroring.changes.manifest import LETTERS_SHOWN, REASON, SeenLetter, bounded_letters
+from open_mirroring.changes.manifest import (
+    LETTERS_SHOWN,
+    REASON,
+    BoundRange,
+    LetterPlace,
+    Manifest,
+    SeenLetter,
+    bounded_letters,
+)
 from open_mirroring.config import Mirror
 from open_mirroring.config.storage import log_place
-from open_mirroring.ledger.extract_ledger import BoundRange, LetterPlace, Manifest
 from open_mirroring.ledger.horizon import mirror_horizon
 from open_mirroring.ledger.letters import count_anew, is_counted, settled_letters
 from open_mirroring.ledger.reading import LedgerReader

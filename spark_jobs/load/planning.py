@@ -23,9 +23,8 @@ from open_mirroring.config import Mirror, Table
 from open_mirroring.config.exports import stream_from
 from open_mirroring.config.models import widens_ahead
 from open_mirroring.config.names import BEGINNING, split_source_name
-from open_mirroring.config.source import ChangeTables
+from open_mirroring.config.source import ChangeTables, refuse_unstreamed
 from open_mirroring.config.storage import place_of
-from open_mirroring.config.streamed_types import refuse_unstreamed
 from open_mirroring.config.tables import ExportLoad, JdbcLoad, check_handover
 from open_mirroring.errors import TerminalError
 from open_mirroring.landing_zone.schema import TableSchema, extra_columns, file_schema

@@ -8,7 +8,7 @@ one Spark job computes their rows.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Literal, NamedTuple, Protocol
 
@@ -134,12 +134,12 @@ class PublicationDriver:
         return replies
 
     def _answer(self, kind: type, group: Mapping[str, Any]) -> Mapping[str, protocol.Reply]:
-        if kind in self._LEDGER:
-            try:
-                return self._LEDGER[kind](self, group)
-            except OperationalError as error:
-                log.warning("the ledger did not answer: %s", type(error.orig).__name__)
-                return dict.fromkeys(group, protocol.Unknown())
+        try:
+            if (written := self._write(kind, group)) is not None:
+                return written
+        except OperationalError as error:
+            log.warning("the ledger did not answer: %s", type(error.orig).__name__)
+            return dict.fromkeys(group, protocol.Unknown())
         if kind is protocol.FindWork:
             found = self._work.find({t: self._tables[t] for t in group}, {t: r.row for t, r in group.items()})
             return {table_id: protocol.WorkFound(found.get(table_id)) for table_id in group}
@@ -188,40 +188,25 @@ class PublicationDriver:
                     self._postpone(table_id, outcome)
         return replies
 
-    # --- ledger ---------------------------------------------------------------------------------------------
-
-    def _acquire(self, group: Mapping[str, Any]) -> Mapping[str, protocol.Reply]:
-        return self._ledger.acquire(group)
-
-    def _establish(self, group: Mapping[str, Any]) -> Mapping[str, protocol.Reply]:
-        return self._ledger.establish({t: (request.version, request.marker_etag) for t, request in group.items()})
-
-    def _intend(self, group: Mapping[str, Any]) -> Mapping[str, protocol.Reply]:
-        replies = self._ledger.intend({t: (request.version, request.intent) for t, request in group.items()})
-        reach("publish.intended")
+    def _write(self, kind: type, group: Mapping[str, Any]) -> Mapping[str, protocol.Reply] | None:
+        """The replies to one write into the ledger; None where it is none."""
+        replies: Mapping[str, protocol.Reply] | None = None
+        if kind is protocol.Acquire:
+            replies = self._ledger.acquire(group)
+        elif kind is protocol.Establish:
+            replies = self._ledger.establish({t: (r.version, r.marker_etag) for t, r in group.items()})
+        elif kind is protocol.Intend:
+            replies = self._ledger.intend({t: (r.version, r.intent) for t, r in group.items()})
+            reach("publish.intended")
+        elif kind is protocol.Seal:
+            replies = self._ledger.seal({t: (r.version, r.manifest, self._details[t]) for t, r in group.items()})
+            reach("publish.sealed")
+        elif kind is protocol.Confirm:
+            reach("publish.all_renamed")
+            replies = self._ledger.confirm({t: r.version for t, r in group.items()})
+            reach("publish.confirmed")
+        elif kind is protocol.Stop:
+            for table_id, request in group.items():
+                log.error("%s stops: %s: %s", self._tables[table_id].source, request.code, request.what)
+            replies = self._ledger.stop({t: (r.version, r.code, r.what) for t, r in group.items()})
         return replies
-
-    def _seal(self, group: Mapping[str, Any]) -> Mapping[str, protocol.Reply]:
-        replies = self._ledger.seal({t: (r.version, r.manifest, self._details[t]) for t, r in group.items()})
-        reach("publish.sealed")
-        return replies
-
-    def _confirm(self, group: Mapping[str, Any]) -> Mapping[str, protocol.Reply]:
-        reach("publish.all_renamed")
-        replies = self._ledger.confirm({t: request.version for t, request in group.items()})
-        reach("publish.confirmed")
-        return replies
-
-    def _stop(self, group: Mapping[str, Any]) -> Mapping[str, protocol.Reply]:
-        for table_id, request in group.items():
-            log.error("%s stops: %s: %s", self._tables[table_id].source, request.code, request.what)
-        return self._ledger.stop({t: (r.version, r.code, r.what) for t, r in group.items()})
-
-    _LEDGER: Mapping[type, Callable[[PublicationDriver, Mapping[str, Any]], Mapping[str, protocol.Reply]]] = {
-        protocol.Acquire: _acquire,
-        protocol.Establish: _establish,
-        protocol.Intend: _intend,
-        protocol.Seal: _seal,
-        protocol.Confirm: _confirm,
-        protocol.Stop: _stop,
-    }

@@ -17,7 +17,7 @@ from sqlalchemy.engine import make_url
 from sqlalchemy.exc import DBAPIError
 
 from open_mirroring.config import Mirror
-from open_mirroring.config.problems import Problem, path_text
+from open_mirroring.config.problems import Problem
 from open_mirroring.config.storage import log_place
 from open_mirroring.errors import MirroringError, TerminalError
 from open_mirroring.ledger import open_ledger
@@ -114,8 +114,7 @@ def check_ledger_knows(mirror: Mirror) -> list[Problem]:
                 )
     except (MirroringError, DBAPIError, OSError):
         return []
-    line = mirror.line_of(("ledger",))
-    return [Problem(e.code, mirror.file, line, path_text(("ledger",)), e.what, e.way_out) for e in problems]
+    return [mirror.problem(("ledger",), e.code, e.what, e.way_out) for e in problems]
 
 
 def _look(mirror: Mirror) -> tuple[int, set[str]]:

@@ -6,11 +6,15 @@ import argparse
 import json
 import logging
 import os
+import pickle
 import sys
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol, TypeVar, runtime_checkable
 
+from cryptography.fernet import Fernet
+from pyspark.cloudpickle import dumps
 from pyspark.sql import SparkSession
 from sqlalchemy import Engine
 from sqlalchemy.exc import OperationalError
@@ -21,8 +25,27 @@ from open_mirroring.operate.exit_codes import Exit, exit_of, exit_of_report
 from open_mirroring.operate.job_result import RESULT_FILE, leave_error, leave_report
 from open_mirroring.reconciliation.joined_tables import ledger_of
 from spark_jobs.runtime.session import session_on_demand
-from spark_jobs.runtime.task_parcel import ParcelKey
 from spark_jobs.runtime.worker_tasks import outcomes
+
+
+@dataclass(frozen=True)
+class ParcelKey:
+    """The key of one job, made for it and forgotten with it, by which only its own workers can read its tasks.
+
+    Spark keeps tasks, and functions of more than a megabyte, in a file for a moment, and it shows plans on its page and
+    in its event log. None of these may hold a secret (S-04). The key travels inside a function, in memory only.
+    """
+
+    _key: bytes = field(default_factory=Fernet.generate_key, repr=False)
+
+    def packed(self, value: Any) -> str:
+        """The value as text of letters, digits, ``-``, ``_`` and ``=``."""
+        return Fernet(self._key).encrypt(dumps(value)).decode()
+
+    def unpacked(self, text: str) -> Any:
+        """The value that was packed by this key."""
+        return pickle.loads(Fernet(self._key).decrypt(text))
+
 
 __all__ = ["Exit", "job_main", "run_job"]
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from open_mirroring.config import Mirror
-from open_mirroring.config.problems import Problem, SettingPath, path_text
+from open_mirroring.config.problems import Problem
 from open_mirroring.config.source import AnySource, ChangeTables, InTopics
 from open_mirroring.errors import MirroringError
 from spark_jobs.sources.contract.source import Survey
@@ -42,14 +42,10 @@ def warnings(mirror: Mirror) -> list[Problem]:
         name = ".".join(table.source_name)
         if name in unseen:
             way_out = "mend `source` or `change_table` if the source spells them otherwise; else it will come"
-            found.append(_warning(mirror, (*place, "source"), NEVER_SEEN, unseen[name], way_out))
+            found.append(mirror.problem((*place, "source"), NEVER_SEEN, unseen[name], way_out))
         if name in survey.without_mask and table.key and not (table.keys_never_change or paired):
             what = "its change table has no change mask: an update without before image stops it (T-60)"
             way_out = "have the task store before images and say `before_images: true`, or select change_mask; or "
             way_out += "say `keys_never_change: true`"
-            found.append(_warning(mirror, (*place, "key"), KEY_CHANGES_UNTOLD, what, way_out))
+            found.append(mirror.problem((*place, "key"), KEY_CHANGES_UNTOLD, what, way_out))
     return found
-
-
-def _warning(mirror: Mirror, path: SettingPath, code: str, what: str, way_out: str) -> Problem:
-    return Problem(code, mirror.file, mirror.line_of(path), path_text(path), what, way_out)

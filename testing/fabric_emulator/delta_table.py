@@ -3,23 +3,185 @@
 Each data file is one Delta commit. The commit itself names the file's number (as an application transaction) and the
 incarnation of its folder (as the application's id). Applying a file and remembering it are one step, so a crash right
 after it applies nothing twice, and a table left over from an earlier folder of the same name is recognised.
+
+The module also says which changes of a table's columns from file to file are allowed (F-83 to F-90).
+Sources: Microsoft Learn (landing zone format and best practices) for added columns, missing nullable and NOT NULL
+columns and changed types; field for a widened integer and an added NOT NULL column.
+
+The rows of a file are applied one after the other, by the marker table of the documentation (Microsoft Learn: landing
+zone format). F-51: 0 inserts and never looks for the key. F-52, F-54: 1 and 4 update every row of the key, or insert
+when there is none. F-53: 2 deletes every row of the key, or nothing. F-34: rows take effect in the order in which they
+stand. That an update reaches *all* rows of a key that is there twice is assumed.
 """
 
 from __future__ import annotations
 
 import shutil
 import uuid
+from collections.abc import Collection, Sequence
+from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
+import duckdb
 import pyarrow as pa
 from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
 
 from fabric_emulator.change_file import INSERT, ChangeFile
-from fabric_emulator.failures import needs_rebuild
-from fabric_emulator.row_effects import row_effects
-from fabric_emulator.schema_union import fitted, union
+from fabric_emulator.failures import TableFailure, needs_rebuild
 from fabric_emulator.settings import Settings
+
+# Why this needs no loop over rows. Of a key, only what follows its last delete in the file counts. A row of the
+# table, and a row born in that rest, live on; the last update or upsert after their birth is what they hold. Born
+# are all inserts of the rest, and its first row if that is an update or upsert which finds no row of the key.
+_STEPS = """
+WITH step AS MATERIALIZED (
+    SELECT *,
+        max(position) FILTER (marker = 2) OVER of_key AS last_delete,
+        max(position) FILTER (marker IN (1, 4)) OVER of_key AS last_write
+    FROM file WINDOW of_key AS (PARTITION BY {keys})
+)
+"""
+_SURVIVORS = (
+    _STEPS
+    + """
+, fate AS (SELECT {keys}, any_value(last_delete) AS last_delete, any_value(last_write) AS last_write
+           FROM step GROUP BY {keys})
+SELECT place, last_write AS source
+FROM present LEFT JOIN fate USING ({keys})
+WHERE last_delete IS NULL
+ORDER BY place
+"""
+)
+_BORN = (
+    _STEPS
+    + """
+, rest AS (
+    SELECT *, row_number() OVER (PARTITION BY {keys} ORDER BY position) AS turn
+    FROM step WHERE position > coalesce(last_delete, -1)
+)
+SELECT greatest(position, coalesce(last_write, -1)) AS source
+FROM rest
+WHERE marker = 0
+   OR (turn = 1 AND (last_delete IS NOT NULL OR NOT EXISTS (SELECT 1 FROM present WHERE {same_key})))
+ORDER BY position
+"""
+)
+
+
+class RowEffects(NamedTuple):
+    """Places of rows (int64 arrays) after a file.
+
+    *unchanged* and *replaced* are places in the table, *replacement* (as long as *replaced*) and *born* in the file.
+    Rows of the table that are named nowhere are deleted.
+    """
+
+    unchanged: pa.Array
+    replaced: pa.Array
+    replacement: pa.Array
+    born: pa.Array
+
+
+def row_effects(table_keys: pa.Table, file_keys: pa.Table, markers: pa.Array) -> RowEffects:
+    """Apply the rows of a file to the rows of a table by their keys.
+
+    Args:
+        table_keys: the key columns of the table's rows; no order is expected, keys may be there more than once.
+        file_keys: the key columns of the file's rows in their order, of the same types.
+        markers: the marker of each row of the file.
+    """
+    columns = [f"k{index}" for index in range(file_keys.num_columns)]
+    present = _placed(table_keys, columns, "place")
+    file = _placed(file_keys, columns, "position").append_column("marker", markers)
+    with _engine().cursor() as connection:
+        connection.register("present", present)
+        connection.register("file", file)
+        survivors = _ask(connection, _SURVIVORS, columns)
+        born = _ask(connection, _BORN, columns)
+    replaced = survivors.filter(survivors["source"].is_valid())
+    unchanged = survivors.filter(survivors["source"].is_null())
+    return RowEffects(
+        _places(unchanged, "place"), _places(replaced, "place"), _places(replaced, "source"), _places(born, "source")
+    )
+
+
+@cache
+def _engine() -> duckdb.DuckDBPyConnection:
+    # One for the process: opening one costs more than most files take.
+    return duckdb.connect(config={"threads": 2})
+
+
+def _placed(keys: pa.Table, columns: Sequence[str], place: str) -> pa.Table:
+    # Names of ours, because a key column may be named like anything.
+    renamed = keys.rename_columns(list(columns))
+    return renamed.append_column(place, pa.array(range(keys.num_rows), pa.int64()))
+
+
+def _ask(connection: duckdb.DuckDBPyConnection, query: str, columns: Sequence[str]) -> pa.Table:
+    same_key = " AND ".join(f"present.{column} = rest.{column}" for column in columns)
+    return connection.sql(query.format(keys=", ".join(columns), same_key=same_key)).to_arrow_table()
+
+
+def _places(table: pa.Table, column: str) -> pa.Array:
+    return table.column(column).cast(pa.int64()).combine_chunks()
+
+
+def union(
+    table: pa.Schema | None, file: pa.Schema, keys: Collection[str], name: str, *, evolves: bool = True
+) -> pa.Schema:
+    """The table's schema after a file: all columns it ever had, in the order in which they appeared.
+
+    Key columns of a new table are NOT NULL, and so are the columns that its first file declares NOT NULL. Unless it
+    *evolves*, a table has the columns of its first file for ever.
+    """
+    if table is None:
+        return pa.schema([pa.field(f.name, f.type, f.nullable and f.name not in keys) for f in file])
+    if not evolves and _declared(table, keys) != _declared(file, keys):
+        raise _merge_failure(f"{name}: SchemaDefinition is not what the table was created with (F-90).")
+    in_file = {field.name: field for field in file}
+    for known in table:
+        field = in_file.get(known.name)
+        if field is None and not known.nullable:
+            raise _merge_failure(f"{name} lacks the NOT NULL column {known.name!r} (F-86).")
+        if field is not None and field.type != known.type:
+            raise _merge_failure(f"{name}: column {known.name!r} is {field.type}, the table has {known.type} (F-87).")
+    by_fold = {known.name.casefold(): known.name for known in table}
+    added = [field for field in file if field.name not in table.names]
+    for field in added:
+        twin = by_fold.get(field.name.casefold())
+        if twin is not None:
+            raise _merge_failure(f"{name}: columns {field.name!r} and {twin!r} differ in case only.")
+        if not field.nullable:
+            raise _merge_failure(f"{name} brings the NOT NULL column {field.name!r}; only nullable ones can be added.")
+    return pa.schema([*table, *added])
+
+
+def fitted(rows: pa.Table, schema: pa.Schema, name: str) -> pa.Table:
+    """*rows* with exactly the columns of *schema*: what is missing is NULL (F-84).
+
+    Raises:
+        TableFailure: ``SchemaMergeFailure`` when a NOT NULL column would hold NULL.
+    """
+    columns = []
+    for field in schema:
+        if field.name in rows.column_names:
+            column = rows.column(field.name)
+        else:
+            column = pa.chunked_array([pa.nulls(rows.num_rows, field.type)])
+        if column.null_count and not field.nullable:
+            raise _merge_failure(f"{name}: the NOT NULL column {field.name!r} is null in some row.")
+        columns.append(column)
+    return pa.table(columns, schema=schema)
+
+
+def _declared(schema: pa.Schema, keys: Collection[str]) -> list[tuple[str, pa.DataType, bool]]:
+    # A key column is NOT NULL whatever is declared, unless keys were added to a living table (F-13).
+    return [(field.name, field.type, field.nullable or field.name in keys) for field in schema]
+
+
+def _merge_failure(what: str) -> TableFailure:
+    return needs_rebuild("SchemaMergeFailure", what)
+
 
 _DROPPED = "_dropped-"
 _ROWS, _BYTES, _TIME, _MARKED = "processedRows", "processedBytes", "lastSync", "incremental"

@@ -1,23 +1,160 @@
-"""The mirroring service of one landing zone."""
+"""The mirroring service of one landing zone.
+
+It moves applied files out of the table folder, keeps them for some days, and purges them.
+
+F-35: the last one stays, so that a publisher can find the next number; F-36: the two folders and the seven days
+(Microsoft Learn: landing zone format). Where the folders lie is unknown (F-36, assumed: in the table folder).
+
+It tells its state in the shapes of its monitoring: the REST calls ``getMirroringStatus`` and
+``getTablesMirroringStatus`` (Fabric REST API specification), and the files ``Files/Monitoring/replicator.json`` and
+``tables.json`` (as read by Microsoft's Fabric toolbox). The two name the same things differently; ``processedRows`` is
+cumulative over a table's life and no row count (field).
+"""
 
 from __future__ import annotations
 
+import json
+import os
+import shutil
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from fabric_emulator.delta_table import bury_dropped, drop
 from fabric_emulator.failures import EmulatorError
 from fabric_emulator.file_identity import folder_identity
-from fabric_emulator.monitoring import rest_entry, write_monitoring
-from fabric_emulator.processed_files import forget, processed_folder, tidy
 from fabric_emulator.settings import Settings
-from fabric_emulator.state import Latch, ServiceState, StateFile, TableState
-from fabric_emulator.table_folders import TableFolder, table_folders
+from fabric_emulator.state import Latch, ServiceState, StateFile, TableState, write_if_changed
+from fabric_emulator.table_folders import TableFolder, numbered_files, table_folders
 from fabric_emulator.table_mirror import Applied, TableMirror
-from open_mirroring.landing_zone.layout import METADATA_FILE
+from open_mirroring.landing_zone.layout import METADATA_FILE, PROCESSED_FOLDERS
+
+
+def table_status(table: TableState) -> str:
+    """``Initialized``, ``Snapshotting``, ``Replicating`` or ``Failed``.
+
+    Snapshotting: only files without marker so far, and more are waiting. A stopped or paused database leaves the
+    status of its tables as it is (field: a stale status misleads).
+    """
+    if table.latch is not None:
+        return "Failed"
+    if table.number == 0:
+        return "Initialized"
+    if table.pending and not table.incremental:
+        return "Snapshotting"
+    return "Replicating"
+
+
+def rest_entry(table: TableState) -> dict[str, Any]:
+    """A table as ``getTablesMirroringStatus`` shows it."""
+    schema, name = table.target.split("/", 1)
+    metrics: dict[str, Any] = {"processedBytes": table.bytes, "processedRows": table.rows}
+    if table.number:
+        metrics["lastSyncDateTime"] = _utc(table.synced)
+    entry: dict[str, Any] = {
+        "sourceObjectType": "Table",
+        "sourceSchemaName": schema,
+        "sourceTableName": name,
+        "status": table_status(table),
+        "metrics": metrics,
+    }
+    if table.latch is not None:
+        entry["error"] = {
+            "errorCode": table.latch.code,
+            "message": table.latch.message,
+            "relatedResource": table.latch.path,
+            "isRetriable": False,
+        }
+    return entry
+
+
+def write_monitoring(folder: Path, state: ServiceState) -> None:
+    """Write ``replicator.json`` and ``tables.json`` into *folder*, if their content changed."""
+    replicator = {"status": state.status, "errorCode": None, "errorMessage": None}
+    tables = [_file_entry(name, table) for name, table in sorted(state.tables.items())]
+    write_if_changed(folder / "replicator.json", json.dumps(replicator, indent=1))
+    write_if_changed(folder / "tables.json", json.dumps({"tables": tables}, ensure_ascii=False, indent=1))
+
+
+def _file_entry(folder: str, table: TableState) -> dict[str, Any]:
+    schema, name = table.target.split("/", 1)
+    return {
+        "id": folder,
+        "status": table_status(table),
+        "errorCode": None if table.latch is None else table.latch.code,
+        "errorMessage": None if table.latch is None else table.latch.message,
+        "normalizedTableName": name,
+        "sourceTableName": name,
+        "sourceSchemaName": schema,
+        "metrics": {
+            "processedRowCount": table.rows,
+            "processedByte": table.bytes,
+            "lastSourceCommitTimeUtc": None,
+            "lastSyncTimeUtc": _utc(table.synced) if table.number else None,
+        },
+    }
+
+
+def _utc(seconds: float) -> str:
+    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+_DAY = 86_400
+
+
+def processed_folder(zone: Path, folder: TableFolder, settings: Settings) -> Path:
+    """Where the applied files of a table go."""
+    if settings.processed_at_zone_root:
+        return zone / settings.processed_folder / folder.name
+    return folder.path / settings.processed_folder
+
+
+def tidy(zone: Path, folder: TableFolder, state: TableState, settings: Settings, now: float) -> None:
+    """Move applied files away but the last one, and purge those that have waited long enough.
+
+    Args:
+        zone: the landing zone.
+        folder: the table.
+        state: says what is applied; holds since when each processed file has been waiting.
+        settings: folder, place and purge age.
+        now: the emulator's time in seconds.
+
+    Raises:
+        FileNotFoundError: the folder, or what is in it, is being deleted.
+    """
+    away = processed_folder(zone, folder, settings)
+    # Opened first and compared then, this is the folder whose files were applied, whatever its name means later:
+    # files that somebody puts into a recreated folder right now must not be taken for them.
+    opened = os.open(folder.path, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        if folder_identity(folder.path) != state.life:
+            return
+        present = numbered_files(folder.path, state.extension)
+        last = state.number if settings.last_kept == "applied" else max(present, default=0)
+        waiting = numbered_files(away, state.extension)
+        for number, path in sorted(present.items()):
+            # A number that was processed before and is back is not read again (F-37), displaces nothing (assumed).
+            if number <= state.number and number != last and number not in waiting:
+                away.mkdir(parents=True, exist_ok=True)
+                waiting[number] = away / path.name
+                os.rename(path.name, waiting[number], src_dir_fd=opened)
+    finally:
+        os.close(opened)
+    state.processed = {number: state.processed.get(number, now) for number in sorted(waiting)}
+    for number, since in list(state.processed.items()):
+        if now - since >= settings.purge_after_days * _DAY:
+            waiting[number].unlink(missing_ok=True)
+            del state.processed[number]
+
+
+def forget(zone: Path, name: str) -> None:
+    """Remove processed files at the zone's root of a table folder that is gone (assumed)."""
+    for folder in PROCESSED_FOLDERS:
+        shutil.rmtree(zone / folder / name, ignore_errors=True)
+
 
 _COLLISION = "TargetCollision"
 

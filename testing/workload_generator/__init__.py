@@ -7,7 +7,7 @@ database holds and of what is sent.
 * :mod:`~workload_generator.ces` - changes as CES messages; :mod:`~workload_generator.delivery` - their way to the hub.
 * :mod:`~workload_generator.transports` - Event Hubs Capture files and JSON lines.
 * :mod:`~workload_generator.qlik_change_tables` - changes as a Qlik task stores them;
-  :mod:`~workload_generator.qlik_file_target` and :mod:`~workload_generator.qlik_change_tables_sql` - as files, as SQL.
+  :mod:`~workload_generator.qlik_file_target` - as files.
 * :mod:`~workload_generator.shipping` - how a source's changes leave it, one strategy per format.
 * :mod:`~workload_generator.source` - a source database, kept in a SQLite file (``python -m workload_generator``).
 """

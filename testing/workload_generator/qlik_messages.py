@@ -5,6 +5,8 @@ message; rows that existed before the first change come as REFRESH; a change of 
 (K-31). At least once: a transaction may be broken off and sent again from its first message (K-40).
 
 Encoding is a pure function of a change: sent again, it gives the same bytes. Times have six digits of a second.
+Values are those of SQL Server, given as text, as messages carry them (K-35; Qlik Help, *Kafka data types*; Apache Avro
+specification, *Logical Types*).
 """
 
 from __future__ import annotations
@@ -14,6 +16,7 @@ import io
 import json
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from datetime import date, datetime, timedelta
 from itertools import groupby
 from random import Random
 from typing import Any, Literal, NamedTuple
@@ -28,14 +31,47 @@ from workload_generator.qlik_schemas import (
     ENVELOPE,
     METADATA,
     METADATA_TEXT,
+    QlikType,
     data_schema,
     metadata,
     parsed_data_schema,
     qlik_type,
     schema_id,
 )
-from workload_generator.qlik_values import avro_value, json_value
 from workload_generator.tables import Key, Row, TableDef
+
+
+def json_value(kind: QlikType, text: str, _logical_types: bool) -> Any:
+    """A value as JSON messages spell it."""
+    if kind.name in ("UINT1", "INT2", "INT4", "INT8"):
+        return int(text)
+    if kind.name.startswith("REAL"):
+        return float(text)
+    if kind.name == "BOOLEAN":
+        return text == "1"
+    if kind.name in ("BYTES", "BLOB"):
+        return text[2:]
+    return _six_digits(text) if kind.name == "DATETIME" else text
+
+
+def avro_value(kind: QlikType, text: str, logical_types: bool) -> Any:
+    """A value as an Avro record without conversions holds it: logical types are applied already."""
+    if kind.name in ("BYTES", "BLOB"):
+        return bytes.fromhex(text[2:])
+    if logical_types and kind.name == "DATE":
+        return (date.fromisoformat(text) - date(1970, 1, 1)).days
+    if logical_types and kind.name == "DATETIME":
+        return (datetime.fromisoformat(_six_digits(text)) - datetime(1970, 1, 1)) // timedelta(microseconds=1)
+    if logical_types and kind.name == "NUMERIC":
+        unscaled = int(text.replace(".", ""))
+        return unscaled.to_bytes(unscaled.bit_length() // 8 + 1, "big", signed=True)
+    return json_value(kind, text, logical_types)
+
+
+def _six_digits(text: str) -> str:
+    whole, _, fraction = text.partition(".")
+    return f"{whole}.{fraction[:6]:0<6}"
+
 
 BY_KEY = Delivery(scheme="key")
 """How a task delivers when it partitions by key."""

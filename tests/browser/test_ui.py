@@ -82,6 +82,8 @@ def test_the_runs_of_the_mirror_are_green_on_airflows_pages(pages: Pages, tmp_pa
             page.goto(f"{pages.address}/dags/shop__replicate/runs")
             expect(page.get_by_text("success", exact=False).nth(2)).to_be_visible()
             expect(page.locator("table").get_by_text("failed", exact=False)).to_have_count(0)
+            runs = page.request.get(f"{pages.address}/api/v2/dags/shop__replicate/dagRuns").json()["dag_runs"]
+            assert all(run["note"].startswith("4 tables: ") for run in runs if run["state"] == "success"), runs
             page.get_by_role("button", name="Browse").click()
             with page.context.expect_page() as opened:
                 page.locator('a[href$="/open_mirroring/"]').click()

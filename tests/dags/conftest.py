@@ -177,6 +177,9 @@ def task_context() -> dict[str, Any]:
         def xcom_pull(self, task_ids: str) -> Any:
             return self.xcoms.get(task_ids)
 
+        def xcom_push(self, key: str, value: Any) -> None:
+            self.xcoms[key] = value
+
         def get_task_states(self, *, dag_id: str, task_ids: list[str], run_ids: list[str]) -> dict[str, Any]:
             return {run: {task: self.states[task] for task in task_ids if task in self.states} for run in run_ids}
 

@@ -134,6 +134,22 @@ def _clear(name: str) -> tuple[str, dict[str, int]]:
     return run.state, {instance.task_id: instance.try_number for instance in run.get_task_instances()}
 
 
+def _notes(name: str, of_somebody: str | None = None) -> tuple[str, str]:
+    """The notes of the newest run and of its task that publishes, when it ends; *of_somebody* was there before."""
+    with create_session() as session:
+        runs = sa.select(DagRun).where(DagRun.dag_id == f"shop__{name}").order_by(DagRun.id.desc())
+        run = session.scalars(runs.limit(1)).one()
+        if of_somebody is not None:
+            run.note = of_somebody
+            run.dag_run_note.user_id = "1"
+        # As the scheduler tells it; the runner of this test tells it of a copy of the run.
+        run.dag = DagBag(dag_folder=ROOT / "dags").dags[run.dag_id]
+        run.notify_dagrun_state_changed(msg="success")
+        session.flush()
+        published = run.get_task_instance("publish", session=session)
+        return run.note, published.note
+
+
 def _newest_event() -> int:
     """All tests share one Airflow, and most of them name their mirror alike."""
     with create_session() as session:
@@ -166,6 +182,9 @@ def test_load_replicate_and_deep_check_end_equal_to_the_source(
     made.goes_on()
     assert _run("replicate") == ("success", GREEN)
     made.assert_equal()
+    of_run, of_task = _notes("replicate")
+    assert of_run.startswith(f"4 tables: 4 mirrored.\n{of_task}\nRead: batch 1 of the change log, ")
+    assert of_task.startswith("Published: 4 files of 4 tables, ")
     numbers, events = made.numbers(), _events(before_it)
     assert {table: [(e["first_number"], e["number"]) for e in told] for table, told in events.items()} == {
         table: [(1, loaded[table]), (loaded[table] + 1, number)] for table, number in numbers.items()
@@ -173,6 +192,7 @@ def test_load_replicate_and_deep_check_end_equal_to_the_source(
 
     before = made.files()
     assert _clear("replicate") == ("success", dict.fromkeys(GREEN, 2))
+    assert _notes("replicate", of_somebody="Ada looked at it")[0] == "Ada looked at it"
     assert made.files() == before
     with monkeypatch.context() as without_java:
         without_java.setenv("JAVA_HOME", "/nowhere")

@@ -14,7 +14,7 @@ from tests.e2e.test_dead_letters_seen import Shop
 from tests.e2e.test_histories import TABLES, history
 from tests.e2e.test_transaction_cut_qlik import OVER_JDBC, stored
 from tests.postgres import PostgresServer
-from workload_generator.qlik_change_tables_sql import apply_exception, control_table_statements, suspended
+from tests.qlik_change_tables_sql import apply_exception, control_table_statements, suspended
 from workload_generator.tables import CUSTOMERS, ORDERS
 
 SINCE = datetime(2024, 1, 1, 12, 30)

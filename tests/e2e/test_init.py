@@ -19,9 +19,9 @@ from demo.place import DemoFolder, claim
 from demo.shop import TOPIC, Shop
 from demo.source_formats import CES, QLIK_CHANGE_TABLE, QLIK_KAFKA, SourceFormat
 from fabric_emulator.service import MirroringService
+from open_mirroring.changes.manifest import BoundRange
 from open_mirroring.config import load_mirror
 from open_mirroring.config.connections import resolve
-from open_mirroring.ledger.extract_ledger import BoundRange
 from open_mirroring.operate.exit_codes import Exit
 from spark_jobs.cli.command_line import main
 from spark_jobs.sources.kafka.place import place_of

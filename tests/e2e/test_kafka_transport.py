@@ -19,9 +19,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from open_mirroring.changes.manifest import BoundRange
 from open_mirroring.config.connections import resolve
 from open_mirroring.errors import MirroringError, TerminalError, TransientError
-from open_mirroring.ledger.extract_ledger import BoundRange
 from spark_jobs.changelog.schema import RawMessage
 from spark_jobs.sources.kafka.place import KafkaPlace, place_of
 from spark_jobs.sources.kafka.reader import read_range

@@ -36,7 +36,9 @@ def test_a_lost_number_is_made_again_from_the_log_or_not_at_all_f_40(
     pipeline.deliver("1.jsonl", wrapped([event("INS", row(key, "first"), commit=key) for key in range(1, 6)]))
     pipeline.extract()
     pipeline.publish()
-    pipeline.deliver("2.jsonl", wrapped([event("UPD", row(2, "second"), row(2, "first"), commit=9)], 10))
+    pipeline.deliver(
+        "2.jsonl", wrapped([event("UPD", row(2, "second"), row(2, "first"), commit=9)], 10, partition=len(chosen))
+    )
     pipeline.extract()
     pipeline.publish()
     assert pipeline.numbers("dbo.schema/orders") == [1, 2, 3, 4]

@@ -18,12 +18,12 @@ from tests.e2e.test_table_shapes import files_of
 from tests.e2e.test_transaction_cut import complete_below, set_consistency
 from tests.pipeline import Pipeline, in_order
 from tests.postgres import PostgresServer
+from tests.qlik_change_tables_sql import postgresql_statements
 from tests.qlik_messages import ROW, dt, md
 from workload_generator.delivery import Delivery
 from workload_generator.history import SHOP_TABLES, Change, History, fold, random_history
 from workload_generator.qlik_change_tables import ChangeTableOptions, stored_changes
 from workload_generator.qlik_change_tables import change_sequence as stored_sequence
-from workload_generator.qlik_change_tables_sql import postgresql_statements
 from workload_generator.qlik_messages import QlikMessageOptions, change_sequence, refreshed, render
 from workload_generator.transports import capture_files, json_lines
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from open_mirroring.changes.log_position import load_epoch, position_order
 from spark_jobs.changelog.schema import CHANGE, DELETE, INSERT, KEY_LEFT, REJECTED, UPDATE, LogRow
 from spark_jobs.changelog.writing import log_table
-from spark_jobs.publish.living_rows import NOWHERE, LoggedRows
+from spark_jobs.publish.logged_rows import NOWHERE, LoggedRows
 
 EPOCHS = {"older": 0, "newer": 1, load_epoch(1): -1}
 

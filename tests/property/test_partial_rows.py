@@ -17,15 +17,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from open_mirroring.changes.bound_ranges import LoadChunk
 from open_mirroring.changes.log_position import LOAD_ORDINAL, LogPosition, load_epoch
+from open_mirroring.changes.manifest import LoadChunk
 from open_mirroring.changes.row_key import KEY_BUCKETS, encode_key
 from open_mirroring.landing_zone.layout import ROW_MARKER
 from open_mirroring.landing_zone.schema import LandingColumn, file_schema
 from open_mirroring.ledger.load_ledger import LoadColumn
 from spark_jobs.changelog.schema import CHANGE, LogRow
 from spark_jobs.changelog.writing import log_table
-from spark_jobs.extract.base_rows import BaseTarget, base_rows
+from spark_jobs.extract.logged_loads import BaseTarget, base_rows
 from spark_jobs.extract.read_task import LogTarget
 from spark_jobs.plan.plan import PlanStop, TablePlan, plan_table
 

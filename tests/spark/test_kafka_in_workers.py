@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from open_mirroring.changes.manifest import BoundRange
 from open_mirroring.config.connections import resolve
 from open_mirroring.errors import TerminalError
-from open_mirroring.ledger.extract_ledger import BoundRange
 from spark_jobs.runtime.job import run_job
 from spark_jobs.sources.kafka.place import place_of
 from spark_jobs.sources.kafka.reader import read_range

@@ -18,10 +18,10 @@ import pyarrow.parquet as pq
 import pytest
 
 from open_mirroring.changes.column_choice import ColumnChoice
+from open_mirroring.changes.manifest import BoundRange
 from open_mirroring.config.connections import resolve
 from open_mirroring.config.names import SourceName
 from open_mirroring.errors import TerminalError, TransientError
-from open_mirroring.ledger.extract_ledger import BoundRange
 from spark_jobs.changelog.schema import LOG_SCHEMA, LogRow
 from spark_jobs.extract.change_table_reading import read_batch
 from spark_jobs.extract.read_task import LogTarget
@@ -44,15 +44,15 @@ from tests.postgres import PostgresServer
 from tests.property.test_qlik_change_tables import folded as fold
 from tests.property.test_qlik_change_tables import history_of
 from tests.qlik_change_rows import sequence
-from tests.spark.test_initial_load_jdbc import HOSTILE_COLUMN, Cable, connect
-from tests.unit.spark_jobs.sources.ces.test_ces_shared_data import assert_equal_cell_by_cell, expected, folded
-from workload_generator.qlik_change_tables import ChangeTableOptions, stored_changes
-from workload_generator.qlik_change_tables_sql import (
+from tests.qlik_change_tables_sql import (
     apply_exception,
     control_table_statements,
     postgresql_statements,
     suspended,
 )
+from tests.spark.test_initial_load_jdbc import HOSTILE_COLUMN, Cable, connect
+from tests.unit.spark_jobs.sources.ces.test_ces_shared_data import assert_equal_cell_by_cell, expected, folded
+from workload_generator.qlik_change_tables import ChangeTableOptions, stored_changes
 from workload_generator.tables import SHOP_TABLES, TableDef
 
 READING = ChangeTableFormat()

@@ -12,9 +12,9 @@ from itertools import islice
 from types import MappingProxyType
 from typing import Any, ClassVar, NamedTuple
 
+from open_mirroring.changes.manifest import BoundRange, FileVersion
 from open_mirroring.changes.read_places import Numbering
 from open_mirroring.errors import TerminalError
-from open_mirroring.ledger.extract_ledger import BoundRange, FileVersion
 from open_mirroring.protocols.backfilling import Interval
 from spark_jobs.changelog.origins import partition_of
 from spark_jobs.sources.contract.announced import Announced

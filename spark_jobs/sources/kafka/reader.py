@@ -15,7 +15,7 @@ from typing import cast
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
-from open_mirroring.ledger.extract_ledger import BoundRange
+from open_mirroring.changes.manifest import BoundRange
 from spark_jobs.changelog.schema import RawMessage
 from spark_jobs.sources.kafka.client import Broker
 from spark_jobs.sources.kafka.place import KafkaPlace

@@ -23,10 +23,10 @@ from typing import Any
 from confluent_kafka import TopicPartition
 from confluent_kafka.admin import OffsetSpec
 
+from open_mirroring.changes.manifest import BoundRange, FileVersion
 from open_mirroring.changes.read_places import Numbering
 from open_mirroring.config.connections import resolve
 from open_mirroring.config.source import InTopics
-from open_mirroring.ledger.extract_ledger import BoundRange, FileVersion
 from open_mirroring.protocols.backfilling import Interval
 from spark_jobs.changelog.schema import RawMessage
 from spark_jobs.sources.contract.message_blocks import Block, blocks_of

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from open_mirroring.changes.log_position import is_load_epoch
-from open_mirroring.landing_zone.markers import RowMarker
+from open_mirroring.landing_zone.layout import RowMarker
 from open_mirroring.landing_zone.schema import LandingColumn, arrow_type
 from spark_jobs.changelog.schema import INSERT, LOAD_MAJOR
 

@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterable
 from datetime import UTC, datetime
 
-from open_mirroring.ledger.extract_ledger import BoundRange
+from open_mirroring.changes.manifest import BoundRange
 from open_mirroring.protocols.backfilling import Interval
 from open_mirroring.storage.object_path import Place
 from spark_jobs.sources.contract.source import Chosen, longest

@@ -28,7 +28,7 @@ from typing import IO, Annotated, Any, Literal, NamedTuple
 import msgspec
 import numpy as np
 
-from open_mirroring.ledger.extract_ledger import BoundRange
+from open_mirroring.changes.manifest import BoundRange
 from open_mirroring.storage.object_path import Place
 from spark_jobs.changelog.schema import RawMessage
 from spark_jobs.sources.contract.decoded import Damage

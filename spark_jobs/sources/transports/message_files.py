@@ -11,12 +11,12 @@ from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar
 
+from open_mirroring.changes.manifest import BoundRange, FileVersion
 from open_mirroring.changes.read_places import Numbering
 from open_mirroring.config import Mirror
 from open_mirroring.config.source import GAP_TIMEOUT_MINUTES, InCapture, InLines, OffsetGaps
 from open_mirroring.config.storage import place_of
 from open_mirroring.errors import TerminalError
-from open_mirroring.ledger.extract_ledger import BoundRange, FileVersion
 from open_mirroring.protocols.backfilling import Interval
 from open_mirroring.storage.object_path import Place
 from spark_jobs.changelog.schema import RawMessage

@@ -12,8 +12,8 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import IO, NamedTuple, TypeVar
 
+from open_mirroring.changes.manifest import BoundRange, FileVersion
 from open_mirroring.errors import TerminalError
-from open_mirroring.ledger.extract_ledger import BoundRange, FileVersion
 from open_mirroring.storage.object_path import Held, ObjectPath, Place
 from open_mirroring.storage.object_store import ObjectReplaced, ObjectStat
 

@@ -1,7 +1,8 @@
 """The DFS endpoint: Path operations of the Azure Data Lake Storage Gen2 REST reference, as far as OneLake has them.
 
 Rules: O-01 names, O-03 what OneLake ignores and what it does not let clients touch, O-04 to O-07, O-09. The answers
-to HEAD and GET carry what the Blob endpoint would say too, because the Azure SDK reads both through one address.
+to HEAD and GET carry what the Blob endpoint would say too, because the Azure SDK reads both through one address. Delta
+readers find the files of a table by its *List Blobs* (Azure Storage REST).
 """
 
 from __future__ import annotations
@@ -10,12 +11,12 @@ import base64
 import re
 import threading
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from email.utils import formatdate
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
+from xml.etree import ElementTree
 
-from fabric_emulator.web.blob_listing import blob_listing, folder_of
 from fabric_emulator.web.databases import Databases
 from fabric_emulator.web.item_paths import ItemPath, is_guid, place_of, split_path
 from fabric_emulator.web.messages import ApiError, Request, Response, json_response
@@ -285,3 +286,41 @@ def _listed(name: str, entry: PathEntry) -> dict[str, str]:
         "group": "$superuser",
         "permissions": "---------",
     }
+
+
+def folder_of(request: Request) -> list[str]:
+    """The names of the folder that all paths with the wanted prefix are in."""
+    return [name for name in request.query.get("prefix", "").rpartition("/")[0].split("/") if name]
+
+
+def blob_listing(request: Request, found: Mapping[str, PathEntry]) -> Response:
+    """All files among *found* with the wanted prefix, on one page; with a delimiter folded into their folders."""
+    prefix, delimiter = request.query.get("prefix", ""), request.query.get("delimiter")
+    after = request.query.get("startFrom", "")
+    root = ElementTree.Element("EnumerationResults")
+    blobs = ElementTree.SubElement(root, "Blobs")
+    folders: set[str] = set()
+    for name, entry in sorted(found.items()):
+        if not name.startswith(prefix) or name < after or entry.is_directory:
+            continue
+        folder, separator, _ = name[len(prefix) :].partition(delimiter) if delimiter else ("", "", "")
+        if separator:
+            folders.add(f"{prefix}{folder}{separator}")
+            continue
+        blob = ElementTree.SubElement(blobs, "Blob")
+        ElementTree.SubElement(blob, "Name").text = name
+        properties = ElementTree.SubElement(blob, "Properties")
+        for field, text in {
+            "Last-Modified": formatdate(entry.modified / 1e9, usegmt=True),
+            "Etag": entry.etag,
+            "Content-Length": str(entry.size),
+            "Content-Type": "application/octet-stream",
+            "BlobType": "BlockBlob",
+            "ResourceType": "file",
+        }.items():
+            ElementTree.SubElement(properties, field).text = text
+    for folder in sorted(folders):
+        ElementTree.SubElement(ElementTree.SubElement(blobs, "BlobPrefix"), "Name").text = folder
+    ElementTree.SubElement(root, "NextMarker")
+    body = ElementTree.tostring(root, encoding="utf-8", xml_declaration=True)
+    return Response(200, {"Content-Type": "application/xml"}, body)

@@ -95,10 +95,10 @@ def test_every_unit_test_lies_where_the_code_lies() -> None:
     folders = {
         file.parent.relative_to(ROOT / "tests" / "unit") for file in (ROOT / "tests" / "unit").rglob("test_*.py")
     }
-    homeless = {
+    without_code = {
         folder.as_posix() for folder in folders - {Path("house"), Path("testing")} if not (ROOT / folder).is_dir()
     }
-    assert Path() not in folders and not homeless
+    assert Path() not in folders and not without_code
 
 
 @pytest.mark.parametrize("room", WALLS)

@@ -8,10 +8,10 @@ from itertools import pairwise
 
 import pytest
 
+from tests.qlik_change_tables_sql import postgresql_statements
 from workload_generator.database import Change
 from workload_generator.history import SHOP_TABLES, random_history
 from workload_generator.qlik_change_tables import HEADERS, ChangeTableOptions, StoredChange, stored_changes
-from workload_generator.qlik_change_tables_sql import postgresql_statements
 from workload_generator.qlik_file_target import change_files, full_load_files
 
 PRODUCTS, LINES = SHOP_TABLES[1], SHOP_TABLES[3]

@@ -19,11 +19,11 @@ from typing import Any, ClassVar
 import numpy as np
 import pyarrow as pa
 
+from open_mirroring.changes.manifest import BoundRange, FileVersion
 from open_mirroring.config import Mirror
 from open_mirroring.config.source import HEADER_PREFIX, TABLE_SUFFIX, ChangeTablesInFolder
 from open_mirroring.config.storage import place_of
 from open_mirroring.errors import TerminalError
-from open_mirroring.ledger.extract_ledger import BoundRange, FileVersion
 from open_mirroring.protocols.backfilling import Interval
 from open_mirroring.protocols.table_stops import LOAD_UNREAD
 from open_mirroring.storage.object_path import Place

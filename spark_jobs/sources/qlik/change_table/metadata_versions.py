@@ -11,7 +11,7 @@ import hashlib
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from open_mirroring.ledger.extract_ledger import FileVersion
+from open_mirroring.changes.manifest import FileVersion
 from open_mirroring.storage.object_path import Place
 from spark_jobs.sources.transports.source_files import SourceFile
 

@@ -30,9 +30,7 @@ def check_structures(mirror: Mirror) -> list[Problem]:
     try:
         given_structures(mirror)
     except TerminalError as error:
-        where = f" ({error.where})" if error.where else ""
-        line = mirror.line_of(("structures",))
-        return [Problem(error.code, mirror.file, line, "structures", f"{error.what}{where}", error.way_out)]
+        return [mirror.problem_of(("structures",), error)]
     return []
 
 

@@ -11,14 +11,14 @@ import pytest
 import sqlalchemy as sa
 from sqlalchemy import Engine
 
-from open_mirroring.changes.manifest import SENT_BY
+from open_mirroring.changes.manifest import SENT_BY, BoundRange, Manifest
 from open_mirroring.errors import TerminalError
 from open_mirroring.landing_zone.schema import LandingColumn, TableSchema
 from open_mirroring.ledger import open_ledger
 from open_mirroring.ledger import tables as t
 from open_mirroring.ledger.auditing import Reason
 from open_mirroring.ledger.decisions import resume_table
-from open_mirroring.ledger.extract_ledger import BoundRange, ExtractLedger, Manifest
+from open_mirroring.ledger.extract_ledger import ExtractLedger
 from open_mirroring.ledger.publish_ledger import PublishLedger, StagedDetails, TableDeclaration
 from open_mirroring.ledger.reading import LedgerReader
 from open_mirroring.protocols.extracting import Batch

@@ -11,13 +11,13 @@ from typing import Any
 import duckdb
 import pytest
 
-from open_mirroring.changes.manifest import Manifest, SeenLetter, bounded_letters
+from open_mirroring.changes.manifest import LetterPlace, Manifest, SeenLetter, bounded_letters
 from open_mirroring.changes.read_places import Run
 from open_mirroring.ledger import open_ledger
 from open_mirroring.ledger import tables as t
 from open_mirroring.ledger.auditing import Reason
 from open_mirroring.ledger.declaring import TableDeclaration, declare
-from open_mirroring.ledger.extract_ledger import ExtractLedger, LetterPlace
+from open_mirroring.ledger.extract_ledger import ExtractLedger
 from open_mirroring.ledger.foreign_tables import NAMES_KEPT, ForeignTable, foreign_tables, record_foreign
 from open_mirroring.ledger.letters import (
     LetterCounts,
@@ -29,8 +29,7 @@ from open_mirroring.ledger.letters import (
 )
 from open_mirroring.operate.exit_codes import Exit, exit_of_report
 from open_mirroring.protocols.table_losses import ANY_TABLE
-from open_mirroring.protocols.verdicts import Verdict
-from open_mirroring.reconciliation.gating import gate
+from open_mirroring.protocols.verdicts import Verdict, gate
 from open_mirroring.reconciliation.inspection import inspect_mirror
 from open_mirroring.reconciliation.losses import SeenTable, judge, look
 from spark_jobs.changelog.schema import REJECTED, LogRow

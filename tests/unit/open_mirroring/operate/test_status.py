@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from open_mirroring.changes.bound_ranges import LoadChunk
 from open_mirroring.changes.complete_position import advance
 from open_mirroring.changes.horizon import MirrorHorizon, TableHorizon
+from open_mirroring.changes.manifest import LoadChunk
 from open_mirroring.config import load_mirror
 from open_mirroring.ledger import tables as t
 from open_mirroring.ledger.auditing import Reason

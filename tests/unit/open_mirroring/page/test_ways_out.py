@@ -11,6 +11,7 @@ import pytest
 from open_mirroring.config import load_mirror
 from open_mirroring.operate.overview import TableLine, overview
 from open_mirroring.page import ways_out
+from open_mirroring.protocols.table_losses import CHANGES_IGNORED, DEAD_LETTERS_OPEN, TABLE_SUSPENDED, Loss
 from open_mirroring.protocols.verdicts import Verdict
 from tests.hand_made_mirror import MIRROR_FILE, HandMadeMirror
 
@@ -43,3 +44,14 @@ def test_a_full_load_is_accepted_only_where_the_table_begins_with_one_g_128(
         *([ways_out.ACCEPT_RELOAD] if offers else []),
         ways_out.ACCEPT_EPOCH,
     ]
+
+
+@pytest.mark.parametrize("code", [CHANGES_IGNORED, TABLE_SUSPENDED, DEAD_LETTERS_OPEN])
+def test_changes_that_nothing_brings_back_offer_to_build_the_table_anew(
+    stopped: TableLine, tmp_path: Path, code: str
+) -> None:
+    """The runbook's way out is a reset; without its command the page would only say that rows are missing."""
+    lossy = replace(stopped, verdict=Verdict.LOSSES, code=code, since=None, losses=(Loss(code, "rows are missing"),))
+    found = ways_out.of_table(load_mirror(tmp_path / "mirrors" / "shop.yaml"), lossy, (), ())
+    resets = [one.text for one in found.commands if " reload-table " in one.text]
+    assert len(resets) == (code != DEAD_LETTERS_OPEN)

@@ -8,14 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from open_mirroring.changes.bound_ranges import CorrectionRange, LoadChunk, is_of_source
 from open_mirroring.changes.log_position import LogPosition, position_text
+from open_mirroring.changes.manifest import CorrectionRange, LoadChunk, is_of_source
 from open_mirroring.errors import TerminalError
 from open_mirroring.ledger import open_ledger
 from open_mirroring.ledger.declaring import TableDeclaration, declare
 from open_mirroring.ledger.horizon import forget
 from open_mirroring.ledger.proofs import ProofLedger, RecordedProof
-from open_mirroring.protocols.correcting import keys_to_correct, position_above
 from open_mirroring.protocols.proving import (
     CellSum,
     DifferingKey,
@@ -27,6 +26,8 @@ from open_mirroring.protocols.proving import (
     add_sums,
     common_type,
     differing_cells,
+    keys_to_correct,
+    position_above,
     verdict_of,
     why_behind,
 )

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from open_mirroring.changes.horizon import BatchContents
-from open_mirroring.ledger.extract_ledger import Manifest
+from open_mirroring.changes.manifest import Manifest
 from open_mirroring.reconciliation.deep_check import DeepFinding
 from open_mirroring.reconciliation.log_check import LogCount, LogFile, LogRecord, LogState, PieceCount, check_log
 

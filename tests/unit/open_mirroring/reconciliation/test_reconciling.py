@@ -16,8 +16,7 @@ from open_mirroring.landing_zone.layout import file_name
 from open_mirroring.landing_zone.listing import FileStage, ListedItem, split_listing
 from open_mirroring.landing_zone.store import ObjectInfo
 from open_mirroring.protocols.publishing import Intent, StagedFile, TableRow, Work
-from open_mirroring.protocols.verdicts import WAYS_OUT, Backlog, Finding, Repair, Verdict
-from open_mirroring.reconciliation.gating import gate
+from open_mirroring.protocols.verdicts import WAYS_OUT, Backlog, Finding, Repair, Verdict, gate
 from open_mirroring.reconciliation.verdict_table import Limits, TableFacts, reconcile
 
 NOW = datetime(2026, 1, 31, tzinfo=UTC)

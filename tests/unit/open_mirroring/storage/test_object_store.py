@@ -19,8 +19,8 @@ import pytest
 from azure.storage.blob import ContainerSasPermissions, generate_container_sas
 from obstore.store import LocalStore, MemoryStore
 
+from open_mirroring.changes.manifest import BoundRange
 from open_mirroring.errors import MirroringError, TerminalError, TransientError
-from open_mirroring.ledger.extract_ledger import BoundRange
 from open_mirroring.remote.entra import EntraLogin
 from open_mirroring.storage.address import parse_address
 from open_mirroring.storage.logins import AzureLogin

@@ -18,11 +18,11 @@ from open_mirroring.config.storage import storage_place
 from open_mirroring.errors import TerminalError
 from open_mirroring.storage.address import parse_address
 from open_mirroring.storage.logins import AzureLogin, S3Login
-from spark_jobs.extract.base_rows import BaseTask
+from spark_jobs.extract.logged_loads import BaseTask
 from spark_jobs.extract.read_task import ReadTask
 from spark_jobs.load.task import ExportTask
 from spark_jobs.publish.staging import StageTask
-from spark_jobs.runtime.task_parcel import ParcelKey
+from spark_jobs.runtime.job import ParcelKey
 
 BLOB = "https://contoso.blob.core.windows.net"
 GUID, ITEM = "11111111-2222-3333-4444-555555555555", "99999999-2222-3333-4444-555555555555"

@@ -24,8 +24,7 @@ from open_mirroring.ledger import open_ledger
 from open_mirroring.ledger import tables as t
 from open_mirroring.operate.exit_codes import Exit
 from spark_jobs.changelog.batch_records import FOLDER, read_records, write_record
-from spark_jobs.changelog.change_log import ChangeLog
-from spark_jobs.changelog.retention import vacuum
+from spark_jobs.changelog.change_log import ChangeLog, vacuum
 from spark_jobs.cli.command_line import main
 from tests.object_storage import KINDS, StorageServers
 

@@ -21,11 +21,11 @@ import pytest
 import sqlalchemy as sa
 from sqlalchemy.exc import OperationalError
 
+from open_mirroring.changes.manifest import Manifest
 from open_mirroring.config import Mirror
 from open_mirroring.errors import TerminalError, TransientError
 from open_mirroring.ledger import tables as t
 from open_mirroring.ledger.decisions import open_stops
-from open_mirroring.ledger.extract_ledger import Manifest
 from open_mirroring.operate.exit_codes import Exit
 from open_mirroring.operate.status import MirrorStatus
 from open_mirroring.operate.status_gathering import mirror_status

@@ -8,7 +8,7 @@ from hypothesis import given
 from open_mirroring.changes.manifest import BoundRange
 from open_mirroring.changes.read_places import Run, joined
 from spark_jobs.changelog.schema import RawMessage
-from spark_jobs.extract.places_read import PlacesRead
+from spark_jobs.extract.read_task import PlacesRead
 from spark_jobs.sources.contract.decoded import Damage
 from spark_jobs.sources.contract.message_blocks import blocks_of
 

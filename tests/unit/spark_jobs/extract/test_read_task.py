@@ -60,7 +60,7 @@ def test_dead_letters_that_hide_a_table_or_its_key_are_told() -> None:
 
 
 def test_what_a_partition_has_shown_is_told_of_rows_taken_as_a_table_too_c_34() -> None:
-    """C-34, C-88: ordinary messages of blocks move the complete position as those of the exact decoder do."""
+    """C-34, C-88: messages of blocks move the complete position as those of the exact decoder do."""
     shown = [(3, "t/0", "e"), (9, "t/0", "e"), (5, "t/0", "f"), (4, "t/1", "e")]
     rows = [
         row(CHANGE, place, f"{major:08X}:01:1", origin=origin, epoch=epoch, op="I", key="[1]", cols="[]", row="{}")

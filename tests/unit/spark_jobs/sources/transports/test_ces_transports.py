@@ -17,8 +17,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from open_mirroring.changes.manifest import BoundRange, FileVersion
 from open_mirroring.errors import TerminalError
-from open_mirroring.ledger.extract_ledger import BoundRange, FileVersion
 from spark_jobs.changelog.schema import RawMessage
 from spark_jobs.sources.contract.decoded import Damage
 from spark_jobs.sources.contract.source import Found

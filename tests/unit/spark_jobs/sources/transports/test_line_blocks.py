@@ -9,7 +9,7 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
-from open_mirroring.ledger.extract_ledger import BoundRange
+from open_mirroring.changes.manifest import BoundRange
 from spark_jobs.changelog.schema import LogRow
 from spark_jobs.extract.part import Part
 from spark_jobs.extract.read_task import LogTarget, ReadTask, read

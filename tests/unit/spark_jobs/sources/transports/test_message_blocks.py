@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
-from open_mirroring.ledger.extract_ledger import BoundRange
+from open_mirroring.changes.manifest import BoundRange
 from spark_jobs.changelog.schema import LogRow, RawMessage
 from spark_jobs.extract import read_task
 from spark_jobs.extract.part import Part

@@ -1,6 +1,8 @@
-"""Reads from the change log where the newest full load of a source's table begins, and what lies behind it (G-125).
+"""Asks the change log what a table that is built anew can begin with; DuckDB reads the log's files, without a JVM.
 
-:func:`~open_mirroring.changes.source_reloads.divide` decides; this needs no JVM, as DuckDB reads the log's files.
+:class:`LoggedRows` finds the place from which on every row that still exists has its newest change (G-106).
+:func:`reloaded_rows` finds where the newest full load of a source's table begins, and what lies behind it (G-125);
+:func:`~open_mirroring.changes.source_reloads.divide` decides.
 """
 
 from __future__ import annotations
@@ -13,6 +15,7 @@ from dataclasses import replace
 import duckdb
 import pyarrow as pa
 
+from open_mirroring.changes.log_position import is_load_epoch, position_order
 from open_mirroring.changes.manifest import ListSeen, PlacesSeen
 from open_mirroring.changes.source_reloads import CameAgain, ReloadedRows, Run, divide, unclear_change
 from open_mirroring.storage.object_path import Place
@@ -21,6 +24,58 @@ from spark_jobs.changelog.reading import query_files
 from spark_jobs.changelog.schema import CHANGE, INSERT, LOAD_MAJOR, UPDATE
 
 _MEMORY = "512MB"
+
+NOWHERE = "~"
+"""Above every place."""
+
+_PLACED = """
+SELECT logged.key, streams.prefix || logged.pos AS place, logged.op IN ($insert, $update) AS sets
+FROM logged JOIN streams ON streams.epoch = logged.epoch WHERE logged.kind = $change AND logged.tbl = $source
+"""
+_OLDEST = f"""
+SELECT min(newest.place) FROM (
+  SELECT max({{'place': place, 'sets': sets}}) AS newest FROM ({_PLACED}) GROUP BY key
+) WHERE newest.sets
+"""
+_LAST_DELETE = f"""
+WITH placed AS ({_PLACED})
+SELECT max(place) FROM placed
+WHERE place < coalesce((SELECT min(place) FROM placed WHERE sets AND place > $behind), '{NOWHERE}')
+"""
+
+
+class LoggedRows:
+    """What the change log tells of one table with a key, but for rows that one of our initial loads brought.
+
+    Those never count in a generation after it.
+
+    Args:
+        root: the change log.
+        files: its files that hold changes of the table.
+        source: the table.
+        epochs: the ordinal of every stream incarnation.
+    """
+
+    def __init__(self, root: Place, files: Sequence[str], source: str, epochs: Mapping[str, int]) -> None:
+        self._root, self._files, self._source = root, files, source
+        self._streams = {epoch: position_order(at, "") for epoch, at in epochs.items() if not is_load_epoch(epoch)}
+
+    def oldest_living(self) -> str:
+        """The lowest place at which the newest change of a key sets its row; NOWHERE, above all, if no row is left."""
+        return self._ask(_OLDEST) or NOWHERE
+
+    def last_before_row_behind(self, place: str) -> str:
+        """The last change before the first one behind a place that sets a row: all between are deletes."""
+        return self._ask(_LAST_DELETE, behind=place) or place
+
+    def _ask(self, query: str, **parameters: str) -> str | None:
+        said = {"insert": INSERT, "update": UPDATE, "change": CHANGE, "source": self._source, **parameters}
+        with _logged(self._root, self._files) as db:
+            db.register("streams", pa.table({"epoch": [*self._streams], "prefix": [*self._streams.values()]}))
+            (found,) = db.execute(query, said).fetchone() or (None,)
+        return None if found is None else str(found)
+
+
 _ROWS = f"""
 CREATE TEMP TABLE sent AS
 WITH logged_rows AS (
@@ -89,7 +144,8 @@ def reloaded_rows(
     Raises:
         TerminalError: ``RELOAD_UNSEEN``, ``RELOAD_UNCLEAR``.
     """
-    with _rows(root, files, source, epoch) as db:
+    with _logged(root, files) as db:
+        db.execute(_ROWS, {"load": f"{LOAD_MAJOR}:", "change": CHANGE, "source": source, "epoch": epoch})
         db.register("starts", _places(starts))
         partitions: dict[str, list[Run]] = {}
         for at, *run in db.execute(_RUNS).fetchall():
@@ -117,12 +173,12 @@ def reloaded_rows(
 
 
 @contextmanager
-def _rows(root: Place, files: Sequence[str], source: str, epoch: str) -> Iterator[duckdb.DuckDBPyConnection]:
+def _logged(root: Place, files: Sequence[str]) -> Iterator[duckdb.DuckDBPyConnection]:
+    """The rows of log files, to be asked; what does not fit into memory goes to the disk."""
     with tempfile.TemporaryDirectory(prefix="open_mirroring-") as scratch, duckdb.connect() as db:
         db.execute(f"SET memory_limit = '{_MEMORY}'")
         db.execute(f"SET temp_directory = '{scratch}'")
         query_files(db, root, files)
-        db.execute(_ROWS, {"load": f"{LOAD_MAJOR}:", "change": CHANGE, "source": source, "epoch": epoch})
         yield db
 
 

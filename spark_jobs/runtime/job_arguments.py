@@ -1,10 +1,32 @@
-"""The arguments of a reset and of a repair, for the jobs and the commands alike."""
+"""Arguments that jobs and commands share. Nothing slow is imported here, so that help is quick."""
 
 from __future__ import annotations
 
 import argparse
 import sys
 from uuid import uuid4
+
+
+def add_tables_argument(parser: argparse.ArgumentParser) -> None:
+    """Which tables a job is for; None: all."""
+    about = "only these source tables, separated by commas"
+    parser.add_argument("--tables", type=lambda text: text.split(",") if text else None, help=about)
+
+
+def add_interval_arguments(parser: argparse.ArgumentParser, *, required: bool) -> None:
+    """Which interval of the source's time is read, and whether once more."""
+    about = "begin of the interval to backfill: 2026-01-05T10:00:00Z"
+    parser.add_argument("--from", dest="start", required=required, metavar="MOMENT", help=about)
+    parser.add_argument("--to", dest="end", required=required, metavar="MOMENT", help="its end, excluded")
+    parser.add_argument("--reread", action="store_true", help="read again what was read of the interval before")
+
+
+def add_letter_arguments(parser: argparse.ArgumentParser) -> None:
+    """Which dead letters; all of them by default."""
+    parser.add_argument("--code", help="only letters of this code")
+    parser.add_argument("--table", metavar="NAME", help="only letters of this source table")
+    parser.add_argument("--after", metavar="POSITION", help="only letters at this position of their stream or later")
+    parser.add_argument("--before", metavar="POSITION", help="only letters before this position of their stream")
 
 
 def add_decision_arguments(parser: argparse.ArgumentParser) -> None:
@@ -52,16 +74,17 @@ def add_made_anew_argument(parser: argparse.ArgumentParser) -> None:
 def add_repair_arguments(parser: argparse.ArgumentParser) -> None:
     """Which number of which table, why, by whose approval, and how it is known that it was not applied."""
     add_decision_arguments(parser)
-    parser.add_argument("--number", type=_positive, required=True, metavar="N", help="the lost file number")
+    parser.add_argument("--number", type=positive, required=True, metavar="N", help="the lost file number")
     parser.add_argument(
         "--not-applied", type=stated, metavar="TEXT", help="how you know that the target has not applied it"
     )
 
 
-def _positive(text: str) -> int:
+def positive(text: str) -> int:
+    """A whole number from 1 on."""
     number = int(text)
     if number < 1:
-        raise argparse.ArgumentTypeError("must be 1 or more")
+        raise argparse.ArgumentTypeError(f"{number} is below 1")
     return number
 
 

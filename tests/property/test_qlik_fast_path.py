@@ -96,7 +96,7 @@ class Pair:
     ) -> None:
         self._tables = {table.source: table for table in tables}
         self._schemas, self._settings = [*schemas], QlikMessageSettings(**chosen)
-        self._ordinary = FastQlikMessages(self._tables, self._schemas, self._settings)
+        self._fast = FastQlikMessages(self._tables, self._schemas, self._settings)
         self.taken = 0
 
     def read(self, messages: Sequence[RawMessage | Damage]) -> list[str]:
@@ -104,7 +104,7 @@ class Pair:
         return [kind for block in blocks_of(messages) for kind in self._read(block)]
 
     def _read(self, block: Block) -> list[str]:
-        rows, taken, _, foreign, *_ = self._ordinary.take(block)
+        rows, taken, _, foreign, *_ = self._fast.take(block)
         assert len(set(taken.tolist())) == len(taken)
         exact = QlikMessageDecoder(self._tables, self._schemas, self._settings)
         every = np.arange(len(block.starts))
@@ -119,7 +119,7 @@ class Pair:
         assert (rest.notices, rest.schemas, rest.senders) == (wanted.notices, wanted.schemas, wanted.senders)
         self.taken += len(taken)
         self._schemas += wanted.schemas
-        self._ordinary.learn(wanted.schemas)
+        self._fast.learn(wanted.schemas)
         return [row.kind for row in wanted.rows]
 
 
@@ -235,19 +235,19 @@ OTHERS: dict[str, bytes] = {
 
 
 @pytest.mark.parametrize(
-    ("body", "is_ordinary"),
+    ("body", "is_fast"),
     [(body, True) for body in ORDINARY.values()] + [(body, False) for body in OTHERS.values()],
     ids=[*ORDINARY, *OTHERS],
 )
-def test_ordinary_messages_are_taken_and_others_left_k16_k20_k21_k23_k30_k31(body: bytes, is_ordinary: bool) -> None:
+def test_sure_messages_are_taken_and_others_left_k16_k20_k21_k23_k30_k31(body: bytes, is_fast: bool) -> None:
     """Taking nothing would be equal, too: what a task usually sends has to be taken."""
     both = Pair()
     both.read(messages(md()))
     both.read(messages(compact(body)))
-    assert both.taken == is_ordinary
+    assert both.taken == is_fast
 
 
-def test_what_the_mirror_file_promises_is_ordinary_k70() -> None:
+def test_what_the_mirror_file_promises_is_taken_k70() -> None:
     both = Pair([ORDERS._replace(keys_never_change=True)])
     both.read(messages(md()))
     bodies = [compact(dt("UPDATE", ROW, **masks)) for masks in ({}, {"columnMask": "0F"}, {"changeMask": ""})]
@@ -316,7 +316,7 @@ def test_nothing_behind_a_message_that_may_announce_is_taken_k05_k11() -> None:
     assert both.taken == 2
 
 
-def test_settings_decide_what_is_ordinary_k15_t10_k04() -> None:
+def test_settings_decide_what_is_taken_k15_t10_k04() -> None:
     other = Pair(topics={"cdc": "dbo.other"})
     other.read(messages(md(), origin="all/0"))
     other.read(messages(compact(dt())))
@@ -350,7 +350,7 @@ def test_a_real_history_decodes_alike(shared_data: Path, encoding: str) -> None:
 
 
 @pytest.mark.parametrize("key", [None, b"7", b"dbo+orders", b"dbo+other", b"\xff"])
-def test_a_message_without_an_id_is_ordinary_only_where_the_topic_is_promised_k60(key: bytes | None) -> None:
+def test_a_message_without_an_id_is_taken_only_where_the_topic_is_promised_k60(key: bytes | None) -> None:
     known = QlikMessageDecoder({}).decode(messages(md())).schemas
     body = compact(dt(schema_id=None))
     promised, other = Pair(schemas=known, topics={"cdc": "dbo.orders"}), Pair(schemas=known)

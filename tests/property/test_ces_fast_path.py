@@ -152,9 +152,9 @@ def block_of(bodies: list[bytes]) -> LineBlock:
     return LineBlock("in.jsonl", 100, content, np.append(0, ends[:-1] + 1), ends)
 
 
-def assert_equal(ordinary: FastCes, exact: CesDecoder, block: Block) -> int:
+def assert_equal(fast: FastCes, exact: CesDecoder, block: Block) -> int:
     """Both agree on the rows and on all counts; how many lines were taken."""
-    rows, lines, announces, foreign, _, senders = ordinary.take(block)
+    rows, lines, announces, foreign, _, senders = fast.take(block)
     assert not announces
     assert len(set(lines.tolist())) == len(lines)
     left = sorted(set(range(len(block.starts))) - set(lines.tolist()))
@@ -178,13 +178,13 @@ def pair(**limits: int) -> tuple[FastCes, CesDecoder]:
 @settings(derandomize=True, deadline=None, max_examples=150)
 @given(st.lists(messages(), min_size=1, max_size=25))
 def test_any_messages_become_the_rows_of_the_exact_decoder(bodies: list[bytes]) -> None:
-    ordinary, exact = pair()
+    fast, exact = pair()
     block = block_of([*bodies, b"", b" \t", b"{}\r"])
-    assert_equal(ordinary, exact, block)
-    assert_equal(ordinary, exact, block)  # what was learned the first time serves the second
+    assert_equal(fast, exact, block)
+    assert_equal(fast, exact, block)  # what was learned the first time serves the second
     # Messages from a broker or a captured file, which may hold any byte and lack a body.
     for one in blocks_of(RawMessage("cdc/0", n, body) for n, body in enumerate([*bodies, None, b"", b"{\n}"])):
-        assert_equal(ordinary, exact, one)
+        assert_equal(fast, exact, one)
 
 
 @settings(derandomize=True, deadline=None, max_examples=300)
@@ -194,18 +194,18 @@ def test_any_byte_of_a_message_may_be_damaged(data: st.DataObject) -> None:
         return _text({"id": str(number), "name": name, "price": "1.50"}, slashes=False)
 
     good = [_compact(event("UPD", row("Ada", n), row("Bob", n), pkkey={"id": str(n)}, sequence=n)) for n in range(1, 9)]
-    ordinary, exact = pair()
-    assert assert_equal(ordinary, exact, block_of(good)) == len(good)
+    fast, exact = pair()
+    assert assert_equal(fast, exact, block_of(good)) == len(good)
     damaged = [_damaged(data.draw, data.draw(st.sampled_from(good))) for _ in range(6)]
-    assert_equal(ordinary, exact, block_of([body.replace(b"\n", b" ") for body in [*good, *damaged]]))
+    assert_equal(fast, exact, block_of([body.replace(b"\n", b" ") for body in [*good, *damaged]]))
 
 
-def test_ordinary_messages_are_taken_and_others_left() -> None:
+def test_sure_messages_are_taken_and_others_left() -> None:
     """Taking nothing would be equal, too: what the source usually writes has to be taken."""
     row = {"id": "7", "name": "Ada, a/b", "price": None}
     text = _text(row, slashes=False)
     seven = {"id": "7"}
-    ordinary = [
+    taken = [
         event("INS", _text(row, slashes=True), pkkey=seven),
         event("INS", _text({**row, "name": 'say "hi"'}, slashes=False), pkkey=seven),
         event("UPD", text, _text({**row, "name": "é"}, slashes=False), pkkey=seven),
@@ -229,15 +229,15 @@ def test_ordinary_messages_are_taken_and_others_left() -> None:
         event("INS", text, pkkey=seven, replaced={"segmentindex": 1, "finalsegment": False}),
         event("INS", _text({**row, "name": "x" * 2**20}, slashes=False), pkkey=seven),
     ]
-    for body, is_ordinary in [(body, True) for body in ordinary] + [(body, False) for body in others]:
+    for body, is_fast in [(body, True) for body in taken] + [(body, False) for body in others]:
         taker, exact = pair()
-        assert assert_equal(taker, exact, block_of([_compact(body)])) == is_ordinary, body
+        assert assert_equal(taker, exact, block_of([_compact(body)])) == is_fast, body
     for found, put in ((b"Ada", b"A\x01a"), (b"Ada", b"A\x1fa"), (b"Ada", b"A\xffa"), (b"Ada", b"A\xed\xa0\x80")):
         taker, exact = pair()
-        good = _compact(ordinary[5])
+        good = _compact(taken[5])
         assert assert_equal(taker, exact, block_of([good, good.replace(found, put)])) == 1, put
     taker, exact = pair(max_message_bytes=400)
-    assert assert_equal(taker, exact, block_of([_compact(ordinary[0])])) == 0
+    assert assert_equal(taker, exact, block_of([_compact(taken[0])])) == 0
 
 
 def test_lists_that_begin_alike_are_told_apart() -> None:
@@ -249,8 +249,8 @@ def test_lists_that_begin_alike_are_told_apart() -> None:
         cols = columns[: 3 + number % 2]
         text = _text({name: row[name] for name, _ in cols}, slashes=False)
         bodies.append(_compact(event("INS", text, cols=cols, pkkey={"id": str(number)}, sequence=number)))
-    ordinary, exact = pair()
-    assert assert_equal(ordinary, exact, block_of(bodies)) == len(bodies)
+    fast, exact = pair()
+    assert assert_equal(fast, exact, block_of(bodies)) == len(bodies)
 
 
 def test_bare_lines_are_the_same_in_blocks_and_one_by_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -277,7 +277,7 @@ def test_real_histories_decode_alike(shared_data: Path, folder: str, transport: 
     path = shared_data / "ces" / folder
     source = CaptureFiles(path) if transport == "capture" else LineFiles(path, "wrapped")
     exact = CesDecoder({"dbo.district_offices": MirroredTable("dbo.district_offices", ("office_id",))})
-    ordinary = FastCes(exact)
+    fast = FastCes(exact)
     found = [m for bound in source.find(None, {}).ranges for m in source.read(bound)]
     block = block_of([m.body for m in found if isinstance(m, RawMessage) and m.body])
-    assert assert_equal(ordinary, exact, block) >= len(found) * share
+    assert assert_equal(fast, exact, block) >= len(found) * share
