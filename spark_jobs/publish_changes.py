@@ -167,6 +167,15 @@ class _ChangesWork:
                 note_columns(self._ledger, t, generation, one.unverified, batch)
                 if one.former is not None:
                     note_former(self._ledger, t, generation, one.former)
+                known = fresh[t].columns.columns
+                if late := [c.landed_name for c in one.schema.columns if known and c.tells and c not in known]:
+                    what = "of `extra_columns` are NULL in rows that were published before, until these change"
+                    log.warning(
+                        "%s: %s %s; `open-mirroring reload-table` tells them as far as the log does",
+                        fresh[t].source,
+                        late,
+                        what,
+                    )
                 if one.gone != {column.column: column.since for column in gone.get(t, ())}:
                     note_gone(self._ledger, t, generation, one.gone, batch)
         tasks = self._cut([p for p in prepared.values() if isinstance(p, Prepared)])

@@ -319,7 +319,7 @@ def _follow_schema_change(mirror: Mirror, ledger: Engine, declared: Table, state
     chosen = declared.on_schema_change or mirror.publish.on_schema_change
     if chosen == "stop" or (declared.initial_load is not None and not _loads_anew(declared, chosen)):
         return
-    published = [column.name for column in state.columns.columns if column.name not in declared.key]
+    published = [c.name for c in state.columns.columns if not c.tells and c.name not in declared.key]
     if declared.chosen.of(published) != published:
         return  # the mirror file leaves out what is published: whether that is meant, nobody has said
     limit = mirror.publish.schema_reloads_per_day

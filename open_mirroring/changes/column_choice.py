@@ -1,6 +1,6 @@
 """Chooses which columns of its source a table mirrors, under which names and types (G-12, G-67, G-110, G-120).
 
-The settings `columns`, `types`, `rename` and `hash` say it.
+The settings `columns`, `types`, `rename`, `hash` and `extra_columns` say it.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ class ColumnChoice(NamedTuple):
         types: columns that land as another type than their source's, each with its landing type.
         renamed: columns that land under another name than their source's, each with that name.
         hashed: names and patterns of columns that land as hashes of their texts.
+        extra: what columns beside those of the source tell of the change that made a row (G-118), each with its name.
     """
 
     listed: tuple[str, ...] | None = None
@@ -31,6 +32,12 @@ class ColumnChoice(NamedTuple):
     types: tuple[tuple[str, str], ...] = ()
     renamed: tuple[tuple[str, str], ...] = ()
     hashed: tuple[str, ...] = ()
+    extra: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def logs_transactions(self) -> bool:
+        """Whether the log keeps commit time and transaction of each change: what nobody asks for costs nothing."""
+        return any(tells in ("commit_time", "transaction") for tells, _ in self.extra)
 
     @property
     def is_all(self) -> bool:
@@ -84,6 +91,11 @@ def lacking(wanted: Iterable[str], names: Iterable[str]) -> list[str]:
     """Those of the wanted names that none of these is, in whatever case."""
     there = {name.casefold() for name in names}
     return [name for name in wanted if name.casefold() not in there]
+
+
+def plain_names(names: Iterable[str]) -> list[str]:
+    """Those that are names and no patterns: whoever writes one says that there is such a column."""
+    return [name for name in names if "*" not in name]
 
 
 def fitting_none(patterns: Iterable[str], names: Iterable[str]) -> list[str]:

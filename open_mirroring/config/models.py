@@ -24,6 +24,7 @@ from pydantic import (
     field_validator,
 )
 
+from open_mirroring.changes.column_choice import plain_names
 from open_mirroring.config import ledger_address, names
 from open_mirroring.config.connections import invalid
 from open_mirroring.config.connections import resolve as resolve_connection
@@ -34,6 +35,7 @@ from open_mirroring.config.section import (
     ColumnName,
     ConnectionName,
     DeadLetters,
+    ExtraColumns,
     FolderSetting,
     Positive,
     Section,
@@ -257,6 +259,11 @@ class Mirror(Section):
         description="The salt of columns that land as hashes, by `hash` of a table or pattern, or by `columns` here "
         "(G-121).",
     )
+    extra_columns: ExtraColumns = Field(
+        default=ExtraColumns(),
+        description="Columns beside those of the source, of every table that does not say its own: what they tell of "
+        "the change which made a row, each with the name that it gets (G-118). None by default.",
+    )
     entries: tuple[TableEntry, ...] = Field(
         alias="tables",
         min_length=1,
@@ -294,7 +301,7 @@ class Mirror(Section):
     def model_post_init(self, context: Any) -> None:
         """Pick the tables that are written out from the patterns beside them."""
         for _, table in _tables_of(self.entries):
-            table.hash_also(self._hashed)
+            table.take_over(self._hashed, self.extra_columns)
         self._tables = tuple(table for _, table in _tables_of(self.entries))
 
     @field_validator("consistency")
@@ -318,7 +325,15 @@ class Mirror(Section):
     @classmethod
     def _entries(cls, entries: tuple[TableEntry, ...], info: ValidationInfo) -> tuple[TableEntry, ...]:
         refuse(table_collisions(_tables_of(entries)))
-        for refused in (_settings_of_formats, _promises, _change_tables, _histories, _hashes, _handovers):
+        for refused in (
+            _settings_of_formats,
+            _promises,
+            _change_tables,
+            _histories,
+            _hashes,
+            _extra_columns,
+            _handovers,
+        ):
             refuse(refused(entries, info.data))
         return entries
 
@@ -341,6 +356,19 @@ class Mirror(Section):
     @property
     def _hashed(self) -> tuple[str, ...]:
         return () if self.hash is None else self.hash.columns
+
+    def hashed_anywhere(self) -> list[tuple[list[str], list[Table]]]:
+        """Names of hashed columns with the tables of which one at least has to have each (G-122).
+
+        The mirror's are those of all its tables, a pattern's those of the tables that joined by it. What no table reads
+        lands nowhere.
+        """
+        claims = [(plain_names(self._hashed), [*self.tables])]
+        for entry in self.entries:
+            if isinstance(entry, TablePattern):
+                claims.append((plain_names(entry.hash), [table for by, table in self._joined if by == entry]))
+        read = (([n for n in names if any(t.chosen.of([n]) for t in tables)], tables) for names, tables in claims)
+        return [(columns, tables) for columns, tables in read if columns]
 
     def salt(self) -> Salt | None:
         """The salt of hashes; None where nothing is hashed.
@@ -394,7 +422,7 @@ class Mirror(Section):
         """
         self._joined = tuple(tables)
         for _, table in tables:
-            table.hash_also(self._hashed)
+            table.take_over(self._hashed, self.extra_columns)
         self._tables = (*(table for _, table in _tables_of(self.entries)), *(table for _, table in tables))
 
     @property
@@ -514,6 +542,15 @@ def _hashes(entries: Sequence[TableEntry], before: Mapping[str, Any]) -> Iterato
             yield Collision((at, "hash"), "SETTING_MISSING", what, way_out)
         elif isinstance(entry, Table) and hashing is not None and (refused := hashed_key(entry.key, hashing.columns)):
             yield unfit((at, "key"), *refused)
+
+
+def _extra_columns(entries: Sequence[TableEntry], before: Mapping[str, Any]) -> Iterator[Collision]:
+    for at, table in _tables_of(entries):
+        for name in table.taken_names(before.get("extra_columns", ExtraColumns())):
+            what = f"`extra_columns` has the name {name!r}, under which a column of the source lands"
+            yield Collision(
+                (at, "extra_columns"), "COLUMN_COLLISION", what, "choose another name under `extra_columns`"
+            )
 
 
 def _handovers(entries: Sequence[TableEntry], before: Mapping[str, Any]) -> Iterator[Collision]:

@@ -4,7 +4,17 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Discriminator, Field, StrictInt, Tag, ValidationInfo
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Discriminator,
+    Field,
+    StrictInt,
+    Tag,
+    ValidationInfo,
+    field_validator,
+)
 
 from open_mirroring.config import names
 
@@ -47,6 +57,35 @@ FolderSetting = Annotated[
     Discriminator(lambda value: "(text)" if isinstance(value, str) else "(StoredPlace)"),
 ]
 """A local folder, or a place in object storage."""
+
+
+class ExtraColumns(Section):
+    """Columns beside those of the source: what they tell of the change that made a row, each with its name (G-118)."""
+
+    commit_time: ColumnName | None = Field(
+        default=None, description="When the change was committed, as far as its source says; a timestamp in UTC."
+    )
+    log_position: ColumnName | None = Field(
+        default=None, description="The change's place in the one order of its table: a text that sorts as changes do."
+    )
+    operation: ColumnName | None = Field(
+        default=None, description="insert, update, load for a row of an initial load, or correction."
+    )
+    transaction: ColumnName | None = Field(
+        default=None, description="What the source calls the transaction: a commit LSN, or the id of a Qlik task."
+    )
+    source_table: ColumnName | None = Field(default=None, description="schema.table at the source, as `source` says.")
+
+    @field_validator("*")
+    @classmethod
+    def _distinct(cls, name: str | None, info: ValidationInfo) -> str | None:
+        names.check_landed_names(one for one in (*info.data.values(), name) if one is not None)
+        return name
+
+    @property
+    def named(self) -> tuple[tuple[str, str], ...]:
+        """What the columns tell, each with its name at the target."""
+        return tuple((tells, name) for tells, name in self.model_dump().items() if name is not None)
 
 
 class DeadLetters(Section):

@@ -23,7 +23,7 @@ from pydantic import (
 )
 from pydantic_core import InitErrorDetails
 
-from open_mirroring.changes.column_choice import ColumnChoice
+from open_mirroring.changes.column_choice import ColumnChoice, lacking, plain_names
 from open_mirroring.config import names
 from open_mirroring.config.problems import SettingPath
 from open_mirroring.config.section import (
@@ -31,6 +31,7 @@ from open_mirroring.config.section import (
     ConnectionName,
     ConnectionOfPath,
     DeadLetters,
+    ExtraColumns,
     LandingType,
     PlaceText,
     Positive,
@@ -38,6 +39,7 @@ from open_mirroring.config.section import (
     SqlType,
 )
 from open_mirroring.landing_zone.layout import PARQUET, name_identity
+from open_mirroring.landing_zone.schema import extra_columns
 from open_mirroring.landing_zone.text_format import DATA_TYPES, TextFormat
 from open_mirroring.storage.address import is_address
 
@@ -206,6 +208,21 @@ class JdbcLoad(Section):
     max_rows_per_second: Positive | None = Field(
         default=None, description="All chunks together are read at most so fast. Unset: as fast as it goes."
     )
+    handover: Handover | None = Field(
+        default=None,
+        description="Of a table without key, for which it is needed: quiesced, if nothing is changed in the table from "
+        "before it is read until the load is complete, and the stream begins behind that (G-127).",
+    )
+
+    @field_validator("handover")
+    @classmethod
+    def _handover(cls, handover: Handover | None) -> Handover | None:
+        if handover == "exact":
+            what = "a database is read while it changes, so no position divides what is read from the stream"
+            raise names.refusal(
+                "COMBINATION_INVALID", what, "say `handover: quiesced` if it is at rest, or load an export"
+            )
+        return handover
 
     @field_validator("table")
     @classmethod
@@ -358,6 +375,11 @@ class Table(Section):
         description="Columns that land as hashes (G-121): names in any case, and patterns in which * stands for any "
         "characters. No key column. The salt stands in `hash` of the mirror.",
     )
+    extra_columns: ExtraColumns | None = Field(
+        default=None,
+        description="Columns beside those of the source that tell of the change which made a row (G-118). Default: "
+        "those of the mirror; {} is none.",
+    )
     full_rows: StrictBool | None = Field(
         default=None, description="Whether update events carry whole rows. Unset: judged from the events."
     )
@@ -433,6 +455,8 @@ class Table(Section):
     )
 
     _hashed_everywhere: tuple[str, ...] = PrivateAttr(default=())
+    _extra_everywhere: ExtraColumns = PrivateAttr(default=ExtraColumns())
+    _joined: bool = PrivateAttr(default=False)
 
     @property
     def folder(self) -> str:
@@ -445,7 +469,9 @@ class Table(Section):
         if self.delimited_text is None:
             return None
         text = self.delimited_text.text_format
-        return text._replace(columns=tuple((self.chosen.landed_name(name), kind) for name, kind in text.columns))
+        extra = tuple((column.landed_name, column.type) for column in extra_columns(self.chosen.extra))
+        named = tuple((self.chosen.landed_name(name), kind) for name, kind in text.columns)
+        return text._replace(columns=(*named, *extra))
 
     @property
     def loads_through_log(self) -> bool:
@@ -473,16 +499,40 @@ class Table(Section):
     def chosen(self) -> ColumnChoice:
         """The columns that are read, and what they land as."""
         hashed = (*self.hash, *self._hashed_everywhere)
-        return _chosen(self.columns)._replace(types=tuple(self.types.items()), hashed=hashed)
+        extra = (self._extra_everywhere if self.extra_columns is None else self.extra_columns).named
+        return _chosen(self.columns)._replace(types=tuple(self.types.items()), hashed=hashed, extra=extra)
 
-    def hash_also(self, columns: tuple[str, ...]) -> None:
-        """Hash what the mirror hashes in every table, too."""
-        self._hashed_everywhere = columns
+    def take_over(self, hashed: tuple[str, ...], extra: ExtraColumns) -> None:
+        """Do what the mirror says of every table: hash these columns, too, and have its extra columns by default."""
+        self._hashed_everywhere, self._extra_everywhere = hashed, extra
 
-    @property
-    def hashed_names(self) -> tuple[str, ...]:
-        """The columns that the table itself says are hashed, without patterns: it has each of them."""
-        return tuple(name for name in self.hash if "*" not in name)
+    def taken_names(self, everywhere: ExtraColumns) -> list[str]:
+        """The names of extra columns under which the file lands another column (G-118)."""
+        chosen = _chosen(self.columns)
+        text = self.delimited_text.columns if self.delimited_text else ()
+        known = (*(name for name, _ in chosen.renamed), *(chosen.listed or ()), *self.key, *self.types, *text)
+        landed = {chosen.landed_name(name).casefold() for name in known}
+        extra = everywhere if self.extra_columns is None else self.extra_columns
+        return [name for _, name in extra.named if name.casefold() in landed]
+
+    def joined(self) -> Table:
+        """The same as one that joined by a pattern: what that says is meant for those tables that have it."""
+        self._joined = True
+        return self
+
+    def unhashed(self, known: Iterable[str]) -> list[str]:
+        """The columns that the table itself says are hashed, without patterns, and that none of its columns is (G-122).
+
+        A name that `columns` leaves out is read from nowhere, so it lands nowhere.
+        """
+        return [] if self._joined else lacking(self.chosen.of(plain_names(self.hash)), known)
+
+    def unseen(self, known: Iterable[str]) -> dict[str, list[str]]:
+        """By setting the names that none of these columns has."""
+        chosen, known = self.chosen, [*known]
+        own = () if self._joined else (("`columns` renames", chosen.renamed), ("`types` names", chosen.types))
+        named = {"`columns` lists": chosen.listed or (), **{says: [name for name, _ in pairs] for says, pairs in own}}
+        return {says: missing for says, names in named.items() if (missing := lacking(names, known))}
 
     @field_validator("columns")
     @classmethod
@@ -588,7 +638,7 @@ class Table(Section):
             return load
         if not info.data["key"]:
             cls._without_key(load, info)
-        elif isinstance(load, ExportLoad) and load.handover is not None:
+        elif load.handover is not None:
             what = "over the load of a table with a key changes are published as upserts, whatever both hold (G-08)"
             raise names.refusal("COMBINATION_INVALID", what, "leave `handover` out")
         wanted = [*info.data["key"], *(_chosen(info.data.get("columns")).listed or ())]
@@ -599,13 +649,23 @@ class Table(Section):
             raise names.refusal("SETTING_MISSING", what, "name the SQL type of every column, spelled alike")
         return load
 
+    @field_validator("prove")
+    @classmethod
+    def _prove(cls, prove: ProofExport | JdbcLoad | None) -> ProofExport | JdbcLoad | None:
+        if isinstance(prove, JdbcLoad) and prove.handover is not None:
+            raise names.refusal("COMBINATION_INVALID", "a proof hands nothing over to a stream", "leave `handover` out")
+        return prove
+
     @staticmethod
     def _without_key(load: ExportLoad | JdbcLoad, info: ValidationInfo) -> None:
         """Refuse a load of a table without key that may share a row with its stream (G-127)."""
         what = "without a key a row that both the load and the stream bring would be there twice (G-127)"
-        if isinstance(load, JdbcLoad):
-            way_out = "load an export, and say how it was handed over (`handover`); or give the table a key"
-            raise names.refusal("COMBINATION_INVALID", f"{what}, and a database is read while it changes", way_out)
+        if isinstance(load, JdbcLoad) and load.handover is None:
+            way_out = (
+                "say `handover: quiesced` if nothing is changed in it from before the load until it is complete, and "
+            )
+            way_out += "the stream begins behind that; else load an export, or give the table a key"
+            raise names.refusal("SETTING_MISSING", f"{what}, and a database is read while it changes", way_out)
         if load.handover is None:
             way_out = "say `handover: quiesced` if nothing changed between the export and the first change of the "
             way_out += "stream, `handover: exact` if `stream_from` is the first commit that is not in the export; or "
@@ -652,6 +712,7 @@ class TablePattern(Section):
         description="As `types` of a table, of each that has the column.",
     )
     hash: tuple[ColumnName, ...] = Field(default=(), description="As `hash` of a table, of each that has the column.")
+    extra_columns: ExtraColumns | None = Field(default=None, description="As `extra_columns` of a table.")
     full_rows: StrictBool | None = Field(default=None, description="As `full_rows` of a table.")
     complete_rows: StrictBool | None = Field(default=None, description="As `complete_rows` of a table.")
     keys_never_change: StrictBool | None = Field(default=None, description="As `keys_never_change` of a table.")
@@ -719,13 +780,15 @@ class TablePattern(Section):
         load = {"initial_load": self.initial_load} if key else {}
         if not key:
             shared.pop("keys_never_change")
-        return Table.model_validate({"source": source, "target": target, "key": tuple(key), **shared, **load})
+        found = {"source": source, "target": target, "key": tuple(key), **shared, **load}
+        return Table.model_validate(found).joined()
 
 
 _OF_EACH_TABLE = (
     "columns",
     "types",
     "hash",
+    "extra_columns",
     "full_rows",
     "complete_rows",
     "keys_never_change",

@@ -34,6 +34,16 @@ _SIMPLE: dict[str, pa.DataType] = {
     "timestamp": pa.timestamp("us", tz="UTC"),
 }
 _DECIMAL = re.compile(r"^decimal\(([0-9]{1,2}),([0-9]{1,2})\)$")
+EXTRA_TYPES = {
+    "commit_time": "timestamp",
+    "log_position": "string",
+    "operation": "string",
+    "transaction": "string",
+    "source_table": "string",
+}
+"""What extra columns tell of the change that made a row (G-118), each with its landing type."""
+_EXTRA = f"{ROW_MARKER}:"
+"""Begins the names by which everything but a file calls extra columns: the target reserves it, so no source has one."""
 
 
 class LandingColumn(NamedTuple):
@@ -55,6 +65,30 @@ class LandingColumn(NamedTuple):
     def landed_name(self) -> str:
         """Its name in files and at the target."""
         return self.renamed or self.name
+
+    @property
+    def tells(self) -> str | None:
+        """What an extra column tells of the change that made the row (G-118); None of a column of the source."""
+        return self.name.removeprefix(_EXTRA) if self.name.startswith(_EXTRA) else None
+
+
+def extra_columns(names: Iterable[tuple[str, str]]) -> tuple[LandingColumn, ...]:
+    """The extra columns that tell something, each given with its name at the target (G-118)."""
+    return tuple(LandingColumn(_EXTRA + tells, EXTRA_TYPES[tells], name) for tells, name in names)
+
+
+def refuse_reserved(name: str) -> None:
+    """Refuse a column of the source whose name the target, or a reader of its files, takes for something else.
+
+    Raises:
+        TerminalError: ``COLUMN_RESERVED``.
+    """
+    what, way_out = f"the source has a column named {name!r}", "rename it at the source or list the other `columns`"
+    if name.casefold() == ROW_MARKER.casefold() or name.startswith(_EXTRA):
+        raise TerminalError("COLUMN_RESERVED", what, way_out=f"the target reserves this name (F-50): {way_out}")
+    if "\0" in name:
+        what += ", and a reader of Parquet ends the name at its NUL"
+        raise TerminalError("COLUMN_RESERVED", what, way_out=way_out)
 
 
 def arrow_type(landing_type: str) -> pa.DataType:
@@ -170,7 +204,7 @@ class TableSchema(NamedTuple):
 
     @property
     def renamed(self) -> dict[str, str]:
-        """Names at the target by names at the source, where they differ."""
+        """Names at the target by names at the source, where they differ; extra columns among them."""
         return {column.name: column.renamed for column in self.columns if column.renamed}
 
     @property
@@ -218,7 +252,8 @@ class TableSchema(NamedTuple):
                 if kind != known.type:
                     by_name[column.name] = columns[columns.index(known)] = known._replace(type=kind)
                 continue
-            _refuse_name(column, by_fold.get(column.name.casefold()), by_landed.get(column.landed_name.casefold()))
+            alike = by_landed.get(column.landed_name.casefold())
+            _refuse_name(column, by_fold.get(column.name.casefold()), None if alike is None else by_name[alike])
             arrow_type(column.type)
             columns.append(column)
             by_name[column.name] = column
@@ -227,19 +262,19 @@ class TableSchema(NamedTuple):
         return TableSchema(tuple(columns))
 
 
-def _refuse_name(column: LandingColumn, twin: str | None, landed_alike: str | None) -> None:
+def _refuse_name(column: LandingColumn, twin: str | None, alike: LandingColumn | None) -> None:
     """Refuse a name that the target cannot hold, beside a *twin* in another case or another one that lands *alike*."""
-    code, what = "COLUMN_RESERVED", f"the source has a column named {column.name!r}"
-    if column.name.casefold() == ROW_MARKER.casefold():
-        way_out = "the target reserves this name (F-50): rename it at the source or list the other `columns`"
-    elif "\0" in column.name:
-        what += ", and a reader of Parquet ends the name at its NUL"
-        way_out = "rename it at the source, or list the other `columns`"
-    elif twin is not None:
+    if column.tells not in EXTRA_TYPES:
+        refuse_reserved(column.name)
+    if twin is not None:
         code, what = "COLUMN_CASE", f"columns {twin!r} and {column.name!r} differ in case only"
         way_out = "the target compares names without case: rename one at the source or list `columns`"
-    elif landed_alike is not None:
-        code, what = "COLUMN_COLLISION", f"columns {landed_alike!r} and {column.name!r} would both land as "
+    elif alike is not None and (column.tells or alike.tells):
+        code, what = "COLUMN_COLLISION", "a column of the source and one of `extra_columns` would both land as "
+        what += f"{column.landed_name!r}"
+        way_out = "choose another name under `extra_columns`, or for the source's column by `rename`"
+    elif alike is not None:
+        code, what = "COLUMN_COLLISION", f"columns {alike.name!r} and {column.name!r} would both land as "
         what += f"{column.landed_name!r}"
         way_out = "give one of them another name by `rename`, or leave it out by `columns`"
     else:

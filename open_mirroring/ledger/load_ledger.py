@@ -63,6 +63,7 @@ class LoadPlan:
         done: ids of the chunks that are published.
         hand_over_batch: changes of later log batches are published over the load (G-08).
         shortest: the bytes of the shortest loaded value of columns that the source may fill up (G-86).
+        extra: the extra columns of its files, which no source has (G-118).
     """
 
     settings: str
@@ -72,11 +73,12 @@ class LoadPlan:
     done: frozenset[int] = frozenset()
     hand_over_batch: int = 0
     shortest: Mapping[str, int] = field(default_factory=dict)
+    extra: tuple[LandingColumn, ...] = ()
 
     @property
     def schema(self) -> TableSchema:
         """The landing columns."""
-        return TableSchema(tuple(column.landing for column in self.columns))
+        return TableSchema((*(column.landing for column in self.columns), *self.extra))
 
     @property
     def remaining(self) -> tuple[int, ...]:
@@ -95,6 +97,7 @@ class LoadPlan:
                 "done": sorted(self.done),
                 "hand_over_batch": self.hand_over_batch,
                 "shortest": dict(self.shortest),
+                **({"extra": self.extra} if self.extra else {}),
             },
             ensure_ascii=False,
         )
@@ -109,6 +112,7 @@ class LoadPlan:
             together=document["together"],
             done=frozenset(document["done"]),
             hand_over_batch=document["hand_over_batch"],
+            extra=tuple(LandingColumn(*column) for column in document.get("extra", ())),
             shortest=document.get("shortest", {}),
         )
 

@@ -216,8 +216,10 @@ def table(mirror: Mirror, ledger: Engine, source: str, now: datetime) -> dict[st
         "generation": story.state.row.generation,
         "keys": story.state.keys,
         "columns": [
-            {"name": column.name, "type": column.type, **({"renamed": column.renamed} if column.renamed else {})}
-            for column in story.state.columns.columns
+            {"name": c.landed_name, "type": c.type, "tells": c.tells}
+            if c.tells
+            else {"name": c.name, "type": c.type, **({"renamed": c.renamed} if c.renamed else {})}
+            for c in story.state.columns.columns
         ],
         "column_lists": [
             {"columns": _names(one.cols), "whole": one.whole, "since": one.first_pos} for one in story.column_lists

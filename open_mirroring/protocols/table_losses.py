@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from open_mirroring.protocols import table_stops
+
 ANY_TABLE = "(any table)"
 """Stands among tables for what concerns all of them."""
 
@@ -59,6 +61,7 @@ WAYS_OUT = {
     OFFSETS_MISSING: "deliver the lines with these offsets, in any file; if they are lost, `open-mirroring prove` "
     "tells the rows that differ, and `open-mirroring accept-dead-letters --code OFFSETS_MISSING` settles the gaps; "
     "where the lines are only some of the messages, say `offset_gaps: expected` under `source`",
+    table_stops.HASH_UNMATCHED: table_stops.WAYS_OUT[table_stops.HASH_UNMATCHED],
     TABLE_SUSPENDED: "mend what the task names as the reason, and have it go on with the table or reload it; after a "
     "reload, or where changes were lost, reset the table with an initial load (`open-mirroring reload-table`)",
     LOAD_NOT_MADE: "reset the table, which then begins with that load (`open-mirroring reload-table`); or take "

@@ -35,6 +35,9 @@ PARTIAL_ROWS, ROW_INCOMPLETE = "PARTIAL_ROWS", "ROW_INCOMPLETE"
 SWAP_POSSIBLE = "SWAP_POSSIBLE"
 """A row left a key that another row had just taken, and nothing tells which of two rows it was (G-115)."""
 
+HASH_UNMATCHED = "HASH_UNMATCHED"
+"""A column that is to be hashed is none of the table's, or of no table: one that is meant would land in clear."""
+
 WAYS_OUT = {
     NEW_TABLE: "accept it (`open-mirroring accept-table`): its changes are logged from the first one on; or name it "
     f"under `exclude` of its pattern, and {DROP}",
@@ -58,6 +61,8 @@ WAYS_OUT = {
     "the mirror file, and lift the stop",
     "SALT_CHANGED": "put the salt's connection back as it was, and lift the stop; if it shall have the new one, "
     f"{RESET}: all hashes are made anew",
+    HASH_UNMATCHED: "spell the column under `hash` as the source does; if it is still to come, write a pattern, as in "
+    "`email*`, or leave it out; where the table stopped, lift the stop then",
     "TYPE_UNKNOWN": "leave the column out (`columns: {exclude: […]}`) in the mirror file and lift the stop, or "
     "cast it at the source",
     "TYPE_UNSUPPORTED": "mend `types` (docs/types.md tells what fits), or leave the column out (`columns: {exclude: "
@@ -100,6 +105,8 @@ WAYS_OUT = {
     "between, accept the stream: `open-mirroring accept-epoch`; if a Qlik task has written its full load anew beside "
     "the change tables, say that it counts: `open-mirroring accept-reload`; if the table was dropped and made again, "
     "empty, before it, say that with the reset (`--made-anew`)",
+    "HANDOVER_INVALID": "the load may hold changes of the stream: load an export with `handover: exact`, and the first "
+    f"commit that is not in it as `stream_from`; then {RESET}",
     "KEY_DUPLICATE": f"name the whole primary key as `key`, or mend the export, and {RESET}",
     "KEY_NULL": f"name the primary key as `key`, or mend the export, and {RESET}",
     "VALUE_AMBIGUOUS": f"name the column's SQL type under `types` of the initial load, and {RESET}",

@@ -19,7 +19,7 @@ from sqlalchemy import Engine
 
 from open_mirroring.changes.column_choice import lacking
 from open_mirroring.changes.read_places import Run, gaps
-from open_mirroring.config import Mirror, Table
+from open_mirroring.config import Mirror
 from open_mirroring.config.names import split_source_name
 from open_mirroring.config.source import InLines
 from open_mirroring.ledger import tables as t
@@ -50,6 +50,7 @@ from open_mirroring.protocols.table_losses import (
     TASKS_MIXED,
     Loss,
 )
+from open_mirroring.protocols.table_stops import HASH_UNMATCHED
 from open_mirroring.reconciliation.evidence_text import shown
 from open_mirroring.reconciliation.joined_tables import take_in_joined
 from open_mirroring.reconciliation.told_by_source import TaskState, signals_of, task_states, task_text
@@ -119,10 +120,9 @@ class SeenTable(NamedTuple):
         loaded: it has, or will have, an initial load.
         has_files: something of it was published.
         tolerated: how many open dead letters are no loss.
-        unseen_columns: names under `columns` that no row has, though whole rows came.
+        unseen: names under `columns` and `types` that no row has, though whole rows came, by what names them.
         signals: what control tables of the source tell of it, by code (T-81).
         lacks_load: the mirror file names an initial load, and the table began without one (G-130).
-        unseen_hashed: the same of names under `hash`: a column that is spelled otherwise would land in clear.
     """
 
     source: str
@@ -131,9 +131,8 @@ class SeenTable(NamedTuple):
     loaded: bool = False
     has_files: bool = False
     tolerated: int = 0
-    unseen_columns: Sequence[str] = ()
+    unseen: Mapping[str, Sequence[str]] = MappingProxyType({})
     signals: Mapping[str, str] = MappingProxyType({})
-    unseen_hashed: Sequence[str] = ()
     lacks_load: bool = False
 
 
@@ -154,10 +153,10 @@ def look(mirror: Mirror, ledger: Engine, *, has_read: bool = False) -> LossRepor
     query = query.where(m.mirror == mirror.name)
     loading = {table.source for table in mirror.tables if table.initial_load is not None}
     tolerated = {table.source: (table.dead_letters or mirror.dead_letters).tolerate for table in mirror.tables}
-    listed = {table.source: table for table in mirror.tables if table.chosen.listed or table.hash}
-    # A pattern names what some of its tables have.
-    by_itself = {entry.source: entry.hashed_names for entry in mirror.entries if isinstance(entry, Table)}
-    known = columns_of_whole_rows(ledger, mirror.name, listed)
+    naming = {table.source: table for table in mirror.tables if table.unseen(())}
+    hashed = mirror.hashed_anywhere()
+    asked = naming.keys() | {table.source for _, tables in hashed for table in tables}
+    known = columns_of_whole_rows(ledger, mirror.name, asked)
     with ledger.connect() as db:
         signals = signals_of(db, mirror.name)
         committed = db.scalar(sa.select(t.mirror.c.committed).where(t.mirror.c.name == mirror.name))
@@ -169,8 +168,7 @@ def look(mirror: Mirror, ledger: Engine, *, has_read: bool = False) -> LossRepor
                 load != "none",
                 bool(confirmed or published),
                 tolerated.get(source, mirror.dead_letters.tolerate),
-                listed[source].chosen.absent(known[source]) if source in known else (),
-                unseen_hashed=lacking(by_itself.get(source, ()), known[source]) if source in known else (),
+                naming[source].unseen(known[source]) if source in naming and source in known else {},
                 signals=signals.get(source, {}),
                 lacks_load=bool(lacks) and source in loading,
             )
@@ -188,6 +186,12 @@ def look(mirror: Mirror, ledger: Engine, *, has_read: bool = False) -> LossRepor
         gaps_are_losses=isinstance(mirror.source, InLines) and mirror.source.offset_gaps == "lost",
         signals=signals.get(ANY_TABLE, {}),
         tasks=task_states(ledger, mirror.name),
+        unhashed=[
+            name
+            for columns, among in hashed
+            if all(table.source in known for table in among)
+            for name in lacking(columns, {one for table in among for one in known[table.source]})
+        ],
     )
 
 
@@ -203,6 +207,7 @@ def judge(
     gaps_are_losses: bool = True,
     signals: Mapping[str, str] = MappingProxyType({}),
     tasks: Sequence[TaskState] = (),
+    unhashed: Sequence[str] = (),
 ) -> LossReport:
     """Sort what the ledger knows into losses and notes; a pure function.
 
@@ -217,6 +222,7 @@ def judge(
         gaps_are_losses: what lies between two runs is missing (G-113).
         signals: what control tables of the source tell of no table alone, by code.
         tasks: the tasks of the source, as they describe themselves (T-86).
+        unhashed: columns that are to be hashed in any table, of which whole rows came, and that none of them has.
     """
     acknowledged = frozenset(_name(name) for name in ignore)
     mirrored = {table.name for table in tables}
@@ -232,12 +238,8 @@ def judge(
             found.append(likely)
         elif has_read and (note := _quiet(table, letters, unknown)):
             notes[table.source] = (note,)
-        unseen = ("`columns` lists", table.unseen_columns), ("`hash` names", table.unseen_hashed)
-        for says, columns in unseen:
-            if not columns:
-                continue
-            names = ", ".join(str(shown(name)) for name in columns[:_NAMES_SHOWN])
-            note = f"{COLUMN_NEVER_SEEN}: {says} {names}, and no row has such a column"
+        for says, columns in table.unseen.items():
+            note = f"{COLUMN_NEVER_SEEN}: {says} {_named(columns)}, and no row has such a column"
             notes[table.source] = (*notes.get(table.source, ()), note)
         if table.last_batch and not table.loaded and (begun_late := _begun_late(places)):
             notes[table.source] = (*notes.get(table.source, ()), begun_late)
@@ -259,6 +261,7 @@ def judge(
         *_uncounted(letters),
         *_without_table(letters.without_table, tolerated),
         *(_missing_places(places) if gaps_are_losses else ()),
+        *_unhashed(unhashed),
     ]:
         losses[ANY_TABLE] = tuple(of_any)
     ignored = [other for other in foreign if other.name not in mirrored]
@@ -278,6 +281,15 @@ def _without_table(found: OpenLetters, tolerated: int) -> list[Loss]:
     if found.count <= tolerated:
         return []
     return [Loss(DEAD_LETTERS_HOMELESS, f"AT RISK: {_said(found)}: no table is told, so any may lack a change")]
+
+
+def _unhashed(columns: Sequence[str]) -> list[Loss]:
+    why = "no column of any table is called so: one that is spelled otherwise lands in clear"
+    return [Loss(HASH_UNMATCHED, f"`hash` names {_named(columns)}, and {why}")] if columns else []
+
+
+def _named(columns: Sequence[str]) -> str:
+    return ", ".join(str(shown(name)) for name in columns[:_NAMES_SHOWN])
 
 
 def _missing_places(places: Mapping[str, Sequence[Run]]) -> list[Loss]:

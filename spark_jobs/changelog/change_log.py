@@ -18,9 +18,11 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pyarrow.parquet as pq
-from deltalake import CommitProperties, DeltaTable, PostCommitHookProperties, Transaction
+from deltalake import CommitProperties, DeltaTable, Field, PostCommitHookProperties, Transaction
 from deltalake.exceptions import CommitFailedError, DeltaError
+from deltalake.schema import PrimitiveType
 from deltalake.transaction import AddAction, RemoveAction
 
 from open_mirroring.changes.manifest import Manifest
@@ -30,7 +32,7 @@ from open_mirroring.storage.arrow_files import arrow_path
 from open_mirroring.storage.delta_address import delta_address
 from open_mirroring.storage.object_path import ObjectPath, ObjectStatus, Place
 from spark_jobs.changelog.delta_log import log_error, opened_log, our_log_errors, upgraded
-from spark_jobs.changelog.schema import BATCHES_PER_BLOCK, LOG_SCHEMA
+from spark_jobs.changelog.schema import BATCHES_PER_BLOCK, LOG_SCHEMA, TRANSACTION_COLUMNS
 
 BLOCK = "batch_block"
 _PROBE = "_created_once"
@@ -118,6 +120,10 @@ class ChangeLog:
                 way_out="its files are read directly, so deletion vectors and column mapping must stay off; "
                 "restore the table's protocol or start a new log",
             )
+        known = {field.name for field in table.schema().fields}
+        if later := [Field(name, PrimitiveType("string")) for name in TRANSACTION_COLUMNS if name not in known]:
+            with our_log_errors(self.root, "it did not take the columns that this version has"):
+                table.alter.add_columns(later)
         self._opened = table
         return table
 
@@ -150,7 +156,8 @@ class ChangeLog:
             raise _invalid(path, f"has {size} bytes and {rows} rows, sealed were {file['size']} and {file['rows']}")
         if isinstance(stat, ObjectStatus) and stat.version != f"{size}:{file['etag']}":
             raise _invalid(path, "is another object than was sealed: its ETag differs")
-        if not schema.equals(LOG_SCHEMA, check_metadata=False):
+        earlier = pa.schema([field for field in LOG_SCHEMA if field.name not in TRANSACTION_COLUMNS])
+        if not any(schema.equals(one, check_metadata=False) for one in (LOG_SCHEMA, earlier)):
             raise _invalid(path, "has another schema than the change log")
         stats = {
             "numRecords": rows,
@@ -163,9 +170,7 @@ class ChangeLog:
         return AddAction(file["path"], size, block, modified, True, json.dumps(stats))
 
 
-def _table_schema() -> Any:
-    import pyarrow as pa
-
+def _table_schema() -> pa.Schema:
     return pa.schema([*LOG_SCHEMA, pa.field(BLOCK, pa.int32())])
 
 

@@ -20,7 +20,7 @@ from pyarrow.fs import FileSystem
 from open_mirroring.storage.arrow_files import arrow_files
 from open_mirroring.storage.object_path import Place
 from spark_jobs.changelog.change_log import paths_of
-from spark_jobs.changelog.schema import CHANGE, HELD_SCHEMA, LOG_SCHEMA
+from spark_jobs.changelog.schema import CHANGE, HELD_SCHEMA, LOG_SCHEMA, TRANSACTION_COLUMNS
 
 if TYPE_CHECKING:
     import pyarrow.dataset as ds
@@ -33,6 +33,9 @@ _SCHEMA = pa.schema([HELD_SCHEMA.field(f.name) if f.name in _READ_CODED else f f
 
 CHANGES_SCHEMA = pa.schema([_SCHEMA.field(name) for name in _COLUMNS])
 """What is read of a change."""
+
+DATED_SCHEMA = pa.schema([*CHANGES_SCHEMA, *(_SCHEMA.field(name) for name in TRANSACTION_COLUMNS)])
+"""What is read of a change where its commit time or its transaction is asked for, too (G-118)."""
 
 
 class Wanted(NamedTuple):
@@ -83,10 +86,12 @@ def _bounds(column: pq.ColumnChunkMetaData) -> _Bounds | None:
     return _Bounds(statistics.min, statistics.max, not statistics.has_null_count or statistics.null_count > 0)
 
 
-def read_changes(files: Sequence[str], wanted: Wanted, storage: FileSystem | None = None) -> dict[str, pa.Table]:
+def read_changes(
+    files: Sequence[str], wanted: Wanted, storage: FileSystem | None = None, schema: pa.Schema = CHANGES_SCHEMA
+) -> dict[str, pa.Table]:
     """The wanted changes of log files by source table, in the order of the files; only tables that have any.
 
-    *storage* is where the files are; None: on this machine.
+    *storage* is where the files are; None: on this machine. *schema* says what of each change is read.
     """
     pieces: dict[str, list[pa.Table]] = {}
     for path in files:
@@ -97,17 +102,20 @@ def read_changes(files: Sequence[str], wanted: Wanted, storage: FileSystem | Non
             places = {name: names.index(name) for name in ("kind", "tbl", "bucket")}
             proofs = [wanted.proof(file.metadata.row_group(at), places) for at in range(file.num_row_groups)]
             if proved := [at for at, proof in enumerate(proofs) if proof]:
-                _split(_read(file, proved, _COLUMNS), pieces)
+                _split(_read(file, proved, schema.names), schema, pieces)
             if others := [at for at, proof in enumerate(proofs) if proof is None]:
-                _split(_read(file, others, [*_COLUMNS, "kind", "bucket"]).filter(wanted.rows), pieces)
+                _split(_read(file, others, [*schema.names, "kind", "bucket"]).filter(wanted.rows), schema, pieces)
     return {name: pa.concat_tables(pieces[name]) for name in wanted.sources if name in pieces}
 
 
-def _split(changes: pa.Table, pieces: dict[str, list[pa.Table]]) -> None:
+def _split(changes: pa.Table, schema: pa.Schema, pieces: dict[str, list[pa.Table]]) -> None:
     """Add every table's run of changes to its pieces, without a copy: a file is sorted by table."""
-    changes = changes.select(_COLUMNS)
-    if not changes.schema.equals(CHANGES_SCHEMA):  # what maintenance has rewritten may call more columns nullable
-        changes = changes.cast(CHANGES_SCHEMA)
+    for name in schema.names:
+        if name in TRANSACTION_COLUMNS and name not in changes.column_names:  # a file of an earlier version
+            changes = changes.append_column(schema.field(name), pa.nulls(changes.num_rows, schema.field(name).type))
+    changes = changes.select(schema.names)
+    if not changes.schema.equals(schema):  # what maintenance has rewritten may call more columns nullable
+        changes = changes.cast(schema)
     tables = changes["tbl"].unify_dictionaries().combine_chunks()
     codes, names = tables.indices.to_numpy(), tables.dictionary.to_pylist()
     borders = [0, *(np.flatnonzero(np.diff(codes)) + 1).tolist(), len(codes)]
@@ -121,17 +129,21 @@ def _read(file: pq.ParquetFile, groups: Sequence[int], columns: Sequence[str]) -
 
 
 def read_history(
-    files: Sequence[str], source: str, chosen: pc.Expression, storage: FileSystem | None = None
+    files: Sequence[str],
+    source: str,
+    chosen: pc.Expression,
+    storage: FileSystem | None = None,
+    schema: pa.Schema = CHANGES_SCHEMA,
 ) -> pa.Table:
-    """The *chosen* changes of one table, with the columns of :func:`read_changes`."""
+    """The *chosen* changes of one table, as :func:`read_changes` reads them."""
     if not files:
-        return CHANGES_SCHEMA.empty_table()
+        return schema.empty_table()
     import pyarrow.dataset as ds  # brings pandas, which a tick without changes does not wait for
 
     coded = ds.ParquetFileFormat(dictionary_columns=set(_READ_CODED))
     dataset = ds.dataset(list(files), format=coded, schema=_SCHEMA, filesystem=storage)
     wanted = (pc.field("kind") == CHANGE) & (pc.field("tbl") == source) & chosen
-    return dataset.to_table(columns=list(_COLUMNS), filter=wanted, use_threads=False)
+    return dataset.to_table(columns=schema.names, filter=wanted, use_threads=False)
 
 
 def log_rows(root: Place, files: Sequence[str]) -> ds.Dataset:

@@ -55,9 +55,14 @@ LOG_SCHEMA = pa.schema(
         pa.field("code", pa.string()),
         pa.field("reason", pa.string()),
         pa.field("raw", pa.binary()),
+        # When the change was committed and in which transaction, as its source spells it (G-118); null: nobody asked.
+        pa.field("committed", pa.string()),
+        pa.field("transaction", pa.string()),
     ]
 )
 
+TRANSACTION_COLUMNS = ("committed", "transaction")
+"""Columns that came later than the others: files of earlier versions lack them."""
 
 CODED = ("kind", "tbl", "epoch", "op", "cols", "origin")
 """Columns of few different values: while they are held in memory, rows have codes for them."""
@@ -106,6 +111,8 @@ class LogRow(NamedTuple):
     code: str | None = None
     reason: str | None = None
     raw: bytes | None = None
+    committed: str | None = None
+    transaction: str | None = None
 
 
 class RawMessage(NamedTuple):

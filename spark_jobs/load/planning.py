@@ -27,11 +27,13 @@ from open_mirroring.config.source import ChangeTables, refuse_unstreamed
 from open_mirroring.config.storage import place_of
 from open_mirroring.config.tables import ExportLoad, JdbcLoad, check_handover
 from open_mirroring.errors import TerminalError
-from open_mirroring.landing_zone.schema import TableSchema, file_schema
+from open_mirroring.landing_zone.schema import TableSchema, extra_columns, file_schema
 from open_mirroring.ledger.load_ledger import HandOver, LoadColumn, LoadLedger, LoadPlan, columns_of_both
+from open_mirroring.protocols.table_stops import HASH_UNMATCHED
+from open_mirroring.protocols.table_stops import WAYS_OUT as WAYS_OUT_OF_STOPS
 from spark_jobs.load.task import duplicate_key
 from spark_jobs.load.unique_keys import find_duplicate
-from spark_jobs.publish.table_columns import landing_of
+from spark_jobs.publish.table_columns import landing_of, unhashed_text
 from spark_jobs.sources.exports.files import Export, ExportRows, Piece, cut_file, export_columns, export_files, load_key
 from spark_jobs.sources.jdbc.dialects import Range
 from spark_jobs.sources.jdbc.pacing import Pace
@@ -76,16 +78,21 @@ def plan_load(
         # be as the task's own load left it, or behind, and what comes twice changes nothing (T-30).
         is_below = table.loads_through_log or _is_kept_by_task(mirror, load.connection)
         batch = hand_over.log_from if is_below and hand_over.above is None else hand_over.batch
+        refuse_handed_over(table, hand_over.generation, hand_over.highest)
         bound = BoundLoad(_plan_jdbc(table, load, batch, streamed, spark), hand_over.above)
     else:
         raise ValueError(f"{table.source} has no initial load")
+    if lost := table.unhashed({*streamed, *(column.name for column in bound.plan.columns)}):
+        where, way_out = f"table {table.source}", WAYS_OUT_OF_STOPS[HASH_UNMATCHED]
+        raise TerminalError(HASH_UNMATCHED, unhashed_text(lost), where=where, way_out=way_out)
     salt = mirror.salt()
     salted = None if salt is None else salt.check
     landing = [landing_of(column.landing, table.chosen, salted) for column in bound.plan.columns]
     named = (
         c._replace(renamed=to.renamed, salted=to.salted) for c, to in zip(bound.plan.columns, landing, strict=True)
     )
-    bound = bound._replace(plan=replace(bound.plan, columns=tuple(named)))
+    extra = extra_columns(table.chosen.extra)
+    bound = bound._replace(plan=replace(bound.plan, columns=tuple(named), extra=extra))
     TableSchema(()).extended(bound.plan.schema.columns)
     columns = [(column.name, column.sql_type) for column in bound.plan.columns]
     refuse_unstreamed(mirror.source, columns, f"table {table.source}")
@@ -109,9 +116,12 @@ def settings_of(table: Table) -> str:
     chosen = load.model_dump(mode="json", exclude=_FREE) if load is not None else {}
     if isinstance(load, ExportLoad):
         chosen.pop("connection")  # it says how the files are reached, not which they are
+    elif not chosen.get("handover"):
+        chosen.pop("handover", None)  # a load that began before there was this setting goes on
     logged = {"logged": True} if table.loads_through_log else {}
     landing: dict[str, Any] = {"landing": table.types} if table.types else {}
     landing |= {"hashed": table.chosen.hashed} if table.chosen.hashed else {}
+    landing |= {"extra": table.chosen.extra} if table.chosen.extra else {}
     columns = table.model_dump(mode="json")["columns"]
     if isinstance(columns, dict) and not columns["rename"]:
         del columns["rename"]  # a load that began before there was this setting goes on
@@ -210,18 +220,21 @@ def _check_handover(table: Table, load: ExportLoad, position: str, hand_over: Ha
 
 
 def refuse_handed_over(table: Table, generation: int, highest: str | None) -> None:
-    """Refuse to take a load for one before the whole stream that is made when the stream has begun (G-127).
+    """Refuse to take a load for one before the whole stream that is read when the stream has begun (G-127).
 
     Raises:
         TerminalError: ``HANDOVER_INVALID``.
     """
     load = table.initial_load
-    if isinstance(load, ExportLoad) and load.handover == "quiesced" and generation > 1 and highest is not None:
+    if load is None or load.handover != "quiesced" or highest is None:
+        return
+    # An export may have been made before all that was read since; a database tells what it is when it is read.
+    if isinstance(load, JdbcLoad) or generation > 1:
         raise TerminalError(
             "HANDOVER_INVALID",
-            f"the stream has begun, and reached {highest}: a load that is made anew may hold its changes",
+            f"the stream has begun, and reached {highest}: the load may hold its changes",
             where=f"table {table.source}",
-            way_out="say `handover: exact`, with the first commit that is not in the export as `stream_from`",
+            way_out="load an export with `handover: exact`, and the first commit that is not in it as `stream_from`",
         )
 
 
@@ -275,7 +288,7 @@ def _plan_jdbc(
         columns,
         tuple([column, *part] for part in parts),
         # A row whose key does not tell its chunk may move between two chunks while they are read.
-        together=column is not None and column.name not in table.key,
+        together=column is not None and bool(table.key) and column.name not in table.key,
         hand_over_batch=hand_over,
     )
 

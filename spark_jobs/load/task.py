@@ -24,19 +24,20 @@ from open_mirroring.landing_zone import layout
 from open_mirroring.landing_zone.data_file import Footer, WrittenFile, write_data_file
 from open_mirroring.landing_zone.opening import ZoneAddress, open_store
 from open_mirroring.landing_zone.salt import Salt
-from open_mirroring.landing_zone.schema import file_schema, landed, landed_file_schema
+from open_mirroring.landing_zone.schema import LandingColumn, file_schema, landed, landed_file_schema
 from open_mirroring.ledger.load_ledger import LoadColumn
 from open_mirroring.protocols.publishing import StagedFile
 from spark_jobs.load.unique_keys import find_duplicate, key_columns
 from spark_jobs.publish.staging import create_staged
 from spark_jobs.sources.exports.files import Export, ExportRows, Piece
+from spark_jobs.sources.sql_server.extra_columns import loaded_extra
 from spark_jobs.sources.sql_server.hashed_columns import landed_rows
 from spark_jobs.sources.sql_server.types import filled_length
 
 
 @dataclass(frozen=True)
 class LoadTarget:
-    """Where in the zone a table's staged objects go, and what its files hold."""
+    """Where in the zone a table's staged objects go, and what its files hold: *extra* columns of the table *source*."""
 
     folder: str
     keys: tuple[str, ...]
@@ -44,6 +45,13 @@ class LoadTarget:
     max_rows: int
     footer: Footer
     compression: layout.Compression = layout.DEFAULT_COMPRESSION
+    extra: tuple[LandingColumn, ...] = ()
+    source: str = ""
+
+    @property
+    def landing(self) -> tuple[LandingColumn, ...]:
+        """The columns of its files."""
+        return (*(column.landing for column in self.columns), *self.extra)
 
     @property
     def schema(self) -> pa.Schema:
@@ -53,12 +61,12 @@ class LoadTarget:
     @property
     def file_schema(self) -> pa.Schema:
         """The schema of every file of the load: the same under the names of the target."""
-        return landed_file_schema((column.landing for column in self.columns), self.keys, marker=False)
+        return landed_file_schema(self.landing, self.keys, marker=False)
 
     @property
     def landed_keys(self) -> tuple[str, ...]:
         """The key columns as the files name them."""
-        return landed((column.landing for column in self.columns), self.keys)[1]
+        return landed(self.landing, self.keys)[1]
 
     @property
     def key_schema(self) -> pa.Schema:
@@ -67,8 +75,9 @@ class LoadTarget:
 
     def write(self, path: Path, tables: Iterable[pa.Table], salt: Salt | None) -> WrittenFile:
         """Write one file of the load."""
-        schema, columns = self.file_schema, [column.landing for column in self.columns]
-        landing = (landed_rows(table, columns, schema.names, salt) for table in tables)
+        schema = self.file_schema
+        whole = (loaded_extra(table, self.extra, self.source) for table in tables)
+        landing = (landed_rows(table, self.landing, schema.names, salt) for table in whole)
         return write_data_file(path, landing, schema, self.footer, self.compression)
 
 

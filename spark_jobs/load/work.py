@@ -31,7 +31,7 @@ from open_mirroring.operate.words import pace
 from open_mirroring.protocols import publishing as protocol
 from open_mirroring.protocols.table_stops import WAYS_OUT
 from open_mirroring.reconciliation.inspection import zone_address
-from spark_jobs.load.planning import export_of, pace_of, part_of, pieces_of
+from spark_jobs.load.planning import export_of, pace_of, part_of, pieces_of, refuse_handed_over
 from spark_jobs.load.task import (
     ExportTask,
     LoadedChunk,
@@ -140,6 +140,9 @@ class LoadWork:
         try:
             source = JdbcTable(self._spark, load.connection, split_source_name(load.table or one.table.source))
             answers = source.read(one.plan.columns, parts[0][0], [part for _, part in parts], work, pace_of(load))
+            # Looked at behind the reading: what is logged by now may be in what was read.
+            logged = self._reader.highest(one.state.source, self._reader.mirror().committed)
+            refuse_handed_over(one.table, one.state.row.generation, max(logged.values(), default=None))
         except MirroringError as error:
             return [LoadedChunk(one.chunks[0], error=error)]
         return [pickle.loads(answer) for answer in answers]
@@ -150,7 +153,8 @@ class LoadWork:
         footer = Footer(self._mirror.name, state.id, state.row.generation, intent.first_number, *batches, "load")
         settings = self._mirror.publish
         max_rows, compression = settings.max_rows_per_file, settings.compression
-        return LoadTarget(state.folder, state.keys, one.plan.columns, max_rows, footer, compression)
+        plan, source = one.plan, state.source
+        return LoadTarget(state.folder, state.keys, plan.columns, max_rows, footer, compression, plan.extra, source)
 
     def _staged(self, one: _Intended, chunks: Sequence[LoadedChunk], seconds: float) -> Staging:
         error = next((chunk.error for chunk in chunks if chunk.error is not None), None)

@@ -31,6 +31,7 @@ from spark_jobs.plan.loaded_columns import LoadedColumn, doubt_by_deletes
 from spark_jobs.plan.moved_rows import KeyChangePlace, MovedRows, Read, place_of
 from spark_jobs.plan.partial_rows import carries_all, types_of
 from spark_jobs.plan.transaction_cut import Cut
+from spark_jobs.sources.sql_server.extra_columns import with_extra
 from spark_jobs.sources.sql_server.times import time_text
 from spark_jobs.sources.sql_server.type_text import TIMESTAMPS, read_type
 from spark_jobs.sources.sql_server.typed_rows import Failure, Typed, type_rows
@@ -109,6 +110,11 @@ class TablePlan:
             return f"{self.horizon.ordinal:06d}:{self.horizon.major};"
         return "" if self.loaded else None
 
+    @property
+    def logs_transactions(self) -> bool:
+        """Whether commit time or transaction of each change are asked for (G-118)."""
+        return any(column.tells in ("commit_time", "transaction") for column in self.columns)
+
     def lacking(self, order: str) -> set[str]:
         """The columns for which a change at this place has no value to tell."""
         return {column for column, after in self.gone.items() if order > after}
@@ -152,9 +158,12 @@ def typed_changes(plan: TablePlan, changes: pa.Table) -> Typed:
     if found := doubt_by_deletes(plan.loaded_keys, changes):
         raise PlanStop(found.code, found.what)
     try:
-        return type_rows(changes, plan.columns, plan.keys, plan.types)
+        typed = type_rows(changes, plan.columns, plan.keys, plan.types)
     except TerminalError as error:
         raise PlanStop(error.code, error.what) from error
+    if not any(column.tells for column in plan.columns):
+        return typed
+    return typed._replace(rows=with_extra(typed.rows, changes.take(typed.places), plan.columns, plan.source))
 
 
 def above_the_gone(plan: TablePlan, winners: pa.Table) -> pa.Array:

@@ -112,10 +112,13 @@ class Target:
         self.changed = committed_at(place, self.version)
         schema = pa.schema(table.schema().to_arrow())
         sources = {field.name: at_source.get(field.name.casefold(), field.name) for field in schema}
-        self.columns = tuple(_landing(field, sources[field.name]) for field in schema)
+        # Of what made a row the source's table says nothing (G-118).
+        landed = {field: _landing(field, sources[field.name]) for field in schema}
+        of_source = [field for field, column in landed.items() if not column.tells]
+        self.columns = tuple(landed[field] for field in of_source)
         mode = table.metadata().configuration.get("delta.columnMapping.mode", "none")
-        columns = {_told(field, mode): sources[field.name] for field in schema}
-        self._names = _Names(mode == "id", columns, {sources[field.name]: field.type for field in schema})
+        columns = {_told(field, mode): sources[field.name] for field in of_source}
+        self._names = _Names(mode == "id", columns, {sources[field.name]: field.type for field in of_source})
         self._pieces = list(_pieces(table, place, sources))
 
     def frame(self, shape: Shape, work: Work, schema: str, ranges: Collection[int] | None = None) -> DataFrame:

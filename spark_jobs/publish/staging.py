@@ -30,7 +30,7 @@ from open_mirroring.protocols.publishing import StagedFile
 from open_mirroring.storage.arrow_files import arrow_files
 from open_mirroring.storage.object_path import Place
 from spark_jobs.changelog.change_log import log_files, paths_of
-from spark_jobs.changelog.reading import CHANGES_SCHEMA, Wanted, read_changes, read_history
+from spark_jobs.changelog.reading import CHANGES_SCHEMA, DATED_SCHEMA, Wanted, read_changes, read_history
 from spark_jobs.plan.plan import PlannedRows, PlanStop, TablePlan, plan_table
 from spark_jobs.plan.transaction_cut import rows_of
 from spark_jobs.sources.sql_server.hashed_columns import landed_rows
@@ -91,7 +91,8 @@ def stage(zone: ZoneAddress, salt: Salt | None, task: StageTask) -> list[StagedT
     plans = [plan for plan, _ in task.tables]
     new_files = paths_of(task.log_root, sorted({file for plan in plans for file in plan.new_files}))
     wanted = Wanted(sorted(plan.source for plan in plans), *plans[0].buckets)
-    by_table = read_changes(new_files, wanted, arrow_files(task.log_root))
+    dated = any(plan.logs_transactions for plan in plans)
+    by_table = read_changes(new_files, wanted, arrow_files(task.log_root), DATED_SCHEMA if dated else CHANGES_SCHEMA)
     staged: list[StagedTable] = []
     creations: list[list[Future[StagedFile]]] = []
     with (
@@ -99,7 +100,7 @@ def stage(zone: ZoneAddress, salt: Salt | None, task: StageTask) -> list[StagedT
         ThreadPoolExecutor(_CREATIONS_AT_ONCE) as pool,
     ):
         for position, (plan, target) in enumerate(task.tables):
-            new = by_table.pop(plan.source, CHANGES_SCHEMA.empty_table())
+            new = by_table.pop(plan.source, DATED_SCHEMA.empty_table()).select(_schema_of(plan).names)
             footer = target.footer
             is_new = pc.and_(pc.greater(new["batch"], footer.batch_from), pc.less_equal(new["batch"], footer.batch_to))
             try:
@@ -134,13 +135,13 @@ class _History:
 
     def any(self, condition: pc.Expression) -> pa.Table:
         """The changes that fulfil a condition, new ones included, whatever their key bucket."""
-        return read_history(paths_of(self._root, self._all), self._plan.source, condition, self._storage)
+        return self._read(paths_of(self._root, self._all), condition)
 
     def older(self, condition: pc.Expression) -> pa.Table:
         """The published changes that fulfil a condition in all other files of the log, which mostly nobody reads."""
         others = paths_of(self._root, sorted({*log_files(self._root)} - {*self._all}))
         older = condition & (pc.field("batch") <= self._plan.batch_from)
-        return read_history(others, self._plan.source, older, self._storage)
+        return self._read(others, older)
 
     def __call__(self, keys: Sequence[str]) -> pa.Table:
         if self._plan.keys:
@@ -148,7 +149,14 @@ class _History:
         else:
             # A table without key is decided by position; the key stands for `epoch ordinal:position`.
             chosen = pc.field("pos").isin([key.partition(":")[2] for key in keys])
-        return read_history(self._files, self._plan.source, chosen, self._storage)
+        return self._read(self._files, chosen)
+
+    def _read(self, files: Sequence[str], chosen: pc.Expression) -> pa.Table:
+        return read_history(files, self._plan.source, chosen, self._storage, _schema_of(self._plan))
+
+
+def _schema_of(plan: TablePlan) -> pa.Schema:
+    return DATED_SCHEMA if plan.logs_transactions else CHANGES_SCHEMA
 
 
 class _LocalFile(NamedTuple):

@@ -34,10 +34,17 @@ from open_mirroring.changes.column_history import (
 from open_mirroring.changes.log_position import is_load_epoch, position_order
 from open_mirroring.config import Table
 from open_mirroring.errors import TerminalError
-from open_mirroring.landing_zone.schema import LandingColumn, TableSchema, is_exact_number, wider
+from open_mirroring.landing_zone.schema import (
+    LandingColumn,
+    TableSchema,
+    extra_columns,
+    is_exact_number,
+    refuse_reserved,
+    wider,
+)
 from open_mirroring.landing_zone.text_format import TextFormat
 from open_mirroring.ledger.reading import ColumnDecision, ColumnList, TableState
-from open_mirroring.protocols.table_stops import PARTIAL_ROWS, ROW_INCOMPLETE
+from open_mirroring.protocols.table_stops import HASH_UNMATCHED, PARTIAL_ROWS, ROW_INCOMPLETE
 from spark_jobs.plan.loaded_columns import doubt, loaded_columns, may_lack_digits
 from spark_jobs.plan.plan import PlanStop
 from spark_jobs.sources.sql_server.chosen_types import keeps_spelling, landed_as, widest
@@ -49,11 +56,22 @@ _EVERYWHERE = "~"
 
 
 def landing_of(column: LandingColumn, chosen: ColumnChoice, salted: str | None) -> LandingColumn:
-    """A column with what the mirror file says of its name at the target, and of hashes (G-120, G-121)."""
+    """A column of the source with what the mirror file says of its name at the target, and of hashes (G-120, G-121).
+
+    Raises:
+        TerminalError: ``COLUMN_RESERVED``.
+    """
+    refuse_reserved(column.name)
     hashes = chosen.hashes(column.name)
     if hashes and salted is None:
         raise ValueError(f"the column {column.name!r} is to be hashed, and there is no salt")
     return column._replace(renamed=chosen.new_name_of(column.name), salted=salted if hashes else None)
+
+
+def unhashed_text(columns: Sequence[str]) -> str:
+    """What is wrong where `hash` names columns that are none of the table's."""
+    why = "no column of the table is called so: one that is spelled otherwise lands in clear"
+    return f"`hash` names {', '.join(map(repr, columns[:5]))}, and {why}"
 
 
 class _Part(NamedTuple):
@@ -99,6 +117,7 @@ class TableColumns:
         self._state, self._declared, self._up_to = state, declared, up_to
         self._epochs, self._given, self._renames = epochs, decided, renames
         self._noted, self._ahead, self._salted = former, ahead, salted
+        self._ever = [one.cols for one in lists]
         # What only loaded rows have stands below every change.
         below = state.columns_above is None
         self._lists = [one for one in lists if self._seen(one) or (below and any(map(is_load_epoch, one.seen)))]
@@ -258,10 +277,12 @@ class TableColumns:
         Raises:
             PlanStop: ``SCHEMA_CHANGED``, ``COLUMN_NOT_STREAMED``, ``COLUMN_ADDED``, ``COLUMN_RESERVED``,
                 ``COLUMN_CASE``, ``COLUMN_RENAMED``, ``RENAME_POSSIBLE``, ``COLUMN_BACK``, ``TYPE_UNKNOWN``,
-                ``PARTIAL_ROWS``, ``ROW_INCOMPLETE``, ``LOAD_UNFILLED``, ``KEY_AMBIGUOUS``, ``VALUE_AMBIGUOUS``.
+                ``PARTIAL_ROWS``, ``ROW_INCOMPLETE``, ``HASH_UNMATCHED``, ``LOAD_UNFILLED``, ``KEY_AMBIGUOUS``,
+                ``VALUE_AMBIGUOUS``.
         """
         state, declared = self._state, self._declared
         schema, published = state.columns, {column.name for column in state.columns.columns}
+        extra = extra_columns(declared.chosen.extra)
         refuse_other_settings(state, declared, self._salted)
         at: str | None = None
         try:
@@ -269,6 +290,8 @@ class TableColumns:
                 at = None if part.seen is None else part.seen.first
                 columns = [self._column(name, sql_type) for name, sql_type in part.types.items()]
                 schema = schema.extended(columns, published)
+            # Behind all columns of the source that are known; of a table without any, nothing is published.
+            at, schema = None, schema.extended(extra) if schema.columns else schema
         except TerminalError as error:
             raise PlanStop(error.code, error.what, at) from error
         if self._ahead:
@@ -279,6 +302,7 @@ class TableColumns:
             _refuse_unknown_columns(self._lists)
         elif not declared.full_rows:
             self._refuse_partial_rows(schema)
+        self._refuse_unhashed()
         self._refuse_never_streamed()
         self._refuse_other_loaded_values()
         self._refuse_doubtful()
@@ -414,7 +438,7 @@ class TableColumns:
         A list is whole if a row proved it. Without proof it must lack no column that is known, nor (unless the mirror
         file selects columns) a place in the table. A column that is gone counts no more behind its last row.
         """
-        names = [column.name for column in schema.columns]
+        names = [column.name for column in schema.columns if not column.tells]
         names += self._declared.chosen.absent(names)
         for found in self._lists:
             columns, seen = msgspec.json.decode(found.cols), self._seen(found)
@@ -434,6 +458,16 @@ class TableColumns:
                     f"updates carry {len(carried)} of {max(len(names), len(carried))} known columns, {lacking}; set "
                     "@include_all_columns = 1 at the source, or `full_rows: true` if these updates do carry whole rows",
                 )
+
+    def _refuse_unhashed(self) -> None:
+        """Stop where `hash` names what never was a column: one that is spelled otherwise would land in clear (G-122).
+
+        It comes behind the proof that the rows are whole, so that no column of theirs is unknown.
+        """
+        known = {name for cols in self._ever for name, _, _ in msgspec.json.decode(cols)}
+        known |= {*self._load, *(column.name for column in self._state.columns.columns)}
+        if known and (lost := self._declared.unhashed(known)):
+            raise PlanStop(HASH_UNMATCHED, unhashed_text(lost))
 
     def _refuse_never_streamed(self) -> None:
         """Stop where the load brought a column that no change carries: changed rows would lose its value (C-77)."""
@@ -618,10 +652,12 @@ def refuse_other_settings(state: TableState, declared: Table, salted: str | None
     Raises:
         PlanStop: ``SCHEMA_CHANGED``, ``SALT_CHANGED``.
     """
-    _refuse_left_out(state.columns, declared.chosen, state.keys)
-    _refuse_other_types(state.columns, declared.chosen)
-    _refuse_other_names(state.columns, declared.chosen)
-    _refuse_other_hashes(state.columns, declared.chosen, salted)
+    of_source = TableSchema(tuple(column for column in state.columns.columns if not column.tells))
+    _refuse_left_out(of_source, declared.chosen, state.keys)
+    _refuse_other_types(of_source, declared.chosen)
+    _refuse_other_names(of_source, declared.chosen)
+    _refuse_other_hashes(of_source, declared.chosen, salted)
+    _refuse_other_extra(state.columns, extra_columns(declared.chosen.extra))
 
 
 def _refuse_left_out(published: TableSchema, chosen: ColumnChoice, keys: Sequence[str]) -> None:
@@ -648,6 +684,15 @@ def _refuse_other_names(published: TableSchema, chosen: ColumnChoice) -> None:
         if wanted != column.landed_name:
             what = f"`rename` lands {column.name!r} as {wanted!r}, which is published as {column.landed_name!r}"
             raise PlanStop("SCHEMA_CHANGED", what)
+
+
+def _refuse_other_extra(published: TableSchema, extra: Sequence[LandingColumn]) -> None:
+    """Stop where an extra column is published that the mirror file has no more, or otherwise (G-118)."""
+    for column in published.columns:
+        if column.tells and column not in extra:
+            named = {one.tells: one.landed_name for one in extra}.get(column.tells)
+            what = f"names the {column.tells} {named!r}" if named else f"leaves out the {column.tells}"
+            raise PlanStop("SCHEMA_CHANGED", f"`extra_columns` {what}, which is published as {column.landed_name!r}")
 
 
 def _refuse_other_hashes(published: TableSchema, chosen: ColumnChoice, salted: str | None) -> None:
@@ -680,8 +725,11 @@ def _columns_of_text(schema: TableSchema, text: TextFormat, declared: Table, sal
     """The declared columns; a table of delimited text never changes them (F-23, F-90)."""
     listed = () if declared.delimited_text is None else declared.delimited_text.columns
     at_source = {declared.chosen.landed_name(name): name for name in listed}
-    names = [(at_source.get(name, name), kind) for name, kind in text.columns]
-    columns = tuple(landing_of(LandingColumn(name, kind), declared.chosen, salted) for name, kind in names)
+    extra = {column.landed_name: column for column in extra_columns(declared.chosen.extra)}
+    columns = tuple(
+        extra.get(name) or landing_of(LandingColumn(at_source.get(name, name), kind), declared.chosen, salted)
+        for name, kind in text.columns
+    )
     other = [f"{column.name!r} {column.type}" for column in schema.columns if column not in columns]
     if other:
         raise PlanStop(

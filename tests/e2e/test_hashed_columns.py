@@ -15,7 +15,7 @@ import yaml
 from open_mirroring.operate.exit_codes import Exit
 from spark_jobs.cli.command_line import main
 from tests.ces_messages import event
-from tests.e2e.test_dropped_columns_formats import FIRST, FULL, CesLines, Change, QlikMessages, Source
+from tests.e2e.test_dropped_columns_formats import FIRST, FULL, SHORT, CesLines, Change, QlikMessages, Source
 from tests.e2e.test_first_day import declare
 from tests.e2e.test_lost_ledger import forget, said
 from tests.e2e.test_rebuild_ledger import APPLY
@@ -111,7 +111,7 @@ def test_loaded_rows_are_hashed_alike_and_a_proof_hashes_its_source_g121(
         "INSERT INTO orders VALUES (1, 'Ada', '2000-01-01 10:00:00.5'), (2, NULL, NULL), (3, '', NULL)",
     )
     load = {"format": "jdbc", "connection": "shop_db", "table": "public.orders"}
-    orders = {"source": "dbo.orders", "target": "dbo/orders", "key": ["id"], "hash": ["born", "lost"]}
+    orders = {"source": "dbo.orders", "target": "dbo/orders", "key": ["id"], "hash": ["born"]}
     pipeline = Pipeline(
         tmp_path / "shop",
         spark,
@@ -121,6 +121,11 @@ def test_loaded_rows_are_hashed_alike_and_a_proof_hashes_its_source_g121(
         prove={"settle_seconds": 0},
         hash={"salt": "shop_salt", "columns": ["na*"]},
     )
+    text = pipeline.file.read_text()
+    pipeline.file.write_text(text.replace("- born", "- bron"))
+    assert main(["initial-load", str(pipeline.file)]) == Exit.TABLES_STOPPED
+    assert "HASH_UNMATCHED" in capsys.readouterr().out and not pipeline.numbers("dbo/orders")
+    pipeline.file.write_text(text)
     assert main(["initial-load", str(pipeline.file)]) == Exit.DONE, capsys.readouterr().out
     cols = (*COLS[:2], ("born", "datetime2(6)"))
     row = {"id": "3", "name": "new", "born": "2000-01-01 10:00:00.500000"}
@@ -132,7 +137,6 @@ def test_loaded_rows_are_hashed_alike_and_a_proof_hashes_its_source_g121(
         "INSERT INTO orders (id) VALUES (4)",
     )
     assert main(["tick", str(pipeline.file)]) == Exit.DONE
-    assert "COLUMN_NEVER_SEEN: `hash` names 'lost'" in capsys.readouterr().out
     pipeline.service.poll()
 
     def rows() -> list[tuple[Any, ...]]:
@@ -220,14 +224,48 @@ def test_text_loads_through_the_log_and_tables_of_a_pattern_are_hashed_g121(
     told += [event("UPD", row, {**row, "name": "Ada"}, cols=COLS, commit=9, tbl="text")]
     told += [event("INS", row, cols=COLS, commit=9, tbl="new1", pkkey={"id": "1"})]
     pipeline.deliver("a.jsonl", b"".join(one + b"\n" for one in told))
-    assert main(["tick", str(pipeline.file)]) == Exit.DONE
-    assert "COLUMN_NEVER_SEEN" not in capsys.readouterr().out
+    assert main(["tick", str(pipeline.file)]) == Exit.DONE_WITH_LOSSES
+    assert "HASH_UNMATCHED: `hash` names 'absent', and no column of any table is called so" in capsys.readouterr().out
+    pipeline.file.write_text(pipeline.file.read_text().replace("- absent", "- absent*"))
+    assert main(["tick", str(pipeline.file)]) == Exit.DONE, "a pattern is for what may come"
     pipeline.service.poll()
     new = (1, hashed("New"), hashed("2000-01-01T10:00:00.000"))
     for name, others in (("partial", [(2, hashed("Eve"), None)]), ("text", [(2, hashed("Eve"), None)]), ("new1", [])):
         rows = in_order(pipeline.mirrored("dbo", name), ["id"])
         assert [(r["id"], r["name"], r["born"]) for r in rows] == [new, *others], name
     assert main(["reconcile", str(pipeline.file)]) == Exit.DONE
+
+
+@pytest.mark.parametrize("kind", [CesLines, pytest.param(QlikMessages, marks=pytest.mark.long)])
+def test_a_misspelt_name_stops_the_table_before_a_value_lands_in_clear_g122(
+    kind: type[Source], tmp_path: Path, spark: Any, monkeypatch: pytest.MonkeyPatch, capsys: Any
+) -> None:
+    """G-122: before the first file, and when it is added later; but no pattern, and no column that is gone."""
+    salted(monkeypatch)
+    told = kind(tmp_path, spark, hash=["nmae"])
+    document = yaml.safe_load(told.pipeline.file.read_text())
+    document["hash"] = {"salt": "shop_salt", "columns": ["PRICE", "mail"]}
+    told.pipeline.file.write_text(yaml.safe_dump(document))
+    assert told.tick(*FIRST) == Exit.TABLES_STOPPED
+    assert (told.stop, told.pipeline.numbers(told.source.replace(".", "/"))) == ("HASH_UNMATCHED", [])
+    main(["status", str(told.pipeline.file)])
+    assert "`hash` names 'nmae', and no column of the table is called so" in capsys.readouterr().out
+    declare(told, hash=["NAME", "ssn*"])
+    resume = ["resume", str(told.pipeline.file), "--table", told.source, "--why", "mended"]
+    assert main(resume) == Exit.DONE
+    assert told.tick() == Exit.DONE_WITH_LOSSES, "`mail` of the mirror's `hash` is a column of no table"
+    assert "HASH_UNMATCHED: `hash` names 'mail', and no column of any table" in capsys.readouterr().out
+    told.pipeline.file.write_text(told.pipeline.file.read_text().replace("- mail", "- '*mail'"))
+    assert told.tick(Change("INS", 4, 10, SHORT)) == Exit.DONE, "the price is gone, and was hashed"
+    assert {row["name"] for row in told.rows} == {hashed("Ada")}
+    assert [row["price"] for row in told.rows] == [*[hashed("1.50")] * 3, None]
+    declare(told, hash=["NAME", "town"])
+    assert told.tick(Change("INS", 5, 20, SHORT)) == Exit.TABLES_STOPPED
+    assert told.stop == "HASH_UNMATCHED"
+    declare(told, hash=["NAME"])
+    assert main(resume) == Exit.DONE
+    assert told.tick() == Exit.DONE, capsys.readouterr().out
+    assert len(told.rows) == 5
 
 
 @pytest.mark.parametrize(

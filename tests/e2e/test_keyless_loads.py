@@ -1,4 +1,4 @@
-"""Tables without key that begin with an export: no row twice, and none lost, wherever a run dies (G-127)."""
+"""Tables without key that begin with a load: no row twice, and none lost, wherever a run dies (G-127)."""
 
 from __future__ import annotations
 
@@ -18,6 +18,8 @@ from open_mirroring.operate.exit_codes import Exit
 from spark_jobs.cli.command_line import main
 from tests.ces_messages import event, lsn
 from tests.pipeline import ROOT, Pipeline
+from tests.postgres import PostgresServer
+from tests.spark.test_initial_load_jdbc import connect
 
 COLS = (("id", "int"), ("name", "nvarchar(50)"))
 OLD = [(1, "Ada"), (1, "Ada"), (2, "Bob"), (3, "Cleo"), (None, None)]
@@ -37,7 +39,7 @@ class Log:
         self.pipeline = Pipeline(folder, spark, tables, source={"layout": "bare"}, **settings)
 
     def exported(self, rows: list[tuple[Any, Any]]) -> None:
-        self.export.mkdir(exist_ok=True)
+        self.export.mkdir(parents=True, exist_ok=True)
         columns = {"id": pa.array([one[0] for one in rows], pa.int32()), "name": [one[1] for one in rows]}
         pq.write_table(pa.table(columns), self.export / "1.parquet")
 
@@ -117,3 +119,42 @@ def test_nothing_changed_between_export_and_stream_until_the_stream_has_begun_g1
     for _ in range(4):
         code = log.command(*reload, "--wait", "0")
     assert code == log.command("tick") == Exit.DONE and log.rows() == Counter(OLD) + told
+
+
+def test_a_database_at_rest_is_loaded_until_the_stream_begins_g127(
+    tmp_path: Path, spark: Any, postgres: PostgresServer, monkeypatch: pytest.MonkeyPatch, capsys: Any
+) -> None:
+    """G-127: in chunks; a change that is logged before the load is complete, over a dead run too, may be in it."""
+    connect(monkeypatch, postgres, postgres.port)
+    values = ", ".join(f"({'NULL' if i is None else i}, {'NULL' if n is None else repr(n)})" for i, n in OLD)
+    postgres.execute(
+        "DROP TABLE IF EXISTS log", "CREATE TABLE log (id int, name varchar(50))", f"INSERT INTO log VALUES {values}"
+    )
+    load = {"format": "jdbc", "connection": "shop_db", "table": "public.log", "split_column": "id", "chunks": 2}
+    log = Log(tmp_path, spark, stream_from="beginning", handover="quiesced")
+    document = yaml.safe_load(log.pipeline.file.read_text())
+    document["tables"][0]["initial_load"] = load
+    log.pipeline.file.write_text(yaml.safe_dump(document))
+    assert log.command("check") != Exit.DONE and "`handover: quiesced`" in "".join(capsys.readouterr())
+    log.declare(handover="exact")
+    assert log.command("check") != Exit.DONE and "no position" in "".join(capsys.readouterr())
+    log.declare(handover="quiesced")
+    assert log.command("initial-load") == Exit.DONE and log.rows() == Counter(OLD)
+    log.send("1.jsonl", *STREAM)
+    told = Counter((key, text) for _, key, text in STREAM)
+    assert log.command("tick") == Exit.DONE and log.rows() == Counter(OLD) + told
+    reload = ("reload-table", "--table", "dbo.log", "--reason", "r", "--approved-by", "Ada", "--request", "r1")
+    assert log.command(*reload) == Exit.TERMINAL and "HANDOVER_INVALID" in capsys.readouterr().err
+
+    other = Log(tmp_path / "other", spark, stream_from="beginning", handover="quiesced")
+    other.pipeline.file.write_text(log.pipeline.file.read_text())
+    other.pipeline.killed("initial_load", "publish.intended")
+    other.send("1.jsonl", *STREAM)
+    other.pipeline.extract()
+    assert other.command("initial-load") == Exit.TABLES_STOPPED and "HANDOVER_INVALID" in capsys.readouterr().out
+    assert not other.pipeline.numbers("dbo/log"), "chunks that are read now may hold what the stream tells"
+    begun = Log(tmp_path / "begun", spark, stream_from="beginning", handover="quiesced")
+    begun.pipeline.file.write_text(log.pipeline.file.read_text())
+    begun.send("1.jsonl", *STREAM)
+    begun.pipeline.extract()
+    assert begun.command("initial-load") == Exit.TABLES_STOPPED and "HANDOVER_INVALID" in capsys.readouterr().out

@@ -14,20 +14,31 @@ from spark_jobs.publish.repair_number import repair_number
 from spark_jobs.reconcile_sequence import reconcile_deep
 from tests.ces_messages import event
 from tests.e2e.test_bad_input import landed, row, wrapped
+from tests.e2e.test_hashed_columns import hashed, salted
 from tests.pipeline import Pipeline, in_order
 
 ORDERS = "dbo.orders"
 ASKED = Reason("Ada", "ticket 4711")
 TABLES = [{"source": ORDERS, "target": "dbo/orders", "key": ["id"]}]
+NAMES = {"commit_time": "committed", "log_position": "place", "operation": "what"}
+NAMES |= {"transaction": "in", "source_table": "of"}
+CHOSEN = {"columns": {"rename": {"id": "number", "name": "id"}}, "hash": ["name"], "extra_columns": NAMES}
 
 
-def test_a_lost_number_is_made_again_from_the_log_or_not_at_all_f_40(tmp_path: Path, spark: Any) -> None:
-    """F-40, F-34, I9: several files of one publication, later changes of the same keys: the digest decides."""
-    pipeline = Pipeline(tmp_path, spark, TABLES, publish={"max_rows_per_file": 2})
+@pytest.mark.parametrize("chosen", [{}, CHOSEN], ids=["as at the source", "renamed, hashed, with extra columns"])
+def test_a_lost_number_is_made_again_from_the_log_or_not_at_all_f_40(
+    chosen: dict[str, Any], tmp_path: Path, spark: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """F-40, F-34, I9, G-118, G-120, G-121: several files of one publication, later changes: the digest decides."""
+    salted(monkeypatch)
+    tables = [{**TABLES[0], **chosen}]
+    pipeline = Pipeline(tmp_path, spark, tables, publish={"max_rows_per_file": 2}, hash={"salt": "shop_salt"})
     pipeline.deliver("1.jsonl", wrapped([event("INS", row(key, "first"), commit=key) for key in range(1, 6)]))
     pipeline.extract()
     pipeline.publish()
-    pipeline.deliver("2.jsonl", wrapped([event("UPD", row(2, "second"), row(2, "first"), commit=9)], 10))
+    pipeline.deliver(
+        "2.jsonl", wrapped([event("UPD", row(2, "second"), row(2, "first"), commit=9)], 10, partition=len(chosen))
+    )
     pipeline.extract()
     pipeline.publish()
     assert pipeline.numbers("dbo.schema/orders") == [1, 2, 3, 4]
@@ -49,5 +60,11 @@ def test_a_lost_number_is_made_again_from_the_log_or_not_at_all_f_40(tmp_path: P
     assert inspect_mirror(pipeline.mirror, pipeline.ledger)[ORDERS].code == "OK"
     pipeline.service.poll()
     wanted = [landed(key, "second" if key == 2 else "first") for key in range(1, 6)]
-    assert in_order(pipeline.mirrored("dbo", "orders"), ["id"]) == in_order(wanted, ["id"])
+    rows = pipeline.mirrored("dbo", "orders")
+    if chosen:
+        assert {(row["of"], row["what"]) for row in rows} == {(ORDERS, "insert"), (ORDERS, "update")}
+        assert all(row["place"].split(":")[1] == row["in"] and row["committed"] for row in rows)
+        wanted = [{**one, "name": hashed(one["name"])} for one in wanted]
+        rows = [{"id": row["number"], "name": row["id"], "price": row["price"]} for row in rows]
+    assert in_order(rows, ["id"]) == in_order(wanted, ["id"])
     assert reconcile_deep(pipeline.mirror, pipeline.ledger, spark).findings == []

@@ -29,7 +29,7 @@ TABLES = {
         MirroredTable(
             "dbo.lines", ("order_id", "line"), ColumnChoice(types=(("Order_ID", "string"), ("line", "int64")))
         ),
-        MirroredTable("dbo.names", ("code",)),
+        MirroredTable("dbo.names", ("code",), ColumnChoice(extra=(("commit_time", "committed"),))),
         MirroredTable("dbo.log", ()),
         MirroredTable("dbo.some", ("id",), ColumnChoice(("id", "note"))),
     )
@@ -70,6 +70,10 @@ REWRITTEN = [
     ('"segmentindex":0', '"segmentindex":1'),
     ('"finalsegment":true', '"finalsegment":false'),
     ('"specversion":"1.0"', '"specversion":1.0'),
+    ('"time":"', '"time":"x'),
+    ('"time":"', '"time":"","time":"'),
+    ('"time":"', '"time":7,"x":"'),
+    ('"time":"', '"other":"'),
     ('"operation":"', '"operation":"X'),
 ]
 

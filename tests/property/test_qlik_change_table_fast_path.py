@@ -117,7 +117,14 @@ decoders = st.builds(
         {TABLE: MirroredTable(TABLE, key, columns, kept)}, chosen
     ),
     st.sampled_from([("id",), ("id",), ("name", "id"), (), ("missing",)]),
-    st.sampled_from([ALL_COLUMNS, ColumnChoice(("id", "name")), ColumnChoice(types=(("id", "string"),))]),
+    st.sampled_from(
+        [
+            ALL_COLUMNS,
+            ColumnChoice(("id", "name")),
+            ColumnChoice(types=(("id", "string"),)),
+            ColumnChoice(extra=(("commit_time", "committed"),)),
+        ]
+    ),
     st.booleans(),
     st.builds(
         ChangeTableSettings,

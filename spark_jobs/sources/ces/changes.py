@@ -62,6 +62,7 @@ class ColumnList(RowColumns):
         super().__init__(columns, key, chosen)
         self._columns = columns
         self._all_kept = len(self.kept) == len(columns)
+        self.logs_transactions = chosen.logs_transactions
         self.large = frozenset(c.name for c in columns if is_large(c.type))
         self._exact = frozenset(c.name for c in columns if _is_longer_than_a_double(c.type))
         self._base64 = frozenset(c.name for c in columns if binary == "base64" and _is_binary(c.type))
@@ -342,7 +343,8 @@ def _row(
     before: str | None = None,
 ) -> LogRow:
     pos = event.position(sub)
-    return LogRow(CHANGE, *at, key_bucket(key), event.epoch, pos, op, key, columns.text, whole, row, before)
+    change = LogRow(CHANGE, *at, key_bucket(key), event.epoch, pos, op, key, columns.text, whole, row, before)
+    return change._replace(committed=event.committed, transaction=event.lsn) if columns.logs_transactions else change
 
 
 def _noticed(mismatch: int) -> Notices:

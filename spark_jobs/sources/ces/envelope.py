@@ -85,6 +85,7 @@ class _Envelope(msgspec.Struct, gc=False):
     id: str
     logicalid: str
     operation: str
+    time: msgspec.Raw = _NULL
     datacontenttype: str | None = None
     data: str | Data | None = None
     data_base64: str | None = None
@@ -137,11 +138,20 @@ class Event(msgspec.Struct, frozen=True, gc=False):
     split: Split
     data: str | bytes | Data
     notices: Notices = _NOTHING
+    time: msgspec.Raw = _NULL
 
     @property
     def logical_id(self) -> str:
         """The identity that all pieces of an event share, in one spelling (C-31)."""
         return f"{self.epoch}:{self.lsn}:{self.sequence}"
+
+    @property
+    def committed(self) -> str | None:
+        """When the change was committed, as far as the event says so: ``time`` may be missing or senseless (C-15)."""
+        try:
+            return msgspec.json.decode(self.time, type=str)
+        except msgspec.DecodeError:
+            return None
 
     def position(self, sub: int) -> str:
         """The place in the log (C-32); *sub* is 0 for what takes a key away and 1 for what sets a row."""
@@ -238,7 +248,9 @@ def _with_half_a_character(body: bytes) -> _Envelope | None:
     if not _SURROGATE.search(body):
         return None
     try:
-        envelope = msgspec.convert(json.loads(body), _Envelope)
+        found = json.loads(body)
+        envelope = msgspec.convert({name: found[name] for name in found if name != "time"}, _Envelope)
+        envelope.time = _raw(found.get("time"))
         data, envelope.data = envelope.data, ""
         msgspec.json.encode(envelope)  # fails if another field has half a character, too
         is_piece = isinstance(data, str) and _split(envelope) is not UNSPLIT
@@ -262,15 +274,15 @@ def _why_invalid(body: bytes, error: msgspec.ValidationError) -> Refusal:
 
 def _read_avro(datum: bytes) -> _Envelope:
     fields = ces_avro.read_envelope(datum)
-    fields.pop("time")
-    return _Envelope(**fields)
+    return _Envelope(**{**fields, "time": _raw(fields["time"])})
 
 
 def _of_fields(fields: dict[str, Any]) -> _Envelope:
     """The envelope of a record that came with a schema of its own, which may have other types."""
     data = fields.pop("data", None)
     try:
-        envelope = msgspec.convert(fields, _Envelope)
+        envelope = msgspec.convert({name: value for name, value in fields.items() if name != "time"}, _Envelope)
+        envelope.time = _raw(fields.get("time"))
     except msgspec.ValidationError as error:
         if isinstance(fields.get("type"), str) and fields["type"] != EVENT_TYPE:
             raise _unknown_type(fields["type"]) from error
@@ -279,6 +291,14 @@ def _of_fields(fields: dict[str, Any]) -> _Envelope:
         raise Refusal("DATA_MALFORMED", "data is neither text nor bytes")
     envelope.data = data  # type: ignore[assignment]  # bytes, as of any Avro message
     return envelope
+
+
+def _raw(time: object) -> msgspec.Raw:
+    """``time`` as JSON has it; what is no text, or has half a character, tells nothing (C-15)."""
+    try:
+        return msgspec.Raw(msgspec.json.encode(time)) if isinstance(time, str) else _NULL
+    except UnicodeEncodeError:
+        return _NULL
 
 
 def _event(envelope: _Envelope, is_avro: bool) -> Event:
@@ -294,7 +314,7 @@ def _event(envelope: _Envelope, is_avro: bool) -> Event:
     epoch, lsn, sequence = match.groups()
     split, data = _split(envelope), _payload(envelope, is_avro)
     notices = Notices(data_base64=1) if envelope.data is None else _NOTHING
-    return Event(epoch.lower(), lsn.upper(), sequence, envelope.operation, split, data, notices)
+    return Event(epoch.lower(), lsn.upper(), sequence, envelope.operation, split, data, notices, envelope.time)
 
 
 def _unknown_type(found: str) -> Refusal:

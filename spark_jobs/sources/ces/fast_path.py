@@ -32,7 +32,14 @@ from spark_jobs.sources.ces.changes import CUT_LENGTH
 from spark_jobs.sources.ces.decoder import CesDecoder
 from spark_jobs.sources.ces.envelope import read_data, read_event
 from spark_jobs.sources.contract.decoded import Refusal, SourceSchema
-from spark_jobs.sources.contract.fast_decoder import KnownColumns, RowFields, Taken, rows_table, texts
+from spark_jobs.sources.contract.fast_decoder import (
+    NOT_ASKED,
+    KnownColumns,
+    RowFields,
+    Taken,
+    rows_table,
+    texts,
+)
 from spark_jobs.sources.contract.message_blocks import Block, are_text
 from spark_jobs.sources.sql_server.type_text import read_type
 
@@ -48,11 +55,12 @@ _GUID = rb"[0-9A-Fa-f]{8}(?:-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12}"
 
 HEAD = re.compile(
     rb'\{"specversion":"1\.0","type":"com\.microsoft\.SQL\.CES\.DML\.V1","source":"(?:[ !#-\[\]-~]|\\/)*+",'
-    rb'"id":"' + _ASCII + rb'","logicalid":"(' + _GUID + rb'):([0-9A-F]{20}:[0-9]{20})","time":"' + _ASCII + rb'",'
+    rb'"id":"' + _ASCII + rb'","logicalid":"(' + _GUID + rb'):([0-9A-F]{20}:[0-9]{20})","time":"(' + _ASCII + rb')",'
     rb'"datacontenttype":"application\\?/json","operation":"(INS|UPD|DEL)",'
     rb'(?:"segmentindex":0,"finalsegment":true|"splitindex":0,"splittotalcnt":[01]),"data":'
 )
-"""An unsplit event of generation a, b or c up to ``data``, which comes last: epoch, LSN with sequence, operation."""
+"""An unsplit event of generation a, b or c up to ``data``, which comes last: epoch, LSN with sequence, time, operation.
+"""
 
 _NUMBER = rb"(?:0|[1-9][0-9]{0,17}+)"
 _OTHER = (
@@ -67,6 +75,7 @@ _QUOTE = re.escape(rb"\\\"")
 _ESCAPED = rb'\\\\\\\\(?:[/bfnrt]|\\\\\\["/]|\\\\\\\\|u(?![dD][89A-Fa-f])[0-9A-Fa-f]{4})'
 _VALUE = _PLAIN + rb"(?:" + _ESCAPED + _PLAIN + rb")*+"
 _KEY_PART = rb'\{\\"columnname\\":\\"%b\\",\\"value\\":%b\}'
+_LSN_DIGITS = 20
 _LONGEST = CUT_LENGTH // 8
 """Longer lines are left: in none of these can a value have been cut at the source (C-50)."""
 _MOST_LISTS = 1000
@@ -160,6 +169,7 @@ class _KnownList(NamedTuple):
 
     *is_canonical* is true where the plain pattern proves that they are so already. *proofs* are the groups of each
     column outside the key, old and current: equal, they prove a whole row, but for NULL where the last says so.
+    *logs_transactions*: the log keeps commit time and transaction (G-118).
     """
 
     number: int
@@ -170,6 +180,7 @@ class _KnownList(NamedTuple):
     convert: tuple[Callable[[str], str], ...]
     is_canonical: bool
     proofs: list[tuple[int, int, bool]]
+    logs_transactions: bool
 
 
 _Taker = _KnownList | str | None
@@ -277,9 +288,8 @@ class FastCes:
         others = [name for name in columns.names if name not in table.key_names]
         proofs = [(*groups, name in columns.large) for name, groups in zip(others, pattern.others, strict=True)]
         is_canonical = None not in digits
-        known = _KnownList(
-            len(self._known), table.source, source.db, columns.text, pattern, convert, is_canonical, proofs
-        )
+        told = (columns.text, pattern, convert, is_canonical, proofs, columns.logs_transactions)
+        known = _KnownList(len(self._known), table.source, source.db, *told)
         self._known.append(known)
         return known
 
@@ -288,7 +298,7 @@ def _row(
     known: _KnownList, line: int, head: re.Match[bytes], rest: re.Match[bytes], is_plain: bool
 ) -> RowFields | None:
     """The fields of a proven row, its line first; None if it is not proven."""
-    _, position, operation = head.groups()
+    _, position, time, operation = head.groups()
     pattern, group = known.pattern, rest.group
     commit, sequence, old, current, *key = group(*pattern.fields)
     if commit is not None and commit.replace(b":", b"") + b":" + sequence.zfill(20) != position:
@@ -319,9 +329,10 @@ def _row(
             return None
         canonical = encode_key(texts).encode()
     bucket = bucket_of_bytes(canonical)
+    told = (time, position[:_LSN_DIGITS]) if known.logs_transactions else NOT_ASKED
     if op == DELETE:
-        return line, known.number, position + b":0", op, canonical, bucket, whole, None, image
-    return line, known.number, position + b":1", op, canonical, bucket, whole, image, None
+        return line, known.number, position + b":0", op, canonical, bucket, whole, None, image, told
+    return line, known.number, position + b":1", op, canonical, bucket, whole, image, None, told
 
 
 def _share(group: Callable[[int], bytes], proofs: list[tuple[int, int, bool]]) -> bool:

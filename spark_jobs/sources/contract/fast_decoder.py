@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from spark_jobs.changelog.schema import CHANGE, HELD_SCHEMA
+from spark_jobs.changelog.schema import CHANGE, HELD_SCHEMA, TRANSACTION_COLUMNS
 from spark_jobs.sources.contract.decoded import Sender, SourceSchema
 from spark_jobs.sources.contract.message_blocks import Block
 
@@ -23,6 +23,8 @@ SCHEMA = pa.schema(
     + [HELD_SCHEMA.field(name) for name in ("row", "before", "origin", "place")]
 )
 """The columns of a change."""
+DATED_SCHEMA = pa.schema([*SCHEMA, *(HELD_SCHEMA.field(name) for name in TRANSACTION_COLUMNS)])
+"""The same with commit time and transaction, which the log keeps of tables that have them as columns (G-118)."""
 
 
 class Taken(NamedTuple):
@@ -45,7 +47,10 @@ class FastDecoder(Protocol):
     """Takes most messages from blocks; it knows what it met, so one is kept for many blocks."""
 
     def take(self, block: Any) -> Taken:
-        """What of a block it proves to read as the decoder does: rows with the columns of :data:`SCHEMA`, in order."""
+        """What of a block it proves to read as the decoder does: rows with the columns of :data:`SCHEMA`, in order.
+
+        Where a table has them, commit time and transaction stand behind.
+        """
         ...
 
     def learn(self, schemas: Iterable[SourceSchema]) -> None:
@@ -60,15 +65,19 @@ class KnownColumns(NamedTuple):
     cols: str
 
 
-RowFields = tuple[int, int, bytes, str, bytes, int, bool, bytes | None, bytes | None]
+Transacted = tuple[bytes | None, bytes | None]
+"""When a change was committed, and in which transaction, as its source spells it."""
+NOT_ASKED: Transacted = (None, None)
+
+RowFields = tuple[int, int, bytes, str, bytes, int, bool, bytes | None, bytes | None, Transacted]
 """A proven row: numbers of its message and of its columns among the known ones, position, operation, key, bucket,
-whether it is whole, row, row before. Texts are UTF-8."""
+whether it is whole, row, row before, commit time and transaction where its table has them. Texts are UTF-8."""
 
 
 def rows_table(
     block: Block, rows: Sequence[RowFields], known: Sequence[KnownColumns], epochs: pa.DictionaryArray
 ) -> pa.Table:
-    """Proven rows as a table with the columns of :data:`SCHEMA`.
+    """Proven rows as a table with the columns of :data:`SCHEMA`, and those of their transactions if any has them.
 
     Args:
         block: where their messages stand.
@@ -78,7 +87,7 @@ def rows_table(
     """
     if not rows:
         return SCHEMA.empty_table()
-    numbers, codes, positions, operations, keys, buckets, whole, images, before = zip(*rows, strict=True)
+    numbers, codes, positions, operations, keys, buckets, whole, images, before, told = zip(*rows, strict=True)
     codes = pa.array(codes, pa.int32())
     constant = pa.array(np.zeros(len(rows), np.int32))
     columns = [
@@ -96,6 +105,9 @@ def rows_table(
         pa.DictionaryArray.from_arrays(constant, [block.origin]),
         pa.array(block.places[list(numbers)]),
     ]
+    if told.count(NOT_ASKED) < len(told):
+        columns += [texts(values) for values in zip(*told, strict=True)]
+        return pa.Table.from_arrays(columns, schema=DATED_SCHEMA)
     return pa.Table.from_arrays(columns, schema=SCHEMA)
 
 

@@ -47,6 +47,14 @@ def _text(kind: str, value: Any) -> str:
     return text.removesuffix("00") if _DIGITS[kind] == 9 else text  # the source counts hundreds of nanoseconds
 
 
+def _moment(milliseconds: Any) -> str | None:
+    """When a change was committed; information only."""
+    try:
+        return _text(f"{_TIME}Timestamp", milliseconds)
+    except (ValueError, OverflowError):
+        return None
+
+
 class DebeziumFormat(Format):
     """Change events of Debezium's SQL Server connector; a mirror file has nothing to choose."""
 
@@ -121,6 +129,9 @@ class DebeziumDecoder(TableChanges):
             texts = [None if image is None else row.text(image, is_old=image is before) for image in (before, after)]
         except Refusal as why:
             raise Refusal(why.code, why.reason, keys[0] if keys[0] == keys[-1] else None) from why
+        if table.columns.logs_transactions:
+            source = event["source"]
+            at = at._replace(committed=_moment(source.get("ts_ms")), transaction=source["commit_lsn"])
         return change_rows(at, _OPERATIONS[op], keys, row.columns.text, texts[1], texts[0])
 
 

@@ -34,6 +34,7 @@ from spark_jobs.sources.contract.table_names import TableNames
 from spark_jobs.sources.qlik.change_table.pairs import BEFORE, ReadRow, Together, read_header
 from spark_jobs.sources.qlik.change_table.rows import (
     OPERATION,
+    TRANSACTION,
     ChangeRow,
     RowLayout,
     Structure,
@@ -350,7 +351,11 @@ class QlikChangeTableDecoder:
         origin, place, _, _ = entry.row
         pos = qlik_position(entry.sequence, sub)
         at = (origin, place, entry.layout.source, key_bucket(key), self.settings.load, pos)
-        return LogRow(CHANGE, *at, operation, key, cols, True, row, before)
+        change = LogRow(CHANGE, *at, operation, key, cols, True, row, before)
+        if not entry.layout.logs_transactions:
+            return change
+        committed, transaction = (entry.layout.header(name, entry.row.values) or None for name in TRANSACTION)
+        return change._replace(committed=committed, transaction=transaction)
 
     def _fragment(self, entry: ReadRow, piece: int) -> LogRow:
         """Half a pair. Its position is that of the pair's first half, whichever it is: they wait under one name."""

@@ -18,11 +18,18 @@ import pyarrow.compute as pc
 from open_mirroring.changes.row_key import bucket_of_bytes
 from spark_jobs.changelog.schema import CHANGE, DELETE, INSERT, UPDATE
 from spark_jobs.sources.contract.decoded import Refusal, SourceSchema
-from spark_jobs.sources.contract.fast_decoder import SCHEMA, Taken
+from spark_jobs.sources.contract.fast_decoder import DATED_SCHEMA, SCHEMA, Taken
 from spark_jobs.sources.qlik.change_table.blocks import Places, TextBlock
 from spark_jobs.sources.qlik.change_table.decoder import QlikChangeTableDecoder, senders_of
 from spark_jobs.sources.qlik.change_table.pairs import BEFORE, operation_of
-from spark_jobs.sources.qlik.change_table.rows import MASK, OPERATION, OPERATION_NAME, SEQUENCE, RowLayout
+from spark_jobs.sources.qlik.change_table.rows import (
+    MASK,
+    OPERATION,
+    OPERATION_NAME,
+    SEQUENCE,
+    TRANSACTION,
+    RowLayout,
+)
 from spark_jobs.sources.qlik.change_table.updates import (
     MaskReading,
     MaskReadings,
@@ -260,7 +267,7 @@ class _Look:
             return pa.DictionaryArray.from_arrays(pa.array(np.zeros(size, np.int32)), pa.array([text]))
 
         # fmt: off
-        return pa.Table.from_arrays(
+        rows = pa.Table.from_arrays(
             [
                 constant(CHANGE),
                 constant(self._layout.source),
@@ -279,6 +286,11 @@ class _Look:
             schema=SCHEMA,
         )
         # fmt: on
+        if self._layout.logs_transactions:
+            told = [self._header(name).take(at) for name in TRANSACTION]
+            told = [pc.if_else(pc.equal(one, ""), nothing, one) for one in told]
+            return pa.Table.from_arrays([*rows.columns, *told], schema=DATED_SCHEMA)
+        return rows
 
 
 def _code(oper: str | None, name: str | None) -> int:

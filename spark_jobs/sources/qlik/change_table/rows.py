@@ -31,6 +31,8 @@ Values = tuple[str | None, ...]
 SEQUENCE, OPERATION, MASK, OPERATION_NAME = "change_seq", "change_oper", "change_mask", "operation"
 PARTITION = "partition_name"
 """Names of the header columns that decide something, without their prefix; the others are for people (T-14 to T-18)."""
+TRANSACTION = ("timestamp", "transaction_id")
+"""Those that tell when and in which transaction a change was made (T-16, T-17)."""
 
 
 class ChangeColumn(NamedTuple):
@@ -142,6 +144,7 @@ class RowLayout:
         self._places = header_places(structure, prefix)
         self.header_places = frozenset(self._places.values())
         self.keys_never_change, self.full_rows = table.keys_never_change, table.full_rows
+        self.logs_transactions = table.columns.logs_transactions
         _refuse_lost_columns(structure, prefix, self.header_places, table.columns)
         for name in (SEQUENCE, OPERATION):
             if name not in self._places:
@@ -307,5 +310,5 @@ def _chosen(places: tuple[int, ...]) -> Callable[[Values], Values]:
 
 _HEADER_COLUMNS = {
     *(SEQUENCE, OPERATION, MASK, OPERATION_NAME),
-    *("stream_position", "transaction_id", "timestamp", PARTITION),
+    *("stream_position", *TRANSACTION, PARTITION),
 }

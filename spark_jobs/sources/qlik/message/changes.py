@@ -17,7 +17,7 @@ from open_mirroring.changes.row_key import encode_key, key_bucket
 from spark_jobs.changelog.schema import CHANGE, DELETE, INSERT, KEY_LEFT, UPDATE, LogRow
 from spark_jobs.sources.contract.decoded import Refusal, shown
 from spark_jobs.sources.qlik.masks import MaskOrder, readings
-from spark_jobs.sources.qlik.message.headers import Headers, Mask, read_headers
+from spark_jobs.sources.qlik.message.headers import Headers, Mask, read_headers, transaction_of
 from spark_jobs.sources.qlik.message.images import Image, Row, TableImages
 from spark_jobs.sources.sql_server.types import is_same_value
 
@@ -57,7 +57,11 @@ def change(
     try:
         data, before = read(record.get("data"), "data"), read(record.get("beforeData"), "beforeData")
         headers = read_headers(record, sequence_digits)
-        return _rows(headers, data, before, images, order, at)
+        rows = _rows(headers, data, before, images, order, at)
+        if not images.logs_transactions:
+            return rows
+        committed, transaction = transaction_of(record)
+        return [row._replace(committed=committed, transaction=transaction) for row in rows]
     except Refusal as refusal:
         if refusal.key is not None or refusal.code in ("KEY_MISSING", "OLD_KEY_MISSING"):
             raise

@@ -21,12 +21,19 @@ import pyarrow as pa
 from spark_jobs.changelog.origins import topic_of
 from spark_jobs.changelog.schema import RawMessage
 from spark_jobs.sources.contract.decoded import MirroredTable, Refusal, SourceSchema
-from spark_jobs.sources.contract.fast_decoder import KnownColumns, RowFields, Taken, rows_table
+from spark_jobs.sources.contract.fast_decoder import (
+    NOT_ASKED,
+    KnownColumns,
+    RowFields,
+    Taken,
+    Transacted,
+    rows_table,
+)
 from spark_jobs.sources.contract.message_blocks import Block, MessageBlock, are_text
 from spark_jobs.sources.qlik.message.decoder import QlikMessageDecoder
 from spark_jobs.sources.qlik.message.envelope import registry_id
 from spark_jobs.sources.qlik.message.followed import Followed
-from spark_jobs.sources.qlik.message.headers import Headers, read_headers
+from spark_jobs.sources.qlik.message.headers import Headers, read_headers, transaction_of
 from spark_jobs.sources.qlik.message.patterns import HEADS, IS_DATA, JSON_HEAD, is_record
 from spark_jobs.sources.qlik.message.reading import QlikMessageSettings
 from spark_jobs.sources.qlik.message.tables import table_of_key
@@ -172,7 +179,7 @@ def record_rows(followed: Followed, content: bytes, spots: Sequence[Spot]) -> li
     schema = followed.writer
     if schema is None:
         return []
-    sure: list[tuple[Spot, Headers]] = []
+    sure: list[tuple[Spot, Headers, Transacted]] = []
     images: list[dict[str, Any]] = []
     records = schema.records(content, [(spot.start, spot.end) for spot in spots])
     for spot, record in zip(spots, records, strict=True):
@@ -190,15 +197,19 @@ def record_rows(followed: Followed, content: bytes, spots: Sequence[Spot]) -> li
             continue
         is_sure = followed.is_sure(headers, has_data=data is not None, has_before=before is not None)
         if is_sure and (other is None or schema.has_texts(other)):
-            sure.append((spot, headers))
+            told = NOT_ASKED
+            if followed.logs_transactions:
+                committed, transaction = (None if one is None else one.encode() for one in transaction_of(record))
+                told = (committed, transaction)
+            sure.append((spot, headers, told))
             images.append(image)
     try:
         schema.spell(images)
     except ValueError:
         return []  # the exact decoder says which value it is
     rows = []
-    for (spot, headers), image, line in zip(sure, images, _encode_lines(images).splitlines(), strict=True):
-        row = followed.row(spot.number, spot.place, headers, [image[name] for name in followed.key], line)
+    for (spot, headers, told), image, line in zip(sure, images, _encode_lines(images).splitlines(), strict=True):
+        row = followed.row(spot.number, spot.place, headers, [image[name] for name in followed.key], line, told)
         if row is not None:
             rows.append(row)
     return rows

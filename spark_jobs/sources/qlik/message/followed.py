@@ -15,7 +15,7 @@ from open_mirroring.changes.row_key import encode_key, key_bucket
 from open_mirroring.errors import TerminalError
 from spark_jobs.changelog.schema import DELETE, INSERT, UPDATE
 from spark_jobs.sources.contract.decoded import Refusal
-from spark_jobs.sources.contract.fast_decoder import RowFields
+from spark_jobs.sources.contract.fast_decoder import NOT_ASKED, RowFields, Transacted
 from spark_jobs.sources.qlik.masks import MaskOrder
 from spark_jobs.sources.qlik.message.avro import DataSchema
 from spark_jobs.sources.qlik.message.changes import possible_masks
@@ -50,6 +50,7 @@ class Followed:
         self.structure, self.is_mirrored, self._number = structure, images is not None, number
         self._order, self.sequence_digits = order, sequence_digits
         self.key, self._convert = (images.key, images.key_converters) if images else ((), ())
+        self.logs_transactions = images is not None and images.logs_transactions
         self._key_bits = images.key_bits if images else 0
         self._keeps_keys = images is not None and (images.keys_never_change or not images.key)
         self._bits = sum(column.bit for column in structure.columns)
@@ -80,7 +81,11 @@ class Followed:
                 return None
         if not self.is_sure(headers, has_data=pattern is self._json[0], has_before=before is not None):
             return None
-        return self.row(number, place, headers, map(bytes.decode, key), pattern.image(found))
+        told = NOT_ASKED
+        if self.logs_transactions:
+            committed, transaction = map(_unquoted, found.group(*pattern.transaction))
+            told = (committed, transaction)
+        return self.row(number, place, headers, map(bytes.decode, key), pattern.image(found), told)
 
     def ignores_json(self, content: bytes, at: int, end: int) -> bool:
         """Whether a JSON message that has its row from *at* on is sound, and of a table that is not mirrored."""
@@ -121,7 +126,9 @@ class Followed:
             found = self._denied[marks.change] = names
         return found
 
-    def row(self, number: int, place: int, headers: Headers, key: Iterable[str], image: bytes) -> RowFields | None:
+    def row(
+        self, number: int, place: int, headers: Headers, key: Iterable[str], image: bytes, told: Transacted
+    ) -> RowFields | None:
         """The row of a change that is sure, with the texts of its key; None if these are no key."""
         op = _OPERATIONS[headers.operation]
         is_set = op != DELETE
@@ -136,7 +143,8 @@ class Followed:
         canonical = encode_key(texts)
         position = headers.position(place, int(is_set)).encode()
         row, before = (image, None) if is_set else (None, image)
-        return number, self._number, position, op, canonical.encode(), key_bucket(canonical), True, row, before
+        bucket = key_bucket(canonical)
+        return number, self._number, position, op, canonical.encode(), bucket, True, row, before, told
 
     @cached_property
     def writer(self) -> DataSchema | None:
@@ -204,6 +212,11 @@ def _spelled(names: tuple[str, ...]) -> Callable[[bytes], object]:
     fields = [(f"column{number}", msgspec.Raw) for number in range(len(names))]
     renamed = {field: name for (field, _), name in zip(fields, names, strict=True)}
     return msgspec.json.Decoder(msgspec.defstruct("Spelled", fields, rename=renamed, gc=False)).decode
+
+
+def _unquoted(text: bytes | None) -> bytes | None:
+    """A text without its quotes; an empty one tells nothing."""
+    return (msgspec.json.decode(text, type=str).encode() or None) if text else None
 
 
 def _text(mask: bytes | None) -> str | None:

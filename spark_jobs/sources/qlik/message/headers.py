@@ -59,6 +59,14 @@ def stated_table(record: Mapping[str, Any]) -> str | None:
     return None
 
 
+def transaction_of(record: Mapping[str, Any]) -> tuple[str | None, str | None]:
+    """When a change was made, and in which transaction, as its headers say it; what is no text says nothing."""
+    headers = record.get("headers")
+    told = (headers.get(name) if isinstance(headers, dict) else None for name in ("timestamp", "transactionId"))
+    committed, transaction = (one if _is_text(one) and one else None for one in told)
+    return committed, transaction
+
+
 def read_headers(record: Mapping[str, Any], sequence_digits: int = SEQUENCE_DIGITS) -> Headers:
     """The headers of a data message.
 

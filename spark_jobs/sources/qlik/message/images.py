@@ -61,6 +61,7 @@ class TableImages:
         self.structure = structure
         self.source, self.key = table.source, table.key
         self.keys_never_change, self.full_rows = table.keys_never_change, table.full_rows
+        self.logs_transactions = table.columns.logs_transactions
         self._fills = table.complete_rows
         self._chosen = table.columns
         mirrored = {*table.columns.of(column.name for column in structure.columns), *table.key}

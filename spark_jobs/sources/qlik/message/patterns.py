@@ -39,10 +39,12 @@ IS_DATA = re.compile(rb'\{"magic":"atMSG","type":"DT",|atMSG\x04DT|\x00')
 """Begins what is a data message or no sound message at all: it announces no structure."""
 
 _UNUSED = rb"(?:null|" + _TEXT + rb")"
+_TOLD = rb"(?:null|(?P<%b>" + _TEXT + rb"))"
 _HEADERS = (
     rb',"headers":\{"operation":"(?P<operation>REFRESH|INSERT|UPDATE|DELETE)",'
-    rb'"changeSequence":(?:null|"(?P<sequence>[0-9]*+)"),"timestamp":' + _UNUSED + rb',"streamPosition":' + _UNUSED
-    + rb',"transactionId":' + _UNUSED + rb',"changeMask":(?:null|"(?P<change>[0-9A-Fa-f]*+)"),'
+    rb'"changeSequence":(?:null|"(?P<sequence>[0-9]*+)"),'
+    rb'"timestamp":' + _TOLD % b"timestamp" + rb',"streamPosition":' + _UNUSED
+    + rb',"transactionId":' + _TOLD % b"transaction" + rb',"changeMask":(?:null|"(?P<change>[0-9A-Fa-f]*+)"),'
     rb'"columnMask":(?:null|"(?P<column>[0-9A-Fa-f]*+)"),(?:"externalSchemaId":(?:null|' + _TEXT + rb"|" + _NUMBER
     + rb'),)?+"transactionEventCounter":(?:null|(?P<counter>0|[1-9][0-9]{0,17}+)),'
     rb'"transactionLastEvent":(?:null|true|false)\}\}\}'
@@ -92,6 +94,8 @@ class JsonPattern:
         names += [f"key{number}" for number in range(len(key))]
         self.fields = tuple(group[name] for name in names)
         """Groups of the headers, ``beforeData`` (None where it is null, empty where it is the row), and the key."""
+        self.transaction = (group["timestamp"], group["transaction"])
+        """Groups of what tells when and in which transaction a change was made, each with its quotes."""
         self._pieces = tuple(group[f"piece{number}"] for number in range(2 * self._unquoted + 1))
         self._image = b'"'.join([b"%b"] * len(self._pieces))
 

@@ -818,7 +818,9 @@ EXPORT = "format: parquet, path: x"
 @pytest.mark.parametrize(
     ("key", "given", "code", "said"),
     [
-        ("", "format: jdbc, connection: c", "COMBINATION_INVALID", "an export"),
+        ("", "format: jdbc, connection: c", "SETTING_MISSING", "handover: quiesced"),
+        ("", "format: jdbc, connection: c, handover: exact", "COMBINATION_INVALID", "an export"),
+        ("id", "format: jdbc, connection: c, handover: quiesced", "COMBINATION_INVALID", "leave `handover`"),
         ("", f"{EXPORT}, stream_from: beginning", "SETTING_MISSING", "handover: quiesced"),
         ("", f"{EXPORT}, stream_from: '0000002C:00000730:0011', handover: quiesced", "COMBINATION_INVALID", "exact"),
         ("", f"{EXPORT}, stream_from: beginning, handover: exact", "COMBINATION_INVALID", "quiesced"),

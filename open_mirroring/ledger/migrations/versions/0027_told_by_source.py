@@ -1,12 +1,12 @@
 """What control tables of the source tell of whole tables, and of its tasks (T-85, T-86).
 
-Frozen: whatever the tables become later, this is what revision 0030 made of the one before it.
+Frozen: whatever the tables become later, this is what revision 0027 made of the one before it.
 """
 
 import sqlalchemy as sa
 from alembic import op
 
-revision = "0030"
+revision = "0027"
 down_revision = "0026"
 
 

@@ -1,0 +1,89 @@
+"""Fills the extra columns of rows: what they tell of the changes that made them (G-118).
+
+All of it stands in the log, so rows that are read, planned or repaired again tell the same. What a source does not say
+is NULL, never a guess and never a clock of ours.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import suppress
+from datetime import UTC, datetime
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from open_mirroring.changes.log_position import is_load_epoch
+from open_mirroring.landing_zone.layout import RowMarker
+from open_mirroring.landing_zone.schema import LandingColumn, arrow_type
+from spark_jobs.changelog.schema import INSERT, LOAD_MAJOR
+
+LOADED, _CORRECTED, _INSERTED, _UPDATED = "load", "correction", "insert", "update"
+_UNKNOWN = datetime(1970, 1, 1, tzinfo=UTC)
+"""What Qlik says of a transaction whose commit it does not know yet (T-17)."""
+_TIME = arrow_type("timestamp")
+_ZONE = r"(Z|[+-]00:?00)$"
+
+
+def with_extra(rows: pa.Table, changes: pa.Table, columns: Sequence[LandingColumn], source: str) -> pa.Table:
+    """Typed rows of the table *source* with their extra columns, given the *changes* that made them, in their order.
+
+    A row that removes a key has none: it carries its key alone (F-55).
+    """
+    removes = pc.equal(rows[rows.column_names[-1]].combine_chunks(), int(RowMarker.DELETE))
+    for column in columns:
+        if column.tells:
+            place, kind = rows.schema.get_field_index(column.name), arrow_type(column.type)
+            told = pc.if_else(removes, pa.scalar(None, kind), _told(column.tells, changes, source))
+            rows = rows.set_column(place, rows.schema.field(place), told)
+    return rows
+
+
+def loaded_extra(rows: pa.Table, columns: Sequence[LandingColumn], source: str) -> pa.Table:
+    """Rows of an initial load with their extra columns behind the others: nothing tells of changes that made them."""
+    known = {"operation": LOADED, "source_table": source}
+    for column in columns:
+        value = pa.scalar(known.get(column.tells or ""), arrow_type(column.type))
+        rows = rows.append_column(pa.field(column.name, value.type), pa.repeat(value, rows.num_rows))
+    return rows
+
+
+def _told(tells: str, changes: pa.Table, source: str) -> pa.Array:
+    if tells == "source_table":
+        return pa.repeat(source, changes.num_rows)
+    if tells == "operation":
+        operations = pc.if_else(pc.equal(_texts(changes, "op"), INSERT), _INSERTED, _UPDATED)
+        operations = pc.if_else(pc.match_substring(_texts(changes, "pos"), "~"), _CORRECTED, operations)
+        return pc.if_else(_are_loaded(changes), LOADED, operations)
+    if tells == "log_position":
+        return pc.if_else(_are_loaded(changes), pa.scalar(None, pa.string()), _texts(changes, "order"))
+    return times(_texts(changes, "committed")) if tells == "commit_time" else _texts(changes, "transaction")
+
+
+def _are_loaded(changes: pa.Table) -> pa.Array:
+    """Which changes are rows of a full load, ours or the source's own: they have no place among the changes (K-18)."""
+    epochs = _texts(changes, "epoch").dictionary_encode()
+    ours = pa.array([is_load_epoch(epoch) for epoch in epochs.dictionary.to_pylist()], pa.bool_()).take(epochs.indices)
+    return pc.or_(ours, pc.starts_with(_texts(changes, "pos"), f"{LOAD_MAJOR}:"))
+
+
+def _texts(changes: pa.Table, name: str) -> pa.Array:
+    return changes[name].cast(pa.string()).combine_chunks()
+
+
+def times(texts: pa.Array) -> pa.Array:
+    """Moments in ISO form, in UTC where no zone is told; what is no moment, or not known yet, is NULL."""
+    try:
+        plain = pc.utf8_slice_codeunits(pc.replace_substring_regex(texts, _ZONE, ""), 0, 26)
+        found = plain.cast(pa.timestamp("us")).cast(_TIME)
+    except pa.ArrowInvalid:
+        coded = texts.dictionary_encode()
+        found = pa.array(map(_time, coded.dictionary.to_pylist()), _TIME).take(coded.indices)
+    return pc.if_else(pc.equal(found, pa.scalar(_UNKNOWN, _TIME)), pa.scalar(None, _TIME), found)
+
+
+def _time(text: str | None) -> datetime | None:
+    with suppress(ValueError, TypeError, OverflowError):
+        found = datetime.fromisoformat(text or "")
+        return found.replace(tzinfo=UTC) if found.tzinfo is None else found.astimezone(UTC)
+    return None
