@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
 from open_mirroring.operate.exit_codes import Exit
 from spark_jobs.cli.command_line import main
@@ -26,13 +25,13 @@ from tests.e2e.test_dropped_columns_formats import (
     QlikMessages,
     Source,
 )
-from tests.e2e.test_first_day import declare
+from tests.e2e.test_first_day import declare, declare_mirror
 from tests.e2e.test_hashed_columns import hashed, salted
 from tests.e2e.test_lost_ledger import forget, said
 from tests.e2e.test_rebuild_ledger import APPLY
+from tests.e2e.test_renamed_columns import orders_to_load
 from tests.pipeline import Pipeline, in_order
 from tests.postgres import PostgresServer
-from tests.spark.test_initial_load_jdbc import connect
 
 NAMES = {
     "commit_time": "_committed",
@@ -68,10 +67,9 @@ def test_rows_tell_of_the_change_that_made_them_g118(
     salted(monkeypatch)
     chosen = {"columns": {"rename": {"name": "who", "city": "name"}}, "hash": ["pri*"], "types": {"city": "string"}}
     told = kind(tmp_path, spark, extra_columns=NAMES, **chosen)
-    document = yaml.safe_load(told.pipeline.file.read_text())
-    document["landing_zone"]["tables"] = "tables"
-    document["hash"] = {"salt": "shop_salt"}
-    told.pipeline.file.write_text(yaml.safe_dump(document))
+    declare_mirror(
+        told, hash={"salt": "shop_salt"}, landing_zone={"store": "local", "path": "zone", "tables": "tables"}
+    )
     assert told.tick(*FIRST) == Exit.DONE, capsys.readouterr().out
     assert told.tick(Change("UPD", 2, 11, FULL, "Eve")) == Exit.DONE
     (one, two, three), (moment, transaction) = found(told), TOLD[kind]
@@ -126,13 +124,7 @@ def test_loaded_and_corrected_rows_say_what_is_known_and_a_proof_leaves_that_out
     tmp_path: Path, spark: Any, postgres: PostgresServer, monkeypatch: pytest.MonkeyPatch, capsys: Any
 ) -> None:
     """G-118, G-40, G-45: over JDBC, by the mirror's default."""
-    connect(monkeypatch, postgres, postgres.port)
-    postgres.execute(
-        "DROP TABLE IF EXISTS orders",
-        "CREATE TABLE orders (id int PRIMARY KEY, name varchar(9), mail varchar(9))",
-        "INSERT INTO orders SELECT n, 'n' || n, 'm' || n FROM generate_series(1, 4) n",
-    )
-    load = {"format": "jdbc", "connection": "shop_db", "table": "public.orders", "split_column": "id", "chunks": 2}
+    load = orders_to_load(monkeypatch, postgres, 4)
     columns = {"include": ["id", "n*", "mail"], "rename": {"id": "number"}}
     pipeline = Pipeline(
         tmp_path / "shop",

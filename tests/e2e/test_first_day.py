@@ -5,6 +5,7 @@ Through the command line, in every format, until something of the table is at th
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -31,9 +32,18 @@ UPDATED = Change("UPD", 2, 11, FULL, "Eve")
 
 
 def declare(told: Source, **settings: Any) -> None:
-    """Mend the mirror file."""
+    """Mend what the mirror file says of the table."""
+    _mend(told, lambda document: document["tables"][0].update(settings))
+
+
+def declare_mirror(told: Source, **settings: Any) -> None:
+    """Mend what the mirror file says of the mirror."""
+    _mend(told, lambda document: document.update(settings))
+
+
+def _mend(told: Source, mend: Callable[[dict[str, Any]], None]) -> None:
     document = yaml.safe_load(told.pipeline.file.read_text())
-    document["tables"][0] |= settings
+    mend(document)
     told.pipeline.file.write_text(yaml.safe_dump(document, sort_keys=False))
 
 

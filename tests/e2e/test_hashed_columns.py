@@ -10,13 +10,12 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-import yaml
 
 from open_mirroring.operate.exit_codes import Exit
 from spark_jobs.cli.command_line import main
 from tests.ces_messages import event
 from tests.e2e.test_dropped_columns_formats import FIRST, FULL, SHORT, CesLines, Change, QlikMessages, Source
-from tests.e2e.test_first_day import declare
+from tests.e2e.test_first_day import declare, declare_mirror
 from tests.e2e.test_lost_ledger import forget, said
 from tests.e2e.test_rebuild_ledger import APPLY
 from tests.pipeline import Pipeline, in_order
@@ -55,10 +54,9 @@ def test_values_land_as_hashes_and_another_salt_stops_the_table_g121(
     """G-121, G-129, G-80: one hash for one text, a renamed column too; no salt in ledger, files, log or messages."""
     salted(monkeypatch)
     told = kind(tmp_path, spark, hash=["NAME", "pri*"], columns={"rename": {"name": "who"}})
-    document = yaml.safe_load(told.pipeline.file.read_text())
-    document["landing_zone"]["tables"] = "tables"
-    document["hash"] = {"salt": "shop_salt"}
-    told.pipeline.file.write_text(yaml.safe_dump(document))
+    declare_mirror(
+        told, hash={"salt": "shop_salt"}, landing_zone={"store": "local", "path": "zone", "tables": "tables"}
+    )
     assert told.tick(*FIRST) == Exit.DONE, capsys.readouterr().out
     assert told.tick(Change("UPD", 2, 11, FULL, "Evelyn")) == Exit.DONE
     rows = [(row["who"], row["price"], row["city"]) for row in told.rows]
@@ -243,9 +241,7 @@ def test_a_misspelt_name_stops_the_table_before_a_value_lands_in_clear_g122(
     """G-122: before the first file, and when it is added later; but no pattern, and no column that is gone."""
     salted(monkeypatch)
     told = kind(tmp_path, spark, hash=["nmae"])
-    document = yaml.safe_load(told.pipeline.file.read_text())
-    document["hash"] = {"salt": "shop_salt", "columns": ["PRICE", "mail"]}
-    told.pipeline.file.write_text(yaml.safe_dump(document))
+    declare_mirror(told, hash={"salt": "shop_salt", "columns": ["PRICE", "mail"]})
     assert told.tick(*FIRST) == Exit.TABLES_STOPPED
     assert (told.stop, told.pipeline.numbers(told.source.replace(".", "/"))) == ("HASH_UNMATCHED", [])
     main(["status", str(told.pipeline.file)])

@@ -99,17 +99,22 @@ def test_columns_land_under_other_names_and_drift_speaks_of_the_sources_g120(
     assert "TABLE_REDECLARED" in capsys.readouterr().err
 
 
-def test_loaded_rows_and_proofs_know_the_names_of_both_sides_g120(
-    tmp_path: Path, spark: Any, postgres: PostgresServer, monkeypatch: pytest.MonkeyPatch, capsys: Any
-) -> None:
-    """G-120, G-08, G-40, G-45: over JDBC, straight into files; what differs is named as at the source, and mended."""
+def orders_to_load(monkeypatch: pytest.MonkeyPatch, postgres: PostgresServer, rows: int) -> dict[str, Any]:
+    """The initial load of a table in a database that has rows with the keys from 1 on, each with a name and a mail."""
     connect(monkeypatch, postgres, postgres.port)
     postgres.execute(
         "DROP TABLE IF EXISTS orders",
         "CREATE TABLE orders (id int PRIMARY KEY, name varchar(9), mail varchar(9))",
-        "INSERT INTO orders SELECT n, 'n' || n, 'm' || n FROM generate_series(1, 9) n",
+        f"INSERT INTO orders SELECT n, 'n' || n, 'm' || n FROM generate_series(1, {rows}) n",
     )
-    load = {"format": "jdbc", "connection": "shop_db", "table": "public.orders", "split_column": "id", "chunks": 2}
+    return {"format": "jdbc", "connection": "shop_db", "table": "public.orders", "split_column": "id", "chunks": 2}
+
+
+def test_loaded_rows_and_proofs_know_the_names_of_both_sides_g120(
+    tmp_path: Path, spark: Any, postgres: PostgresServer, monkeypatch: pytest.MonkeyPatch, capsys: Any
+) -> None:
+    """G-120, G-08, G-40, G-45: over JDBC, straight into files; what differs is named as at the source, and mended."""
+    load = orders_to_load(monkeypatch, postgres, 9)
     table = {
         "source": "dbo.orders",
         "target": "dbo/orders",
