@@ -142,7 +142,7 @@ BYTES_KEY = {"type": "record", "name": "Data", "fields": [
     {"name": "eventsource", "type": {"type": "record", "name": "S", "fields": [
         *({"name": name, "type": "string"} for name in ("db", "schema", "tbl")),
         {"name": "cols", "type": {"type": "array", "items": {"type": "record", "name": "C", "fields": [
-            {"name": "name", "type": "string"}, {"name": "type", "type": "string"}, {"name": "index", "type": "int"}]}}},
+            *({"name": name, "type": "string"} for name in ("name", "type")), {"name": "index", "type": "int"}]}}},
         {"name": "pkkey", "type": {"type": "array", "items": {"type": "record", "name": "K", "fields": [
             {"name": "columnname", "type": "string"}, {"name": "value", "type": "bytes"}]}}}]}},
     {"name": "eventrow", "type": {"type": "map", "values": "string"}}]}  # fmt: skip
