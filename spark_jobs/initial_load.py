@@ -36,7 +36,7 @@ from spark_jobs.load.planning import plan_load, settings_of
 from spark_jobs.load.work import LoadWork
 from spark_jobs.publish.driver import PublicationDriver
 from spark_jobs.reconcile.lost_ledger import log_ahead
-from spark_jobs.runtime.job import job_main
+from spark_jobs.runtime.job import Job
 from spark_jobs.runtime.job_arguments import add_tables_argument
 from spark_jobs.runtime.worker_tasks import parallelism
 
@@ -219,14 +219,11 @@ def _refuse_other_settings(mirror: Mirror, table: Table, plan: LoadPlan) -> None
         raise TerminalError("SALT_CHANGED", what, way_out="put the connection back as it was, or reset the table")
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Entry for ``spark-submit``; exit code 3 says that some tables are stopped while the others are done."""
-    return job_main(
-        "initial_load",
-        argv,
-        lambda mirror, ledger, spark, named: load(mirror, ledger, spark, named.tables),
-        add_tables_argument,
-    )
+main = Job(
+    "initial_load",
+    lambda mirror, ledger, spark, named: load(mirror, ledger, spark, named.tables),
+    add_tables_argument,
+)
 
 
 if __name__ == "__main__":
