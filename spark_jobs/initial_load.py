@@ -149,7 +149,7 @@ def _log(
     for source in sources:
         state = now[source]
         if state.load_plan is not None and state.stop_code is None and not chunks_to_log([state], bound, 1):
-            loads.finish(state.id, LoadPlan.from_document(state.load_plan))
+            loads.finish(state.id, state.load_plan)
             log.info("%s: its load is in the change log, the next run publishes it", source)
     return rows
 
@@ -173,7 +173,7 @@ def _tell(
         state = tables[source]
         if state.load_plan is not None:
             life = source, state.row.generation
-            done, of = logged[life], len(LoadPlan.from_document(state.load_plan).chunks)
+            done, of = logged[life], len(state.load_plan.chunks)
             read, earlier = rows.get(source, 0), before.get(life, 0)
             log.info(
                 "%s: %d of %d chunks in the log, %d rows in this run, %d rows/s%s",
@@ -195,7 +195,7 @@ def _bind(
             if ledger.bind(state.id, plan, stream_from):
                 log.info("%s: the load has %d chunks", table.source, len(plan.chunks))
         else:
-            _refuse_other_settings(mirror, table, LoadPlan.from_document(state.load_plan))
+            _refuse_other_settings(mirror, table, state.load_plan)
     except MirroringError as error:
         log.error("%s cannot be loaded: %s", table.source, error)
         return error

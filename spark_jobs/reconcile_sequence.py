@@ -150,7 +150,7 @@ def _table(mirror: Mirror, reader: LedgerReader, state: TableState, contents: Se
         table_id=state.id,
         generation=state.row.generation,
         confirmed=state.row.confirmed,
-        first_batch=state.load_plan["hand_over_batch"] if state.load_plan and loaded else 0,
+        first_batch=state.load_plan.hand_over_batch if state.load_plan and loaded else 0,
         published_batch=state.row.published_batch,
         published=reader.published(state.id, state.row.generation),
         publications=reader.publications(state.id, state.row.generation),
