@@ -125,16 +125,16 @@ schema: $(VENV)/.installed ## write docs/mirror.schema.json, the JSON Schema of 
 
 .PHONY: types
 types: $(VENV)/.installed ## write docs/types.md, the table of all types, from the code that maps them
-	$(RUN) -m spark_jobs.sources.type_book > docs/types.md
+	$(RUN) -m tests.books.types > docs/types.md
 
 .PHONY: commands
 commands: $(VENV)/.installed ## write docs/reference/, the pages of commands, settings, metrics and DAGs, from the code
 	@mkdir -p build
-	$(RUN) -m spark_jobs.cli.command_book > build/commands.md.new
+	$(RUN) -m tests.books.commands > build/commands.md.new
 	mv build/commands.md.new docs/reference/commands.md
-	$(RUN) -m spark_jobs.cli.settings_book > build/settings.md.new
+	$(RUN) -m tests.books.settings > build/settings.md.new
 	mv build/settings.md.new docs/reference/settings.md
-	$(RUN) -m open_mirroring.page.metric_book > build/metrics.md.new
+	$(RUN) -m tests.books.metrics > build/metrics.md.new
 	mv build/metrics.md.new docs/reference/metrics.md
 	$(RUN) plugins/open_mirroring_airflow/dag_docs.py > build/dags.md.new
 	mv build/dags.md.new docs/reference/dags.md
