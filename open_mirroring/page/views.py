@@ -32,7 +32,6 @@ from open_mirroring.operate.status import plain
 from open_mirroring.operate.table_story import Letter, decisions, open_letters, table_story
 from open_mirroring.page import ways_out
 from open_mirroring.page.runbook import as_text, section
-from open_mirroring.page.safe_text import visible
 from open_mirroring.protocols import table_losses
 from open_mirroring.protocols.verdicts import Verdict
 from open_mirroring.reconciliation.told_by_source import task_text
@@ -66,9 +65,9 @@ def raw_text(mirror: Mirror, ledger: Engine, at: LetterPlace) -> str | None:
 def escaped(raw: bytes) -> str:
     """Bytes as printable text, at most so many."""
     text = raw[:SHOWN_BYTES].decode("utf-8", errors="backslashreplace")
-    shown = visible(text)
+    said = words.shown(text, also="\n\t")
     more = len(raw) - SHOWN_BYTES
-    return shown + (f" … and {more:,} bytes more" if more > 0 else "")
+    return said + (f" … and {more:,} bytes more" if more > 0 else "")
 
 
 _HEIGHT, _STEP = 28, 5
@@ -417,7 +416,7 @@ def _exact(value: object) -> Markup:
 
 def _visible(value: object) -> object:
     """A value for people."""
-    return visible(value) if isinstance(value, str) and not isinstance(value, Markup) else value
+    return words.shown(value, also="\n\t") if isinstance(value, str) and not isinstance(value, Markup) else value
 
 
 _TEMPLATES = Environment(

@@ -20,12 +20,12 @@ from open_mirroring.ledger.read_places import accept_gaps
 from open_mirroring.ledger.reading import LedgerReader
 from open_mirroring.ledger.requests import ACCEPT_RELOAD, Asked, answer
 from open_mirroring.operate.exit_codes import Exit, UsageError
+from open_mirroring.operate.words import shown
 from open_mirroring.protocols.table_losses import OFFSETS_MISSING
 from open_mirroring.protocols.verdicts import Verdict
 from open_mirroring.reconciliation.inspection import inspect_mirror
 from open_mirroring.reconciliation.joined_tables import ledger_of
 from spark_jobs.cli.looking import never_run
-from spark_jobs.cli.reporting import shown
 from spark_jobs.letters.open_letters import LetterChoice, read_open_letters, untyped_letters
 from spark_jobs.runtime.job_arguments import request_of
 

@@ -19,11 +19,12 @@ from open_mirroring.ledger.requests import DROP, Asked, answer
 from open_mirroring.ledger.reset_ledger import ResetLedger
 from open_mirroring.operate.exit_codes import Exit, UsageError, exit_of_report
 from open_mirroring.operate.reset_driver import ResetDriver
+from open_mirroring.operate.words import shown
 from open_mirroring.protocols.resetting import ResetStage
 from open_mirroring.protocols.table_stops import LEDGER_UNKNOWN, WAYS_OUT
 from open_mirroring.reconciliation.joined_tables import ledger_of
 from spark_jobs import reload_table as job
-from spark_jobs.cli.reporting import json_text, shown
+from spark_jobs.cli.reporting import json_text
 from spark_jobs.publish.repair_number import repair_number
 from spark_jobs.runtime.job_arguments import request_of
 from spark_jobs.runtime.session import build_session

@@ -22,9 +22,9 @@ from open_mirroring.ledger.load_ledger import LoadPlan
 from open_mirroring.ledger.reset_ledger import ResetLedger
 from open_mirroring.operate.status import RECENT_BATCHES, BoundOffsets, MirrorStatus, TableStatus
 from open_mirroring.operate.status_gathering import mirror_status
-from open_mirroring.operate.words import age, pace
+from open_mirroring.operate.words import age, pace, shown
 from open_mirroring.protocols.verdicts import Backlog, Finding, Verdict
-from spark_jobs.cli.reporting import columns, shown
+from spark_jobs.cli.reporting import columns
 from spark_jobs.cli.status_text import status_text
 from tests.hand_made_mirror import GUID, OTHER_GUID, HandMadeMirror
 
