@@ -10,7 +10,9 @@ ARGS ?=
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
+ifndef AT_ONCE
 .NOTPARALLEL:
+endif
 MAKEFLAGS += --no-print-directory
 
 # Which folders hold code; a folder that does not exist is none.
@@ -44,7 +46,15 @@ down: ## stop the development stack; ARGS=--volumes removes its data, too
 ##@ Test
 
 .PHONY: test
-test: prerequisites lint test-fast ## lint, types and every test that does not take minutes: what CI runs (about 20 minutes)
+test: prerequisites $(VENV)/.installed ## lint, types and every test that does not take minutes: what CI runs (about 20 minutes)
+	@$(MAKE) --jobs=2 AT_ONCE=yes lint fetched
+	@$(MAKE) test-fast
+
+# What waits for the network, beside what keeps a processor busy.
+.PHONY: fetched
+fetched:
+	@$(MAKE) AT_ONCE= jars jars-broker
+	@$(AZURITE)
 
 # Whoever cannot reach the npm registry tests all else.
 AZURITE = tests/azurite/fetch $(RUN) || echo "azurite: the tests of object storage are skipped"
