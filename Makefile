@@ -50,9 +50,8 @@ test: prerequisites $(VENV)/.installed ## lint, types and every test that does n
 	@$(MAKE) --jobs=2 AT_ONCE=yes lint fetched
 	@$(MAKE) test-fast
 
-# What waits for the network, beside what keeps a processor busy.
 .PHONY: fetched
-fetched:
+fetched: ## jars and servers that the tests need: waits for the network, while lint keeps a processor busy
 	@$(MAKE) AT_ONCE= jars jars-broker
 	@$(AZURITE)
 
@@ -60,8 +59,7 @@ fetched:
 AZURITE = tests/azurite/fetch $(RUN) || echo "azurite: the tests of object storage are skipped"
 
 .PHONY: test-fast
-test-fast: setup jars-broker ## the tests alone; ARGS="..." goes to pytest
-	@$(AZURITE)
+test-fast: setup fetched ## the tests alone; ARGS="..." goes to pytest
 	$(RUN) -m pytest -n 2 -m "not long" $(ARGS)
 
 # Folders that need neither Java nor a server. What in them starts Spark, Airflow, Kafka or PostgreSQL after all is
