@@ -32,7 +32,7 @@ from spark_jobs.changelog.schema import BATCHES_PER_BLOCK
 from spark_jobs.letters.open_letters import OpenLetter, read_open_letters, untyped_letters
 from spark_jobs.publish.zone_ports import sweep_staging
 from spark_jobs.reconcile.lost_ledger import refuse_lost_ledger
-from spark_jobs.runtime.job import job_main
+from spark_jobs.runtime.job import Job
 from spark_jobs.sources.registry import transport_of
 
 log = logging.getLogger(__name__)
@@ -189,9 +189,7 @@ def _held_by(letters: Sequence[OpenLetter], fragments: int, in_reset: Sequence[s
     return held
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Entry for ``spark-submit``."""
-    return job_main("maintain", argv, lambda mirror, ledger, spark, _: maintain(mirror, ledger, spark))
+main = Job("maintain", lambda mirror, ledger, spark, _: maintain(mirror, ledger, spark))
 
 
 if __name__ == "__main__":

@@ -63,7 +63,7 @@ from spark_jobs.proof.mirrored_files import Target, table_place, tables_place
 from spark_jobs.proof.rows import KEYS_SCHEMA, HashKeys, Shape
 from spark_jobs.proof.sides import HashedSource, Source, kept, source_side
 from spark_jobs.proof.source_ends import ends_of, settle_seconds
-from spark_jobs.runtime.job import job_main
+from spark_jobs.runtime.job import Job
 from spark_jobs.runtime.job_arguments import add_tables_argument
 from spark_jobs.runtime.worker_tasks import parallelism
 
@@ -462,18 +462,16 @@ def _shape(case: _Case, target: Target) -> Shape:
     return Shape(tuple(columns), tuple(case.table.key), split.column, split.borders)
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Entry for ``spark-submit``; exit code 7 says that some table is not equal, 5 that some could not be proved."""
+def _prove(mirror: Mirror, ledger: Engine, spark: SparkSession, arguments: argparse.Namespace) -> Proved:
+    proved = prove(mirror, ledger, spark, arguments.tables)
+    for source, one in proved.tables.items():
+        for key in one["keys"]:
+            log.warning("%s: %s: %s %s", source, key["kind"], key["key"], ", ".join(key["columns"]))
+    # The report goes to where other tasks read it: counts, no keys.
+    return Proved({s: {name: v for name, v in one.items() if name != "keys"} for s, one in proved.tables.items()})
 
-    def work(mirror: Mirror, ledger: Engine, spark: SparkSession, arguments: argparse.Namespace) -> Proved:
-        proved = prove(mirror, ledger, spark, arguments.tables)
-        for source, one in proved.tables.items():
-            for key in one["keys"]:
-                log.warning("%s: %s: %s %s", source, key["kind"], key["key"], ", ".join(key["columns"]))
-        # The report goes to where other tasks read it: counts, no keys.
-        return Proved({s: {name: v for name, v in one.items() if name != "keys"} for s, one in proved.tables.items()})
 
-    return job_main("prove", argv, work, add_tables_argument)
+main = Job("prove", _prove, add_tables_argument)
 
 
 if __name__ == "__main__":

@@ -50,7 +50,7 @@ def open_ledger(url: str) -> Engine:
     try:
         _migrate(engine)
     except OperationalError as error:
-        raise _unreachable(engine, error) from error
+        raise unreachable(error, engine) from error
     return engine
 
 
@@ -87,7 +87,7 @@ def ledger_to_look(url: str) -> Engine | None:
                     way_out="the next run brings it up to date",
                 )
     except OperationalError as error:
-        raise _unreachable(engine, error) from error
+        raise unreachable(error, engine) from error
     return engine
 
 
@@ -115,7 +115,7 @@ def pending_migrations(url: str) -> list[Migration]:
             current = _revision(connection)
             tables = set(inspect(connection).get_table_names())
     except OperationalError as error:
-        raise _unreachable(engine, error) from error
+        raise unreachable(error, engine) from error
     if current is None and not tables & metadata.tables.keys():
         return []
     _refuse(scripts, current, tables)
@@ -123,11 +123,12 @@ def pending_migrations(url: str) -> list[Migration]:
     return [Migration(step.revision, (step.doc or "").partition("\n")[0]) for step in reversed([*steps])]
 
 
-def _unreachable(engine: Engine, error: OperationalError) -> TransientError:
+def unreachable(error: OperationalError, engine: Engine | None = None) -> TransientError:
+    """A failure of the database, told by its kind alone: its text has the statement and may have the address."""
     return TransientError(
         "LEDGER_UNREACHABLE",
         f"the ledger does not answer: {type(error.orig).__name__}",
-        where=engine.url.render_as_string(hide_password=True),
+        where="" if engine is None else engine.url.render_as_string(hide_password=True),
         way_out="check that the database runs and the connection named in the mirror file reaches it",
     )
 

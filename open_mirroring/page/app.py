@@ -24,7 +24,7 @@ from open_mirroring.errors import MirroringError
 from open_mirroring.landing_zone.opening import ZoneAddress
 from open_mirroring.ledger import open_ledger
 from open_mirroring.ledger.auditing import Reason
-from open_mirroring.ledger.opening import ledger_to_look
+from open_mirroring.ledger.opening import ledger_to_look, unreachable
 from open_mirroring.operate.overview import overview
 from open_mirroring.page import views
 from open_mirroring.page.deciding import decide
@@ -341,10 +341,7 @@ def _visitor(request: Request) -> Visitor:
 
 
 def _said(error: Exception) -> str:
-    # What a database says holds the statement, and may hold its address.
-    if isinstance(error, OperationalError):
-        return f"LEDGER_UNREACHABLE: the ledger does not answer: {type(error.orig).__name__}"
-    return str(error)
+    return str(unreachable(error) if isinstance(error, OperationalError) else error)
 
 
 def _check_origin(request: Request, form: Mapping[str, str]) -> None:

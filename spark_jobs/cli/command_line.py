@@ -95,7 +95,8 @@ def _run(arguments: argparse.Namespace) -> int:
     from sqlalchemy.exc import OperationalError
 
     from open_mirroring.config import ConfigError
-    from open_mirroring.errors import MirroringError, TransientError
+    from open_mirroring.errors import MirroringError
+    from open_mirroring.ledger.opening import unreachable
     from open_mirroring.operate.exit_codes import Exit, exit_of
 
     module, _, function = arguments.run.partition(":")
@@ -107,11 +108,8 @@ def _run(arguments: argparse.Namespace) -> int:
         if isinstance(error, ConfigError):
             mistakes = f"{len(error.problems)} {'mistake' if len(error.problems) == 1 else 'mistakes'}"
             return _failed("\n".join([mistakes, *map(str, error.problems)]), Exit.USAGE)
-        if isinstance(error, OperationalError):
-            # Its text holds the statement and may hold the address: only the kind of failure is shown.
-            what = f"the ledger does not answer: {type(error.orig).__name__}"
-            error = TransientError("LEDGER_UNREACHABLE", what, way_out="try again; --debug shows more")
-        return _failed(str(error), exit_of(error))
+        told = error if isinstance(error, MirroringError) else unreachable(error)
+        return _failed(str(told), exit_of(told))
 
 
 def _failed(text: str, code: int) -> int:

@@ -133,7 +133,7 @@ def _is_in_load(state: TableState, row: _Stale, epochs: Mapping[str, Mapping[str
         return row.pos < load.stream_from
     if state.load_state != "loaded" or state.load_plan is None or row.is_typed:
         return False
-    if row.at.batch <= max(state.log_from, state.load_plan["hand_over_batch"], before - 1):
+    if row.at.batch <= max(state.log_from, state.load_plan.hand_over_batch, before - 1):
         return True
     ordinal = epochs.get(state.id, {}).get(row.epoch or "")
     if ordinal is None or row.pos is None or state.stream_from is None:
