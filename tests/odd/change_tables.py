@@ -529,6 +529,26 @@ def key_swap_alike(t: ChangeTable) -> None:
 
 
 @case()
+def key_change_behind_insert_old_key_alone(t: ChangeTable) -> None:
+    """A source logs the keys of old rows alone: all else is NULL in before images; the mask names what is not now."""
+    t.ins(id=1, name="Ada", price="1.00")
+    new = t.drop(1) | {"id": 2}
+    t.put(new)
+    place = t.next(same=True)
+    t.stored("B", {"id": 1, "name": None, "price": None}, [], *place), t.stored("U", new, list(t.columns), *place)
+
+
+@case({"id": "INT4", "name": "WSTRING(50)", "note": "NCLOB"})
+def key_change_behind_insert_old_large_object_null(t: ChangeTable) -> None:
+    """Before images have no large objects."""
+    t.ins(id=1, name="Ada", note="long")
+    new = t.drop(1) | {"id": 2}
+    t.put(new)
+    place = t.next(same=True)
+    t.stored("B", {"id": 1, "name": "Ada", "note": None}, [], *place), t.stored("U", new, ["id"], *place)
+
+
+@case()
 def key_swap_without_values(t: ChangeTable) -> None:
     """Before images have the key alone, and there are no masks; one row moves on in the same transaction."""
     t.masks = False
