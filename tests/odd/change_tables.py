@@ -319,6 +319,14 @@ def empty_unquoted_text_with_other_null(t: ChangeTable) -> None:
     t.ins(id=1, name="", price=None)
 
 
+@case({"id": "INT4", "name": "WSTRING(50)"})
+def text_ends_with_carriage_return_unquoted(t: ChangeTable) -> None:
+    """The last column of a line, without quotes: a parser takes it for the line's end."""
+    t.shape.null, t.shape.quote_texts = "NULL", False
+    t.ins(id=1, name="Ada\r")
+    t.ins(id=2, name="Ada")
+
+
 @case()
 def empty_unquoted_text(t: ChangeTable) -> None:
     """nullValue is empty, texts are never quoted: empty text and NULL look alike."""
