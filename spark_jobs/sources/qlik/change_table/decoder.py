@@ -180,7 +180,7 @@ class QlikChangeTableDecoder:
             key = layout.key(values)
             kept = {one for operation, one in logged if operation in (UPDATE, KEY_LEFT)}
             if kept and key not in kept:
-                cols, image = layout.left(values, None)
+                cols, image = layout.left(values)
                 return [self._change(entry, 0, KEY_LEFT, key, cols, before=image)]
         return []
 
@@ -286,9 +286,9 @@ class QlikChangeTableDecoder:
         if len(befores) > 1:
             raise Refusal("BEFORE_IMAGE_CONFLICT", f"{len(befores)} different before images share its change_seq")
         key = layout.key(values)
-        told = None if masks is None or tells_nothing(layout, masks) else changed
         if not befores:
-            if self._may_change_key(entry, told, together):
+            is_told = masks is not None and not tells_nothing(layout, masks)
+            if self._may_change_key(entry, changed if is_told else None, together):
                 return (self._fragment(entry, 1),)
             return (self._row_set(entry, key, None, changed),)
         before = befores[0]
@@ -302,8 +302,7 @@ class QlikChangeTableDecoder:
         row_set = self._row_set(entry, key, old_values, changed)
         if left == key:
             return (row_set,)
-        # Of another structure the places of the mask are not its own.
-        cols, image = before.layout.left(before.row.values, told if before.layout is layout else None)
+        cols, image = before.layout.left(before.row.values)
         return (self._change(entry, 0, KEY_LEFT, left, cols, before=image), row_set)
 
     def _may_change_key(self, entry: ReadRow, changed: frozenset[int] | None, together: Together) -> bool:

@@ -212,23 +212,15 @@ class RowLayout:
             cols = self._partial[places] = _encode([(name, type_, index) for _, name, type_, index in kept]).decode()
         return cols, _encode({name: values[at] for at, name, _, _ in kept}).decode()
 
-    def left(self, values: Values, changed: frozenset[int] | None) -> tuple[str, str]:
+    def left(self, values: Values) -> tuple[str, str]:
         """Column list and image of a row that leaves its key, without each NULL that may stand for what was not sent.
 
-        That is a large object (T-25). And a source may log only the keys of old rows: where nothing but the key has a
-        value, a NULL is one only if the mask of the update says that its column did not change.
-
-        Args:
-            values: those of the before image.
-            changed: the places that the mask names; None where no mask tells.
+        That is a large object, and all else where nothing but the key has a value: a source may log only the keys of
+        old rows, and a mask that compares such a row with the new one tells nothing of its NULLs (T-94).
         """
         is_whole = self.says_more_than_key(values)
-        unsent = frozenset(
-            at
-            for at in self.value_places()
-            if values[at] is None
-            and (is_large(self._types[at]) or not (is_whole or (changed is not None and at not in changed)))
-        )
+        nulls = (at for at in self.value_places() if values[at] is None)
+        unsent = frozenset(at for at in nulls if not is_whole or is_large(self._types[at]))
         return self.partial(values, unsent) if unsent else (self.cols, self.image(values))
 
     def says_more_than_key(self, values: Values) -> bool:

@@ -122,8 +122,8 @@ def _rows(
         return [row_set]
     told = {n: value for n, value in (before or {}).items() if value is not None or _is_known(n, masks, images)}
     if all(value is None or name in images.key for name, value in told.items()):
-        # A source may log only the keys of old rows, and then all else is null: a value where a mask says it stayed.
-        told = {name: value for name, value in told.items() if name in images.key or _stayed(name, masks, images)}
+        # A source may log only the keys of old rows, and then all else is null; a mask tells nothing of it (T-94).
+        told = {name: value for name, value in told.items() if name in images.key}
     left = images.before(told)
     return [_row(headers, at, 0, KEY_LEFT, old_texts, left, is_set=False), row_set]
 
@@ -243,10 +243,6 @@ def _refuse_two_meanings(headers: Headers, data: Image, masks: Masks, images: Ta
 
 def _is_known(name: str, masks: Masks, images: TableImages) -> bool:
     return masks.column is None or bool(masks.column & images.structure.by_name[name].bit)
-
-
-def _stayed(name: str, masks: Masks, images: TableImages) -> bool:
-    return masks.change is not None and not masks.change & images.structure.by_name[name].bit
 
 
 def _old_key(before: Image | None, masks: Masks, images: TableImages, texts: list[str]) -> list[str]:
