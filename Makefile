@@ -10,7 +10,9 @@ ARGS ?=
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
+ifndef AT_ONCE
 .NOTPARALLEL:
+endif
 MAKEFLAGS += --no-print-directory
 
 # Which folders hold code; a folder that does not exist is none.
@@ -44,14 +46,20 @@ down: ## stop the development stack; ARGS=--volumes removes its data, too
 ##@ Test
 
 .PHONY: test
-test: prerequisites lint test-fast ## lint, types and every test that does not take minutes: what CI runs (about 20 minutes)
+test: prerequisites $(VENV)/.installed ## lint, types and every test that does not take minutes: what CI runs (about 20 minutes)
+	@$(MAKE) --jobs=2 AT_ONCE=yes lint fetched
+	@$(MAKE) test-fast
+
+.PHONY: fetched
+fetched: ## jars and servers that the tests need: waits for the network, while lint keeps a processor busy
+	@$(MAKE) AT_ONCE= jars jars-broker
+	@$(AZURITE)
 
 # Whoever cannot reach the npm registry tests all else.
 AZURITE = tests/azurite/fetch $(RUN) || echo "azurite: the tests of object storage are skipped"
 
 .PHONY: test-fast
-test-fast: setup jars-broker ## the tests alone; ARGS="..." goes to pytest
-	@$(AZURITE)
+test-fast: setup fetched ## the tests alone; ARGS="..." goes to pytest
 	$(RUN) -m pytest -n 2 -m "not long" $(ARGS)
 
 # Folders that need neither Java nor a server. What in them starts Spark, Airflow, Kafka or PostgreSQL after all is

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pickle
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -14,6 +14,7 @@ from pyspark.sql import functions as F
 from open_mirroring.errors import MirroringError
 from open_mirroring.storage.object_path import Place
 from spark_jobs.changelog.reading import log_rows
+from spark_jobs.runtime.job import sealed_frame
 from spark_jobs.runtime.worker_tasks import parallelism
 
 _FOUND = pa.schema([pa.field("key", pa.string()), pa.field("error", pa.binary())])
@@ -29,9 +30,9 @@ def logged_among(
         MirroringError: what the storage of the log says.
     """
 
-    def each(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    def each(files: Sequence[str]) -> Iterator[pa.RecordBatch]:
         try:
-            for file in (file for batch in batches for file in batch.column(0).to_pylist()):
+            for file in files:
                 for found in log_rows(root, [file]).to_batches(columns=["key"], filter=chosen, use_threads=False):
                     errors = pa.nulls(found.num_rows, pa.binary())
                     yield pa.RecordBatch.from_arrays([found.column(0), errors], schema=_FOUND)
@@ -40,9 +41,8 @@ def logged_among(
             yield pa.RecordBatch.from_pylist([{"key": None, "error": pickle.dumps(error)}], _FOUND)
 
     tasks = min(len(files), _TASKS_PER_CORE * parallelism(spark))
-    # As rows, for many names would make the function, which has the login, so large that Spark writes it to a file.
-    named = spark.createDataFrame([(file,) for file in files], "file string").repartition(tasks)
-    logged = named.mapInArrow(each, "key string, error binary").persist(StorageLevel.DISK_ONLY)
+    shares = [files[at::tasks] for at in range(tasks)]
+    logged = sealed_frame(spark, each, shares, "key string, error binary").persist(StorageLevel.DISK_ONLY)
     try:
         (line,) = logged.agg(F.max("error").alias("error")).collect()
         if line["error"] is not None:

@@ -8,14 +8,16 @@ import logging
 import os
 import pickle
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol, TypeVar, runtime_checkable
 
+import pyarrow as pa
 from cryptography.fernet import Fernet
 from pyspark.cloudpickle import dumps
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
 from sqlalchemy import Engine
 from sqlalchemy.exc import OperationalError
 
@@ -26,7 +28,7 @@ from open_mirroring.operate.exit_codes import Exit, exit_of, exit_of_report
 from open_mirroring.operate.job_result import RESULT_FILE, leave_error, leave_report
 from open_mirroring.reconciliation.joined_tables import ledger_of
 from spark_jobs.runtime.session import session_on_demand
-from spark_jobs.runtime.worker_tasks import outcomes
+from spark_jobs.runtime.worker_tasks import outcomes, task_frame
 
 
 @dataclass(frozen=True)
@@ -83,6 +85,24 @@ def run_job(
         if isinstance(outcome, MirroringError):
             raise outcome
     return found
+
+
+def sealed_frame(
+    spark: SparkSession, work: Callable[[Task], Iterable[pa.RecordBatch]], tasks: Sequence[Task], schema: str
+) -> DataFrame:
+    """The lines that *work* makes of *tasks*, one partition each, as a frame that is read when it is asked for.
+
+    Sealed as in :func:`run_job`. The key is another one each time, so that no two plans are equal: Spark would answer
+    the later one from what it kept of the earlier one, and a look at a source must never be an earlier look.
+    """
+    key = ParcelKey()
+
+    def each(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for line in (line for batch in batches for line in batch.to_pylist()):
+            yield from key.unpacked(line["work"])(key.unpacked(line["task"]))
+
+    frame = task_frame(spark, [key.packed(task) for task in tasks]).withColumn("work", F.lit(key.packed(work)))
+    return frame.mapInArrow(each, schema)
 
 
 class _ErrorsAsValues:

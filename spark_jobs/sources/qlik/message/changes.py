@@ -121,8 +121,8 @@ def _rows(
     if old_texts == texts:
         return [row_set]
     told = {n: value for n, value in (before or {}).items() if value is not None or _is_known(n, masks, images)}
-    if masks.change is None and all(value is None or name in images.key for name, value in told.items()):
-        # A source may log only the keys of old rows, and then all else is null; a mask would deny it (K-69).
+    if all(value is None or name in images.key for name, value in told.items()):
+        # A source may log only the keys of old rows, and then all else is null; a mask tells nothing of it (T-94).
         told = {name: value for name, value in told.items() if name in images.key}
     left = images.before(told)
     return [_row(headers, at, 0, KEY_LEFT, old_texts, left, is_set=False), row_set]

@@ -192,7 +192,7 @@ def test_the_page_reads_while_a_run_writes(made: PageMirror, client: TestClient)
 
 def test_a_ledger_of_an_earlier_version_is_left_to_the_next_run(made: PageMirror, client: TestClient) -> None:
     with made.ledger.begin() as db:
-        db.exec_driver_sql("UPDATE alembic_version SET version_num = '0011'")
+        db.exec_driver_sql("UPDATE alembic_version SET version_num = '0001'")
     answer = client.get("/mirrors/shop")
     assert answer.status_code == 503 and "LEDGER_OUTDATED" in answer.text
     assert "LEDGER_OUTDATED" in client.get("/").text
