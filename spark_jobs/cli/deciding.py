@@ -15,7 +15,7 @@ from open_mirroring.errors import TerminalError
 from open_mirroring.ledger import decisions
 from open_mirroring.ledger.auditing import Reason
 from open_mirroring.ledger.decisions import OpenStop
-from open_mirroring.ledger.letters import accept_letters
+from open_mirroring.ledger.letters import accept_letters, settled_letters
 from open_mirroring.ledger.read_places import accept_gaps
 from open_mirroring.ledger.reading import LedgerReader
 from open_mirroring.ledger.requests import ACCEPT_RELOAD, Asked, answer
@@ -122,7 +122,8 @@ def accept_dead_letters(arguments: argparse.Namespace) -> Exit:
             raise TerminalError("LETTER_UNKNOWN", "no offset is missing", way_out="look at `open-mirroring status`")
         print(f"accepted as lost: {lost} offsets; the audit names them")
         return Exit.DONE
-    known = [*read_open_letters(mirror, ledger), *untyped_letters(mirror, ledger)]
+    untyped = untyped_letters(LedgerReader(ledger, mirror.name), settled_letters(ledger, mirror.name))
+    known = [*read_open_letters(mirror, ledger), *untyped]
     chosen = {letter.at: letter.rows if letter.table is None else 0 for letter in known if choice.includes(letter)}
     accepted = accept_letters(ledger, mirror.name, chosen, _reason(arguments), request=request_of(arguments))
     if not accepted:

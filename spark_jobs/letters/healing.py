@@ -15,7 +15,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-import duckdb
 import sqlalchemy as sa
 from sqlalchemy import Engine
 
@@ -27,7 +26,7 @@ from open_mirroring.ledger import tables as t
 from open_mirroring.ledger.letters import Outdated, settle_outdated
 from open_mirroring.ledger.reading import LedgerReader, TableState
 from spark_jobs.changelog.origins import partition_of
-from spark_jobs.changelog.reading import query_files
+from spark_jobs.changelog.reading import logged
 from spark_jobs.changelog.schema import CHANGE, DELETE, INSERT, KEY_LEFT, LOAD_MAJOR, UPDATE
 from spark_jobs.plan.partial_rows import carries_all, types_of
 
@@ -208,8 +207,7 @@ class _Search:
                      AND (epoch || ' ' || pos || ' ' || key) NOT IN (SELECT unnest($bad))
                    GROUP BY ALL"""
         found: dict[str, tuple[str, str]] = {}
-        with duckdb.connect() as db:
-            query_files(db, log_place(self.mirror), files)
+        with logged(log_place(self.mirror), files) as db:
             for epoch, limit in limits.items():
                 if epoch not in reaching or (load is not None and ordinals[epoch] < ordinals.get(load.epoch, 0)):
                     continue
