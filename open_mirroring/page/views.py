@@ -26,6 +26,7 @@ from open_mirroring.config import Mirror
 from open_mirroring.config.storage import log_place
 from open_mirroring.errors import MirroringError
 from open_mirroring.ledger import tables as t
+from open_mirroring.ledger.requests import ACCEPT_LETTERS
 from open_mirroring.operate import words
 from open_mirroring.operate.overview import MirrorOverview, TableLine, overview, published_since
 from open_mirroring.operate.status import plain
@@ -439,7 +440,7 @@ _TEMPLATES.globals |= {
     "verdict_words": words.verdict_words,
     "has_section": lambda code: section(code) is not None,
     "look_action": ways_out.LOOK,
-    "accept_letters": ways_out.ACCEPT_LETTERS,
+    "accept_letters": ACCEPT_LETTERS,
     "homeless": table_losses.DEAD_LETTERS_HOMELESS,
 }
 _TEMPLATES.filters |= {"exact": _exact, "moment": _moment, "query": urlencode, "said": as_text}
