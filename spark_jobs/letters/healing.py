@@ -72,7 +72,8 @@ def settle_outdated_letters(mirror: Mirror, ledger: Engine) -> int:
         table = declared.get(source)
         if table is None or not state.keys or table.history == "full" or state.reset is not None:
             continue
-        left = [row for row in rows.stale if row.at not in reloaded]
+        starts = reader.starts(state.id)
+        left = [row for row in rows.stale if row.at not in reloaded and not _is_of_reload(row, starts)]
         search = _Search(mirror, reader, state, completes=bool(table.complete_rows))
         healed, looked[source] = search.healed(left, rows.untyped)
         outcomes |= dict.fromkeys(healed, "healed")
@@ -117,6 +118,15 @@ def _first_of_stream(reader: LedgerReader, state: TableState) -> int:
     parts = reader.contents({state.source: 0}, reader.mirror().committed).get(state.source, [])
     newest = (part.batch for part in parts if ordinals.get(part.epoch, 0) >= state.stream_epoch)
     return min(newest, default=0)
+
+
+def _is_of_reload(row: _Stale, starts: Mapping[str, int]) -> bool:
+    """Whether a letter is a row of a full load that came behind changes of its table, which no message heals (K-67).
+
+    It stands below every change of its load; those that came before it are of another one, and stand above it, too.
+    """
+    is_loaded = row.pos is not None and row.pos.startswith(f"{LOAD_MAJOR}:")
+    return is_loaded and row.at.place > starts.get(row.at.origin, row.at.place)
 
 
 def _is_in_load(state: TableState, row: _Stale, epochs: Mapping[str, Mapping[str, int]], before: int) -> bool:
