@@ -19,10 +19,11 @@ from pyspark.cloudpickle import dumps
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from sqlalchemy import Engine
-from sqlalchemy.exc import OperationalError
+from sqlalchemy.exc import DatabaseError
 
 from open_mirroring.config import Mirror, load_mirror
 from open_mirroring.errors import MirroringError
+from open_mirroring.ledger.opening import ledger_error
 from open_mirroring.operate.exit_codes import Exit, exit_of, exit_of_report
 from open_mirroring.operate.job_result import RESULT_FILE, leave_error, leave_report
 from open_mirroring.reconciliation.joined_tables import ledger_of
@@ -142,16 +143,13 @@ def job_main(
         ledger = ledger_of(mirror)
         spark = session_on_demand(f"{mirror.name} {name}")
         result = work(mirror, ledger, spark, arguments)
-    except MirroringError as error:
-        log.error("%s", error)
-        leave_error(error.code, str(error).removeprefix(f"{error.code}: "))
-        return exit_of(error)
-    except OperationalError as error:
-        # Its text holds the statement and may hold the address: only the kind of failure is shown.
-        what = f"the ledger does not answer: {type(error.orig).__name__}"
-        log.error("LEDGER_UNREACHABLE: %s", what)
-        leave_error("LEDGER_UNREACHABLE", what)
-        return Exit.TRANSIENT
+    except (MirroringError, DatabaseError) as error:
+        told = error if isinstance(error, MirroringError) else ledger_error(error)
+        if told is None:
+            raise
+        log.error("%s", told)
+        leave_error(told.code, str(told).removeprefix(f"{told.code}: "))
+        return exit_of(told)
     report = {"job": name, "mirror": mirror.name, **result._asdict()}
     leave_report(report)
     if RESULT_FILE not in os.environ:
