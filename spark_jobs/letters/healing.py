@@ -183,8 +183,8 @@ class _Search:
                 whole, left = newest.get(row.key or "", ("", ""))
                 # What leaves a key in the very transaction may not have meant the row that was written in it.
                 # The very change may have come again, sound; what cannot be typed is that at its place.
-                later[row] = whole > order or (whole == order and not row.is_typed)
-                later[row] |= left > f"{order.rsplit(':', 2)[0]};"
+                later[row] = whole > order or left > f"{order.rsplit(':', 2)[0]};"
+                later[row] |= order in (whole, left) and not row.is_typed
         places: dict[LetterPlace, bool] = {}
         for row in rows:
             places[row.at] = places.get(row.at, True) and later.get(row, False)
@@ -209,7 +209,7 @@ class _Search:
         end = state.row.published_position
         load = state.newest_load
         limits = dict.fromkeys(ordinals) if end is None else not_above(end, ordinals)
-        query = """SELECT key, op = $left, max(pos) FROM logged
+        query = """SELECT key, op IN ($left, $delete), max(pos) FROM logged
                    WHERE kind = $kind AND tbl = $table AND epoch = $epoch AND batch <= $batch
                      AND ($limit IS NULL OR pos <= $limit) AND pos >= $since AND key IN (SELECT unnest($keys))
                      AND (op IN ($left, $insert, $delete)
