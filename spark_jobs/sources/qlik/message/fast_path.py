@@ -115,7 +115,8 @@ class FastQlikMessages:
         rows.sort(key=itemgetter(0))
         load = pa.DictionaryArray.from_arrays(pa.array(np.zeros(len(rows), np.int32)), [self._settings.load])
         taken = np.array([row[0] for row in rows] + ignored, np.int64)
-        return Taken(rows_table(block, rows, self._columns, load), taken, announces, dict(foreign))
+        senders = {sender for followed in records for sender in followed.structure.senders}
+        return Taken(rows_table(block, rows, self._columns, load), taken, announces, dict(foreign), senders=senders)
 
     def _followed(self, topic: str, head: re.Match[bytes]) -> Followed | None:
         """The structure that a message of a topic follows, if messages of it can be taken; looked for once."""

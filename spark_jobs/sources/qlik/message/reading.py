@@ -248,6 +248,7 @@ class MessageReader:
             if stated in (None, structure.table) and structure.table in self._tables:
                 # A message that cannot be read by its schema is a change of this table that is missing.
                 seen.table = self._tables[structure.table]
+                self._senders.update(structure.senders)
                 seen.record = structure.avro.read(read.datum)
                 seen.table = None
                 stated = self._stated(seen.record, topic)

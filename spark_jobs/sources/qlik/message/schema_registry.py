@@ -78,7 +78,7 @@ class SchemaRegistry:
         except _NO_ANSWER as error:
             raise self._unreachable(f"its answer is none: {type(error).__name__}", where) from None
         kind, text = found.schema_type or "AVRO", found.schema_str
-        if not isinstance(kind, str) or not isinstance(text, str) or not text:
+        if not isinstance(text, str) or not text:
             raise self._unreachable("its answer has no schema", where)
         try:
             if kind == "AVRO":
