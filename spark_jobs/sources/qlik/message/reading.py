@@ -248,7 +248,6 @@ class MessageReader:
             if stated in (None, structure.table) and structure.table in self._tables:
                 # A message that cannot be read by its schema is a change of this table that is missing.
                 seen.table = self._tables[structure.table]
-                self._senders.update(structure.senders)
                 seen.record = structure.avro.read(read.datum)
                 seen.table = None
                 stated = self._stated(seen.record, topic)
@@ -268,6 +267,7 @@ class MessageReader:
         is_avro = isinstance(read, AvroData)
         rows = change(seen.record, is_avro, images, settings.mask_order, settings.sequence_digits, at)
         self._mismatches += images.key_differs
+        self._senders.update(structure.senders if is_avro else ())
         return rows
 
     def _refuse_changed_key(self, structure: Structure, table: MirroredTable) -> None:
