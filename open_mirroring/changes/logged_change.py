@@ -222,7 +222,8 @@ def same_content(one: Logged, other: Logged) -> bool:
 
     A row that is read again may have a NULL more after a column was added, and a value less after one was dropped
     (T-33). It is the same row all the same. Where rows have the columns of the time when they were read, one that was
-    renamed in between stands there under another name: only columns that both have can contradict.
+    renamed in between stands there under another name: only columns that both have can contradict, and none of which
+    it is known that another one has the name by then.
     """
     if (one.operation == KEY_LEFT) != (other.operation == KEY_LEFT):
         return False
@@ -232,8 +233,10 @@ def same_content(one: Logged, other: Logged) -> bool:
     both = values.keys() & again.keys()
     columns = one.after.keys() | other.after.keys() if one.of_reading else one.dropped
     dropped = {name for name in columns if name not in one.after or name not in other.after}
+    if one.of_reading:  # its name may be another column's by the time of the second reading (T-88)
+        dropped |= {*one.dropped}
     return not (values.keys() ^ again.keys()) - dropped and all(
-        _equal(one, name, values[name], again[name]) for name in both
+        _equal(one, name, values[name], again[name]) for name in both - dropped
     )
 
 

@@ -82,5 +82,6 @@ ORDINARY = """
     ct_task_unnamed ct_v_uint8 ct_held_int_as_double q_avro_double_for_short_numeric q_avro_text_for_bytes
     k_moved_twice_with_unreadable_image k_moved_twice_with_lacking_image k_moved_with_unreadable_image
     k_swapped_with_unreadable_images l_time_texts_of_the_stream l_keys_exchanged l_keys_exchanged_by_way_of_a_third
-    q_key_swap_without_values ct_key_swap_without_values
+    q_key_swap_without_values ct_key_swap_without_values q_key_change_behind_insert_old_key_alone
+    ct_key_change_behind_insert_old_key_alone ct_key_change_behind_insert_old_large_object_null
 """

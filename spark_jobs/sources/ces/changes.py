@@ -14,7 +14,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Collection
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import msgspec
 
@@ -24,7 +24,14 @@ from open_mirroring.errors import TerminalError
 from spark_jobs.changelog.schema import CHANGE, DELETE, INSERT, KEY_LEFT, UPDATE, LogRow
 from spark_jobs.sources.ces.envelope import Data, Event, KeyPart
 from spark_jobs.sources.contract.decoded import MirroredTable, Notices, Refusal, shown
-from spark_jobs.sources.contract.json_numbers import DOUBLE_DIGITS, JsonNumber, may_be_rounded, rounded
+from spark_jobs.sources.contract.json_numbers import (
+    DOUBLE_DIGITS,
+    JsonNumber,
+    may_be_rounded,
+    members_once,
+    no_number,
+    rounded,
+)
 from spark_jobs.sources.sql_server.row_columns import Column, RowColumns
 from spark_jobs.sources.sql_server.type_text import BINARY, MONEY, SqlType, read_type
 from spark_jobs.sources.sql_server.types import BinaryText, hex_of_base64, is_another_row, is_large, is_unfilled
@@ -165,7 +172,9 @@ def _read_columns(raw: bytes) -> list[Column]:
         columns = _decode_columns(raw)
         if len(_NAME.findall(raw.decode())) != len(Column.__struct_fields__) * len(columns):
             # A column has more members than it needs, perhaps one of them twice (C-98).
-            json.loads(raw, object_pairs_hook=lambda pairs: _unique([(name.lower(), value) for name, value in pairs]))
+            json.loads(
+                raw, object_pairs_hook=lambda pairs: members_once([(name.lower(), value) for name, value in pairs])
+            )
         return columns
     except (msgspec.DecodeError, ValueError, RecursionError) as error:
         raise Refusal("COLUMNS_INVALID", f"cols: {error}") from error
@@ -195,7 +204,7 @@ def _exact_image(text: str) -> Image:
     """
     try:
         parsed = json.loads(
-            text, object_pairs_hook=_unique, parse_int=str, parse_float=JsonNumber, parse_constant=_no_such_number
+            text, object_pairs_hook=members_once, parse_int=str, parse_float=JsonNumber, parse_constant=no_number
         )
         text.encode()
     except (ValueError, RecursionError) as error:
@@ -214,19 +223,6 @@ def _exact_image(text: str) -> Image:
             raise Refusal("ROW_MALFORMED", f"the value of {shown(name)} is no text: {error.reason}") from error
         image[name] = value
     return image
-
-
-def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) != len(pairs):
-        names = [name for name, _ in pairs]
-        twice = next(name for name in names if names.count(name) > 1)
-        raise ValueError(f"the name {shown(twice)} stands there twice")
-    return found
-
-
-def _no_such_number(text: str) -> None:
-    raise ValueError(f"{text} is no JSON number")
 
 
 def _may_be_cut(sql_type: str, value: str) -> bool:
