@@ -72,7 +72,8 @@ def settle_outdated_letters(mirror: Mirror, ledger: Engine) -> int:
         table = declared.get(source)
         if table is None or not state.keys or table.history == "full" or state.reset is not None:
             continue
-        left = [row for row in rows.stale if row.at not in reloaded]
+        starts = reader.starts(state.id)
+        left = [row for row in rows.stale if row.at not in reloaded and not _is_of_reload(row, starts)]
         search = _Search(mirror, reader, state, completes=bool(table.complete_rows))
         healed, looked[source] = search.healed(left, rows.untyped)
         outcomes |= dict.fromkeys(healed, "healed")
@@ -117,6 +118,15 @@ def _first_of_stream(reader: LedgerReader, state: TableState) -> int:
     parts = reader.contents({state.source: 0}, reader.mirror().committed).get(state.source, [])
     newest = (part.batch for part in parts if ordinals.get(part.epoch, 0) >= state.stream_epoch)
     return min(newest, default=0)
+
+
+def _is_of_reload(row: _Stale, starts: Mapping[str, int]) -> bool:
+    """Whether a letter is a row of a full load that came behind changes of its table, which no message heals (K-67).
+
+    It stands below every change of its load; those that came before it are of another one, and stand above it, too.
+    """
+    is_loaded = row.pos is not None and row.pos.startswith(f"{LOAD_MAJOR}:")
+    return is_loaded and row.at.place > starts.get(row.at.origin, row.at.place)
 
 
 def _is_in_load(state: TableState, row: _Stale, epochs: Mapping[str, Mapping[str, int]], before: int) -> bool:
@@ -173,8 +183,8 @@ class _Search:
                 whole, left = newest.get(row.key or "", ("", ""))
                 # What leaves a key in the very transaction may not have meant the row that was written in it.
                 # The very change may have come again, sound; what cannot be typed is that at its place.
-                later[row] = whole > order or (whole == order and not row.is_typed)
-                later[row] |= left > f"{order.rsplit(':', 2)[0]};"
+                later[row] = whole > order or left > f"{order.rsplit(':', 2)[0]};"
+                later[row] |= order in (whole, left) and not row.is_typed
         places: dict[LetterPlace, bool] = {}
         for row in rows:
             places[row.at] = places.get(row.at, True) and later.get(row, False)
@@ -199,7 +209,7 @@ class _Search:
         end = state.row.published_position
         load = state.newest_load
         limits = dict.fromkeys(ordinals) if end is None else not_above(end, ordinals)
-        query = """SELECT key, op = $left, max(pos) FROM logged
+        query = """SELECT key, op IN ($left, $delete), max(pos) FROM logged
                    WHERE kind = $kind AND tbl = $table AND epoch = $epoch AND batch <= $batch
                      AND ($limit IS NULL OR pos <= $limit) AND pos >= $since AND key IN (SELECT unnest($keys))
                      AND (op IN ($left, $insert, $delete)

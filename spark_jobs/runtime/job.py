@@ -19,11 +19,11 @@ from pyspark.cloudpickle import dumps
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from sqlalchemy import Engine
-from sqlalchemy.exc import OperationalError
+from sqlalchemy.exc import DatabaseError
 
 from open_mirroring.config import Mirror, load_mirror
 from open_mirroring.errors import MirroringError
-from open_mirroring.ledger.opening import unreachable
+from open_mirroring.ledger.opening import ledger_error
 from open_mirroring.operate.exit_codes import Exit, exit_of, exit_of_report
 from open_mirroring.operate.job_result import RESULT_FILE, leave_error, leave_report
 from open_mirroring.reconciliation.joined_tables import ledger_of
@@ -144,8 +144,10 @@ class Job(NamedTuple):
         try:
             mirror = load_mirror(arguments.mirror)
             result = self.done(mirror, ledger_of(mirror), arguments)
-        except (MirroringError, OperationalError) as error:
-            told = error if isinstance(error, MirroringError) else unreachable(error)
+        except (MirroringError, DatabaseError) as error:
+            told = error if isinstance(error, MirroringError) else ledger_error(error)
+            if told is None:
+                raise
             log.error("%s", told)
             leave_error(told.code, str(told).removeprefix(f"{told.code}: "))
             return exit_of(told)

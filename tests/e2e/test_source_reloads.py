@@ -23,9 +23,10 @@ from open_mirroring.page.deciding import decide
 from open_mirroring.reconciliation.inspection import zone_address
 from spark_jobs.cli.command_line import main
 from tests.e2e.test_bad_input_qlik_change_tables import DATA, ct, ct_landed, dfm, put
-from tests.e2e.test_silent_qlik_messages import MD_A, MD_B, TABLES, A, B, Lines, landed, load, of
+from tests.e2e.test_silent_qlik_messages import MD_A, MD_B, TABLES, A, B, Lines, landed, load, of, row
 from tests.kafka_broker import KafkaBroker
 from tests.pipeline import Pipeline, in_order
+from tests.qlik_messages import dt
 
 WATCHED: dict[str, Any] = {"landing_zone": {"store": "local", "path": "zone", "tables": "tables"}}
 
@@ -71,6 +72,20 @@ def test_a_table_begins_with_the_load_that_came_again_and_rows_it_lacks_are_gone
     assert lines.tick() == Exit.TABLES_STOPPED and lines.stop("a")[0] == "RELOAD_SEEN"
     assert accept(lines) == Exit.DONE and ticked(lines) == Exit.DONE
     assert lines.rows("a") == landed(9)
+
+
+def test_no_change_before_an_unreadable_row_of_a_reload_heals_it_g22_k67(tmp_path: Path, spark: Any) -> None:
+    """In the order it stands below them. The table may lack all of that load, so each run tells a loss."""
+    lines = Lines(tmp_path, spark, **WATCHED)
+    lines.send(MD_A, load(A, 1), of(A, 1, "new", "UPDATE", number=5, changeMask="02"))
+    assert lines.tick() == Exit.DONE
+    untold = {"changeSequence": "", "transactionEventCounter": None}
+    lines.send(dt("REFRESH", {**row(1, "again"), "odd": 1}, schema_id=A, **untold))
+    assert [lines.tick(), lines.tick()] == [Exit.DONE_WITH_LOSSES] * 2
+    lines.send(load(A, 1, "again"))
+    assert lines.tick() == Exit.TABLES_STOPPED and lines.stop("a")[0] == "RELOAD_SEEN"
+    assert accept(lines) == Exit.DONE and ticked(lines) == Exit.DONE
+    assert lines.rows("a") == landed((1, "again"))
 
 
 def test_rows_of_the_load_that_come_later_are_of_it_and_a_reset_from_the_log_keeps_it_g125(

@@ -39,6 +39,10 @@ from spark_jobs.sources.sql_server.types import BinaryText, hex_of_base64, is_an
 CUT_LENGTH = 2**20
 """Longer values are silently cut to this length at the source (C-50)."""
 
+_NATIONAL = (("utf-16-le", 4), ("utf-8", 4))
+_CODE_PAGES = (("utf-8", 4), ("cp932", 2), ("gbk", 2), ("cp949", 2), ("big5", 2))
+"""The encodings in which a value of more than one byte a character may be kept, and the bytes of its widest one."""
+
 Image = dict[str, str | None]
 """Column name to value text; the names that were there, in the order in which they were there."""
 
@@ -158,9 +162,9 @@ class ColumnList(RowColumns):
         return _encode({name: image.get(name) for name in names}).decode()
 
     def cut_values(self, image: Image) -> list[str]:
-        """The columns whose value has exactly the length at which the source cuts."""
+        """The columns whose value has the length at which the source cuts."""
         told = [(name, image.get(name)) for name in self.kept]
-        return [n for n, value in told if value is not None and CUT_LENGTH in _lengths(self.types[n], value)]
+        return [n for n, value in told if value is not None and _may_be_cut(self.types[n], value)]
 
 
 def _read_columns(raw: bytes) -> list[Column]:
@@ -221,12 +225,26 @@ def _exact_image(text: str) -> Image:
     return image
 
 
-def _lengths(sql_type: str, value: str) -> tuple[int, ...]:
-    """The lengths in bytes that a value may have had at the source, and its length in characters."""
-    utf16 = len(value.encode("utf-16-le"))
-    binary = (len(value.removeprefix("0x")) // 2,) if "binary" in sql_type or sql_type == "image" else ()
-    national = (utf16,) if sql_type.startswith("n") else ()
-    return (len(value), len(value.encode()), *binary, *national)
+def _may_be_cut(sql_type: str, value: str) -> bool:
+    """Whether a value has the length at which the source cuts, in characters or bytes of an encoding it may be kept in.
+
+    A character that the cut divides is gone, or a mark stands for it: then as many bytes are missing as it began with.
+    """
+    known = _known_type(sql_type)
+    if known is not None and known.name in BINARY and len(value.removeprefix("0x")) // 2 == CUT_LENGTH:
+        return True
+    is_national = known is not None and known.name.startswith("n")
+    text = value.removesuffix("\ufffd")
+    for encoding, widest in _NATIONAL if is_national else _CODE_PAGES:
+        if not len(text) - 1 <= CUT_LENGTH < widest * (len(text) + 1):
+            continue
+        try:
+            lacking = CUT_LENGTH - len(text.encode(encoding))
+            if not lacking or (0 < lacking < widest and lacking < max(len(one.encode(encoding)) for one in set(text))):
+                return True
+        except UnicodeEncodeError:
+            continue
+    return len(value) == CUT_LENGTH
 
 
 class Outcome(NamedTuple):

@@ -232,6 +232,9 @@ def _supported(form: CsvForm) -> CsvForm:
     elif form.escape not in ("", form.quote) and form.escape in form.null:
         # Read as an escape it would leave a text behind, and that text would be a value.
         what = f"NULL is written {shown(form.null)}, with the escape character {shown(form.escape)} in it"
+    elif any(one in form.null for one in (form.quote, form.delimiter, "\n", "\r") if one):
+        # The parser takes quotes off, and what is left would be a text.
+        what = f"NULL is written {shown(form.null)}, with a quote, a delimiter or a line end in it"
     else:
         return form
     way_out = "set single characters, line ends and a NULL of its own at the file target"

@@ -163,11 +163,14 @@ class ChangeTable(JdbcTable):
         name, sequence = self._header(PARTITION), self._header(SEQUENCE)
         told = f"{name} AS name, count(*) AS number, min({sequence}) AS lowest, max({sequence}) AS highest"
         query = f"SELECT {told} FROM {self._table()} GROUP BY {name}"
-        lines = self._query("counting the rows of its partitions", query)
-        return {
-            line["name"] or "": PartitionRows(int(line["number"]), line["lowest"] or "", line["highest"] or "")
-            for line in lines
-        }
+        found: dict[str, PartitionRows] = {}
+        for line in self._query("counting the rows of its partitions", query):
+            rows = PartitionRows(int(line["number"]), line["lowest"] or "", line["highest"] or "")
+            other = found.setdefault(_partition_name(line["name"]), rows)
+            if other is not rows:  # without a name is NULL and an empty one
+                both = min(other.lowest, rows.lowest), max(other.highest, rows.highest)
+                found[_partition_name(line["name"])] = PartitionRows(other.number + rows.number, *both)
+        return found
 
     def slice_query(self, structure: Structure, one: Slice) -> str:
         """A SELECT of the rows of a slice: the exact text of every column, in the order of ``change_seq``.
@@ -253,7 +256,12 @@ class ControlTable(JdbcTable):
         columns = ", ".join(f"{self._dialect.quote(spelled[name])} AS c{at}" for at, name in enumerate(wanted))
         found = self._query("reading the closed partitions", f"SELECT {columns} FROM {self._table()}")
         own = [line for line in found if line["c2"] and (task is None or is_of_task(line["c3"], task))]
-        return [(line["c0"] or "", line["c1"] or "", line["c2"]) for line in own]
+        return [(line["c0"] or "", line["c1"] or "", _partition_name(line["c2"])) for line in own]
+
+
+def _partition_name(name: object) -> str:
+    """A partition's name as both tables have it, whichever of them fills it up with blanks."""
+    return str(name or "").rstrip(" ")
 
 
 def is_of_task(named: object, task: str | None) -> bool:
@@ -286,6 +294,6 @@ def changes_query(dialect: Dialect, table: str, structure: Structure, special: M
 def range_condition(one: Slice) -> str:
     """The condition of one range on the columns ``seq`` and ``part`` of :func:`changes_query`."""
     if one.partition is not None:
-        return f"part = {literal(one.partition)}" if one.partition else "part IS NULL"
-    # A row without sequence lies in no interval; it must become a dead letter all the same.
-    return f"(seq >= {literal(one.low)} AND seq < {literal(one.high)}) OR seq IS NULL"
+        return f"part = {literal(one.partition)}" if one.partition else "part IS NULL OR part = ''"
+    # A row without sequence, or with an empty one, lies in no interval; it must become a dead letter all the same.
+    return f"(seq >= {literal(one.low)} AND seq < {literal(one.high)}) OR seq IS NULL OR seq < '0'"

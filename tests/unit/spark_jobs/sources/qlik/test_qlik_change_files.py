@@ -376,6 +376,7 @@ GOOD = f"{HEADER}\n{LINE}\n".encode()
         (GOOD, dfm(options={"recordDelimiter": "#"}), 0, "FORMAT_UNSUPPORTED", "'#'"),
         (GOOD, dfm(options={"fieldDelimiter": "||"}), 0, "FORMAT_UNSUPPORTED", "'||'"),
         (GOOD, dfm(options={"escapeChar": "\\", "nullValue": "\\N"}), 0, "FORMAT_UNSUPPORTED", "NULL is written"),
+        (GOOD, dfm(options={"nullValue": '"NULL"'}), 0, "FORMAT_UNSUPPORTED", "NULL is written"),
         (GOOD + b'x,U,2,"a\r\n",1.00,b\r\n', dfm(records=2), 0, "FORMAT_UNSUPPORTED", "carriage return"),
         (
             b"x,U,2,a,1.00,b\r\nx,U,2,a,1.00,b\n",
