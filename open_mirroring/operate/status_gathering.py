@@ -12,6 +12,7 @@ from open_mirroring.config import Mirror
 from open_mirroring.ledger.decisions import OpenStop
 from open_mirroring.ledger.letters import NO_LETTERS
 from open_mirroring.ledger.reading import LedgerReader, TableState, Waiting
+from open_mirroring.operate.overview import NOT_INSPECTED, RESUME
 from open_mirroring.operate.status import RECENT_BATCHES, BoundOffsets, Marks, MirrorStatus, TableStatus
 from open_mirroring.protocols.proving import Proof
 from open_mirroring.protocols.table_losses import ANY_TABLE
@@ -20,7 +21,6 @@ from open_mirroring.reconciliation.losses import LossReport, look
 
 NO_COMPLETE_POSITION = "none: this source has none"
 """A source tells nowhere that nothing older can come, or nobody asked: transactions are not held back (C-88)."""
-_RESUME = "mend the cause that the message names, then `open-mirroring resume`"
 _NOT_INSPECTED = "the landing zone was not inspected"
 
 
@@ -203,10 +203,10 @@ def _verdict(
 ) -> tuple[str | None, str, str, str]:
     if stop is not None:
         # The ledger's stop goes before anything that the inspection found.
-        return Verdict.STOP.value, stop.code, stop.what, WAYS_OUT.get(stop.code, _RESUME)
+        return Verdict.STOP.value, stop.code, stop.what, WAYS_OUT.get(stop.code, RESUME)
     if finding is not None:
         return finding.verdict.value, finding.code, finding.what, finding.way_out
-    return None, "NOT_INSPECTED", inspection_failed or _NOT_INSPECTED, ""
+    return None, NOT_INSPECTED, inspection_failed or _NOT_INSPECTED, ""
 
 
 def _intent(table: TableState) -> str:
