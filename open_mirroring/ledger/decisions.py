@@ -22,6 +22,7 @@ from open_mirroring.ledger import requests
 from open_mirroring.ledger import tables as t
 from open_mirroring.ledger.auditing import Reason
 from open_mirroring.ledger.declaring import note_accepted, without_stop, without_unsealed
+from open_mirroring.ledger.load_ledger import LoadPlan
 from open_mirroring.ledger.requests import (
     ACCEPT_EPOCH,
     ACCEPT_RELOAD,
@@ -377,8 +378,7 @@ def _carried(
         digest: {name for name, _, _ in json.loads(cols)}
         for digest, cols in db.execute(sa.select(c.digest, c.cols).where(c.table_id == row.id)).tuples()
     }
-    loaded = (name for name, *_ in json.loads(row.load_plan)["columns"]) if row.load_plan else ()
-    ends: dict[str, list[str]] = {name: [] for name in loaded}
+    ends: dict[str, list[str]] = {name: [] for name in _loaded(row)}
     firsts: dict[str, list[str]] = {digest: [] for digest in lists}
     ranges = sa.select(r.digest, r.epoch, r.first, r.last).where(r.table_id == row.id)
     for digest, epoch, *places in db.execute(ranges).tuples():
@@ -388,6 +388,11 @@ def _carried(
             ends.setdefault(name, []).extend(at)
     with_first = [(names, min(firsts[digest], default="")) for digest, names in lists.items()]
     return with_first, {name: (min(at, default=""), max(at, default="")) for name, at in ends.items()}
+
+
+def _loaded(row: Any) -> list[str]:
+    """The columns that an initial load brought."""
+    return [column.name for column in LoadPlan.from_json(row.load_plan).columns] if row.load_plan else []
 
 
 def _where_it_is_gone(db: Connection, row: Any, column: str, renamed_to: str | None) -> str:
@@ -400,8 +405,7 @@ def _where_it_is_gone(db: Connection, row: Any, column: str, renamed_to: str | N
     ordinals = dict(db.execute(sa.select(e.epoch, e.ordinal).where(e.table_id == row.id)).tuples().all())
     lists = db.execute(sa.select(t.column_list).where(c.table_id == row.id)).all()
     carried = {one.digest: {name for name, _, _ in json.loads(one.cols)} for one in lists}
-    loaded = json.loads(row.load_plan)["columns"] if row.load_plan else []
-    known = {name for names in carried.values() for name in names} | {name for name, *_ in loaded}
+    known = {*_loaded(row)}.union(*carried.values())
     for name in filter(None, (column, renamed_to)):
         if name not in known:
             raise TerminalError(

@@ -19,7 +19,7 @@ from spark_jobs.plan.plan import PlanStop
 from spark_jobs.publish.publication import Preparation, Prepared
 from spark_jobs.sources.sql_server.type_changes import Consequence, consequence
 from spark_jobs.sources.sql_server.types import landing_type
-from spark_jobs.sources.type_book import TYPE_CHANGES
+from tests.books.types import TYPE_CHANGES
 from tests.hand_made_mirror import GUID, OTHER_GUID, HandMadeMirror
 
 ALL = [["order_id", "int", 0], ["name", "nvarchar(50)", 1], ["price", "decimal(8,2)", 2]]
