@@ -311,12 +311,16 @@ class LedgerReader:
 
     def streamed_types(self, table_id: str) -> dict[str, str]:
         """The type of each column by which all changes of a table that were ever logged carry it."""
+        return {name: types.pop() for name, types in self.logged_types(table_id).items() if len(types) == 1}
+
+    def logged_types(self, table_id: str) -> dict[str, set[str]]:
+        """All types of each column by which changes of a table that were ever logged carry it."""
         found: dict[str, set[str]] = {}
         for one in self.column_lists([table_id]).get(table_id, ()):
             if not one.seen or not all(map(is_load_epoch, one.seen)):
                 for name, sql_type, _ in json.loads(one.cols):
                     found.setdefault(name, set()).add(sql_type)
-        return {name: types.pop() for name, types in found.items() if len(types) == 1}
+        return found
 
     def column_decisions(self, table_ids: Iterable[str]) -> dict[str, list[ColumnDecision]]:
         """Per table what operators said of columns that rows lack."""
