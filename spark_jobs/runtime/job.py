@@ -11,7 +11,7 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol, TypeVar, runtime_checkable
+from typing import Any, NamedTuple, Protocol, TypeVar, runtime_checkable
 
 import pyarrow as pa
 from cryptography.fernet import Fernet
@@ -49,8 +49,6 @@ class ParcelKey:
         """The value that was packed by this key."""
         return pickle.loads(Fernet(self._key).decrypt(text))
 
-
-__all__ = ["Exit", "job_main", "run_job", "sealed_frame"]
 
 Task = TypeVar("Task")
 Result = TypeVar("Result")
@@ -120,41 +118,53 @@ class _ErrorsAsValues:
             return error
 
 
-def job_main(
-    name: str,
-    argv: Sequence[str] | None,
-    work: Callable[[Mirror, Engine, SparkSession, argparse.Namespace], Any],
-    add_arguments: Callable[[argparse.ArgumentParser], None] = lambda parser: None,
-) -> int:
-    """Parse ``MIRROR.yaml``, open the ledger, do the work, leave and print its report; the exit code.
+class Job(NamedTuple):
+    """A job: its name, what it does with a mirror, and the arguments that it takes behind the mirror file.
 
-    Spark starts when the work asks for it: a job with nothing to do costs no JVM.
+    Called, it is a program's entry. The command line does the same *work* and tells its result to a person.
     """
-    parser = argparse.ArgumentParser(prog=name)
-    parser.add_argument("mirror", type=Path, help="the mirror file (mirrors/NAME.yaml)")
-    add_arguments(parser)
-    arguments = parser.parse_args(argv)
-    # Of other libraries only what may matter: their chatter hides what the job says.
-    logging.basicConfig(level=logging.WARNING, format="%(levelname)s %(message)s", stream=sys.stderr)
-    for ours in ("open_mirroring", "spark_jobs"):
-        logging.getLogger(ours).setLevel(logging.INFO)
-    try:
-        mirror = load_mirror(arguments.mirror)
-        ledger = ledger_of(mirror)
-        spark = session_on_demand(f"{mirror.name} {name}")
-        result = work(mirror, ledger, spark, arguments)
-    except (MirroringError, DatabaseError) as error:
-        told = error if isinstance(error, MirroringError) else ledger_error(error)
-        if told is None:
-            raise
-        log.error("%s", told)
-        leave_error(told.code, str(told).removeprefix(f"{told.code}: "))
-        return exit_of(told)
-    report = {"job": name, "mirror": mirror.name, **result._asdict()}
-    leave_report(report)
-    if RESULT_FILE not in os.environ:
-        # Whoever named a file tells people what is in it.
-        print(json.dumps(report, default=str), flush=True)
+
+    name: str
+    work: Callable[[Mirror, Engine, SparkSession, argparse.Namespace], Any]
+    add_arguments: Callable[[argparse.ArgumentParser], None] = lambda parser: None
+
+    def __call__(self, argv: Sequence[str] | None = None) -> int:
+        """Parse ``MIRROR.yaml``, open the ledger, do the work, leave and print its report; the exit code.
+
+        Spark starts when the work asks for it: a job with nothing to do costs no JVM.
+        """
+        parser = argparse.ArgumentParser(prog=self.name)
+        parser.add_argument("mirror", type=Path, help="the mirror file (mirrors/NAME.yaml)")
+        self.add_arguments(parser)
+        arguments = parser.parse_args(argv)
+        # Of other libraries only what may matter: their chatter hides what the job says.
+        logging.basicConfig(level=logging.WARNING, format="%(levelname)s %(message)s", stream=sys.stderr)
+        for ours in ("open_mirroring", "spark_jobs"):
+            logging.getLogger(ours).setLevel(logging.INFO)
+        try:
+            mirror = load_mirror(arguments.mirror)
+            result = self.done(mirror, ledger_of(mirror), arguments)
+        except (MirroringError, DatabaseError) as error:
+            told = error if isinstance(error, MirroringError) else ledger_error(error)
+            if told is None:
+                raise
+            log.error("%s", told)
+            leave_error(told.code, str(told).removeprefix(f"{told.code}: "))
+            return exit_of(told)
+        report = {"job": self.name, "mirror": mirror.name, **result._asdict()}
+        leave_report(report)
+        if RESULT_FILE not in os.environ:
+            # Whoever named a file tells people what is in it.
+            print(json.dumps(report, default=str), flush=True)
+        return exit_of_result(result)
+
+    def done(self, mirror: Mirror, ledger: Engine, arguments: argparse.Namespace) -> Any:
+        """Do the work; its result."""
+        return self.work(mirror, ledger, session_on_demand(f"{mirror.name} {self.name}"), arguments)
+
+
+def exit_of_result(result: Any) -> Exit:
+    """How a job ends that came to a result: as this says itself, or by the stops and losses that it names."""
     if isinstance(result, HasExit):
         return result.exit
     return exit_of_report(getattr(result, "stopped", None), getattr(result, "losses", None))

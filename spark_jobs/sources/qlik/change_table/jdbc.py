@@ -225,6 +225,7 @@ def find_ranges(
     A partition is ``<schema>.<table>__ct/<partition>`` from 0 to its number of rows plus 1; should one have more rows
     than were bound, as some came after it was closed, or another range than was *seen*, it is bound again as a whole,
     and the plan drops what it holds twice. Rows without a partition, from before partitioning, are one without a name.
+    One that has ended before a listed one began, and is not listed, is overdue: each run says that it waits.
     An interval is ``<schema>.<table>__ct`` from a ``change_seq`` to one beyond the highest, both as whole numbers. Its
     rows are counted with each look, since one may be committed below the highest: where there are others than were
     *seen*, it is read again, from as far back as they may be.
@@ -239,11 +240,15 @@ def find_ranges(
         TransientError: ``SOURCE_UNREACHABLE``.
     """
     found, refused, versions = Found([], []), dict[str, TerminalError](), dict[str, FileVersion]()
+    overdue: list[str] = []
     closed: dict[str, list[str]] = {}
     misspelled: dict[str, str] = {}
     if place.control is not None:
         listed = ControlTable(spark, place.connection, place.control).partitions(place.task)
         closed, misspelled = closed_partitions(place, listed)
+    begun = max(
+        (match[1] for names in closed.values() for match in map(_PARTITION.fullmatch, names) if match), default=""
+    )
     for source in place.tables:
         table = place.open(spark, source)
         try:
@@ -259,15 +264,20 @@ def find_ranges(
                 if rows is not None:
                     versions[table.name] = rows
             else:
-                ranges, others = _new_partitions(table, closed.get(source, []), bound, seen or {})
+                rows_of = table.rows_of_partitions()
+                ranges, others = _new_partitions(table.name, rows_of, closed.get(source, []), bound, seen or {})
                 versions |= others
+                unlisted = rows_of.keys() - {"", *closed.get(source, ())}
+                names = {name: f"{table.name}/{name}" for name in unlisted if _has_ended(name, begun)}
+                overdue += sorted(name for name in names.values() if name not in bound)
         except TerminalError as error:
             if error.code not in _OF_ONE_TABLE:
                 raise
             refused[source] = error
         else:
             found.ranges.extend(ranges)
-    return found._replace(refused=refused, versions={} if seen is None else versions)
+    waiting, seen_now = [*found.waiting, *overdue], {} if seen is None else versions
+    return found._replace(waiting=waiting, refused=refused, versions=seen_now, overdue=tuple(overdue))
 
 
 def slice_of(place: ChangeTables, bound: BoundRange) -> Slice:
@@ -354,17 +364,26 @@ def _remembered(rows: RowsSeen, seen: FileVersion | None) -> FileVersion | None:
     return None if found == seen else found
 
 
+def _has_ended(partition: str, begun: str) -> bool:
+    """Whether a partition ended before another one began, by their names: it is closed then, listed or not."""
+    match = _PARTITION.fullmatch(partition)
+    return match is not None and match[2] <= begun
+
+
 def _new_partitions(
-    table: ChangeTable, closed: Sequence[str], bound: Mapping[str, int], seen: Mapping[str, FileVersion]
+    table: str,
+    rows: Mapping[str, PartitionRows],
+    closed: Sequence[str],
+    bound: Mapping[str, int],
+    seen: Mapping[str, FileVersion],
 ) -> tuple[list[BoundRange], dict[str, FileVersion]]:
     """The partitions to read as wholes, and what is to be remembered of their rows, if they are others by now."""
-    rows = table.rows_of_partitions()
     found, versions = list[BoundRange](), dict[str, FileVersion]()
     for partition in ("", *sorted(closed)):
         # A partition without rows is bound too; only the one without a name need not exist.
         if not partition and partition not in rows:
             continue
-        name, now = f"{table.name}/{partition}", rows.get(partition, PartitionRows(0, "", ""))
+        name, now = f"{table}/{partition}", rows.get(partition, PartitionRows(0, "", ""))
         version, known = FileVersion(f"{now.number}:{now.highest}", now.lowest), seen.get(name)
         if now.number + 1 > bound.get(name, 0):
             found.append(BoundRange(name, 0, now.number + 1))

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from open_mirroring.errors import TerminalError
-from spark_jobs.sources.contract.decoded import Refusal, SourceSchema, shown
+from spark_jobs.sources.contract.decoded import SERVER_UNTOLD, Refusal, Sender, SourceSchema, shown
 from spark_jobs.sources.contract.json_numbers import JsonNumber
 from spark_jobs.sources.qlik.message.avro import DataSchema, Field, data_schema
 from spark_jobs.sources.qlik.message.envelope import registry_id
@@ -149,6 +149,18 @@ class Structure:
             is_bytes = "bytes" if written == "varbinary" else field.log_type
             what = f"dataSchema has {is_bytes} for {shown(field.name)}, tableStructure {column.type or told}"
             raise Refusal("AVRO_SCHEMA_INVALID", f"{what}, of which that may have lost something")
+
+    @property
+    def is_described(self) -> bool:
+        """Whether a metadata message told it, not a writer schema alone (K-14)."""
+        return any(column.known_type is None for column in self.columns)
+
+    @property
+    def senders(self) -> tuple[Sender, ...]:
+        """The task that the namespace of a writer schema names, where no metadata message told more (K-82)."""
+        if self.is_described or self.avro.table != self.table:
+            return ()
+        return ((self.table, SERVER_UNTOLD + self.avro.task),)
 
     @property
     def age(self) -> tuple[int, str, str]:

@@ -384,3 +384,25 @@ def test_a_message_of_any_id_waits_under_a_name_that_the_ledger_keeps_k05() -> N
     assert len(names) == 2 and max(map(len, names)) <= 300
     framed = only(decode(b"\x00\x00\x00\x00\x07\x02", topic="t" * 249)).fragment_of or ""
     assert framed.endswith(":schema:registry:7")
+
+
+@pytest.mark.parametrize(
+    ("masks", "order", "code"),
+    [
+        ({"columnMask": b"\x03\x01"}, "auto", "MASK_INVALID"),
+        ({"columnMask": b"\x03\x01"}, "le_bytes", None),
+        ({"columnMask": b"\x03\x00"}, "auto", None),
+        ({"columnMask": b"\xff\x03"}, "auto", None),
+    ],
+)
+def test_a_column_mask_that_can_be_read_in_two_orders_is_refused_where_they_differ_k86(
+    masks: dict[str, bytes], order: str, code: str | None
+) -> None:
+    """Ten columns: the bytes 03 01 name the first, the second and the ninth, or the first, the ninth and the tenth."""
+    columns = [("id", "INT4", 0, 0, 0, 1), *((f"c{n}", "INT4", 0, 0, 0, 0) for n in range(2, 11))]
+    schema = avro_schema(dict.fromkeys((name for name, *_ in columns), "int"))
+    data = {**{name: None for name, *_ in columns}, "id": 1, "c9": 9 if masks["columnMask"][1] else None}
+    update = avro_dt("UPDATE", data, {**data, "c2": 2}, schema=schema, **masks)
+    (row,) = decode(avro_md(schema, columns), update, mask_order=order).rows
+    assert row.code == code
+    assert code is None or "mask_order" in str(row.reason)
