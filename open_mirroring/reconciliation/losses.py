@@ -18,6 +18,7 @@ import sqlalchemy as sa
 from sqlalchemy import Engine
 
 from open_mirroring.changes.column_choice import lacking
+from open_mirroring.changes.manifest import KEYS_UNTOLD
 from open_mirroring.changes.read_places import Run, gaps
 from open_mirroring.config import Mirror
 from open_mirroring.config.names import split_source_name
@@ -37,6 +38,7 @@ from open_mirroring.protocols.table_losses import (
     DEAD_LETTERS_HOMELESS,
     DEAD_LETTERS_OPEN,
     DEAD_LETTERS_UNCOUNTED,
+    KEY_CHANGES_UNTOLD,
     LOAD_NOT_MADE,
     NEVER_SEEN,
     OFFSETS_MISSING,
@@ -123,6 +125,7 @@ class SeenTable(NamedTuple):
         unseen: names under `columns` and `types` that no row has, though whole rows came, by what names them.
         signals: what control tables of the source tell of it, by code (T-81).
         lacks_load: the mirror file names an initial load, and the table began without one (G-130).
+        keys_untold: updates came of which nothing tells the key that their row had before (C-73).
     """
 
     source: str
@@ -134,6 +137,7 @@ class SeenTable(NamedTuple):
     unseen: Mapping[str, Sequence[str]] = MappingProxyType({})
     signals: Mapping[str, str] = MappingProxyType({})
     lacks_load: bool = False
+    keys_untold: bool = False
 
 
 def look(mirror: Mirror, ledger: Engine, *, has_read: bool = False) -> LossReport:
@@ -157,7 +161,11 @@ def look(mirror: Mirror, ledger: Engine, *, has_read: bool = False) -> LossRepor
     hashed = mirror.hashed_anywhere()
     asked = naming.keys() | {table.source for _, tables in hashed for table in tables}
     known = columns_of_whole_rows(ledger, mirror.name, asked)
+    s = t.source_schema.c
+    untold = sa.select(s.source).where(s.mirror == mirror.name, s.topic == KEYS_UNTOLD)
+    promised = {table.source for table in mirror.tables if table.keys_never_change}
     with ledger.connect() as db:
+        keys_untold = set(db.scalars(untold)) - promised
         signals = signals_of(db, mirror.name)
         committed = db.scalar(sa.select(t.mirror.c.committed).where(t.mirror.c.name == mirror.name))
         tables = [
@@ -171,6 +179,7 @@ def look(mirror: Mirror, ledger: Engine, *, has_read: bool = False) -> LossRepor
                 naming[source].unseen(known[source]) if source in naming and source in known else {},
                 signals=signals.get(source, {}),
                 lacks_load=bool(lacks) and source in loading,
+                keys_untold=source in keys_untold,
             )
             for source, last, load, confirmed, published, lacks in db.execute(query.order_by(m.source)).tuples()
         ]
@@ -248,6 +257,9 @@ def judge(
                 "the mirror file names an initial load, and the table began without one: its first rows may be missing"
             )
             found.append(Loss(LOAD_NOT_MADE, what))
+        if table.keys_untold:
+            what = "updates came without old values: one that changed the key was not seen, and its old row would stay"
+            notes[table.source] = (*notes.get(table.source, ()), f"{KEY_CHANGES_UNTOLD}: {what}")
         if APPLY_EXCEPTIONS in table.signals:
             note = f"{APPLY_EXCEPTIONS}: {table.signals[APPLY_EXCEPTIONS]}"
             notes[table.source] = (*notes.get(table.source, ()), note)

@@ -248,6 +248,7 @@ class Decoding:
         self._counts.update(Dispositions(messages, changes, metadata=found.images, ignored=ignored)._asdict())
         self._foreign.update(found.foreign)
         self._senders.update(found.senders)
+        self._learn(found.schemas)
         return found
 
     def _learn(self, announced: Iterable[SourceSchema]) -> None:
@@ -291,7 +292,7 @@ def join_pieces(task: JoinTask) -> Part:
     decoder, writer = task.format.decoder(task.tables, task.schemas), task.target.writer()
     notes, counts, foreign = RowSummary(task.tables, task.format), Counter[str](), Counter[str]()
     waiting = set[str]()
-    senders = set[Sender]()
+    senders, schemas = set[Sender](), set[SourceSchema]()
     pieces = read_pieces(task.target.root, task.pieces)
     for identity in task.pieces:
         outcome = decoder.join(pieces[identity])
@@ -305,6 +306,7 @@ def join_pieces(task: JoinTask) -> Part:
             counts.update(outcome.notices._asdict())
             foreign.update(outcome.foreign)
             senders.update(outcome.senders)
+            schemas.update(outcome.schemas)
         counts.update(refused=refused, joined=len(pieces[identity]) - refused)
         notes.take(rows)
         writer.add(rows)
@@ -312,6 +314,7 @@ def join_pieces(task: JoinTask) -> Part:
         writer.finish(),
         notes.finish(),
         counts=dict(counts),
+        schemas=sorted(schemas),
         foreign=dict(foreign),
         senders=sorted(senders),
         waiting=frozenset(waiting),

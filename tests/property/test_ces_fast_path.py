@@ -154,7 +154,7 @@ def block_of(bodies: list[bytes]) -> LineBlock:
 
 def assert_equal(fast: FastCes, exact: CesDecoder, block: Block) -> int:
     """Both agree on the rows and on all counts; how many lines were taken."""
-    rows, lines, announces, foreign, _, senders = fast.take(block)
+    rows, lines, announces, foreign, _, senders, schemas = fast.take(block)
     assert not announces
     assert len(set(lines.tolist())) == len(lines)
     left = sorted(set(range(len(block.starts))) - set(lines.tolist()))
@@ -166,7 +166,7 @@ def assert_equal(fast: FastCes, exact: CesDecoder, block: Block) -> int:
     counts = {name: count + taken.get(name, 0) for name, count in rest.counts._asdict().items()}
     assert counts == wanted.counts._asdict() and rest.notices == wanted.notices
     assert Counter(rest.foreign) + Counter(foreign) == Counter(wanted.foreign)
-    assert {*rest.senders, *senders} == {*wanted.senders}
+    assert {*rest.senders, *senders} == {*wanted.senders} and {*rest.schemas, *schemas} == {*wanted.schemas}
     return len(lines)
 
 

@@ -17,6 +17,7 @@ from typing import NamedTuple
 
 import msgspec
 
+from open_mirroring.changes.manifest import KEYS_UNTOLD
 from open_mirroring.changes.row_key import key_bucket
 from spark_jobs.changelog.schema import CHANGE, FRAGMENT, REJECTED, LogRow, RawMessage
 from spark_jobs.sources.ces.changes import NOTHING_NOTICED, Outcome, SourceTable, change, stale_key
@@ -39,6 +40,7 @@ from spark_jobs.sources.contract.decoded import (
     Notices,
     Refusal,
     Sender,
+    SourceSchema,
     Unjoinable,
     Waiting,
     damaged_row,
@@ -91,7 +93,7 @@ class CesDecoder(IndependentMessages):
         foreign = Counter[str]()
         total = changes = fragments = ignored = rejected = 0
         notices = NOTHING_NOTICED
-        senders = set[Sender]()
+        senders, untold = set[Sender](), set[str]()
         for message in messages:
             total += 1
             outcome = self._damage(message) if isinstance(message, Damage) else self._message(message)
@@ -107,12 +109,14 @@ class CesDecoder(IndependentMessages):
             if kind == CHANGE:
                 changes += 1
                 senders.add((found[0].tbl or "", outcome.sender))
+                if outcome.key_untold:
+                    untold.add(found[0].tbl or "")
             elif kind == FRAGMENT:
                 fragments += 1
             else:
                 rejected += 1
         counts = Dispositions(total, changes, fragments, 0, ignored, rejected)
-        return Decoded(rows, counts, notices, foreign=foreign, senders=self.unchosen(senders))
+        return Decoded(rows, counts, notices, keys_untold(untold), foreign=foreign, senders=self.unchosen(senders))
 
     def join(self, pieces: Sequence[LogRow]) -> Decoded | Waiting | Unjoinable:
         """As :meth:`Decoder.join`."""
@@ -124,7 +128,8 @@ class CesDecoder(IndependentMessages):
         counts = Dispositions(count, rejected=count) if rejected else Dispositions(count, changes=count)
         foreign = {outcome.foreign: count} if outcome.foreign else {}
         senders = self.unchosen({(row.tbl or "", outcome.sender) for row in outcome.rows if row.kind == CHANGE})
-        return Decoded(outcome.rows, counts, outcome.notices, foreign=foreign, senders=senders)
+        schemas = keys_untold({row.tbl or "" for row in outcome.rows} if outcome.key_untold else ())
+        return Decoded(outcome.rows, counts, outcome.notices, schemas, foreign=foreign, senders=senders)
 
     def again(self, origin: str, place: int, body: bytes, source: str | None) -> RawMessage:
         """As :meth:`Decoder.again`."""
@@ -245,6 +250,11 @@ class CesDecoder(IndependentMessages):
         return table
 
 
+def keys_untold(tables: Collection[str]) -> list[SourceSchema]:
+    """What is kept of tables with updates of which nothing tells the key that their row had before (C-73)."""
+    return [SourceSchema(KEYS_UNTOLD, "", table, 0, "") for table in sorted(tables)]
+
+
 def _check_position(event: Event, data: Data) -> None:
     """The transaction block, where there is one, must say the same as ``logicalid`` (C-30)."""
     transaction = data.eventsource.transaction
@@ -288,6 +298,7 @@ class Joined(NamedTuple):
     notices: Notices
     foreign: str = ""
     sender: str = ""
+    key_untold: bool = False
 
 
 _MOST_RUNS = 256
@@ -328,7 +339,7 @@ def join(pieces: Sequence[LogRow], decoder: CesDecoder) -> Joined | Waiting | Un
     outcome = decoder.decode_event(whole, last.row.origin, last.row.place, raw)
     if outcome.rows and outcome.rows[0].kind == REJECTED:
         return Joined([outcome.rows[0]._replace(fragment_of=last.row.fragment_of)], outcome.notices)
-    return Joined(list(outcome.rows), outcome.notices, outcome.foreign, outcome.sender)
+    return Joined(list(outcome.rows), *outcome[1:])
 
 
 def incomplete(pieces: Sequence[LogRow], reason: str, decoder: CesDecoder) -> list[LogRow]:
