@@ -32,6 +32,7 @@ from open_mirroring.ledger.columns import (
 )
 from open_mirroring.ledger.declaring import ResetRecord
 from open_mirroring.ledger.horizon import mirror_horizon, newest_dropped, table_horizons
+from open_mirroring.ledger.load_ledger import LoadPlan
 from open_mirroring.ledger.publish_ledger import table_row
 from open_mirroring.protocols.publishing import TableRow, Work
 
@@ -69,7 +70,7 @@ class TableState(NamedTuple):
     row: TableRow
     columns: TableSchema
     load_state: str
-    load_plan: dict[str, Any] | None
+    load_plan: LoadPlan | None
     stream_from: str | None
     stop_code: str | None
     stop_what: str | None
@@ -201,7 +202,7 @@ class LedgerReader:
                 table_row(row),
                 TableSchema.from_json(row.columns),
                 row.load_state,
-                None if row.load_plan is None else json.loads(row.load_plan),
+                None if row.load_plan is None else LoadPlan.from_json(row.load_plan),
                 row.stream_from,
                 row.stop_code,
                 row.stop_what,

@@ -185,7 +185,7 @@ class _Tables:
             letters=letters.document(),
             losses=tuple(map(str, self._report.losses.get(source, ()))),
             load_state=table.load_state,
-            load_chunks=None if plan is None else (max(len(plan["done"]), logged), len(plan["chunks"])),
+            load_chunks=None if plan is None else (max(len(plan.done), logged), len(plan.chunks)),
             open_intent=_intent(table),
             reset="" if table.reset is None else str(table.reset),
             unverified_columns=tuple((column.column, column.since) for column in unverified),

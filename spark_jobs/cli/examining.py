@@ -26,9 +26,9 @@ from open_mirroring.ledger.reading import LedgerReader
 from open_mirroring.operate.exit_codes import Exit
 from open_mirroring.operate.spark_jars import REMOTE, jar_files, jars_folder, server_shown
 from open_mirroring.operate.target_limits import MOST_BYTES_A_DAY, is_near_daily_bytes
-from open_mirroring.operate.words import age, size
+from open_mirroring.operate.words import age, shown, size
 from spark_jobs.cli.looking import mirrors_of, problems_of
-from spark_jobs.cli.reporting import json_text, shown
+from spark_jobs.cli.reporting import json_text
 
 _JAVA = 17
 _CLOCK_APART = timedelta(seconds=60)

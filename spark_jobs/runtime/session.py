@@ -98,10 +98,10 @@ def _connected() -> SparkSession:
         session.client.set_retry_policies(impatient)
         session.stop()
 
-    session: Any = SparkSession.builder.getOrCreate()
-    patient = session.client.get_retry_policies()
-    session.client.set_retry_policies(impatient)
     try:
+        session: Any = SparkSession.builder.getOrCreate()
+        patient = session.client.get_retry_policies()
+        session.client.set_retry_policies(impatient)
         for name, value in _JOINED.items():
             session.conf.set(name, value)
     except PySparkException as error:

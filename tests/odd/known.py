@@ -39,7 +39,8 @@ ORDINARY = """
     r_doubled_other_spelling r_one_place_two_rows r_same_id_two_events k_pkkey_in_other_order k_swapped k_moved_and_back
     k_moved_and_back_in_one_transaction_late k_chain_in_one_transaction k_chain_from_below k_swapped_alike
     k_swapped_alike_late k_moved_alike_and_back k_chain_alike_from_below q_key_swap_alike ct_key_swap_alike
-    k_text_case_changed
+    k_taken_from_a_deleted_row k_taken_from_a_deleted_row_alike_late k_inserted_over_a_deleted_row
+    k_moved_and_deleted_in_one_transaction k_text_case_changed
     k_text_blank_added k_text_normal_form_changed k_decimal_spellings k_guid_case k_binary_spellings
     k_float_minus_zero k_datetime_spellings k_offset_same_instant k_time_spellings k_empty_text c_reordered
     n_other_schema n_database_in_other_case m_content_type_null m_content_type_left_out m_content_type_charset

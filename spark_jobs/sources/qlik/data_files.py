@@ -28,8 +28,8 @@ import pyarrow.parquet as pq
 from open_mirroring.errors import TransientError
 from open_mirroring.storage.object_path import Place
 from spark_jobs.sources.contract.decoded import Refusal, shown
-from spark_jobs.sources.contract.json_numbers import JsonNumber, may_be_rounded, rounded
-from spark_jobs.sources.qlik.dfm import SUFFIX, CsvForm, Dfm, DfmColumn, read_dfm, stem, unique
+from spark_jobs.sources.contract.json_numbers import JsonNumber, may_be_rounded, members_once, rounded
+from spark_jobs.sources.qlik.dfm import SUFFIX, CsvForm, Dfm, DfmColumn, read_dfm, stem
 from spark_jobs.sources.qlik.types import (
     BINARIES,
     RANGES,
@@ -270,7 +270,9 @@ def _record(line: bytes, names: set[str], truths: set[str], exact: set[str]) -> 
     So is a number of an *exact* column that may have lost digits on its way (G-112).
     """
     try:
-        record = json.loads(line, parse_int=str, parse_float=JsonNumber, parse_constant=str, object_pairs_hook=unique)
+        record = json.loads(
+            line, parse_int=str, parse_float=JsonNumber, parse_constant=str, object_pairs_hook=members_once
+        )
     except (ValueError, RecursionError) as error:
         raise Refusal("FILE_DAMAGED", f"{shown(line)} is no JSON record: {error}") from error
     if not isinstance(record, dict):

@@ -6,16 +6,16 @@ Public source: Qlik help, *Change tables*, *Change Data Partitioning*, *Control 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import pyarrow as pa
-from pyspark.sql import Row, SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
 from open_mirroring.changes.column_choice import ColumnChoice
 from open_mirroring.config.names import SourceName
-from open_mirroring.errors import TerminalError, TransientError
-from spark_jobs.sources.jdbc.dialects import Dialect
+from open_mirroring.errors import TerminalError
+from spark_jobs.sources.jdbc.dialects import Dialect, literal
 from spark_jobs.sources.jdbc.tables import JdbcTable
 from spark_jobs.sources.qlik.change_table.rows import (
     MASK,
@@ -29,8 +29,6 @@ from spark_jobs.sources.qlik.change_table.rows import (
 )
 from spark_jobs.sources.qlik.positions import SEQUENCE_DIGITS
 from spark_jobs.sources.sql_server.type_text import BINARY
-
-_ANSWER = pa.schema([pa.field("part", pa.int32()), pa.field("answer", pa.binary())])
 
 
 class Slice(NamedTuple):
@@ -140,7 +138,7 @@ class ChangeTable(JdbcTable):
         """
         sequence = self._header(SEQUENCE)
         one = "CAST(1 AS decimal(19, 0))"  # every database knows it, and adds up as many as there are
-        below = f"sum(CASE WHEN {sequence} < {_literal(low)} THEN {one} ELSE 0 END)"
+        below = f"sum(CASE WHEN {sequence} < {literal(low)} THEN {one} ELSE 0 END)"
         numbers = f"sum({one}) AS number, {below} AS below"
         query = f"SELECT max({sequence}) AS highest, {numbers} FROM {self._table()}"
         line = self._query("reading its highest change_seq", query)[0]
@@ -211,22 +209,11 @@ class ChangeTable(JdbcTable):
         names = [f"c{at}" for at in range(len(structure.columns))]
         url, properties = self._login()
 
-        def answer(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-            from pyspark import TaskContext
-
-            context = TaskContext.get()
-            part = context.partitionId() if context else 0
-            yield pa.RecordBatch.from_pylist([{"part": part, "answer": work(part, batches)}], _ANSWER)
-
-        def run() -> list[Row]:
+        def rows() -> DataFrame:
             read = self._spark.read.jdbc(url, table, predicates=where, properties=properties)
-            ordered = read.sortWithinPartitions("seq", "oper").select(*names)
-            return ordered.mapInArrow(answer, "part int, answer binary").collect()
+            return read.sortWithinPartitions("seq", "oper").select(*names)
 
-        answers = {line["part"]: bytes(line["answer"]) for line in self.asked("reading its rows", run)}
-        if sorted(answers) != list(range(len(slices))):
-            raise TransientError("CHUNK_LOST", f"{len(answers)} of {len(slices)} ranges answered", way_out="run again")
-        return [answers[part] for part in range(len(slices))]
+        return self.answers(rows, work, len(slices))
 
     def _changes(self, structure: Structure, slices: Sequence[Slice]) -> str:
         special = {"seq": self._header(SEQUENCE), "oper": self._header(OPERATION)}
@@ -308,10 +295,6 @@ def changes_query(dialect: Dialect, table: str, structure: Structure, special: M
 def range_condition(one: Slice) -> str:
     """The condition of one range on the columns ``seq`` and ``part`` of :func:`changes_query`."""
     if one.partition is not None:
-        return f"part = {_literal(one.partition)}" if one.partition else "part IS NULL OR part = ''"
+        return f"part = {literal(one.partition)}" if one.partition else "part IS NULL OR part = ''"
     # A row without sequence, or with an empty one, lies in no interval; it must become a dead letter all the same.
-    return f"(seq >= {_literal(one.low)} AND seq < {_literal(one.high)}) OR seq IS NULL OR seq < '0'"
-
-
-def _literal(text: str) -> str:
-    return "'" + text.replace("'", "''") + "'"
+    return f"(seq >= {literal(one.low)} AND seq < {literal(one.high)}) OR seq IS NULL OR seq < '0'"

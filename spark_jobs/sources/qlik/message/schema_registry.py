@@ -77,7 +77,8 @@ class SchemaRegistry:
             raise self._unreachable(type(error).__name__, where) from None
         except _NO_ANSWER as error:
             raise self._unreachable(f"its answer is none: {type(error).__name__}", where) from None
-        kind, text = found.schema_type or "AVRO", found.schema_str
+        # Whatever the client's types promise, these are what the server wrote.
+        kind, text = str(found.schema_type or "AVRO"), found.schema_str
         if not isinstance(text, str) or not text:
             raise self._unreachable("its answer has no schema", where)
         try:
