@@ -236,12 +236,13 @@ def _lengths(sql_type: str, value: str) -> tuple[int, ...]:
 class Outcome(NamedTuple):
     """What one message became: the rows of one disposition, or none, where its table, *foreign*, is not mirrored.
 
-    *sender* is the database of a change.
+    *at* is the position of such a message, if it is told. *sender* is the database of a change.
     """
 
     rows: tuple[LogRow, ...]
     notices: Notices = NOTHING_NOTICED
     foreign: str = ""
+    at: str = ""
     sender: str = ""
 
 
