@@ -191,7 +191,7 @@ def _bind(
             what = "the mirror file has no `initial_load` for it any more"
             raise TerminalError("LOAD_CHANGED", what, way_out="put it back, or reset the table")
         if state.load_plan is None:
-            plan, stream_from = plan_load(mirror, table, state.id, ledger, spark, reader.streamed_types(state.id))
+            plan, stream_from = plan_load(mirror, table, state.id, ledger, spark, reader.logged_types(state.id))
             if ledger.bind(state.id, plan, stream_from):
                 log.info("%s: the load has %d chunks", table.source, len(plan.chunks))
         else:

@@ -73,9 +73,9 @@ MIRROR_NAME = r"^[a-z][a-z0-9_]{0,62}$"
 _FORMATS_OF_SETTINGS: Mapping[str, tuple[str, ...]] = {
     "topic": ("qlik-message",),
     "change_table": ("qlik-change-table",),
-    "keys_never_change": ("qlik-change-table", "qlik-message"),
+    "keys_never_change": ("sqlserver-ces", "qlik-change-table", "qlik-message"),
 }
-"""Settings of a table that only some formats have: change events always tell a change of the key."""
+"""Settings of a table that only some formats have."""
 
 
 class LedgerConnection(Section):

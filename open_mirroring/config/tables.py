@@ -390,9 +390,9 @@ class Table(Section):
     )
     keys_never_change: StrictBool | None = Field(
         default=None,
-        description="For Qlik: a promise that no update of this table changes its key. Without it, an update that "
-        "brings neither a change mask nor the row before it stops the table, for the row of an old key would stay "
-        "for ever (T-60, K-70).",
+        description="A promise that no update of this table changes its key. Without it, an update that tells nothing "
+        "of the key before it stops the table, for the row of an old key would stay for ever (T-60, K-70, C-73); where "
+        "a change event tells its new key only, each run notes KEY_CHANGES_UNTOLD. Not for Debezium.",
     )
     key_is_unique: StrictBool | None = Field(
         default=None,

@@ -18,10 +18,12 @@ import sqlalchemy as sa
 from sqlalchemy import Engine
 
 from open_mirroring.changes.column_choice import lacking
+from open_mirroring.changes.manifest import KEYS_UNTOLD
 from open_mirroring.changes.read_places import Run, gaps
 from open_mirroring.config import Mirror
 from open_mirroring.config.names import split_source_name
 from open_mirroring.config.source import InLines
+from open_mirroring.config.tables import ExportLoad
 from open_mirroring.ledger import tables as t
 from open_mirroring.ledger.columns import columns_of_whole_rows
 from open_mirroring.ledger.foreign_tables import ForeignTable, foreign_tables
@@ -37,6 +39,7 @@ from open_mirroring.protocols.table_losses import (
     DEAD_LETTERS_HOMELESS,
     DEAD_LETTERS_OPEN,
     DEAD_LETTERS_UNCOUNTED,
+    KEY_CHANGES_UNTOLD,
     LOAD_NOT_MADE,
     NEVER_SEEN,
     OFFSETS_MISSING,
@@ -122,7 +125,9 @@ class SeenTable(NamedTuple):
         tolerated: how many open dead letters are no loss.
         unseen: names under `columns` and `types` that no row has, though whole rows came, by what names them.
         signals: what control tables of the source tell of it, by code (T-81).
+        exported: from where on changes are published over its initial load, if that is an export.
         lacks_load: the mirror file names an initial load, and the table began without one (G-130).
+        keys_untold: updates came of which nothing tells the key that their row had before (C-73).
     """
 
     source: str
@@ -134,6 +139,8 @@ class SeenTable(NamedTuple):
     unseen: Mapping[str, Sequence[str]] = MappingProxyType({})
     signals: Mapping[str, str] = MappingProxyType({})
     lacks_load: bool = False
+    keys_untold: bool = False
+    exported: str | None = None
 
 
 def look(mirror: Mirror, ledger: Engine, *, has_read: bool = False) -> LossReport:
@@ -149,15 +156,20 @@ def look(mirror: Mirror, ledger: Engine, *, has_read: bool = False) -> LossRepor
     newest = sa.select(sa.func.max(b.batch)).where(b.mirror == m.mirror, b.source == m.source).scalar_subquery()
     # A table in a reset, or that begins with what its source told, lacks none.
     without_load = (m.load_state == "none") & sa.and_(*(c.is_(None) for c in (m.reset, m.newest_load, m.stream_from)))
-    query = sa.select(m.source, newest, m.load_state, m.confirmed, m.published_batch, without_load)
+    query = sa.select(m.source, newest, m.load_state, m.confirmed, m.published_batch, without_load, m.stream_from)
     query = query.where(m.mirror == mirror.name)
+    exports = {table.source for table in mirror.tables if isinstance(table.initial_load, ExportLoad)}
     loading = {table.source for table in mirror.tables if table.initial_load is not None}
     tolerated = {table.source: (table.dead_letters or mirror.dead_letters).tolerate for table in mirror.tables}
     naming = {table.source: table for table in mirror.tables if table.unseen(())}
     hashed = mirror.hashed_anywhere()
     asked = naming.keys() | {table.source for _, tables in hashed for table in tables}
     known = columns_of_whole_rows(ledger, mirror.name, asked)
+    s = t.source_schema.c
+    untold = sa.select(s.source).where(s.mirror == mirror.name, s.topic == KEYS_UNTOLD)
+    promised = {table.source for table in mirror.tables if table.keys_never_change}
     with ledger.connect() as db:
+        keys_untold = set(db.scalars(untold)) - promised
         signals = signals_of(db, mirror.name)
         committed = db.scalar(sa.select(t.mirror.c.committed).where(t.mirror.c.name == mirror.name))
         tables = [
@@ -171,8 +183,10 @@ def look(mirror: Mirror, ledger: Engine, *, has_read: bool = False) -> LossRepor
                 naming[source].unseen(known[source]) if source in naming and source in known else {},
                 signals=signals.get(source, {}),
                 lacks_load=bool(lacks) and source in loading,
+                keys_untold=source in keys_untold,
+                exported=(since or "") if source in exports and load == "loaded" else None,
             )
-            for source, last, load, confirmed, published, lacks in db.execute(query.order_by(m.source)).tuples()
+            for source, last, load, confirmed, published, lacks, since in db.execute(query.order_by(m.source)).tuples()
         ]
         places = read_places(db, mirror.name)
     return judge(
@@ -241,6 +255,8 @@ def judge(
         for says, columns in table.unseen.items():
             note = f"{COLUMN_NEVER_SEEN}: {says} {_named(columns)}, and no row has such a column"
             notes[table.source] = (*notes.get(table.source, ()), note)
+        if note := _ignored_before_export(table, ignored_before.get(table.name)):
+            notes[table.source] = (*notes.get(table.source, ()), note)
         if table.last_batch and not table.loaded and (begun_late := _begun_late(places)):
             notes[table.source] = (*notes.get(table.source, ()), begun_late)
         if table.lacks_load:
@@ -248,6 +264,9 @@ def judge(
                 "the mirror file names an initial load, and the table began without one: its first rows may be missing"
             )
             found.append(Loss(LOAD_NOT_MADE, what))
+        if table.keys_untold:
+            what = "updates came without old values: one that changed the key was not seen, and its old row would stay"
+            notes[table.source] = (*notes.get(table.source, ()), f"{KEY_CHANGES_UNTOLD}: {what}")
         if APPLY_EXCEPTIONS in table.signals:
             note = f"{APPLY_EXCEPTIONS}: {table.signals[APPLY_EXCEPTIONS]}"
             notes[table.source] = (*notes.get(table.source, ()), note)
@@ -328,11 +347,29 @@ def _counted(count: int, one: str, many: str) -> str:
 
 
 def _ignored_before(table: SeenTable, other: ForeignTable | None) -> list[Loss]:
-    if other is None or table.loaded:
+    """The loss of what was ignored before a table was mirrored, and is in no load of it (G-24, G-140)."""
+    if other is None:
+        return []
+    is_below = table.exported is not None and other.highest < table.exported
+    if table.loaded and (table.exported is None or is_below or not other.highest):
         return []
     batches = f"in batches {other.first_batch} to {other.last_batch}"
     what = f"{_counted(other.messages, 'message', 'messages')} of it, {batches}, came before it was mirrored"
     return [Loss(CHANGES_IGNORED, f"{what}, and was ignored" if other.messages == 1 else f"{what}, and were ignored")]
+
+
+def _ignored_before_export(table: SeenTable, other: ForeignTable | None) -> str:
+    """The note on messages that were ignored before a table was loaded from an export, which may be older or newer.
+
+    Their format tells no position with which an export could be compared.
+    """
+    if other is None or table.exported is None or other.highest:
+        return ""
+    count = _counted(other.messages, "message", "messages")
+    until = f"up to {other.last_seen:%Y-%m-%d %H:%M} UTC"
+    return (
+        f"{CHANGES_IGNORED}: {count} of it, {until}, came before it was mirrored: its export has to be made after that"
+    )
 
 
 def _likely_name(table: SeenTable, unknown: Sequence[ForeignTable]) -> Loss | None:

@@ -8,7 +8,7 @@ between the two.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -27,7 +27,7 @@ from open_mirroring.config.source import ChangeTables, refuse_unstreamed
 from open_mirroring.config.storage import place_of
 from open_mirroring.config.tables import ExportLoad, JdbcLoad, check_handover
 from open_mirroring.errors import TerminalError
-from open_mirroring.landing_zone.schema import TableSchema, extra_columns, file_schema
+from open_mirroring.landing_zone.schema import TableSchema, extra_columns, file_schema, wider
 from open_mirroring.ledger.load_ledger import HandOver, LoadColumn, LoadLedger, LoadPlan, columns_of_both
 from open_mirroring.protocols.table_stops import HASH_UNMATCHED
 from open_mirroring.protocols.table_stops import WAYS_OUT as WAYS_OUT_OF_STOPS
@@ -40,6 +40,7 @@ from spark_jobs.sources.jdbc.pacing import Pace
 from spark_jobs.sources.jdbc.tables import JdbcTable, SplitColumn
 from spark_jobs.sources.qlik.types import key_type
 from spark_jobs.sources.sql_server.chosen_types import chosen_key_converter, spelled_as_streamed, widest
+from spark_jobs.sources.sql_server.types import landing_type
 
 CHUNK_BYTES = 64 << 20
 _FREE = {"stream_from", "max_connections", "max_rows_per_second"}
@@ -60,9 +61,9 @@ def plan_load(
     table_id: str,
     ledger: LoadLedger,
     spark: SparkSession,
-    streamed: Mapping[str, str],
+    streamed: Mapping[str, Collection[str]],
 ) -> BoundLoad:
-    """Decide what the load of a table reads; *streamed* are the types by which changes carry its columns.
+    """Decide what the load of a table reads; *streamed* are all types by which changes carry its columns.
 
     Raises:
         TerminalError: the source is not as the mirror file says; the code says how. Nothing was published.
@@ -71,7 +72,10 @@ def plan_load(
     load = table.initial_load
     hand_over = ledger.hand_over(table_id)
     if isinstance(load, ExportLoad):
-        bound = _plan_export(mirror, table, load, hand_over)
+        name = split_source_name(table.source)
+        # Changes that were ignored and read again since, or do not matter, are acknowledged so (G-24).
+        ignored = "" if mirror.ignores(name) else ledger.ignored_up_to(".".join(name))
+        bound = _plan_export(mirror, table, load, hand_over, ignored)
     elif isinstance(load, JdbcLoad):
         # Rows that go through the log stand below every change: what no position tells to be in the load is published
         # over them, whenever it was logged. So it is over a table that the task keeps beside its change table: that may
@@ -79,7 +83,8 @@ def plan_load(
         is_below = table.loads_through_log or _is_kept_by_task(mirror, load.connection)
         batch = hand_over.log_from if is_below and hand_over.above is None else hand_over.batch
         refuse_handed_over(table, hand_over.generation, hand_over.highest)
-        bound = BoundLoad(_plan_jdbc(table, load, batch, streamed, spark), hand_over.above)
+        told = {name: kind for name, (kind, *others) in streamed.items() if not others}
+        bound = BoundLoad(_plan_jdbc(table, load, batch, told, spark), hand_over.above)
     else:
         raise ValueError(f"{table.source} has no initial load")
     if lost := table.unhashed({*streamed, *(column.name for column in bound.plan.columns)}):
@@ -96,12 +101,36 @@ def plan_load(
     TableSchema(()).extended(bound.plan.schema.columns)
     columns = [(column.name, column.sql_type) for column in bound.plan.columns]
     refuse_unstreamed(mirror.source, columns, f"table {table.source}")
-    return bound._replace(plan=_with_room(bound.plan, table)) if widens_ahead(table, mirror.publish) else bound
+    plan = _as_wide_as_streamed(bound.plan, table, streamed)
+    return bound._replace(plan=_with_room(plan, table) if widens_ahead(table, mirror.publish) else plan)
 
 
 def _is_kept_by_task(mirror: Mirror, connection: str) -> bool:
     """Whether tables of a database are those that the Qlik task keeps beside its change tables there (T-30)."""
     return isinstance(mirror.source, ChangeTables) and mirror.source.connection == connection
+
+
+def _as_wide_as_streamed(plan: LoadPlan, table: Table, streamed: Mapping[str, Collection[str]]) -> LoadPlan:
+    """A plan whose columns land as wide as the logged changes need it: the target could not widen them later (G-65).
+
+    So a table that is reset for a wider type does not stop again with the load that it began with.
+    """
+
+    def widened(column: LoadColumn) -> LoadColumn:
+        if table.chosen.type_of(column.name):
+            return column
+        kind = column.type
+        for sql_type in sorted(streamed.get(column.name, ())):
+            try:
+                wide = wider(kind, landing_type(sql_type))
+            except TerminalError:
+                return column  # publishing stops for a type that cannot be mirrored
+            if wide is None or (column.name in table.key and not wide.startswith("int")):
+                return column
+            kind = wide
+        return column._replace(type=kind)
+
+    return replace(plan, columns=tuple(map(widened, plan.columns)))
 
 
 def _with_room(plan: LoadPlan, table: Table) -> LoadPlan:
@@ -149,15 +178,15 @@ def part_of(chunk: Any) -> tuple[SplitColumn | None, Range]:
     return None if column is None else SplitColumn(*column), Range(low, high, nulls)
 
 
-def _plan_export(mirror: Mirror, table: Table, load: ExportLoad, hand_over: HandOver) -> BoundLoad:
+def _plan_export(mirror: Mirror, table: Table, load: ExportLoad, hand_over: HandOver, ignored: str) -> BoundLoad:
     position = stream_from(mirror, load)
     _check_handover(table, load, position, hand_over)
     # Positions write the commit without separators.
     since = None if position == BEGINNING else position.replace(":", "")
     if hand_over.begins_stream and since is None:
         since = BEGINS_EMPTY
-    elif hand_over.log_from:
-        since = _above_old_log(table, since, hand_over, is_exact=load.handover == "exact")
+    elif hand_over.log_from or ignored:
+        since = _above_old_log(table, since, hand_over, ignored, is_exact=load.handover == "exact")
     export = export_of(mirror, load)
     files = export_files(export)
     columns = export_columns(export, files[0], table.chosen, load.types)
@@ -238,23 +267,26 @@ def refuse_handed_over(table: Table, generation: int, highest: str | None) -> No
         )
 
 
-def _above_old_log(table: Table, since: str | None, hand_over: HandOver, *, is_exact: bool) -> str | None:
-    """Where the stream goes on where the log tells nothing up to some batch: the export has to hold all of that.
+def _above_old_log(table: Table, since: str | None, hand_over: HandOver, ignored: str, *, is_exact: bool) -> str | None:
+    """Where the stream goes on where the log tells nothing up to some place: the export has to hold all of that.
+
+    That is what the log lacks up to some batch, and what was *ignored* before the mirror file named the table (G-140).
 
     A position that is exact is the first that is not in the export, and so has to lie above.
 
     Raises:
         TerminalError: ``EXPORT_TOO_OLD``.
     """
-    highest = hand_over.highest_before
-    if highest is None:
+    highest = max(hand_over.highest_before or "", ignored)
+    if not highest:
         return since
     major = LogPosition.parse(0, highest).major
     if since is None or since < major or (is_exact and since == major):
         raise TerminalError(
             "EXPORT_TOO_OLD",
-            f"the export begins at {since or BEGINNING}; changes up to {highest} were logged before the reset, or are "
-            "no longer in the log, and cannot be published over it",
+            f"the export begins at {since or BEGINNING}; changes up to {highest} were logged before the reset, are no "
+            "longer in the log, or were ignored before the mirror file named the table, and cannot be published over "
+            "it",
             where=f"table {table.source}",
             way_out="export the table anew, with the `stream_from` of that export, and go on",
         )

@@ -331,3 +331,38 @@ def test_a_full_load_beside_change_tables_begins_the_table_anew_with_its_load_t3
     for _ in range(4):
         code = command(*reload, "--wait", "0")
     assert code == command("tick") == Exit.DONE and rows() == [ct_landed(5)]
+
+
+def test_a_table_that_is_reset_with_its_load_lands_as_wide_as_its_changes_g65(tmp_path: Path, spark: Any) -> None:
+    """It stopped again with the very load that it began with, in a circle."""
+    loaded = {"format": "qlik-full-load", "path": "full/shop.items", "stream_from": "beginning"}
+    table = {"source": "shop.items", "target": "shop/items", "key": ["id"], "initial_load": loaded}
+    pipeline = Pipeline(
+        tmp_path,
+        spark,
+        [table],
+        source={"format": "qlik-change-table", "transport": "files", "layout": None},
+        **WATCHED,
+    )
+    full_load(tmp_path / "full" / "shop.items", ("1", "Ada"))
+
+    def change(name: str, number: int, key: str, price: str, digits: int) -> None:
+        put(pipeline, "items", name, ct(number, "I", key, price=price))
+        path = pipeline.source / f"shop.items__ct/{name}.dfm"
+        path.write_text(path.read_text().replace('"precision": 10', f'"precision": {digits}'))
+
+    def command(*words: str) -> int:
+        code = main([words[0], str(pipeline.file), *words[1:]])
+        pipeline.service.poll()
+        return code
+
+    change("1", 50, "2", "2.50", 10)
+    assert command("initial-load") == Exit.DONE and command("tick") == Exit.DONE
+    change("2", 51, "3", "1234567890.50", 12)
+    assert command("tick") == Exit.TABLES_STOPPED
+    assert pipeline.reader.tables()["shop.items"].stop_code == "SCHEMA_CHANGED"
+    asked = ("reload-table", "--table", "shop.items", "--reason", "r", "--approved-by", "Ada", "--wait", "0")
+    codes = [command(*asked, "--request", "one") for _ in range(5)]
+    assert codes[-1] == Exit.DONE and command("tick") == Exit.DONE
+    prices = [str(row["price"]) for row in in_order(pipeline.mirrored("shop", "items"), ["id"])]
+    assert prices == ["1.50", "2.50", "1234567890.50"]

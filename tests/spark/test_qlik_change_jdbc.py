@@ -287,6 +287,24 @@ def test_t62_a_control_table_that_names_it_in_another_case_is_refused(
     assert f"{owner}.{table}" in found.refused["shop.items"].what
 
 
+def test_t62_a_control_table_that_names_it_in_another_case_from_some_day_on_is_refused(
+    spark, source: PostgresServer
+) -> None:
+    """T-62: unless the other one is a table of its own, or nothing is left of what it lists."""
+    at = partitioned()
+    for number, partition in enumerate(("p1", "p2"), 1):
+        insert(source, number, "I", number, "x", partition)
+    close(source, "p1")
+    close(source, "p2", table="ITEMS__ct")
+    found = find_ranges(spark, at, {})
+    assert ([one.code for one in found.refused.values()], found.ranges) == (["TABLE_CASE"], [])
+    assert not find_ranges(spark, at, {"shop.items__ct/p2": 2}).refused, "it was read"
+    source.execute(f'CREATE TABLE shop."ITEMS__ct" ({HEADER})')
+    assert not find_ranges(spark, at, {}).refused
+    source.execute('DROP TABLE shop."ITEMS__ct"', "DELETE FROM shop.items__ct WHERE id = 2")
+    assert not find_ranges(spark, at, {}).refused
+
+
 def test_t18_a_change_table_that_counts_from_below_what_was_read_is_refused(spark, source: PostgresServer) -> None:
     """Made anew or restored: its rows would never be read; an emptied one is a reload, and waits for new rows."""
     insert(source, 5, "I", 1, "one")

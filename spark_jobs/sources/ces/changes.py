@@ -250,13 +250,16 @@ def _may_be_cut(sql_type: str, value: str) -> bool:
 class Outcome(NamedTuple):
     """What one message became: the rows of one disposition, or none, where its table, *foreign*, is not mirrored.
 
-    *sender* is the database of a change.
+    *at* is the position of such a message, if it is told. *sender* is the database of a change. *key_untold*: nothing
+    tells the key that the row had before.
     """
 
     rows: tuple[LogRow, ...]
     notices: Notices = NOTHING_NOTICED
     foreign: str = ""
+    at: str = ""
     sender: str = ""
+    key_untold: bool = False
 
 
 class SourceTable:
@@ -267,7 +270,7 @@ class SourceTable:
         self.key = table.key
         self.key_names = frozenset(table.key)
         self.refuse_narrower_key = table.refuse_narrower_key
-        self.full_rows = table.full_rows
+        self.full_rows, self.keys_never_change = table.full_rows, table.keys_never_change
         self._chosen = table.columns
         self._binary = binary
         self._lists: dict[bytes, ColumnList] = {}
@@ -338,7 +341,8 @@ def change(event: Event, data: Data, table: SourceTable, origin: str, place: int
     old_texts = texts if key is None else _old_key(data, columns, table, old, image, texts, key)
     mismatch = _differs(data, table, columns, image, texts)
     if old_texts == texts:
-        return Outcome((row_set,), _noticed(mismatch))
+        is_untold = key is not None and not table.keys_never_change and table.key_names.isdisjoint(old)
+        return Outcome((row_set,), _noticed(mismatch), key_untold=is_untold)
     # The primary key that a key change announces may be the old or the new one: undocumented (C-73).
     left_key = encode_key(old_texts)
     left = _row(at, event, 0, KEY_LEFT, left_key, columns, True, before=columns.write_old(old))
@@ -404,13 +408,15 @@ def _old_key(
     """The key before an update (C-73).
 
     Without old key values only ``pkkey`` can tell that the key did not change: whether it names the old key or the new
-    one is documented nowhere, so one that differs tells that the key changed, and not which one went.
+    one is documented nowhere, so one that differs tells that the key changed, and not which one went. One that names
+    no key columns tells nothing: then the mirror file may promise that keys never change.
 
     Raises:
         Refusal: ``OLD_KEY_MISSING``, or ``ROW_MALFORMED`` or ``KEY_INVALID`` of the old image.
     """
     if not table.key_names <= old.keys():
-        if not _announces(data, table, columns, image, texts):
+        is_promised = table.keys_never_change and not table.key_names <= _key_columns(data)
+        if not is_promised and not _announces(data, table, columns, image, texts):
             raise Refusal("OLD_KEY_MISSING", "an UPD without old key values, and pkkey does not name the current key")
         if table.key_names.isdisjoint(old):
             return texts
@@ -428,7 +434,7 @@ def _is_whole(data: Data, table: SourceTable, columns: ColumnList, old: Image, c
 
     An old large object without a value may have had one (C-71), so its NULL proves nothing.
     """
-    key_names = table.key_names.union(part.columnname for part in data.eventsource.pkkey or ())
+    key_names = table.key_names | _key_columns(data)
     for name, value in old.items():
         told = value is not None or name not in columns.large
         if told and name in current and current[name] == value and name not in key_names:
@@ -450,8 +456,11 @@ def _is_null(name: str, columns: ColumnList, old: Image, whole: bool) -> bool:
 
 def _announces(data: Data, table: SourceTable, columns: ColumnList, image: Image, texts: list[str]) -> bool:
     """Whether ``pkkey`` names every key column, and says the key *texts*, which *image* spells out."""
-    announced = {part.columnname for part in data.eventsource.pkkey or ()}
-    return table.key_names <= announced and not _differs(data, table, columns, image, texts)
+    return table.key_names <= _key_columns(data) and not _differs(data, table, columns, image, texts)
+
+
+def _key_columns(data: Data) -> set[str]:
+    return {part.columnname for part in data.eventsource.pkkey or ()}
 
 
 def _announced(data: Data, columns: ColumnList) -> Image:

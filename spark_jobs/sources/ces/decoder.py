@@ -17,6 +17,7 @@ from typing import NamedTuple
 
 import msgspec
 
+from open_mirroring.changes.manifest import KEYS_UNTOLD
 from open_mirroring.changes.row_key import key_bucket
 from spark_jobs.changelog.schema import CHANGE, FRAGMENT, REJECTED, LogRow, RawMessage
 from spark_jobs.sources.ces.changes import NOTHING_NOTICED, Outcome, SourceTable, change, stale_key
@@ -39,6 +40,7 @@ from spark_jobs.sources.contract.decoded import (
     Notices,
     Refusal,
     Sender,
+    SourceSchema,
     Unjoinable,
     Waiting,
     damaged_row,
@@ -88,10 +90,10 @@ class CesDecoder(IndependentMessages):
         Damaged bytes that a transport reports count as one rejected message each.
         """
         rows: list[LogRow] = []
-        foreign = Counter[str]()
+        foreign, foreign_up_to = Counter[str](), dict[str, str]()
         total = changes = fragments = ignored = rejected = 0
         notices = NOTHING_NOTICED
-        senders = set[Sender]()
+        senders, untold = set[Sender](), set[str]()
         for message in messages:
             total += 1
             outcome = self._damage(message) if isinstance(message, Damage) else self._message(message)
@@ -101,18 +103,22 @@ class CesDecoder(IndependentMessages):
             if not found:
                 ignored += 1
                 foreign[outcome.foreign] += 1
+                foreign_up_to[outcome.foreign] = max(foreign_up_to.get(outcome.foreign, ""), outcome.at)
                 continue
             rows += found
             kind = found[0].kind
             if kind == CHANGE:
                 changes += 1
                 senders.add((found[0].tbl or "", outcome.sender))
+                if outcome.key_untold:
+                    untold.add(found[0].tbl or "")
             elif kind == FRAGMENT:
                 fragments += 1
             else:
                 rejected += 1
         counts = Dispositions(total, changes, fragments, 0, ignored, rejected)
-        return Decoded(rows, counts, notices, foreign=foreign, senders=self.unchosen(senders))
+        schemas, unchosen = keys_untold(untold), self.unchosen(senders)
+        return Decoded(rows, counts, notices, schemas, foreign=foreign, foreign_up_to=foreign_up_to, senders=unchosen)
 
     def join(self, pieces: Sequence[LogRow]) -> Decoded | Waiting | Unjoinable:
         """As :meth:`Decoder.join`."""
@@ -124,7 +130,11 @@ class CesDecoder(IndependentMessages):
         counts = Dispositions(count, rejected=count) if rejected else Dispositions(count, changes=count)
         foreign = {outcome.foreign: count} if outcome.foreign else {}
         senders = self.unchosen({(row.tbl or "", outcome.sender) for row in outcome.rows if row.kind == CHANGE})
-        return Decoded(outcome.rows, counts, outcome.notices, foreign=foreign, senders=senders)
+        schemas = keys_untold({row.tbl or "" for row in outcome.rows} if outcome.key_untold else ())
+        up_to = dict.fromkeys(foreign, outcome.at)
+        return Decoded(
+            outcome.rows, counts, outcome.notices, schemas, foreign=foreign, foreign_up_to=up_to, senders=senders
+        )
 
     def again(self, origin: str, place: int, body: bytes, source: str | None) -> RawMessage:
         """As :meth:`Decoder.again`."""
@@ -176,7 +186,7 @@ class CesDecoder(IndependentMessages):
             data, is_prose = read_data_leniently(event.data)
             table = self.table_of(data)
             if table is None:
-                return Outcome((), foreign=self.foreign_name(data))
+                return Outcome((), foreign=self.foreign_name(data), at=event.position(0))
             _check_position(event, data)
             outcome = change(event, data, table, origin, place)._replace(sender=data.eventsource.db)
             if is_prose or any(event.notices):
@@ -206,11 +216,11 @@ class CesDecoder(IndependentMessages):
             return Outcome((letter,))
         database = (self.settings.database or "").casefold()
         if database and told.db and told.db.casefold() != database:
-            return Outcome((), foreign=f"{told.db}.{told.schema}.{told.tbl}")
+            return Outcome((), foreign=f"{told.db}.{told.schema}.{told.tbl}", at=letter.pos or "")
         name = f"{told.schema}.{told.tbl}"
         meant = self._names.meant_by(name) if name not in self._tables else name
         if meant is None:
-            return Outcome((), foreign=name)
+            return Outcome((), foreign=name, at=letter.pos or "")
         return Outcome((letter._replace(tbl=self._tables[meant].source),))
 
     def foreign_name(self, data: Data) -> str:
@@ -243,6 +253,11 @@ class CesDecoder(IndependentMessages):
             # Schema `a`, table `b.c` and schema `a.b`, table `c` would be one: streamed tables have no period (C-74).
             raise Refusal("DATA_MALFORMED", f"the table name {shown(source.tbl)} has a period")
         return table
+
+
+def keys_untold(tables: Collection[str]) -> list[SourceSchema]:
+    """What is kept of tables with updates of which nothing tells the key that their row had before (C-73)."""
+    return [SourceSchema(KEYS_UNTOLD, "", table, 0, "") for table in sorted(tables)]
 
 
 def _check_position(event: Event, data: Data) -> None:
@@ -280,14 +295,16 @@ def _fragment(message: RawMessage, event: Event) -> LogRow:
 class Joined(NamedTuple):
     """All pieces were there: what the event became, at the coordinates of its last piece.
 
-    Without rows its table, *foreign*, is not mirrored. A dead letter holds the joined payload as ``raw`` and names its
-    pieces by ``fragment_of``.
+    Without rows its table, *foreign*, is not mirrored; *at* is as in :class:`Outcome`. A dead letter holds the joined
+    payload as ``raw`` and names its pieces by ``fragment_of``.
     """
 
     rows: list[LogRow]
     notices: Notices
     foreign: str = ""
+    at: str = ""
     sender: str = ""
+    key_untold: bool = False
 
 
 _MOST_RUNS = 256
@@ -328,7 +345,7 @@ def join(pieces: Sequence[LogRow], decoder: CesDecoder) -> Joined | Waiting | Un
     outcome = decoder.decode_event(whole, last.row.origin, last.row.place, raw)
     if outcome.rows and outcome.rows[0].kind == REJECTED:
         return Joined([outcome.rows[0]._replace(fragment_of=last.row.fragment_of)], outcome.notices)
-    return Joined(list(outcome.rows), outcome.notices, outcome.foreign, outcome.sender)
+    return Joined(list(outcome.rows), *outcome[1:])
 
 
 def incomplete(pieces: Sequence[LogRow], reason: str, decoder: CesDecoder) -> list[LogRow]:
@@ -344,7 +361,7 @@ def _refused(pieces: Sequence[LogRow], refusal: Refusal, decoder: CesDecoder) ->
     """The dead letter of pieces that can never be joined, with the table that they name, if only one (C-95)."""
     told = {found for piece in pieces if (found := _told(piece, decoder)) is not None}
     outcome = decoder.placed(_dead_letter(pieces, refusal), told.pop() if len(told) == 1 else None)
-    return Unjoinable(outcome.rows[0]) if outcome.rows else Joined([], outcome.notices, outcome.foreign)
+    return Unjoinable(outcome.rows[0]) if outcome.rows else Joined([], outcome.notices, outcome.foreign, outcome.at)
 
 
 def _told(piece: LogRow, decoder: CesDecoder) -> NamedTable | None:

@@ -29,7 +29,7 @@ from open_mirroring.errors import TransientError
 from open_mirroring.storage.object_path import Place
 from spark_jobs.sources.contract.decoded import Refusal, shown
 from spark_jobs.sources.contract.json_numbers import JsonNumber, may_be_rounded, members_once, rounded
-from spark_jobs.sources.qlik.dfm import CsvForm, Dfm, DfmColumn
+from spark_jobs.sources.qlik.dfm import SUFFIX, CsvForm, Dfm, DfmColumn, read_dfm, stem
 from spark_jobs.sources.qlik.types import (
     BINARIES,
     RANGES,
@@ -144,6 +144,16 @@ class _Nulls:
     def _has_quote(self) -> bool:
         with _opened(self._path) as file:
             return any(self._quote in block for block in iter(lambda: file.read(_BLOCK), b""))
+
+
+def is_said_empty(path: Place) -> bool:
+    """Whether the metadata file of a text file without a byte says that it has no row: then it is whole (T-92)."""
+    if not path.name.lower().endswith((".csv", ".json")):
+        return False
+    try:
+        return read_dfm(path.with_name(stem(path.name) + SUFFIX).read_bytes()).records == 0
+    except (Refusal, OSError):
+        return False
 
 
 def has_binary(path: Place, column: str) -> bool:

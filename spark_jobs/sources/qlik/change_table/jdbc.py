@@ -242,7 +242,7 @@ def find_ranges(
     found, refused, versions = Found([], []), dict[str, TerminalError](), dict[str, FileVersion]()
     overdue: list[str] = []
     closed: dict[str, list[str]] = {}
-    misspelled: dict[str, str] = {}
+    misspelled: Mapping[str, Mapping[str, str]] = {}
     if place.control is not None:
         listed = ControlTable(spark, place.connection, place.control).partitions(place.task)
         closed, misspelled = closed_partitions(place, listed)
@@ -256,7 +256,6 @@ def find_ranges(
                 _refuse_another_case(table.name, table.in_another_case(), "the database has the table")
                 found.waiting.append(table.name)
                 continue
-            _refuse_another_case(table.name, misspelled.get(source), "the control table lists partitions of")
             table.structure()
             if place.control is None:
                 known = None if seen is None else seen.get(table.name)
@@ -265,6 +264,7 @@ def find_ranges(
                     versions[table.name] = rows
             else:
                 rows_of = table.rows_of_partitions()
+                _refuse_misspelled(table, misspelled.get(source, {}), rows_of, bound, is_listed=source in closed)
                 ranges, others = _new_partitions(table.name, rows_of, closed.get(source, []), bound, seen or {})
                 versions |= others
                 unlisted = rows_of.keys() - {"", *closed.get(source, ())}
@@ -397,8 +397,8 @@ def _new_partitions(
 
 def closed_partitions(
     place: ChangeTables, listed: Iterable[tuple[str, str, str]]
-) -> tuple[dict[str, list[str]], dict[str, str]]:
-    """The closed partitions of each source table, and the tables that are listed in another case alone (T-62).
+) -> tuple[dict[str, list[str]], dict[str, dict[str, str]]]:
+    """The closed partitions of each source table, and those that are listed for it in another case alone (T-62).
 
     Args:
         place: the source.
@@ -411,15 +411,18 @@ def closed_partitions(
         by_name[named.schema, named.table.removesuffix(place.suffix)] = source
     folded = {(schema.casefold(), table.casefold()): source for (schema, table), source in by_name.items()}
     closed: dict[str, set[str]] = {}
-    misspelled: dict[str, str] = {}
+    misspelled: dict[str, dict[str, str]] = {}
     for owner, name, partition in listed:
         source = by_name.get((owner, name), "")
         meant = folded.get((owner.casefold(), name.casefold()), "")
         if source:
             closed.setdefault(source, set()).add(partition)
         elif meant:
-            misspelled[meant] = f"{owner}.{name}"
-    alone = {source: name for source, name in misspelled.items() if source not in closed}
+            misspelled.setdefault(meant, {})[partition] = f"{owner}.{name}"
+    alone = {
+        source: {partition: name for partition, name in names.items() if partition not in closed.get(source, ())}
+        for source, names in misspelled.items()
+    }
     return {source: sorted(partitions) for source, partitions in closed.items()}, alone
 
 
@@ -432,6 +435,27 @@ def names_of_tables(place: ChangeTables) -> dict[tuple[str, str], str]:
             found[named.schema.casefold(), name.casefold()] = source
         found.setdefault((schema.casefold(), table.casefold()), source)
     return found
+
+
+def _refuse_misspelled(
+    table: ChangeTable,
+    misspelled: Mapping[str, str],
+    rows: Mapping[str, PartitionRows],
+    bound: Mapping[str, int],
+    *,
+    is_listed: bool,
+) -> None:
+    """Refuse a table of which partitions are listed in another case alone: they would never be read.
+
+    Where it has partitions of its own, only one with rows matters, and that may be of another table that is there.
+
+    Raises:
+        TerminalError: ``TABLE_CASE``.
+    """
+    unread = (p for p in misspelled if not is_listed or (p in rows and f"{table.name}/{p}" not in bound))
+    first = next(unread, None)
+    if first is not None and not (is_listed and table.in_another_case() is not None):
+        _refuse_another_case(table.name, misspelled[first], "the control table lists partitions of")
 
 
 def _refuse_another_case(name: str, other: str | None, what: str) -> None:

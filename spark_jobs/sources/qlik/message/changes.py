@@ -217,11 +217,16 @@ def _denied(data: Image, before: Image, masks: Masks, images: TableImages) -> st
 
 
 def _refuse_denied_change(image: Image, before: Image | None, masks: Masks, images: TableImages) -> None:
-    """Refuse an update whose old row differs where its mask says that nothing changed.
+    """Refuse an update whose old row differs where its mask says that nothing changed (K-69), or without what changed.
 
     Raises:
         Refusal: ``MASK_CONTRADICTED``.
     """
+    unsent = 0 if masks.change is None or masks.column is None else masks.change & ~masks.column
+    lost = next((column.name for column in images.judged if unsent & column.bit), None)
+    if lost is not None:
+        what = f"changeMask says that {shown(lost)} changed, and columnMask that it was not sent"
+        raise Refusal("MASK_CONTRADICTED", what)
     name = None if before is None else _denied(image, before, masks, images)
     if name is not None:
         raise Refusal(

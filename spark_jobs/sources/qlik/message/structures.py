@@ -31,6 +31,8 @@ MAX_ID, MAX_NAME = 200, 300
 """As much as the ledger keeps."""
 BY_HAND = "(given by hand)"
 """Stands for the topic of what the mirror file gives: no topic has such a name (K-61)."""
+_WHOLE_AND_CUT = {"float": ("INT8",), "real": ("INT4", "INT8", "UINT4")}
+"""Whole numbers of which a float of the writer schema does not hold each."""
 _REGISTERED, _TYPE = "registeredSchema", "schemaType"
 
 
@@ -145,6 +147,7 @@ class Structure:
         is_cut = (written == "real" and is_longer_than_a_float(column.type, column.precision)) or (
             written == "float" and is_longer_than_a_double(column.type, column.precision)
         )
+        is_cut |= column.type.upper() in _WHOLE_AND_CUT.get(written, ())
         if is_cut or (fits is not None and written not in fits) or (written == "varbinary" and told != written):
             is_bytes = "bytes" if written == "varbinary" else field.log_type
             what = f"dataSchema has {is_bytes} for {shown(field.name)}, tableStructure {column.type or told}"

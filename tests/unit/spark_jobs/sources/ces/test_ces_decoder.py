@@ -9,11 +9,12 @@ from typing import Any
 import pytest
 
 from open_mirroring.changes.column_choice import ColumnChoice
+from open_mirroring.changes.manifest import KEYS_UNTOLD
 from open_mirroring.changes.row_key import KEY_BUCKETS, encode_key
 from spark_jobs.changelog.schema import REJECTED, LogRow, RawMessage
 from spark_jobs.sources.ces.decoder import Dispositions, MirroredTable, Notices
-from spark_jobs.sources.contract.decoded import Damage
-from tests.ces_messages import COLS, GUID, ORDERS, ROW, avro_event, decode, decoder, event, only, payload
+from spark_jobs.sources.contract.decoded import Damage, Decoded, SourceSchema
+from tests.ces_messages import COLS, GUID, ORDERS, ROW, avro_event, decode, decoder, event, only, payload, split
 
 LSN = "0000002C000000100001"
 COLS_TEXT = '[["id","int",0],["name","nvarchar(50)",1],["price","decimal(8,2)",2]]'
@@ -364,11 +365,13 @@ def test_only_allowed_columns_leave_g12() -> None:
 
 def test_events_of_other_tables_and_databases_are_ignored_and_counted() -> None:
     """C-12, C-40: `source` says nothing, so `eventsource` tells databases, schemas and tables apart."""
-    others = [event(tbl="items"), event(schema="sales"), event(db="other"), event()]
+    others = [event(tbl="items", commit=9), event(tbl="items"), event(schema="sales"), event(db="other"), event()]
     decoded = decode(*others, database="shop")
-    assert decoded.counts == Dispositions(4, 1, 0, 0, 3, 0)
-    assert decoded.foreign == {"dbo.items": 1, "sales.orders": 1, "other.dbo.orders": 1}
-    assert only(decoded).place == 3
+    assert decoded.counts == Dispositions(5, 1, 0, 0, 4, 0)
+    assert decoded.foreign == {"dbo.items": 2, "sales.orders": 1, "other.dbo.orders": 1}
+    assert only(decoded).place == 4
+    highest = f"{LSN}:{1:020d}:0"
+    assert decoded.foreign_up_to == dict.fromkeys(decoded.foreign, highest), "G-140: whatever came last"
 
 
 def test_a_table_that_is_spelled_in_another_case_is_not_passed_over_g13() -> None:
@@ -402,6 +405,23 @@ def test_every_message_has_one_disposition_and_order_is_kept() -> None:
         "broken",
         b"tail",
     )
+
+
+def test_updates_that_do_not_tell_the_old_key_are_noted_unless_promised_c73() -> None:
+    """Whole, in pieces, and where `pkkey` is missing, which only the promise lets pass."""
+    row = {"id": "7", "name": "Ada", "price": "1.50"}
+    untold, no_key = event("UPD", row, None, pkkey={"id": "7"}), event("UPD", row, None)
+    kept = [SourceSchema(KEYS_UNTOLD, "", "dbo.orders", 0, "")]
+    assert decode(untold).schemas == kept
+    assert not decode(event("UPD", row, row, pkkey={"id": "7"}), event("INS", row), event("DEL", None, row)).schemas
+    assert [one.code for one in decode(no_key).rows] == ["OLD_KEY_MISSING"]
+    pieces = decode(*split(untold, [100])).rows
+    joined = decoder().join(pieces)
+    assert isinstance(joined, Decoded) and joined.schemas == kept
+    promised = decode(untold, no_key, tables=[ORDERS._replace(keys_never_change=True)])
+    assert [one.op for one in promised.rows] == ["U", "U"] and not promised.schemas
+    other = event("UPD", row, None, pkkey={"id": "8"})
+    assert decode(other, tables=[ORDERS._replace(keys_never_change=True)]).rows[0].kind == "rejected"
 
 
 @pytest.mark.parametrize(

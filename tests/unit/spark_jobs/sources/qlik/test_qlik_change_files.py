@@ -241,6 +241,15 @@ def test_t43_bytes_that_are_called_a_text_are_one(tmp_path: Path) -> None:
             assert isinstance(found, TableDamage) and found.damage.code == code
 
 
+def test_t92_a_file_without_a_byte_is_whole_where_it_is_said_to_have_no_row(tmp_path: Path) -> None:
+    put(tmp_path, b"", dfm(records=0))
+    assert find_files(tmp_path, {}, timeout_hours=0) == Found([], [])
+    put(tmp_path, b"", dfm("2.csv"), "2.csv")
+    found = find_files(tmp_path, {}, timeout_hours=0)
+    assert [one.name for one in found.ranges] == [f"{FOLDER}/2.csv"]
+    assert found.waiting == [f"{FOLDER}/2.csv", f"{FOLDER}/2.dfm"]
+
+
 def test_t93_lines_end_in_one_way_whatever_stands_in_quotes(tmp_path: Path) -> None:
     """A file that was converted to the line ends of Windows is sound, also where texts have line ends of their own."""
     header, row = f"{HEADER}\r\n", f'{sequence(1)},I,1,"a\nb\r\nc\r",1.50,\r\n'
