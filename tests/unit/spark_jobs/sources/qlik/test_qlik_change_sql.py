@@ -48,7 +48,8 @@ def test_every_column_is_read_as_its_exact_text(dialect: Dialect, texts: list[st
 
 
 def test_ranges_are_conditions() -> None:
-    """T-18, T-34: intervals are half open; a row without sequence lies in every one, so that it is never lost."""
-    assert range_condition(Slice("s.t", "s.t__ct", None, "1", "2")) == "(seq >= '1' AND seq < '2') OR seq IS NULL"
+    """T-18, T-34, T-91: intervals are half open; a row without sequence is in every one, so that it is never lost."""
+    interval = range_condition(Slice("s.t", "s.t__ct", None, "1", "2"))
+    assert interval == "(seq >= '1' AND seq < '2') OR seq IS NULL OR seq < '0'"
     assert range_condition(Slice("s.t", "s.t__ct/o'p", "o'p", "", "")) == "part = 'o''p'"
-    assert range_condition(Slice("s.t", "s.t__ct/", "", "", "")) == "part IS NULL"
+    assert range_condition(Slice("s.t", "s.t__ct/", "", "", "")) == "part IS NULL OR part = ''"
