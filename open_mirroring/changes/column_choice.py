@@ -5,6 +5,7 @@ The settings `columns`, `types`, `rename`, `hash` and `extra_columns` say it.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable
 from fnmatch import fnmatchcase
 from typing import NamedTuple
@@ -76,6 +77,29 @@ class ColumnChoice(NamedTuple):
     def absent(self, names: Iterable[str]) -> list[str]:
         """The listed names that none of these is."""
         return lacking(self.listed or (), names)
+
+    @property
+    def takes(self) -> str:
+        """Which columns are read, as the ledger keeps it."""
+        return json.dumps([self.listed, self.fitting, self.excluded], ensure_ascii=False)
+
+    def gained(self, before: str) -> list[str]:
+        """The names and patterns of columns that are read, and were not by the choice of which *takes* is given.
+
+        Whether there are such columns nobody knows: of what is not read nothing is kept.
+        """
+        listed, fitting, excluded = json.loads(before)
+        former = ColumnChoice(None if listed is None else tuple(listed), tuple(fitting), tuple(excluded))
+        found = [name for name in former.excluded if name not in self.excluded]
+        if former.listed is not None:
+            found += ["*"] if self.listed is None else [*self.listed, *self.fitting]
+        known = {*(former.listed or ()), *former.fitting}
+        # Of a pattern nobody knows which columns fit it; a name is read or not.
+        return [
+            name
+            for name in dict.fromkeys(found)
+            if name not in known and ("*" in name or (self.of([name]) and not former.of([name])))
+        ]
 
     def unmet(self, names: Iterable[str]) -> list[str]:
         """The names and patterns, of those that are excluded or renamed too, that stand for none of these."""

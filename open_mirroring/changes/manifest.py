@@ -300,6 +300,7 @@ class Manifest:
         healed: tables that have no dead letter any more that hides a change.
         given_back: ranges that were not read, each with the reason; a later batch binds them again.
         foreign: messages of tables that are not mirrored, counted by the table's name at the source.
+        foreign_up_to: by such a name the highest position among them, where their format tells it.
         letters: its dead letters, each as a :class:`SeenLetter`.
         stops: per table the code and the finding that ended its reading.
         shortest: of tables whose load goes through the log the bytes of the shortest value of columns that their source
@@ -326,6 +327,7 @@ class Manifest:
     settled: Sequence[Sequence[Any]] = ()
     healed: Sequence[str] = ()
     foreign: Mapping[str, int] = field(default_factory=dict)
+    foreign_up_to: Mapping[str, str] = field(default_factory=dict)
     letters: Sequence[Sequence[Any]] = ()
     lists_of_reading: bool = False
     loads_whole: Sequence[str] = ()
@@ -340,6 +342,11 @@ class Manifest:
     def from_json(cls, text: str) -> Manifest:
         """Read back what :meth:`to_json` wrote."""
         return cls(**json.loads(text))
+
+
+def highest_of(known: Mapping[str, str], found: Mapping[str, str]) -> dict[str, str]:
+    """Of each name the higher position of both."""
+    return {name: max(known.get(name, ""), found.get(name, "")) for name in {**known, **found}}
 
 
 def bounded_letters(letters: Iterable[SeenLetter], at_most: int) -> list[SeenLetter]:

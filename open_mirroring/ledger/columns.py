@@ -214,7 +214,10 @@ def columns_of_whole_rows(ledger: Engine, mirror: str, sources: Collection[str])
 
 
 class UnverifiedColumn(NamedTuple):
-    """A column, the position of the first change that had it, and the batch up to which it was published then."""
+    """A column, the position of the first change that had it, and the batch up to which it was published then.
+
+    Where *since* is empty, it was not read before (G-141), and *column* may be a pattern.
+    """
 
     column: str
     since: str
@@ -224,6 +227,12 @@ class UnverifiedColumn(NamedTuple):
     @property
     def note(self) -> str:
         """What it means, for people."""
+        if not self.since:
+            which = "columns like" if "*" in self.column else "column"
+            return (
+                f"{which} {self.column!r} unverified since `columns` takes it: rows that were read before have NULL in "
+                "it until they change; a reset with an initial load brings what the source has"
+            )
         return (
             f"column {self.column!r} unverified since position {self.since}: rows that did not change since may have "
             "another value at the source, as a default, its new type or its being added again made it, or, of a key, a "
@@ -247,6 +256,22 @@ def note_columns(
             upsert(db, t.unverified_column, rows, keys=["table_id", "generation", "column"], update=update)
 
 
+def note_taken(db: Connection, row: Any, columns: Sequence[str], batch: int) -> None:
+    """Note columns, or patterns of them, that are read of the table of a ledger's *row* from now on (G-141)."""
+    place = {"table_id": row.id, "generation": row.generation, "since": "", "batch": batch}
+    noted = [{**place, "column": name[:300], "at": datetime.now(UTC), "verified": False} for name in columns]
+    upsert(db, t.unverified_column, noted, keys=["table_id", "generation", "column"], update=["verified", "since"])
+
+
+def keep_taken(db: Connection, table_id: str, generation: int) -> None:
+    """Carry the notes of :func:`note_taken` into the next generation, which begins with what the log holds."""
+    c = t.unverified_column.c
+    here = (c.table_id == table_id) & (c.generation == generation) & (c.since == "") & c.verified.is_(False)
+    noted = [dict(one) for one in db.execute(sa.select(t.unverified_column).where(here)).mappings()]
+    again = [{**one, "generation": generation + 1} for one in noted]
+    upsert(db, t.unverified_column, again, keys=["table_id", "generation", "column"], update=[])
+
+
 def verify_columns(ledger: Engine, table_id: str, columns: Iterable[str] | None = None) -> int:
     """Mark columns of a table as verified (all, unless *columns* are given); returns how many were not before.
 
@@ -255,7 +280,7 @@ def verify_columns(ledger: Engine, table_id: str, columns: Iterable[str] | None 
     c = t.unverified_column.c
     statement = t.unverified_column.update().where(c.table_id == table_id, c.verified.is_(False))
     if columns is not None:
-        statement = statement.where(c.column.in_(list(columns)))
+        statement = statement.where(c.column.in_(list(columns)) | c.column.contains("*"))
     with ledger.begin() as db:
         return db.execute(statement.values(verified=True)).rowcount
 

@@ -15,10 +15,12 @@ from uuid import uuid4
 import sqlalchemy as sa
 from sqlalchemy import Connection, Engine
 
+from open_mirroring.changes.column_choice import ALL_COLUMNS, ColumnChoice
 from open_mirroring.changes.manifest import SENT_BY, Manifest
 from open_mirroring.errors import TerminalError
 from open_mirroring.ledger import tables as t
 from open_mirroring.ledger.auditing import audit
+from open_mirroring.ledger.columns import note_taken
 from open_mirroring.protocols.resetting import ResetStage
 from open_mirroring.protocols.table_stops import (
     DROP,
@@ -41,6 +43,7 @@ class TableDeclaration(NamedTuple):
     text_format: str | None = None
     key_types: tuple[tuple[str, str], ...] = ()
     key_names: tuple[tuple[str, str], ...] = ()
+    chosen: ColumnChoice = ALL_COLUMNS
 
     @property
     def fixed(self) -> dict[str, str | None]:
@@ -182,6 +185,8 @@ def declare(ledger: Engine, mirror: str, declarations: Sequence[TableDeclaration
         _refuse_undeclared(mirror, known, {declared.source for declared in declarations})
         for declared in declarations:
             row = known.get(declared.source)
+            if row is not None and row.takes != declared.chosen.takes:
+                _take_columns(db, row, declared.chosen)
             if row is None:
                 refuse_taken_folder(db, mirror, declared)
                 _insert(db, mirror, declared)
@@ -198,6 +203,15 @@ def declare(ledger: Engine, mirror: str, declarations: Sequence[TableDeclaration
                 )
         query = sa.select(c.source, c.id).where(c.mirror == mirror)
         return {source: table_id for source, table_id in db.execute(query).tuples()}
+
+
+def _take_columns(db: Connection, row: Any, chosen: ColumnChoice) -> None:
+    """Note which columns are read from now on, and that rows which were read before lack those that are new (G-141)."""
+    is_new = not row.confirmed and row.load_plan is None and is_new_to_log(db, row)
+    gained = [] if is_new or row.takes is None else chosen.gained(row.takes)
+    note_taken(db, row, gained, newest_batch(db, row.mirror))
+    c = t.mirrored_table.c
+    db.execute(t.mirrored_table.update().where(c.id == row.id).values(takes=chosen.takes))
 
 
 def _load_first(db: Connection, row: Any) -> None:
@@ -313,6 +327,7 @@ def _insert(db: Connection, mirror: str, declared: TableDeclaration) -> None:
         "mirror": mirror,
         "source": declared.source,
         **declared.fixed,
+        "takes": declared.chosen.takes,
         "incarnation": str(uuid4()),
         "load_state": "pending" if declared.loads else "none",
     }

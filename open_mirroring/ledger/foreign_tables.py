@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import datetime
+from types import MappingProxyType
 from typing import NamedTuple
 
 import sqlalchemy as sa
@@ -18,7 +19,10 @@ _NAME = 300
 
 
 class ForeignTable(NamedTuple):
-    """A table that is not mirrored, or all those beyond :data:`NAMES_KEPT` (*name* is empty)."""
+    """A table that is not mirrored, or all those beyond :data:`NAMES_KEPT` (*name* is empty).
+
+    *highest* is the highest position among its messages; empty where their format does not tell it.
+    """
 
     name: str
     messages: int
@@ -26,22 +30,34 @@ class ForeignTable(NamedTuple):
     first_seen: datetime
     last_batch: int
     last_seen: datetime
+    highest: str = ""
 
 
 def foreign_tables(ledger: Engine, mirror: str) -> list[ForeignTable]:
     """The tables that messages were read of and that are not mirrored, in the order of their names."""
     c = t.foreign_table.c
     query = sa.select(*(c[name] for name in ForeignTable._fields)).where(c.mirror == mirror).order_by(c.name)
-    return [ForeignTable(*row) for row in t.rows(ledger, query)]
+    found = (ForeignTable(*row) for row in t.rows(ledger, query))
+    return [one._replace(highest=one.highest or "") for one in found]
 
 
-def record_foreign(db: Connection, mirror: str, batch: int, seen_at: datetime, messages: Mapping[str, int]) -> None:
-    """Count the ignored messages of batch *batch*, inside the transaction that completes it."""
+def record_foreign(
+    db: Connection,
+    mirror: str,
+    batch: int,
+    seen_at: datetime,
+    messages: Mapping[str, int],
+    up_to: Mapping[str, str] = MappingProxyType({}),
+) -> None:
+    """Count the ignored messages of batch *batch*, inside the transaction that completes it.
+
+    *up_to* is the highest position among those of a table, where it is told.
+    """
     if not messages:
         return
     c = t.foreign_table.c
     known = {row.name: row for row in db.execute(sa.select(t.foreign_table).where(c.mirror == mirror))}
-    counted: dict[str, int] = {}
+    counted, highest = dict[str, int](), dict[str, str]()
     room = NAMES_KEPT - len(known.keys() - {""})
     for full, count in sorted(messages.items()):
         name = full[:_NAME]
@@ -49,6 +65,7 @@ def record_foreign(db: Connection, mirror: str, batch: int, seen_at: datetime, m
             name = name if room > 0 else ""
             room -= bool(name)
         counted[name] = counted.get(name, 0) + count
+        highest[name] = max(highest.get(name, ""), up_to.get(full, ""))
     rows = [
         {
             "mirror": mirror,
@@ -58,7 +75,9 @@ def record_foreign(db: Connection, mirror: str, batch: int, seen_at: datetime, m
             "first_seen": known[name].first_seen if name in known else seen_at,
             "last_batch": batch,
             "last_seen": seen_at,
+            "highest": max(highest[name], (known[name].highest or "") if name in known else ""),
         }
         for name, count in counted.items()
     ]
-    upsert(db, t.foreign_table, rows, keys=["mirror", "name"], update=["messages", "last_batch", "last_seen"])
+    update = ["messages", "last_batch", "last_seen", "highest"]
+    upsert(db, t.foreign_table, rows, keys=["mirror", "name"], update=update)

@@ -210,6 +210,15 @@ class LoadLedger:
             row.stream_from == BEGINS_EMPTY,
         )
 
+    def ignored_up_to(self, name: str) -> str:
+        """The highest position of messages that were read and ignored of a table by its name at the source.
+
+        Empty where there are none, or their format does not tell it.
+        """
+        c = t.foreign_table.c
+        with self._engine.connect() as db:
+            return db.scalar(sa.select(c.highest).where(c.mirror == self._mirror, c.name == name)) or ""
+
     def finish(self, table_id: str, plan: LoadPlan) -> bool:
         """All chunks of a load are in the change log: its changes may be published; False when that was so before."""
         c = t.mirrored_table.c

@@ -25,7 +25,7 @@ from open_mirroring.errors import TerminalError, TransientError
 from open_mirroring.ledger import requests
 from open_mirroring.ledger import tables as t
 from open_mirroring.ledger.auditing import Reason, audit
-from open_mirroring.ledger.columns import record_columns
+from open_mirroring.ledger.columns import keep_taken, record_columns
 from open_mirroring.ledger.decisions import EPOCH_UNKNOWN, unknown_epochs
 from open_mirroring.ledger.declaring import (
     ResetRecord,
@@ -423,6 +423,8 @@ class ResetLedger:
 def _new_generation(db: Connection, row: Any, reset: ResetRecord) -> dict[str, Any]:
     """The values with which a table begins again; what failed to be typed before is tried anew."""
     db.execute(t.rejected_change.delete().where(t.rejected_change.c.table_id == row.id))
+    if not reset.loads:
+        keep_taken(db, row.id, row.generation)
     e = t.stream_epoch.c
     begins_at, stream_from = reset.begins_at, None if reset.begins_at is None else BEGINS_EMPTY
     if load := None if reset.loads else NewestLoad.of(row.newest_load):

@@ -187,6 +187,8 @@ mirrored_table = Table(
     Column("waiting_rows", BigInteger),
     Column("intent", Text),
     Column("columns", Text, nullable=False, default="[]"),
+    # Which columns were read when the table was declared the last time (G-141); null: not known.
+    Column("takes", Text),
     # none | pending | loaded; while pending, changes are logged and not published.
     Column("load_state", String(10), nullable=False, default="none"),
     Column("load_plan", Text),
@@ -423,6 +425,8 @@ foreign_table = Table(
     Column("first_seen", Moment, nullable=False),
     Column("last_batch", BigInteger, nullable=False),
     Column("last_seen", Moment, nullable=False),
+    # The highest position among them, where their format tells it (G-140); empty: it does not; null: nobody asked.
+    Column("highest", String(200)),
 )
 
 # Which places of a partition were read (G-113): runs as JSON [[first, last], ...]. The row without a partition says

@@ -92,7 +92,7 @@ def declaration(table: Table) -> TableDeclaration:
     new_names = ((name, table.chosen.new_name_of(name)) for name in table.key)
     renamed = tuple((name, new_name) for name, new_name in new_names if new_name is not None)
     loads = table.initial_load is not None
-    return TableDeclaration(table.source, table.folder, tuple(table.key), loads, text, types, renamed)
+    return TableDeclaration(table.source, table.folder, tuple(table.key), loads, text, types, renamed, table.chosen)
 
 
 def inspect_mirror(

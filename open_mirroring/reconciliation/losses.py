@@ -23,6 +23,7 @@ from open_mirroring.changes.read_places import Run, gaps
 from open_mirroring.config import Mirror
 from open_mirroring.config.names import split_source_name
 from open_mirroring.config.source import InLines
+from open_mirroring.config.tables import ExportLoad
 from open_mirroring.ledger import tables as t
 from open_mirroring.ledger.columns import columns_of_whole_rows
 from open_mirroring.ledger.foreign_tables import ForeignTable, foreign_tables
@@ -124,6 +125,7 @@ class SeenTable(NamedTuple):
         tolerated: how many open dead letters are no loss.
         unseen: names under `columns` and `types` that no row has, though whole rows came, by what names them.
         signals: what control tables of the source tell of it, by code (T-81).
+        exported: from where on changes are published over its initial load, if that is an export.
         lacks_load: the mirror file names an initial load, and the table began without one (G-130).
         keys_untold: updates came of which nothing tells the key that their row had before (C-73).
     """
@@ -138,6 +140,7 @@ class SeenTable(NamedTuple):
     signals: Mapping[str, str] = MappingProxyType({})
     lacks_load: bool = False
     keys_untold: bool = False
+    exported: str | None = None
 
 
 def look(mirror: Mirror, ledger: Engine, *, has_read: bool = False) -> LossReport:
@@ -153,8 +156,9 @@ def look(mirror: Mirror, ledger: Engine, *, has_read: bool = False) -> LossRepor
     newest = sa.select(sa.func.max(b.batch)).where(b.mirror == m.mirror, b.source == m.source).scalar_subquery()
     # A table in a reset, or that begins with what its source told, lacks none.
     without_load = (m.load_state == "none") & sa.and_(*(c.is_(None) for c in (m.reset, m.newest_load, m.stream_from)))
-    query = sa.select(m.source, newest, m.load_state, m.confirmed, m.published_batch, without_load)
+    query = sa.select(m.source, newest, m.load_state, m.confirmed, m.published_batch, without_load, m.stream_from)
     query = query.where(m.mirror == mirror.name)
+    exports = {table.source for table in mirror.tables if isinstance(table.initial_load, ExportLoad)}
     loading = {table.source for table in mirror.tables if table.initial_load is not None}
     tolerated = {table.source: (table.dead_letters or mirror.dead_letters).tolerate for table in mirror.tables}
     naming = {table.source: table for table in mirror.tables if table.unseen(())}
@@ -180,8 +184,9 @@ def look(mirror: Mirror, ledger: Engine, *, has_read: bool = False) -> LossRepor
                 signals=signals.get(source, {}),
                 lacks_load=bool(lacks) and source in loading,
                 keys_untold=source in keys_untold,
+                exported=(since or "") if source in exports and load == "loaded" else None,
             )
-            for source, last, load, confirmed, published, lacks in db.execute(query.order_by(m.source)).tuples()
+            for source, last, load, confirmed, published, lacks, since in db.execute(query.order_by(m.source)).tuples()
         ]
         places = read_places(db, mirror.name)
     return judge(
@@ -249,6 +254,8 @@ def judge(
             notes[table.source] = (note,)
         for says, columns in table.unseen.items():
             note = f"{COLUMN_NEVER_SEEN}: {says} {_named(columns)}, and no row has such a column"
+            notes[table.source] = (*notes.get(table.source, ()), note)
+        if note := _ignored_before_export(table, ignored_before.get(table.name)):
             notes[table.source] = (*notes.get(table.source, ()), note)
         if table.last_batch and not table.loaded and (begun_late := _begun_late(places)):
             notes[table.source] = (*notes.get(table.source, ()), begun_late)
@@ -340,11 +347,29 @@ def _counted(count: int, one: str, many: str) -> str:
 
 
 def _ignored_before(table: SeenTable, other: ForeignTable | None) -> list[Loss]:
-    if other is None or table.loaded:
+    """The loss of what was ignored before a table was mirrored, and is in no load of it (G-24, G-140)."""
+    if other is None:
+        return []
+    is_below = table.exported is not None and other.highest < table.exported
+    if table.loaded and (table.exported is None or is_below or not other.highest):
         return []
     batches = f"in batches {other.first_batch} to {other.last_batch}"
     what = f"{_counted(other.messages, 'message', 'messages')} of it, {batches}, came before it was mirrored"
     return [Loss(CHANGES_IGNORED, f"{what}, and was ignored" if other.messages == 1 else f"{what}, and were ignored")]
+
+
+def _ignored_before_export(table: SeenTable, other: ForeignTable | None) -> str:
+    """The note on messages that were ignored before a table was loaded from an export, which may be older or newer.
+
+    Their format tells no position with which an export could be compared.
+    """
+    if other is None or table.exported is None or other.highest:
+        return ""
+    count = _counted(other.messages, "message", "messages")
+    until = f"up to {other.last_seen:%Y-%m-%d %H:%M} UTC"
+    return (
+        f"{CHANGES_IGNORED}: {count} of it, {until}, came before it was mirrored: its export has to be made after that"
+    )
 
 
 def _likely_name(table: SeenTable, unknown: Sequence[ForeignTable]) -> Loss | None:

@@ -63,7 +63,7 @@ def headline(status: MirrorStatus) -> str:
     losses = sum(table.verdict == Verdict.LOSSES.value for table in mirrored)
     lossy = f" ({losses} with losses)" if losses else ""
     longest = max((lag(table, status.taken_at) for table in mirrored), default=timedelta(0))
-    behind = f", lag {age(longest)}" if longest else ", nothing waits" if mirrored else ""
+    behind = f", lag {age(longest)}" if longest else ", nothing waits" if mirrored == [*tables] else ""
     counted = f"{len(mirrored)} of {len(tables)} tables mirrored{lossy}{behind}"
     logged = "nothing logged yet" if status.last_commit is None else f"last logged {age(status.last_commit_age)} ago"
     return f"{status.mirror}: {counted}; {logged}"

@@ -18,13 +18,15 @@ from open_mirroring.ledger.reading import LedgerReader
 from open_mirroring.operate.exit_codes import Exit, exit_of, exit_of_report
 from open_mirroring.operate.words import amount
 from open_mirroring.protocols.backfilling import Backfill
-from open_mirroring.protocols.verdicts import LOAD_AHEAD, Verdict
+from open_mirroring.protocols.verdicts import LOAD_AHEAD, LOAD_PENDING, Verdict
 from open_mirroring.reconciliation.inspection import inspect_mirror
 from open_mirroring.reconciliation.losses import look
 from spark_jobs.extract_changes import Extracted, extract
 from spark_jobs.reload_table import publish_and_follow
 
 log = logging.getLogger(__name__)
+
+_MAY_LAST = (f"{LOAD_AHEAD}:", f"{LOAD_PENDING}:")
 
 
 class Ticked(NamedTuple):
@@ -44,7 +46,7 @@ class Ticked(NamedTuple):
         joined: tables that joined by a pattern, each with what the source told of it (G-70).
         awaited: what is there and cannot be read or published before something else comes.
         lacking: whether tables lack some of that: it is not only files that somebody may still be writing.
-        reloading: tables that are being built anew, for a change of structure or a full load that came again.
+        reloading: tables that are being built anew.
         failed: the error that ended reading; publishing went on with what the log has.
     """
 
@@ -73,8 +75,8 @@ class Ticked(NamedTuple):
     def exit(self) -> Exit:
         """The failure of reading, then stopped tables, then losses, then a hold that let nothing through.
 
-        A table that is being built anew is not at the target, and a load that is ahead of the stream may stay so for
-        ever: both hold whatever else was done.
+        A table that is being built anew is not at the target, nor is all of one that is being loaded. Both may wait for
+        somebody for ever, as a load may that is ahead of the stream: they hold whatever else was done.
 
         What is awaited holds, for the tables lack it: the rest of messages that were read, and what lies behind a hole.
         A file that may just be written holds once the source has nothing new, or its writer seems to have left it.
@@ -84,7 +86,7 @@ class Ticked(NamedTuple):
         done = exit_of_report(self.stopped, self.losses)
         if done is not Exit.DONE:
             return done
-        if self.overdue or any(why.startswith(f"{LOAD_AHEAD}:") for why in self.held.values()):
+        if self.overdue or any(why.startswith(_MAY_LAST) for why in self.held.values()):
             return Exit.ON_HOLD
         if self.reloading or (self.waiting and not self.files and all(source in self.held for source in self.waiting)):
             return Exit.ON_HOLD
@@ -155,7 +157,7 @@ def tick(
         lacking=bool(fragments or (read.withheld and isinstance(mirror.source, InCapture))),
         overdue=read.overdue,
         joined=read.joined,
-        reloading=[source for source, one in reloads.items() if one.hold],
+        reloading=[s for s, t in tables.items() if t.reset is not None and not t.reset.drops],
     )
 
 

@@ -213,7 +213,8 @@ class BatchWriting:
             counts={**manifest.counts, outcome: len(settled)} if settled else manifest.counts,
             settled=[SettledLetter(*x.at, outcome, x.rows if x.table is None else 0) for x in settled],
             healed=healed_tables(settled, left, manifest.keyless_rejects.keys()),
-            foreign={},  # these were counted when they were read for the first time
+            foreign={},
+            foreign_up_to={},  # these were counted when they were read for the first time
         )
 
     def _read_whole(self, manifest: Manifest, scope: Scope) -> Iterator[SettledLetter]:

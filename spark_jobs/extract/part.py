@@ -19,6 +19,7 @@ from open_mirroring.changes.manifest import (
     PlacesSeen,
     SeenLetter,
     bounded_letters,
+    highest_of,
     merged,
 )
 from open_mirroring.changes.read_places import Run, bounded, joined
@@ -70,7 +71,7 @@ class Part:
         notes: what stands in them.
         counts: messages by disposition, and whatever else is counted.
         schemas: structures that its messages announced.
-        foreign: messages of tables that are not mirrored, by the table's name.
+        foreign: messages of tables that are not mirrored, by the table's name; *foreign_up_to* the highest position.
         senders: who sends the changes of which table.
         met: coordinates of messages that the driver asked for, and that were read.
         replayed: dead letters that were decoded now.
@@ -88,6 +89,7 @@ class Part:
     counts: Mapping[str, int] = field(default_factory=dict)
     schemas: Sequence[SourceSchema] = ()
     foreign: Mapping[str, int] = field(default_factory=dict)
+    foreign_up_to: Mapping[str, str] = field(default_factory=dict)
     senders: Sequence[Sender] = ()
     met: frozenset[tuple[str, int]] = frozenset()
     replayed: Sequence[LetterPlace] = ()
@@ -102,7 +104,7 @@ class Part:
 
 def merge(parts: Sequence[Part], announced: Sequence[SourceSchema] = (), partitions: int = 0) -> Manifest:
     """One manifest from the parts that the tasks returned; *partitions* of the source carry changes."""
-    counts, foreign = Counter[str](), Counter[str]()
+    counts, foreign, foreign_up_to = Counter[str](), Counter[str](), dict[str, str]()
     columns: dict[str, dict[str, dict[str, PlacesSeen]]] = {}
     keyless: dict[str, KeylessReject] = {}
     reloads: dict[str, dict[str, LoadPlaces]] = {}
@@ -112,6 +114,7 @@ def merge(parts: Sequence[Part], announced: Sequence[SourceSchema] = (), partiti
     for part in parts:
         counts.update(part.counts)
         foreign.update(part.foreign)
+        foreign_up_to = highest_of(foreign_up_to, part.foreign_up_to)
         for partition, runs in part.places.items():
             places.setdefault(partition, []).extend(runs)
         for table, lengths in part.shortest.items():
@@ -147,6 +150,7 @@ def merge(parts: Sequence[Part], announced: Sequence[SourceSchema] = (), partiti
         partitions=partitions,
         told=majors,
         foreign=dict(foreign),
+        foreign_up_to=foreign_up_to,
         shortest={table: found for table, found in shortest.items() if found},
         places={partition: bounded(joined(runs)) for partition, runs in sorted(places.items())},
         letters=bounded_letters((letter for part in parts for letter in part.notes.letters), LETTERS_SHOWN),

@@ -22,6 +22,7 @@ from open_mirroring.changes.manifest import (
     KeylessReject,
     SeenLetter,
     bounded_letters,
+    highest_of,
 )
 from open_mirroring.changes.read_places import Numbering, Run, joined
 from open_mirroring.storage.object_path import Place
@@ -175,6 +176,7 @@ class Decoding:
         self._fast = format.fast_decoder(tables, schemas)
         self._notes, self._counts, self._schemas = RowSummary(tables, format), Counter[str](), set[SourceSchema]()
         self._foreign, self._senders = Counter[str](), set[Sender]()
+        self._foreign_up_to = dict[str, str]()
         self._places = PlacesRead()
 
     def take(self, messages: Iterable[Any]) -> None:
@@ -187,6 +189,7 @@ class Decoding:
         self._counts.update(decoded.counts._asdict())
         self._counts.update(decoded.notices._asdict())
         self._foreign.update(decoded.foreign)
+        self._foreign_up_to = highest_of(self._foreign_up_to, decoded.foreign_up_to)
         self._senders.update(decoded.senders)
         self._learn(decoded.schemas)
         self._notes.take(decoded.rows)
@@ -247,6 +250,7 @@ class Decoding:
         ignored = messages - changes - found.images
         self._counts.update(Dispositions(messages, changes, metadata=found.images, ignored=ignored)._asdict())
         self._foreign.update(found.foreign)
+        self._foreign_up_to = highest_of(self._foreign_up_to, found.foreign_up_to)
         self._senders.update(found.senders)
         self._learn(found.schemas)
         return found
@@ -268,6 +272,7 @@ class Decoding:
             counts=dict(self._counts),
             schemas=sorted(self._schemas),
             foreign=dict(self._foreign),
+            foreign_up_to=self._foreign_up_to,
             senders=sorted(self._senders),
             met=frozenset(self._met),
             places=self._places.runs(),
@@ -291,6 +296,7 @@ def join_pieces(task: JoinTask) -> Part:
     """Join the pieces that are complete."""
     decoder, writer = task.format.decoder(task.tables, task.schemas), task.target.writer()
     notes, counts, foreign = RowSummary(task.tables, task.format), Counter[str](), Counter[str]()
+    foreign_up_to = dict[str, str]()
     waiting = set[str]()
     senders, schemas = set[Sender](), set[SourceSchema]()
     pieces = read_pieces(task.target.root, task.pieces)
@@ -305,6 +311,7 @@ def join_pieces(task: JoinTask) -> Part:
             rows, refused = outcome.rows, outcome.counts.rejected
             counts.update(outcome.notices._asdict())
             foreign.update(outcome.foreign)
+            foreign_up_to = highest_of(foreign_up_to, outcome.foreign_up_to)
             senders.update(outcome.senders)
             schemas.update(outcome.schemas)
         counts.update(refused=refused, joined=len(pieces[identity]) - refused)
@@ -316,6 +323,7 @@ def join_pieces(task: JoinTask) -> Part:
         counts=dict(counts),
         schemas=sorted(schemas),
         foreign=dict(foreign),
+        foreign_up_to=foreign_up_to,
         senders=sorted(senders),
         waiting=frozenset(waiting),
     )

@@ -72,7 +72,10 @@ def plan_load(
     load = table.initial_load
     hand_over = ledger.hand_over(table_id)
     if isinstance(load, ExportLoad):
-        bound = _plan_export(mirror, table, load, hand_over)
+        name = split_source_name(table.source)
+        # Changes that were ignored and read again since, or do not matter, are acknowledged so (G-24).
+        ignored = "" if mirror.ignores(name) else ledger.ignored_up_to(".".join(name))
+        bound = _plan_export(mirror, table, load, hand_over, ignored)
     elif isinstance(load, JdbcLoad):
         # Rows that go through the log stand below every change: what no position tells to be in the load is published
         # over them, whenever it was logged. So it is over a table that the task keeps beside its change table: that may
@@ -175,15 +178,15 @@ def part_of(chunk: Any) -> tuple[SplitColumn | None, Range]:
     return None if column is None else SplitColumn(*column), Range(low, high, nulls)
 
 
-def _plan_export(mirror: Mirror, table: Table, load: ExportLoad, hand_over: HandOver) -> BoundLoad:
+def _plan_export(mirror: Mirror, table: Table, load: ExportLoad, hand_over: HandOver, ignored: str) -> BoundLoad:
     position = stream_from(mirror, load)
     _check_handover(table, load, position, hand_over)
     # Positions write the commit without separators.
     since = None if position == BEGINNING else position.replace(":", "")
     if hand_over.begins_stream and since is None:
         since = BEGINS_EMPTY
-    elif hand_over.log_from:
-        since = _above_old_log(table, since, hand_over, is_exact=load.handover == "exact")
+    elif hand_over.log_from or ignored:
+        since = _above_old_log(table, since, hand_over, ignored, is_exact=load.handover == "exact")
     export = export_of(mirror, load)
     files = export_files(export)
     columns = export_columns(export, files[0], table.chosen, load.types)
@@ -264,23 +267,26 @@ def refuse_handed_over(table: Table, generation: int, highest: str | None) -> No
         )
 
 
-def _above_old_log(table: Table, since: str | None, hand_over: HandOver, *, is_exact: bool) -> str | None:
-    """Where the stream goes on where the log tells nothing up to some batch: the export has to hold all of that.
+def _above_old_log(table: Table, since: str | None, hand_over: HandOver, ignored: str, *, is_exact: bool) -> str | None:
+    """Where the stream goes on where the log tells nothing up to some place: the export has to hold all of that.
+
+    That is what the log lacks up to some batch, and what was *ignored* before the mirror file named the table (G-140).
 
     A position that is exact is the first that is not in the export, and so has to lie above.
 
     Raises:
         TerminalError: ``EXPORT_TOO_OLD``.
     """
-    highest = hand_over.highest_before
-    if highest is None:
+    highest = max(hand_over.highest_before or "", ignored)
+    if not highest:
         return since
     major = LogPosition.parse(0, highest).major
     if since is None or since < major or (is_exact and since == major):
         raise TerminalError(
             "EXPORT_TOO_OLD",
-            f"the export begins at {since or BEGINNING}; changes up to {highest} were logged before the reset, or are "
-            "no longer in the log, and cannot be published over it",
+            f"the export begins at {since or BEGINNING}; changes up to {highest} were logged before the reset, are no "
+            "longer in the log, or were ignored before the mirror file named the table, and cannot be published over "
+            "it",
             where=f"table {table.source}",
             way_out="export the table anew, with the `stream_from` of that export, and go on",
         )

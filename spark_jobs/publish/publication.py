@@ -28,7 +28,7 @@ from spark_jobs.plan.loaded_columns import loaded_columns
 from spark_jobs.plan.plan import Identity, PlanStop, TablePlan
 from spark_jobs.plan.transaction_cut import Cut
 from spark_jobs.publish.staging import StageTarget
-from spark_jobs.publish.table_columns import TableColumns, refuse_other_settings
+from spark_jobs.publish.table_columns import TableColumns, refuse_other_settings, refuse_text_no_more
 
 ROWS_PER_TASK = 125_000
 """A worker holds at most about this many logged rows of a table at once."""
@@ -143,10 +143,13 @@ class Preparation:
 
     def refused(self, tables: Iterable[TableState]) -> dict[str, CannotStage]:
         """Tables of which the mirror file says something else than their files have, by table id (G-129)."""
-        found = dict[str, CannotStage]()
+        tables, found = list(tables), dict[str, CannotStage]()
+        lists = self._reader.column_lists(state.id for state in tables)
         for state in tables:
+            declared = self._declared[state.source]
             try:
-                refuse_other_settings(state, self._declared[state.source], self._salted)
+                refuse_other_settings(state, declared, self._salted)
+                refuse_text_no_more(state, declared, lists.get(state.id, ()))
             except PlanStop as stop:
                 found[state.id] = CannotStage(stop.code, stop.what)
         return found

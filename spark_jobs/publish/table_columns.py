@@ -669,6 +669,37 @@ def refuse_other_settings(state: TableState, declared: Table, salted: str | None
     _refuse_other_extra(state.columns, extra_columns(declared.chosen.extra))
 
 
+def refuse_text_no_more(state: TableState, declared: Table, lists: Iterable[ColumnList]) -> None:
+    """Stop where `types` landed a published column as text and does so no more, as far as its source's types tell.
+
+    Any other word of `types` that is taken away leaves the values as they are.
+
+    Raises:
+        PlanStop: ``SCHEMA_CHANGED``.
+    """
+    texts = [c for c in state.columns.columns if c.type == "string" and not c.tells]
+    at_source = {c.name.casefold(): c.name for c in texts if declared.chosen.type_of(c.name) is None}
+    if not at_source:
+        return
+    told = [(name, sql_type) for one in lists for name, sql_type, _ in msgspec.json.decode(one.cols)]
+    told += [(name, one.column.sql_type) for name, one in loaded_columns(state.load_plan, state.keys).items()]
+    kinds: dict[str, set[str]] = {}
+    for name, sql_type in told:
+        if sql_type is not None and (published := at_source.get(name.casefold())):
+            kinds.setdefault(published, set()).add(sql_type)
+    for name, sql_types in kinds.items():
+        if not any(map(_is_text_or_unknown, sql_types)):
+            what = f"`types` lands {name!r} no more as string, as which it is published: it is {sorted(sql_types)[0]}"
+            raise PlanStop("SCHEMA_CHANGED", what)
+
+
+def _is_text_or_unknown(sql_type: str) -> bool:
+    try:
+        return landing_type(sql_type) == "string"
+    except TerminalError:
+        return True
+
+
 def _refuse_left_out(published: TableSchema, chosen: ColumnChoice, keys: Sequence[str]) -> None:
     """Stop where `columns` leaves out a published column: changed rows would lose it, all others keep it (G-12)."""
     names = [column.name for column in published.columns]

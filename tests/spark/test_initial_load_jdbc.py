@@ -130,6 +130,8 @@ def test_chunks_cover_every_row_once(tmp_path: Path, spark, source: PostgresServ
         "CREATE TABLE shop.twice (id int, part int)",
         "INSERT INTO shop.twice VALUES (1, 1), (2, 50), (1, 100)",
         "CREATE TABLE shop.texts (id text PRIMARY KEY)",
+        "CREATE TABLE shop.endless (id int PRIMARY KEY, until date)",
+        "INSERT INTO shop.endless VALUES (1, '2024-01-01'), (2, 'infinity')",
     )
     pipeline = mirror_of(
         tmp_path,
@@ -138,11 +140,13 @@ def test_chunks_cover_every_row_once(tmp_path: Path, spark, source: PostgresServ
         {"source": "shop.dated", "load": {"split_column": "day", "chunks": 4}},
         {"source": "shop.twice", "load": {"split_column": "part", "chunks": 2}},
         {"source": "shop.texts", "load": {"split_column": "id", "chunks": 2}},
+        {"source": "shop.endless", "load": {"split_column": "until", "chunks": 2}, "columns": ["id"]},
         publish={"max_rows_per_file": 300},
     )
     loaded = load(pipeline)
     assert loaded.stopped["shop.twice"].startswith("KEY_DUPLICATE: two rows have the same key: chunk 1, row 1 as read")
     assert loaded.stopped["shop.texts"].startswith("SPLIT_UNSUPPORTED")
+    assert "SPLIT_UNSUPPORTED: the column 'until' has no ranges: 'infinity'" in loaded.stopped["shop.endless"]
     assert loaded.rows == {"shop.keyed": 1000, "shop.dated": 90}
     # 1000 rows in three chunks of a third each: none of them fits into one file of 300.
     assert (loaded.files["shop.keyed"], len(loaded.files["shop.dated"])) == ([1, 2, 3, 4, 5, 6], 4)

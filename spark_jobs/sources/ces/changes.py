@@ -250,12 +250,14 @@ def _may_be_cut(sql_type: str, value: str) -> bool:
 class Outcome(NamedTuple):
     """What one message became: the rows of one disposition, or none, where its table, *foreign*, is not mirrored.
 
-    *sender* is the database of a change. *key_untold*: nothing tells the key that the row had before.
+    *at* is the position of such a message, if it is told. *sender* is the database of a change. *key_untold*: nothing
+    tells the key that the row had before.
     """
 
     rows: tuple[LogRow, ...]
     notices: Notices = NOTHING_NOTICED
     foreign: str = ""
+    at: str = ""
     sender: str = ""
     key_untold: bool = False
 

@@ -90,7 +90,7 @@ class CesDecoder(IndependentMessages):
         Damaged bytes that a transport reports count as one rejected message each.
         """
         rows: list[LogRow] = []
-        foreign = Counter[str]()
+        foreign, foreign_up_to = Counter[str](), dict[str, str]()
         total = changes = fragments = ignored = rejected = 0
         notices = NOTHING_NOTICED
         senders, untold = set[Sender](), set[str]()
@@ -103,6 +103,7 @@ class CesDecoder(IndependentMessages):
             if not found:
                 ignored += 1
                 foreign[outcome.foreign] += 1
+                foreign_up_to[outcome.foreign] = max(foreign_up_to.get(outcome.foreign, ""), outcome.at)
                 continue
             rows += found
             kind = found[0].kind
@@ -116,7 +117,8 @@ class CesDecoder(IndependentMessages):
             else:
                 rejected += 1
         counts = Dispositions(total, changes, fragments, 0, ignored, rejected)
-        return Decoded(rows, counts, notices, keys_untold(untold), foreign=foreign, senders=self.unchosen(senders))
+        schemas, unchosen = keys_untold(untold), self.unchosen(senders)
+        return Decoded(rows, counts, notices, schemas, foreign=foreign, foreign_up_to=foreign_up_to, senders=unchosen)
 
     def join(self, pieces: Sequence[LogRow]) -> Decoded | Waiting | Unjoinable:
         """As :meth:`Decoder.join`."""
@@ -129,7 +131,10 @@ class CesDecoder(IndependentMessages):
         foreign = {outcome.foreign: count} if outcome.foreign else {}
         senders = self.unchosen({(row.tbl or "", outcome.sender) for row in outcome.rows if row.kind == CHANGE})
         schemas = keys_untold({row.tbl or "" for row in outcome.rows} if outcome.key_untold else ())
-        return Decoded(outcome.rows, counts, outcome.notices, schemas, foreign=foreign, senders=senders)
+        up_to = dict.fromkeys(foreign, outcome.at)
+        return Decoded(
+            outcome.rows, counts, outcome.notices, schemas, foreign=foreign, foreign_up_to=up_to, senders=senders
+        )
 
     def again(self, origin: str, place: int, body: bytes, source: str | None) -> RawMessage:
         """As :meth:`Decoder.again`."""
@@ -181,7 +186,7 @@ class CesDecoder(IndependentMessages):
             data, is_prose = read_data_leniently(event.data)
             table = self.table_of(data)
             if table is None:
-                return Outcome((), foreign=self.foreign_name(data))
+                return Outcome((), foreign=self.foreign_name(data), at=event.position(0))
             _check_position(event, data)
             outcome = change(event, data, table, origin, place)._replace(sender=data.eventsource.db)
             if is_prose or any(event.notices):
@@ -211,11 +216,11 @@ class CesDecoder(IndependentMessages):
             return Outcome((letter,))
         database = (self.settings.database or "").casefold()
         if database and told.db and told.db.casefold() != database:
-            return Outcome((), foreign=f"{told.db}.{told.schema}.{told.tbl}")
+            return Outcome((), foreign=f"{told.db}.{told.schema}.{told.tbl}", at=letter.pos or "")
         name = f"{told.schema}.{told.tbl}"
         meant = self._names.meant_by(name) if name not in self._tables else name
         if meant is None:
-            return Outcome((), foreign=name)
+            return Outcome((), foreign=name, at=letter.pos or "")
         return Outcome((letter._replace(tbl=self._tables[meant].source),))
 
     def foreign_name(self, data: Data) -> str:
@@ -290,13 +295,14 @@ def _fragment(message: RawMessage, event: Event) -> LogRow:
 class Joined(NamedTuple):
     """All pieces were there: what the event became, at the coordinates of its last piece.
 
-    Without rows its table, *foreign*, is not mirrored. A dead letter holds the joined payload as ``raw`` and names its
-    pieces by ``fragment_of``.
+    Without rows its table, *foreign*, is not mirrored; *at* is as in :class:`Outcome`. A dead letter holds the joined
+    payload as ``raw`` and names its pieces by ``fragment_of``.
     """
 
     rows: list[LogRow]
     notices: Notices
     foreign: str = ""
+    at: str = ""
     sender: str = ""
     key_untold: bool = False
 
@@ -355,7 +361,7 @@ def _refused(pieces: Sequence[LogRow], refusal: Refusal, decoder: CesDecoder) ->
     """The dead letter of pieces that can never be joined, with the table that they name, if only one (C-95)."""
     told = {found for piece in pieces if (found := _told(piece, decoder)) is not None}
     outcome = decoder.placed(_dead_letter(pieces, refusal), told.pop() if len(told) == 1 else None)
-    return Unjoinable(outcome.rows[0]) if outcome.rows else Joined([], outcome.notices, outcome.foreign)
+    return Unjoinable(outcome.rows[0]) if outcome.rows else Joined([], outcome.notices, outcome.foreign, outcome.at)
 
 
 def _told(piece: LogRow, decoder: CesDecoder) -> NamedTable | None:

@@ -209,7 +209,7 @@ class FastCes:
         untold = set[str]()
         epochs: list[bytes] = []
         foreign: list[int] = []
-        names_of_foreign = Counter[str]()
+        names_of_foreign, foreign_up_to = Counter[str](), dict[str, bytes]()
         content, lists, read_head = block.content, self._lists, HEAD.match
         lines = np.flatnonzero(are_text(block) & (block.ends - block.starts <= self._longest))
         starts, ends = block.starts[lines].tolist(), block.ends[lines].tolist()
@@ -241,14 +241,21 @@ class FastCes:
             elif known is not None and FOREIGN.fullmatch(content, at, end):
                 foreign.append(line)
                 names_of_foreign[known] += 1
+                foreign_up_to[known] = max(foreign_up_to.get(known, b""), head[2])
         taken = [row[0] for row in rows]
         names = pc.utf8_lower(texts(epochs)).dictionary_encode()
         columns = [KnownColumns(one.source, one.cols) for one in self._known]
         numbers = np.array(taken + foreign, np.int64)
         used = [self._known[number] for number in {row[1] for row in rows}]
         senders = self._decoder.unchosen({(one.source, one.sender) for one in used})
-        told = rows_table(block, rows, columns, names)
-        return Taken(told, numbers, foreign=names_of_foreign, senders=senders, schemas=keys_untold(untold))
+        return Taken(
+            rows_table(block, rows, columns, names),
+            numbers,
+            foreign=names_of_foreign,
+            senders=senders,
+            schemas=keys_untold(untold),
+            foreign_up_to={name: f"{at.decode()}:0" for name, at in foreign_up_to.items()},
+        )
 
     def learn(self, schemas: Iterable[SourceSchema]) -> None:
         """As :meth:`FastDecoder.learn`: no change event announces a structure."""

@@ -134,7 +134,8 @@ class Decoded(NamedTuple):
     """The rows of some messages, in the order of the messages, with their accounts and announced structures.
 
     *foreign*: how many messages are of each table that is not mirrored, by its name at the source; none of them has
-    a row. A message that is ignored for another reason stands in ``counts`` alone. *senders*: who tells of which table.
+    a row. A message that is ignored for another reason stands in ``counts`` alone. *foreign_up_to*: the highest
+    position among them, where it is told. *senders*: who tells of which table.
     """
 
     rows: list[LogRow]
@@ -143,6 +144,7 @@ class Decoded(NamedTuple):
     schemas: Sequence[SourceSchema] = ()
     foreign: Mapping[str, int] = MappingProxyType({})
     senders: Collection[Sender] = ()
+    foreign_up_to: Mapping[str, str] = MappingProxyType({})
 
 
 class Waiting(NamedTuple):

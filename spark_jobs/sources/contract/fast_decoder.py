@@ -31,8 +31,9 @@ class Taken(NamedTuple):
     """What was taken from a block: rows of the log, one per change, and the numbers of all messages that were taken.
 
     *images* of the messages that gave no row are before images; the others are of tables that are not mirrored, which
-    *foreign* counts by the name of their table. *announces*: among those that were left one may announce a structure,
-    and none behind the first such was taken. *senders*: who tells of which table. *schemas*: what else is kept.
+    *foreign* counts by the name of their table; *foreign_up_to* tells the highest position among them. *announces*:
+    among those that were left one may announce a structure, and none behind the first such was taken. *senders*: who
+    tells of which table. *schemas*: what else is kept.
     """
 
     rows: pa.Table
@@ -42,6 +43,7 @@ class Taken(NamedTuple):
     images: int = 0
     senders: Collection[Sender] = ()
     schemas: Sequence[SourceSchema] = ()
+    foreign_up_to: Mapping[str, str] = MappingProxyType({})
 
 
 class FastDecoder(Protocol):

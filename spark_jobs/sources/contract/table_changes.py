@@ -40,6 +40,13 @@ class TableEvent(NamedTuple):
     content: Any
 
 
+class _Foreign(NamedTuple):
+    """The table of an event that is not mirrored, and where the event stands."""
+
+    table: str
+    position: str
+
+
 class TableChanges(IndependentMessages, ABC):
     """Decodes messages one by one; *tables* by their names at the source, ``schema.table``."""
 
@@ -72,25 +79,29 @@ class TableChanges(IndependentMessages, ABC):
 
     def decode(self, messages: Iterable[RawMessage | Damage]) -> Decoded:
         """As :meth:`Decoder.decode`."""
-        rows, ended, foreign = list[LogRow](), Counter[str](), Counter[str]()
+        rows, ended = list[LogRow](), Counter[str]()
+        foreign, foreign_up_to = Counter[str](), dict[str, str]()
         for message in messages:
             ended["messages"] += 1
             if isinstance(message, Damage):
-                found: Sequence[LogRow] | str | None = [damaged_row(message)]
+                found: Sequence[LogRow] | _Foreign | None = [damaged_row(message)]
             else:
                 found = self._outcome(message)
-            if found is None or isinstance(found, str):
+            if found is None:
+                ended.update(ignored=1, tombstones=1)
+                continue
+            if isinstance(found, _Foreign):
                 ended["ignored"] += 1
-                foreign.update([found] if found else [])
-                ended["tombstones"] += found is None
+                foreign[found.table] += 1
+                foreign_up_to[found.table] = max(foreign_up_to.get(found.table, ""), found.position)
                 continue
             rows += found
             ended["rejected" if found[0].kind == REJECTED else "changes"] += 1
         notices = Notices(tombstones=ended.pop("tombstones", 0))
-        return Decoded(rows, Dispositions(**ended), notices, foreign=foreign)
+        return Decoded(rows, Dispositions(**ended), notices, foreign=foreign, foreign_up_to=foreign_up_to)
 
-    def _outcome(self, message: RawMessage) -> Sequence[LogRow] | str | None:
-        """The rows of a message, the name of its table if that is not mirrored, or None for a tombstone."""
+    def _outcome(self, message: RawMessage) -> Sequence[LogRow] | _Foreign | None:
+        """The rows of a message, its table and place if that is not mirrored, or None for a tombstone."""
         at = LogRow(REJECTED, message.origin, message.place)
         try:
             event = None if message.body is None else self.read(message.body)
@@ -99,7 +110,7 @@ class TableChanges(IndependentMessages, ABC):
             name = f"{event.schema}.{event.table}"
             meant = self._names.meant_by(name)
             if meant is None:
-                return name
+                return _Foreign(name, self._position_told(event.content))
             at = at._replace(tbl=self._tables[meant].source, epoch=event.epoch)
             if name not in self._tables:
                 self._names.refuse_other_case(name)
@@ -110,6 +121,13 @@ class TableChanges(IndependentMessages, ABC):
         except Refusal as why:
             letter = at._replace(key=why.key, bucket=key_bucket(why.key), code=why.code, reason=why.reason)
             return [letter._replace(raw=message.body)]
+
+    def _position_told(self, content: Any) -> str:
+        """Where the event of a table that is not mirrored stands; empty where it does not tell."""
+        try:
+            return self.position(content)
+        except Refusal:
+            return ""
 
     def join(self, pieces: Sequence[LogRow]) -> Decoded | Waiting | Unjoinable:
         """As :meth:`Decoder.join`: no message waits for another one."""

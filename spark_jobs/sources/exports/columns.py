@@ -59,7 +59,9 @@ def landing_column(name: str, kind: pa.DataType, sql_type: str | None, chosen: s
         return column
     # A text of the export may be spelled otherwise than the stream spells what it lands as text.
     if sql_type is None and (chosen == "string" or not can_land(column.type, chosen)):
-        what = f"{kind} cannot land as {chosen}, which the table's `types` says"
+        what = (
+            f"{kind} cannot land as {chosen}, which `types` or `hash` of the table says, without its type at the source"
+        )
         raise _unsupported(name, what, "name its SQL type under `types` of the load")
     try:
         landing = chosen if sql_type is None else landed_as(sql_type, chosen)

@@ -102,7 +102,11 @@ class JdbcTable:
             return told
 
     def split(self, column: str, sql_type: str, chunks: int) -> tuple[SplitColumn, list[Range]] | None:
-        """The ranges of a column that cut the table into about *chunks* parts; None when its type has no ranges."""
+        """The ranges of a column that cut the table into about *chunks* parts; None when its type has no ranges.
+
+        Raises:
+            TerminalError: ``SPLIT_UNSUPPORTED`` when its lowest or highest value is none of its type here (infinity).
+        """
         kind = _bound_kind(sql_type)
         if kind is None:
             return None
@@ -110,7 +114,15 @@ class JdbcTable:
         name = self._dialect.quote(column)
         query = f"SELECT {text(f'min({name})', sql_type)} AS low, {text(f'max({name})', sql_type)} AS high FROM "
         line = self._query(f"reading the bounds of {column!r}", query + self._table())[0]
-        borders = _borders(sql_type, line["low"], line["high"], chunks) if line["low"] is not None else []
+        try:
+            borders = _borders(sql_type, line["low"], line["high"], chunks) if line["low"] is not None else []
+        except ValueError as error:
+            raise TerminalError(
+                "SPLIT_UNSUPPORTED",
+                f"the column {column!r} has no ranges: {error}",
+                where=f"table {self._table()}",
+                way_out="name another column as `split_column`, or leave `chunks` out",
+            ) from error
         return SplitColumn(column, kind), ranges(borders)
 
     def read(

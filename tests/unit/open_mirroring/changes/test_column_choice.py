@@ -49,3 +49,23 @@ def test_what_stands_for_no_column_is_known_of_exclusions_too() -> None:
     """A misspelt exclusion lets values through that were to stay at the source."""
     choice = ColumnChoice(("id", "prise"), ("x*", "P*"), ("secrte", "s*"))
     assert choice.unmet(["ID", "price", "secret"]) == ["prise", "x*", "secrte"]
+
+
+@pytest.mark.parametrize(
+    ("before", "now", "gained"),
+    [
+        (ColumnChoice(("id", "a")), ColumnChoice(("id", "a", "b")), ["b"]),
+        (ColumnChoice(("id", "a")), ColumnChoice(("ID", "A")), []),
+        (ColumnChoice(("id",), ("a*",)), ColumnChoice(("id", "ab"), ("a*", "c*")), ["c*"]),
+        (ColumnChoice(("id", "a")), ColumnChoice(excluded=("s*",)), ["*"]),
+        (ColumnChoice(excluded=("s*", "a")), ColumnChoice(excluded=("s*",)), ["a"]),
+        (ColumnChoice(excluded=("a*", "b")), ColumnChoice(excluded=("a", "b")), ["a*"]),
+        (ColumnChoice(excluded=("ab",)), ColumnChoice(excluded=("a*",)), []),
+        (ColumnChoice(), ColumnChoice(("id",), types=(("id", "string"),)), []),
+        (ColumnChoice(), ColumnChoice(), []),
+    ],
+)
+def test_what_is_read_only_now_is_known_as_names_and_patterns_g141(
+    before: ColumnChoice, now: ColumnChoice, gained: list[str]
+) -> None:
+    assert now.gained(before.takes) == gained

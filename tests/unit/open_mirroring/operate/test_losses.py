@@ -123,6 +123,18 @@ def test_changes_that_were_ignored_before_their_table_was_mirrored_g_24() -> Non
     assert codes(orders(), others=[foreign("dbo.orders", 1)], ignore=["[dbo].orders"]) == {}
 
 
+def test_changes_that_an_export_does_not_hold_were_ignored_before_it_g140() -> None:
+    """G-140: a loss from its place in the stream on; a note where the format tells no place; none of a database."""
+
+    def told(highest: str, **known: Any) -> dict[str, str]:
+        other = foreign("dbo.orders", 1)._replace(highest=highest)
+        return codes(orders(loaded=True, **known), others=[other])
+
+    assert told("0C:1:0", exported="0C") == told("0C:1:0", exported="") == {"dbo.orders": "CHANGES_IGNORED"}
+    assert told("0C:1:0", exported="0C~") == told("0C:1:0", exported="0D") == told("0C:1:0") == {}
+    assert told("", exported="0D") == {"dbo.orders": "changes_ignored"}
+
+
 def test_letters_are_losses_above_what_is_tolerated_g_21() -> None:
     """G-21: of each table, and of those that tell none."""
     letters = LetterCounts(True, {"dbo.orders": OpenLetters({"A": 1, "B": 1})}, OpenLetters({"C": 3}), foreign=9)
@@ -164,12 +176,13 @@ def test_a_hold_and_a_stop_go_before_losses_which_are_told_as_well_g_20(made: Ha
 def test_ignored_tables_are_counted_over_batches_and_shown_g_24(made: HandMadeMirror) -> None:
     """G-24: so many names are kept, the others are counted together."""
     with made.ledger.begin() as db:
-        record_foreign(db, "shop", 1, AT, {"dbo.x": 3})
-        record_foreign(db, "shop", 2, AT, {"dbo.x": 1, "dbo.y": 1})
+        record_foreign(db, "shop", 1, AT, {"dbo.x": 3}, {"dbo.x": "0B:1:0"})
+        record_foreign(db, "shop", 2, AT, {"dbo.x": 1, "dbo.y": 1}, {"dbo.x": "0A:9:0"})
         record_foreign(db, "shop", 3, AT, {f"many.t{n:04d}": 1 for n in range(NAMES_KEPT)})
         record_foreign(db, "shop", 4, AT, {"many.more": 5})
     found = {table.name: table for table in foreign_tables(made.ledger, "shop")}
     assert len(found) == NAMES_KEPT + 1
+    assert (found["dbo.x"].highest, found["dbo.y"].highest) == ("0B:1:0", ""), "G-140"
     assert found["dbo.x"][1:4] == (4, 1, AT) and found["dbo.x"].last_batch == 2
     assert (found[""].messages, found[""].first_batch) == (7, 3)
     made.commit(4, {"dbo.orders": (1, "0A:1:1")})

@@ -556,12 +556,15 @@ HELD = {"dbo.a": "BACKLOG: behind"}
         (NOTHING._replace(held=HELD, waiting=[]), Exit.DONE),
         (NOTHING._replace(held=HELD, waiting=["dbo.a", "dbo.b"]), Exit.DONE),
         (NOTHING._replace(held=HELD, waiting=["dbo.a"], files={"dbo.b": [1]}), Exit.DONE),
+        (NOTHING._replace(held={"dbo.a": "LOAD_PENDING: x"}, files={"dbo.b": [1]}), Exit.ON_HOLD),
+        (NOTHING._replace(reloading=["dbo.a"], files={"dbo.b": [1]}), Exit.ON_HOLD),
         (NOTHING._replace(held=HELD, waiting=["dbo.a"], stopped={"dbo.b": "GAP: x"}), Exit.TABLES_STOPPED),
         (NOTHING._replace(failed=TerminalError("X", "x"), files={"dbo.b": [1]}), Exit.TERMINAL),
         (NOTHING._replace(failed=TransientError("X", "x"), stopped={"dbo.b": "GAP: x"}), Exit.TRANSIENT),
     ],
 )
 def test_a_ticks_exit_code_says_the_worst_of_it(ticked: Ticked, code: Exit) -> None:
+    """G-139: a table that is not there, or not all of it, holds whatever else was done."""
     assert ticked.exit is code
     assert ticked.document()["exit"] == code
 

@@ -365,11 +365,13 @@ def test_only_allowed_columns_leave_g12() -> None:
 
 def test_events_of_other_tables_and_databases_are_ignored_and_counted() -> None:
     """C-12, C-40: `source` says nothing, so `eventsource` tells databases, schemas and tables apart."""
-    others = [event(tbl="items"), event(schema="sales"), event(db="other"), event()]
+    others = [event(tbl="items", commit=9), event(tbl="items"), event(schema="sales"), event(db="other"), event()]
     decoded = decode(*others, database="shop")
-    assert decoded.counts == Dispositions(4, 1, 0, 0, 3, 0)
-    assert decoded.foreign == {"dbo.items": 1, "sales.orders": 1, "other.dbo.orders": 1}
-    assert only(decoded).place == 3
+    assert decoded.counts == Dispositions(5, 1, 0, 0, 4, 0)
+    assert decoded.foreign == {"dbo.items": 2, "sales.orders": 1, "other.dbo.orders": 1}
+    assert only(decoded).place == 4
+    highest = f"{LSN}:{1:020d}:0"
+    assert decoded.foreign_up_to == dict.fromkeys(decoded.foreign, highest), "G-140: whatever came last"
 
 
 def test_a_table_that_is_spelled_in_another_case_is_not_passed_over_g13() -> None:

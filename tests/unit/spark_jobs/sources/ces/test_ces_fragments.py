@@ -24,6 +24,7 @@ from tests.ces_messages import (
     decoder,
     envelope,
     event,
+    lsn,
     only,
     payload,
     split,
@@ -218,7 +219,9 @@ def test_half_a_character_anywhere_else_is_malformed() -> None:
 
 
 def test_a_joined_event_of_another_table_leaves_no_row() -> None:
-    assert join(pieces_of(split(event(tbl="other"), [10])), decoder()) == Joined([], Notices(), "dbo.other")
+    assert join(pieces_of(split(event(tbl="other"), [10])), decoder()) == Joined(
+        [], Notices(), "dbo.other", f"{lsn(16).replace(':', '')}:{1:020d}:0"
+    )
 
 
 def test_an_event_beyond_the_limit_is_refused_c56() -> None:

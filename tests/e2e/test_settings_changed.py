@@ -1,0 +1,116 @@
+"""What the mirror file says anew between two runs is told by the next run, although no change of the table comes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from open_mirroring.operate.exit_codes import Exit
+from spark_jobs.cli.command_line import main
+from tests.ces_messages import event, lsn
+from tests.e2e.test_reload_table import ORDERS, OTHER, deliver, exported, mirror_of, orders, redeclare, row
+from tests.pipeline import Pipeline, in_order
+
+NAMED = {"source": "dbo.named", "target": "dbo/named", "key": ["id"]}
+
+
+def insert(number: int, at: int, table: str = "orders") -> bytes:
+    return event("INS", row(number, "Ada"), commit=at, tbl=table)
+
+
+def command(pipeline: Pipeline, *words: str) -> int:
+    code = main([words[0], str(pipeline.file), *words[1:]])
+    pipeline.service.poll()
+    return code
+
+
+def reset(pipeline: Pipeline, source: str, request: str = "r1") -> int:
+    asked = ("--reason", "r", "--approved-by", "Ada", "--wait", "0", "--request", request)
+    return command(pipeline, "reload-table", "--table", source, *asked)
+
+
+def test_a_quiet_table_tells_at_once_what_types_and_columns_say_anew_g129_g141(
+    tmp_path: Path, spark: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A text that is none any more; a column and a pattern that are taken from now on, told until a load has them."""
+    narrow = [
+        {**ORDERS, "types": {"price": "string"}},
+        {**OTHER, "columns": ["id", "name"]},
+        {**NAMED, "columns": {"exclude": ["pr*"]}},
+    ]
+    pipeline = mirror_of(tmp_path, spark, *narrow)
+    deliver(pipeline, "1.jsonl", *(insert(1, at, name) for at, name in enumerate(("orders", "notes", "named"), 10)))
+    assert command(pipeline, "tick") == Exit.DONE
+    redeclare(pipeline, ORDERS, {**OTHER, "columns": ["id", "name", "price"]}, NAMED)
+    capsys.readouterr()
+    assert command(pipeline, "tick") == Exit.ON_HOLD, "the table is not what the mirror file says (G-129)"
+    told = capsys.readouterr()
+    assert "`types` lands 'price' no more as string" in told.err
+    assert "dbo.notes: column 'price' unverified since `columns` takes it" in told.out
+    assert "dbo.named: columns like 'pr*' unverified since `columns` takes it" in told.out
+    for _ in range(4):
+        code = command(pipeline, "tick")
+    assert code == Exit.DONE and [str(one["price"]) for one in orders(pipeline)] == ["1.00"]
+    for _ in range(4):
+        code = reset(pipeline, "dbo.notes")
+    capsys.readouterr()
+    assert code == command(pipeline, "tick") == Exit.DONE
+    assert "dbo.notes: column 'price' unverified since `columns` takes it" in capsys.readouterr().out
+    # With a load that has the column, nothing is left to tell.
+    load = exported(tmp_path / "export", [{"id": 1, "name": "Ada", "price": None}], lsn(12))
+    redeclare(pipeline, ORDERS, {**OTHER, "columns": ["id", "name", "price"], "initial_load": load}, NAMED)
+    for _ in range(4):
+        code = reset(pipeline, "dbo.notes", "r2")
+    capsys.readouterr()
+    assert code == command(pipeline, "tick") == Exit.DONE
+    assert "dbo.notes" not in capsys.readouterr().out
+
+
+def test_an_export_that_is_older_than_what_was_ignored_is_refused_g140(
+    tmp_path: Path, spark: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The table is written into the mirror file after its export was made, and a run came in between."""
+    pipeline = mirror_of(tmp_path, spark, OTHER)
+    deliver(pipeline, "1.jsonl", insert(1, 10, "notes"), insert(1, 11), insert(2, 12))
+    assert command(pipeline, "tick") == Exit.DONE
+    first = [{"id": 1, "name": "Ada", "price": None}]
+    redeclare(pipeline, OTHER, {**ORDERS, "initial_load": exported(tmp_path / "old", first, lsn(11))})
+    assert command(pipeline, "initial-load") == Exit.TABLES_STOPPED
+    assert "EXPORT_TOO_OLD" in capsys.readouterr().out
+    assert command(pipeline, "tick") == Exit.ON_HOLD
+    deliver(pipeline, "2.jsonl", insert(2, 13, "notes"))
+    assert command(pipeline, "tick") == Exit.ON_HOLD, "others were published, and a load waits for somebody (G-139)"
+    both = [*first, {"id": 2, "name": "Ada", "price": None}]
+    redeclare(pipeline, OTHER, {**ORDERS, "initial_load": exported(tmp_path / "new", both, lsn(12))})
+    assert command(pipeline, "initial-load") == Exit.DONE
+    deliver(pipeline, "3.jsonl", insert(3, 14), insert(3, 15, "notes"))
+    assert command(pipeline, "tick") == Exit.DONE and [one["id"] for one in orders(pipeline)] == [1, 2, 3]
+
+
+def test_a_run_beside_a_reset_that_waits_for_somebody_is_on_hold_g139(
+    tmp_path: Path, spark: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The table is gone from the target, and whoever asked for the reset does not go on with it."""
+    pipeline = mirror_of(tmp_path, spark, ORDERS, OTHER)
+    deliver(pipeline, "1.jsonl", insert(1, 10), insert(1, 11, "notes"))
+    assert command(pipeline, "tick") == Exit.DONE
+    assert reset(pipeline, "dbo.orders") == Exit.ON_HOLD
+    assert command(pipeline, "tick") == Exit.ON_HOLD
+    deliver(pipeline, "2.jsonl", insert(2, 12, "notes"))
+    assert command(pipeline, "tick") == Exit.ON_HOLD, "the others go on"
+    assert [one["id"] for one in in_order(pipeline.mirrored("dbo", "notes"), ["id"])] == [1, 2]
+    capsys.readouterr()
+    command(pipeline, "status")
+    assert "1 of 2 tables mirrored; last logged" in capsys.readouterr().out
+    for _ in range(3):
+        code = reset(pipeline, "dbo.orders")
+    assert code == command(pipeline, "tick") == Exit.DONE and len(orders(pipeline)) == 1
+    # A table that is dropped for good is missed by nobody.
+    document = yaml.safe_load(pipeline.file.read_text())
+    redeclare(pipeline, *document["tables"][1:])
+    asked = ("--reason", "r", "--approved-by", "Ada", "--wait", "0", "--request", "r3")
+    assert command(pipeline, "drop-table", "--table", "dbo.orders", *asked) == Exit.ON_HOLD
+    assert command(pipeline, "tick") == Exit.DONE
