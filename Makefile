@@ -10,7 +10,9 @@ ARGS ?=
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
+ifndef AT_ONCE
 .NOTPARALLEL:
+endif
 MAKEFLAGS += --no-print-directory
 
 # Which folders hold code; a folder that does not exist is none.
@@ -44,14 +46,20 @@ down: ## stop the development stack; ARGS=--volumes removes its data, too
 ##@ Test
 
 .PHONY: test
-test: prerequisites lint test-fast ## lint, types and every test that does not take minutes: what CI runs (about 20 minutes)
+test: prerequisites $(VENV)/.installed ## lint, types and every test that does not take minutes: what CI runs (about 20 minutes)
+	@$(MAKE) --jobs=2 AT_ONCE=yes lint fetched
+	@$(MAKE) test-fast
+
+.PHONY: fetched
+fetched: ## jars and servers that the tests need: waits for the network, while lint keeps a processor busy
+	@$(MAKE) AT_ONCE= jars jars-broker
+	@$(AZURITE)
 
 # Whoever cannot reach the npm registry tests all else.
 AZURITE = tests/azurite/fetch $(RUN) || echo "azurite: the tests of object storage are skipped"
 
 .PHONY: test-fast
-test-fast: setup jars-broker ## the tests alone; ARGS="..." goes to pytest
-	@$(AZURITE)
+test-fast: setup fetched ## the tests alone; ARGS="..." goes to pytest
 	$(RUN) -m pytest -n 2 -m "not long" $(ARGS)
 
 # Folders that need neither Java nor a server. What in them starts Spark, Airflow, Kafka or PostgreSQL after all is
@@ -125,16 +133,16 @@ schema: $(VENV)/.installed ## write docs/mirror.schema.json, the JSON Schema of 
 
 .PHONY: types
 types: $(VENV)/.installed ## write docs/types.md, the table of all types, from the code that maps them
-	$(RUN) -m spark_jobs.sources.type_book > docs/types.md
+	$(RUN) -m tests.books.types > docs/types.md
 
 .PHONY: commands
 commands: $(VENV)/.installed ## write docs/reference/, the pages of commands, settings, metrics and DAGs, from the code
 	@mkdir -p build
-	$(RUN) -m spark_jobs.cli.command_book > build/commands.md.new
+	$(RUN) -m tests.books.commands > build/commands.md.new
 	mv build/commands.md.new docs/reference/commands.md
-	$(RUN) -m spark_jobs.cli.settings_book > build/settings.md.new
+	$(RUN) -m tests.books.settings > build/settings.md.new
 	mv build/settings.md.new docs/reference/settings.md
-	$(RUN) -m open_mirroring.page.metric_book > build/metrics.md.new
+	$(RUN) -m tests.books.metrics > build/metrics.md.new
 	mv build/metrics.md.new docs/reference/metrics.md
 	$(RUN) plugins/open_mirroring_airflow/dag_docs.py > build/dags.md.new
 	mv build/dags.md.new docs/reference/dags.md

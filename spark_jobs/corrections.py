@@ -25,7 +25,7 @@ from open_mirroring.ledger.reading import LedgerReader
 from open_mirroring.protocols.proving import keys_to_correct
 from spark_jobs.extract.correction_rows import place_of_correction
 from spark_jobs.extract.driver import log_ranges
-from spark_jobs.runtime.job import job_main
+from spark_jobs.runtime.job import Job
 from spark_jobs.runtime.job_arguments import stated
 
 
@@ -82,13 +82,11 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--why", type=stated, required=True, metavar="TEXT", help="why; kept in the audit")
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Entry for ``spark-submit``."""
-
-    def work(mirror: Mirror, ledger: Engine, spark: SparkSession, arguments: argparse.Namespace) -> Corrected:
-        return correct(mirror, ledger, spark, arguments.proof, Reason(arguments.approved_by, arguments.why))
-
-    return job_main("corrections", argv, work, _add_arguments)
+main = Job(
+    "corrections",
+    lambda mirror, ledger, spark, of: correct(mirror, ledger, spark, of.proof, Reason(of.approved_by, of.why)),
+    _add_arguments,
+)
 
 
 if __name__ == "__main__":

@@ -28,7 +28,7 @@ from open_mirroring.reconciliation.told_by_source import record_told
 from spark_jobs.extract.driver import ExtractionDriver, Point
 from spark_jobs.letters.open_letters import ensure_counted, read_open_letters
 from spark_jobs.reconcile.lost_ledger import refuse_lost_ledger
-from spark_jobs.runtime.job import job_main
+from spark_jobs.runtime.job import Job
 from spark_jobs.runtime.job_arguments import add_interval_arguments
 from spark_jobs.sources.contract.source import Found
 
@@ -208,15 +208,10 @@ def _of(found: Found, ranges: Iterable[BoundRange]) -> Scope:
     return Scope("new", chosen, versions=versions)
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Entry for ``spark-submit``: the exit code tells the scheduler whether trying again makes sense."""
-
-    def work(mirror: Mirror, ledger: Engine, spark: SparkSession, arguments: argparse.Namespace) -> Extracted:
-        extracted = extract(mirror, ledger, spark, backfill_of(arguments))
-        report = look(mirror, ledger, has_read=True)
-        return extracted._replace(losses=report.lost, told=report.document())
-
-    return job_main("extract_changes", argv, work, partial(add_interval_arguments, required=False))
+def _extract(mirror: Mirror, ledger: Engine, spark: SparkSession, arguments: argparse.Namespace) -> Extracted:
+    extracted = extract(mirror, ledger, spark, backfill_of(arguments))
+    report = look(mirror, ledger, has_read=True)
+    return extracted._replace(losses=report.lost, told=report.document())
 
 
 def backfill_of(arguments: argparse.Namespace) -> Backfill | None:
@@ -229,6 +224,8 @@ def backfill_of(arguments: argparse.Namespace) -> Backfill | None:
         return None
     return Backfill(parse_interval(arguments.start or "", arguments.end or ""), arguments.reread)
 
+
+main = Job("extract_changes", _extract, partial(add_interval_arguments, required=False))
 
 if __name__ == "__main__":
     sys.exit(main())

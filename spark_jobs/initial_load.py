@@ -36,7 +36,7 @@ from spark_jobs.load.planning import plan_load, settings_of
 from spark_jobs.load.work import LoadWork
 from spark_jobs.publish.driver import PublicationDriver
 from spark_jobs.reconcile.lost_ledger import log_ahead
-from spark_jobs.runtime.job import job_main
+from spark_jobs.runtime.job import Job
 from spark_jobs.runtime.job_arguments import add_tables_argument
 from spark_jobs.runtime.worker_tasks import parallelism
 
@@ -149,7 +149,7 @@ def _log(
     for source in sources:
         state = now[source]
         if state.load_plan is not None and state.stop_code is None and not chunks_to_log([state], bound, 1):
-            loads.finish(state.id, LoadPlan.from_document(state.load_plan))
+            loads.finish(state.id, state.load_plan)
             log.info("%s: its load is in the change log, the next run publishes it", source)
     return rows
 
@@ -173,7 +173,7 @@ def _tell(
         state = tables[source]
         if state.load_plan is not None:
             life = source, state.row.generation
-            done, of = logged[life], len(LoadPlan.from_document(state.load_plan).chunks)
+            done, of = logged[life], len(state.load_plan.chunks)
             read, earlier = rows.get(source, 0), before.get(life, 0)
             log.info(
                 "%s: %d of %d chunks in the log, %d rows in this run, %d rows/s%s",
@@ -191,11 +191,11 @@ def _bind(
             what = "the mirror file has no `initial_load` for it any more"
             raise TerminalError("LOAD_CHANGED", what, way_out="put it back, or reset the table")
         if state.load_plan is None:
-            plan, stream_from = plan_load(mirror, table, state.id, ledger, spark, reader.streamed_types(state.id))
+            plan, stream_from = plan_load(mirror, table, state.id, ledger, spark, reader.logged_types(state.id))
             if ledger.bind(state.id, plan, stream_from):
                 log.info("%s: the load has %d chunks", table.source, len(plan.chunks))
         else:
-            _refuse_other_settings(mirror, table, LoadPlan.from_document(state.load_plan))
+            _refuse_other_settings(mirror, table, state.load_plan)
     except MirroringError as error:
         log.error("%s cannot be loaded: %s", table.source, error)
         return error
@@ -219,14 +219,11 @@ def _refuse_other_settings(mirror: Mirror, table: Table, plan: LoadPlan) -> None
         raise TerminalError("SALT_CHANGED", what, way_out="put the connection back as it was, or reset the table")
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Entry for ``spark-submit``; exit code 3 says that some tables are stopped while the others are done."""
-    return job_main(
-        "initial_load",
-        argv,
-        lambda mirror, ledger, spark, named: load(mirror, ledger, spark, named.tables),
-        add_tables_argument,
-    )
+main = Job(
+    "initial_load",
+    lambda mirror, ledger, spark, named: load(mirror, ledger, spark, named.tables),
+    add_tables_argument,
+)
 
 
 if __name__ == "__main__":

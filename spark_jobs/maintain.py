@@ -25,6 +25,7 @@ from open_mirroring.config.storage import log_place
 from open_mirroring.landing_zone.opening import open_store
 from open_mirroring.ledger.extract_ledger import ExtractLedger
 from open_mirroring.ledger.horizon import forget, mirror_horizon, move_horizon
+from open_mirroring.ledger.letters import settled_letters
 from open_mirroring.ledger.reading import LedgerReader, TableState
 from open_mirroring.reconciliation.inspection import declare_tables, zone_address
 from spark_jobs.changelog.change_log import drop_blocks, vacuum
@@ -32,7 +33,7 @@ from spark_jobs.changelog.schema import BATCHES_PER_BLOCK
 from spark_jobs.letters.open_letters import OpenLetter, read_open_letters, untyped_letters
 from spark_jobs.publish.zone_ports import sweep_staging
 from spark_jobs.reconcile.lost_ledger import refuse_lost_ledger
-from spark_jobs.runtime.job import job_main
+from spark_jobs.runtime.job import Job
 from spark_jobs.sources.registry import transport_of
 
 log = logging.getLogger(__name__)
@@ -117,7 +118,10 @@ def _move(mirror: Mirror, ledger: Engine, before: datetime) -> tuple[dict[str, s
         committed, known = reader.mirror().committed, mirror_horizon(ledger, mirror.name)
         fragments = ExtractLedger(ledger, mirror.name).open_fragments()
         states = reader.tables()
-        found_letters = [*read_open_letters(mirror, ledger), *untyped_letters(mirror, ledger)]
+        found_letters = [
+            *read_open_letters(mirror, ledger),
+            *untyped_letters(reader, settled_letters(ledger, mirror.name)),
+        ]
         # A letter about a table that is not mirrored is of no concern to any that is.
         letters = [letter for letter in found_letters if letter.table is None or letter.table in states]
         waiting = [(f.epoch, f.pos) for f in fragments]
@@ -189,9 +193,7 @@ def _held_by(letters: Sequence[OpenLetter], fragments: int, in_reset: Sequence[s
     return held
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Entry for ``spark-submit``."""
-    return job_main("maintain", argv, lambda mirror, ledger, spark, _: maintain(mirror, ledger, spark))
+main = Job("maintain", lambda mirror, ledger, spark, _: maintain(mirror, ledger, spark))
 
 
 if __name__ == "__main__":

@@ -35,6 +35,7 @@ from open_mirroring.errors import MirroringError, TerminalError, TransientError
 from open_mirroring.fault_points import reach
 from open_mirroring.landing_zone.schema import LandingColumn
 from open_mirroring.ledger.columns import verify_columns
+from open_mirroring.ledger.extract_ledger import ExtractLedger
 from open_mirroring.ledger.proofs import ProofLedger, RecordedProof
 from open_mirroring.ledger.reading import LedgerReader, TableState
 from open_mirroring.operate.exit_codes import Exit, UsageError
@@ -57,15 +58,14 @@ from open_mirroring.protocols.verdicts import Finding
 from open_mirroring.reconciliation.inspection import declare_tables, inspect_mirror
 from open_mirroring.storage.object_path import Place
 from spark_jobs.changelog.schema import CHANGE
-from spark_jobs.proof.keys import differing_keys, read_sums
-from spark_jobs.proof.logged_keys import logged_among
+from spark_jobs.proof.keys import differing_keys, logged_among, read_sums
 from spark_jobs.proof.mirrored_files import Target, table_place, tables_place
 from spark_jobs.proof.rows import KEYS_SCHEMA, HashKeys, Shape
 from spark_jobs.proof.sides import HashedSource, Source, kept, source_side
-from spark_jobs.proof.source_ends import ends_of, settle_seconds
-from spark_jobs.runtime.job import job_main
+from spark_jobs.runtime.job import Job
 from spark_jobs.runtime.job_arguments import add_tables_argument
 from spark_jobs.runtime.worker_tasks import parallelism
+from spark_jobs.sources.registry import transport_of
 
 log = logging.getLogger(__name__)
 
@@ -159,7 +159,7 @@ class _Proving:
         self._log_root = log_place(mirror)
         self._findings: Mapping[str, Finding] = {}
         self._looks = asked.looks or mirror.prove.looks
-        self._settle = settle_seconds(mirror) if asked.settle_seconds is None else asked.settle_seconds
+        self._settle = _settle_seconds(mirror, asked)
 
     def run(self, only: Sequence[str] | None) -> Proved:
         cases = self._first_looks(only)
@@ -384,7 +384,8 @@ class _Proving:
     def _ends(self) -> Mapping[str, int] | str:
         """How far the source's changes reach, after everything of a look was read; a text where nobody can say."""
         try:
-            return ends_of(self._mirror, self._ledger, self._spark)
+            bound = ExtractLedger(self._ledger, self._mirror.name).bound()
+            return transport_of(self._mirror).ends(self._spark, bound)
         except MirroringError as error:
             return f"nothing tells how far the source's changes go: {error.code}"
 
@@ -426,6 +427,12 @@ class _Proving:
         return {"proof": recorded.id, **proof.document()}
 
 
+def _settle_seconds(mirror: Mirror, asked: ProofOptions) -> float:
+    """How long to wait between two looks: as the run says, or the mirror file, or the source's kind."""
+    said = mirror.prove.settle_seconds if asked.settle_seconds is None else asked.settle_seconds
+    return transport_of(mirror).settles_after if said is None else said
+
+
 def _shape(case: _Case, target: Target) -> Shape:
     """The columns of both sides, each in the type that holds the values of both.
 
@@ -462,18 +469,16 @@ def _shape(case: _Case, target: Target) -> Shape:
     return Shape(tuple(columns), tuple(case.table.key), split.column, split.borders)
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Entry for ``spark-submit``; exit code 7 says that some table is not equal, 5 that some could not be proved."""
+def _prove(mirror: Mirror, ledger: Engine, spark: SparkSession, arguments: argparse.Namespace) -> Proved:
+    proved = prove(mirror, ledger, spark, arguments.tables)
+    for source, one in proved.tables.items():
+        for key in one["keys"]:
+            log.warning("%s: %s: %s %s", source, key["kind"], key["key"], ", ".join(key["columns"]))
+    # The report goes to where other tasks read it: counts, no keys.
+    return Proved({s: {name: v for name, v in one.items() if name != "keys"} for s, one in proved.tables.items()})
 
-    def work(mirror: Mirror, ledger: Engine, spark: SparkSession, arguments: argparse.Namespace) -> Proved:
-        proved = prove(mirror, ledger, spark, arguments.tables)
-        for source, one in proved.tables.items():
-            for key in one["keys"]:
-                log.warning("%s: %s: %s %s", source, key["kind"], key["key"], ", ".join(key["columns"]))
-        # The report goes to where other tasks read it: counts, no keys.
-        return Proved({s: {name: v for name, v in one.items() if name != "keys"} for s, one in proved.tables.items()})
 
-    return job_main("prove", argv, work, add_tables_argument)
+main = Job("prove", _prove, add_tables_argument)
 
 
 if __name__ == "__main__":

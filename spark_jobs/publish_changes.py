@@ -36,7 +36,7 @@ from spark_jobs.publish.driver import PublicationDriver, StagedWork, Staging
 from spark_jobs.publish.publication import Preparation, Prepared
 from spark_jobs.publish.staging import StagedTable, StageTarget, StageTask, stage
 from spark_jobs.reconcile.lost_ledger import log_ahead
-from spark_jobs.runtime.job import job_main, run_job
+from spark_jobs.runtime.job import Job, run_job
 from spark_jobs.runtime.job_arguments import add_tables_argument
 from spark_jobs.runtime.worker_tasks import parallelism
 from spark_jobs.sources.registry import format_of
@@ -232,22 +232,19 @@ def staged_work(prepared: Prepared | PlanStop, parts: Sequence[StagedTable]) -> 
     return StagedWork(protocol.Staged(files), StagedDetails(prepared.schema, counts, rejected))
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Entry for ``spark-submit``; exit code 3 says that some tables are stopped while the others are done."""
+def _publish(mirror: Mirror, ledger: Engine, spark: SparkSession, arguments: argparse.Namespace) -> Published:
+    # A reset publishes, too, so that its job needs this one.
+    from spark_jobs.reload_table import publish_and_follow
 
-    def work(mirror: Mirror, ledger: Engine, spark: SparkSession, arguments: argparse.Namespace) -> Published:
-        # A reset publishes, too, so that its job needs this one.
-        from spark_jobs.reload_table import publish_and_follow
+    published, reloads = publish_and_follow(mirror, ledger, spark, arguments.tables)
+    left = {source: what for source, what in published.stopped.items() if source not in reloads}
+    stopped = {**left, **{source: one.stopped[source] for source, one in reloads.items() if source in one.stopped}}
+    held = {**published.held, **{source: one.hold for source, one in reloads.items() if one.hold}}
+    report = look(mirror, ledger)
+    return published._replace(stopped=stopped, held=held, losses=report.lost, told=report.document())
 
-        published, reloads = publish_and_follow(mirror, ledger, spark, arguments.tables)
-        left = {source: what for source, what in published.stopped.items() if source not in reloads}
-        stopped = {**left, **{source: one.stopped[source] for source, one in reloads.items() if source in one.stopped}}
-        held = {**published.held, **{source: one.hold for source, one in reloads.items() if one.hold}}
-        published = published._replace(stopped=stopped, held=held)
-        report = look(mirror, ledger)
-        return published._replace(losses=report.lost, told=report.document())
 
-    return job_main("publish_changes", argv, work, add_tables_argument)
+main = Job("publish_changes", _publish, add_tables_argument)
 
 
 if __name__ == "__main__":

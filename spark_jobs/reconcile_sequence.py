@@ -42,7 +42,7 @@ from open_mirroring.reconciliation.losses import look
 from spark_jobs.letters.open_letters import ensure_counted
 from spark_jobs.reconcile.file_contents import CheckedTable, CheckTask, ListedFile, read_contents
 from spark_jobs.reconcile.log_state import read_log_state
-from spark_jobs.runtime.job import job_main, run_job
+from spark_jobs.runtime.job import Job, run_job
 from spark_jobs.runtime.job_arguments import add_tables_argument
 from spark_jobs.runtime.worker_tasks import parallelism
 
@@ -150,7 +150,7 @@ def _table(mirror: Mirror, reader: LedgerReader, state: TableState, contents: Se
         table_id=state.id,
         generation=state.row.generation,
         confirmed=state.row.confirmed,
-        first_batch=state.load_plan["hand_over_batch"] if state.load_plan and loaded else 0,
+        first_batch=state.load_plan.hand_over_batch if state.load_plan and loaded else 0,
         published_batch=state.row.published_batch,
         published=reader.published(state.id, state.row.generation),
         publications=reader.publications(state.id, state.row.generation),
@@ -245,14 +245,11 @@ def _record(
     return decided
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Entry for ``spark-submit``; exit code 3 says that some tables are stopped, or the change log is not whole."""
-    return job_main(
-        "reconcile_sequence",
-        argv,
-        lambda mirror, ledger, spark, named: reconcile_deep(mirror, ledger, spark, named.tables),
-        add_tables_argument,
-    )
+main = Job(
+    "reconcile_sequence",
+    lambda mirror, ledger, spark, named: reconcile_deep(mirror, ledger, spark, named.tables),
+    add_tables_argument,
+)
 
 
 if __name__ == "__main__":

@@ -46,7 +46,7 @@ from spark_jobs.plan.plan import PlanStop
 from spark_jobs.publish.logged_rows import LoggedRows, reloaded_rows
 from spark_jobs.publish.publication import Preparation
 from spark_jobs.publish_changes import Published, publish
-from spark_jobs.runtime.job import job_main
+from spark_jobs.runtime.job import Job
 from spark_jobs.runtime.job_arguments import add_reload_arguments
 from spark_jobs.sources.registry import format_of
 
@@ -457,24 +457,23 @@ def _stop(preparation: Preparation, state: TableState) -> PlanStop | None:
     return None
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Entry for ``spark-submit``; exit code 4 says that the reset waits for something: run again."""
+def _reload(mirror: Mirror, ledger: Engine, spark: SparkSession, arguments: argparse.Namespace) -> Reloaded:
+    """Raises a transient error while the reset waits for something: whoever runs it again carries it on."""
+    reason, request = Reason(arguments.approved_by, arguments.reason), arguments.request or ""
+    request_reload(mirror, ledger, arguments.table, reason, request=request, made_anew=bool(arguments.made_anew))
+    wait = timedelta(minutes=arguments.wait)
+    done = reload_table(mirror, ledger, lambda: spark, arguments.table, wait=wait, request=request)
+    if done.waits_for and not done.stopped:
+        raise TransientError(
+            "RESET_WAITS",
+            f"the reset of {done.table!r} ({done.stage}) waits for {done.waits_for}",
+            where=f"mirror {mirror.name}",
+            way_out="run again; `open-mirroring reload-table --target-says` tells what nothing else can tell",
+        )
+    return done
 
-    def work(mirror: Mirror, ledger: Engine, spark: SparkSession, arguments: argparse.Namespace) -> Reloaded:
-        reason, request = Reason(arguments.approved_by, arguments.reason), arguments.request or ""
-        request_reload(mirror, ledger, arguments.table, reason, request=request, made_anew=bool(arguments.made_anew))
-        wait = timedelta(minutes=arguments.wait)
-        done = reload_table(mirror, ledger, lambda: spark, arguments.table, wait=wait, request=request)
-        if done.waits_for and not done.stopped:
-            raise TransientError(
-                "RESET_WAITS",
-                f"the reset of {done.table!r} ({done.stage}) waits for {done.waits_for}",
-                where=f"mirror {mirror.name}",
-                way_out="run again; `open-mirroring reload-table --target-says` tells what nothing else can tell",
-            )
-        return done
 
-    return job_main("reload_table", argv, work, add_reload_arguments)
+main = Job("reload_table", _reload, add_reload_arguments)
 
 
 if __name__ == "__main__":

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Sequence
 
 from pyspark.sql import SparkSession
 from sqlalchemy import Engine
@@ -16,20 +15,18 @@ from sqlalchemy import Engine
 from open_mirroring.config import Mirror
 from open_mirroring.ledger.auditing import Reason
 from spark_jobs.publish.repair_number import Repaired, repair_number
-from spark_jobs.runtime.job import job_main
+from spark_jobs.runtime.job import Job
 from spark_jobs.runtime.job_arguments import add_repair_arguments
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Entry for Airflow."""
+def _repair(mirror: Mirror, ledger: Engine, spark: SparkSession, arguments: argparse.Namespace) -> Repaired:
+    reason = Reason(arguments.approved_by, arguments.reason)
+    not_applied, request = arguments.not_applied or "", arguments.request or ""
+    wanted = arguments.table, arguments.number
+    return repair_number(mirror, ledger, *wanted, reason, not_applied=not_applied, request=request)
 
-    def work(mirror: Mirror, ledger: Engine, spark: SparkSession, arguments: argparse.Namespace) -> Repaired:
-        reason = Reason(arguments.approved_by, arguments.reason)
-        wanted = arguments.table, arguments.number
-        not_applied, request = arguments.not_applied or "", arguments.request or ""
-        return repair_number(mirror, ledger, *wanted, reason, not_applied=not_applied, request=request)
 
-    return job_main("repairs", argv, work, add_repair_arguments)
+main = Job("repairs", _repair, add_repair_arguments)
 
 
 if __name__ == "__main__":

@@ -24,7 +24,7 @@ from open_mirroring.reconciliation.losses import look
 from spark_jobs.extract.driver import ExtractionDriver
 from spark_jobs.letters.open_letters import LetterChoice, OpenLetter, ensure_counted, read_open_letters
 from spark_jobs.reconcile.lost_ledger import refuse_lost_ledger
-from spark_jobs.runtime.job import job_main
+from spark_jobs.runtime.job import Job
 from spark_jobs.runtime.job_arguments import add_letter_arguments
 
 
@@ -95,13 +95,11 @@ def choice_of(arguments: argparse.Namespace) -> LetterChoice:
     return LetterChoice(arguments.code, arguments.table, arguments.after, arguments.before)
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Entry for ``spark-submit``; letters that stay open are losses, like all others."""
-
-    def work(mirror: Mirror, ledger: Engine, spark: SparkSession, arguments: argparse.Namespace) -> Replayed:
-        return replay_letters(mirror, ledger, spark, choice_of(arguments))
-
-    return job_main("replay_dead_letters", argv, work, add_letter_arguments)
+main = Job(
+    "replay_dead_letters",
+    lambda mirror, ledger, spark, chosen: replay_letters(mirror, ledger, spark, choice_of(chosen)),
+    add_letter_arguments,
+)
 
 
 if __name__ == "__main__":

@@ -1,7 +1,8 @@
 """Runs a job in a Python process of its own that uses the JVM of the tests' Spark session.
 
 All that decides and keeps anything is the Python process; the JVM computes for it and holds nothing that lasts. So a
-test kills this process alone: a JVM for each of hundreds of kills takes longer than all that the kills prove.
+test kills this process alone: a JVM for each of hundreds of kills takes longer than all that the kills prove. A job is
+a module, or a program by its path as Airflow's tasks start it.
 """
 
 from __future__ import annotations
@@ -38,4 +39,7 @@ def _attach() -> None:
 if __name__ == "__main__":
     _attach()
     del sys.argv[0]
-    runpy.run_module(sys.argv[0], run_name="__main__", alter_sys=True)
+    if sys.argv[0].endswith(".py"):
+        runpy.run_path(sys.argv[0], run_name="__main__")
+    else:
+        runpy.run_module(sys.argv[0], run_name="__main__", alter_sys=True)

@@ -92,11 +92,11 @@ def filled_page(tmp_path_factory: pytest.TempPathFactory) -> PageMirror:
 def spark() -> Iterator[SparkSession]:
     """The one Spark session of the test run, as the jobs build it, in a JVM that compiles little."""
     from spark_jobs.runtime.session import build_session
-    from tests.quick_java import java_options
+    from tests.quick_java import DELTA, java_options
 
     with pytest.MonkeyPatch.context() as environment:
         # Jobs that a test starts beside it, to be killed for one, inherit it.
-        environment.setenv("SPARK_SUBMIT_OPTS", java_options())
+        environment.setenv("SPARK_SUBMIT_OPTS", f"{java_options()} {DELTA}")
         session = build_session("open-mirroring-tests")
         # It would tell of connections that end with the process, when nothing can be written any more.
         logging.getLogger("py4j").setLevel(logging.WARNING)

@@ -21,6 +21,7 @@ from open_mirroring.storage.object_path import ObjectPath
 
 ROOT = Path(__file__).resolve().parent.parent
 START_FROM = ROOT / "tests" / "azurite" / "start_from.js"
+MANY_BLOBS = START_FROM.with_name("many_blobs.js")
 AZURITE = ROOT / ".cache" / "azurite" / "node_modules" / "azurite" / "dist" / "src" / "blob" / "main.js"
 KINDS = ("azure", "s3")
 
@@ -66,7 +67,17 @@ def running_servers(latency_ms: int = 0) -> Iterator[StorageServers]:
 
     node = Path(executable.__file__).parent / "bin" / "node"
     ports, account, key = _free_ports(2), "testaccount", base64.b64encode(secrets.token_bytes(32)).decode()
-    blob = [node, "-r", START_FROM, AZURITE, "--inMemoryPersistence", "--silent", "--skipApiVersionCheck"]
+    blob = [
+        node,
+        "-r",
+        START_FROM,
+        "-r",
+        MANY_BLOBS,
+        AZURITE,
+        "--inMemoryPersistence",
+        "--silent",
+        "--skipApiVersionCheck",
+    ]
     azurite = {
         "AZURITE_ACCOUNTS": f"{account}:{key}",
         "AZURITE_BLOB": str(AZURITE.parent),

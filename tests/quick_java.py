@@ -27,6 +27,11 @@ assert spark.read.format("delta").load(sys.argv[1]).groupBy("text").count().coun
 assert spark.sparkContext.parallelize(range(4), 2).map(str).collect() == ["0", "1", "2", "3"]
 spark.stop()
 """
+DELTA = (
+    "-Dspark.sql.extensions=io.delta.sql.DeltaSparkSessionExtension "
+    "-Dspark.sql.catalog.spark_catalog=org.apache.spark.sql.delta.catalog.DeltaCatalog"
+)
+"""What a test's session has beyond a job's: tables are written by Spark as a service could write them."""
 
 
 @cache
@@ -53,7 +58,7 @@ def _make(archive: Path) -> None:
         options = f"{_PLAIN} -XX:ArchiveClassesAtExit={made}"
         environment = {
             **os.environ,
-            "SPARK_SUBMIT_OPTS": options,
+            "SPARK_SUBMIT_OPTS": f"{options} {DELTA}",
             "PYTHONPATH": os.pathsep.join([str(ROOT), *sys.path]),
         }
         command = [sys.executable, "-c", _LIKE_A_JOB, str(Path(folder) / "table")]

@@ -41,7 +41,7 @@ class ListOfColumns(NamedTuple):
 
 
 class Dropped(NamedTuple):
-    """An operator's statement that a column was dropped at the source; it counts for changes up to *at*."""
+    """A statement that a column was dropped at the source, or renamed; it counts for changes up to *at*."""
 
     column: str
     at: str
@@ -125,15 +125,18 @@ def column_history(
         last = max((seen.last for seen in carrying), default="")
         proofs = [one.seen for one in lists if column not in one.types and one.seen.whole_last]
         without = max((seen.whole_last for seen in proofs), default="")
-        said = max((one.at for one in decided if one.column == column and one.at > last), default="")
+        words = [one.at for one in decided if one.column == column]
+        said = max((at for at in words if at > last), default="")
+        # That it was dropped where rows before and behind have the name, only a statement tells (T-88).
+        between = [at for at in words if first < at < last]
         if said or (carrying and without > last):
             known = [place for seen in proofs for place in (seen.whole_first, seen.whole_last) if place > last]
             gone[column] = Gone(last, min(filter(None, [*known, said])))
             lacking = [at for seen in proofs for at in (seen.whole_first, seen.whole_last) if first < at < last]
-            if lacking:
-                returned[column] = _back(max(lacking), carrying)
-        elif carrying and without > first:
-            back[column] = _back(without, carrying)
+            if lacking or between:
+                returned[column] = _back(max([*lacking, *between]), carrying)
+        elif carrying and (gone_at := max([without, *between])) > first:
+            back[column] = _back(gone_at, carrying)
     doubtful = {c for c, found in gone.items() if not any(one.column == c and one.at > found.after for one in decided)}
     for column in doubtful:
         names = tuple(_new_names(column, gone[column], lists, renames))
@@ -157,13 +160,13 @@ def moved_behind(before: Sequence[str], after: Sequence[str]) -> list[str]:
 def renamed_columns(
     lists: Sequence[ListOfColumns], history: ColumnHistory, said: Sequence[FormerColumn]
 ) -> list[FormerColumn]:
-    """The renames that operators stated (*said*) and the lists do not contradict, in the order of their positions.
+    """The renames that were stated (*said*) and the lists do not contradict, in the order of their positions.
 
-    Each renamed column was there until its new name came. A column of the old name before a whole row without it was
-    another column; for that one the result says that it was dropped.
+    Each renamed column was there until its new name came. A column of the old name before a whole row without it, or
+    before a statement that it was dropped, was another column; for that one the result says that it was dropped.
     """
     found = []
-    for word in sorted(said, key=lambda one: one.up_to):
+    for word in sorted((one for one in said if one.now is not None), key=lambda one: one.up_to):
         gone = history.gone.get(word.column)
         back = history.back.get(word.column) or history.returned.get(word.column)
         holds = (gone is not None and word.up_to > gone.after) or (back is not None and word.up_to <= back.gone_at)
@@ -174,6 +177,8 @@ def renamed_columns(
             first = min(one.seen.first for one in lists if word.column in one.types)
             proofs = [one.seen for one in lists if word.column not in one.types and one.seen.whole_last]
             without = [at for seen in proofs for at in (seen.whole_first, seen.whole_last) if first < at < came]
+            drops = [one.up_to for one in said if (one.column, one.now) == (word.column, None)]
+            without += [at for at in drops if first < at < word.up_to]
             if without:
                 found.append(FormerColumn(word.column, max(without), None))
             found.append(word)

@@ -13,7 +13,6 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from open_mirroring.changes.log_position import LogPosition
 from open_mirroring.changes.logged_change import (
     INSERT,
-    KEY_LEFT,
     UPDATE,
     Left,
     Logged,
@@ -78,7 +77,7 @@ def _moved_row(
     if loaded is None:
         return row
     transaction = change.position.transaction
-    changed_places = any(other.operation == KEY_LEFT and other.position.transaction == transaction for other in changes)
+    changed_places = any(other.after is None and other.position.transaction == transaction for other in changes)
     if len(older) == 1 and not changed_places:
         return loaded  # nobody left the key before this row came: the load saw it there
     if row is None:

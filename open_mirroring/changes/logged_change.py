@@ -97,9 +97,9 @@ def first_of_each(changes: Sequence[Logged]) -> list[Logged]:
 def newest_effective(changes: Sequence[Logged]) -> Logged | None:
     """The change that decides the state of a key; *changes* are newest first, one per position.
 
-    The DELETE half of a key change removes a row of the same transaction only if it is the half of that row (G-03).
-    When two rows swap their keys, the half that leaves a key comes after the row that took the key. Without this rule
-    it would delete that row.
+    What leaves a key removes a row that came to it in the same transaction only if it is the change of that row (G-03).
+    When two rows swap their keys, the half that leaves a key comes after the row that took the key; so does the DELETE
+    of a row whose key another one takes in one statement. Without this rule they would delete that row.
 
     Raises:
         RowUntold: nothing tells which row left the key.
@@ -107,16 +107,16 @@ def newest_effective(changes: Sequence[Logged]) -> Logged | None:
     if not changes:
         return None
     newest, rest = changes[0], changes[1:]
-    if newest.operation != KEY_LEFT:
+    if newest.after is not None:
         return newest
     try:
         earlier = newest_effective(rest)
     except RowUntold:
-        return newest  # one of two rows had left before, and this is the half of the other one
+        return newest  # one of two rows had left before, and this is the change of the other one
     if earlier is None or earlier.position.transaction != newest.position.transaction:
         return newest
-    # The half of another row than the one that stands there decides nothing.
-    return newest if earlier.after is None or _is_half_of(newest, earlier, rest) else earlier
+    # The leaving of another row than the one that stands there decides nothing.
+    return newest if earlier.after is None or _is_of(newest, earlier, rest) else earlier
 
 
 def rests_on_image(changes: Sequence[Logged]) -> bool:
@@ -125,33 +125,45 @@ def rests_on_image(changes: Sequence[Logged]) -> bool:
     *changes* are as in :func:`newest_effective`, and no :class:`RowUntold`. The image might be that of a row which is
     alike in all but its key, stood there before, and is in no change that the log has.
     """
-    if not changes or changes[0].operation != KEY_LEFT:
+    if not changes or changes[0].after is not None:
         return False
-    half, rest = changes[0], changes[1:]
+    leaving, rest = changes[0], changes[1:]
     try:
         row = newest_effective(rest)
     except RowUntold:
         return False
-    if row is None or row.after is None or row.position.transaction != half.position.transaction:
+    if row is None or row.left is None or row.position.transaction != leaving.position.transaction:
         return False
-    return is_row(_readable(half.before, row), row) and stands_on_another(row, rest) is None
+    return row.operation != INSERT and not _denies(leaving, row) and stands_on_another(row, rest) is None
 
 
-def _is_half_of(half: Logged, row: Logged, changes: Sequence[Logged]) -> bool:
-    """Whether the DELETE half of a key change is that of the row which came to the key in the same transaction.
+def _is_of(leaving: Logged, row: Logged, changes: Sequence[Logged]) -> bool:
+    """Whether what leaves a key is of the row that came to the key in the same transaction.
 
-    Its before image may deny it. If it does not, and the row came from another key, what stood there before decides;
-    where the log may lack that, only a before image with every value. *changes* end before the half.
+    What stood there before decides; where the log may lack that, a before image that denies it, or has every value. The
+    image of a key change may always deny it; that of a DELETE only where another row can have stood there, for a change
+    of the row itself may be lost. *changes* end before the leaving.
 
     Raises:
         RowUntold: nothing of this tells it.
     """
-    if not is_row(_readable(half.before, row), row):
+    is_denied = _denies(leaving, row)
+    if leaving.operation == KEY_LEFT and is_denied:
         return False
+    if row.operation == INSERT and not is_denied:
+        return True
     is_taken = stands_on_another(row, changes)
-    if is_taken is None and not _tells_all(half, row):
-        raise RowUntold(half)
-    return not is_taken
+    if is_taken is not None:
+        return not is_taken
+    if not is_denied and not _tells_all(leaving, row):
+        raise RowUntold(leaving)
+    return not is_denied
+
+
+def _denies(leaving: Logged, row: Logged) -> bool:
+    """Whether a before image has another value than the row."""
+    told = _readable(leaving.before, row)
+    return told is not None and not is_row(told, row)
 
 
 def standing(changes: Sequence[Logged], untypable: Collection[LogPosition]) -> Logged | None:
@@ -164,20 +176,19 @@ def standing(changes: Sequence[Logged], untypable: Collection[LogPosition]) -> L
 def stands_on_another(change: Logged, changes: Sequence[Logged]) -> bool | None:
     """Whether a row took a key at which another row still stands; None where the log may lack that row.
 
-    No key ever has two rows, so the other row leaves the key in the same statement. The next DELETE half of that key
-    therefore belongs to the other row, even if its before image has only the key. *changes* are newest first and end
-    before that half.
+    No key ever has two rows, so the other row leaves the key in the same statement. What leaves the key next is
+    therefore the other row, even if its before image has only the key. *changes* are newest first and end before that.
     """
-    if change.left is None:
+    if change.left is None and change.operation != INSERT:
         return False
     at = next(index for index, other in enumerate(changes) if other.position == change.position)
-    if any(later.operation == KEY_LEFT for later in changes[:at]):
+    if any(later.after is None for later in changes[:at]):
         return False  # it has left
     try:
         below = newest_effective(changes[at + 1 :])
     except RowUntold:
         return None
-    untold = change.left.untold
+    untold = None if change.left is None else change.left.untold
     if untold is not None and (below is None or below.position.order <= untold):
         return None
     return below is not None and below.after is not None
@@ -211,7 +222,8 @@ def same_content(one: Logged, other: Logged) -> bool:
 
     A row that is read again may have a NULL more after a column was added, and a value less after one was dropped
     (T-33). It is the same row all the same. Where rows have the columns of the time when they were read, one that was
-    renamed in between stands there under another name: only columns that both have can contradict.
+    renamed in between stands there under another name: only columns that both have can contradict, and none of which
+    it is known that another one has the name by then.
     """
     if (one.operation == KEY_LEFT) != (other.operation == KEY_LEFT):
         return False
@@ -221,8 +233,10 @@ def same_content(one: Logged, other: Logged) -> bool:
     both = values.keys() & again.keys()
     columns = one.after.keys() | other.after.keys() if one.of_reading else one.dropped
     dropped = {name for name in columns if name not in one.after or name not in other.after}
+    if one.of_reading:  # its name may be another column's by the time of the second reading (T-88)
+        dropped |= {*one.dropped}
     return not (values.keys() ^ again.keys()) - dropped and all(
-        _equal(one, name, values[name], again[name]) for name in both
+        _equal(one, name, values[name], again[name]) for name in both - dropped
     )
 
 

@@ -193,6 +193,9 @@ class AnnouncedSchema(NamedTuple):
 SENT_BY = "(sent by)"
 """Stands for the topic where what is kept is no structure, but who sends the changes of a table."""
 
+KEYS_UNTOLD = "(keys untold)"
+"""The same where it is that updates of a table came of which nothing tells the key that their row had before."""
+
 
 class PlacesSeen(NamedTuple):
     """Where rows with one column list stand in one stream incarnation: the lowest and the highest position.

@@ -33,7 +33,6 @@ from typing import NamedTuple
 from open_mirroring.changes.completion import deciding
 from open_mirroring.changes.log_position import LogPosition
 from open_mirroring.changes.logged_change import (
-    KEY_LEFT,
     Logged,
     RowUntold,
     rests_on_image,
@@ -121,7 +120,7 @@ class KeyHistory(NamedTuple):
         late: a new change at a position that the target has passed: the table has to stop.
         conflict: two changes of one identity with different content: the table has to stop (G-02).
         duplicates: new changes that repeat an identity already logged.
-        superseded: DELETE halves of key changes that removed nothing, because another row had taken their key (G-03).
+        superseded: what left a key and removed nothing, because another row had taken it (G-03).
         unverified: as in :class:`KeyPlan`, of any of the changes.
     """
 
@@ -142,8 +141,8 @@ def key_history(
 ) -> KeyHistory:
     """All new changes of one key, for a target that gets each in source order (I14); arguments as :func:`plan_key`.
 
-    Applied one after the other they end in what :func:`plan_key` publishes: every change is published but the half of a
-    key change that decides nothing, so that the last one published is the one that decides. Each is published once,
+    Applied one after the other they end in what :func:`plan_key` publishes: every change is published but what leaves a
+    key and decides nothing, so that the last one published is the one that decides. Each is published once,
     however often it was logged (I16). A new one at or below *late_up_to* (:attr:`LogPosition.order`) is late: its
     successors are published.
     """
@@ -163,7 +162,7 @@ def key_history(
             return KeyHistory(late=change)
         if change.position in untypable:
             continue
-        if change.operation == KEY_LEFT and standing(unique[at:], untypable) is not change:
+        if change.after is None and standing(unique[at:], untypable) is not change:
             superseded += 1
         else:
             publish.append(change)

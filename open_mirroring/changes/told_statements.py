@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-ALTER, DROP = "ALTER", "DROP"
-"""What a statement does to a column that is there; ``ALTER`` renames it, too."""
+ALTER, DROP, ADD = "ALTER", "DROP", "ADD"
+"""What a statement does to a column; ``ALTER`` renames it, too."""
 _LEAVE_COLUMNS = ("ALTER_TABLE", "TRUNCATE_TABLE")
 
 
@@ -79,3 +79,35 @@ def what_became_of(column: str, after: str, statements: Sequence[Statement]) -> 
         if step.renamed_to is not None and step.renamed_to.casefold() != name.casefold():
             name, first = step.renamed_to, first or one.place
     return None if name.casefold() == column.casefold() else ToldColumn(name, first)
+
+
+def given_again(column: str, first: str, last: str, statements: Sequence[Statement]) -> dict[str, ToldColumn]:
+    """What became of columns whose name was given to another one, by the places where they lost it (T-88).
+
+    Rows before and behind such a place have the name, so that they show no gap.
+
+    Args:
+        column: the name.
+        first: the place of the first row that has it.
+        last: the place of the last one.
+        statements: all that are told of the table, in any order.
+    """
+    found: dict[str, ToldColumn] = {}
+    for one in statements:
+        step = (one.columns or {}).get(column.casefold())
+        if step is None or not first < one.place < last:
+            continue
+        later = [other for other in statements if other.place >= one.place]
+        told = what_became_of(column, "", later)
+        if told is not None and told.by == one.place and any(_gives(column, other) for other in later):
+            found[one.place] = told
+    return found
+
+
+def _gives(column: str, one: Statement) -> bool:
+    """Whether a statement gives a column this name: one that is added, or renamed."""
+    steps = one.columns or {}
+    added = steps.get(column.casefold())
+    return (added is not None and added.action == ADD) or any(
+        (step.renamed_to or "").casefold() == column.casefold() for step in steps.values()
+    )

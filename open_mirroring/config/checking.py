@@ -45,13 +45,14 @@ def _salt(mirror: Mirror) -> Iterator[Problem]:
 
 
 def _source(mirror: Mirror) -> Iterator[Problem]:
-    source = mirror.source
+    source, resolved = mirror.source, True
     for setting, name in source.connections.items():
         try:
             connections.resolve(name)
         except TerminalError as error:
+            resolved = False
             yield mirror.problem_of(("source", setting), error)
-    if not isinstance(source, InFolder):
+    if not isinstance(source, InFolder) or not resolved:
         return
     if is_address(source.path):
         yield from _storage(mirror, ("source", "path"), source.path, source.connection)

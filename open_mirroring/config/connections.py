@@ -23,9 +23,9 @@ KAFKA_FORM = "open_mirroring_kafka"
 """A broker with a form of ours in Airflow: that of Airflow's own provider has neither host nor login."""
 _SPELLINGS = {"postgresql": "postgres", KAFKA_FORM: "kafka"}
 _FORM = (
-    '{"conn_type": "postgres", "host": "…", "port": 5432, "login": "…", "password": "…", "schema": "…"}; its type '
-    "is postgres, mssql or mysql for a database, kafka or event_hubs for a broker, http for a schema registry, "
-    "open_mirroring_onelake for OneLake, wasb, adls or aws for object storage"
+    '{"conn_type": "postgres", "host": "…", "port": 5432, "login": "…", "password": "…", "schema": "…"} for a '
+    'database (or mssql, mysql), {"conn_type": "wasb", "login": "ACCOUNT", "password": "KEY"} for object storage (or '
+    "adls, aws), kafka or event_hubs for a broker, http for a schema registry, open_mirroring_onelake for OneLake"
 )
 
 

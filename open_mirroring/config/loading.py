@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, TypeVar
 from pydantic import ValidationError
 
 from open_mirroring.config.models import BegunMirror, LedgerConnection, Mirror, Origin
-from open_mirroring.config.problems import ConfigError, Explanation, Problem, SettingPath, explain, path_text
+from open_mirroring.config.problems import ConfigError, Mistake, Problem, SettingPath, explain, path_text
 from open_mirroring.config.source import InFolder
 from open_mirroring.config.tables import Table, table_collisions
 from open_mirroring.config.yaml_tree import YamlTree
@@ -85,7 +85,7 @@ def _read(file: Path) -> tuple[Mirror | None, list[Problem]]:
 
 def _parsed(text: str, file: Path, model: type[M]) -> tuple[M | None, list[Problem]]:
     tree = YamlTree(text)
-    problems = [Problem(f.code, file, f.line, path_text(f.path), f.what, f.way_out) for f in tree.findings]
+    problems = [_problem(file, tree, found) for found in tree.findings]
     if tree.data is None:
         if not problems:
             what = "the file holds no setting"
@@ -94,14 +94,15 @@ def _parsed(text: str, file: Path, model: type[M]) -> tuple[M | None, list[Probl
     if model is BegunMirror and isinstance(tree.data, dict) and tree.data.get("tables", ...) is None:
         del tree.data["tables"]  # the word alone, with nothing below it yet
     mirror, refused = _validated(tree.data, model)
-    problems += [
-        Problem(r.code, file, tree.line_of(r.path), path_text(r.path), r.what, r.way_out)
-        for r in refused
-        if not tree.is_withheld(r.path)
-    ]
+    problems += [_problem(file, tree, found) for found in refused if not tree.is_withheld(found.path)]
     if mirror is not None:
         mirror._origin = Origin(file.absolute(), _home(file), tree.lines)
     return (None if problems else mirror), problems
+
+
+def _problem(file: Path, tree: YamlTree, found: Mistake) -> Problem:
+    line = found.line or tree.line_of(found.path)
+    return Problem(found.code, file, line, path_text(found.path), found.what, found.way_out)
 
 
 def _text(file: Path) -> str | Problem:
@@ -116,7 +117,7 @@ def _text(file: Path) -> str | Problem:
         return Problem("FILE_UNREADABLE", file, 1, "", what, "name an existing, readable mirror file")
 
 
-def _validated(data: Any, model: type[M]) -> tuple[M | None, list[Explanation]]:
+def _validated(data: Any, model: type[M]) -> tuple[M | None, list[Mistake]]:
     try:
         return model.model_validate(data), []
     except ValidationError as error:
@@ -130,7 +131,7 @@ def _validated(data: Any, model: type[M]) -> tuple[M | None, list[Explanation]]:
     return None, refused
 
 
-def _collisions_of_valid_tables(data: Any) -> Iterator[Explanation]:
+def _collisions_of_valid_tables(data: Any) -> Iterator[Mistake]:
     tables: list[tuple[int, Table]] = []
     found = data.get("tables") if isinstance(data, dict) else None
     for index, content in enumerate(found if isinstance(found, list) else ()):
@@ -139,7 +140,7 @@ def _collisions_of_valid_tables(data: Any) -> Iterator[Explanation]:
         except ValidationError:
             continue  # reported with the whole mirror
     for twin in table_collisions(tables):
-        yield Explanation(("tables", *twin.path), twin.code, twin.what, twin.way_out)
+        yield twin._replace(path=("tables", *twin.path))
 
 
 def _home(file: Path) -> Path:

@@ -29,7 +29,7 @@ from open_mirroring.config import ledger_address, names
 from open_mirroring.config.connections import invalid
 from open_mirroring.config.connections import resolve as resolve_connection
 from open_mirroring.config.landing_zone import LandingZone
-from open_mirroring.config.problems import Problem, SettingPath, path_text
+from open_mirroring.config.problems import Mistake, Problem, SettingPath, path_text
 from open_mirroring.config.schedule import check_cron
 from open_mirroring.config.section import (
     ColumnName,
@@ -50,7 +50,6 @@ from open_mirroring.config.source import (
 )
 from open_mirroring.config.structures import GivenStructure
 from open_mirroring.config.tables import (
-    Collision,
     ExportLoad,
     OnReload,
     OnSchemaChange,
@@ -74,9 +73,9 @@ MIRROR_NAME = r"^[a-z][a-z0-9_]{0,62}$"
 _FORMATS_OF_SETTINGS: Mapping[str, tuple[str, ...]] = {
     "topic": ("qlik-message",),
     "change_table": ("qlik-change-table",),
-    "keys_never_change": ("qlik-change-table", "qlik-message"),
+    "keys_never_change": ("sqlserver-ces", "qlik-change-table", "qlik-message"),
 }
-"""Settings of a table that only some formats have: change events always tell a change of the key."""
+"""Settings of a table that only some formats have."""
 
 
 class LedgerConnection(Section):
@@ -490,7 +489,7 @@ def _tables_of(entries: Sequence[TableEntry]) -> list[tuple[int, Table]]:
 # What of the entries does not fit the settings before them; one of these that is wrong itself is not among them.
 
 
-def _settings_of_formats(entries: Sequence[TableEntry], before: Mapping[str, Any]) -> Iterator[Collision]:
+def _settings_of_formats(entries: Sequence[TableEntry], before: Mapping[str, Any]) -> Iterator[Mistake]:
     source: Source | None = before.get("source")
     for index, entry in enumerate(entries):
         for setting, formats in _FORMATS_OF_SETTINGS.items():
@@ -499,7 +498,7 @@ def _settings_of_formats(entries: Sequence[TableEntry], before: Mapping[str, Any
                 yield unfit((index, setting), what, f"leave `{setting}` out")
 
 
-def _promises(entries: Sequence[TableEntry], before: Mapping[str, Any]) -> Iterator[Collision]:
+def _promises(entries: Sequence[TableEntry], before: Mapping[str, Any]) -> Iterator[Mistake]:
     """A topic that holds one table alone can be promised to one only, and is one of those that are read."""
     source: Source | None = before.get("source")
     first = dict[str, int]()
@@ -515,7 +514,7 @@ def _promises(entries: Sequence[TableEntry], before: Mapping[str, Any]) -> Itera
             yield unfit((index, "topic"), what, "add it there, or mend its name")
 
 
-def _change_tables(entries: Sequence[TableEntry], before: Mapping[str, Any]) -> Iterator[Collision]:
+def _change_tables(entries: Sequence[TableEntry], before: Mapping[str, Any]) -> Iterator[Mistake]:
     source: Source | None = before.get("source")
     if isinstance(source, ChangeTablesInFolder):
         for index, table in _tables_of(entries):
@@ -526,7 +525,7 @@ def _change_tables(entries: Sequence[TableEntry], before: Mapping[str, Any]) -> 
         yield from change_table_collisions(_tables_of(entries), source.table_suffix)
 
 
-def _histories(entries: Sequence[TableEntry], before: Mapping[str, Any]) -> Iterator[Collision]:
+def _histories(entries: Sequence[TableEntry], before: Mapping[str, Any]) -> Iterator[Mistake]:
     what = "without a complete position a change may still come that belongs before one that is published"
     way_out = "set `consistency: transaction` for the mirror, or leave `history` out: the newest row of each key"
     for index, entry in enumerate(entries):
@@ -534,26 +533,24 @@ def _histories(entries: Sequence[TableEntry], before: Mapping[str, Any]) -> Iter
             yield unfit((index, "history"), what, way_out)
 
 
-def _hashes(entries: Sequence[TableEntry], before: Mapping[str, Any]) -> Iterator[Collision]:
+def _hashes(entries: Sequence[TableEntry], before: Mapping[str, Any]) -> Iterator[Mistake]:
     hashing: Hashing | None = before.get("hash")
     for at, entry in enumerate(entries):
         if entry.hash and hashing is None and "hash" in before:
             what, way_out = "nothing says which salt goes into the hashes", "set `hash: {salt: CONNECTION}` beside"
-            yield Collision((at, "hash"), "SETTING_MISSING", what, way_out)
+            yield Mistake((at, "hash"), "SETTING_MISSING", what, way_out)
         elif isinstance(entry, Table) and hashing is not None and (refused := hashed_key(entry.key, hashing.columns)):
             yield unfit((at, "key"), *refused)
 
 
-def _extra_columns(entries: Sequence[TableEntry], before: Mapping[str, Any]) -> Iterator[Collision]:
+def _extra_columns(entries: Sequence[TableEntry], before: Mapping[str, Any]) -> Iterator[Mistake]:
     for at, table in _tables_of(entries):
         for name in table.taken_names(before.get("extra_columns", ExtraColumns())):
             what = f"`extra_columns` has the name {name!r}, under which a column of the source lands"
-            yield Collision(
-                (at, "extra_columns"), "COLUMN_COLLISION", what, "choose another name under `extra_columns`"
-            )
+            yield Mistake((at, "extra_columns"), "COLUMN_COLLISION", what, "choose another name under `extra_columns`")
 
 
-def _handovers(entries: Sequence[TableEntry], before: Mapping[str, Any]) -> Iterator[Collision]:
+def _handovers(entries: Sequence[TableEntry], before: Mapping[str, Any]) -> Iterator[Mistake]:
     source: Source | None = before.get("source")
     what = "only the commits of change events divide a stream exactly (G-127)"
     way_out = "make the export while nothing changes, and say `handover: quiesced`; or give the table a key"

@@ -81,51 +81,52 @@ class ConfigError(TerminalError):
         return (ConfigError, (self.problems,))
 
 
-class Explanation(NamedTuple):
-    """Why a setting is refused, in our words; *path* leaves out the tags that the models put between settings."""
+class Mistake(NamedTuple):
+    """Why a setting is refused, in our words; *line* is given where the setting's own line does not tell the place."""
 
     path: SettingPath
     code: str
     what: str
     way_out: str
+    line: int = 0
 
 
-def explain(error: ErrorDetails, root: type[BaseModel]) -> Explanation:
-    """What one pydantic error of the model *root* means."""
+def explain(error: ErrorDetails, root: type[BaseModel]) -> Mistake:
+    """What one pydantic error of the model *root* means; its path leaves out the tags of the models."""
     location = error["loc"]
     path = tuple(part for part in location[:-1] if not _is_tag(part))
     if location and (error["type"] == "extra_forbidden" or not _is_tag(location[-1])):
         path = (*path, location[-1])
     kind, context = error["type"], error.get("ctx", {})
     if "way_out" in context:
-        return Explanation(path, kind, context["what"], context["way_out"])
+        return Mistake(path, kind, context["what"], context["way_out"])
     name = str(path[-1]) if path else ""
     if kind == "extra_forbidden":
         here = _models_at(root, location[:-1])
         beside = _models_at(root, tuple(part for part in location[:-1] if not _is_tag(part)))
         title = here[0].model_config.get("title") if here else None
         if title and any(name in _fields(model) for model in beside):
-            return Explanation(path, "COMBINATION_INVALID", f"{title} has no {name}", f"leave `{name}` out")
+            return Mistake(path, "COMBINATION_INVALID", f"{title} has no {name}", f"leave `{name}` out")
         known = sorted({setting for model in here for setting in _fields(model)})
         close = difflib.get_close_matches(name, known, n=1)
         way_out = f"did you mean {close[0]!r}?" if close else f"known here: {', '.join(known)}"
-        return Explanation(path, "SETTING_UNKNOWN", f"there is no setting {name!r} here", way_out)
+        return Mistake(path, "SETTING_UNKNOWN", f"there is no setting {name!r} here", way_out)
     if kind == "missing":
         words = ", ".join(_vocabulary(root, location))
         way_out = f"set it to one of: {words}" if words else _described(root, location)
-        return Explanation(path, "SETTING_MISSING", f"the setting {name!r} is missing", way_out)
+        return Mistake(path, "SETTING_MISSING", f"the setting {name!r} is missing", way_out)
     if kind == "literal_error":
         # The vocabulary is in the message; the value is only used to guess.
         vocabulary = _vocabulary(root, location)
         close = difflib.get_close_matches(str(error["input"]), vocabulary, n=1)
         way_out = f"did you mean {close[0]!r}?" if close else _described(root, location)
-        return Explanation(path, "VALUE_INVALID", f"the value is none of: {', '.join(vocabulary)}", way_out)
+        return Mistake(path, "VALUE_INVALID", f"the value is none of: {', '.join(vocabulary)}", way_out)
     if kind in _KINDS:
-        return Explanation(path, "VALUE_INVALID", _wrong_kind(kind, error["input"]), _mend_kind(kind, error["input"]))
+        return Mistake(path, "VALUE_INVALID", _wrong_kind(kind, error["input"]), _mend_kind(kind, error["input"]))
     if kind == "too_short":
-        return Explanation(path, "VALUE_INVALID", "the list is empty", "name at least one, or leave the setting out")
+        return Mistake(path, "VALUE_INVALID", "the list is empty", "name at least one, or leave the setting out")
     # What is left are limits of numbers and patterns of texts: these messages name the rule, not the value.
-    return Explanation(path, "VALUE_INVALID", error["msg"][:1].lower() + error["msg"][1:], _described(root, location))
+    return Mistake(path, "VALUE_INVALID", error["msg"][:1].lower() + error["msg"][1:], _described(root, location))
 
 
 def _is_tag(part: str | int) -> bool:

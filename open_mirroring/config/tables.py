@@ -8,7 +8,7 @@ Learn, *Open mirroring landing zone requirements and format*).
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Annotated, Any, Literal, NamedTuple
+from typing import Annotated, Any, Literal
 
 from pydantic import (
     AfterValidator,
@@ -25,7 +25,7 @@ from pydantic_core import InitErrorDetails
 
 from open_mirroring.changes.column_choice import ColumnChoice, lacking, plain_names
 from open_mirroring.config import names
-from open_mirroring.config.problems import SettingPath
+from open_mirroring.config.problems import Mistake, SettingPath
 from open_mirroring.config.section import (
     ColumnName,
     ConnectionName,
@@ -390,9 +390,9 @@ class Table(Section):
     )
     keys_never_change: StrictBool | None = Field(
         default=None,
-        description="For Qlik: a promise that no update of this table changes its key. Without it, an update that "
-        "brings neither a change mask nor the row before it stops the table, for the row of an old key would stay "
-        "for ever (T-60, K-70).",
+        description="A promise that no update of this table changes its key. Without it, an update that tells nothing "
+        "of the key before it stops the table, for the row of an old key would stay for ever (T-60, K-70, C-73); where "
+        "a change event tells its new key only, each run notes KEY_CHANGES_UNTOLD. Not for Debezium.",
     )
     key_is_unique: StrictBool | None = Field(
         default=None,
@@ -819,37 +819,28 @@ TableEntry = Annotated[
 ]
 
 
-class Collision(NamedTuple):
-    """A setting of a table that cannot be beside another one; *path* begins with the table's place in the file."""
-
-    path: SettingPath
-    code: str
-    what: str
-    way_out: str
+def unfit(path: SettingPath, what: str, way_out: str) -> Mistake:
+    """A setting of a table that does not go together with another one; *path* begins with the table's place."""
+    return Mistake(path, "COMBINATION_INVALID", what, way_out)
 
 
-def unfit(path: SettingPath, what: str, way_out: str) -> Collision:
-    """A setting that does not go together with another one."""
-    return Collision(path, "COMBINATION_INVALID", what, way_out)
-
-
-def refuse(found: Iterable[Collision]) -> None:
+def refuse(found: Iterable[Mistake]) -> None:
     """Refuse all of them together, each at its place; nothing where there is none."""
     errors = [InitErrorDetails(type=names.refusal(c.code, c.what, c.way_out), loc=c.path, input=None) for c in found]
     if errors:
         raise ValidationError.from_exception_data("tables", errors, hide_input=True)
 
 
-def table_collisions(tables: Iterable[tuple[int, Table]]) -> list[Collision]:
+def table_collisions(tables: Iterable[tuple[int, Table]]) -> list[Mistake]:
     """Every table, given with its place in the file, that repeats an earlier one's source or folder (F-02)."""
-    found: list[Collision] = []
+    found: list[Mistake] = []
     sources: dict[tuple[str, str], int] = {}
     folders: dict[str, int] = {}
     for index, table in tables:
         first = sources.setdefault(table.source_name, index)
         if first != index:
             what = f"the source table {table.source!r} is mirrored by tables[{first}] already"
-            found.append(Collision((index, "source"), "SOURCE_TWICE", what, "mirror each source table once"))
+            found.append(Mistake((index, "source"), "SOURCE_TWICE", what, "mirror each source table once"))
         # Without a schema the service takes the default one (F-03), which databases are made with as `dbo`.
         folder = table.folder if "/" in table.target else names.target_folder(f"{_DEFAULT_SCHEMA}/{table.target}")
         first = folders.setdefault(name_identity(folder), index)
@@ -858,15 +849,13 @@ def table_collisions(tables: Iterable[tuple[int, Table]]) -> list[Collision]:
                 f"the target {table.target!r} is the same table as that of tables[{first}]; case does not count, and "
             )
             what += f"no schema is {_DEFAULT_SCHEMA}"
-            found.append(
-                Collision((index, "target"), "NAME_COLLISION", what, "choose another `target` for one of them")
-            )
+            found.append(Mistake((index, "target"), "NAME_COLLISION", what, "choose another `target` for one of them"))
     return found
 
 
-def change_table_collisions(tables: Iterable[tuple[int, Table]], suffix: str) -> list[Collision]:
+def change_table_collisions(tables: Iterable[tuple[int, Table]], suffix: str) -> list[Mistake]:
     """Every table, given with its place in the file, whose change table is that of an earlier one: it stayed empty."""
-    found: list[Collision] = []
+    found: list[Mistake] = []
     taken: dict[tuple[str, str], int] = {}
     for index, table in tables:
         schema, name = table.source_name
@@ -874,7 +863,5 @@ def change_table_collisions(tables: Iterable[tuple[int, Table]], suffix: str) ->
         first = taken.setdefault(own, index)
         if first != index:
             what = f"the change table {'.'.join(own)!r} is read for tables[{first}] already"
-            found.append(
-                Collision((index, "change_table"), "SOURCE_TWICE", what, "name the change table of this table")
-            )
+            found.append(Mistake((index, "change_table"), "SOURCE_TWICE", what, "name the change table of this table"))
     return found

@@ -8,28 +8,18 @@ from __future__ import annotations
 
 import re
 from contextlib import suppress
-from typing import Any, NamedTuple
+from typing import Any
 
 import yaml
 
 from open_mirroring.config import secret_scan
-from open_mirroring.config.problems import SettingPath
+from open_mirroring.config.problems import Mistake, SettingPath
 
 WITHHELD = "(withheld)"
 _MAX_VALUES = 500_000
 _PLAIN = ("tag:yaml.org,2002:map", "tag:yaml.org,2002:seq")
 _SOURCE_COLUMNS = "types"
 """Keys below this setting are names of source columns, which may well be called ``password``."""
-
-
-class YamlMistake(NamedTuple):
-    """A mistake of the text; *line* counts from 1."""
-
-    code: str
-    line: int
-    path: SettingPath
-    what: str
-    way_out: str
 
 
 class YamlTree:
@@ -43,7 +33,7 @@ class YamlTree:
 
     def __init__(self, text: str) -> None:
         self.data: Any = None
-        self.findings: list[YamlMistake] = []
+        self.findings: list[Mistake] = []
         self.withheld: set[SettingPath] = set()
         self._lines: dict[SettingPath, int] = {(): 1}
         self._values = 0
@@ -84,7 +74,7 @@ class YamlTree:
 
     def _broken(self, line: int, what: str, way_out: str) -> None:
         self.data = None
-        self.findings.append(YamlMistake("YAML_INVALID", line, (), what, way_out))
+        self.findings.append(Mistake((), "YAML_INVALID", what, way_out, line))
 
     def _value(self, loader: yaml.SafeLoader, node: yaml.Node, path: SettingPath, above: tuple[int, ...]) -> Any:
         self._values += 1
@@ -119,12 +109,12 @@ class YamlTree:
             key = self._key(key_node)
             if key is None:
                 way_out = "write a plain name, in quotes if it looks like a number, a date or a yes/no"
-                self.findings.append(YamlMistake("SETTING_UNKNOWN", line, path, "a key here is no text", way_out))
+                self.findings.append(Mistake(path, "SETTING_UNKNOWN", "a key here is no text", way_out, line))
                 continue
             in_columns = bool(path) and path[-1] == _SOURCE_COLUMNS
             if secret_scan.text_smells(key) or (secret_scan.key_smells(key) and not in_columns):
                 what = "this setting looks like a secret"
-                self.findings.append(YamlMistake("SECRET_IN_FILE", line, path, what, secret_scan.WAY_OUT))
+                self.findings.append(Mistake(path, "SECRET_IN_FILE", what, secret_scan.WAY_OUT, line))
                 continue
             place = (*path, key)
             self._lines[place] = line
@@ -139,7 +129,7 @@ class YamlTree:
             if key in first:
                 named = "this setting" if secret_scan.key_smells(key) or secret_scan.text_smells(key) else repr(key)
                 what = f"{named} stands here again; it was set in line {first[key]}"
-                self.findings.append(YamlMistake("SETTING_DUPLICATE", line, path, what, "keep one of the two"))
+                self.findings.append(Mistake(path, "SETTING_DUPLICATE", what, "keep one of the two", line))
             elif key is not None:
                 first[key] = line
 
@@ -154,7 +144,7 @@ class YamlTree:
         if secret_scan.text_smells(str(node.value)):
             self.withheld.add(path)
             what = "this value looks like a secret"
-            self.findings.append(YamlMistake("SECRET_IN_FILE", line, path, what, secret_scan.WAY_OUT))
+            self.findings.append(Mistake(path, "SECRET_IN_FILE", what, secret_scan.WAY_OUT, line))
             return WITHHELD
         try:
             value = loader.construct_object(node)
@@ -163,7 +153,7 @@ class YamlTree:
             # Text that looks like a date or a number but is none, or half of a character (a lone surrogate).
             self.withheld.add(path)
             what = "this value is neither a proper text nor a proper number or date"
-            self.findings.append(YamlMistake("VALUE_INVALID", line, path, what, "put the text in quotes"))
+            self.findings.append(Mistake(path, "VALUE_INVALID", what, "put the text in quotes", line))
             return WITHHELD
         return value
 
@@ -173,7 +163,7 @@ class YamlTree:
         for number, line in enumerate(text.split("\n"), start=1):
             if number not in reported and secret_scan.text_smells(line):
                 what = "this line looks as if it held a secret"
-                self.findings.append(YamlMistake("SECRET_IN_FILE", number, (), what, secret_scan.WAY_OUT))
+                self.findings.append(Mistake((), "SECRET_IN_FILE", what, secret_scan.WAY_OUT, number))
 
 
 def _composed(text: str) -> yaml.Node | None:

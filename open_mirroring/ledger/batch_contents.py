@@ -21,7 +21,7 @@ from open_mirroring.ledger.columns import record_columns
 from open_mirroring.ledger.declaring import without_stop, without_unsealed
 from open_mirroring.ledger.foreign_tables import record_foreign
 from open_mirroring.ledger.letters import CHANGES_RECOVERED, enter_letters, mark_healed, settle_letters
-from open_mirroring.ledger.load_ledger import with_shortest
+from open_mirroring.ledger.load_ledger import LoadPlan
 from open_mirroring.ledger.read_places import record_places
 from open_mirroring.ledger.tables import upsert
 from open_mirroring.protocols.table_stops import (
@@ -227,8 +227,7 @@ def _note_shortest(db: Connection, table_id: str, found: Mapping[str, int]) -> N
     c = t.mirrored_table.c
     plan = db.scalar(sa.select(c.load_plan).where(c.id == table_id))
     if plan is not None:
-        text = json.dumps(with_shortest(json.loads(plan), found), ensure_ascii=False)
-        t.change_tables(db, c.id == table_id, load_plan=text)
+        t.change_tables(db, c.id == table_id, load_plan=LoadPlan.from_json(plan).having(found).to_json())
 
 
 def _resume(db: Connection, table_id: str, code: str) -> None:

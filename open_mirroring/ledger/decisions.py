@@ -16,12 +16,13 @@ import sqlalchemy as sa
 from sqlalchemy import Connection, Engine
 
 from open_mirroring.changes.log_position import is_load_epoch, position_order
-from open_mirroring.changes.told_statements import Statement, what_became_of
+from open_mirroring.changes.told_statements import Statement, ToldColumn, given_again, what_became_of
 from open_mirroring.errors import TerminalError
 from open_mirroring.ledger import requests
 from open_mirroring.ledger import tables as t
 from open_mirroring.ledger.auditing import Reason
 from open_mirroring.ledger.declaring import note_accepted, without_stop, without_unsealed
+from open_mirroring.ledger.load_ledger import LoadPlan
 from open_mirroring.ledger.requests import (
     ACCEPT_EPOCH,
     ACCEPT_RELOAD,
@@ -289,25 +290,33 @@ def accept_told(
         ordinals = dict(db.execute(sa.select(e.epoch, e.ordinal).where(e.table_id == row.id)).tuples().all())
         said = sa.select(d.column, sa.func.max(d.up_to)).where(d.table_id == row.id).group_by(d.column)
         decided = dict(db.execute(said).tuples().all())
-        lists, last = _carried(db, row, ordinals)
-        names = {name.casefold(): name for name in last}
-        for column, after in last.items():
-            ordinal, _, place = after.partition(":")
-            if load not in ordinals or (after and int(ordinal) != ordinals[load]) or decided.get(column, "") > after:
-                continue
-            told = what_became_of(column, place, statements)
-            if told is None:
-                continue
+        lists, places = _carried(db, row, ordinals)
+        names = {name.casefold(): name for name in places}
+
+        def take(column: str, told: ToldColumn, lost_at: str | None) -> None:
             now = None if told.renamed_to is None else names.get(told.renamed_to.casefold(), told.renamed_to)
-            if any({column, now} <= one for one in lists):
-                continue  # one row has both: they are two columns
+            if any({column, now} <= one and (lost_at is None or first <= lost_at) for one, first in lists):
+                return  # one row has both: they are two columns
             try:
-                up_to = _where_it_is_gone(db, row, column, now)
+                up_to = lost_at or _where_it_is_gone(db, row, column, now)
             except TerminalError:
-                continue  # no row that was read proves it yet
+                return  # no row that was read proves it yet
             _note_column(db, row, column, up_to, now)
             became = "dropped" if now is None else f"renamed to {now!r}"
             found[column] = f"{became} at {told.by}"
+
+        for column, (first, last) in places.items():
+            if load not in ordinals or (last and int(last.partition(":")[0]) != ordinals[load]):
+                continue
+            of_load = position_order(ordinals[load], "")
+            said, end = decided.get(column, ""), last.removeprefix(of_load)
+            begin = first.removeprefix(of_load) if first > of_load else ""
+            for at, told in given_again(column, begin, end, statements).items():
+                if of_load + at > said:
+                    take(column, told, of_load + at)
+            now = None if said > last else what_became_of(column, end, statements)
+            if now is not None:
+                take(column, now, None)
         if not found:
             return None
         return _cleared(_touch(db, row, ends=row.stop_code in EXPLAINED_BY_A_WORD), columns=found)
@@ -357,19 +366,33 @@ def _note_column(db: Connection, row: Any, column: str, up_to: str, renamed_to: 
     db.execute(t.column_decision.insert().values(**values, decided_at=datetime.now(UTC)))
 
 
-def _carried(db: Connection, row: Any, ordinals: Mapping[str, int]) -> tuple[list[set[str]], dict[str, str]]:
-    """The column lists of a table, and by column the last place of a row with it; empty for one that is only loaded."""
+def _carried(
+    db: Connection, row: Any, ordinals: Mapping[str, int]
+) -> tuple[list[tuple[set[str], str]], dict[str, tuple[str, str]]]:
+    """The column lists of a table, each with its first place; by column the first and the last place of a row with it.
+
+    Of a column that is only loaded both are empty.
+    """
     c, r = t.column_list.c, t.column_range.c
     lists = {
         digest: {name for name, _, _ in json.loads(cols)}
         for digest, cols in db.execute(sa.select(c.digest, c.cols).where(c.table_id == row.id)).tuples()
     }
-    last = dict.fromkeys((name for name, *_ in json.loads(row.load_plan)["columns"]) if row.load_plan else (), "")
-    ranges = sa.select(r.digest, r.epoch, r.last).where(r.table_id == row.id)
-    for digest, epoch, place in db.execute(ranges).tuples():
-        at = "" if is_load_epoch(epoch) else position_order(ordinals.get(epoch, 0), place)
-        last |= {name: max(at, last.get(name, "")) for name in lists.get(digest, ())}
-    return list(lists.values()), last
+    ends: dict[str, list[str]] = {name: [] for name in _loaded(row)}
+    firsts: dict[str, list[str]] = {digest: [] for digest in lists}
+    ranges = sa.select(r.digest, r.epoch, r.first, r.last).where(r.table_id == row.id)
+    for digest, epoch, *places in db.execute(ranges).tuples():
+        at = [position_order(ordinals.get(epoch, 0), place) for place in places if not is_load_epoch(epoch)]
+        firsts.setdefault(digest, []).extend(at[:1])
+        for name in lists.get(digest, ()):
+            ends.setdefault(name, []).extend(at)
+    with_first = [(names, min(firsts[digest], default="")) for digest, names in lists.items()]
+    return with_first, {name: (min(at, default=""), max(at, default="")) for name, at in ends.items()}
+
+
+def _loaded(row: Any) -> list[str]:
+    """The columns that an initial load brought."""
+    return [column.name for column in LoadPlan.from_json(row.load_plan).columns] if row.load_plan else []
 
 
 def _where_it_is_gone(db: Connection, row: Any, column: str, renamed_to: str | None) -> str:
@@ -382,8 +405,7 @@ def _where_it_is_gone(db: Connection, row: Any, column: str, renamed_to: str | N
     ordinals = dict(db.execute(sa.select(e.epoch, e.ordinal).where(e.table_id == row.id)).tuples().all())
     lists = db.execute(sa.select(t.column_list).where(c.table_id == row.id)).all()
     carried = {one.digest: {name for name, _, _ in json.loads(one.cols)} for one in lists}
-    loaded = json.loads(row.load_plan)["columns"] if row.load_plan else []
-    known = {name for names in carried.values() for name in names} | {name for name, *_ in loaded}
+    known = {*_loaded(row)}.union(*carried.values())
     for name in filter(None, (column, renamed_to)):
         if name not in known:
             raise TerminalError(

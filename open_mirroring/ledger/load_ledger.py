@@ -85,6 +85,16 @@ class LoadPlan:
         """Ids of the chunks that are not published yet, in order."""
         return tuple(chunk for chunk in range(len(self.chunks)) if chunk not in self.done)
 
+    @property
+    def is_done(self) -> bool:
+        """Whether every chunk is published."""
+        return len(self.done) == len(self.chunks)
+
+    def having(self, shortest: Mapping[str, int], done: Iterable[int] = ()) -> LoadPlan:
+        """The plan with the shortest values of some more chunks (G-86), and those of them that are *done*."""
+        least = {name: min(length, self.shortest.get(name, length)) for name, length in shortest.items()}
+        return replace(self, shortest={**self.shortest, **least}, done=self.done.union(done))
+
     def to_json(self) -> str:
         """The ledger's document."""
         return json.dumps(
@@ -93,7 +103,6 @@ class LoadPlan:
                 "columns": self.columns,
                 "reads": self.chunks,
                 "together": self.together,
-                "chunks": list(range(len(self.chunks))),
                 "done": sorted(self.done),
                 "hand_over_batch": self.hand_over_batch,
                 "shortest": dict(self.shortest),
@@ -103,8 +112,9 @@ class LoadPlan:
         )
 
     @classmethod
-    def from_document(cls, document: Mapping[str, Any]) -> LoadPlan:
-        """The plan that :meth:`to_json` wrote, as the ledger's reader returns it."""
+    def from_json(cls, text: str) -> LoadPlan:
+        """The plan that :meth:`to_json` wrote."""
+        document = json.loads(text)
         return cls(
             settings=document["settings"],
             columns=tuple(LoadColumn(*column) for column in document["columns"]),
@@ -115,14 +125,6 @@ class LoadPlan:
             extra=tuple(LandingColumn(*column) for column in document.get("extra", ())),
             shortest=document.get("shortest", {}),
         )
-
-
-def with_shortest(plan: Mapping[str, Any], found: Mapping[str, int]) -> dict[str, Any]:
-    """A plan as the ledger keeps it, with the shortest values of some more chunks (G-86)."""
-    if not found:
-        return dict(plan)
-    known = plan.get("shortest", {})
-    return {**plan, "shortest": known | {name: min(length, known.get(name, length)) for name, length in found.items()}}
 
 
 def chunk_text(chunks: Iterable[int]) -> str:

@@ -1,4 +1,7 @@
-"""Opens a ledger: sets up connections whose writes exclude each other, and runs the migrations."""
+"""Opens a ledger: sets up connections whose writes exclude each other, runs the migrations, tells what databases raise.
+
+Public source: SQLite, *Result and Error Codes*; PostgreSQL, *Appendix A. PostgreSQL Error Codes*.
+"""
 
 from __future__ import annotations
 
@@ -18,16 +21,20 @@ from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
 from sqlalchemy import Connection, Engine, create_engine, event, inspect, text
 from sqlalchemy.engine import make_url
-from sqlalchemy.exc import OperationalError
+from sqlalchemy.exc import DatabaseError, OperationalError
 from sqlalchemy.pool import NullPool
 
-from open_mirroring.errors import TerminalError, TransientError
+from open_mirroring.errors import MirroringError, TerminalError, TransientError
 from open_mirroring.ledger.tables import metadata
 
 _BUSY_SECONDS = 60
 _LOOK_SECONDS = 10
 _UPGRADE = threading.Lock()  # alembic keeps the upgrade that is under way in module state: one at a time per process
 _MIGRATION_LOCK = 7_160_203_118  # any constant: one migration at a time per PostgreSQL database
+
+_NOT_TO_BE_WRITTEN = ("SQLITE_READONLY", "25006", "42501")
+"""A file or folder, a server that only reads, a user without the right."""
+_DAMAGED = ("SQLITE_NOTADB", "SQLITE_CORRUPT")
 
 
 def open_ledger(url: str) -> Engine:
@@ -36,7 +43,7 @@ def open_ledger(url: str) -> Engine:
     Raises:
         TransientError: ``LEDGER_UNREACHABLE`` when the database does not answer.
         TerminalError: ``LEDGER_NEWER`` when the ledger was written by a newer version of this product;
-            ``LEDGER_FOREIGN`` when the database belongs to something else.
+            ``LEDGER_FOREIGN`` when the database belongs to something else; what :func:`ledger_error` tells.
     """
     parsed = make_url(url)
     is_sqlite = parsed.get_backend_name() == "sqlite"
@@ -47,10 +54,8 @@ def open_ledger(url: str) -> Engine:
     engine = create_engine(parsed, connect_args=arguments, **({"poolclass": NullPool} if is_sqlite else {}))
     if is_sqlite:
         make_sqlite_transactional(engine)
-    try:
+    with _database_told(_shown(engine)):
         _migrate(engine)
-    except OperationalError as error:
-        raise _unreachable(engine, error) from error
     return engine
 
 
@@ -73,21 +78,18 @@ def ledger_to_look(url: str) -> Engine | None:
     if is_sqlite:
         _make_sqlite_readable(engine)
     scripts = ScriptDirectory.from_config(_alembic())
-    try:
-        with engine.connect() as connection:
-            current = _revision(connection)
-            if current != scripts.get_current_head():
-                tables = set(inspect(connection).get_table_names())
-                if current is None and not tables & metadata.tables.keys():
-                    return None
-                _refuse(scripts, current, tables)
-                raise TransientError(
-                    "LEDGER_OUTDATED",
-                    f"the ledger has revision {current}, of an earlier version",
-                    way_out="the next run brings it up to date",
-                )
-    except OperationalError as error:
-        raise _unreachable(engine, error) from error
+    with _database_told(_shown(engine)), engine.connect() as connection:
+        current = _revision(connection)
+        if current != scripts.get_current_head():
+            tables = set(inspect(connection).get_table_names())
+            if current is None and not tables & metadata.tables.keys():
+                return None
+            _refuse(scripts, current, tables)
+            raise TransientError(
+                "LEDGER_OUTDATED",
+                f"the ledger has revision {current}, of an earlier version",
+                way_out="the next run brings it up to date",
+            )
     return engine
 
 
@@ -110,12 +112,9 @@ def pending_migrations(url: str) -> list[Migration]:
         return []
     engine = create_engine(parsed, poolclass=NullPool)
     scripts = ScriptDirectory.from_config(_alembic())
-    try:
-        with engine.connect() as connection:
-            current = _revision(connection)
-            tables = set(inspect(connection).get_table_names())
-    except OperationalError as error:
-        raise _unreachable(engine, error) from error
+    with _database_told(_shown(engine)), engine.connect() as connection:
+        current = _revision(connection)
+        tables = set(inspect(connection).get_table_names())
     if current is None and not tables & metadata.tables.keys():
         return []
     _refuse(scripts, current, tables)
@@ -123,13 +122,53 @@ def pending_migrations(url: str) -> list[Migration]:
     return [Migration(step.revision, (step.doc or "").partition("\n")[0]) for step in reversed([*steps])]
 
 
-def _unreachable(engine: Engine, error: OperationalError) -> TransientError:
-    return TransientError(
-        "LEDGER_UNREACHABLE",
-        f"the ledger does not answer: {type(error.orig).__name__}",
-        where=engine.url.render_as_string(hide_password=True),
-        way_out="check that the database runs and the connection named in the mirror file reaches it",
-    )
+def ledger_error(error: DatabaseError, where: str = "") -> MirroringError | None:
+    """Our error for one of the ledger's database; None for one that nobody but its developers can mend.
+
+    Of its text nothing is shown: it holds the statement, and may hold the address.
+    """
+    code = getattr(error.orig, "sqlite_errorname", None) or getattr(error.orig, "pgcode", None) or ""
+    if code.startswith(_NOT_TO_BE_WRITTEN):
+        return TerminalError(
+            "LEDGER_DENIED",
+            f"the ledger cannot be written: {code}",
+            where=where,
+            way_out="give this process the right to write the file and its folder, or the connection's user that to "
+            "write the tables; name the database itself, not a copy that can only be read",
+        )
+    if code.startswith(_DAMAGED):
+        return TerminalError(
+            "LEDGER_DAMAGED",
+            f"the ledger's file is no SQLite database, or a damaged one: {code}",
+            where=where,
+            way_out="put a sound copy back; if there is none, take the file away and make the ledger again, as the "
+            "runbook says",
+        )
+    if isinstance(error, OperationalError):
+        kind = type(error.orig).__name__
+        return TransientError(
+            "LEDGER_UNREACHABLE",
+            f"the ledger does not answer: {f'{kind}, {code}' if code else kind}",
+            where=where,
+            way_out="check that the database runs and the connection named in the mirror file reaches it",
+        )
+    return None
+
+
+@contextmanager
+def _database_told(where: str) -> Iterator[None]:
+    """Raise what a ledger's database raises as an error of ours that names the database."""
+    try:
+        yield
+    except DatabaseError as error:
+        ours = ledger_error(error, where)
+        if ours is None:
+            raise
+        raise ours from error
+
+
+def _shown(engine: Engine) -> str:
+    return engine.url.render_as_string(hide_password=True)
 
 
 def _make_sqlite_readable(engine: Engine) -> None:

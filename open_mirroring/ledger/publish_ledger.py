@@ -19,7 +19,7 @@ from sqlalchemy import Connection, Engine
 from open_mirroring.landing_zone.schema import TableSchema
 from open_mirroring.ledger import tables as t
 from open_mirroring.ledger.declaring import ResetRecord, TableDeclaration, declare
-from open_mirroring.ledger.load_ledger import with_shortest
+from open_mirroring.ledger.load_ledger import LoadPlan, chunks_of
 from open_mirroring.ledger.tables import upsert
 from open_mirroring.protocols.publishing import Intent, Lost, Owned, StagedFile, TableRow, Work
 from open_mirroring.protocols.resetting import ResetStage
@@ -196,13 +196,10 @@ def _after(row: Any, intent: Intent) -> dict[str, Any]:
         let_in, let_out = (details["counts"].get(name, 0) for name in ("waiting", "released"))
         values["waiting_rows"] = (row.waiting_rows or 0) + let_in - let_out
         return values
-    plan = json.loads(row.load_plan)
-    plan["done"] = [*plan["done"], *json.loads(intent.work.chunk)]
-    plan = with_shortest(plan, details.get("shortest", {}))
-    values["load_plan"] = json.dumps(plan, ensure_ascii=False)
-    if len(plan["done"]) == len(plan["chunks"]):
-        values["load_state"] = "loaded"
-        values["published_batch"] = plan["hand_over_batch"]
+    plan = LoadPlan.from_json(row.load_plan).having(details.get("shortest", {}), chunks_of(intent.work.chunk))
+    values["load_plan"] = plan.to_json()
+    if plan.is_done:
+        values |= {"load_state": "loaded", "published_batch": plan.hand_over_batch}
     return values
 
 

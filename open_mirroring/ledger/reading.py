@@ -32,6 +32,7 @@ from open_mirroring.ledger.columns import (
 )
 from open_mirroring.ledger.declaring import ResetRecord
 from open_mirroring.ledger.horizon import mirror_horizon, newest_dropped, table_horizons
+from open_mirroring.ledger.load_ledger import LoadPlan
 from open_mirroring.ledger.publish_ledger import table_row
 from open_mirroring.protocols.publishing import TableRow, Work
 
@@ -69,7 +70,7 @@ class TableState(NamedTuple):
     row: TableRow
     columns: TableSchema
     load_state: str
-    load_plan: dict[str, Any] | None
+    load_plan: LoadPlan | None
     stream_from: str | None
     stop_code: str | None
     stop_what: str | None
@@ -172,6 +173,14 @@ class Publication(NamedTuple):
     position_to: str | None = None
 
 
+class Waiting(NamedTuple):
+    """What the log holds of a table above its published batch; *since* is when the oldest of it was committed."""
+
+    batches: int = 0
+    changes: int = 0
+    since: datetime | None = None
+
+
 class LedgerReader:
     """Read-only view of one mirror."""
 
@@ -201,7 +210,7 @@ class LedgerReader:
                 table_row(row),
                 TableSchema.from_json(row.columns),
                 row.load_state,
-                None if row.load_plan is None else json.loads(row.load_plan),
+                None if row.load_plan is None else LoadPlan.from_json(row.load_plan),
                 row.stream_from,
                 row.stop_code,
                 row.stop_what,
@@ -236,6 +245,16 @@ class LedgerReader:
         )
         wanted = (row for row in self._rows(query.order_by(c.batch)) if row.batch > after.get(row.source, row.batch))
         return t.grouped((row.source, _contents(row)) for row in wanted)
+
+    def waiting(self) -> dict[str, Waiting]:
+        """What waits in the log by source table; only tables of which something does. It costs what waits."""
+        m, b = t.mirrored_table.c, t.batch_table.c
+        above = (b.mirror == m.mirror) & (b.source == m.source) & (b.batch > m.published_batch)
+        counted = (m.source, sa.func.count(b.batch.distinct()), sa.func.sum(b.rows), sa.func.min(b.batch))
+        query = sa.select(*counted).join_from(t.mirrored_table, t.batch_table, above).group_by(m.source)
+        found = self._rows(query.where(m.mirror == self._mirror))
+        times = self.committed_at({first for *_, first in found})
+        return {source: Waiting(batches, int(rows), times.get(first)) for source, batches, rows, first in found}
 
     def highest(self, source: str, up_to: int) -> dict[str, str]:
         """The highest position of a table per epoch in the batches up to *up_to*."""
@@ -292,12 +311,16 @@ class LedgerReader:
 
     def streamed_types(self, table_id: str) -> dict[str, str]:
         """The type of each column by which all changes of a table that were ever logged carry it."""
+        return {name: types.pop() for name, types in self.logged_types(table_id).items() if len(types) == 1}
+
+    def logged_types(self, table_id: str) -> dict[str, set[str]]:
+        """All types of each column by which changes of a table that were ever logged carry it."""
         found: dict[str, set[str]] = {}
         for one in self.column_lists([table_id]).get(table_id, ()):
             if not one.seen or not all(map(is_load_epoch, one.seen)):
                 for name, sql_type, _ in json.loads(one.cols):
                     found.setdefault(name, set()).add(sql_type)
-        return {name: types.pop() for name, types in found.items() if len(types) == 1}
+        return found
 
     def column_decisions(self, table_ids: Iterable[str]) -> dict[str, list[ColumnDecision]]:
         """Per table what operators said of columns that rows lack."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-from open_mirroring.operate.words import amount
+from open_mirroring.operate.words import amount, shown
 from open_mirroring.protocols import table_losses
 from open_mirroring.protocols.verdicts import WAYS_OUT
 
@@ -23,7 +23,7 @@ def story(job: str, report: Report) -> list[str]:
     """The sentences, what was done first, then what holds or stops tables, each with its way out."""
     tell = _TOLD.get(job)
     done = [] if tell is None else [*tell(report)]
-    return [_safe(line) for line in [*done, *_left(report)]]
+    return [shown(line) for line in [*done, *_left(report)]]
 
 
 def _extract(report: Report) -> Iterator[str]:
@@ -191,7 +191,3 @@ def _by_code(counts: Mapping[str, int]) -> str:
 def _some(names: Sequence[str]) -> str:
     more = f" and {len(names) - 3} more" if len(names) > 3 else ""
     return ", ".join(map(str, names[:3])) + more
-
-
-def _safe(text: str) -> str:
-    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in text)

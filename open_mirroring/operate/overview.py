@@ -22,6 +22,7 @@ from open_mirroring.ledger import tables as t
 from open_mirroring.ledger.columns import column_notes
 from open_mirroring.ledger.decisions import OpenStop, open_stops
 from open_mirroring.ledger.letters import NO_LETTERS
+from open_mirroring.ledger.reading import LedgerReader, Waiting
 from open_mirroring.ledger.verdict_ledger import RecordedVerdict, recorded_verdicts
 from open_mirroring.operate.words import SEVERITY
 from open_mirroring.protocols.table_losses import ANY_TABLE, WAYS_OUT, Loss
@@ -152,6 +153,7 @@ def overview(mirror: Mirror, ledger: Engine, now: datetime) -> MirrorOverview:
     """Gather the overview of a mirror at a moment, with its zone."""
     report, stops = look(mirror, ledger), open_stops(ledger, mirror.name)
     recorded, notes = recorded_verdicts(ledger, mirror.name), column_notes(ledger, _generations(ledger, mirror.name))
+    waiting = LedgerReader(ledger, mirror.name).waiting()
     with ledger.connect() as db:
         row = db.execute(sa.select(t.mirror).where(t.mirror.c.name == mirror.name)).one_or_none()
         committed = 0 if row is None else row.committed
@@ -159,7 +161,7 @@ def overview(mirror: Mirror, ledger: Engine, now: datetime) -> MirrorOverview:
         behind = _behind(db, mirror.name)
         out = _hours_out(db, mirror.name, now)
         gathered = _Lines(db, mirror, now, report, recorded, stops)
-        lines = gathered.lines(notes)
+        lines = gathered.lines(notes, waiting)
     looks = [line.looked_at for line in lines if line.looked_at is not None]
     return MirrorOverview(
         mirror=mirror.name,
@@ -267,17 +269,17 @@ class _Lines:
             due = None if due is None else next_after(mirror.schedule, due)
         self._overdue = due is not None and due < now
 
-    def lines(self, of_columns: Mapping[str, Sequence[str]]) -> tuple[TableLine, ...]:
+    def lines(self, of_columns: Mapping[str, Sequence[str]], waiting: Mapping[str, Waiting]) -> tuple[TableLine, ...]:
         m = t.mirrored_table.c
         wanted = (m.id, m.source, m.folder, m.generation, m.load_state, m.waiting_rows)
         rows = self._db.execute(sa.select(*wanted).where(m.mirror == self._mirror.name).order_by(m.source)).all()
-        waiting, proofs = self._waiting(), self._proofs()
+        proofs = self._proofs()
         published = self._published_at()
         lines = []
         for row in rows:
             verdict, code, what, way_out = self._verdict(row.source)
             stop, found = self._stops.get(row.source), self._recorded.get(row.source)
-            batches, logged, since = waiting.get(row.source, (0, 0, None))
+            ahead = waiting.get(row.source, Waiting())
             lines.append(
                 TableLine(
                     id=row.id,
@@ -290,9 +292,9 @@ class _Lines:
                     since=None if stop is None else stop.since,
                     looked_at=None if found is None else found.recorded_at,
                     load_state=row.load_state,
-                    waiting_batches=batches,
-                    waiting_rows=logged + (row.waiting_rows or 0),
-                    waiting_since=since,
+                    waiting_batches=ahead.batches,
+                    waiting_rows=ahead.changes + (row.waiting_rows or 0),
+                    waiting_since=ahead.since,
                     backlog=Backlog() if found is None else found.backlog,
                     applied=None if found is None else found.applied,
                     published_at=published.get(row.id),
@@ -321,20 +323,6 @@ class _Lines:
         if losses := self._report.losses.get(source, ()):
             return Verdict.LOSSES, losses[0].code, losses[0].what, WAYS_OUT.get(losses[0].code, "")
         return Verdict.PASS, "OK", "ledger, folder and target agree", ""
-
-    def _waiting(self) -> dict[str, tuple[int, int, datetime | None]]:
-        m, b, logged = t.mirrored_table.c, t.batch_table.c, t.log_batch.c
-        above = (b.mirror == m.mirror) & (b.source == m.source) & (b.batch > m.published_batch)
-        counted = (m.source, sa.func.count(b.batch.distinct()), sa.func.sum(b.rows), sa.func.min(b.batch))
-        query = sa.select(*counted).join_from(t.mirrored_table, t.batch_table, above).group_by(m.source)
-        found = self._db.execute(query.where(m.mirror == self._mirror.name)).tuples().all()
-        oldest = sorted({first for *_, first in found})
-        times: dict[int, datetime] = {}
-        for start in range(0, len(oldest), 500):
-            some = logged.number.in_(oldest[start : start + 500])
-            moments = sa.select(logged.number, logged.committed_at).where(logged.mirror == self._mirror.name, some)
-            times |= dict(self._db.execute(moments).tuples().all())
-        return {source: (batches, int(rows), times.get(first)) for source, batches, rows, first in found}
 
     def _published_at(self) -> dict[str, datetime]:
         m, p = t.mirrored_table.c, t.publication.c

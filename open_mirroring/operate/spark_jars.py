@@ -31,4 +31,6 @@ def jar_files() -> list[str]:
 
 def server_shown(address: str) -> str:
     """The address of a server of Spark Connect for people: without its parameters, for a token is one of them."""
-    return address.partition(";")[0]
+    return (
+        address.partition(";")[0] if address.startswith("sc://") else f"what {REMOTE} says, which is no sc://HOST:PORT"
+    )

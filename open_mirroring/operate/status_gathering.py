@@ -6,13 +6,13 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 
-from open_mirroring.changes.horizon import BatchContents
 from open_mirroring.changes.log_position import LogPosition
 from open_mirroring.changes.manifest import LoadChunk, is_of_source
 from open_mirroring.config import Mirror
 from open_mirroring.ledger.decisions import OpenStop
 from open_mirroring.ledger.letters import NO_LETTERS
-from open_mirroring.ledger.reading import LedgerReader, TableState
+from open_mirroring.ledger.reading import LedgerReader, TableState, Waiting
+from open_mirroring.operate.overview import NOT_INSPECTED, RESUME
 from open_mirroring.operate.status import RECENT_BATCHES, BoundOffsets, Marks, MirrorStatus, TableStatus
 from open_mirroring.protocols.proving import Proof
 from open_mirroring.protocols.table_losses import ANY_TABLE
@@ -21,7 +21,6 @@ from open_mirroring.reconciliation.losses import LossReport, look
 
 NO_COMPLETE_POSITION = "none: this source has none"
 """A source tells nowhere that nothing older can come, or nobody asked: transactions are not held back (C-88)."""
-_RESUME = "mend the cause that the message names, then `open-mirroring resume`"
 _NOT_INSPECTED = "the landing zone was not inspected"
 
 
@@ -135,9 +134,7 @@ class _Tables:
         ids = [table.id for table in tables.values()]
         self._tables, self._bound = tables, bound
         self._complete, self._report = complete, report
-        published = {source: table.row.published_batch for source, table in tables.items()}
-        self._waiting = reader.contents(published, committed)
-        self._committed_at = reader.committed_at({parts[0].batch for parts in self._waiting.values()})
+        self._waiting = reader.waiting()
         self._epochs = reader.epochs(ids)
         self._seen = reader.highest_of(dict.fromkeys(tables, committed))
         self._unverified = reader.unverified_columns(tables.values())
@@ -149,7 +146,7 @@ class _Tables:
 
     def one(self, source: str, finding: Finding | None, stop: OpenStop | None, inspection_failed: str) -> TableStatus:
         table = self._tables[source]
-        waiting: Sequence[BatchContents] = self._waiting.get(source, ())
+        waiting = self._waiting.get(source, Waiting())
         verdict, code, what, way_out = _verdict(finding, stop, inspection_failed)
         logged = self._logged[source, table.row.generation]
         plan, unverified = table.load_plan, self._unverified.get(table.id, ())
@@ -175,9 +172,9 @@ class _Tables:
             ),
             confirmed=table.row.confirmed,
             applied=None if finding is None else finding.applied,
-            waiting_batches=len({part.batch for part in waiting}),
-            waiting_rows=sum(part.rows for part in waiting) + table.waiting_rows,
-            waiting_since=self._committed_at.get(waiting[0].batch) if waiting else None,
+            waiting_batches=waiting.batches,
+            waiting_rows=waiting.changes + table.waiting_rows,
+            waiting_since=waiting.since,
             backlog_files=0 if finding is None else finding.backlog.files,
             backlog_bytes=0 if finding is None else finding.backlog.bytes,
             backlog_oldest=None if finding is None else finding.backlog.oldest,
@@ -185,7 +182,7 @@ class _Tables:
             letters=letters.document(),
             losses=tuple(map(str, self._report.losses.get(source, ()))),
             load_state=table.load_state,
-            load_chunks=None if plan is None else (max(len(plan["done"]), logged), len(plan["chunks"])),
+            load_chunks=None if plan is None else (max(len(plan.done), logged), len(plan.chunks)),
             open_intent=_intent(table),
             reset="" if table.reset is None else str(table.reset),
             unverified_columns=tuple((column.column, column.since) for column in unverified),
@@ -206,10 +203,10 @@ def _verdict(
 ) -> tuple[str | None, str, str, str]:
     if stop is not None:
         # The ledger's stop goes before anything that the inspection found.
-        return Verdict.STOP.value, stop.code, stop.what, WAYS_OUT.get(stop.code, _RESUME)
+        return Verdict.STOP.value, stop.code, stop.what, WAYS_OUT.get(stop.code, RESUME)
     if finding is not None:
         return finding.verdict.value, finding.code, finding.what, finding.way_out
-    return None, "NOT_INSPECTED", inspection_failed or _NOT_INSPECTED, ""
+    return None, NOT_INSPECTED, inspection_failed or _NOT_INSPECTED, ""
 
 
 def _intent(table: TableState) -> str:

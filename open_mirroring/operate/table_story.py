@@ -123,7 +123,7 @@ def table_story(mirror: Mirror, ledger: Engine, source: str) -> TableStory | Non
         unknown = tuple(sorted(unknown_epochs(db, _row(db, state.id))))
         files = _newest_files(db, state)
         proofs = _proofs(db, state)
-        left = None if plan is None else _load_left(db, state, len(plan["done"]), len(plan["chunks"]))
+        left = None if plan is None else _load_left(db, state, len(plan.done), len(plan.chunks))
     return TableStory(
         state=state,
         marks=table_marks(mirror, reader, state),
@@ -138,7 +138,7 @@ def table_story(mirror: Mirror, ledger: Engine, source: str) -> TableStory | Non
         decisions=decisions(ledger, mirror.name, source),
         epochs=reader.epochs([state.id]).get(state.id, {}),
         unknown=unknown,
-        load=None if plan is None else (len(plan["done"]), len(plan["chunks"])),
+        load=None if plan is None else (len(plan.done), len(plan.chunks)),
         load_left=left,
     )
 

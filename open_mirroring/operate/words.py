@@ -18,6 +18,17 @@ SEVERITY: Sequence[Verdict | None] = (Verdict.STOP, None, Verdict.LOSSES, Verdic
 """The verdicts, the worst first: what nobody looked at may be anything."""
 
 
+def shown(text: object, *, also: str = "") -> str:
+    """Foreign text as a person may see it: a character that does not print, or turns what follows, is told by number.
+
+    Those in *also* stay as they are.
+    """
+    text = str(text)
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() or c in also else c.encode("unicode_escape").decode("ascii") for c in text)
+
+
 def verdict_words(verdict: Verdict | None) -> str:
     """A verdict in words; None: nobody looked."""
     return UNKNOWN if verdict is None else _VERDICTS[verdict]

@@ -14,7 +14,7 @@ from urllib.parse import parse_qsl, urlencode
 
 from fastapi import Depends, FastAPI
 from sqlalchemy import Engine
-from sqlalchemy.exc import OperationalError
+from sqlalchemy.exc import DatabaseError
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
@@ -24,7 +24,7 @@ from open_mirroring.errors import MirroringError
 from open_mirroring.landing_zone.opening import ZoneAddress
 from open_mirroring.ledger import open_ledger
 from open_mirroring.ledger.auditing import Reason
-from open_mirroring.ledger.opening import ledger_to_look
+from open_mirroring.ledger.opening import ledger_error, ledger_to_look
 from open_mirroring.operate.overview import overview
 from open_mirroring.page import views
 from open_mirroring.page.deciding import decide
@@ -118,7 +118,7 @@ class _Page:
                 ledger = self.ledger(mirror)
                 found = None if ledger is None else overview(mirror, ledger, now)
                 shown.append(views.MirrorEntry(mirror.name, found, ""))
-            except (MirroringError, OperationalError) as error:
+            except (MirroringError, DatabaseError) as error:
                 shown.append(views.MirrorEntry(mirror.name, None, _said(error)))
         return self._answer(request, "mirrors.html", views.mirrors(shown, [str(p) for p in problems], now))
 
@@ -166,7 +166,7 @@ class _Page:
             if _visitor(request).looks(mirror.name):
                 try:
                     found.append((mirror, self.ledger(mirror)))
-                except (MirroringError, OperationalError):
+                except (MirroringError, DatabaseError):
                     found.append((mirror, None))
         return Response(exposition(found, datetime.now(UTC)), media_type=CONTENT_TYPE)
 
@@ -330,7 +330,7 @@ def build_app(around: Surroundings) -> FastAPI:
     app.add_exception_handler(AccessDenied, refuse)
     app.add_exception_handler(_NotFound, not_found)
     app.add_exception_handler(MirroringError, unwell)
-    app.add_exception_handler(OperationalError, unwell)
+    app.add_exception_handler(DatabaseError, unwell)
     return app
 
 
@@ -342,8 +342,8 @@ def _visitor(request: Request) -> Visitor:
 
 def _said(error: Exception) -> str:
     # What a database says holds the statement, and may hold its address.
-    if isinstance(error, OperationalError):
-        return f"LEDGER_UNREACHABLE: the ledger does not answer: {type(error.orig).__name__}"
+    if isinstance(error, DatabaseError):
+        return str(ledger_error(error) or f"the ledger failed: {type(error.orig).__name__}")
     return str(error)
 
 

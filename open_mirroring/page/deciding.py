@@ -10,7 +10,7 @@ from open_mirroring.changes.manifest import LetterPlace
 from open_mirroring.config import Mirror
 from open_mirroring.errors import MirroringError, TerminalError
 from open_mirroring.landing_zone.opening import ZoneAddress
-from open_mirroring.ledger import decisions
+from open_mirroring.ledger import decisions, requests
 from open_mirroring.ledger.auditing import Reason
 from open_mirroring.ledger.decisions import OpenStop
 from open_mirroring.ledger.letters import accept_letters
@@ -33,32 +33,32 @@ def decide(
         TransientError: ledger or store do not answer.
     """
     source, subject, request = form.get("source", ""), form.get("subject", ""), form.get("request", "")
-    if action == ways_out.RESUME:
+    if action == requests.RESUME:
         said = [_cleared(decisions.resume_table(ledger, mirror.name, source, reason, request=request))]
-    elif action == ways_out.ACCEPT_EPOCH:
+    elif action == requests.ACCEPT_EPOCH:
         accepted = decisions.accept_epoch(ledger, mirror.name, source, subject, reason, request=request)
         said = [f"Stream {subject} is accepted; it has the ordinal {accepted.ordinal}."]
         said += [_cleared(accepted.cleared)] if accepted.cleared else []
         said += [f"Not accepted yet: {epoch}." for epoch in accepted.still_unknown]
-    elif action == ways_out.ACCEPT_SCHEMA:
+    elif action == requests.ACCEPT_SCHEMA:
         renamed_to = form.get("renamed_to") or None
         cleared = decisions.accept_schema(
             ledger, mirror.name, source, subject, reason, renamed_to=renamed_to, request=request
         )
         said = [f"Column {subject} was {f'renamed to {renamed_to}' if renamed_to else 'dropped'}: that is recorded."]
         said += [_cleared(cleared)] if cleared else []
-    elif action == ways_out.ACCEPT_TABLE:
+    elif action == requests.ACCEPT_TABLE:
         said = [_cleared(decisions.accept_table(ledger, mirror.name, source, reason, request=request))]
-    elif action == ways_out.ACCEPT_RELOAD:
+    elif action == requests.ACCEPT_RELOAD:
         stop = decisions.accept_reload(ledger, mirror.name, source, reason, request=request)
         said = [f"The newest full load counts; the next run builds the table from it, and ends {stop.code}."]
-    elif action == ways_out.RESUME_EXTRACTION:
+    elif action == requests.RESUME_EXTRACTION:
         said = [_cleared(decisions.resume_extraction(ledger, mirror.name, reason, request=request))]
-    elif action == ways_out.ACCEPT_LETTERS:
+    elif action == requests.ACCEPT_LETTERS:
         said = [_accept(mirror, ledger, form, reason, request)]
-    elif action in (ways_out.TARGET_GONE, ways_out.TARGET_BACK):
+    elif action in (requests.TARGET_GONE, requests.TARGET_BACK):
         driver = ResetDriver(mirror, ledger, source, zone=zone)
-        said = [driver.say("gone" if action == ways_out.TARGET_GONE else "back", reason, request)]
+        said = [driver.say("gone" if action == requests.TARGET_GONE else "back", reason, request)]
     elif action == ways_out.LOOK:
         said = []
     else:

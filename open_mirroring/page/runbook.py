@@ -8,7 +8,7 @@ from importlib import resources
 
 from markupsafe import Markup, escape
 
-from open_mirroring.page.safe_text import visible
+from open_mirroring.operate.words import shown
 
 _CODE = re.compile(r"\b[A-Z][A-Z0-9]*(?:_[A-Z0-9]+)+\b|\b[A-Z]{3,}\b")
 _INLINE = re.compile(r"`([^`]+)`|\*\*([^*]+)\*\*|\[([^\]]+)\]\(([^)\s]+)\)")
@@ -84,7 +84,7 @@ def _table(block: list[str]) -> Markup:
 
 def as_text(text: str) -> Markup:
     """One line: code, strong words and links to elsewhere."""
-    out, at, text = Markup(""), 0, visible(text)
+    out, at, text = Markup(""), 0, shown(text, also="\n\t")
     for match in _INLINE.finditer(text):
         out += escape(text[at : match.start()])
         code, strong, label, address = match.groups()

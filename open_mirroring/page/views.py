@@ -26,13 +26,13 @@ from open_mirroring.config import Mirror
 from open_mirroring.config.storage import log_place
 from open_mirroring.errors import MirroringError
 from open_mirroring.ledger import tables as t
+from open_mirroring.ledger.requests import ACCEPT_LETTERS
 from open_mirroring.operate import words
 from open_mirroring.operate.overview import MirrorOverview, TableLine, overview, published_since
 from open_mirroring.operate.status import plain
 from open_mirroring.operate.table_story import Letter, decisions, open_letters, table_story
 from open_mirroring.page import ways_out
 from open_mirroring.page.runbook import as_text, section
-from open_mirroring.page.safe_text import visible
 from open_mirroring.protocols import table_losses
 from open_mirroring.protocols.verdicts import Verdict
 from open_mirroring.reconciliation.told_by_source import task_text
@@ -66,9 +66,9 @@ def raw_text(mirror: Mirror, ledger: Engine, at: LetterPlace) -> str | None:
 def escaped(raw: bytes) -> str:
     """Bytes as printable text, at most so many."""
     text = raw[:SHOWN_BYTES].decode("utf-8", errors="backslashreplace")
-    shown = visible(text)
+    said = words.shown(text, also="\n\t")
     more = len(raw) - SHOWN_BYTES
-    return shown + (f" … and {more:,} bytes more" if more > 0 else "")
+    return said + (f" … and {more:,} bytes more" if more > 0 else "")
 
 
 _HEIGHT, _STEP = 28, 5
@@ -417,7 +417,7 @@ def _exact(value: object) -> Markup:
 
 def _visible(value: object) -> object:
     """A value for people."""
-    return visible(value) if isinstance(value, str) and not isinstance(value, Markup) else value
+    return words.shown(value, also="\n\t") if isinstance(value, str) and not isinstance(value, Markup) else value
 
 
 _TEMPLATES = Environment(
@@ -440,7 +440,7 @@ _TEMPLATES.globals |= {
     "verdict_words": words.verdict_words,
     "has_section": lambda code: section(code) is not None,
     "look_action": ways_out.LOOK,
-    "accept_letters": ways_out.ACCEPT_LETTERS,
+    "accept_letters": ACCEPT_LETTERS,
     "homeless": table_losses.DEAD_LETTERS_HOMELESS,
 }
 _TEMPLATES.filters |= {"exact": _exact, "moment": _moment, "query": urlencode, "said": as_text}

@@ -8,23 +8,24 @@ from dataclasses import dataclass
 from open_mirroring.config import Mirror
 from open_mirroring.config.source import ChangeTables
 from open_mirroring.ledger.decisions import EPOCH_UNKNOWN, RENAME_POSSIBLE
+from open_mirroring.ledger.requests import (
+    ACCEPT_EPOCH,
+    ACCEPT_RELOAD,
+    ACCEPT_SCHEMA,
+    ACCEPT_TABLE,
+    RESUME,
+    RESUME_EXTRACTION,
+    TARGET_BACK,
+    TARGET_GONE,
+)
 from open_mirroring.operate.overview import LOOK_OVERDUE, NOT_INSPECTED, MirrorOverview, TableLine
 from open_mirroring.protocols import table_losses, verdicts
 from open_mirroring.protocols.resetting import RESET_OPEN
 from open_mirroring.protocols.table_stops import KEY_MENDED, LOAD_REPEATED, NEEDS_RESET, NEW_TABLE, RELOAD_SEEN
 from open_mirroring.protocols.verdicts import Verdict
 
-TARGET_GONE, TARGET_BACK = "target-says-gone", "target-says-back"
-RESUME, RESUME_EXTRACTION, ACCEPT_EPOCH, ACCEPT_SCHEMA, ACCEPT_TABLE, ACCEPT_RELOAD, ACCEPT_LETTERS, LOOK = (
-    "resume",
-    "resume-extraction",
-    "accept-epoch",
-    "accept-schema",
-    "accept-table",
-    "accept-reload",
-    "accept-dead-letters",
-    "look",
-)
+LOOK = "look"
+"""What the page can do beside the decisions that the ledger keeps."""
 _REPAIRABLE = frozenset({verdicts.GAP, verdicts.LAST_FILE_MISSING, verdicts.MISSING})
 _RESET_HELPS = frozenset(
     {

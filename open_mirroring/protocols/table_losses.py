@@ -41,9 +41,10 @@ TABLE_TRUNCATED, TABLE_DROPPED = "TABLE_TRUNCATED", "TABLE_DROPPED"
 """The source told that all rows of the table are gone, and sends no change of them."""
 
 NEVER_SEEN, QUIET_SINCE = "NEVER_SEEN", "QUIET_SINCE"
-COLUMN_NEVER_SEEN, BEGUN_LATE = "COLUMN_NEVER_SEEN", "BEGUN_LATE"
+COLUMN_NEVER_SEEN, BEGUN_LATE, KEY_CHANGES_UNTOLD = "COLUMN_NEVER_SEEN", "BEGUN_LATE", "KEY_CHANGES_UNTOLD"
 """Notes: nothing was ever read of the table; nothing since others came up that are not mirrored; no row has a column
-that is listed; its stream was not read from its first message, and nothing else brought its first rows."""
+that is listed; its stream was not read from its first message, and nothing else brought its first rows; its updates do
+not tell the key that their row had before."""
 
 APPLY_EXCEPTIONS, CONTROL_TABLE_UNREAD = "APPLY_EXCEPTIONS", "CONTROL_TABLE_UNREAD"
 TASK_NOT_RUNNING, TASKS_MIXED, TASK_UNKNOWN = "TASK_NOT_RUNNING", "TASKS_MIXED", "TASK_UNKNOWN"

@@ -10,24 +10,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Protocol
 
 from open_mirroring.landing_zone.listing import FileStage, ListedItem
-
-
-class PublishedRecord(Protocol):
-    """What the ledger recorded of a confirmed number; *size* in bytes, *confirmed_at* with a zone."""
-
-    @property
-    def etag(self) -> str: ...  # noqa: D102
-    @property
-    def size(self) -> int: ...  # noqa: D102
-    @property
-    def rows(self) -> int: ...  # noqa: D102
-    @property
-    def digest(self) -> str: ...  # noqa: D102
-    @property
-    def confirmed_at(self) -> datetime: ...  # noqa: D102
+from open_mirroring.ledger.reading import PublishedFile
 
 
 @dataclass(frozen=True)
@@ -63,7 +48,7 @@ class FileSequence:
 def file_sequence(
     items: Iterable[ListedItem],
     confirmed: int,
-    published: Mapping[int, PublishedRecord],
+    published: Mapping[int, PublishedFile],
     *,
     settled: int,
     purged_before: datetime,
@@ -143,7 +128,7 @@ class _Counters:
     first_not_applied: float = float("inf")
 
     @classmethod
-    def of(cls, published: Mapping[int, PublishedRecord], confirmed: int, processed: int | None) -> _Counters:
+    def of(cls, published: Mapping[int, PublishedFile], confirmed: int, processed: int | None) -> _Counters:
         if processed is None:
             return cls()
         total = applied = 0

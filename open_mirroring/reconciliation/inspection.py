@@ -328,4 +328,4 @@ def loads_ahead(reader: LedgerReader, tables: Iterable[TableState]) -> dict[str,
 def _may_be_ahead(state: TableState) -> bool:
     if state.load_state != "loaded" or state.load_plan is None or not _COMMIT.fullmatch(state.stream_from or ""):
         return False
-    return bool(state.row.published_batch == state.load_plan["hand_over_batch"])
+    return state.row.published_batch == state.load_plan.hand_over_batch

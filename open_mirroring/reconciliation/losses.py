@@ -18,6 +18,7 @@ import sqlalchemy as sa
 from sqlalchemy import Engine
 
 from open_mirroring.changes.column_choice import lacking
+from open_mirroring.changes.manifest import KEYS_UNTOLD
 from open_mirroring.changes.read_places import Run, gaps
 from open_mirroring.config import Mirror
 from open_mirroring.config.names import split_source_name
@@ -38,6 +39,7 @@ from open_mirroring.protocols.table_losses import (
     DEAD_LETTERS_HOMELESS,
     DEAD_LETTERS_OPEN,
     DEAD_LETTERS_UNCOUNTED,
+    KEY_CHANGES_UNTOLD,
     LOAD_NOT_MADE,
     NEVER_SEEN,
     OFFSETS_MISSING,
@@ -125,6 +127,7 @@ class SeenTable(NamedTuple):
         signals: what control tables of the source tell of it, by code (T-81).
         exported: from where on changes are published over its initial load, if that is an export.
         lacks_load: the mirror file names an initial load, and the table began without one (G-130).
+        keys_untold: updates came of which nothing tells the key that their row had before (C-73).
     """
 
     source: str
@@ -136,6 +139,7 @@ class SeenTable(NamedTuple):
     unseen: Mapping[str, Sequence[str]] = MappingProxyType({})
     signals: Mapping[str, str] = MappingProxyType({})
     lacks_load: bool = False
+    keys_untold: bool = False
     exported: str | None = None
 
 
@@ -161,7 +165,11 @@ def look(mirror: Mirror, ledger: Engine, *, has_read: bool = False) -> LossRepor
     hashed = mirror.hashed_anywhere()
     asked = naming.keys() | {table.source for _, tables in hashed for table in tables}
     known = columns_of_whole_rows(ledger, mirror.name, asked)
+    s = t.source_schema.c
+    untold = sa.select(s.source).where(s.mirror == mirror.name, s.topic == KEYS_UNTOLD)
+    promised = {table.source for table in mirror.tables if table.keys_never_change}
     with ledger.connect() as db:
+        keys_untold = set(db.scalars(untold)) - promised
         signals = signals_of(db, mirror.name)
         committed = db.scalar(sa.select(t.mirror.c.committed).where(t.mirror.c.name == mirror.name))
         tables = [
@@ -175,6 +183,7 @@ def look(mirror: Mirror, ledger: Engine, *, has_read: bool = False) -> LossRepor
                 naming[source].unseen(known[source]) if source in naming and source in known else {},
                 signals=signals.get(source, {}),
                 lacks_load=bool(lacks) and source in loading,
+                keys_untold=source in keys_untold,
                 exported=(since or "") if source in exports and load == "loaded" else None,
             )
             for source, last, load, confirmed, published, lacks, since in db.execute(query.order_by(m.source)).tuples()
@@ -255,6 +264,9 @@ def judge(
                 "the mirror file names an initial load, and the table began without one: its first rows may be missing"
             )
             found.append(Loss(LOAD_NOT_MADE, what))
+        if table.keys_untold:
+            what = "updates came without old values: one that changed the key was not seen, and its old row would stay"
+            notes[table.source] = (*notes.get(table.source, ()), f"{KEY_CHANGES_UNTOLD}: {what}")
         if APPLY_EXCEPTIONS in table.signals:
             note = f"{APPLY_EXCEPTIONS}: {table.signals[APPLY_EXCEPTIONS]}"
             notes[table.source] = (*notes.get(table.source, ()), note)

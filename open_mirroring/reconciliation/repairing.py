@@ -12,17 +12,17 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from open_mirroring.errors import TerminalError
+from open_mirroring.ledger.reading import PublishedFile
 from open_mirroring.protocols import verdicts as v
 from open_mirroring.protocols.table_losses import WAYS_OUT
 from open_mirroring.protocols.verdicts import Finding
-from open_mirroring.reconciliation.file_sequence import PublishedRecord
 
 MENDED_BY_REPAIR = frozenset({v.GAP, v.LAST_FILE_MISSING, v.MISSING, v.TABLE_FAILED})
 """Stops that do not speak against a repair: it mends them, or it may be what mends them."""
 
 
 def check_permitted(
-    table: str, number: int, finding: Finding, published: Mapping[int, PublishedRecord], *, not_applied: str
+    table: str, number: int, finding: Finding, published: Mapping[int, PublishedFile], *, not_applied: str
 ) -> str:
     """Check that a number may be published again; the proof of it, in words for the audit.
 

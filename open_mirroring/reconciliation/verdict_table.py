@@ -19,13 +19,14 @@ from typing import NamedTuple
 from open_mirroring.fabric.target_status import TargetState, TargetStatus
 from open_mirroring.landing_zone.layout import INCARNATION_FILE, METADATA_FILE
 from open_mirroring.landing_zone.listing import FileStage, ListedItem
+from open_mirroring.ledger.reading import PublishedFile
 from open_mirroring.protocols import verdicts as v
 from open_mirroring.protocols.publishing import INCARNATION_CHANGED, METADATA_CHANGED, TableRow
 from open_mirroring.protocols.resetting import RESET_OPEN
 from open_mirroring.protocols.table_losses import Loss
 from open_mirroring.protocols.verdicts import Backlog, Finding, Repair, Verdict
 from open_mirroring.reconciliation.evidence_text import ranges, shown
-from open_mirroring.reconciliation.file_sequence import FileSequence, PublishedRecord, file_sequence
+from open_mirroring.reconciliation.file_sequence import FileSequence, file_sequence
 
 PURGED_AFTER = timedelta(days=7)
 """The service keeps a processed file for seven days (F-36)."""
@@ -82,7 +83,7 @@ class TableFacts:
     """
 
     row: TableRow
-    published: Mapping[int, PublishedRecord]
+    published: Mapping[int, PublishedFile]
     marker: str | None
     metadata_matches: bool | None
     items: tuple[ListedItem, ...]

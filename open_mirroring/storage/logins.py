@@ -10,6 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Literal
+from urllib.parse import parse_qs
 
 from open_mirroring.errors import MirroringError
 from open_mirroring.remote.entra import STORAGE_AUDIENCE, EntraLogin, TokenSource
@@ -73,6 +74,17 @@ class AzureCredentials:
         self._login = login
         self._tokens = None if login.entra is None else TokenSource(login.entra, STORAGE_AUDIENCE)
         self.error: MirroringError | None = None
+
+    @property
+    def expired(self) -> datetime | None:
+        """When a shared access signature ended; None while it holds, and for every other credential."""
+        until = parse_qs(self._login.secret.removeprefix("?")).get("se", [""])[0] if self._login.kind == "sas" else ""
+        try:
+            end = datetime.fromisoformat(until)
+        except ValueError:
+            return None
+        end = end.astimezone(UTC) if end.tzinfo else end.replace(tzinfo=UTC)
+        return end if end < datetime.now(UTC) else None
 
     def __call__(self) -> AzureCredential:
         """The credential as it is now."""

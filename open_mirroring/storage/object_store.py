@@ -216,6 +216,8 @@ class ObjectStore:
         if any(part in str(error) for part in _LOGIN_OF_THE_MACHINE):
             denied, said = True, "neither this machine nor its environment has a login"
         if denied or number in (401, 403):
+            if self._credentials is not None and (end := self._credentials.expired):
+                said = f"its shared access signature expired at {end:%Y-%m-%d %H:%M} UTC"
             return TerminalError(
                 "STORAGE_DENIED",
                 f"the storage refuses what connection {self._connection!r} signs in with: {said or 'no login'}",

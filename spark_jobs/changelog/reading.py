@@ -6,7 +6,8 @@ rows are wanted; the rows of the others are looked at one by one.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -159,3 +160,13 @@ def query_files(db: DuckDBPyConnection, root: Place, files: Sequence[str], name:
         db.read_parquet(paths_of(root, files)).create_view(name)
     else:
         db.register(name, log_rows(root, files))
+
+
+@contextmanager
+def logged(root: Place, files: Sequence[str]) -> Iterator[DuckDBPyConnection]:
+    """A database in memory whose queries call the rows of log files *logged*."""
+    import duckdb  # a worker that only reads changes does without
+
+    with duckdb.connect() as db:
+        query_files(db, root, files)
+        yield db

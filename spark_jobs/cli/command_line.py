@@ -92,26 +92,25 @@ def _again_and_again(arguments: argparse.Namespace, every: float) -> NoReturn:
 
 def _run(arguments: argparse.Namespace) -> int:
     # Imported when all else is said, so that help is quick and Ctrl-C is answered from the first moment on.
-    from sqlalchemy.exc import OperationalError
+    from sqlalchemy.exc import DatabaseError
 
     from open_mirroring.config import ConfigError
-    from open_mirroring.errors import MirroringError, TransientError
+    from open_mirroring.errors import MirroringError
     from open_mirroring.operate.exit_codes import Exit, exit_of
 
     module, _, function = arguments.run.partition(":")
     try:
         return int(getattr(importlib.import_module(f"spark_jobs.cli.{module}"), function)(arguments))
-    except (MirroringError, OperationalError) as error:
-        if arguments.debug:
+    except (MirroringError, DatabaseError) as error:
+        from open_mirroring.ledger.opening import ledger_error
+
+        ours = error if isinstance(error, MirroringError) else ledger_error(error)
+        if arguments.debug or ours is None:
             raise
         if isinstance(error, ConfigError):
             mistakes = f"{len(error.problems)} {'mistake' if len(error.problems) == 1 else 'mistakes'}"
             return _failed("\n".join([mistakes, *map(str, error.problems)]), Exit.USAGE)
-        if isinstance(error, OperationalError):
-            # Its text holds the statement and may hold the address: only the kind of failure is shown.
-            what = f"the ledger does not answer: {type(error.orig).__name__}"
-            error = TransientError("LEDGER_UNREACHABLE", what, way_out="try again; --debug shows more")
-        return _failed(str(error), exit_of(error))
+        return _failed(str(ours), exit_of(ours))
 
 
 def _failed(text: str, code: int) -> int:

@@ -15,17 +15,17 @@ from open_mirroring.errors import TerminalError
 from open_mirroring.ledger import decisions
 from open_mirroring.ledger.auditing import Reason
 from open_mirroring.ledger.decisions import OpenStop
-from open_mirroring.ledger.letters import accept_letters
+from open_mirroring.ledger.letters import accept_letters, settled_letters
 from open_mirroring.ledger.read_places import accept_gaps
 from open_mirroring.ledger.reading import LedgerReader
 from open_mirroring.ledger.requests import ACCEPT_RELOAD, Asked, answer
 from open_mirroring.operate.exit_codes import Exit, UsageError
+from open_mirroring.operate.words import shown
 from open_mirroring.protocols.table_losses import OFFSETS_MISSING
 from open_mirroring.protocols.verdicts import Verdict
 from open_mirroring.reconciliation.inspection import inspect_mirror
 from open_mirroring.reconciliation.joined_tables import ledger_of
 from spark_jobs.cli.looking import never_run
-from spark_jobs.cli.reporting import shown
 from spark_jobs.letters.open_letters import LetterChoice, read_open_letters, untyped_letters
 from spark_jobs.runtime.job_arguments import request_of
 
@@ -122,7 +122,8 @@ def accept_dead_letters(arguments: argparse.Namespace) -> Exit:
             raise TerminalError("LETTER_UNKNOWN", "no offset is missing", way_out="look at `open-mirroring status`")
         print(f"accepted as lost: {lost} offsets; the audit names them")
         return Exit.DONE
-    known = [*read_open_letters(mirror, ledger), *untyped_letters(mirror, ledger)]
+    untyped = untyped_letters(LedgerReader(ledger, mirror.name), settled_letters(ledger, mirror.name))
+    known = [*read_open_letters(mirror, ledger), *untyped]
     chosen = {letter.at: letter.rows if letter.table is None else 0 for letter in known if choice.includes(letter)}
     accepted = accept_letters(ledger, mirror.name, chosen, _reason(arguments), request=request_of(arguments))
     if not accepted:

@@ -26,9 +26,9 @@ from open_mirroring.ledger.reading import LedgerReader
 from open_mirroring.operate.exit_codes import Exit
 from open_mirroring.operate.spark_jars import REMOTE, jar_files, jars_folder, server_shown
 from open_mirroring.operate.target_limits import MOST_BYTES_A_DAY, is_near_daily_bytes
-from open_mirroring.operate.words import age, size
+from open_mirroring.operate.words import age, shown, size
 from spark_jobs.cli.looking import mirrors_of, problems_of
-from spark_jobs.cli.reporting import json_text, shown
+from spark_jobs.cli.reporting import json_text
 
 _JAVA = 17
 _CLOCK_APART = timedelta(seconds=60)
@@ -73,7 +73,7 @@ def _machine() -> Iterator[Examined]:
         return
     yield _java()
     if "SPARK_HOME" not in os.environ:
-        jars = [name for name in map(os.path.basename, jar_files()) if name.startswith("delta-spark_")]
+        jars = [os.path.basename(jar) for jar in jar_files()]
         way_out = "" if jars else "fetch them: `open-mirroring jars`"
         yield Examined("jars", ", ".join(jars) or f"none in {jars_folder()}", way_out)
 
@@ -96,7 +96,7 @@ def _java() -> Examined:
 def _spark() -> Examined:
     way_out = "install the versions that belong together: `pip install 'open-mirroring[spark]'`, or `make setup`"
     found = {}
-    for name in ("pyspark", "pyspark-client", "delta-spark"):
+    for name in ("pyspark", "pyspark-client"):
         try:
             found[name] = version(name)
         except PackageNotFoundError:

@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from open_mirroring.operate.words import amount
+from open_mirroring.operate.words import amount, shown
 
 if TYPE_CHECKING:
     from open_mirroring.ledger.letters import LetterCounts
@@ -15,11 +15,6 @@ if TYPE_CHECKING:
 
 _SHOWN_KEYS = 10
 _IGNORED_SHOWN = 10
-
-
-def shown(text: object) -> str:
-    """Foreign text made safe for a terminal: characters that are not printable are escaped."""
-    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in str(text))
 
 
 def json_text(document: object) -> str:

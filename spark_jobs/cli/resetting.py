@@ -19,12 +19,13 @@ from open_mirroring.ledger.requests import DROP, Asked, answer
 from open_mirroring.ledger.reset_ledger import ResetLedger
 from open_mirroring.operate.exit_codes import Exit, UsageError, exit_of_report
 from open_mirroring.operate.reset_driver import ResetDriver
+from open_mirroring.operate.words import shown
 from open_mirroring.protocols.resetting import ResetStage
 from open_mirroring.protocols.table_stops import LEDGER_UNKNOWN, WAYS_OUT
 from open_mirroring.reconciliation.joined_tables import ledger_of
 from spark_jobs import reload_table as job
-from spark_jobs.cli.reporting import json_text, shown
-from spark_jobs.publish.repair_number import repair_number
+from spark_jobs import repairs
+from spark_jobs.cli.reporting import json_text
 from spark_jobs.runtime.job_arguments import request_of
 from spark_jobs.runtime.session import build_session
 
@@ -107,16 +108,8 @@ def _reason(arguments: argparse.Namespace) -> Reason:
 def repair(arguments: argparse.Namespace) -> Exit:
     """Publish a number again that the target has not applied; an interrupted repair is continued."""
     mirror = load_mirror(arguments.file)
-    reason = Reason(arguments.approved_by, arguments.reason)
-    done = repair_number(
-        mirror,
-        ledger_of(mirror),
-        arguments.table,
-        arguments.number,
-        reason,
-        not_applied=arguments.not_applied or "",
-        request=request_of(arguments),
-    )
+    arguments.request = request_of(arguments)
+    done = repairs.main.done(mirror, ledger_of(mirror), arguments)
     print(f"{arguments.table}: number {done.number} is published again, {done.rows} rows; the audit names who and why")
     return Exit.DONE
 
@@ -132,7 +125,7 @@ def rebuild_ledger(arguments: argparse.Namespace) -> Exit:
             raise UsageError(
                 "APPROVAL_MISSING", "--apply needs a name and a reason", way_out="add --approved-by NAME --reason TEXT"
             )
-        reason = Reason(arguments.approved_by, arguments.reason)
+        reason = _reason(arguments)
     done = rebuild(mirror, ledger_to_look(mirror.ledger_url()), reason)
     if arguments.json:
         print(json_text(done._asdict()))

@@ -10,12 +10,12 @@ from typing import Any
 
 from open_mirroring.operate.status import BoundOffsets, MirrorStatus, TableStatus
 from open_mirroring.operate.status_gathering import NO_COMPLETE_POSITION
-from open_mirroring.operate.words import age, size, verdict_words
+from open_mirroring.operate.words import age, shown, size, verdict_words
 from open_mirroring.protocols.proving import Kind
 from open_mirroring.protocols.table_losses import OFFSETS_MISSING, WAYS_OUT
 from open_mirroring.protocols.verdicts import Verdict
 from open_mirroring.reconciliation.told_by_source import task_text
-from spark_jobs.cli.reporting import columns, counts_text, ignored_text, shown
+from spark_jobs.cli.reporting import columns, counts_text, ignored_text
 from spark_jobs.sources.contract.decoded import Notices
 
 _MB = 1_000_000

@@ -16,9 +16,9 @@ from open_mirroring.ledger import tables as t
 from open_mirroring.ledger.horizon import newest_dropped
 from open_mirroring.ledger.opening import pending_migrations
 from open_mirroring.operate.exit_codes import Exit
+from open_mirroring.operate.words import shown
 from spark_jobs.changelog.batch_records import read_records, write_record
 from spark_jobs.changelog.change_log import newest_in_log
-from spark_jobs.cli.reporting import shown
 from spark_jobs.reconcile.lost_ledger import refuse_behind_log
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -16,15 +16,16 @@ from open_mirroring.config import Mirror, load_mirror
 from open_mirroring.config.tables import ProofExport
 from open_mirroring.errors import MirroringError
 from open_mirroring.ledger.auditing import Reason
-from open_mirroring.operate.exit_codes import Exit, UsageError, exit_of_report
+from open_mirroring.operate.exit_codes import Exit, UsageError
 from open_mirroring.operate.job_story import story
 from open_mirroring.protocols.backfilling import Backfill, parse_interval
 from open_mirroring.protocols.proving import ProofVerdict
 from open_mirroring.reconciliation.joined_tables import ledger_of
 from spark_jobs.cli.reporting import json_text, proved_text, tick_text
+from spark_jobs.runtime.job import Job, exit_of_result
 from spark_jobs.runtime.session import build_session, session_on_demand
 
-Job = Callable[[Mirror, Engine, SparkSession, Sequence[str] | None], Any]
+log = logging.getLogger(__name__)
 
 
 def tick(arguments: argparse.Namespace) -> Exit:
@@ -40,59 +41,60 @@ def backfill(arguments: argparse.Namespace) -> Exit:
 def _ticked(asked: Backfill | None, arguments: argparse.Namespace) -> Exit:
     from spark_jobs.cli.tick import tick as run
 
-    ticked = _run(lambda mirror, ledger, spark, only: run(mirror, ledger, spark, only, asked), arguments)
+    mirror, ledger = _opened(arguments)
+    session = session_on_demand(f"open-mirroring {mirror.name}")
+    ticked = run(mirror, ledger, session, arguments.tables, asked)
     print(json_text(ticked.document()) if arguments.json else tick_text(ticked))
     return Exit(ticked.exit)
 
 
 def initial_load(arguments: argparse.Namespace) -> Exit:
     """The first rows of every table that has an initial load; goes on where it stopped."""
-    from spark_jobs.initial_load import load as run
+    from spark_jobs.initial_load import main as job
 
-    loaded = _run(run, arguments)
-    done = _reported("initial_load", loaded, arguments)
+    loaded, done = _done(job, arguments)
     return Exit.ON_HOLD if done is Exit.DONE and loaded.held and not loaded.files else done
 
 
 def replay_dead_letters(arguments: argparse.Namespace) -> Exit:
     """Decode open dead letters again; the next tick publishes what came of them."""
-    from spark_jobs.replay_dead_letters import choice_of, replay_letters
+    from spark_jobs.replay_dead_letters import main as job
 
-    chosen, arguments.tables = choice_of(arguments), None
-    done = _run(lambda mirror, ledger, spark, _: replay_letters(mirror, ledger, spark, chosen), arguments)
-    return _reported("replay_dead_letters", done, arguments)
+    return _done(job, arguments)[1]
 
 
 def reconcile(arguments: argparse.Namespace) -> Exit:
     """The deep check of every file, row and digest."""
-    from spark_jobs.reconcile_sequence import reconcile_deep as run
+    from spark_jobs.reconcile_sequence import main as job
 
-    return _reported("reconcile_sequence", _run(run, arguments), arguments)
+    return _done(job, arguments)[1]
 
 
 def maintain(arguments: argparse.Namespace) -> Exit:
     """Move the horizon, drop what lies below it, sweep; it needs no Spark."""
-    from spark_jobs.maintain import maintain as run
+    from spark_jobs.maintain import main as job
 
-    mirror = load_mirror(arguments.file)
-    return _reported("maintain", run(mirror, ledger_of(mirror)), arguments)
-
-
-def _run(job: Job, arguments: argparse.Namespace) -> Any:
-    mirror = load_mirror(arguments.file)
-    ledger, only = ledger_and_tables(mirror, arguments.tables)
-    return job(mirror, ledger, session_on_demand(f"open-mirroring {mirror.name}"), only)
+    return _done(job, arguments)[1]
 
 
-def ledger_and_tables(mirror: Mirror, text: str | None) -> tuple[Engine, list[str] | None]:
-    """The ledger, and the tables that an argument names, as :func:`chosen_tables`.
+def _done(job: Job, arguments: argparse.Namespace) -> tuple[Any, Exit]:
+    """Do a job's work and tell what came of it."""
+    result = job.done(*_opened(arguments), arguments)
+    print(json_text(result._asdict()) if arguments.json else "\n".join(story(job.name, result._asdict())))
+    return result, exit_of_result(result)
+
+
+def _opened(arguments: argparse.Namespace) -> tuple[Mirror, Engine]:
+    """The mirror and its ledger; the tables that an argument names become those of :func:`chosen_tables`.
 
     Where the file tells all tables a wrong name is refused before a ledger is made.
     """
+    mirror, named = load_mirror(arguments.file), getattr(arguments, "tables", None)
     if not mirror.has_patterns:
-        chosen_tables(mirror, text)
+        chosen_tables(mirror, named)
     ledger = ledger_of(mirror)
-    return ledger, chosen_tables(mirror, text)
+    arguments.tables = chosen_tables(mirror, named)
+    return mirror, ledger
 
 
 def chosen_tables(mirror: Mirror, text: str | None) -> list[str] | None:
@@ -111,22 +113,12 @@ def chosen_tables(mirror: Mirror, text: str | None) -> list[str] | None:
     return wanted
 
 
-def _reported(job: str, result: Any, arguments: argparse.Namespace) -> Exit:
-    document = result._asdict()
-    print(json_text(document) if arguments.json else "\n".join(story(job, document)))
-    return exit_of_report(document.get("stopped"), document.get("losses"))
-
-
-log = logging.getLogger(__name__)
-
-
 def prove(arguments: argparse.Namespace) -> Exit:
     """Compare with the source; 7 when a table is not equal, 5 when some could not be proved."""
     from spark_jobs.prove import ProofOptions
     from spark_jobs.prove import prove as run
 
-    mirror = load_mirror(arguments.file)
-    ledger, only = ledger_and_tables(mirror, arguments.tables)
+    mirror, ledger = _opened(arguments)
     asked = ProofOptions(_exports(mirror, arguments), arguments.settle, arguments.looks)
     if arguments.repair_plan is not None and arguments.repair_plan.exists():
         raise UsageError("FILE_EXISTS", f"{arguments.repair_plan} is there already", way_out="name a new file")
@@ -134,7 +126,7 @@ def prove(arguments: argparse.Namespace) -> Exit:
         raise UsageError("APPROVAL_MISSING", "nobody approves it", way_out="add --approved-by NAME and --why TEXT")
     log.info("starting Spark")
     spark = build_session(f"open-mirroring {mirror.name}")
-    proved = run(mirror, ledger, spark, only, asked)
+    proved = run(mirror, ledger, spark, arguments.tables, asked)
     if arguments.correct:
         proved = proved._replace(tables=_correct(mirror, ledger, spark, proved.tables, arguments))
     print(json_text(proved._asdict()) if arguments.json else proved_text(proved.tables))

@@ -105,11 +105,13 @@ class BatchWriting:
             parts, announced, used = self._read_ranges(batch, attempt, scope, known, watched)
         joining = FragmentJoining(self.spark, self.ledger, self.root, self.format, self.tables, self.timeout)
         schemas = [*known, *announced]
-        parts += joining.join(batch, attempt, used, parts, schemas, announced=bool(announced or untried))
+        joined = joining.join(batch, attempt, used, parts, schemas, announced=bool(announced or untried))
+        parts += joined
         if new := {name for part in parts for name in part.foreign if self.may_join(name)}:
             raise NewTablesSeen(new, schemas)
         senders = new_senders(kept, (sender for part in parts for sender in part.senders))
-        fresh = [*announced, *untried, *senders.added]
+        told = {schema for part in joined for schema in part.schemas}
+        fresh = [*schemas[len(known) :], *sorted(told - {*schemas}), *untried, *senders.added]
         manifest = self._judging_loads(batch, merge(parts, fresh, self.format.partitions))
         stops = {**senders.stops, **manifest.stops}
         manifest = replace(manifest, stops=stops, lists_of_reading=self.transport.lists_of_reading)

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 import msgspec
 import pyarrow as pa
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from sqlalchemy import Engine
 
 from open_mirroring.changes.manifest import BoundRange, CorrectionRange
@@ -30,6 +30,7 @@ from spark_jobs.extract.part import Part
 from spark_jobs.extract.read_task import LogTarget
 from spark_jobs.proof.rows import Shape, Tables, fitted, key_texts
 from spark_jobs.proof.sides import kept, source_side
+from spark_jobs.runtime.job import ParcelKey
 from spark_jobs.sources.sql_server.chosen_types import type_of_landed
 from spark_jobs.sources.sql_server.types import canonical_text, type_of_landed_key
 
@@ -79,12 +80,11 @@ class LoggedCorrections:
         shape = Shape(tuple(column.landing for column in source.columns), tuple(table.key))
         frame = kept(source, source.frame(shape, _RowsOfKeys(shape, frozenset(keys)), _ROWS_SCHEMA))
         types = {column.name: type_of_landed(column) for column in source.columns}
-        write = _Write(wanted, keys, types, places, target)
-        # No row comes to the driver: one worker writes the few there are.
-        lines = frame.repartition(1).mapInArrow(write, "part binary").collect()
-        frame.unpersist()
-        written: list[Part] = [pickle.loads(bytes(line["part"])) for line in lines]
-        return written[0] if written else write.part({})
+        write = CorrectionWrite(wanted, keys, types, places, target)
+        try:
+            return written(self.spark, frame, write)
+        finally:
+            frame.unpersist()
 
 
 @dataclass(frozen=True)
@@ -117,7 +117,7 @@ class _RowsOfKeys:
 
 
 @dataclass(frozen=True)
-class _Write:
+class CorrectionWrite:
     """Writes the rows of a correction into log files, and a delete for each key that the source does not have."""
 
     wanted: CorrectionRange
@@ -125,10 +125,6 @@ class _Write:
     types: Mapping[str, str]
     places: dict[bool, tuple[str, str]]
     target: LogTarget
-
-    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        rows = {line["key"]: line["row"] for batch in batches for line in batch.to_pylist()}
-        yield pa.RecordBatch.from_pylist([{"part": pickle.dumps(self.part(rows))}], _PART)
 
     def part(self, rows: dict[str, str]) -> Part:
         """Write, and say what was written."""
@@ -153,6 +149,24 @@ class _Write:
             None if row is None else True,
             row,
         )
+
+
+def written(spark: SparkSession, frame: DataFrame, write: CorrectionWrite) -> Part:
+    """Let one worker write the rows of a frame, which are few: no row comes to the driver.
+
+    What it writes, and where, goes to it sealed, as a line that has no key (S-11).
+    """
+    key = ParcelKey()
+
+    def each(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        rows = {line["key"]: line["row"] for batch in batches for line in batch.to_pylist()}
+        part = key.unpacked(rows.pop(None)).part(rows)
+        yield pa.RecordBatch.from_pylist([{"part": pickle.dumps(part)}], _PART)
+
+    told = spark.createDataFrame([(None, key.packed(write), None)], _ROWS_SCHEMA)
+    (line,) = frame.union(told).repartition(1).mapInArrow(each, "part binary").collect()
+    part: Part = pickle.loads(bytes(line["part"]))
+    return part
 
 
 def place_of_correction(reader: LedgerReader, state: TableState, *, removes: bool) -> tuple[str, str]:

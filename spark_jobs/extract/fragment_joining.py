@@ -11,13 +11,12 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import NamedTuple
 
-import duckdb
 from pyspark.sql import SparkSession
 
 from open_mirroring.changes.manifest import OpenedFragment, OpenFragment
 from open_mirroring.ledger.extract_ledger import ExtractLedger
 from open_mirroring.storage.object_path import Place
-from spark_jobs.changelog.reading import query_files
+from spark_jobs.changelog.reading import logged
 from spark_jobs.changelog.schema import CHANGE
 from spark_jobs.extract.part import Part
 from spark_jobs.extract.read_task import JoinTask, LogTarget, RowSummary, join_pieces, read_pieces
@@ -171,14 +170,13 @@ class FragmentJoining:
         query = """SELECT DISTINCT epoch || ' ' || pos[:-3], tbl, op, key FROM logged
                    WHERE kind = $kind AND (epoch || ' ' || pos[:-3]) IN (SELECT unnest($wanted))"""
         places = sorted(set(wanted.values()))
-        with duckdb.connect() as db:
-            query_files(db, self.root, sorted(files))
-            logged = db.execute(query, {"kind": CHANGE, "wanted": places}).fetchall()
-        near = {place for place, *_ in logged}
+        with logged(self.root, sorted(files)) as db:
+            rows_there = db.execute(query, {"kind": CHANGE, "wanted": places}).fetchall()
+        near = {place for place, *_ in rows_there}
         pieces = read_pieces(self.root, {i: waiting[i].files for i, place in wanted.items() if place in near})
         found: dict[str, set[LoggedHalf]] = {}
         for identity, rows in pieces.items():
-            for place, table, operation, key in logged:
+            for place, table, operation, key in rows_there:
                 # Another table's change at the position, of a task that counts on its own, is another change.
                 if place == wanted[identity] and rows[0].tbl in (None, table):
                     found.setdefault(identity, set()).add((operation, key))
@@ -201,8 +199,8 @@ class FragmentJoining:
             self.format.decoder(self.tables),
         )
         counts = Counter[str]()
-        for identity, logged in sorted(repeated.items()):
-            rows = decoder.late_rows(pieces[identity], logged)
+        for identity, halves in sorted(repeated.items()):
+            rows = decoder.late_rows(pieces[identity], halves)
             counts["joined" if rows else "repeated"] += len(pieces[identity])
             notes.take(rows)
             writer.add(rows)

@@ -142,7 +142,7 @@ def chunks_to_log(tables: Iterable[TableState], bound: Mapping[str, int], at_mos
         BoundRange(name, 0, 1)
         for state in tables
         if state.load_plan is not None
-        for chunk in range(len(LoadPlan.from_document(state.load_plan).chunks))
+        for chunk in range(len(state.load_plan.chunks))
         if (name := LoadChunk(state.source, state.row.generation, chunk).name) not in bound
     ]
     return found[:at_most]
@@ -231,7 +231,7 @@ def _chunk(name: str, tables: Mapping[str, TableState], declared: Mapping[str, T
     if state is None or state.load_plan is None or state.row.generation != bound.generation:
         log.info("%s: the table was reset or dropped since it was bound", name)
         return Part()
-    plan = LoadPlan.from_document(state.load_plan)
+    plan = state.load_plan
     if table is None or table.initial_load is None or settings_of(table) != plan.settings:
         reason = "the settings of its initial load are not those with which the load began"
         return Part(given_back={name: reason})

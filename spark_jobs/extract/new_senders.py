@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from open_mirroring.changes.manifest import SENT_BY
-from spark_jobs.sources.contract.decoded import Sender, SourceSchema
+from spark_jobs.sources.contract.decoded import SERVER_UNTOLD, Sender, SourceSchema
 
 _MOST_SENDERS = 3
 """More need not be kept to show that there are several; a hostile stream must not fill the ledger."""
@@ -26,7 +26,8 @@ class NewSenders(NamedTuple):
 def new_senders(kept: Iterable[SourceSchema], seen: Iterable[Sender]) -> NewSenders:
     """Compare the senders that a batch saw with those of earlier batches, and with each other.
 
-    Names of databases and tasks are compared without case, and in a form that the ledger can keep.
+    Names of databases and tasks are compared without case, and in a form that the ledger can keep. One that tells no
+    server, and one that does, may be of one task.
     """
     known: dict[str, list[str]] = {}
     for schema in kept:
@@ -38,11 +39,16 @@ def new_senders(kept: Iterable[SourceSchema], seen: Iterable[Sender]) -> NewSend
         senders = known.setdefault(table, [])
         if name in senders or len(senders) >= _MOST_SENDERS:
             continue
+        before = next((one for one in senders if _are_comparable(one, name)), None)
         senders.append(name)
         added.append(SourceSchema(SENT_BY, name, table, 0, ""))
-        if len(senders) > 1:
-            stops[table] = ["SENDER_OTHER", f"its changes come from {senders[0]!r} and from {name!r}"]
+        if before is not None:
+            stops[table] = ["SENDER_OTHER", f"its changes come from {before!r} and from {name!r}"]
     return NewSenders(added, stops)
+
+
+def _are_comparable(one: str, other: str) -> bool:
+    return one.startswith(SERVER_UNTOLD) == other.startswith(SERVER_UNTOLD)
 
 
 def unrelated_senders(kept: Iterable[SourceSchema]) -> list[str]:
@@ -58,4 +64,5 @@ def unrelated_senders(kept: Iterable[SourceSchema]) -> list[str]:
     for senders in by_table.values():
         joined = senders.union(*(group for group in groups if group & senders))
         groups = [*(group for group in groups if not group & senders), joined]
-    return sorted(min(group) for group in groups)
+    first = sorted(min(group) for group in groups)
+    return [one for one in first if _are_comparable(one, first[-1])]

@@ -252,6 +252,7 @@ class Decoding:
         self._foreign.update(found.foreign)
         self._foreign_up_to = highest_of(self._foreign_up_to, found.foreign_up_to)
         self._senders.update(found.senders)
+        self._learn(found.schemas)
         return found
 
     def _learn(self, announced: Iterable[SourceSchema]) -> None:
@@ -297,7 +298,7 @@ def join_pieces(task: JoinTask) -> Part:
     notes, counts, foreign = RowSummary(task.tables, task.format), Counter[str](), Counter[str]()
     foreign_up_to = dict[str, str]()
     waiting = set[str]()
-    senders = set[Sender]()
+    senders, schemas = set[Sender](), set[SourceSchema]()
     pieces = read_pieces(task.target.root, task.pieces)
     for identity in task.pieces:
         outcome = decoder.join(pieces[identity])
@@ -312,6 +313,7 @@ def join_pieces(task: JoinTask) -> Part:
             foreign.update(outcome.foreign)
             foreign_up_to = highest_of(foreign_up_to, outcome.foreign_up_to)
             senders.update(outcome.senders)
+            schemas.update(outcome.schemas)
         counts.update(refused=refused, joined=len(pieces[identity]) - refused)
         notes.take(rows)
         writer.add(rows)
@@ -319,6 +321,7 @@ def join_pieces(task: JoinTask) -> Part:
         writer.finish(),
         notes.finish(),
         counts=dict(counts),
+        schemas=sorted(schemas),
         foreign=dict(foreign),
         foreign_up_to=foreign_up_to,
         senders=sorted(senders),

@@ -21,8 +21,9 @@ from open_mirroring.errors import TerminalError
 from open_mirroring.ledger.reading import LedgerReader
 from open_mirroring.storage.object_path import Place
 from spark_jobs.changelog.change_log import log_files
-from spark_jobs.changelog.reading import query_files
+from spark_jobs.changelog.reading import logged, query_files
 from spark_jobs.changelog.schema import CHANGE, REJECTED
+from spark_jobs.letters.open_letters import untyped_letters
 
 _FILES_AT_ONCE = 256
 
@@ -64,8 +65,12 @@ def dead_letters(
 ) -> ListedLetters:
     """The newest *limit* dead letters of a mirror, without those that are *settled*."""
     # So many more have to be looked at as may be settled.
-    found = [*_unreadable(log_root, limit + 1 + len(settled)), *_untyped(reader)]
+    found = _unreadable(log_root, limit + 1 + len(settled))
     found = [letter for letter in found if LetterPlace(letter.batch, letter.origin, letter.place) not in settled]
+    for one in untyped_letters(reader, settled):
+        batch, origin, place = one.at
+        position = f"{one.epoch} {one.position}"
+        found.append(DeadLetter("untyped", batch, one.table, origin, place, position, one.code, one.reason))
     found.sort(key=lambda letter: (-letter.batch, letter.origin, letter.place))
     return ListedLetters(found[:limit], len(found) > limit)
 
@@ -119,24 +124,6 @@ def _unreadable(log_root: Place, wanted: int) -> list[DeadLetter]:
     return found[:wanted]
 
 
-def _untyped(reader: LedgerReader) -> list[DeadLetter]:
-    tables = {table.id: table.source for table in reader.tables().values()}
-    return [
-        DeadLetter(
-            "untyped",
-            r["batch"],
-            tables[id_],
-            r["origin"],
-            r["place"],
-            f"{r['epoch']} {r['pos']}",
-            r["code"],
-            r["reason"],
-        )
-        for id_, rejects in reader.rejected(tables).items()
-        for r in rejects
-    ]
-
-
 def _contents(log_root: Place, batch: int, letters: Sequence[DeadLetter]) -> list[dict[str, Any]]:
     files = [file for file in log_files(log_root) if Path(file).name.startswith(f"{batch:012d}-")]
     query = """SELECT DISTINCT kind, origin, place, tbl, raw, "row", before FROM logged
@@ -151,8 +138,7 @@ def _contents(log_root: Place, batch: int, letters: Sequence[DeadLetter]) -> lis
     lines = []
     if not files:
         return []
-    with duckdb.connect() as db:
-        query_files(db, log_root, files)
+    with logged(log_root, files) as db:
         for kind, origin, place, table, raw, row, before in db.execute(query, parameters).fetchall():
             letter = wanted.get((kind, origin, place))
             if letter is None or (kind == CHANGE and table != letter.table):

@@ -15,7 +15,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-import duckdb
 import sqlalchemy as sa
 from sqlalchemy import Engine
 
@@ -27,7 +26,7 @@ from open_mirroring.ledger import tables as t
 from open_mirroring.ledger.letters import Outdated, settle_outdated
 from open_mirroring.ledger.reading import LedgerReader, TableState
 from spark_jobs.changelog.origins import partition_of
-from spark_jobs.changelog.reading import query_files
+from spark_jobs.changelog.reading import logged
 from spark_jobs.changelog.schema import CHANGE, DELETE, INSERT, KEY_LEFT, LOAD_MAJOR, UPDATE
 from spark_jobs.plan.partial_rows import carries_all, types_of
 
@@ -73,7 +72,8 @@ def settle_outdated_letters(mirror: Mirror, ledger: Engine) -> int:
         table = declared.get(source)
         if table is None or not state.keys or table.history == "full" or state.reset is not None:
             continue
-        left = [row for row in rows.stale if row.at not in reloaded]
+        starts = reader.starts(state.id)
+        left = [row for row in rows.stale if row.at not in reloaded and not _is_of_reload(row, starts)]
         search = _Search(mirror, reader, state, completes=bool(table.complete_rows))
         healed, looked[source] = search.healed(left, rows.untyped)
         outcomes |= dict.fromkeys(healed, "healed")
@@ -120,6 +120,15 @@ def _first_of_stream(reader: LedgerReader, state: TableState) -> int:
     return min(newest, default=0)
 
 
+def _is_of_reload(row: _Stale, starts: Mapping[str, int]) -> bool:
+    """Whether a letter is a row of a full load that came behind changes of its table, which no message heals (K-67).
+
+    It stands below every change of its load; those that came before it are of another one, and stand above it, too.
+    """
+    is_loaded = row.pos is not None and row.pos.startswith(f"{LOAD_MAJOR}:")
+    return is_loaded and row.at.place > starts.get(row.at.origin, row.at.place)
+
+
 def _is_in_load(state: TableState, row: _Stale, epochs: Mapping[str, Mapping[str, int]], before: int) -> bool:
     """Whether the table's initial load holds what a letter said, by the same rule as for readable changes.
 
@@ -133,7 +142,7 @@ def _is_in_load(state: TableState, row: _Stale, epochs: Mapping[str, Mapping[str
         return row.pos < load.stream_from
     if state.load_state != "loaded" or state.load_plan is None or row.is_typed:
         return False
-    if row.at.batch <= max(state.log_from, state.load_plan["hand_over_batch"], before - 1):
+    if row.at.batch <= max(state.log_from, state.load_plan.hand_over_batch, before - 1):
         return True
     ordinal = epochs.get(state.id, {}).get(row.epoch or "")
     if ordinal is None or row.pos is None or state.stream_from is None:
@@ -174,8 +183,8 @@ class _Search:
                 whole, left = newest.get(row.key or "", ("", ""))
                 # What leaves a key in the very transaction may not have meant the row that was written in it.
                 # The very change may have come again, sound; what cannot be typed is that at its place.
-                later[row] = whole > order or (whole == order and not row.is_typed)
-                later[row] |= left > f"{order.rsplit(':', 2)[0]};"
+                later[row] = whole > order or left > f"{order.rsplit(':', 2)[0]};"
+                later[row] |= order in (whole, left) and not row.is_typed
         places: dict[LetterPlace, bool] = {}
         for row in rows:
             places[row.at] = places.get(row.at, True) and later.get(row, False)
@@ -200,7 +209,7 @@ class _Search:
         end = state.row.published_position
         load = state.newest_load
         limits = dict.fromkeys(ordinals) if end is None else not_above(end, ordinals)
-        query = """SELECT key, op = $left, max(pos) FROM logged
+        query = """SELECT key, op IN ($left, $delete), max(pos) FROM logged
                    WHERE kind = $kind AND tbl = $table AND epoch = $epoch AND batch <= $batch
                      AND ($limit IS NULL OR pos <= $limit) AND pos >= $since AND key IN (SELECT unnest($keys))
                      AND (op IN ($left, $insert, $delete)
@@ -208,8 +217,7 @@ class _Search:
                      AND (epoch || ' ' || pos || ' ' || key) NOT IN (SELECT unnest($bad))
                    GROUP BY ALL"""
         found: dict[str, tuple[str, str]] = {}
-        with duckdb.connect() as db:
-            query_files(db, log_place(self.mirror), files)
+        with logged(log_place(self.mirror), files) as db:
             for epoch, limit in limits.items():
                 if epoch not in reaching or (load is not None and ordinals[epoch] < ordinals.get(load.epoch, 0)):
                     continue

@@ -25,12 +25,11 @@ from open_mirroring.changes.manifest import (
 )
 from open_mirroring.config import Mirror
 from open_mirroring.config.storage import log_place
-from open_mirroring.ledger.horizon import mirror_horizon
 from open_mirroring.ledger.letters import count_anew, is_counted, settled_letters
 from open_mirroring.ledger.reading import LedgerReader
 from open_mirroring.protocols.table_stops import KEY_MENDED
 from open_mirroring.storage.object_path import Place
-from spark_jobs.changelog.reading import query_files
+from spark_jobs.changelog.reading import logged
 from spark_jobs.changelog.schema import REJECTED
 
 log = logging.getLogger(__name__)
@@ -111,8 +110,7 @@ def open_letters(
                       bool_and(raw IS NOT NULL AND fragment_of IS NULL), count(*), any_value(reason),
                       CASE WHEN count(*) = 1 THEN any_value(key) END
                FROM logged WHERE kind = $kind GROUP BY ALL ORDER BY batch, origin, place"""
-    with duckdb.connect() as db:
-        query_files(db, root, files)
+    with logged(root, files) as db:
         rows = db.execute(query, {"kind": REJECTED}).fetchall()
     found = []
     for batch, origin, place, table, no_key, code, epoch, position, has_message, count, reason, key in rows:
@@ -127,7 +125,7 @@ def open_letters(
 def read_open_letters(mirror: Mirror, ledger: Engine) -> list[OpenLetter]:
     """The open dead letters of a mirror, as far as its log reaches back."""
     reader = LedgerReader(ledger, mirror.name)
-    horizon = mirror_horizon(ledger, mirror.name)
+    horizon = reader.mirror_horizon()
     dropped = 0 if horizon is None else horizon.dropped
     manifests = {number: manifest for number, manifest in reader.manifests().items() if number > dropped}
     with_key = {table.source for table in mirror.tables if table.key}
@@ -137,10 +135,8 @@ def read_open_letters(mirror: Mirror, ledger: Engine) -> list[OpenLetter]:
     return open_letters(log_place(mirror), manifests, settled.keys(), with_key)
 
 
-def untyped_letters(mirror: Mirror, ledger: Engine) -> list[OpenLetter]:
-    """The open dead letters of a mirror that are changes whose values do not fit their columns."""
-    reader = LedgerReader(ledger, mirror.name)
-    settled = settled_letters(ledger, mirror.name)
+def untyped_letters(reader: LedgerReader, settled: Collection[LetterPlace]) -> list[OpenLetter]:
+    """The dead letters of a mirror that are changes whose values do not fit their columns, but those *settled*."""
     tables = {table.id: table.source for table in reader.tables().values()}
     found = []
     for id_, rejects in reader.rejected(tables).items():

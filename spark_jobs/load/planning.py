@@ -8,7 +8,7 @@ between the two.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -27,7 +27,7 @@ from open_mirroring.config.source import ChangeTables, refuse_unstreamed
 from open_mirroring.config.storage import place_of
 from open_mirroring.config.tables import ExportLoad, JdbcLoad, check_handover
 from open_mirroring.errors import TerminalError
-from open_mirroring.landing_zone.schema import TableSchema, extra_columns, file_schema
+from open_mirroring.landing_zone.schema import TableSchema, extra_columns, file_schema, wider
 from open_mirroring.ledger.load_ledger import HandOver, LoadColumn, LoadLedger, LoadPlan, columns_of_both
 from open_mirroring.protocols.table_stops import HASH_UNMATCHED
 from open_mirroring.protocols.table_stops import WAYS_OUT as WAYS_OUT_OF_STOPS
@@ -40,6 +40,7 @@ from spark_jobs.sources.jdbc.pacing import Pace
 from spark_jobs.sources.jdbc.tables import JdbcTable, SplitColumn
 from spark_jobs.sources.qlik.types import key_type
 from spark_jobs.sources.sql_server.chosen_types import chosen_key_converter, spelled_as_streamed, widest
+from spark_jobs.sources.sql_server.types import landing_type
 
 CHUNK_BYTES = 64 << 20
 _FREE = {"stream_from", "max_connections", "max_rows_per_second"}
@@ -60,9 +61,9 @@ def plan_load(
     table_id: str,
     ledger: LoadLedger,
     spark: SparkSession,
-    streamed: Mapping[str, str],
+    streamed: Mapping[str, Collection[str]],
 ) -> BoundLoad:
-    """Decide what the load of a table reads; *streamed* are the types by which changes carry its columns.
+    """Decide what the load of a table reads; *streamed* are all types by which changes carry its columns.
 
     Raises:
         TerminalError: the source is not as the mirror file says; the code says how. Nothing was published.
@@ -82,7 +83,8 @@ def plan_load(
         is_below = table.loads_through_log or _is_kept_by_task(mirror, load.connection)
         batch = hand_over.log_from if is_below and hand_over.above is None else hand_over.batch
         refuse_handed_over(table, hand_over.generation, hand_over.highest)
-        bound = BoundLoad(_plan_jdbc(table, load, batch, streamed, spark), hand_over.above)
+        told = {name: kind for name, (kind, *others) in streamed.items() if not others}
+        bound = BoundLoad(_plan_jdbc(table, load, batch, told, spark), hand_over.above)
     else:
         raise ValueError(f"{table.source} has no initial load")
     if lost := table.unhashed({*streamed, *(column.name for column in bound.plan.columns)}):
@@ -99,12 +101,36 @@ def plan_load(
     TableSchema(()).extended(bound.plan.schema.columns)
     columns = [(column.name, column.sql_type) for column in bound.plan.columns]
     refuse_unstreamed(mirror.source, columns, f"table {table.source}")
-    return bound._replace(plan=_with_room(bound.plan, table)) if widens_ahead(table, mirror.publish) else bound
+    plan = _as_wide_as_streamed(bound.plan, table, streamed)
+    return bound._replace(plan=_with_room(plan, table) if widens_ahead(table, mirror.publish) else plan)
 
 
 def _is_kept_by_task(mirror: Mirror, connection: str) -> bool:
     """Whether tables of a database are those that the Qlik task keeps beside its change tables there (T-30)."""
     return isinstance(mirror.source, ChangeTables) and mirror.source.connection == connection
+
+
+def _as_wide_as_streamed(plan: LoadPlan, table: Table, streamed: Mapping[str, Collection[str]]) -> LoadPlan:
+    """A plan whose columns land as wide as the logged changes need it: the target could not widen them later (G-65).
+
+    So a table that is reset for a wider type does not stop again with the load that it began with.
+    """
+
+    def widened(column: LoadColumn) -> LoadColumn:
+        if table.chosen.type_of(column.name):
+            return column
+        kind = column.type
+        for sql_type in sorted(streamed.get(column.name, ())):
+            try:
+                wide = wider(kind, landing_type(sql_type))
+            except TerminalError:
+                return column  # publishing stops for a type that cannot be mirrored
+            if wide is None or (column.name in table.key and not wide.startswith("int")):
+                return column
+            kind = wide
+        return column._replace(type=kind)
+
+    return replace(plan, columns=tuple(map(widened, plan.columns)))
 
 
 def _with_room(plan: LoadPlan, table: Table) -> LoadPlan:

@@ -88,7 +88,7 @@ class LoadWork:
             fresh = now[state.source]
             if fresh.load_state != "pending" or fresh.load_plan is None:
                 continue
-            plan = LoadPlan.from_document(fresh.load_plan)
+            plan = fresh.load_plan
             chunks = plan.remaining if plan.together else plan.remaining[: self._at_once]
             found[table_id] = protocol.Work("load", plan.hand_over_batch, chunk_text(chunks))
         return found
@@ -101,9 +101,7 @@ class LoadWork:
             state = now[tables[table_id].source]
             if state.load_plan is None:
                 raise ValueError(f"{state.source} has a load intent and no load plan")
-            loads[table_id] = _Intended(
-                state, self._declared[state.source], LoadPlan.from_document(state.load_plan), intent
-            )
+            loads[table_id] = _Intended(state, self._declared[state.source], state.load_plan, intent)
         begun = time.monotonic()
         chunks = self._stage_exports({t: one for t, one in loads.items() if one.export is not None})
         for table_id, one in loads.items():

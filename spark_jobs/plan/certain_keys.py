@@ -1,14 +1,15 @@
 """Finds the certain keys of a table: those whose newest change the plan rule certainly publishes.
 
 :func:`open_mirroring.changes.plan_rule.plan_key` is the definition; asking it for every key would be slow. A key is
-certain if one expression over columns proves four things. All its changes lie above everything published. None is the
+certain if one expression over columns proves five things. All its changes lie above everything published. None is the
 DELETE half of a key change. No two share a position, unless they are equal and of one batch. At no position its row is
-both set and removed.
+both set and removed. No change that removes the row is of a transaction that may have set another one at the key.
 """
 
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Collection
 from dataclasses import dataclass
 
@@ -20,6 +21,9 @@ import pyarrow.compute as pc
 from spark_jobs.changelog.schema import DELETE, KEY_LEFT
 
 _CONTENT = ("batch", "op", "cols", "row", "before")
+
+_PLACE = ":[^:]+:[01]$"
+"""What of an order follows the transaction."""
 
 _Integers = npt.NDArray[np.int64]
 _Truths = npt.NDArray[np.bool_]
@@ -70,12 +74,16 @@ def certain_keys(changes: pa.Table, floor: str, rejected: Collection[str]) -> Ce
     if len(one):
         np.add.at(repeated, codes[one], 1)
         doubtful[codes[one[~_alike(changes, one, other)]]] = True
-    doubtful[_set_and_removed(codes, order, _truths(pc.equal(changes["op"], DELETE)), len(doubtful))] = True
+    removing = _truths(pc.equal(changes["op"], DELETE))
+    if floor:
+        doubtful[codes[removing & _truths(pc.starts_with(order, re.sub(_PLACE, ":", floor)))]] = True
+    doubtful[_set_and_removed(codes, order, removing, len(doubtful))] = True
     newest = np.full(len(doubtful), np.iinfo(np.int64).min)
     np.maximum.at(newest, codes, numbers)
     deciding = np.flatnonzero(numbers == newest[codes])
     place = np.zeros(len(doubtful), np.int64)
     place[codes[deciding]] = deciding  # of repetitions that are alike the last one: whichever counts
+    doubtful[_set_before(codes, order, removing, place)] = True
     certain = np.flatnonzero(~doubtful)
     certain = certain[np.argsort(place[certain])]
     logged = np.bincount(codes, minlength=len(doubtful))
@@ -126,6 +134,18 @@ def _set_and_removed(codes: _Integers, order: pa.Array, removing: _Truths, keys:
     both, places = both[in_order], places[in_order]
     same = (codes[both][1:] == codes[both][:-1]) & (places[1:] == places[:-1])
     found: _Integers = codes[both][1:][same & (removing[both][1:] != removing[both][:-1])]
+    return found
+
+
+def _set_before(codes: _Integers, order: pa.Array, removing: _Truths, newest: _Integers) -> _Integers:
+    """The keys whose newest change removes a row and whose transaction set one: that may be another row (G-03)."""
+    setting = np.flatnonzero(removing[newest][codes] & ~removing)
+    if not len(setting):
+        return setting
+    last = newest[codes[setting]]
+    of_place = order.take(pa.array(np.concatenate([setting, last])))
+    transaction = pc.replace_substring_regex(of_place, _PLACE, "").dictionary_encode().indices.to_numpy()
+    found: _Integers = codes[setting][transaction[: len(setting)] == transaction[len(setting) :]]
     return found
 
 

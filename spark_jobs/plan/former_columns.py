@@ -26,7 +26,7 @@ def _renamed(changes: pa.Table, former: FormerColumn) -> pa.Table:
     lists = changes["cols"].unify_dictionaries().combine_chunks()
     lists = lists if pa.types.is_dictionary(lists.type) else lists.dictionary_encode()
     known = lists.dictionary.to_pylist()
-    carrying = pa.array([text is not None and _carries(text, former.column) for text in known], pa.bool_())
+    carrying = pa.array([text is not None and _carries(text, former) for text in known], pa.bool_())
     chosen = pc.and_(
         pc.fill_null(carrying.take(lists.indices), False),
         pc.less_equal(changes["order"].combine_chunks(), former.up_to),
@@ -34,7 +34,7 @@ def _renamed(changes: pa.Table, former: FormerColumn) -> pa.Table:
     places = pc.indices_nonzero(chosen).to_pylist()
     if not places:
         return changes
-    changed = {text: _list_of_now(text, former) for text in known if text is not None and _carries(text, former.column)}
+    changed = {text: _list_of_now(text, former) for text in known if text is not None and _carries(text, former)}
     texts = {name: changes[name].to_pylist() for name in ("cols", "row", "before")}
     for place in places:
         texts["cols"][place] = changed[texts["cols"][place]]
@@ -50,8 +50,10 @@ def _renamed(changes: pa.Table, former: FormerColumn) -> pa.Table:
     return changes
 
 
-def _carries(cols: str, column: str) -> bool:
-    return any(name == column for name, *_ in msgspec.json.decode(cols))
+def _carries(cols: str, former: FormerColumn) -> bool:
+    """Whether rows with this list have the column; a row with both names was read when the other one was there."""
+    names = {name for name, *_ in msgspec.json.decode(cols)}
+    return former.column in names and former.now not in names
 
 
 def _list_of_now(cols: str, former: FormerColumn) -> str:

@@ -18,7 +18,7 @@ from open_mirroring.changes.log_position import LogPosition
 from open_mirroring.changes.logged_change import Left, Logged, RowUntold
 from open_mirroring.changes.plan_rule import key_history
 from open_mirroring.landing_zone.schema import file_schema
-from spark_jobs.changelog.schema import KEY_LEFT
+from spark_jobs.changelog.schema import DELETE, KEY_LEFT
 from spark_jobs.plan.moved_rows import KeyChangePlace
 from spark_jobs.plan.table_plan import (
     Identity,
@@ -90,12 +90,25 @@ def plan_history(
 
 
 def _doubtful(changes: pa.Table, published_position: str) -> set[str]:
-    """The keys with a half of a key change, with two changes at one place, or with one the target may have."""
+    """The keys with a half of a key change, with two changes at one place, or with one the target may have.
+
+    So is a key with a DELETE and another change in one transaction.
+    """
     suspect = pc.or_(pc.equal(changes["op"], KEY_LEFT), pc.less_equal(changes["order"], published_position))
-    places = pa.table({"place": pc.utf8_slice_codeunits(changes["order"], 0, stop=-1), "key": changes["key"]})
-    counted = places.group_by(["place", "key"]).aggregate([([], "count_all")])
-    repeated = counted.filter(pc.greater(counted["count_all"], 1))
-    return {*changes["key"].filter(suspect).to_pylist(), *repeated["key"].to_pylist()}
+    deleted = of_keys(changes, set(changes["key"].filter(pc.equal(changes["op"], DELETE)).to_pylist()))
+    places = pc.utf8_slice_codeunits(changes["order"], 0, stop=-1)
+    transactions = pc.replace_substring_regex(deleted["order"], ":[^:]+:[01]$", "")
+    return {
+        *changes["key"].filter(suspect).to_pylist(),
+        *_repeated(changes["key"], places),
+        *_repeated(deleted["key"], transactions),
+    }
+
+
+def _repeated(keys: pa.ChunkedArray, places: pa.ChunkedArray) -> list[str]:
+    counted = pa.table({"place": places, "key": keys}).group_by(["place", "key"]).aggregate([([], "count_all")])
+    found: list[str] = counted.filter(pc.greater(counted["count_all"], 1))["key"].to_pylist()
+    return found
 
 
 def _decided(

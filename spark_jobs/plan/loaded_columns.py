@@ -8,14 +8,14 @@ column that may have lost digits is reported as unverified.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from open_mirroring.errors import TerminalError
-from open_mirroring.ledger.load_ledger import LoadColumn
+from open_mirroring.ledger.load_ledger import LoadColumn, LoadPlan
 from spark_jobs.changelog.schema import DELETE, KEY_LEFT
 from spark_jobs.sources.sql_server.chosen_types import is_spelled_alike
 from spark_jobs.sources.sql_server.type_text import TIMESTAMPS, SqlType, read_type
@@ -43,11 +43,11 @@ class Doubt(NamedTuple):
     what: str
 
 
-def loaded_columns(plan: Mapping[str, Any] | None, keys: Collection[str]) -> dict[str, LoadedColumn]:
-    """The columns of a table's load plan by name, as the ledger keeps it; none where there was no load."""
-    columns = [LoadColumn(*fields) for fields in (plan or {}).get("columns", ())]
-    shortest = (plan or {}).get("shortest", {})
-    return {one.name: LoadedColumn(one, shortest.get(one.name), one.name in keys) for one in columns}
+def loaded_columns(plan: LoadPlan | None, keys: Collection[str]) -> dict[str, LoadedColumn]:
+    """The columns of a table's load plan by name; none where there was no load."""
+    if plan is None:
+        return {}
+    return {one.name: LoadedColumn(one, plan.shortest.get(one.name), one.name in keys) for one in plan.columns}
 
 
 def doubt(loaded: LoadedColumn, sql_type: str) -> Doubt | None:

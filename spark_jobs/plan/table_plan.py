@@ -209,7 +209,7 @@ def logged_change(
     before = None if line["before"] is None else msgspec.json.decode(line["before"])
     whole = not plan.completing or line["op"] != UPDATE or carries_all(line["cols"], plan.types)
     types = types_of(line["cols"]) if plan.completing and after is not None else None
-    had = left.get(place_of(line)) if left and line["op"] == UPDATE else None
+    had = left.get(place_of(line)) if left and after is not None else None
     meaning = None if line["cols"] is None else meaning_of(line["cols"])
     loaded = plan.completing and is_load_epoch(line["epoch"])
     change = Logged(line["batch"], position, line["op"], after, before, handle, whole, types, had, meaning, loaded)

@@ -1,4 +1,4 @@
-"""Tells two cases of a key change apart that show the same events (G-03).
+"""Tells two cases apart that show the same events (G-03).
 
 A row took a key while another row stood there, or it took the key and left it again. The events are the same if the two
 rows are equal but for their keys, as in a table that links two others. What the key held before the transaction tells
@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 
 from open_mirroring.changes.log_position import LogPosition
 from open_mirroring.changes.logged_change import Left
-from spark_jobs.changelog.schema import KEY_LEFT, UPDATE
+from spark_jobs.changelog.schema import DELETE, INSERT, KEY_LEFT, UPDATE
 from spark_jobs.plan.moved_rows import KeyChangePlace, Read, place_of
 from spark_jobs.plan.table_plan import TablePlan, eligible, of_keys
 from spark_jobs.plan.transaction_cut import published
@@ -39,26 +39,37 @@ class TakenKeys:
         return known, {**self._moved(known, self._read_any), **self._moved(known, self._read_older)}
 
     def _moved(self, known: pa.Table, read: Read) -> Mapping[KeyChangePlace, Left]:
-        places = {place_of(line) for line in _taken_and_left(known)}
-        if not places:
-            return {}
-        halves = read((pc.field("op") == KEY_LEFT) & pc.field("pos").isin([f"{at}:0" for _, at in places]))
-        epochs = self._plan.epochs
+        taken = _taken_and_left(known)
+        # A row that was inserted came from no key; it is here where another one may have stood at its key.
+        came = [line for line in taken if line["op"] == INSERT]
+        if places := {place_of(line) for line in taken} - {place_of(line) for line in came}:
+            halves = read((pc.field("op") == KEY_LEFT) & pc.field("pos").isin([f"{at}:0" for _, at in places]))
+            came += [half for half in halves.to_pylist() if place_of(half) in places]
+        epochs, untold = self._plan.epochs, self._plan.untold
         return {
-            place_of(half): Left(
-                LogPosition.parse(epochs[half["epoch"]], half["pos"]), None, (), untold=self._plan.untold
-            )
-            for half in halves.to_pylist()
-            if place_of(half) in places
+            place_of(line): Left(LogPosition.parse(epochs[line["epoch"]], line["pos"]), None, (), untold=untold)
+            for line in came
         }
 
 
 def _taken_and_left(known: pa.Table) -> list[dict[str, Any]]:
-    """The updates of keys that a row left in the same transaction."""
-    left = set(known["key"].filter(pc.equal(known["op"], KEY_LEFT)).to_pylist())
+    """The rows that came to keys which a row left in the same transaction.
+
+    One that was inserted is among them where the row that was deleted had other values.
+    """
+    left = set(known["key"].filter(pc.is_in(known["op"], pa.array([KEY_LEFT, DELETE]))).to_pylist())
     lines = of_keys(known, left).to_pylist() if left else []
-    leaving = {_of_transaction(line) for line in lines if line["op"] == KEY_LEFT}
-    return [line for line in lines if line["op"] == UPDATE and _of_transaction(line) in leaving]
+    leaving: dict[tuple[str, str, str], list[dict[str, Any]]] = {}
+    for line in lines:
+        if line["op"] in (KEY_LEFT, DELETE):
+            leaving.setdefault(_of_transaction(line), []).append(line)
+
+    def may_stand_on_another(line: Mapping[str, Any]) -> bool:
+        gone = [one for one in leaving.get(_of_transaction(line), ()) if one["pos"] > line["pos"]]
+        is_other = any(one["op"] == DELETE and one["before"] != line["row"] for one in gone)
+        return (bool(gone) and line["op"] == UPDATE) or (is_other and line["op"] == INSERT)
+
+    return [line for line in lines if may_stand_on_another(line)]
 
 
 def _of_transaction(line: Mapping[str, Any]) -> tuple[str, str, str]:

@@ -11,7 +11,7 @@ the log alone, and a column that a file lacks is NULL in it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import datetime
 from itertools import pairwise
@@ -40,10 +40,8 @@ from open_mirroring.storage.arrow_files import arrow_files, arrow_path
 from open_mirroring.storage.delta_address import delta_address
 from open_mirroring.storage.object_path import Place
 from spark_jobs.proof.rows import Shape, Work
-from spark_jobs.proof.sides import anew
 from spark_jobs.proof.table_log import DeletionVector, committed_at, deletion_vectors
-from spark_jobs.runtime.job import ParcelKey
-from spark_jobs.runtime.worker_tasks import task_frame
+from spark_jobs.runtime.job import sealed_frame
 
 Answer = TypeVar("Answer")
 _READ = {"columnMapping", "deletionVectors", "timestampNtz", "typeWidening", "v2Checkpoint", "vacuumProtocolCheck"}
@@ -123,17 +121,14 @@ class Target:
 
     def frame(self, shape: Shape, work: Work, schema: str, ranges: Collection[int] | None = None) -> DataFrame:
         """As :class:`~spark_jobs.proof.sides.Side`; *ranges* are left to *work*, which looks at the cells."""
-        if not self._pieces:
+        place, names = self._place, self._names
+        if place is None or not self._pieces:
             return self._spark.createDataFrame([], schema)
-        key = ParcelKey()
 
-        def each(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-            texts = (text for batch in batches for text in batch["task"].to_pylist())
-            return work(rows for text in texts for rows in _rows(*key.unpacked(text)))
+        def each(pieces: Sequence[_Piece]) -> Iterator[pa.RecordBatch]:
+            return work(_rows(place, names, pieces))
 
-        # Sealed, for the place has the login, and Spark shows texts of a plan (S-11).
-        tasks = [key.packed((self._place, self._names, pieces)) for pieces in _shared_out(self._pieces)]
-        return task_frame(self._spark, tasks).mapInArrow(anew(each), schema)
+        return sealed_frame(self._spark, each, list(_shared_out(self._pieces)), schema)
 
     def asked(self, ask: Callable[[], Answer]) -> Answer:
         """As :class:`~spark_jobs.proof.sides.Side`."""

@@ -32,6 +32,7 @@ from open_mirroring.landing_zone.schema import file_schema
 from open_mirroring.ledger.load_ledger import LoadColumn, columns_of_both
 from spark_jobs.load.planning import CHUNK_BYTES, pace_of
 from spark_jobs.proof.rows import Shape, Work
+from spark_jobs.runtime.job import sealed_frame
 from spark_jobs.sources.exports.files import Export, ExportRows, Piece, cut_file, export_columns, export_files
 from spark_jobs.sources.jdbc.dialects import Range
 from spark_jobs.sources.jdbc.pacing import Pace
@@ -124,7 +125,7 @@ class JdbcSource:
         def each(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
             return work(JdbcRows(batches, columns, schema_of_rows, where))
 
-        return self._table.frame(self.columns, split, parts, anew(each), schema, self._pace)
+        return self._table.frame(self.columns, split, parts, _anew(each), schema, self._pace)
 
     def asked(self, ask: Callable[[], Answer]) -> Answer:
         """As :class:`Side`; tables with a limit are read one after the other, or two would take twice as much."""
@@ -162,16 +163,12 @@ class ExportSource:
 
     def frame(self, shape: Shape, work: Work, schema: str, ranges: Collection[int] | None = None) -> DataFrame:
         """As :class:`Side`; an export has no ranges."""
-        export, pieces, columns = self._export, self._pieces, self.columns
-        schema_of_rows = _typed_schema(self.columns, self._keys)
+        export, columns, schema_of_rows = self._export, self.columns, _typed_schema(self.columns, self._keys)
 
-        def each(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-            for batch in batches:
-                chosen = [pieces[at] for at in batch.column(0).to_pylist()]
-                yield from work(ExportRows(export, chosen, columns, schema_of_rows))
+        def each(piece: Piece) -> Iterator[pa.RecordBatch]:
+            return work(ExportRows(export, [piece], columns, schema_of_rows))
 
-        places = self._spark.range(0, len(pieces), 1, len(pieces))
-        return places.mapInArrow(anew(each), schema)
+        return sealed_frame(self._spark, each, self._pieces, schema)
 
     def asked(self, ask: Callable[[], Answer]) -> Answer:
         """As :class:`Side`."""
@@ -233,7 +230,7 @@ class HashedSource:
         return self._source.asked(ask)
 
 
-def anew(each: Work) -> Work:
+def _anew(each: Work) -> Work:
     """A copy of a function: Spark would answer an equal plan from what it kept of the first one.
 
     A look at the source must never be an earlier one.

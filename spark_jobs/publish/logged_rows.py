@@ -20,7 +20,7 @@ from open_mirroring.changes.manifest import ListSeen, PlacesSeen
 from open_mirroring.changes.source_reloads import CameAgain, ReloadedRows, Run, divide, unclear_change
 from open_mirroring.storage.object_path import Place
 from spark_jobs.changelog.origins import PARTITION
-from spark_jobs.changelog.reading import query_files
+from spark_jobs.changelog.reading import logged
 from spark_jobs.changelog.schema import CHANGE, INSERT, LOAD_MAJOR, UPDATE
 
 _MEMORY = "512MB"
@@ -175,10 +175,9 @@ def reloaded_rows(
 @contextmanager
 def _logged(root: Place, files: Sequence[str]) -> Iterator[duckdb.DuckDBPyConnection]:
     """The rows of log files, to be asked; what does not fit into memory goes to the disk."""
-    with tempfile.TemporaryDirectory(prefix="open_mirroring-") as scratch, duckdb.connect() as db:
+    with tempfile.TemporaryDirectory(prefix="open_mirroring-") as scratch, logged(root, files) as db:
         db.execute(f"SET memory_limit = '{_MEMORY}'")
         db.execute(f"SET temp_directory = '{scratch}'")
-        query_files(db, root, files)
         yield db
 
 

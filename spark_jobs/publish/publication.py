@@ -267,7 +267,7 @@ class Preparation:
         if start is None or end is None or self._declared[state.source].history != "full":
             return None
         load = state.load_plan
-        if load is not None and state.row.published_position is None and intent.batch_from == load["hand_over_batch"]:
+        if load is not None and state.row.published_position is None and intent.batch_from == load.hand_over_batch:
             return ""  # nothing was published over the load yet: the load's position says what it holds already
         if highest is None:
             return start
@@ -343,8 +343,8 @@ def _standing(
         log_from=state.log_from,
         lives_above=state.lives_above,
         newest_load=None if state.newest_load is None else state.newest_load.to_json(),
-        loaded_columns=None if load is None else len(load["columns"]),
-        hand_over_batch=0 if load is None else load["hand_over_batch"],
+        loaded_columns=None if load is None else len(load.columns),
+        hand_over_batch=0 if load is None else load.hand_over_batch,
         untyped=untyped,
         epochs=epochs,
         decided=tuple((one.column, one.up_to, one.renamed_to) for one in decided),

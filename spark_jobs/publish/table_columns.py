@@ -115,6 +115,9 @@ class TableColumns:
         salted: str | None = None,
     ) -> None:
         self._state, self._declared, self._up_to = state, declared, up_to
+        self._beyond: TableColumns | None = None
+        if up_to is not None:
+            self._beyond = TableColumns(state, declared, lists, epochs, decided, former, renames=renames)
         self._epochs, self._given, self._renames = epochs, decided, renames
         self._noted, self._ahead, self._salted = former, ahead, salted
         self._ever = [one.cols for one in lists]
@@ -134,6 +137,14 @@ class TableColumns:
         return self._history(self._placed)
 
     @cached_property
+    def _history_beyond(self) -> ColumnHistory:
+        """The same by all rows, those beyond the end of this look, too: a proof counts wherever it stands."""
+        try:
+            return self.history if self._beyond is None else self._beyond.history
+        except PlanStop:  # for what lies beyond the end
+            return self.history
+
+    @cached_property
     def former(self) -> Sequence[FormerColumn]:
         """How columns of earlier rows are read: as noted, or, where nothing is published yet, as the log tells (G-66).
 
@@ -144,7 +155,7 @@ class TableColumns:
         if not state.is_beginning or state.load_state != "none" or self._declared.complete_rows:
             return self._noted
         keys = {*self._declared.key}
-        said = [FormerColumn(one.column, one.up_to, one.renamed_to) for one in self._decided if one.renamed_to]
+        said = [FormerColumn(one.column, one.up_to, one.renamed_to) for one in self._decided]
         placed = self._placed_parts(self._spelled)
         renamed = renamed_columns(placed, self._history(placed), said)
         renamed = [one for one in renamed if not keys & {one.column, one.now}]
@@ -361,11 +372,8 @@ class TableColumns:
     def moved(self) -> dict[str, str]:
         """The columns that were dropped and added again between two rows, as their places say, since which position.
 
-        Of a table whose source renames nothing, and tells each column's place: rows that did not change since lost what
-        they had, and no change says so. Lists that alternate say nothing.
+        Rows that did not change since lost what they had, and no change says so. Lists that alternate say nothing.
         """
-        if self._renames:
-            return {}
         placed = [(seen, one) for one in self._lists if one.whole and (seen := self._seen(one)) is not None]
         placed.sort(key=lambda at: at[0].first)
         found: dict[str, str] = {}
@@ -440,10 +448,11 @@ class TableColumns:
         """
         names = [column.name for column in schema.columns if not column.tells]
         names += self._declared.chosen.absent(names)
+        history = self._history_beyond
         for found in self._lists:
             columns, seen = msgspec.json.decode(found.cols), self._seen(found)
             carried = {self._spelling.get(name, name) for name, _, _ in columns}
-            gone = {name for name in self.history.gone if seen is not None and self.history.lacks(name, seen.first)}
+            gone = {name for name in history.gone if seen is not None and history.lacks(name, seen.first)}
             if seen is not None:
                 gone |= {
                     name for one in self.former if seen.first <= one.up_to for name in (one.column, one.now) if name
@@ -624,7 +633,7 @@ def _read_as(parts: list[_Part], former: Sequence[FormerColumn]) -> list[_Part]:
 
 def _pieces(part: _Part, former: FormerColumn) -> list[_Part]:
     """A list as it is read up to the place of a former column, and behind it."""
-    if former.column not in part.types:
+    if former.column not in part.types or former.now in part.types:
         return [part]
     now = [(former.now if name == former.column else name, sql_type) for name, sql_type in part.types.items()]
     types = {name: sql_type for name, sql_type in now if name is not None}

@@ -8,24 +8,27 @@ import logging
 import os
 import pickle
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol, TypeVar, runtime_checkable
+from typing import Any, NamedTuple, Protocol, TypeVar, runtime_checkable
 
+import pyarrow as pa
 from cryptography.fernet import Fernet
 from pyspark.cloudpickle import dumps
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
 from sqlalchemy import Engine
-from sqlalchemy.exc import OperationalError
+from sqlalchemy.exc import DatabaseError
 
 from open_mirroring.config import Mirror, load_mirror
 from open_mirroring.errors import MirroringError
+from open_mirroring.ledger.opening import ledger_error
 from open_mirroring.operate.exit_codes import Exit, exit_of, exit_of_report
 from open_mirroring.operate.job_result import RESULT_FILE, leave_error, leave_report
 from open_mirroring.reconciliation.joined_tables import ledger_of
 from spark_jobs.runtime.session import session_on_demand
-from spark_jobs.runtime.worker_tasks import outcomes
+from spark_jobs.runtime.worker_tasks import outcomes, task_frame
 
 
 @dataclass(frozen=True)
@@ -46,8 +49,6 @@ class ParcelKey:
         """The value that was packed by this key."""
         return pickle.loads(Fernet(self._key).decrypt(text))
 
-
-__all__ = ["Exit", "job_main", "run_job"]
 
 Task = TypeVar("Task")
 Result = TypeVar("Result")
@@ -86,6 +87,24 @@ def run_job(
     return found
 
 
+def sealed_frame(
+    spark: SparkSession, work: Callable[[Task], Iterable[pa.RecordBatch]], tasks: Sequence[Task], schema: str
+) -> DataFrame:
+    """The lines that *work* makes of *tasks*, one partition each, as a frame that is read when it is asked for.
+
+    Sealed as in :func:`run_job`. The key is another one each time, so that no two plans are equal: Spark would answer
+    the later one from what it kept of the earlier one, and a look at a source must never be an earlier look.
+    """
+    key = ParcelKey()
+
+    def each(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for line in (line for batch in batches for line in batch.to_pylist()):
+            yield from key.unpacked(line["work"])(key.unpacked(line["task"]))
+
+    frame = task_frame(spark, [key.packed(task) for task in tasks]).withColumn("work", F.lit(key.packed(work)))
+    return frame.mapInArrow(each, schema)
+
+
 class _ErrorsAsValues:
     """Brings a task's own errors back as values: Spark would retry them and bury them in a stack of its own."""
 
@@ -99,44 +118,53 @@ class _ErrorsAsValues:
             return error
 
 
-def job_main(
-    name: str,
-    argv: Sequence[str] | None,
-    work: Callable[[Mirror, Engine, SparkSession, argparse.Namespace], Any],
-    add_arguments: Callable[[argparse.ArgumentParser], None] = lambda parser: None,
-) -> int:
-    """Parse ``MIRROR.yaml``, open the ledger, do the work, leave and print its report; the exit code.
+class Job(NamedTuple):
+    """A job: its name, what it does with a mirror, and the arguments that it takes behind the mirror file.
 
-    Spark starts when the work asks for it: a job with nothing to do costs no JVM.
+    Called, it is a program's entry. The command line does the same *work* and tells its result to a person.
     """
-    parser = argparse.ArgumentParser(prog=name)
-    parser.add_argument("mirror", type=Path, help="the mirror file (mirrors/NAME.yaml)")
-    add_arguments(parser)
-    arguments = parser.parse_args(argv)
-    # Of other libraries only what may matter: their chatter hides what the job says.
-    logging.basicConfig(level=logging.WARNING, format="%(levelname)s %(message)s", stream=sys.stderr)
-    for ours in ("open_mirroring", "spark_jobs"):
-        logging.getLogger(ours).setLevel(logging.INFO)
-    try:
-        mirror = load_mirror(arguments.mirror)
-        ledger = ledger_of(mirror)
-        spark = session_on_demand(f"{mirror.name} {name}")
-        result = work(mirror, ledger, spark, arguments)
-    except MirroringError as error:
-        log.error("%s", error)
-        leave_error(error.code, str(error).removeprefix(f"{error.code}: "))
-        return exit_of(error)
-    except OperationalError as error:
-        # Its text holds the statement and may hold the address: only the kind of failure is shown.
-        what = f"the ledger does not answer: {type(error.orig).__name__}"
-        log.error("LEDGER_UNREACHABLE: %s", what)
-        leave_error("LEDGER_UNREACHABLE", what)
-        return Exit.TRANSIENT
-    report = {"job": name, "mirror": mirror.name, **result._asdict()}
-    leave_report(report)
-    if RESULT_FILE not in os.environ:
-        # Whoever named a file tells people what is in it.
-        print(json.dumps(report, default=str), flush=True)
+
+    name: str
+    work: Callable[[Mirror, Engine, SparkSession, argparse.Namespace], Any]
+    add_arguments: Callable[[argparse.ArgumentParser], None] = lambda parser: None
+
+    def __call__(self, argv: Sequence[str] | None = None) -> int:
+        """Parse ``MIRROR.yaml``, open the ledger, do the work, leave and print its report; the exit code.
+
+        Spark starts when the work asks for it: a job with nothing to do costs no JVM.
+        """
+        parser = argparse.ArgumentParser(prog=self.name)
+        parser.add_argument("mirror", type=Path, help="the mirror file (mirrors/NAME.yaml)")
+        self.add_arguments(parser)
+        arguments = parser.parse_args(argv)
+        # Of other libraries only what may matter: their chatter hides what the job says.
+        logging.basicConfig(level=logging.WARNING, format="%(levelname)s %(message)s", stream=sys.stderr)
+        for ours in ("open_mirroring", "spark_jobs"):
+            logging.getLogger(ours).setLevel(logging.INFO)
+        try:
+            mirror = load_mirror(arguments.mirror)
+            result = self.done(mirror, ledger_of(mirror), arguments)
+        except (MirroringError, DatabaseError) as error:
+            told = error if isinstance(error, MirroringError) else ledger_error(error)
+            if told is None:
+                raise
+            log.error("%s", told)
+            leave_error(told.code, str(told).removeprefix(f"{told.code}: "))
+            return exit_of(told)
+        report = {"job": self.name, "mirror": mirror.name, **result._asdict()}
+        leave_report(report)
+        if RESULT_FILE not in os.environ:
+            # Whoever named a file tells people what is in it.
+            print(json.dumps(report, default=str), flush=True)
+        return exit_of_result(result)
+
+    def done(self, mirror: Mirror, ledger: Engine, arguments: argparse.Namespace) -> Any:
+        """Do the work; its result."""
+        return self.work(mirror, ledger, session_on_demand(f"{mirror.name} {self.name}"), arguments)
+
+
+def exit_of_result(result: Any) -> Exit:
+    """How a job ends that came to a result: as this says itself, or by the stops and losses that it names."""
     if isinstance(result, HasExit):
         return result.exit
     return exit_of_report(getattr(result, "stopped", None), getattr(result, "losses", None))

@@ -10,6 +10,7 @@ import threading
 from functools import cache
 from pathlib import Path
 from typing import Any, cast
+from zipfile import is_zipfile
 
 import pyspark
 from py4j.java_gateway import JavaGateway
@@ -39,9 +40,6 @@ _JOBS = {
     "spark.ui.showConsoleProgress": "false",
     # Side effects of a task are files under names used once; a speculative twin would only waste work.
     "spark.speculation": "false",
-    "spark.databricks.delta.snapshotPartitions": "1",
-    "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
-    "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
 }
 _JOINED = {
     **_SESSION,
@@ -98,10 +96,10 @@ def _connected() -> SparkSession:
         session.client.set_retry_policies(impatient)
         session.stop()
 
-    session: Any = SparkSession.builder.getOrCreate()
-    patient = session.client.get_retry_policies()
-    session.client.set_retry_policies(impatient)
     try:
+        session: Any = SparkSession.builder.getOrCreate()
+        patient = session.client.get_retry_policies()
+        session.client.set_retry_policies(impatient)
         for name, value in _JOINED.items():
             session.conf.set(name, value)
     except PySparkException as error:
@@ -122,10 +120,11 @@ def _connected() -> SparkSession:
 def _jars() -> list[str]:
     """The jars for a local session: those of their folder, or none where Spark's own folder has them."""
     jars = jar_files()
-    if not jars and not any(Path(pyspark.__file__).with_name("jars").glob("delta-spark_*.jar")):
+    broken = [os.path.basename(jar) for jar in jars if not is_zipfile(jar)]
+    if broken or (not jars and not any(Path(pyspark.__file__).with_name("jars").glob("postgresql-*.jar"))):
         raise TerminalError(
             "JARS_MISSING",
-            "the jars that Spark needs are not there",
+            f"a jar that Spark needs is cut off: {broken[0]}" if broken else "the jars that Spark needs are not there",
             where=str(jars_folder()),
             way_out=f"fetch them: open-mirroring jars; or let {JARS} name the folder that has them",
         )

@@ -12,11 +12,9 @@ from open_mirroring.config import Mirror
 from open_mirroring.config.problems import Problem
 from open_mirroring.config.source import AnySource, ChangeTables, InTopics
 from open_mirroring.errors import MirroringError
-from open_mirroring.protocols.table_losses import CONTROL_TABLE_UNREAD
+from open_mirroring.protocols.table_losses import CONTROL_TABLE_UNREAD, KEY_CHANGES_UNTOLD, NEVER_SEEN
 from spark_jobs.sources.contract.source import Survey
 from spark_jobs.sources.registry import transport_of
-
-NEVER_SEEN, KEY_CHANGES_UNTOLD = "NEVER_SEEN", "KEY_CHANGES_UNTOLD"
 
 
 def unread_topics(source: AnySource, named: Mapping[str, str]) -> dict[str, str]:

@@ -7,10 +7,12 @@ product compares every cell.
 from __future__ import annotations
 
 import json
+import os
+import sys
 from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from unittest.mock import patch
 
 import pytest
@@ -28,11 +30,15 @@ from open_mirroring.ledger import open_ledger
 from open_mirroring.ledger.reading import LedgerReader
 from open_mirroring.ledger.requests import TARGET_BACK, TARGET_GONE
 from open_mirroring_airflow import operators
+from tests.attached_job import gateway_of
 from tests.quick_java import java_options
 from workload_generator.ces_shipping import CaptureShipping
 from workload_generator.exporting import export
 from workload_generator.source import Source
 from workload_generator.tables import SHOP_TABLES
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 pytestmark = [pytest.mark.airflow, pytest.mark.spark]
 
@@ -105,6 +111,17 @@ def shop(mirrors: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Call
     # What fails here is told at once, not after minutes.
     monkeypatch.setattr("open_mirroring_airflow.retry_policy.RETRIES", 0)
     return lambda **options: Shop(mirrors, tmp_path, **options)
+
+
+@pytest.fixture
+def attached(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Jobs that use the JVM of the tests: for a test of what many runs do, where another one starts a JVM for each."""
+    python = tmp_path / "attached-python"
+    python.write_text(f'#!/bin/sh\nexec {sys.executable} -m tests.attached_job "$@"\n')
+    python.chmod(0o755)
+    path = os.pathsep.join([str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])])
+    for name, value in {**gateway_of(spark), "PYSPARK_DRIVER_PYTHON": str(python), "PYTHONPATH": path}.items():
+        monkeypatch.setenv(name, value)
 
 
 def _run(name: str) -> tuple[str, dict[str, str]]:
@@ -206,7 +223,7 @@ def test_load_replicate_and_deep_check_end_equal_to_the_source(
 
 
 def test_a_zone_on_hold_for_three_slots_lets_the_log_grow_and_catches_up(
-    shop: Callable[..., Shop], monkeypatch: pytest.MonkeyPatch
+    shop: Callable[..., Shop], attached: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("open_mirroring_airflow.sensors.timedelta", _moments)
     made = shop(rows=0, load=False, gate={"max_files": 1}, publish={"max_rows_per_file": 3})

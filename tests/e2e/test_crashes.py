@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -18,31 +16,22 @@ EXTRACT = ["extract.bound", "extract.written", "extract.sealed", "extract.commit
 PUBLISH = ["publish.intended", "publish.staged", "publish.sealed", "publish.renamed:3", "publish.all_renamed"]
 
 
-def kill_and_tick(
-    fault: str, folder: Path, spark: Any, deliver: Callable[[str, bytes], object] | None = None, **settings: Any
-) -> Pipeline:
-    """A pipeline whose second run is killed at a fault point, and whose next tick ends with equal tables."""
+@pytest.mark.parametrize("fault", [*EXTRACT, *PUBLISH])
+def test_the_next_tick_finishes(fault: str, tmp_path: Path, spark) -> None:
     made = history(seed=3, transactions=24)
     messages = render(made.changes, CesOptions(max_data_bytes=1_700), Delivery(disorder=20, duplicates=0.05, seed=3))
     # Few rows a file, so that one publication has several numbers to be killed between.
-    pipeline = Pipeline(folder, spark, TABLES, publish={"max_rows_per_file": 3}, **settings)
-    deliver = deliver or pipeline.deliver
+    pipeline = Pipeline(tmp_path, spark, TABLES, publish={"max_rows_per_file": 3})
     half = len(messages) // 2
-    deliver("1.jsonl", json_lines(messages[:half], layout="wrapped"))
+    pipeline.deliver("1.jsonl", json_lines(messages[:half], layout="wrapped"))
     pipeline.tick()
-    deliver("2.jsonl", json_lines(messages[half:], layout="wrapped"))
+    pipeline.deliver("2.jsonl", json_lines(messages[half:], layout="wrapped"))
     if fault in PUBLISH:
         pipeline.extract()
     pipeline.killed("extract_changes" if fault in EXTRACT else "publish_changes", fault)
     pipeline.service.poll()
     pipeline.tick()
     assert_mirrored(pipeline, made)
-    return pipeline
-
-
-@pytest.mark.parametrize("fault", [*EXTRACT, *PUBLISH])
-def test_the_next_tick_finishes(fault: str, tmp_path: Path, spark) -> None:
-    pipeline = kill_and_tick(fault, tmp_path, spark)
     assert [batch for batch, _, _ in pipeline.reader.batches()] == [1, 2]
     staged = [path.name for path in pipeline.zone.rglob("_stage-*/*")]
     assert staged == [], "objects of confirmed numbers are swept"

@@ -15,8 +15,10 @@ from typing import ClassVar
 
 import pytest
 
+from open_mirroring.config.connections import resolve
 from open_mirroring.errors import TerminalError, TransientError
 from spark_jobs.sources.qlik.message.format import QlikMessageFormat
+from spark_jobs.sources.qlik.message.schema_registry import SchemaRegistry
 from spark_jobs.sources.transports.message_files import LineFiles
 from tests.e2e.test_histories import TABLES, assert_mirrored, history, slices
 from tests.pipeline import Pipeline
@@ -32,19 +34,22 @@ class Registry(BaseHTTPRequestHandler):
 
     schemas: ClassVar[dict[int, str]] = {}
     asked: ClassVar[list[str]] = []
+    odd: ClassVar[dict[str, object]] = {}
 
     def do_GET(self) -> None:
         number = self.path.partition("?")[0].removeprefix("/schemas/ids/")
         self.asked.append(number)
         if self.headers.get("Authorization") != LOGIN:
             self._answer(401, {"error_code": 401, "message": "Unauthorized"})
+        elif number in self.odd:
+            self._answer(200, self.odd[number])
         elif number.isdigit() and int(number) in self.schemas:
             self._answer(200, {"schema": self.schemas[int(number)]})
         else:
             self._answer(404, {"error_code": 40403, "message": "Schema not found"})
 
     def _answer(self, status: int, content: object) -> None:
-        body = json.dumps(content).encode()
+        body = content if isinstance(content, bytes) else json.dumps(content).encode()
         self.send_response(status)
         self.send_header("Content-Type", "application/vnd.schemaregistry.v1+json")
         self.send_header("Content-Length", str(len(body)))
@@ -107,6 +112,18 @@ def test_schemas_are_asked_for_once_and_messages_wait_for_unknown_ones(
     pipeline.deliver("again.jsonl", json_lines(first, layout="wrapped"))
     pipeline.tick()
     assert Registry.asked == [], "what the registry told is kept"
+
+
+def test_an_answer_that_is_no_schema_is_worth_another_try_and_is_not_kept_k62(
+    registry: ThreadingHTTPServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Cut off, empty, or of a proxy between: kept as a schema, it would make dead letters of all that comes."""
+    answers = [b'{"schema": "{\\"type', b"<html>", b"", b"[]", {}, {"schema": None}, {"schema": 5}]
+    monkeypatch.setattr(Registry, "odd", {str(at): one for at, one in enumerate(answers)})
+    monkeypatch.setenv("AIRFLOW_CONN_REGISTRY", connection(registry))
+    for at in range(len(answers)):
+        with pytest.raises(TransientError, match=r"REGISTRY_UNREACHABLE.*answer"):
+            SchemaRegistry(resolve("registry")).schemas([f"cdc:schema:registry:{at}"])
 
 
 def test_a_mirror_file_is_begun_by_what_the_registry_tells(

@@ -17,15 +17,16 @@ import sqlalchemy as sa
 
 from open_mirroring.ledger import tables as t
 from open_mirroring.ledger.auditing import Reason
+from open_mirroring.ledger.requests import ACCEPT_RELOAD
 from open_mirroring.operate.exit_codes import Exit
-from open_mirroring.page import ways_out
 from open_mirroring.page.deciding import decide
 from open_mirroring.reconciliation.inspection import zone_address
 from spark_jobs.cli.command_line import main
 from tests.e2e.test_bad_input_qlik_change_tables import DATA, ct, ct_landed, dfm, put
-from tests.e2e.test_silent_qlik_messages import MD_A, MD_B, TABLES, A, B, Lines, landed, load, of
+from tests.e2e.test_silent_qlik_messages import MD_A, MD_B, TABLES, A, B, Lines, landed, load, of, row
 from tests.kafka_broker import KafkaBroker
 from tests.pipeline import Pipeline, in_order
+from tests.qlik_messages import dt
 
 WATCHED: dict[str, Any] = {"landing_zone": {"store": "local", "path": "zone", "tables": "tables"}}
 
@@ -71,6 +72,20 @@ def test_a_table_begins_with_the_load_that_came_again_and_rows_it_lacks_are_gone
     assert lines.tick() == Exit.TABLES_STOPPED and lines.stop("a")[0] == "RELOAD_SEEN"
     assert accept(lines) == Exit.DONE and ticked(lines) == Exit.DONE
     assert lines.rows("a") == landed(9)
+
+
+def test_no_change_before_an_unreadable_row_of_a_reload_heals_it_g22_k67(tmp_path: Path, spark: Any) -> None:
+    """In the order it stands below them. The table may lack all of that load, so each run tells a loss."""
+    lines = Lines(tmp_path, spark, **WATCHED)
+    lines.send(MD_A, load(A, 1), of(A, 1, "new", "UPDATE", number=5, changeMask="02"))
+    assert lines.tick() == Exit.DONE
+    untold = {"changeSequence": "", "transactionEventCounter": None}
+    lines.send(dt("REFRESH", {**row(1, "again"), "odd": 1}, schema_id=A, **untold))
+    assert [lines.tick(), lines.tick()] == [Exit.DONE_WITH_LOSSES] * 2
+    lines.send(load(A, 1, "again"))
+    assert lines.tick() == Exit.TABLES_STOPPED and lines.stop("a")[0] == "RELOAD_SEEN"
+    assert accept(lines) == Exit.DONE and ticked(lines) == Exit.DONE
+    assert lines.rows("a") == landed((1, "again"))
 
 
 def test_rows_of_the_load_that_come_later_are_of_it_and_a_reset_from_the_log_keeps_it_g125(
@@ -221,7 +236,7 @@ def test_a_decision_that_the_log_cannot_follow_is_told_by_the_stop_g125(tmp_path
     assert lines.tick() == Exit.TABLES_STOPPED
     mirror, ledger = lines.pipeline.mirror, lines.pipeline.ledger
     form = {"source": "dbo.a", "request": "r"}
-    said = decide(mirror, ledger, zone_address(mirror), ways_out.ACCEPT_RELOAD, form, Reason("ann", "it was loaded"))
+    said = decide(mirror, ledger, zone_address(mirror), ACCEPT_RELOAD, form, Reason("ann", "it was loaded"))
     assert "the next run builds" in said[0]
     assert lines.tick() == Exit.TABLES_STOPPED
     code, what = lines.stop("a")
@@ -316,3 +331,38 @@ def test_a_full_load_beside_change_tables_begins_the_table_anew_with_its_load_t3
     for _ in range(4):
         code = command(*reload, "--wait", "0")
     assert code == command("tick") == Exit.DONE and rows() == [ct_landed(5)]
+
+
+def test_a_table_that_is_reset_with_its_load_lands_as_wide_as_its_changes_g65(tmp_path: Path, spark: Any) -> None:
+    """It stopped again with the very load that it began with, in a circle."""
+    loaded = {"format": "qlik-full-load", "path": "full/shop.items", "stream_from": "beginning"}
+    table = {"source": "shop.items", "target": "shop/items", "key": ["id"], "initial_load": loaded}
+    pipeline = Pipeline(
+        tmp_path,
+        spark,
+        [table],
+        source={"format": "qlik-change-table", "transport": "files", "layout": None},
+        **WATCHED,
+    )
+    full_load(tmp_path / "full" / "shop.items", ("1", "Ada"))
+
+    def change(name: str, number: int, key: str, price: str, digits: int) -> None:
+        put(pipeline, "items", name, ct(number, "I", key, price=price))
+        path = pipeline.source / f"shop.items__ct/{name}.dfm"
+        path.write_text(path.read_text().replace('"precision": 10', f'"precision": {digits}'))
+
+    def command(*words: str) -> int:
+        code = main([words[0], str(pipeline.file), *words[1:]])
+        pipeline.service.poll()
+        return code
+
+    change("1", 50, "2", "2.50", 10)
+    assert command("initial-load") == Exit.DONE and command("tick") == Exit.DONE
+    change("2", 51, "3", "1234567890.50", 12)
+    assert command("tick") == Exit.TABLES_STOPPED
+    assert pipeline.reader.tables()["shop.items"].stop_code == "SCHEMA_CHANGED"
+    asked = ("reload-table", "--table", "shop.items", "--reason", "r", "--approved-by", "Ada", "--wait", "0")
+    codes = [command(*asked, "--request", "one") for _ in range(5)]
+    assert codes[-1] == Exit.DONE and command("tick") == Exit.DONE
+    prices = [str(row["price"]) for row in in_order(pipeline.mirrored("shop", "items"), ["id"])]
+    assert prices == ["1.50", "2.50", "1234567890.50"]

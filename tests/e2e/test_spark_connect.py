@@ -64,12 +64,13 @@ def test_a_history_over_spark_connect(
 
 
 @pytest.mark.long
-def test_a_server_that_is_not_there_is_told_without_its_token(tmp_path: Path) -> None:
-    """S-14, S-15: a transient error, and soon."""
+@pytest.mark.parametrize("address", ["sc://127.0.0.1:1/;token=canary-7f3a", "https://canary-7f3a@server:15002"])
+def test_a_server_that_is_not_there_is_told_without_its_token(address: str, tmp_path: Path) -> None:
+    """S-14, S-15: a transient error, and soon; so is an address that is none."""
     pipeline = Pipeline(tmp_path / "mirror", None, TABLES)  # type: ignore[arg-type]
     pipeline.deliver("0.jsonl", b"{}\n")
-    said = _run("tick", pipeline, "sc://127.0.0.1:1/;token=canary-7f3a", {}, exit=Exit.TRANSIENT)
-    assert "SPARK_UNREACHABLE" in said and "sc://127.0.0.1:1/" in said
+    said = _run("tick", pipeline, address, {}, exit=Exit.TRANSIENT)
+    assert "SPARK_UNREACHABLE" in said and ("sc://127.0.0.1:1/" if address.startswith("sc") else "SPARK_REMOTE") in said
     assert "canary-7f3a" not in said and "Traceback" not in said
 
 

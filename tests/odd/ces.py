@@ -740,6 +740,51 @@ def k_taken_by_another(t: Ces) -> None:
     t.send(gone)
 
 
+@case()
+def k_taken_from_a_deleted_row(t: Ces) -> None:
+    """One statement deletes a row and gives its key to another one; the DELETE is told last."""
+    t.ins(id="1", name="Ada", price="1.00")
+    t.ins(id="2", name="Bob", price="2.00")
+    t.step()
+    gone, moved = t.drop(1), t.drop(2)
+    t.put(moved | {"id": "1"})
+    t.event("UPD", moved, moved | {"id": "1"})
+    t.event("DEL", gone, None, same=True)
+
+
+@case({"a": "int", "b": "int"}, ("a", "b"))
+def k_taken_from_a_deleted_row_alike_late(t: Ces) -> None:
+    """The same of two rows that are equal but for their keys, in Avro; the DELETE arrives when the rest is mirrored."""
+    t.ins(a="1", b="1")
+    t.ins(a="1", b="2")
+    t.step()
+    gone, moved = t.drop((1, 1)), t.drop((1, 2))
+    t.put(moved | {"b": "1"})
+    t.event("UPD", moved, moved | {"b": "1"}).in_avro()
+    t.step()
+    t.event("DEL", gone, None, same=True).in_avro()
+
+
+@case()
+def k_inserted_over_a_deleted_row(t: Ces) -> None:
+    """One statement deletes a row and inserts another one with its key; the DELETE is told last."""
+    t.ins(id="1", name="Ada", price="1.00")
+    t.step()
+    gone = t.drop(1)
+    t.ins(id="1", name="Bob", price="2.00")
+    t.event("DEL", gone, None, same=True)
+
+
+@case()
+def k_moved_and_deleted_in_one_transaction(t: Ces) -> None:
+    t.ins(id="1", name="Ada", price="1.00")
+    t.ins(id="2", name="Bob", price="1.00")
+    t.step()
+    t.delete(1)
+    t.upd(2, same=True, id="1")
+    t.delete(1, same=True)
+
+
 @case({"id": "nvarchar(10)", "v": "int"})
 def k_text_case_changed(t: Ces) -> None:
     t.ins(id="abc", v="1")

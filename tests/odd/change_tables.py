@@ -319,6 +319,14 @@ def empty_unquoted_text_with_other_null(t: ChangeTable) -> None:
     t.ins(id=1, name="", price=None)
 
 
+@case({"id": "INT4", "name": "WSTRING(50)"})
+def text_ends_with_carriage_return_unquoted(t: ChangeTable) -> None:
+    """The last column of a line, without quotes: a parser takes it for the line's end."""
+    t.shape.null, t.shape.quote_texts = "NULL", False
+    t.ins(id=1, name="Ada\r")
+    t.ins(id=2, name="Ada")
+
+
 @case()
 def empty_unquoted_text(t: ChangeTable) -> None:
     """nullValue is empty, texts are never quoted: empty text and NULL look alike."""
@@ -526,6 +534,26 @@ def key_swap_alike(t: ChangeTable) -> None:
     t.stored("B", one, [], *place), t.stored("U", two, ["id"], *place)
     place = t.next(same=True)
     t.stored("B", two, [], *place), t.stored("U", one, ["id"], *place)
+
+
+@case()
+def key_change_behind_insert_old_key_alone(t: ChangeTable) -> None:
+    """A source logs the keys of old rows alone: all else is NULL in before images; the mask names what is not now."""
+    t.ins(id=1, name="Ada", price="1.00")
+    new = t.drop(1) | {"id": 2}
+    t.put(new)
+    place = t.next(same=True)
+    t.stored("B", {"id": 1, "name": None, "price": None}, [], *place), t.stored("U", new, list(t.columns), *place)
+
+
+@case({"id": "INT4", "name": "WSTRING(50)", "note": "NCLOB"})
+def key_change_behind_insert_old_large_object_null(t: ChangeTable) -> None:
+    """Before images have no large objects."""
+    t.ins(id=1, name="Ada", note="long")
+    new = t.drop(1) | {"id": 2}
+    t.put(new)
+    place = t.next(same=True)
+    t.stored("B", {"id": 1, "name": "Ada", "note": None}, [], *place), t.stored("U", new, ["id"], *place)
 
 
 @case()

@@ -224,6 +224,12 @@ class CesEvent:
         body = datum(CHANGE_EVENT, {**whole, "data": inner})
         return self.rewrite(body) or b"" if self.rewrite else body
 
+    def in_avro(self) -> CesEvent:
+        """Send it as an Avro message, as it is by now."""
+        body = self.avro()
+        self.rewrite = lambda _: body
+        return self
+
 
 def replaced(whole: dict[str, Any], altered: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in {**whole, **altered}.items() if value is not LEFT_OUT}

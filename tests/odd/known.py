@@ -10,7 +10,7 @@ SILENT = {
         ct_empty_unquoted_text ct_update_null_not_in_mask_no_before
     """,
     "a key changed and nothing tells it": """
-        k_changed_untold ct_key_text_case_untold
+        ct_key_text_case_untold
     """,
 }
 
@@ -22,6 +22,9 @@ NOTED = {
     """,
     "rows that are alike in all but their keys took each other's, and nothing tells that there are two": """
         l_keys_exchanged_alike
+    """,
+    "a key changed, and its update has no old values and names the new key only": """
+        k_changed_untold
     """,
     "the table goes on under another name, or never comes": """
         q_never_seen ct_folder_missing w_nothing_ever
@@ -39,7 +42,8 @@ ORDINARY = """
     r_doubled_other_spelling r_one_place_two_rows r_same_id_two_events k_pkkey_in_other_order k_swapped k_moved_and_back
     k_moved_and_back_in_one_transaction_late k_chain_in_one_transaction k_chain_from_below k_swapped_alike
     k_swapped_alike_late k_moved_alike_and_back k_chain_alike_from_below q_key_swap_alike ct_key_swap_alike
-    k_text_case_changed
+    k_taken_from_a_deleted_row k_taken_from_a_deleted_row_alike_late k_inserted_over_a_deleted_row
+    k_moved_and_deleted_in_one_transaction k_text_case_changed
     k_text_blank_added k_text_normal_form_changed k_decimal_spellings k_guid_case k_binary_spellings
     k_float_minus_zero k_datetime_spellings k_offset_same_instant k_time_spellings k_empty_text c_reordered
     n_other_schema n_database_in_other_case m_content_type_null m_content_type_left_out m_content_type_charset
@@ -78,5 +82,6 @@ ORDINARY = """
     ct_task_unnamed ct_v_uint8 ct_held_int_as_double q_avro_double_for_short_numeric q_avro_text_for_bytes
     k_moved_twice_with_unreadable_image k_moved_twice_with_lacking_image k_moved_with_unreadable_image
     k_swapped_with_unreadable_images l_time_texts_of_the_stream l_keys_exchanged l_keys_exchanged_by_way_of_a_third
-    q_key_swap_without_values ct_key_swap_without_values
+    q_key_swap_without_values ct_key_swap_without_values q_key_change_behind_insert_old_key_alone
+    ct_key_change_behind_insert_old_key_alone ct_key_change_behind_insert_old_large_object_null
 """

@@ -444,6 +444,15 @@ def key_change_with_unreadable_image(t: Messages) -> None:
 
 
 @case()
+def key_change_behind_insert_old_key_alone(t: Messages) -> None:
+    """A source logs the keys of old rows alone: all else is null in beforeData, and the mask names what is not now."""
+    t.ins(id=1, name="Ada", price="1.00")
+    sent = t.upd(1, same=True, id=2)
+    sent.members["beforeData"] = {"id": 1, "name": None, "price": None}
+    sent.head = {"changeMask": t.mask(list(t.columns))}
+
+
+@case()
 def key_swap_without_values(t: Messages) -> None:
     """Old rows have the key alone, and there are no masks; one row moves on in the same transaction."""
     for key, name in ((1, "Ada"), (2, "Bob")):

@@ -155,7 +155,7 @@ def block_of(bodies: list[bytes]) -> LineBlock:
 
 def assert_equal(fast: FastCes, exact: CesDecoder, block: Block) -> int:
     """Both agree on the rows and on all counts; how many lines were taken."""
-    rows, lines, announces, foreign, _, senders, up_to = fast.take(block)
+    rows, lines, announces, foreign, _, senders, schemas, up_to = fast.take(block)
     assert not announces
     assert len(set(lines.tolist())) == len(lines)
     left = sorted(set(range(len(block.starts))) - set(lines.tolist()))
@@ -168,7 +168,7 @@ def assert_equal(fast: FastCes, exact: CesDecoder, block: Block) -> int:
     assert counts == wanted.counts._asdict() and rest.notices == wanted.notices
     assert Counter(rest.foreign) + Counter(foreign) == Counter(wanted.foreign)
     assert highest_of(rest.foreign_up_to, up_to) == wanted.foreign_up_to
-    assert {*rest.senders, *senders} == {*wanted.senders}
+    assert {*rest.senders, *senders} == {*wanted.senders} and {*rest.schemas, *schemas} == {*wanted.schemas}
     return len(lines)
 
 

@@ -60,6 +60,19 @@ def joined(one: ListOfColumns, other: ListOfColumns) -> ListOfColumns:
     return ListOfColumns(one.types, Seen(min(ends), max(ends), min(ends), max(ends)))
 
 
+def test_a_statement_tells_of_a_gap_that_no_row_shows_t88() -> None:
+    """A name that rows before and behind have was another column's: renamed, or dropped, once or more than once."""
+    lives = [("a", 1, 3), ("ba", 6, 9)]
+    lists = [ListOfColumns(dict.fromkeys(names, "INT32"), Seen(place(n), place(m))) for names, n, m in lives]
+    assert not column_history(lists).back
+    history = column_history(lists, [Dropped("a", place(5))])
+    assert history.back["a"] == (place(5), place(6)) and not history.gone
+    renamed, dropped = FormerColumn("a", place(5), "b"), FormerColumn("a", place(2), None)
+    assert renamed_columns(lists, history, [renamed]) == [renamed]
+    assert renamed_columns(lists, history, [renamed, dropped]) == [dropped, renamed]
+    assert other_columns(history) == [FormerColumn("a", place(5), None)]
+
+
 NAMES = "abcd"
 TYPES = {"a": "INT32", "b": "INT32", "c": "STRING", "d": "STRING"}
 

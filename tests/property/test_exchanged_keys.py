@@ -21,7 +21,7 @@ from tests.property.test_plan_rule import Target
 
 Images = Literal["whole", "key", "unreadable"]
 KEYS = "12345"
-STATEMENTS = st.sampled_from(["insert", "update", "delete", "move", "exchange", "shift", "commit"])
+STATEMENTS = st.sampled_from(["insert", "update", "delete", "replace", "move", "exchange", "shift", "commit"])
 
 
 class Exchanged(NamedTuple):
@@ -47,11 +47,11 @@ def exchanges(draw: st.DrawFn) -> Exchanged:
         place = (0, transaction, minor)
         row = (("id", new or ""), ("v", text))
         if op == "K":
-            untold = {"whole": (("v", rows_before[old or ""]),), "key": (), "unreadable": (("v", "bad"),)}[images]
-            leaving = Change((*place, 0), "K", old or "", None, (("id", old or ""), *untold))
+            image = untold(images, rows_before[old or ""])
+            leaving = Change((*place, 0), "K", old or "", None, (("id", old or ""), *image))
             messages.append((leaving, Change((*place, 1), "U", new or "", row)))
         elif op == "D":
-            messages.append((Change((*place, 0), "D", old or "", None, (("id", old or ""), ("v", text))),))
+            messages.append((Change((*place, 0), "D", old or "", None, (("id", old or ""), *untold(images, text))),))
         else:
             messages.append((Change((*place, 1), op, new or "", row),))
 
@@ -80,6 +80,13 @@ def exchanges(draw: st.DrawFn) -> Exchanged:
             say("U" if kind == "update" else "D", key, key, rows[key])
             if kind == "delete":
                 del rows[key]
+        elif kind == "replace" and len(there) > 1:
+            # One statement deletes a row and gives its key to another one, in either order.
+            key, moved = draw(st.permutations(there))[:2]
+            told = draw(st.permutations([("D", key, None, rows[key]), ("K", moved, key, rows[moved])]))
+            rows[key] = rows.pop(moved)
+            for change in told:
+                say(*change)
         else:
             moves = _moves(draw, kind, there, free)
             for old in moves:
@@ -93,6 +100,11 @@ def exchanges(draw: st.DrawFn) -> Exchanged:
     cut = draw(st.integers(0, len(messages)))
     batches = [[messages[at] for at in order[:cut]], [messages[at] for at in order[cut:]]]
     return Exchanged(loaded, images, Story(batches, [1, 2], rows))
+
+
+def untold(images: Images, value: str) -> tuple[tuple[str, str], ...]:
+    """What a before image tells beside the key."""
+    return {"whole": (("v", value),), "key": (), "unreadable": (("v", "bad"),)}[images]
 
 
 def _moves(draw: st.DrawFn, kind: str, there: Sequence[str], free: Sequence[str]) -> dict[str, str]:
@@ -119,7 +131,7 @@ class _Loaded(Target):
 
 @settings(derandomize=True, deadline=None, max_examples=300)
 @given(exchanged=exchanges())
-def test_g115_exchanged_keys_end_as_at_the_source_or_stop(exchanged: Exchanged) -> None:
+def test_g115_g135_exchanged_keys_end_as_at_the_source_or_stop(exchanged: Exchanged) -> None:
     target = _Loaded(exchanged)
     stops: list[str] = []
     planned: list[PlannedRows] = []

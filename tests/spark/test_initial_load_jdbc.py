@@ -21,7 +21,6 @@ import pytest
 from pyspark.sql import DataFrameReader
 
 from open_mirroring.errors import TransientError
-from open_mirroring.ledger.load_ledger import LoadPlan
 from spark_jobs.load.planning import settings_of
 from tests.pipeline import ROOT, Pipeline
 from tests.postgres import PostgresServer
@@ -290,6 +289,7 @@ def test_a_dropped_connection_is_worth_another_try(
     assert (state.row.confirmed, state.stop_code) == (0, None)
     connect(monkeypatch, source, source.port)
     assert load(pipeline).rows == {"shop.wide": 3000}
-    assert LoadPlan.from_document(pipeline.reader.tables()["shop.wide"].load_plan or {}).remaining == ()
+    plan = pipeline.reader.tables()["shop.wide"].load_plan
+    assert plan is not None and plan.remaining == ()
     files = [pipeline.zone / "shop.schema" / "wide" / f"{number:020d}.parquet" for number in (1, 2)]
     assert sum(pq.read_metadata(file).num_rows for file in files) == 3000

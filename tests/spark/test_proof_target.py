@@ -125,10 +125,18 @@ def with_columns_mapped_by_id(folder: Path, spark: Any) -> pa.Table:
 
 
 def with_a_wider_type(folder: Path, spark: Any) -> pa.Table:
-    """A file that was written when the column was of a smaller type."""
-    _written_by_spark(folder, spark, "'delta.enableTypeWidening' = 'true'", key="CAST(id AS int) AS id")
+    """Files of before and after a column became wider, and rows of both that are deleted."""
+    both = "'delta.enableTypeWidening' = 'true', 'delta.enableDeletionVectors' = 'true'"
+    _written_by_spark(folder, spark, both, key="CAST(id AS int) AS id")
+    spark.sql(f"DELETE FROM delta.`{folder}` WHERE id = 3")
     spark.sql(f"ALTER TABLE delta.`{folder}` CHANGE COLUMN id TYPE bigint")
-    return table_of(range(20))
+    spark.sql(f"INSERT INTO delta.`{folder}` SELECT id, concat('name ', id) FROM range({2**33}, {2**33 + 9}, 1, 1)")
+    spark.sql(f"DELETE FROM delta.`{folder}` WHERE id IN (5, {2**33 + 1})")
+    features = DeltaTable(folder).protocol().reader_features or ()
+    assert {"typeWidening", "deletionVectors"} <= {*features}
+    keys = [*range(20), *range(2**33, 2**33 + 9)]
+    left = [key for key in keys if key not in (3, 5, 2**33 + 1)]
+    return pa.table({"id": pa.array(left, pa.int64()), "Name": [f"name {key}" for key in left]})
 
 
 def _written_by_spark(folder: Path, spark: Any, properties: str, rows: int = 20, key: str = "id") -> None:

@@ -183,6 +183,36 @@ def test_t34_closed_partitions_are_caught_up_and_open_ones_wait(tmp_path: Path, 
     assert (row.key, row.origin) == ('["3"]', "shop.items__ct/o'pen")
 
 
+def test_t90_a_partition_that_has_ended_and_is_not_listed_is_not_awaited_in_silence(
+    spark, source: PostgresServer
+) -> None:
+    """The control table is half filled: each run says what waits; the newest partition is just open."""
+    at = partitioned()
+    names = [f"20240101T{h:02d}0000_20240101T{h + 1:02d}0000" for h in range(4)]
+    for number, partition in enumerate((*names, "p5"), 1):
+        insert(source, number, "I", number, "x", partition)
+    close(source, names[0])
+    close(source, names[2])
+    found = find_ranges(spark, at, {})
+    assert [one.name for one in found.ranges] == [f"shop.items__ct/{names[at]}" for at in (0, 2)]
+    assert (found.waiting, [*found.overdue]) == ([f"shop.items__ct/{names[1]}"],) * 2
+    assert not find_ranges(spark, at, {f"shop.items__ct/{names[1]}": 2}).overdue, "it was read: its line may go"
+
+
+def test_t90_partitions_are_one_whatever_blanks_stand_behind_their_names(
+    tmp_path: Path, spark, source: PostgresServer
+) -> None:
+    at = partitioned()
+    source.execute("ALTER TABLE shop.items__ct ALTER header__partition_name TYPE char(50)")
+    insert(source, 1, "I", 1, "x", "p1")
+    insert(source, 2, "I", 2, "x", "")
+    insert(source, 3, "I", 3, "x")
+    close(source, "p1")
+    found = find_ranges(spark, at, {}).ranges
+    assert found == [BoundRange("shop.items__ct/", 0, 3), BoundRange("shop.items__ct/p1", 0, 2)]
+    assert [row.key for row in read(spark, at, found, tmp_path)] == ['["1"]', '["2"]', '["3"]']
+
+
 def test_rows_that_arrive_after_closing_are_found(tmp_path: Path, spark, source: PostgresServer) -> None:
     """T-34: bound again as a whole, and the plan drops what it holds twice; all are looked at."""
     at = partitioned()
@@ -257,6 +287,24 @@ def test_t62_a_control_table_that_names_it_in_another_case_is_refused(
     assert f"{owner}.{table}" in found.refused["shop.items"].what
 
 
+def test_t62_a_control_table_that_names_it_in_another_case_from_some_day_on_is_refused(
+    spark, source: PostgresServer
+) -> None:
+    """T-62: unless the other one is a table of its own, or nothing is left of what it lists."""
+    at = partitioned()
+    for number, partition in enumerate(("p1", "p2"), 1):
+        insert(source, number, "I", number, "x", partition)
+    close(source, "p1")
+    close(source, "p2", table="ITEMS__ct")
+    found = find_ranges(spark, at, {})
+    assert ([one.code for one in found.refused.values()], found.ranges) == (["TABLE_CASE"], [])
+    assert not find_ranges(spark, at, {"shop.items__ct/p2": 2}).refused, "it was read"
+    source.execute(f'CREATE TABLE shop."ITEMS__ct" ({HEADER})')
+    assert not find_ranges(spark, at, {}).refused
+    source.execute('DROP TABLE shop."ITEMS__ct"', "DELETE FROM shop.items__ct WHERE id = 2")
+    assert not find_ranges(spark, at, {}).refused
+
+
 def test_t18_a_change_table_that_counts_from_below_what_was_read_is_refused(spark, source: PostgresServer) -> None:
     """Made anew or restored: its rows would never be read; an emptied one is a reload, and waits for new rows."""
     insert(source, 5, "I", 1, "one")
@@ -277,6 +325,15 @@ def test_rows_from_before_partitioning_are_read_too(tmp_path: Path, spark, sourc
     assert found == BoundRange("shop.items__ct/", 0, 2)
     assert [row.key for row in read(spark, at, [found], tmp_path)] == ['["1"]']
     assert find_ranges(spark, at, bound_of(found)).ranges == []
+
+
+def test_t91_a_row_with_an_empty_sequence_is_a_dead_letter(tmp_path: Path, spark, source: PostgresServer) -> None:
+    insert(source, 1, "I", 1, "x")
+    source.execute("INSERT INTO shop.items__ct VALUES ('', 'I', NULL, NULL, 2, 'y'), (NULL, 'I', NULL, NULL, 3, 'z')")
+    found = find_ranges(spark, place(), {}).ranges
+    rows = read(spark, place(), found, tmp_path)
+    assert sorted((row.kind, row.code or "") for row in rows) == [
+        ("change", ""), ("rejected", "SEQUENCE_INVALID"), ("rejected", "SEQUENCE_INVALID")]  # fmt: skip
 
 
 def test_a_table_that_cannot_be_read_stops_alone(spark, source: PostgresServer) -> None:

@@ -48,6 +48,13 @@ def test_t40_t43_every_value_arrives_by_the_types_of_the_metadata_files(
     assert found == wanted
 
 
+def test_t92_a_full_load_of_a_table_that_was_empty_is_whole(tmp_path: Path, spark) -> None:
+    write_files(tmp_path / "export", full_load_files(CUSTOMERS, [], "json"))
+    assert [path.stat().st_size for path in tmp_path.rglob("LOAD*.json")] == [0]
+    _, done = loaded(tmp_path, spark)
+    assert (done.stopped, done.rows) == ({}, {"dbo.customers": 0})
+
+
 def damaged(folder: Path, name: str, old: bytes, new: bytes) -> None:
     path = folder / "export" / "dbo.customers" / name
     content = path.read_bytes()

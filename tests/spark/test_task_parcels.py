@@ -3,13 +3,31 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import Any
 
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from open_mirroring.changes.manifest import CorrectionRange, Manifest
+from open_mirroring.config import Table
 from open_mirroring.config.connections import Connection, parsed
 from open_mirroring.config.storage import storage_place
 from open_mirroring.storage.object_path import ObjectPath
+from spark_jobs.changelog.schema import LogRow
+from spark_jobs.changelog.writing import LogWriter
+from spark_jobs.extract.correction_rows import CorrectionWrite, written
+from spark_jobs.extract.read_task import LogTarget
+from spark_jobs.proof.keys import logged_among
+from spark_jobs.proof.rows import Shape, Tables
+from spark_jobs.proof.sides import ExportSource
 from spark_jobs.runtime.job import run_job
+from spark_jobs.sources.exports.files import Export
+from tests.object_storage import Storage, StorageServers
 
 SECRET = "Y2FuYXJ5LWtleS03ZjNh"
 
@@ -31,3 +49,72 @@ def test_neither_a_task_nor_a_large_function_leaves_a_login_on_disk(spark) -> No
     for ballast in ("", "x" * 2_000_000):
         work = partial(_files_with_the_secret, place, database, ballast, folder)
         assert run_job(spark, "look", work, [place / "b", place / "c"]) == [[], []]
+
+
+BALLAST = "x" * 2_000_000
+
+
+@dataclass(frozen=True)
+class _Look:
+    """Tells how many files of a folder have the secret while it goes through rows."""
+
+    secret: bytes
+    folder: str
+    ballast: str = BALLAST
+
+    def __call__(self, tables: Tables) -> Iterator[pa.RecordBatch]:
+        rows = sum(table.num_rows for table in tables)
+        kept = sum(self.secret in path.read_bytes() for path in Path(self.folder).rglob("*") if path.is_file())
+        yield pa.RecordBatch.from_pylist([{"rows": rows, "kept": kept}])
+
+
+def _secret(storage: Storage) -> bytes:
+    return str(json.loads(storage.connection)["password"]).encode()
+
+
+def test_a_proof_of_an_export_leaves_no_login_on_disk(
+    tmp_path: Path, spark: Any, storage_servers: StorageServers
+) -> None:
+    """S-11: pieces of an export of ten thousand files, or the keys of a correction, make a function that large."""
+    storage = storage_servers.new("azure")
+    pq.write_table(pa.table({"id": pa.array(range(30), pa.int64())}), tmp_path / "1.parquet", row_group_size=10)
+    storage.deliver("export/1.parquet", (tmp_path / "1.parquet").read_bytes())
+    table = Table(source="dbo.a", target="dbo/a", key=["id"])
+    source = ExportSource(spark, table, Export(storage.place("export"), "parquet"), {}, None)
+    look = _Look(_secret(storage), str(spark.sparkContext._temp_dir))
+    shape = Shape(tuple(column.landing for column in source.columns), ("id",))
+    lines = source.frame(shape, look, "rows bigint, kept bigint").collect()
+    assert [(line["rows"], line["kept"]) for line in lines] == [(30, 0)]
+
+
+def test_a_search_of_the_log_leaves_no_login_on_disk(spark: Any, storage_servers: StorageServers) -> None:
+    """S-11: also when what is searched for is large."""
+    storage = storage_servers.new("azure")
+    writer = LogWriter(storage.place("log"), 1, "a", 0)
+    writer.add(
+        [LogRow("change", "t/0", at, "dbo.a", 0, "e", f"1:1:{at}", "I", f"k{at}", "[]", True, "{}") for at in range(4)]
+    )
+    manifest = Manifest(files=writer.finish().files, counts={})
+    chosen = pc.field("key").isin(["k1", "k3", BALLAST])
+    before = set(_files(spark))
+    files = [file["path"] for file in manifest.files]
+    keys = pa.table({"key": ["k0", "k1", "k2"]})
+    assert logged_among(spark, storage.place("log"), files, chosen, keys).to_pylist() == ["k1"]
+    assert not [path for path in _files(spark) - before if _secret(storage) in path.read_bytes()]
+
+
+def test_a_correction_leaves_no_login_on_disk(spark: Any, storage_servers: StorageServers) -> None:
+    """S-11: a thousand keys may be long."""
+    storage = storage_servers.new("azure")
+    wanted = CorrectionRange("dbo.a", 0, "p")
+    keys, places = ("k0", "k1", BALLAST), {True: ("e", "1:1:1"), False: ("e", "1:1:0")}
+    write = CorrectionWrite(wanted, keys, {"id": "int"}, places, LogTarget(storage.place("log"), 1, "a", 0))
+    rows = spark.createDataFrame([("k1", '{"id":"1"}', None)], "key string, row string, error binary")
+    before = set(_files(spark))
+    (file,) = written(spark, rows, write).written.files
+    assert file["rows"] == 3
+    assert not [path for path in _files(spark) - before if _secret(storage) in path.read_bytes()]
+
+
+def _files(spark: Any) -> set[Path]:
+    return {path for path in Path(spark.sparkContext._temp_dir).rglob("*") if path.is_file()}

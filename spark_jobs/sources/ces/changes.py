@@ -14,7 +14,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Collection
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import msgspec
 
@@ -24,13 +24,24 @@ from open_mirroring.errors import TerminalError
 from spark_jobs.changelog.schema import CHANGE, DELETE, INSERT, KEY_LEFT, UPDATE, LogRow
 from spark_jobs.sources.ces.envelope import Data, Event, KeyPart
 from spark_jobs.sources.contract.decoded import MirroredTable, Notices, Refusal, shown
-from spark_jobs.sources.contract.json_numbers import DOUBLE_DIGITS, JsonNumber, may_be_rounded, rounded
+from spark_jobs.sources.contract.json_numbers import (
+    DOUBLE_DIGITS,
+    JsonNumber,
+    may_be_rounded,
+    members_once,
+    no_number,
+    rounded,
+)
 from spark_jobs.sources.sql_server.row_columns import Column, RowColumns
 from spark_jobs.sources.sql_server.type_text import BINARY, MONEY, SqlType, read_type
 from spark_jobs.sources.sql_server.types import BinaryText, hex_of_base64, is_another_row, is_large, is_unfilled
 
 CUT_LENGTH = 2**20
 """Longer values are silently cut to this length at the source (C-50)."""
+
+_NATIONAL = (("utf-16-le", 4), ("utf-8", 4))
+_CODE_PAGES = (("utf-8", 4), ("cp932", 2), ("gbk", 2), ("cp949", 2), ("big5", 2))
+"""The encodings in which a value of more than one byte a character may be kept, and the bytes of its widest one."""
 
 Image = dict[str, str | None]
 """Column name to value text; the names that were there, in the order in which they were there."""
@@ -151,9 +162,9 @@ class ColumnList(RowColumns):
         return _encode({name: image.get(name) for name in names}).decode()
 
     def cut_values(self, image: Image) -> list[str]:
-        """The columns whose value has exactly the length at which the source cuts."""
+        """The columns whose value has the length at which the source cuts."""
         told = [(name, image.get(name)) for name in self.kept]
-        return [n for n, value in told if value is not None and CUT_LENGTH in _lengths(self.types[n], value)]
+        return [n for n, value in told if value is not None and _may_be_cut(self.types[n], value)]
 
 
 def _read_columns(raw: bytes) -> list[Column]:
@@ -161,7 +172,9 @@ def _read_columns(raw: bytes) -> list[Column]:
         columns = _decode_columns(raw)
         if len(_NAME.findall(raw.decode())) != len(Column.__struct_fields__) * len(columns):
             # A column has more members than it needs, perhaps one of them twice (C-98).
-            json.loads(raw, object_pairs_hook=lambda pairs: _unique([(name.lower(), value) for name, value in pairs]))
+            json.loads(
+                raw, object_pairs_hook=lambda pairs: members_once([(name.lower(), value) for name, value in pairs])
+            )
         return columns
     except (msgspec.DecodeError, ValueError, RecursionError) as error:
         raise Refusal("COLUMNS_INVALID", f"cols: {error}") from error
@@ -191,7 +204,7 @@ def _exact_image(text: str) -> Image:
     """
     try:
         parsed = json.loads(
-            text, object_pairs_hook=_unique, parse_int=str, parse_float=JsonNumber, parse_constant=_no_such_number
+            text, object_pairs_hook=members_once, parse_int=str, parse_float=JsonNumber, parse_constant=no_number
         )
         text.encode()
     except (ValueError, RecursionError) as error:
@@ -212,31 +225,33 @@ def _exact_image(text: str) -> Image:
     return image
 
 
-def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) != len(pairs):
-        names = [name for name, _ in pairs]
-        twice = next(name for name in names if names.count(name) > 1)
-        raise ValueError(f"the name {shown(twice)} stands there twice")
-    return found
+def _may_be_cut(sql_type: str, value: str) -> bool:
+    """Whether a value has the length at which the source cuts, in characters or bytes of an encoding it may be kept in.
 
-
-def _no_such_number(text: str) -> None:
-    raise ValueError(f"{text} is no JSON number")
-
-
-def _lengths(sql_type: str, value: str) -> tuple[int, ...]:
-    """The lengths in bytes that a value may have had at the source, and its length in characters."""
-    utf16 = len(value.encode("utf-16-le"))
-    binary = (len(value.removeprefix("0x")) // 2,) if "binary" in sql_type or sql_type == "image" else ()
-    national = (utf16,) if sql_type.startswith("n") else ()
-    return (len(value), len(value.encode()), *binary, *national)
+    A character that the cut divides is gone, or a mark stands for it: then as many bytes are missing as it began with.
+    """
+    known = _known_type(sql_type)
+    if known is not None and known.name in BINARY and len(value.removeprefix("0x")) // 2 == CUT_LENGTH:
+        return True
+    is_national = known is not None and known.name.startswith("n")
+    text = value.removesuffix("\ufffd")
+    for encoding, widest in _NATIONAL if is_national else _CODE_PAGES:
+        if not len(text) - 1 <= CUT_LENGTH < widest * (len(text) + 1):
+            continue
+        try:
+            lacking = CUT_LENGTH - len(text.encode(encoding))
+            if not lacking or (0 < lacking < widest and lacking < max(len(one.encode(encoding)) for one in set(text))):
+                return True
+        except UnicodeEncodeError:
+            continue
+    return len(value) == CUT_LENGTH
 
 
 class Outcome(NamedTuple):
     """What one message became: the rows of one disposition, or none, where its table, *foreign*, is not mirrored.
 
-    *at* is the position of such a message, if it is told. *sender* is the database of a change.
+    *at* is the position of such a message, if it is told. *sender* is the database of a change. *key_untold*: nothing
+    tells the key that the row had before.
     """
 
     rows: tuple[LogRow, ...]
@@ -244,6 +259,7 @@ class Outcome(NamedTuple):
     foreign: str = ""
     at: str = ""
     sender: str = ""
+    key_untold: bool = False
 
 
 class SourceTable:
@@ -254,7 +270,7 @@ class SourceTable:
         self.key = table.key
         self.key_names = frozenset(table.key)
         self.refuse_narrower_key = table.refuse_narrower_key
-        self.full_rows = table.full_rows
+        self.full_rows, self.keys_never_change = table.full_rows, table.keys_never_change
         self._chosen = table.columns
         self._binary = binary
         self._lists: dict[bytes, ColumnList] = {}
@@ -325,7 +341,8 @@ def change(event: Event, data: Data, table: SourceTable, origin: str, place: int
     old_texts = texts if key is None else _old_key(data, columns, table, old, image, texts, key)
     mismatch = _differs(data, table, columns, image, texts)
     if old_texts == texts:
-        return Outcome((row_set,), _noticed(mismatch))
+        is_untold = key is not None and not table.keys_never_change and table.key_names.isdisjoint(old)
+        return Outcome((row_set,), _noticed(mismatch), key_untold=is_untold)
     # The primary key that a key change announces may be the old or the new one: undocumented (C-73).
     left_key = encode_key(old_texts)
     left = _row(at, event, 0, KEY_LEFT, left_key, columns, True, before=columns.write_old(old))
@@ -391,13 +408,15 @@ def _old_key(
     """The key before an update (C-73).
 
     Without old key values only ``pkkey`` can tell that the key did not change: whether it names the old key or the new
-    one is documented nowhere, so one that differs tells that the key changed, and not which one went.
+    one is documented nowhere, so one that differs tells that the key changed, and not which one went. One that names
+    no key columns tells nothing: then the mirror file may promise that keys never change.
 
     Raises:
         Refusal: ``OLD_KEY_MISSING``, or ``ROW_MALFORMED`` or ``KEY_INVALID`` of the old image.
     """
     if not table.key_names <= old.keys():
-        if not _announces(data, table, columns, image, texts):
+        is_promised = table.keys_never_change and not table.key_names <= _key_columns(data)
+        if not is_promised and not _announces(data, table, columns, image, texts):
             raise Refusal("OLD_KEY_MISSING", "an UPD without old key values, and pkkey does not name the current key")
         if table.key_names.isdisjoint(old):
             return texts
@@ -415,7 +434,7 @@ def _is_whole(data: Data, table: SourceTable, columns: ColumnList, old: Image, c
 
     An old large object without a value may have had one (C-71), so its NULL proves nothing.
     """
-    key_names = table.key_names.union(part.columnname for part in data.eventsource.pkkey or ())
+    key_names = table.key_names | _key_columns(data)
     for name, value in old.items():
         told = value is not None or name not in columns.large
         if told and name in current and current[name] == value and name not in key_names:
@@ -437,8 +456,11 @@ def _is_null(name: str, columns: ColumnList, old: Image, whole: bool) -> bool:
 
 def _announces(data: Data, table: SourceTable, columns: ColumnList, image: Image, texts: list[str]) -> bool:
     """Whether ``pkkey`` names every key column, and says the key *texts*, which *image* spells out."""
-    announced = {part.columnname for part in data.eventsource.pkkey or ()}
-    return table.key_names <= announced and not _differs(data, table, columns, image, texts)
+    return table.key_names <= _key_columns(data) and not _differs(data, table, columns, image, texts)
+
+
+def _key_columns(data: Data) -> set[str]:
+    return {part.columnname for part in data.eventsource.pkkey or ()}
 
 
 def _announced(data: Data, columns: ColumnList) -> Image:

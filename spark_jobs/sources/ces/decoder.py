@@ -17,10 +17,19 @@ from typing import NamedTuple
 
 import msgspec
 
+from open_mirroring.changes.manifest import KEYS_UNTOLD
 from open_mirroring.changes.row_key import key_bucket
 from spark_jobs.changelog.schema import CHANGE, FRAGMENT, REJECTED, LogRow, RawMessage
 from spark_jobs.sources.ces.changes import NOTHING_NOTICED, Outcome, SourceTable, change, stale_key
-from spark_jobs.sources.ces.envelope import UNSPLIT, Data, Event, is_complete, read_data_leniently, read_event
+from spark_jobs.sources.ces.envelope import (
+    UNSPLIT,
+    Data,
+    Event,
+    is_complete,
+    read_data,
+    read_data_leniently,
+    read_event,
+)
 from spark_jobs.sources.ces.unreadable import NamedTable, table_in_body, table_in_data, table_in_line
 from spark_jobs.sources.contract.decoded import (
     Damage,
@@ -31,6 +40,7 @@ from spark_jobs.sources.contract.decoded import (
     Notices,
     Refusal,
     Sender,
+    SourceSchema,
     Unjoinable,
     Waiting,
     damaged_row,
@@ -83,7 +93,7 @@ class CesDecoder(IndependentMessages):
         foreign, foreign_up_to = Counter[str](), dict[str, str]()
         total = changes = fragments = ignored = rejected = 0
         notices = NOTHING_NOTICED
-        senders = set[Sender]()
+        senders, untold = set[Sender](), set[str]()
         for message in messages:
             total += 1
             outcome = self._damage(message) if isinstance(message, Damage) else self._message(message)
@@ -100,13 +110,15 @@ class CesDecoder(IndependentMessages):
             if kind == CHANGE:
                 changes += 1
                 senders.add((found[0].tbl or "", outcome.sender))
+                if outcome.key_untold:
+                    untold.add(found[0].tbl or "")
             elif kind == FRAGMENT:
                 fragments += 1
             else:
                 rejected += 1
         counts = Dispositions(total, changes, fragments, 0, ignored, rejected)
-        unchosen = self.unchosen(senders)
-        return Decoded(rows, counts, notices, foreign=foreign, foreign_up_to=foreign_up_to, senders=unchosen)
+        schemas, unchosen = keys_untold(untold), self.unchosen(senders)
+        return Decoded(rows, counts, notices, schemas, foreign=foreign, foreign_up_to=foreign_up_to, senders=unchosen)
 
     def join(self, pieces: Sequence[LogRow]) -> Decoded | Waiting | Unjoinable:
         """As :meth:`Decoder.join`."""
@@ -118,8 +130,11 @@ class CesDecoder(IndependentMessages):
         counts = Dispositions(count, rejected=count) if rejected else Dispositions(count, changes=count)
         foreign = {outcome.foreign: count} if outcome.foreign else {}
         senders = self.unchosen({(row.tbl or "", outcome.sender) for row in outcome.rows if row.kind == CHANGE})
+        schemas = keys_untold({row.tbl or "" for row in outcome.rows} if outcome.key_untold else ())
         up_to = dict.fromkeys(foreign, outcome.at)
-        return Decoded(outcome.rows, counts, outcome.notices, foreign=foreign, foreign_up_to=up_to, senders=senders)
+        return Decoded(
+            outcome.rows, counts, outcome.notices, schemas, foreign=foreign, foreign_up_to=up_to, senders=senders
+        )
 
     def again(self, origin: str, place: int, body: bytes, source: str | None) -> RawMessage:
         """As :meth:`Decoder.again`."""
@@ -240,6 +255,11 @@ class CesDecoder(IndependentMessages):
         return table
 
 
+def keys_untold(tables: Collection[str]) -> list[SourceSchema]:
+    """What is kept of tables with updates of which nothing tells the key that their row had before (C-73)."""
+    return [SourceSchema(KEYS_UNTOLD, "", table, 0, "") for table in sorted(tables)]
+
+
 def _check_position(event: Event, data: Data) -> None:
     """The transaction block, where there is one, must say the same as ``logicalid`` (C-30)."""
     transaction = data.eventsource.transaction
@@ -284,6 +304,10 @@ class Joined(NamedTuple):
     foreign: str = ""
     at: str = ""
     sender: str = ""
+    key_untold: bool = False
+
+
+_MOST_RUNS = 256
 
 
 class _Piece(NamedTuple):
@@ -293,11 +317,14 @@ class _Piece(NamedTuple):
 
 def join(pieces: Sequence[LogRow], decoder: CesDecoder) -> Joined | Waiting | Unjoinable:
     """Join the pieces of one event: rows of kind ``fragment`` with one ``fragment_of``, as *decoder* made them."""
+    read = [_Piece(row, decoder.read(row.raw)) for row in sorted(pieces, key=lambda row: (row.origin, row.place))]
     try:
-        by_index = _by_index(pieces, decoder)
-        run, is_proven = _run(by_index)
+        run, is_proven = _run(_by_index(read))
     except Refusal as refusal:
-        return _refused(pieces, refusal, decoder)
+        sent = _of_one_sending(read)
+        if sent is None:
+            return _refused(pieces, refusal, decoder)
+        run, is_proven = sent, True
     if isinstance(run, str):
         return Waiting(run)
     size, limit = sum(len(piece.row.raw or b"") for piece in run), decoder.settings.max_event_bytes
@@ -318,7 +345,7 @@ def join(pieces: Sequence[LogRow], decoder: CesDecoder) -> Joined | Waiting | Un
     outcome = decoder.decode_event(whole, last.row.origin, last.row.place, raw)
     if outcome.rows and outcome.rows[0].kind == REJECTED:
         return Joined([outcome.rows[0]._replace(fragment_of=last.row.fragment_of)], outcome.notices)
-    return Joined(list(outcome.rows), outcome.notices, outcome.foreign, outcome.at, outcome.sender)
+    return Joined(list(outcome.rows), *outcome[1:])
 
 
 def incomplete(pieces: Sequence[LogRow], reason: str, decoder: CesDecoder) -> list[LogRow]:
@@ -345,17 +372,16 @@ def _told(piece: LogRow, decoder: CesDecoder) -> NamedTable | None:
         return None
 
 
-def _by_index(pieces: Sequence[LogRow], decoder: CesDecoder) -> dict[int, _Piece]:
+def _by_index(pieces: Sequence[_Piece]) -> dict[int, _Piece]:
     """One piece for each index; of repeated ones the first by coordinates."""
     found: dict[int, _Piece] = {}
-    for row in sorted(pieces, key=lambda row: (row.origin, row.place)):
-        piece = _Piece(row, decoder.read(row.raw))
+    for piece in pieces:
         known = found.setdefault(piece.event.split.piece, piece)
-        if known.event != piece.event:
+        if (known.event.data, known.event.split) != (piece.event.data, piece.event.split):
             raise Refusal(
                 "FRAGMENT_CONFLICT",
                 f"piece {piece.event.split.piece} came with two contents, from {known.row.origin} "
-                f"{known.row.place} and {row.origin} {row.place}",
+                f"{known.row.place} and {piece.row.origin} {piece.row.place}",
             )
     heads = {(piece.event.logical_id, piece.event.operation, type(piece.event.data)) for piece in found.values()}
     if len(heads) > 1:
@@ -388,7 +414,65 @@ def _run(by_index: dict[int, _Piece]) -> tuple[list[_Piece] | str, bool]:
     return [by_index[index] for index in range(base, end + 1)], is_proven
 
 
-def _concatenated(run: list[_Piece]) -> str | bytes:
+def _of_one_sending(pieces: Sequence[_Piece]) -> list[_Piece] | str | None:
+    """The pieces of one sending of an event that came twice and was cut elsewhere the second time; or what is missing.
+
+    A run of pieces is the event if it makes one whole record in which all others are found: those that follow each
+    other side by side, the first at its beginning and the last at its end. None: no run is, or two are.
+    """
+    known: dict[int, list[_Piece]] = {}
+    for piece in pieces:
+        same = known.setdefault(piece.event.split.piece, [])
+        if all((one.event.data, one.event.split) != (piece.event.data, piece.event.split) for one in same):
+            same.append(piece)
+    heads = {(p.event.operation, p.event.split.total, type(p.event.data)) for p in pieces}
+    if len(heads) > 1 or pieces[0].event.split.total is not None or min(known) > 1:
+        return None
+    runs: list[list[_Piece]] = [[]]
+    ended: list[list[_Piece]] = []
+    for index in sorted(known):
+        longer = [[*run, piece] for run in runs for piece in known[index] if len(run) == index - min(known)]
+        runs = [run for run in longer if not run[-1].event.split.last][:_MOST_RUNS]
+        ended += [run for run in longer if run[-1].event.split.last]
+    if not ended:
+        return "pieces of one sending"
+    whole = {_code_units(run): run for run in ended if _has_all(run, known)}
+    return next(iter(whole.values())) if len(whole) == 1 else None
+
+
+def _has_all(run: Sequence[_Piece], known: Mapping[int, Sequence[_Piece]]) -> bool:
+    """Whether a run of pieces makes one whole record, in which all other pieces are found."""
+    parts: list[list[_Piece]] = []
+    for index, same in sorted(known.items()):
+        others = [piece for piece in same if all(piece is not one for one in run)]
+        if len(others) > 1:
+            return False
+        if others and parts and parts[-1][-1].event.split.piece == index - 1:
+            parts[-1] += others
+        elif others:
+            parts.append(others)
+    whole = _code_units(run)
+    for part in parts:
+        text = _code_units(part)
+        begins, ends = part[0].event.split.piece == min(known), bool(part[-1].event.split.last)
+        if (begins and ends and text != whole) or (begins and not whole.startswith(text)):
+            return False
+        if text not in whole or (ends and not whole.endswith(text)):
+            return False
+    try:
+        read_data(_concatenated(run))
+    except (Refusal, UnicodeError):
+        return False
+    return True
+
+
+def _code_units(pieces: Sequence[_Piece]) -> bytes:
+    """The pieces as one, in bytes that a cut inside a character does not alter."""
+    parts = [piece.event.data for piece in pieces]
+    return b"".join(p if isinstance(p, bytes) else str(p).encode("utf-16-le", "surrogatepass") for p in parts)
+
+
+def _concatenated(run: Sequence[_Piece]) -> str | bytes:
     """The pieces as one; halves of a character that a cut parted are one again (C-54).
 
     Raises:

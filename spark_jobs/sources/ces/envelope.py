@@ -281,15 +281,16 @@ def _of_fields(fields: dict[str, Any]) -> _Envelope:
     """The envelope of a record that came with a schema of its own, which may have other types."""
     data = fields.pop("data", None)
     try:
-        envelope = msgspec.convert({name: value for name, value in fields.items() if name != "time"}, _Envelope)
-        envelope.time = _raw(fields.get("time"))
+        envelope = _decode_envelope(msgspec.json.encode(fields))
+        envelope.data = json.dumps(data) if isinstance(data, dict) else data
     except msgspec.ValidationError as error:
         if isinstance(fields.get("type"), str) and fields["type"] != EVENT_TYPE:
             raise _unknown_type(fields["type"]) from error
         raise Refusal("ENVELOPE_INVALID", str(error)) from error
-    if not isinstance(data, str | bytes | None):
-        raise Refusal("DATA_MALFORMED", "data is neither text nor bytes")
-    envelope.data = data  # type: ignore[assignment]  # bytes, as of any Avro message
+    except (TypeError, ValueError) as error:
+        raise Refusal("DATA_MALFORMED", f"a record that holds no event: {error}") from error
+    if not isinstance(envelope.data, str | bytes | None):
+        raise Refusal("DATA_MALFORMED", "data is neither text, bytes nor a record")
     return envelope
 
 
@@ -375,7 +376,7 @@ def read_data_leniently(payload: str | bytes | Data) -> tuple[Data, bool]:
         return payload, False
     if isinstance(payload, bytes) and payload.startswith(ces_avro.CONTAINER):
         try:
-            return _decode_data(msgspec.json.encode(ces_avro.read_container(payload))), False
+            return _decode_data(json.dumps(ces_avro.read_container(payload))), False
         except (msgspec.MsgspecError, TypeError, ValueError, OverflowError) as error:
             raise Refusal("DATA_MALFORMED", f"a container file that holds no Data record: {error}") from error
     if isinstance(payload, bytes) and payload[:1] != b"{":

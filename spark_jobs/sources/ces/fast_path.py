@@ -29,7 +29,7 @@ from open_mirroring.changes.row_key import bucket_of_bytes, encode_key
 from open_mirroring.errors import TerminalError
 from spark_jobs.changelog.schema import DELETE, INSERT, UPDATE
 from spark_jobs.sources.ces.changes import CUT_LENGTH
-from spark_jobs.sources.ces.decoder import CesDecoder
+from spark_jobs.sources.ces.decoder import CesDecoder, keys_untold
 from spark_jobs.sources.ces.envelope import read_data, read_event
 from spark_jobs.sources.contract.decoded import Refusal, SourceSchema
 from spark_jobs.sources.contract.fast_decoder import (
@@ -181,6 +181,7 @@ class _KnownList(NamedTuple):
     is_canonical: bool
     proofs: list[tuple[int, int, bool]]
     logs_transactions: bool
+    keys_never_change: bool
 
 
 _Taker = _KnownList | str | None
@@ -205,6 +206,7 @@ class FastCes:
     def take(self, block: Block) -> Taken:
         """As :meth:`FastDecoder.take`."""
         rows: list[RowFields] = []
+        untold = set[str]()
         epochs: list[bytes] = []
         foreign: list[int] = []
         names_of_foreign, foreign_up_to = Counter[str](), dict[str, bytes]()
@@ -232,6 +234,8 @@ class FastCes:
                         continue
                 row = _row(known, line, head, rest, is_plain)
                 if row is not None:
+                    if head[4] == b"UPD" and rest["old"] is None and not known.keys_never_change:
+                        untold.add(known.source)
                     rows.append(row)
                     epochs.append(head[1])
             elif known is not None and FOREIGN.fullmatch(content, at, end):
@@ -249,6 +253,7 @@ class FastCes:
             numbers,
             foreign=names_of_foreign,
             senders=senders,
+            schemas=keys_untold(untold),
             foreign_up_to={name: f"{at.decode()}:0" for name, at in foreign_up_to.items()},
         )
 
@@ -295,7 +300,15 @@ class FastCes:
         others = [name for name in columns.names if name not in table.key_names]
         proofs = [(*groups, name in columns.large) for name, groups in zip(others, pattern.others, strict=True)]
         is_canonical = None not in digits
-        told = (columns.text, pattern, convert, is_canonical, proofs, columns.logs_transactions)
+        told = (
+            columns.text,
+            pattern,
+            convert,
+            is_canonical,
+            proofs,
+            columns.logs_transactions,
+            table.keys_never_change,
+        )
         known = _KnownList(len(self._known), table.source, source.db, *told)
         self._known.append(known)
         return known

@@ -126,6 +126,9 @@ class SourceSchema(NamedTuple):
 Sender = tuple[str, str]
 """A mirrored table by its name at the source, and who sends its changes: a database, or a task."""
 
+SERVER_UNTOLD = "?/"
+"""Begins the name of a task whose server nothing tells: it is compared with its like alone."""
+
 
 class Decoded(NamedTuple):
     """The rows of some messages, in the order of the messages, with their accounts and announced structures.

@@ -33,7 +33,7 @@ class Taken(NamedTuple):
     *images* of the messages that gave no row are before images; the others are of tables that are not mirrored, which
     *foreign* counts by the name of their table; *foreign_up_to* tells the highest position among them. *announces*:
     among those that were left one may announce a structure, and none behind the first such was taken. *senders*: who
-    tells of which table.
+    tells of which table. *schemas*: what else is kept.
     """
 
     rows: pa.Table
@@ -42,6 +42,7 @@ class Taken(NamedTuple):
     foreign: Mapping[str, int] = MappingProxyType({})
     images: int = 0
     senders: Collection[Sender] = ()
+    schemas: Sequence[SourceSchema] = ()
     foreign_up_to: Mapping[str, str] = MappingProxyType({})
 
 

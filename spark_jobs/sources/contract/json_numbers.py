@@ -1,4 +1,4 @@
-"""Keeps JSON numbers digit for digit, and finds those of which the sender may have lost digits.
+"""Reads JSON without a guess: no name twice, numbers digit for digit, and no numbers that may have lost digits.
 
 Sources write exact numbers with a fraction as texts; none is documented to write them as JSON numbers. A sender that
 writes them as JSON numbers may have read them as doubles, which hold 15 digits. Then the last digits would be wrong,
@@ -8,6 +8,9 @@ and nobody would see it (G-112).
 from __future__ import annotations
 
 import re
+from typing import Any
+
+from spark_jobs.sources.contract.decoded import shown
 
 DOUBLE_DIGITS = 15
 """Decimals of so many digits survive a double."""
@@ -20,6 +23,28 @@ class JsonNumber(str):
     """A JSON number with its exact text, where no Python whole number has that text; so it differs from a string."""
 
     __slots__ = ()
+
+
+def members_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """The members of a JSON object.
+
+    Raises:
+        ValueError: a name stands there twice; which of both counts, no standard says (C-98).
+    """
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        names = [name for name, _ in pairs]
+        raise ValueError(f"the name {shown(next(n for n in names if names.count(n) > 1))} stands there twice")
+    return found
+
+
+def no_number(text: str) -> None:
+    """Refuse NaN and Infinity, which JSON does not know.
+
+    Raises:
+        ValueError: always.
+    """
+    raise ValueError(f"{text} is no JSON number")
 
 
 def may_be_rounded(value: object) -> bool:

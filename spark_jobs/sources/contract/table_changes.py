@@ -27,7 +27,7 @@ from spark_jobs.sources.contract.decoded import (
     damaged_row,
     shown,
 )
-from spark_jobs.sources.contract.json_numbers import JsonNumber
+from spark_jobs.sources.contract.json_numbers import JsonNumber, members_once, no_number
 from spark_jobs.sources.contract.table_names import TableNames
 
 
@@ -172,21 +172,12 @@ def exact_json(body: bytes) -> Any:
         Refusal: ``BODY_NOT_UTF8``, ``JSON_MALFORMED``.
     """
     try:
-        found = json.loads(body.decode(), object_pairs_hook=_unique, parse_float=JsonNumber, parse_constant=_no_number)
+        found = json.loads(
+            body.decode(), object_pairs_hook=members_once, parse_float=JsonNumber, parse_constant=no_number
+        )
         json.dumps(found, ensure_ascii=False).encode()  # half a surrogate pair is no text
     except UnicodeDecodeError as error:
         raise Refusal("BODY_NOT_UTF8", f"the message is no UTF-8: {error}") from error
     except (ValueError, RecursionError) as error:
         raise Refusal("JSON_MALFORMED", f"the message is no JSON: {error}") from error
     return found
-
-
-def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) != len(pairs):
-        raise ValueError("a name stands twice in one object")
-    return found
-
-
-def _no_number(text: str) -> None:
-    raise ValueError(f"{text} is no JSON number")

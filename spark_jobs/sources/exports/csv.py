@@ -1,7 +1,7 @@
 """Reads exported CSV files (RFC 4180, UTF-8, one header line) as text; an empty field without quotes is NULL.
 
 A parser that mends what it reads would turn half a file into rows. So before a file is parsed, its quotes are proven
-to open and close at the borders of fields, and its last line to be ended.
+to open and close at the borders of fields, its lines to end in one way (T-93), and its last line to be ended.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ import pyarrow as pa
 import pyarrow.csv as pv
 
 from open_mirroring.storage.object_path import ObjectPath, Place
+from spark_jobs.sources.qlik.data_files import line_ends
 
 _BLOCK = 16 << 20
 _QUOTE, _COMMA, _LF, _CR = b'",\n\r'
@@ -71,9 +72,15 @@ def _why_malformed(data: np.memmap[Any, np.dtype[np.uint8]]) -> str | None:
     if data[-1] != _LF:
         return "its last line is not ended: it may be cut off"
     inside = 0
+    ends: set[bool] = set()
     start = len(BOM_UTF8) if bytes(data[: len(BOM_UTF8)]) == BOM_UTF8 else 0
     for block in range(start, len(data), _BLOCK):
-        quotes = block + np.flatnonzero(data[block : block + _BLOCK] == _QUOTE)
+        values = data[block : block + _BLOCK]
+        quotes = np.flatnonzero(values == _QUOTE)
+        ends |= line_ends(values, quotes, inside=bool(inside), previous=int(data[block - 1]) if block else _LF)
+        if len(ends) > 1:
+            return "some lines end with a carriage return and others do not: it may belong to a text without quotes"
+        quotes += block
         # A doubled quote closes and opens again at once, so that every second quote opens.
         opens, closes = quotes[inside::2], quotes[1 - inside :: 2]
         before = data[opens[opens > start] - 1]

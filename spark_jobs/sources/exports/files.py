@@ -28,7 +28,7 @@ from open_mirroring.storage.object_store import ObjectReplaced
 from spark_jobs.sources.contract.decoded import Refusal
 from spark_jobs.sources.exports.columns import land_column, landing_column
 from spark_jobs.sources.exports.csv import csv_header, read_csv, readable, why_malformed
-from spark_jobs.sources.qlik.data_files import read_texts
+from spark_jobs.sources.qlik.data_files import is_said_empty, read_texts
 from spark_jobs.sources.qlik.dfm import DATA_SUFFIXES, SUFFIX, Dfm, check_file, read_dfm, stem
 from spark_jobs.sources.qlik.types import log_type
 from spark_jobs.sources.sql_server.chosen_types import chosen_digits
@@ -338,15 +338,21 @@ def load_files(root: Place) -> list[str]:
     if listed is None or not any((listed.files, listed.waiting, listed.unknown, listed.unfinished)):
         raise _error(root, "EXPORT_MISSING", "there is no full load here", "let the task write it, or mend `path`")
     names = [file.name for file in listed.files]
-    data = [name for name in names if not name.endswith(SUFFIX)]
+    empty = [name for name in listed.waiting if is_said_empty(root / name)]
+    names += empty
+    data = [name for name in sorted(names) if not name.endswith(SUFFIX)]
     foreign = [name for name in names if not PurePosixPath(name).name.upper().startswith(_BEGINNING)]
     foreign += [file.name for file in listed.unknown]
     if foreign:
         what = f"the file {foreign[0]!r} is none of a full load: their names begin with {_BEGINNING}, and end as data"
         raise _error(root, "EXPORT_FOREIGN_FILE", what, "name the folder of one table, not that of its changes")
     described = {name.removesuffix(SUFFIX) for name in names if name.endswith(SUFFIX)}
-    if listed.waiting or listed.unfinished or described != {stem(name) for name in data}:
-        odd = [*listed.waiting, *listed.unfinished, *sorted(described ^ {stem(name) for name in data})]
+    if len(listed.waiting) > len(empty) or listed.unfinished or described != {stem(name) for name in data}:
+        odd = [
+            *sorted({*listed.waiting} - {*empty}),
+            *listed.unfinished,
+            *sorted(described ^ {stem(name) for name in data}),
+        ]
         what = f"{odd[0]!r} is empty, unfinished, or has no file beside it that describes it or that it describes"
         raise _error(root, "EXPORT_INCOMPLETE", what, "wait until the full load is complete, or copy all of its files")
     return data

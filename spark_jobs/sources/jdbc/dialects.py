@@ -29,31 +29,58 @@ class Dialect(Protocol):
     """One database's spelling of what a load asks; a column's *type* is always a SQL Server type text."""
 
     driver: str
-    copies: bool
+    copies: bool = False
     """Whether it has COPY, which brings whole tables faster than any driver brings rows."""
+    text_prefix: str = ""
+    """What stands before a text, so that no character of it is lost."""
+    of_column: str = (
+        "c.COLUMN_NAME AS name, c.DATA_TYPE AS data_type, c.CHARACTER_MAXIMUM_LENGTH AS length, "
+        "c.NUMERIC_PRECISION AS digits, c.NUMERIC_SCALE AS scale, c.DATETIME_PRECISION AS second_digits, "
+        "c.ORDINAL_POSITION AS place"
+    )
+    """What the catalog tells of a column; ``information_schema`` knows domains and aliases by their base type."""
+    of_keys: str
+    """Where the catalog has the primary keys, as *k* with *key_place*; and what of it is no table of somebody."""
 
     def address(self, connection: Connection) -> tuple[str, dict[str, str]]:
         """JDBC URL and properties, without login."""
         ...
 
     def quote(self, name: str) -> str:
-        """A name as an identifier, whatever characters it has."""
-        ...
+        """A name as an identifier, whatever characters it has: in double quotes, a double quote doubled."""
+        return '"' + name.replace('"', '""') + '"'
+
+    def text(self, value: str) -> str:
+        """A literal."""
+        return self.text_prefix + literal(value)
 
     def columns_query(self, schema: str, table: str) -> str:
         """A query of the catalog: name, data_type, length, digits, scale, second_digits, place."""
-        ...
+        where = f"c.TABLE_SCHEMA = {self.text(schema)} AND c.TABLE_NAME = {self.text(table)}"
+        return f"SELECT {self.of_column} FROM INFORMATION_SCHEMA.COLUMNS c WHERE {where}"
 
     def alike_query(self, schema: str, *tables: str) -> str:
         """A query of the catalog: schema and name of all tables and views that differ from these in case at most."""
-        ...
+        names = ", ".join(f"LOWER({self.text(table)})" for table in tables)
+        return (
+            f"SELECT TABLE_SCHEMA AS {self.quote('schema')}, TABLE_NAME AS {self.quote('name')} "
+            f"FROM INFORMATION_SCHEMA.TABLES WHERE LOWER(TABLE_SCHEMA) = LOWER({self.text(schema)}) "
+            f"AND LOWER(TABLE_NAME) IN ({names})"
+        )
 
     def catalog_query(self) -> str:
         """A query of the catalog for all tables: as :meth:`columns_query`, with schema, table and key_place.
 
-        The last is the place of a column in the primary key, NULL for one that is not in it.
+        The last is the place of a column in the primary key, NULL for one that is not in it. A login is shown what it
+        may read.
         """
-        ...
+        schema, table = self.quote("schema"), self.quote("table")
+        return (
+            f"SELECT c.TABLE_SCHEMA AS {schema}, c.TABLE_NAME AS {table}, {self.of_column}, k.key_place "
+            "FROM INFORMATION_SCHEMA.COLUMNS c JOIN INFORMATION_SCHEMA.TABLES t "
+            "ON t.TABLE_SCHEMA = c.TABLE_SCHEMA AND t.TABLE_NAME = c.TABLE_NAME AND t.TABLE_TYPE = 'BASE TABLE' "
+            f"{self.of_keys}"
+        )
 
     def sql_type(self, column: Mapping[str, Any]) -> str:
         """The SQL Server type of a line of :meth:`columns_query`."""
@@ -105,55 +132,26 @@ def ranges(borders: list[str]) -> list[Range]:
     return [Range(ends[at], ends[at + 1], at == 0) for at in range(len(ends) - 1)]
 
 
-class PostgreSql:
+class PostgreSql(Dialect):
     """PostgreSQL 12 or newer."""
 
     driver = "org.postgresql.Driver"
     copies = True
+    # Of `pg_index`: `information_schema` tells the key to owners alone.
+    of_keys = (
+        "LEFT JOIN (SELECT n.nspname, r.relname, a.attname, u.place AS key_place FROM pg_index i "
+        "JOIN pg_class r ON r.oid = i.indrelid JOIN pg_namespace n ON n.oid = r.relnamespace "
+        "CROSS JOIN LATERAL unnest(i.indkey) WITH ORDINALITY AS u(number, place) "
+        "JOIN pg_attribute a ON a.attrelid = r.oid AND a.attnum = u.number WHERE i.indisprimary) k "
+        "ON k.nspname = c.table_schema AND k.relname = c.table_name AND k.attname = c.column_name "
+        "WHERE c.table_schema NOT IN ('pg_catalog', 'information_schema')"
+    )
 
     def address(self, connection: Connection) -> tuple[str, dict[str, str]]:
         """The parts of the URL are percent-encoded, as the driver decodes them."""
         port = connection.port or 5432
         database = quote(connection.schema or "", safe="")
         return f"jdbc:postgresql://{_host(connection)}:{port}/{database}", {"tcpKeepAlive": "true"}
-
-    def quote(self, name: str) -> str:
-        """In double quotes, a double quote doubled."""
-        return '"' + name.replace('"', '""') + '"'
-
-    def columns_query(self, schema: str, table: str) -> str:
-        """From ``information_schema``, which knows domains by their base type."""
-        return (
-            "SELECT column_name AS name, data_type, character_maximum_length AS length, numeric_precision AS digits, "
-            "numeric_scale AS scale, datetime_precision AS second_digits, ordinal_position AS place "
-            "FROM information_schema.columns "
-            f"WHERE table_schema = {_literal(schema)} AND table_name = {_literal(table)}"
-        )
-
-    def alike_query(self, schema: str, *tables: str) -> str:
-        """From ``information_schema``."""
-        names = ", ".join(f"lower({_literal(table)})" for table in tables)
-        return (
-            "SELECT table_schema AS schema, table_name AS name FROM information_schema.tables "
-            f"WHERE lower(table_schema) = lower({_literal(schema)}) AND lower(table_name) IN ({names})"
-        )
-
-    def catalog_query(self) -> str:
-        """The key from ``pg_index``: ``information_schema`` tells it to owners alone."""
-        return (
-            "SELECT c.table_schema AS schema, c.table_name AS table, c.column_name AS name, c.data_type, "
-            "c.character_maximum_length AS length, c.numeric_precision AS digits, c.numeric_scale AS scale, "
-            "c.datetime_precision AS second_digits, c.ordinal_position AS place, k.place AS key_place "
-            "FROM information_schema.columns c "
-            "JOIN information_schema.tables t ON t.table_schema = c.table_schema AND t.table_name = c.table_name "
-            "AND t.table_type = 'BASE TABLE' "
-            "LEFT JOIN (SELECT n.nspname, r.relname, a.attname, u.place FROM pg_index i "
-            "JOIN pg_class r ON r.oid = i.indrelid JOIN pg_namespace n ON n.oid = r.relnamespace "
-            "CROSS JOIN LATERAL unnest(i.indkey) WITH ORDINALITY AS u(number, place) "
-            "JOIN pg_attribute a ON a.attrelid = r.oid AND a.attnum = u.number WHERE i.indisprimary) k "
-            "ON k.nspname = c.table_schema AND k.relname = c.table_name AND k.attname = c.column_name "
-            "WHERE c.table_schema NOT IN ('pg_catalog', 'information_schema')"
-        )
 
     def sql_type(self, column: Mapping[str, Any]) -> str:
         """The SQL Server type that holds every value; infinity, NaN and years beyond 9999 fail when they are read."""
@@ -184,14 +182,21 @@ class PostgreSql:
     def bound(self, kind: BoundKind, text: str) -> str:
         """A literal of the split column's own kind."""
         types = {"date": "DATE", "timestamp": "TIMESTAMP", "instant": "TIMESTAMP WITH TIME ZONE"}
-        return text if kind == "integer" else f"{types[kind]} {_literal(text + '+00' * (kind == 'instant'))}"
+        return text if kind == "integer" else f"{types[kind]} {literal(text + '+00' * (kind == 'instant'))}"
 
 
-class SqlServer:
+class SqlServer(Dialect):
     """SQL Server 2016 or newer, Azure SQL. The server's certificate is always checked."""
 
     driver = "com.microsoft.sqlserver.jdbc.SQLServerDriver"
-    copies = False
+    text_prefix = "N"
+    of_keys = (
+        "LEFT JOIN (SELECT u.TABLE_SCHEMA, u.TABLE_NAME, u.COLUMN_NAME, u.ORDINAL_POSITION AS key_place "
+        "FROM INFORMATION_SCHEMA.KEY_COLUMN_USAGE u JOIN INFORMATION_SCHEMA.TABLE_CONSTRAINTS p "
+        "ON p.CONSTRAINT_SCHEMA = u.CONSTRAINT_SCHEMA AND p.CONSTRAINT_NAME = u.CONSTRAINT_NAME "
+        "AND p.CONSTRAINT_TYPE = 'PRIMARY KEY') k ON k.TABLE_SCHEMA = c.TABLE_SCHEMA "
+        "AND k.TABLE_NAME = c.TABLE_NAME AND k.COLUMN_NAME = c.COLUMN_NAME"
+    )
 
     def address(self, connection: Connection) -> tuple[str, dict[str, str]]:
         """All in properties, so that no name can end a part of the URL."""
@@ -208,39 +213,6 @@ class SqlServer:
     def quote(self, name: str) -> str:
         """In brackets, a closing bracket doubled."""
         return "[" + name.replace("]", "]]") + "]"
-
-    def columns_query(self, schema: str, table: str) -> str:
-        """From ``INFORMATION_SCHEMA``, which knows alias types by their base type."""
-        return (
-            "SELECT COLUMN_NAME AS name, DATA_TYPE AS data_type, CHARACTER_MAXIMUM_LENGTH AS length, "
-            "NUMERIC_PRECISION AS digits, NUMERIC_SCALE AS scale, DATETIME_PRECISION AS second_digits, "
-            "ORDINAL_POSITION AS place FROM INFORMATION_SCHEMA.COLUMNS "
-            f"WHERE TABLE_SCHEMA = N{_literal(schema)} AND TABLE_NAME = N{_literal(table)}"
-        )
-
-    def alike_query(self, schema: str, *tables: str) -> str:
-        """From ``INFORMATION_SCHEMA``."""
-        names = ", ".join(f"LOWER(N{_literal(table)})" for table in tables)
-        return (
-            "SELECT TABLE_SCHEMA AS [schema], TABLE_NAME AS name FROM INFORMATION_SCHEMA.TABLES "
-            f"WHERE LOWER(TABLE_SCHEMA) = LOWER(N{_literal(schema)}) AND LOWER(TABLE_NAME) IN ({names})"
-        )
-
-    def catalog_query(self) -> str:
-        """From ``INFORMATION_SCHEMA``, which shows a login what it may read."""
-        return (
-            "SELECT c.TABLE_SCHEMA AS [schema], c.TABLE_NAME AS [table], c.COLUMN_NAME AS name, "
-            "c.DATA_TYPE AS data_type, c.CHARACTER_MAXIMUM_LENGTH AS length, c.NUMERIC_PRECISION AS digits, "
-            "c.NUMERIC_SCALE AS scale, c.DATETIME_PRECISION AS second_digits, c.ORDINAL_POSITION AS place, "
-            "k.ORDINAL_POSITION AS key_place FROM INFORMATION_SCHEMA.COLUMNS c "
-            "JOIN INFORMATION_SCHEMA.TABLES t ON t.TABLE_SCHEMA = c.TABLE_SCHEMA AND t.TABLE_NAME = c.TABLE_NAME "
-            "AND t.TABLE_TYPE = 'BASE TABLE' "
-            "LEFT JOIN (SELECT u.TABLE_SCHEMA, u.TABLE_NAME, u.COLUMN_NAME, u.ORDINAL_POSITION "
-            "FROM INFORMATION_SCHEMA.KEY_COLUMN_USAGE u JOIN INFORMATION_SCHEMA.TABLE_CONSTRAINTS p "
-            "ON p.CONSTRAINT_SCHEMA = u.CONSTRAINT_SCHEMA AND p.CONSTRAINT_NAME = u.CONSTRAINT_NAME "
-            "AND p.CONSTRAINT_TYPE = 'PRIMARY KEY') k ON k.TABLE_SCHEMA = c.TABLE_SCHEMA "
-            "AND k.TABLE_NAME = c.TABLE_NAME AND k.COLUMN_NAME = c.COLUMN_NAME"
-        )
 
     def sql_type(self, column: Mapping[str, Any]) -> str:
         """The very text that the stream's events carry."""
@@ -273,18 +245,30 @@ class SqlServer:
         if kind == "integer":
             return text
         if kind == "date":
-            return f"CONVERT(date, {_literal(text)}, 23)"
+            return f"CONVERT(date, {literal(text)}, 23)"
         iso = text.replace(" ", "T")
         if kind == "instant":
-            return f"CONVERT(datetimeoffset, {_literal(iso + 'Z')}, 127)"
-        return f"CONVERT(datetime2, {_literal(iso)}, 126)"
+            return f"CONVERT(datetimeoffset, {literal(iso + 'Z')}, 127)"
+        return f"CONVERT(datetime2, {literal(iso)}, 126)"
 
 
-class MySql:
+class MySql(Dialect):
     """MySQL 8 or newer, MariaDB 10.6 or newer; a schema is what they call a database. Read by MariaDB's driver."""
 
     driver = "org.mariadb.jdbc.Driver"
-    copies = False
+    # A type without sign says so behind its name.
+    of_column = (
+        "c.column_name AS \"name\", CASE WHEN c.column_type LIKE '%unsigned%' THEN concat(c.data_type, ' unsigned') "
+        'ELSE c.data_type END AS "data_type", CAST(c.character_maximum_length AS signed) AS "length", '
+        'CAST(c.numeric_precision AS signed) AS "digits", CAST(c.numeric_scale AS signed) AS "scale", '
+        'CAST(c.datetime_precision AS signed) AS "second_digits", CAST(c.ordinal_position AS signed) AS "place"'
+    )
+    of_keys = (
+        "LEFT JOIN (SELECT table_schema, table_name, column_name, CAST(ordinal_position AS signed) AS key_place "
+        "FROM INFORMATION_SCHEMA.KEY_COLUMN_USAGE WHERE constraint_name = 'PRIMARY') k "
+        "ON k.table_schema = c.table_schema AND k.table_name = c.table_name AND k.column_name = c.column_name "
+        "WHERE c.table_schema NOT IN ('mysql', 'sys', 'information_schema', 'performance_schema')"
+    )
 
     def address(self, connection: Connection) -> tuple[str, dict[str, str]]:
         """The session spells names and texts as the standard does, and tells instants in UTC.
@@ -298,37 +282,6 @@ class MySql:
         database = quote(connection.schema or "", safe="")
         url = f"jdbc:mariadb://{_host(connection)}:{connection.port or 3306}/{database}"
         return url, {"sessionVariables": session, "sslMode": chosen}
-
-    def quote(self, name: str) -> str:
-        """In double quotes, a double quote doubled."""
-        return '"' + name.replace('"', '""') + '"'
-
-    def columns_query(self, schema: str, table: str) -> str:
-        """From ``information_schema``; a type without sign says so behind its name."""
-        return (
-            f"SELECT {_MYSQL_COLUMNS} FROM information_schema.columns c "
-            f"WHERE c.table_schema = {_literal(schema)} AND c.table_name = {_literal(table)}"
-        )
-
-    def alike_query(self, schema: str, *tables: str) -> str:
-        """From ``information_schema``."""
-        names = ", ".join(f"lower({_literal(table)})" for table in tables)
-        return (
-            'SELECT table_schema AS "schema", table_name AS "name" FROM information_schema.tables '
-            f"WHERE lower(table_schema) = lower({_literal(schema)}) AND lower(table_name) IN ({names})"
-        )
-
-    def catalog_query(self) -> str:
-        """From ``information_schema``, which shows a login what it may read."""
-        return (
-            f'SELECT c.table_schema AS "schema", c.table_name AS "table", {_MYSQL_COLUMNS}, '
-            "CAST(k.ordinal_position AS signed) AS key_place FROM information_schema.columns c "
-            "JOIN information_schema.tables t ON t.table_schema = c.table_schema AND t.table_name = c.table_name "
-            "AND t.table_type = 'BASE TABLE' "
-            "LEFT JOIN information_schema.key_column_usage k ON k.table_schema = c.table_schema "
-            "AND k.table_name = c.table_name AND k.column_name = c.column_name AND k.constraint_name = 'PRIMARY' "
-            "WHERE c.table_schema NOT IN ('mysql', 'sys', 'information_schema', 'performance_schema')"
-        )
 
     def sql_type(self, column: Mapping[str, Any]) -> str:
         """The SQL Server type that holds every value; times beyond a day and days of zeros fail when they are read."""
@@ -364,16 +317,10 @@ class MySql:
     def bound(self, kind: BoundKind, text: str) -> str:
         """A literal of the split column's own kind; the session's zone is UTC."""
         types = {"date": "DATE", "timestamp": "TIMESTAMP", "instant": "TIMESTAMP"}
-        return text if kind == "integer" else f"{types[kind]} {_literal(text)}"
+        return text if kind == "integer" else f"{types[kind]} {literal(text)}"
 
 
 _SSL_MODES = ("disable", "trust", "verify-ca", "verify-full")
-_MYSQL_COLUMNS = (
-    "c.column_name AS \"name\", CASE WHEN c.column_type LIKE '%unsigned%' THEN concat(c.data_type, ' unsigned') "
-    'ELSE c.data_type END AS "data_type", CAST(c.character_maximum_length AS signed) AS "length", '
-    'CAST(c.numeric_precision AS signed) AS "digits", CAST(c.numeric_scale AS signed) AS "scale", '
-    'CAST(c.datetime_precision AS signed) AS "second_digits", CAST(c.ordinal_position AS signed) AS "place"'
-)
 _MYSQL_TYPES = {
     **{"tinyint": "smallint", "tinyint unsigned": "tinyint", "smallint": "smallint", "smallint unsigned": "int"},
     **{"mediumint": "int", "mediumint unsigned": "int", "int": "int", "int unsigned": "bigint", "bigint": "bigint"},
@@ -408,7 +355,8 @@ def _host(connection: Connection) -> str:
     return host
 
 
-def _literal(text: str) -> str:
+def literal(text: str) -> str:
+    """A text as SQL has it, whatever characters it has."""
     return "'" + text.replace("'", "''") + "'"
 
 

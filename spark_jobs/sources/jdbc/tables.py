@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from decimal import Decimal
+from functools import partial
 from typing import Any, NamedTuple, TypeVar
 
 import pyarrow as pa
@@ -147,16 +148,21 @@ class JdbcTable:
         # No more partitions than connections are allowed: how many cores there are is the cluster's affair.
         step = len(parts) if pace.connections is None else at_once
         groups = [range(first, min(first + step, len(parts))) for first in range(0, len(parts), step)]
-        return [one for group in groups for one in self._read(columns, split, parts, group, _at(work, group, each))]
+        found: list[bytes] = []
+        for group in groups:
+            rows = partial(self._texts, columns, split, parts[group.start : group.stop])
+            found += self.answers(rows, _at(work, group, each), len(group))
+        return found
 
-    def _read(
-        self,
-        columns: Sequence[LoadColumn],
-        split: SplitColumn | None,
-        parts: Sequence[Range],
-        group: range,
-        work: Callable[[int, Iterable[pa.RecordBatch]], bytes],
+    def answers(
+        self, rows: Callable[[], DataFrame], work: Callable[[int, Iterable[pa.RecordBatch]], bytes], partitions: int
     ) -> list[bytes]:
+        """What *work* makes, in Spark's workers, of each partition of some rows, in the order of the partitions.
+
+        Raises:
+            TransientError: ``CHUNK_LOST``.
+        """
+
         def answer(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
             from pyspark import TaskContext
 
@@ -165,13 +171,13 @@ class JdbcTable:
             yield pa.RecordBatch.from_pylist([{"part": part, "answer": work(part, batches)}], _ANSWER)
 
         def run() -> list[Row]:
-            rows = self._texts(columns, split, parts[group.start : group.stop])
-            return rows.mapInArrow(answer, "part int, answer binary").collect()
+            return rows().mapInArrow(answer, "part int, answer binary").collect()
 
         answers = {line["part"]: bytes(line["answer"]) for line in self.asked("reading its rows", run)}
-        if sorted(answers) != list(range(len(group))):
-            raise TransientError("CHUNK_LOST", f"{len(answers)} of {len(group)} chunks answered", way_out="run again")
-        return [answers[part] for part in range(len(group))]
+        if sorted(answers) != list(range(partitions)):
+            what = f"{len(answers)} of {partitions} partitions answered"
+            raise TransientError("CHUNK_LOST", what, way_out="run again")
+        return [answers[part] for part in range(partitions)]
 
     def frame(
         self,

@@ -28,8 +28,8 @@ import pyarrow.parquet as pq
 from open_mirroring.errors import TransientError
 from open_mirroring.storage.object_path import Place
 from spark_jobs.sources.contract.decoded import Refusal, shown
-from spark_jobs.sources.contract.json_numbers import JsonNumber, may_be_rounded, rounded
-from spark_jobs.sources.qlik.dfm import CsvForm, Dfm, DfmColumn, unique
+from spark_jobs.sources.contract.json_numbers import JsonNumber, may_be_rounded, members_once, rounded
+from spark_jobs.sources.qlik.dfm import SUFFIX, CsvForm, Dfm, DfmColumn, read_dfm, stem
 from spark_jobs.sources.qlik.types import (
     BINARIES,
     RANGES,
@@ -49,6 +49,7 @@ _TRUTHS = (("false", "true"), ("0", "1"))
 """So many decimal digits every eight-byte float holds."""
 _DAMAGE = (pa.ArrowException, UnicodeError, EOFError, OSError, zlib.error, csv.Error)
 _LINE_ENDS = (b"\n"[0], b"\r"[0])
+_UTC = ("UTC", "ETC/UTC", "Z", "+00:00")
 
 
 def read_texts(path: Place, dfm: Dfm, headers: Collection[str] = ()) -> Iterator[pa.RecordBatch]:
@@ -145,6 +146,16 @@ class _Nulls:
             return any(self._quote in block for block in iter(lambda: file.read(_BLOCK), b""))
 
 
+def is_said_empty(path: Place) -> bool:
+    """Whether the metadata file of a text file without a byte says that it has no row: then it is whole (T-92)."""
+    if not path.name.lower().endswith((".csv", ".json")):
+        return False
+    try:
+        return read_dfm(path.with_name(stem(path.name) + SUFFIX).read_bytes()).records == 0
+    except (Refusal, OSError):
+        return False
+
+
 def has_binary(path: Place, column: str) -> bool:
     """Whether a file holds a column as bytes, not as a text: only Parquet can."""
     if not path.name.lower().endswith(".parquet"):
@@ -198,7 +209,7 @@ def _read_csv(path: Place, dfm: Dfm) -> Iterator[pa.RecordBatch]:
     )
     how = pv.ReadOptions(block_size=_BLOCK, use_threads=False, column_names=list(dfm.names), skip_rows=int(with_header))
     with _opened(path) as file:
-        proven = QuoteProof(file, form.quote, form.delimiter) if form.quote and doubled else file
+        proven = QuoteProof(file, form.quote, form.delimiter) if doubled else file
         if with_header and dfm.records == 0 and not _has_second_record(path, form):
             return  # a reader of blocks wants one row at least
         with pv.open_csv(pa.PythonFile(proven, "r"), how, parse, convert) as reader:
@@ -231,6 +242,9 @@ def _supported(form: CsvForm) -> CsvForm:
     elif form.escape not in ("", form.quote) and form.escape in form.null:
         # Read as an escape it would leave a text behind, and that text would be a value.
         what = f"NULL is written {shown(form.null)}, with the escape character {shown(form.escape)} in it"
+    elif any(one in form.null for one in (form.quote, form.delimiter, "\n", "\r") if one):
+        # The parser takes quotes off, and what is left would be a text.
+        what = f"NULL is written {shown(form.null)}, with a quote, a delimiter or a line end in it"
     else:
         return form
     way_out = "set single characters, line ends and a NULL of its own at the file target"
@@ -256,7 +270,9 @@ def _record(line: bytes, names: set[str], truths: set[str], exact: set[str]) -> 
     So is a number of an *exact* column that may have lost digits on its way (G-112).
     """
     try:
-        record = json.loads(line, parse_int=str, parse_float=JsonNumber, parse_constant=str, object_pairs_hook=unique)
+        record = json.loads(
+            line, parse_int=str, parse_float=JsonNumber, parse_constant=str, object_pairs_hook=members_once
+        )
     except (ValueError, RecursionError) as error:
         raise Refusal("FILE_DAMAGED", f"{shown(line)} is no JSON record: {error}") from error
     if not isinstance(record, dict):
@@ -303,6 +319,9 @@ def _decoded(described: DfmColumn, values: pa.Array) -> pa.Array:
     is_float = types.is_floating(kind)
     is_cut = is_float and is_longer_than_a_double(name, described.precision)
     is_cut |= is_float and kind != pa.float64() and is_longer_than_a_float(name, described.precision)
+    if types.is_timestamp(kind) and (kind.tz or "UTC").upper() not in _UTC:
+        what = f"the clock of {shown(described.name)} is told in the zone {shown(kind.tz)}, and its own is not known"
+        raise Refusal("DFM_CONTRADICTS", what)
     is_text = types.is_string(kind) or types.is_large_string(kind) or _is_binary(kind) or types.is_null(kind)
     if is_cut or (name in (TEXTS | BINARIES) and not is_text):
         what = f"the metadata file calls {shown(described.name)} {described.type}, the file holds it as {kind}"
@@ -370,15 +389,34 @@ def _by_value(values: pa.Array, spell: Callable[[Any], str]) -> pa.Array:
     return pa.array(spelled, pa.string())
 
 
-class QuoteProof(io.RawIOBase):
-    """A file that is read through: bytes are handed on once they are proven.
+def line_ends(values: np.ndarray[Any, Any], quotes: np.ndarray[Any, Any], *, inside: bool, previous: int) -> set[bool]:
+    """How lines end in a block of bytes, quoted texts apart: with a carriage return before the line feed, or without.
 
-    Reading raises :class:`~spark_jobs.sources.contract.decoded.Refusal` ``FILE_DAMAGED``.
+    Args:
+        values: the bytes.
+        quotes: the places of quotes among them.
+        inside: whether the block begins within quotes.
+        previous: the byte before it.
+    """
+    ends = np.flatnonzero(values == _LINE_ENDS[0])
+    ends = ends[(np.searchsorted(quotes, ends) + inside) % 2 == 0]
+    returned = np.where(ends > 0, values[ends - 1], previous) == _LINE_ENDS[1]
+    return {bool(one) for one in np.unique(returned)}
+
+
+class QuoteProof(io.RawIOBase):
+    """A file that is read through: bytes are handed on once they are proven; *quote* is empty where there is none.
+
+    Its lines end in one way: in a file of two, a text without quotes may end with a carriage return, and a parser takes
+    that for a part of the line's end (T-93).
+
+    Reading raises :class:`~spark_jobs.sources.contract.decoded.Refusal` ``FILE_DAMAGED`` or ``FORMAT_UNSUPPORTED``.
     """
 
     def __init__(self, file: IO[bytes], quote: str, delimiter: str) -> None:
         self._file = file
-        self._quote, self._delimiter = ord(quote), ord(delimiter)
+        self._quotes, self._delimiter = quote.encode(), ord(delimiter)
+        self._line_ends: set[bool] = set()
         self._inside = False
         # As if a line had ended before the first byte: a quote may open there.
         self._previous = _LINE_ENDS[0]
@@ -397,7 +435,7 @@ class QuoteProof(io.RawIOBase):
             self._ended = not block
             data = self._held + block
             # What follows a quote has to be seen together with it.
-            body = data if self._ended else data.rstrip(bytes([self._quote]))
+            body = data if self._ended or not self._quotes else data.rstrip(self._quotes)
             self._held = data[len(body) :]
             if body:
                 self._prove(body)
@@ -410,13 +448,17 @@ class QuoteProof(io.RawIOBase):
         values = np.frombuffer(data, np.uint8)
         if self._at == 0 and data.startswith(BOM_UTF8):
             values = values[len(BOM_UTF8) :]
-        quotes = np.flatnonzero(values == self._quote)
+        quotes = np.flatnonzero(values == self._quotes[0]) if self._quotes else np.zeros(0, np.int64)
+        self._line_ends |= line_ends(values, quotes, inside=self._inside, previous=self._previous)
+        if len(self._line_ends) > 1:
+            what = "some lines end with a carriage return and others do not, so it may belong to a text without quotes"
+            raise Refusal("FORMAT_UNSUPPORTED", f"{what}: set a quote character at the file target")
         # A doubled quote closes and opens again at once, so that every second quote opens.
         opens, closes = quotes[int(self._inside) :: 2], quotes[1 - int(self._inside) :: 2]
         before = np.where(opens > 0, values[opens - 1], self._previous)
         followed = closes[closes + 1 < len(values)]
         after = values[followed + 1]
-        borders = (self._quote, self._delimiter, *_LINE_ENDS)
+        borders = (*self._quotes, self._delimiter, *_LINE_ENDS)
         for places, neighbours in ((opens, before), (followed, after)):
             wrong = np.flatnonzero(~np.isin(neighbours, borders))
             if len(wrong):

@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import json
 from codecs import BOM_UTF8
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import msgspec
 
 from spark_jobs.sources.contract.decoded import Refusal, shown
+from spark_jobs.sources.contract.json_numbers import members_once
 
 SUFFIX = ".dfm"
 DATA_SUFFIXES = tuple(f".{kind}{packed}" for kind in ("csv", "json", "parquet") for packed in ("", ".gz"))
@@ -126,7 +127,7 @@ def read_dfm(content: bytes) -> Dfm:
     """
     try:
         document = _decode(content.removeprefix(BOM_UTF8))
-        json.loads(content.removeprefix(BOM_UTF8), object_pairs_hook=unique)
+        json.loads(content.removeprefix(BOM_UTF8), object_pairs_hook=members_once)
     except (msgspec.DecodeError, ValueError, RecursionError) as error:
         raise Refusal("DFM_INVALID", f"the metadata file cannot be read: {error}") from error
     file, data, options = document.fileInfo, document.dataInfo, document.formatInfo.options
@@ -148,18 +149,6 @@ def read_dfm(content: bytes) -> Dfm:
         csv=CsvForm(*(getattr(options, name) for name in options.__struct_fields__)),
         task=(document.taskInfo.name or "").strip() if document.taskInfo is not None else "",
     )
-
-
-def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """The members of a JSON object, each of which stands there once.
-
-    Raises:
-        ValueError: one stands there twice.
-    """
-    found = dict(pairs)
-    if len(found) != len(pairs):
-        raise ValueError("a name stands there twice")
-    return found
 
 
 def check_file(dfm: Dfm, file: str) -> None:

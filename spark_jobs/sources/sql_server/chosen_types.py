@@ -60,8 +60,8 @@ def widest(landing: str) -> str:
 
 
 @lru_cache(maxsize=4096)
-def text_reader(sql_type: str) -> Callable[[str], str]:
-    """From the text of a value to its one spelling where it lands as text.
+def text_reader(sql_type: str, *, is_key: bool) -> Callable[[str], str]:
+    """From the text of a value to its one spelling where it lands as text; a zero with a sign is a key like any zero.
 
     Raises:
         TerminalError: ``TYPE_UNKNOWN``. The returned function raises ValueError for a text that does not parse.
@@ -69,7 +69,11 @@ def text_reader(sql_type: str) -> Callable[[str], str]:
     parsed = read_type(sql_type)
     if parsed.name in TIMESTAMPS:
         return timestamp_text(parsed)
-    return key_converter(sql_type)
+    spelled = key_converter(sql_type)
+    if is_key or parsed.name not in ("float", "real"):
+        return spelled
+    read = converter(sql_type)
+    return lambda text: f"-{spelled(text)}" if str(read(text)) == "-0.0" else spelled(text)
 
 
 @lru_cache(maxsize=4096)
@@ -86,7 +90,7 @@ def chosen_key_converter(sql_type: str, chosen: str | None) -> Callable[[str], s
     if landing == own:
         return key_converter(sql_type)
     if landing == "string":
-        return text_reader(sql_type)
+        return text_reader(sql_type, is_key=True)
     if wider(own, landing) != landing or not keeps_key(sql_type, type_of_landed_key(landing)):
         raise TerminalError(
             "TYPE_UNSUPPORTED",

@@ -263,7 +263,7 @@ def _fitting(array: pa.Array, sql_type: str, field: pa.Field, index: pa.Array, b
 def _exactly(texts: pa.Array, sql_type: str, field: pa.Field, index: pa.Array, bad: dict[int, Failure]) -> pa.Array:
     # A key that lands as text lands in its one spelling: a delete, which knows no other, has to find it (G-02).
     if pa.types.is_string(field.type) and landing_type(sql_type) != "string":
-        read: Callable[[str], Any] = text_reader(sql_type)
+        read: Callable[[str], Any] = text_reader(sql_type, is_key=not field.nullable)
     else:
         is_key_text = not field.nullable and pa.types.is_string(field.type)
         read = key_converter(sql_type) if is_key_text else converter(sql_type)

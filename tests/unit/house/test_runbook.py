@@ -24,7 +24,7 @@ DOCUMENTS = (README, *sorted((ROOT / "docs").rglob("*.md")))
 CODE = re.compile(r"\b[A-Z][A-Z0-9]*(?:_[A-Z0-9]+)*\b")
 # What raises, refuses or reports a code to an operator: its name, and the place of the code among the arguments.
 RAISING = {"TerminalError": 0, "TransientError": 0, "UsageError": 0, "missing": 2, "stop_table": 2, "PlanStop": 0} | {
-    "Refusal": 0, "Damage": 2, "Failure": 1, "refusal": 0, "Problem": 0, "Explanation": 1, "Collision": 1,
+    "Refusal": 0, "Damage": 2, "Failure": 1, "refusal": 0, "Problem": 0, "Mistake": 1,
 }  # fmt: skip
 LOG_AS_A_WHOLE = {"LOG_UNREADABLE", "LOG_UNKNOWN_BATCH", "LOG_FILES_DIFFER"}
 PASSING = {"FILE_UNREAD", "FILE_MOVED"}

@@ -11,9 +11,9 @@ import pytest
 import yaml
 
 from open_mirroring.config import load_mirror
-from open_mirroring.page.metric_book import metric_book
-from spark_jobs.cli.command_book import command_book
-from spark_jobs.cli.settings_book import settings_book
+from tests.books.commands import command_book
+from tests.books.metrics import metric_book
+from tests.books.settings import settings_book
 
 ROOT = Path(__file__).resolve().parents[3]
 DOCS = ROOT / "docs"

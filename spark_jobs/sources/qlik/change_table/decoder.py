@@ -180,7 +180,7 @@ class QlikChangeTableDecoder:
             key = layout.key(values)
             kept = {one for operation, one in logged if operation in (UPDATE, KEY_LEFT)}
             if kept and key not in kept:
-                cols, image = layout.left(values, is_told=False)
+                cols, image = layout.left(values)
                 return [self._change(entry, 0, KEY_LEFT, key, cols, before=image)]
         return []
 
@@ -302,7 +302,7 @@ class QlikChangeTableDecoder:
         row_set = self._row_set(entry, key, old_values, changed)
         if left == key:
             return (row_set,)
-        cols, image = before.layout.left(before.row.values, is_told=masks is not None)
+        cols, image = before.layout.left(before.row.values)
         return (self._change(entry, 0, KEY_LEFT, left, cols, before=image), row_set)
 
     def _may_change_key(self, entry: ReadRow, changed: frozenset[int] | None, together: Together) -> bool:

@@ -47,7 +47,7 @@ from spark_jobs.sources.qlik.change_table.rows import (
     header_name,
 )
 from spark_jobs.sources.qlik.change_table.survey import ExistingTable, survey_files
-from spark_jobs.sources.qlik.data_files import has_binary, read_texts
+from spark_jobs.sources.qlik.data_files import has_binary, is_said_empty, read_texts
 from spark_jobs.sources.qlik.dfm import DATA_SUFFIXES, SUFFIX, Dfm, check_file, read_dfm, stem
 from spark_jobs.sources.transports.file_times import files_bound_before, files_within
 from spark_jobs.sources.transports.source_files import (
@@ -211,6 +211,8 @@ def find_files(
     listed = list_source_files(root, (*DATA_SUFFIXES, SUFFIX), was_read=bool(bound))
     sizes = {file.name: file for file in listed.files if change_folder(root, file.name, suffix) is not None}
     waiting = [n for n in (*listed.waiting, *listed.unfinished) if change_folder(root, n, suffix) is not None]
+    empty = {name for name in waiting if name in listed.waiting and is_said_empty(root / name)}
+    waiting = [name for name in waiting if name not in empty]
     described = {name[: -len(SUFFIX)]: name for name in sizes if name.lower().endswith(SUFFIX)}
     data = {name: file for name, file in sizes.items() if not name.lower().endswith(SUFFIX)}
     beside = {name: sizes[described[stem(name)]] for name in data if stem(name) in described}
@@ -238,7 +240,7 @@ def find_files(
     versions = versions_of(root, known, bound, ranges, own)
     versions |= _with_metadata(root, [file.name for file in known if file.name in beside], beside, versions, seen or {})
     ranges += [BoundRange(file.name, 0, file.size) for file in unread if file.size and file.name not in bound]
-    waiting += [described[name] for name in described.keys() - {stem(name) for name in data}]
+    waiting += [described[name] for name in described.keys() - {stem(n) for n in (*data, *empty)}]
     overdue = left_behind(root, [n for n in waiting if n not in listed.waiting or stem(n) in described], ranges)
     names = [file.name for file in listed.files]
     refused = {table: _unread(table, file) for table, file in _unread_loads(root, names, unloaded)}

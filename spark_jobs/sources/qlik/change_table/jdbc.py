@@ -225,6 +225,7 @@ def find_ranges(
     A partition is ``<schema>.<table>__ct/<partition>`` from 0 to its number of rows plus 1; should one have more rows
     than were bound, as some came after it was closed, or another range than was *seen*, it is bound again as a whole,
     and the plan drops what it holds twice. Rows without a partition, from before partitioning, are one without a name.
+    One that has ended before a listed one began, and is not listed, is overdue: each run says that it waits.
     An interval is ``<schema>.<table>__ct`` from a ``change_seq`` to one beyond the highest, both as whole numbers. Its
     rows are counted with each look, since one may be committed below the highest: where there are others than were
     *seen*, it is read again, from as far back as they may be.
@@ -239,11 +240,15 @@ def find_ranges(
         TransientError: ``SOURCE_UNREACHABLE``.
     """
     found, refused, versions = Found([], []), dict[str, TerminalError](), dict[str, FileVersion]()
+    overdue: list[str] = []
     closed: dict[str, list[str]] = {}
-    misspelled: dict[str, str] = {}
+    misspelled: Mapping[str, Mapping[str, str]] = {}
     if place.control is not None:
         listed = ControlTable(spark, place.connection, place.control).partitions(place.task)
         closed, misspelled = closed_partitions(place, listed)
+    begun = max(
+        (match[1] for names in closed.values() for match in map(_PARTITION.fullmatch, names) if match), default=""
+    )
     for source in place.tables:
         table = place.open(spark, source)
         try:
@@ -251,7 +256,6 @@ def find_ranges(
                 _refuse_another_case(table.name, table.in_another_case(), "the database has the table")
                 found.waiting.append(table.name)
                 continue
-            _refuse_another_case(table.name, misspelled.get(source), "the control table lists partitions of")
             table.structure()
             if place.control is None:
                 known = None if seen is None else seen.get(table.name)
@@ -259,15 +263,21 @@ def find_ranges(
                 if rows is not None:
                     versions[table.name] = rows
             else:
-                ranges, others = _new_partitions(table, closed.get(source, []), bound, seen or {})
+                rows_of = table.rows_of_partitions()
+                _refuse_misspelled(table, misspelled.get(source, {}), rows_of, bound, is_listed=source in closed)
+                ranges, others = _new_partitions(table.name, rows_of, closed.get(source, []), bound, seen or {})
                 versions |= others
+                unlisted = rows_of.keys() - {"", *closed.get(source, ())}
+                names = {name: f"{table.name}/{name}" for name in unlisted if _has_ended(name, begun)}
+                overdue += sorted(name for name in names.values() if name not in bound)
         except TerminalError as error:
             if error.code not in _OF_ONE_TABLE:
                 raise
             refused[source] = error
         else:
             found.ranges.extend(ranges)
-    return found._replace(refused=refused, versions={} if seen is None else versions)
+    waiting, seen_now = [*found.waiting, *overdue], {} if seen is None else versions
+    return found._replace(waiting=waiting, refused=refused, versions=seen_now, overdue=tuple(overdue))
 
 
 def slice_of(place: ChangeTables, bound: BoundRange) -> Slice:
@@ -354,17 +364,26 @@ def _remembered(rows: RowsSeen, seen: FileVersion | None) -> FileVersion | None:
     return None if found == seen else found
 
 
+def _has_ended(partition: str, begun: str) -> bool:
+    """Whether a partition ended before another one began, by their names: it is closed then, listed or not."""
+    match = _PARTITION.fullmatch(partition)
+    return match is not None and match[2] <= begun
+
+
 def _new_partitions(
-    table: ChangeTable, closed: Sequence[str], bound: Mapping[str, int], seen: Mapping[str, FileVersion]
+    table: str,
+    rows: Mapping[str, PartitionRows],
+    closed: Sequence[str],
+    bound: Mapping[str, int],
+    seen: Mapping[str, FileVersion],
 ) -> tuple[list[BoundRange], dict[str, FileVersion]]:
     """The partitions to read as wholes, and what is to be remembered of their rows, if they are others by now."""
-    rows = table.rows_of_partitions()
     found, versions = list[BoundRange](), dict[str, FileVersion]()
     for partition in ("", *sorted(closed)):
         # A partition without rows is bound too; only the one without a name need not exist.
         if not partition and partition not in rows:
             continue
-        name, now = f"{table.name}/{partition}", rows.get(partition, PartitionRows(0, "", ""))
+        name, now = f"{table}/{partition}", rows.get(partition, PartitionRows(0, "", ""))
         version, known = FileVersion(f"{now.number}:{now.highest}", now.lowest), seen.get(name)
         if now.number + 1 > bound.get(name, 0):
             found.append(BoundRange(name, 0, now.number + 1))
@@ -378,8 +397,8 @@ def _new_partitions(
 
 def closed_partitions(
     place: ChangeTables, listed: Iterable[tuple[str, str, str]]
-) -> tuple[dict[str, list[str]], dict[str, str]]:
-    """The closed partitions of each source table, and the tables that are listed in another case alone (T-62).
+) -> tuple[dict[str, list[str]], dict[str, dict[str, str]]]:
+    """The closed partitions of each source table, and those that are listed for it in another case alone (T-62).
 
     Args:
         place: the source.
@@ -392,15 +411,18 @@ def closed_partitions(
         by_name[named.schema, named.table.removesuffix(place.suffix)] = source
     folded = {(schema.casefold(), table.casefold()): source for (schema, table), source in by_name.items()}
     closed: dict[str, set[str]] = {}
-    misspelled: dict[str, str] = {}
+    misspelled: dict[str, dict[str, str]] = {}
     for owner, name, partition in listed:
         source = by_name.get((owner, name), "")
         meant = folded.get((owner.casefold(), name.casefold()), "")
         if source:
             closed.setdefault(source, set()).add(partition)
         elif meant:
-            misspelled[meant] = f"{owner}.{name}"
-    alone = {source: name for source, name in misspelled.items() if source not in closed}
+            misspelled.setdefault(meant, {})[partition] = f"{owner}.{name}"
+    alone = {
+        source: {partition: name for partition, name in names.items() if partition not in closed.get(source, ())}
+        for source, names in misspelled.items()
+    }
     return {source: sorted(partitions) for source, partitions in closed.items()}, alone
 
 
@@ -413,6 +435,27 @@ def names_of_tables(place: ChangeTables) -> dict[tuple[str, str], str]:
             found[named.schema.casefold(), name.casefold()] = source
         found.setdefault((schema.casefold(), table.casefold()), source)
     return found
+
+
+def _refuse_misspelled(
+    table: ChangeTable,
+    misspelled: Mapping[str, str],
+    rows: Mapping[str, PartitionRows],
+    bound: Mapping[str, int],
+    *,
+    is_listed: bool,
+) -> None:
+    """Refuse a table of which partitions are listed in another case alone: they would never be read.
+
+    Where it has partitions of its own, only one with rows matters, and that may be of another table that is there.
+
+    Raises:
+        TerminalError: ``TABLE_CASE``.
+    """
+    unread = (p for p in misspelled if not is_listed or (p in rows and f"{table.name}/{p}" not in bound))
+    first = next(unread, None)
+    if first is not None and not (is_listed and table.in_another_case() is not None):
+        _refuse_another_case(table.name, misspelled[first], "the control table lists partitions of")
 
 
 def _refuse_another_case(name: str, other: str | None, what: str) -> None:

@@ -6,16 +6,16 @@ Public source: Qlik help, *Change tables*, *Change Data Partitioning*, *Control 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import pyarrow as pa
-from pyspark.sql import Row, SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
 from open_mirroring.changes.column_choice import ColumnChoice
 from open_mirroring.config.names import SourceName
-from open_mirroring.errors import TerminalError, TransientError
-from spark_jobs.sources.jdbc.dialects import Dialect
+from open_mirroring.errors import TerminalError
+from spark_jobs.sources.jdbc.dialects import Dialect, literal
 from spark_jobs.sources.jdbc.tables import JdbcTable
 from spark_jobs.sources.qlik.change_table.rows import (
     MASK,
@@ -29,8 +29,6 @@ from spark_jobs.sources.qlik.change_table.rows import (
 )
 from spark_jobs.sources.qlik.positions import SEQUENCE_DIGITS
 from spark_jobs.sources.sql_server.type_text import BINARY
-
-_ANSWER = pa.schema([pa.field("part", pa.int32()), pa.field("answer", pa.binary())])
 
 
 class Slice(NamedTuple):
@@ -107,9 +105,10 @@ class ChangeTable(JdbcTable):
         return bool(self._columns)
 
     def in_another_case(self) -> str | None:
-        """A table that differs from this one, which does not exist, in the case of its name only (T-62)."""
+        """A table that differs from this one in the case of its name only (T-62)."""
         lines = self._query("looking for its name", self._dialect.alike_query(*self._name))
-        return next((f"{line['schema']}.{line['name']}" for line in lines), None)
+        names = (f"{line['schema']}.{line['name']}" for line in lines)
+        return next((name for name in names if name != self.name), None)
 
     def structure(self) -> Structure:
         """Its columns now. A column that was added later is NULL in older rows.
@@ -139,7 +138,7 @@ class ChangeTable(JdbcTable):
         """
         sequence = self._header(SEQUENCE)
         one = "CAST(1 AS decimal(19, 0))"  # every database knows it, and adds up as many as there are
-        below = f"sum(CASE WHEN {sequence} < {_literal(low)} THEN {one} ELSE 0 END)"
+        below = f"sum(CASE WHEN {sequence} < {literal(low)} THEN {one} ELSE 0 END)"
         numbers = f"sum({one}) AS number, {below} AS below"
         query = f"SELECT max({sequence}) AS highest, {numbers} FROM {self._table()}"
         line = self._query("reading its highest change_seq", query)[0]
@@ -165,11 +164,14 @@ class ChangeTable(JdbcTable):
         name, sequence = self._header(PARTITION), self._header(SEQUENCE)
         told = f"{name} AS name, count(*) AS number, min({sequence}) AS lowest, max({sequence}) AS highest"
         query = f"SELECT {told} FROM {self._table()} GROUP BY {name}"
-        lines = self._query("counting the rows of its partitions", query)
-        return {
-            line["name"] or "": PartitionRows(int(line["number"]), line["lowest"] or "", line["highest"] or "")
-            for line in lines
-        }
+        found: dict[str, PartitionRows] = {}
+        for line in self._query("counting the rows of its partitions", query):
+            rows = PartitionRows(int(line["number"]), line["lowest"] or "", line["highest"] or "")
+            other = found.setdefault(_partition_name(line["name"]), rows)
+            if other is not rows:  # without a name is NULL and an empty one
+                both = min(other.lowest, rows.lowest), max(other.highest, rows.highest)
+                found[_partition_name(line["name"])] = PartitionRows(other.number + rows.number, *both)
+        return found
 
     def slice_query(self, structure: Structure, one: Slice) -> str:
         """A SELECT of the rows of a slice: the exact text of every column, in the order of ``change_seq``.
@@ -207,22 +209,11 @@ class ChangeTable(JdbcTable):
         names = [f"c{at}" for at in range(len(structure.columns))]
         url, properties = self._login()
 
-        def answer(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-            from pyspark import TaskContext
-
-            context = TaskContext.get()
-            part = context.partitionId() if context else 0
-            yield pa.RecordBatch.from_pylist([{"part": part, "answer": work(part, batches)}], _ANSWER)
-
-        def run() -> list[Row]:
+        def rows() -> DataFrame:
             read = self._spark.read.jdbc(url, table, predicates=where, properties=properties)
-            ordered = read.sortWithinPartitions("seq", "oper").select(*names)
-            return ordered.mapInArrow(answer, "part int, answer binary").collect()
+            return read.sortWithinPartitions("seq", "oper").select(*names)
 
-        answers = {line["part"]: bytes(line["answer"]) for line in self.asked("reading its rows", run)}
-        if sorted(answers) != list(range(len(slices))):
-            raise TransientError("CHUNK_LOST", f"{len(answers)} of {len(slices)} ranges answered", way_out="run again")
-        return [answers[part] for part in range(len(slices))]
+        return self.answers(rows, work, len(slices))
 
     def _changes(self, structure: Structure, slices: Sequence[Slice]) -> str:
         special = {"seq": self._header(SEQUENCE), "oper": self._header(OPERATION)}
@@ -266,7 +257,12 @@ class ControlTable(JdbcTable):
         columns = ", ".join(f"{self._dialect.quote(spelled[name])} AS c{at}" for at, name in enumerate(wanted))
         found = self._query("reading the closed partitions", f"SELECT {columns} FROM {self._table()}")
         own = [line for line in found if line["c2"] and (task is None or is_of_task(line["c3"], task))]
-        return [(line["c0"] or "", line["c1"] or "", line["c2"]) for line in own]
+        return [(line["c0"] or "", line["c1"] or "", _partition_name(line["c2"])) for line in own]
+
+
+def _partition_name(name: object) -> str:
+    """A partition's name as both tables have it, whichever of them fills it up with blanks."""
+    return str(name or "").rstrip(" ")
 
 
 def is_of_task(named: object, task: str | None) -> bool:
@@ -299,10 +295,6 @@ def changes_query(dialect: Dialect, table: str, structure: Structure, special: M
 def range_condition(one: Slice) -> str:
     """The condition of one range on the columns ``seq`` and ``part`` of :func:`changes_query`."""
     if one.partition is not None:
-        return f"part = {_literal(one.partition)}" if one.partition else "part IS NULL"
-    # A row without sequence lies in no interval; it must become a dead letter all the same.
-    return f"(seq >= {_literal(one.low)} AND seq < {_literal(one.high)}) OR seq IS NULL"
-
-
-def _literal(text: str) -> str:
-    return "'" + text.replace("'", "''") + "'"
+        return f"part = {literal(one.partition)}" if one.partition else "part IS NULL OR part = ''"
+    # A row without sequence, or with an empty one, lies in no interval; it must become a dead letter all the same.
+    return f"(seq >= {literal(one.low)} AND seq < {literal(one.high)}) OR seq IS NULL OR seq < '0'"

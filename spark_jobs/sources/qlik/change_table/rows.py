@@ -212,14 +212,16 @@ class RowLayout:
             cols = self._partial[places] = _encode([(name, type_, index) for _, name, type_, index in kept]).decode()
         return cols, _encode({name: values[at] for at, name, _, _ in kept}).decode()
 
-    def left(self, values: Values, *, is_told: bool) -> tuple[str, str]:
-        """Column list and image of a row that leaves its key; its key alone, where nothing but that has a value.
+    def left(self, values: Values) -> tuple[str, str]:
+        """Column list and image of a row that leaves its key, without each NULL that may stand for what was not sent.
 
-        A source may log only the keys of old rows, and then all else is NULL, unless *is_told*: a mask says so.
+        That is a large object, and all else where nothing but the key has a value: a source may log only the keys of
+        old rows, and a mask that compares such a row with the new one tells nothing of its NULLs (T-94).
         """
-        if is_told or self.says_more_than_key(values):
-            return self.cols, self.image(values)
-        return self.partial(values, frozenset(self.value_places()))
+        is_whole = self.says_more_than_key(values)
+        nulls = (at for at in self.value_places() if values[at] is None)
+        unsent = frozenset(at for at in nulls if not is_whole or is_large(self._types[at]))
+        return self.partial(values, unsent) if unsent else (self.cols, self.image(values))
 
     def says_more_than_key(self, values: Values) -> bool:
         """Whether any mirrored column besides the key has a value: a DELETE may leave them NULL (T-21)."""

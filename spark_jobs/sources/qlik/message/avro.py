@@ -86,7 +86,7 @@ class DataSchema:
         except _NO_SCHEMA as error:
             reason = f"no Avro schema of data messages: {type(error).__name__}: {error}"
             raise Refusal("AVRO_SCHEMA_INVALID", reason[:300]) from error
-        self.table = ".".join(full[-3:-1]) if len(full) >= 5 else ""
+        self.task, self.table = (full[-4], ".".join(full[-3:-1])) if len(full) >= 5 else ("", "")
 
     def read(self, datum: bytes) -> dict[str, Any]:
         """One record, bare of logical types.

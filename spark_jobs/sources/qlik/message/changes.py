@@ -121,8 +121,8 @@ def _rows(
     if old_texts == texts:
         return [row_set]
     told = {n: value for n, value in (before or {}).items() if value is not None or _is_known(n, masks, images)}
-    if masks.change is None and all(value is None or name in images.key for name, value in told.items()):
-        # A source may log only the keys of old rows, and then all else is null; a mask would deny it (K-69).
+    if all(value is None or name in images.key for name, value in told.items()):
+        # A source may log only the keys of old rows, and then all else is null; a mask tells nothing of it (T-94).
         told = {name: value for name, value in told.items() if name in images.key}
     left = images.before(told)
     return [_row(headers, at, 0, KEY_LEFT, old_texts, left, is_set=False), row_set]
@@ -134,14 +134,21 @@ def read_masks(
     """Both masks in the one order that is possible and, as far as the images tell, right (T-24).
 
     Raises:
-        Refusal: ``MASK_INVALID``: no mask at all, or one that is longer than the table.
+        Refusal: ``MASK_INVALID``: no mask at all, one that is longer than the table, or one of bytes by one order of
+            which a column is NULL, and by the other absent (K-86).
     """
     if headers.change_mask is None and headers.column_mask is None:
         return Masks(None, None)
     possible = possible_masks(headers.change_mask, headers.column_mask, order, images.structure.bits)
     if len(possible) == 1:
         return possible[0]
-    return min(possible, key=lambda masks: _is_contradicted(masks, headers, data, before, images))
+    right = [masks for masks in possible if not _is_contradicted(masks, headers, data, before, images)]
+    if len(right) > 1 and isinstance(headers.column_mask, bytes) and headers.operation != "DELETE":
+        name = images.told_otherwise(data or {}, *(masks.column or 0 for masks in right))
+        if name is not None:
+            what = f"columnMask {shown(headers.column_mask)} says by one order of its bytes that {shown(name)} is NULL"
+            raise Refusal("MASK_INVALID", f"{what}, and by the other that it was not sent: say `mask_order`")
+    return (right or possible)[0]
 
 
 @lru_cache(maxsize=4096)
@@ -210,11 +217,16 @@ def _denied(data: Image, before: Image, masks: Masks, images: TableImages) -> st
 
 
 def _refuse_denied_change(image: Image, before: Image | None, masks: Masks, images: TableImages) -> None:
-    """Refuse an update whose old row differs where its mask says that nothing changed.
+    """Refuse an update whose old row differs where its mask says that nothing changed (K-69), or without what changed.
 
     Raises:
         Refusal: ``MASK_CONTRADICTED``.
     """
+    unsent = 0 if masks.change is None or masks.column is None else masks.change & ~masks.column
+    lost = next((column.name for column in images.judged if unsent & column.bit), None)
+    if lost is not None:
+        what = f"changeMask says that {shown(lost)} changed, and columnMask that it was not sent"
+        raise Refusal("MASK_CONTRADICTED", what)
     name = None if before is None else _denied(image, before, masks, images)
     if name is not None:
         raise Refusal(

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from spark_jobs.sources.contract.decoded import Refusal, shown
-from spark_jobs.sources.contract.json_numbers import JsonNumber
+from spark_jobs.sources.contract.json_numbers import JsonNumber, members_once, no_number
 from spark_jobs.sources.qlik.message.avro import ENVELOPE, read_container, read_datum, read_metadata
 from spark_jobs.sources.qlik.message.sections import custom_format
 
@@ -165,18 +165,6 @@ def read_exactly(body: bytes) -> dict[str, Any]:
     return whole
 
 
-def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) != len(pairs):
-        names = [name for name, _ in pairs]
-        raise ValueError(f"the name {shown(next(n for n in names if names.count(n) > 1))} stands there twice")
-    return found
-
-
-def _no_number(text: str) -> None:
-    raise ValueError(f"{text} is no JSON number")
-
-
 def _whole(text: str) -> int | JsonNumber:
     try:
         return JsonNumber(text) if text == "-0" else int(text)
@@ -191,5 +179,5 @@ def _spelled(number: JsonNumber) -> msgspec.Raw:
 _decode_fast = msgspec.json.Decoder(float_hook=JsonNumber).decode
 _encode_again = msgspec.json.Encoder(enc_hook=_spelled).encode
 _decode_json = json.JSONDecoder(
-    object_pairs_hook=_unique, parse_int=_whole, parse_float=JsonNumber, parse_constant=_no_number
+    object_pairs_hook=members_once, parse_int=_whole, parse_float=JsonNumber, parse_constant=no_number
 ).decode

@@ -20,7 +20,7 @@ import pyarrow as pa
 
 from spark_jobs.changelog.origins import topic_of
 from spark_jobs.changelog.schema import RawMessage
-from spark_jobs.sources.contract.decoded import MirroredTable, Refusal, SourceSchema
+from spark_jobs.sources.contract.decoded import MirroredTable, Refusal, Sender, SourceSchema
 from spark_jobs.sources.contract.fast_decoder import (
     NOT_ASKED,
     KnownColumns,
@@ -110,12 +110,15 @@ class FastQlikMessages:
                 elif followed.ignores_json(content, at, end):
                     ignored.append(number)
                     foreign[followed.structure.table] += 1
+        senders = set[Sender]()
         for followed, of_one in records.items():
-            rows += record_rows(followed, content, of_one)
+            made = record_rows(followed, content, of_one)
+            rows += made
+            senders.update(followed.structure.senders if made else ())
         rows.sort(key=itemgetter(0))
         load = pa.DictionaryArray.from_arrays(pa.array(np.zeros(len(rows), np.int32)), [self._settings.load])
         taken = np.array([row[0] for row in rows] + ignored, np.int64)
-        return Taken(rows_table(block, rows, self._columns, load), taken, announces, dict(foreign))
+        return Taken(rows_table(block, rows, self._columns, load), taken, announces, dict(foreign), senders=senders)
 
     def _followed(self, topic: str, head: re.Match[bytes]) -> Followed | None:
         """The structure that a message of a topic follows, if messages of it can be taken; looked for once."""

@@ -177,13 +177,12 @@ def _change(name: str, record: Mapping[str, Any]) -> Announced:
 def _structure(structure: Structure, task: str) -> Announced:
     schema, _, table = structure.table.partition(".")
     in_key = sorted((one for one in structure.columns if one.key_position), key=lambda one: one.key_position)
-    # A writer schema alone tells no key, a description that names none tells that there is none (K-12, K-14).
-    is_described = any(column.known_type is None for column in structure.columns)
     return Announced(
         schema,
         table,
         tuple(AnnouncedColumn(column.name, _type(column)) for column in structure.columns),
-        tuple(column.name for column in in_key) if is_described else None,
+        # A writer schema alone tells no key, a description that names none tells that there is none (K-12, K-14).
+        tuple(column.name for column in in_key) if structure.is_described else None,
         sender=task,
     )
 

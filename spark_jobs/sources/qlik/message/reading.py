@@ -267,6 +267,7 @@ class MessageReader:
         is_avro = isinstance(read, AvroData)
         rows = change(seen.record, is_avro, images, settings.mask_order, settings.sequence_digits, at)
         self._mismatches += images.key_differs
+        self._senders.update(structure.senders if is_avro else ())
         return rows
 
     def _refuse_changed_key(self, structure: Structure, table: MirroredTable) -> None:

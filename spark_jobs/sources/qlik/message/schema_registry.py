@@ -27,6 +27,8 @@ log = logging.getLogger(__name__)
 
 _UNKNOWN = 404
 _DENIED = (401, 403)
+_NO_ANSWER = (ValueError, TypeError, AttributeError, KeyError)
+"""What the client raises for an answer that was cut, or is somebody else's: as a schema it would be kept for ever."""
 
 
 class SchemaRegistry:
@@ -73,7 +75,12 @@ class SchemaRegistry:
             raise self._unreachable(f"it answers {error.http_status_code}", where) from error
         except (httpx2.HTTPError, OSError) as error:
             raise self._unreachable(type(error).__name__, where) from None
-        kind, text = found.schema_type or "AVRO", found.schema_str or ""
+        except _NO_ANSWER as error:
+            raise self._unreachable(f"its answer is none: {type(error).__name__}", where) from None
+        # Whatever the client's types promise, these are what the server wrote.
+        kind, text = str(found.schema_type or "AVRO"), found.schema_str
+        if not isinstance(text, str) or not text:
+            raise self._unreachable("its answer has no schema", where)
         try:
             if kind == "AVRO":
                 return registry_schema(number, data_schema(text).table, number, text)

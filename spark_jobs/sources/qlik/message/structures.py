@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from open_mirroring.errors import TerminalError
-from spark_jobs.sources.contract.decoded import Refusal, SourceSchema, shown
+from spark_jobs.sources.contract.decoded import SERVER_UNTOLD, Refusal, Sender, SourceSchema, shown
 from spark_jobs.sources.contract.json_numbers import JsonNumber
 from spark_jobs.sources.qlik.message.avro import DataSchema, Field, data_schema
 from spark_jobs.sources.qlik.message.envelope import registry_id
@@ -31,6 +31,8 @@ MAX_ID, MAX_NAME = 200, 300
 """As much as the ledger keeps."""
 BY_HAND = "(given by hand)"
 """Stands for the topic of what the mirror file gives: no topic has such a name (K-61)."""
+_WHOLE_AND_CUT = {"float": ("INT8",), "real": ("INT4", "INT8", "UINT4")}
+"""Whole numbers of which a float of the writer schema does not hold each."""
 _REGISTERED, _TYPE = "registeredSchema", "schemaType"
 
 
@@ -145,10 +147,23 @@ class Structure:
         is_cut = (written == "real" and is_longer_than_a_float(column.type, column.precision)) or (
             written == "float" and is_longer_than_a_double(column.type, column.precision)
         )
+        is_cut |= column.type.upper() in _WHOLE_AND_CUT.get(written, ())
         if is_cut or (fits is not None and written not in fits) or (written == "varbinary" and told != written):
             is_bytes = "bytes" if written == "varbinary" else field.log_type
             what = f"dataSchema has {is_bytes} for {shown(field.name)}, tableStructure {column.type or told}"
             raise Refusal("AVRO_SCHEMA_INVALID", f"{what}, of which that may have lost something")
+
+    @property
+    def is_described(self) -> bool:
+        """Whether a metadata message told it, not a writer schema alone (K-14)."""
+        return any(column.known_type is None for column in self.columns)
+
+    @property
+    def senders(self) -> tuple[Sender, ...]:
+        """The task that the namespace of a writer schema names, where no metadata message told more (K-82)."""
+        if self.is_described or self.avro.table != self.table:
+            return ()
+        return ((self.table, SERVER_UNTOLD + self.avro.task),)
 
     @property
     def age(self) -> tuple[int, str, str]:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from open_mirroring.changes.told_statements import ColumnStep, Statement, ToldColumn, what_became_of
+from open_mirroring.changes.told_statements import ColumnStep, Statement, ToldColumn, given_again, what_became_of
 from open_mirroring.ledger import tables as t
 from open_mirroring.ledger.decisions import accept_told
 from open_mirroring.protocols.table_stops import RESET
@@ -50,6 +50,26 @@ def altered(place: str, kind: str = "ALTER_TABLE", **columns: tuple[str, str | N
 )
 def test_a_word_counts_only_without_doubt_t84(statements: list[Statement], told: ToldColumn | None) -> None:
     assert what_became_of("a", "4", statements) == told
+
+
+@pytest.mark.parametrize(
+    ("statements", "told"),
+    [
+        ([altered("5", a=DROP), altered("6", a=("ADD", None))], {"5": GONE}),
+        ([altered("5", a=("ALTER", "b")), altered("6", a=("ADD", None))], {"5": ToldColumn("b", "5")}),
+        ([altered("5", a=("ALTER", "b"), c=("ALTER", "A"))], {"5": ToldColumn("b", "5")}),
+        ([altered("5", a=DROP)], {}),
+        ([altered("3", a=DROP), altered("5", a=("ADD", None))], {}),
+        ([altered("8", a=DROP), altered("8", a=("ADD", None))], {}),
+        ([altered("5", a=("ALTER", "b")), altered("6", b=("ALTER", "a"))], {}),
+        ([altered("5", a=DROP), Statement("6", "ALTER_TABLE", None)], {}),
+    ],
+)
+def test_a_name_that_was_given_again_was_another_columns_t88(
+    statements: list[Statement], told: dict[str, ToldColumn]
+) -> None:
+    """Where no statement gives it again, the rows behind contradict, and nothing is believed."""
+    assert given_again("a", "4", "8", statements) == told
 
 
 def history(*rows: tuple[int, Any], kind: str = "ALTER_TABLE") -> list[tuple[str, Any, Any, Any, Any]]:
@@ -135,3 +155,16 @@ def test_a_stop_of_another_cause_stays_t84(tmp_path: Path) -> None:
     made.stop("dbo.orders", "KEY_UNKNOWN", RESET)
     assert told(made, (5, step("a", "DROP"))) == {"a": "dropped"}
     assert made.table("dbo.orders").stop_code == "KEY_UNKNOWN"
+
+
+def test_the_word_on_a_name_that_was_given_again_counts_up_to_that_place_t88(tmp_path: Path) -> None:
+    """Not where one row had both names by then; taken once."""
+    made = made_with(tmp_path, (3, "ia", True), (9, "iba", True))
+    again = (5, step("a", "ALTER", "b")), (6, step("a", "ADD"))
+    assert told(made, *again) == {"a": "renamed to 'b'"}
+    (decided,) = made.reader.column_decisions([made.ids["dbo.orders"]]).values()
+    assert [(one.up_to, one.renamed_to) for one in decided] == [(f"000000:{qlik_position(sequence(5), 0)}", "b")]
+    assert told(made, *again) == {}
+    made = made_with(tmp_path / "2", (3, "iab", True), (9, "iba", True))
+    assert told(made, *again) == {}
+    assert told(made, *again, load="new") == {}

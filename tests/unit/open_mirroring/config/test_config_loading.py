@@ -268,14 +268,6 @@ def test_tasks_of_qlik_whose_order_is_known_can_hold_transactions_back(
         ("    key: [order_id]", "    key: [id]\n    topic: x", "COMBINATION_INVALID", 10, "tables[0].topic", "leave"),
         (
             "    key: [order_id]",
-            "    key: [id]\n    keys_never_change: true",
-            "COMBINATION_INVALID",
-            10,
-            "tables[0].keys_never_change",
-            "leave",
-        ),
-        (
-            "    key: [order_id]",
             "    key: []\n    keys_never_change: true",
             "COMBINATION_INVALID",
             10,

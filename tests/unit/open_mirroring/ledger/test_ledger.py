@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -19,6 +20,7 @@ from open_mirroring.ledger import tables as t
 from open_mirroring.ledger.auditing import Reason
 from open_mirroring.ledger.decisions import resume_table
 from open_mirroring.ledger.extract_ledger import ExtractLedger
+from open_mirroring.ledger.load_ledger import LoadPlan
 from open_mirroring.ledger.publish_ledger import PublishLedger, StagedDetails, TableDeclaration
 from open_mirroring.ledger.reading import LedgerReader
 from open_mirroring.protocols.extracting import Batch
@@ -352,10 +354,10 @@ def test_tables_are_confirmed_together_each_by_its_own_version_and_kind_i20(
     """One transaction confirms changes of one table and a chunk of another's load; a third one was overtaken."""
     third = TableDeclaration("dbo.c", "dbo.schema/c", ("id",), False)
     ids = publishing.declare([DECLARED, OTHER._replace(loads=True), third])
-    plan = {"done": [0], "chunks": [[0], [1]], "hand_over_batch": 7}
+    plan = LoadPlan("", (), (0, 1), done=frozenset({0}), hand_over_batch=7)
     with ledger.begin() as db:
         loading = t.mirrored_table.update().where(t.mirrored_table.c.id == ids["dbo.b"])
-        db.execute(loading.values(load_plan=json.dumps(plan), load_state="loading"))
+        db.execute(loading.values(load_plan=plan.to_json(), load_state="loading"))
     load = Intent(1, 0, Work("load", 0, chunk="[1]"))
     rows = {source: sealed(publishing, id_, load if source == "dbo.b" else INTENT) for source, id_ in ids.items()}
     acquired(publishing, ids["dbo.c"])
@@ -367,7 +369,7 @@ def test_tables_are_confirmed_together_each_by_its_own_version_and_kind_i20(
         "dbo.b": (2, 7, "loaded"),
         "dbo.c": (0, 0, "none"),
     }
-    assert (after["dbo.a"].load_plan, after["dbo.b"].load_plan) == (None, {**plan, "done": [0, 1]})
+    assert (after["dbo.a"].load_plan, after["dbo.b"].load_plan) == (None, replace(plan, done=frozenset({0, 1})))
     assert after["dbo.c"].row.intent == rows["dbo.c"].intent
     assert {s: len(reader.published(id_, 1)) for s, id_ in ids.items()} == {"dbo.a": 2, "dbo.b": 2, "dbo.c": 0}
 

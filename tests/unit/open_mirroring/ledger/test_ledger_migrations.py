@@ -168,3 +168,29 @@ def test_a_database_of_something_else_is_refused_and_left_alone(ledger_url: str,
         open_ledger(ledger_url)
     assert refused.value.code == "LEDGER_FOREIGN"
     assert sa.inspect(engine).get_table_names() == before
+
+
+@pytest.mark.parametrize("content", [b"this is no database at all" * 99, b"SQLite format 3\0" + b"\xff" * 5_000])
+def test_a_file_that_is_no_database_is_told_and_left_alone(content: bytes, tmp_path: Path) -> None:
+    file = tmp_path / "ledger.db"
+    file.write_bytes(content)
+    for look in (open_ledger, opening.ledger_to_look, opening.pending_migrations):
+        with pytest.raises(TerminalError, match=r"LEDGER_DAMAGED.*ledger\.db"):
+            look(f"sqlite:///{file}")
+    assert file.read_bytes() == content
+
+
+def test_a_ledger_that_can_only_be_read_is_told(ledger_url: str, tmp_path: Path) -> None:
+    """By a server that takes no writes, such as a standby's, and by a file whose rights are not ours."""
+    if ledger_url.startswith("postgresql"):
+        with pytest.raises(TerminalError, match=r"LEDGER_DENIED.*25006") as denied:
+            open_ledger(f"{ledger_url}%20-c%20default_transaction_read_only%3Don")
+        assert str(sa.make_url(ledger_url).password) not in str(denied.value)
+        return
+    bare_database(ledger_url)
+    file = sa.make_url(ledger_url).database
+    engine = sa.create_engine(f"sqlite:///file:{file}?mode=ro&uri=true")
+    with pytest.raises(sa.exc.OperationalError) as raised, engine.begin() as db:
+        db.execute(sa.text("CREATE TABLE canary (x INTEGER)"))
+    told = opening.ledger_error(raised.value)
+    assert isinstance(told, TerminalError) and told.code == "LEDGER_DENIED" and "canary" not in str(told)

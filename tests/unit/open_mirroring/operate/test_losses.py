@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
@@ -28,6 +27,7 @@ from open_mirroring.ledger.letters import (
     letter_counts,
     settled_letters,
 )
+from open_mirroring.ledger.load_ledger import LoadPlan
 from open_mirroring.operate.exit_codes import Exit, exit_of_report
 from open_mirroring.protocols.table_losses import ANY_TABLE
 from open_mirroring.protocols.verdicts import Verdict, gate
@@ -287,7 +287,7 @@ def test_letters_are_counted_alike_in_every_kind_of_ledger_g_23(ledger_url: str)
 def test_what_a_load_holds_is_settled_as_reloaded_g_22(made: HandMadeMirror) -> None:
     """G-22: by the batch that the load was handed over at, or by the place from which the stream goes on."""
     made.accept("dbo.orders", GUID, 0)
-    plan = json.dumps({"hand_over_batch": 3, "chunks": [], "done": []})
+    plan = LoadPlan("", (), (), hand_over_batch=3).to_json()
     made.set_table("dbo.orders", load_state="loaded", load_plan=plan, stream_from="0000000B", published_batch=9)
     for place, (batch, pos) in enumerate([(3, None), (4, "0000000A:01:1"), (4, "0000000B:01:1"), (4, None)]):
         made.letter(place, "dbo.orders", batch=batch, epoch=GUID, pos=pos)

@@ -18,12 +18,13 @@ from open_mirroring.ledger.auditing import Reason
 from open_mirroring.ledger.decisions import open_stops
 from open_mirroring.ledger.declaring import TableDeclaration
 from open_mirroring.ledger.horizon import move_horizon
+from open_mirroring.ledger.load_ledger import LoadPlan
 from open_mirroring.ledger.reset_ledger import ResetLedger
 from open_mirroring.operate.status import RECENT_BATCHES, BoundOffsets, MirrorStatus, TableStatus
 from open_mirroring.operate.status_gathering import mirror_status
-from open_mirroring.operate.words import age, pace
+from open_mirroring.operate.words import age, pace, shown
 from open_mirroring.protocols.verdicts import Backlog, Finding, Verdict
-from spark_jobs.cli.reporting import columns, shown
+from spark_jobs.cli.reporting import columns
 from spark_jobs.cli.status_text import status_text
 from tests.hand_made_mirror import GUID, OTHER_GUID, HandMadeMirror
 
@@ -198,7 +199,9 @@ def test_the_rest_of_long_work_is_estimated_by_its_pace() -> None:
 
 
 def test_a_load_under_way_shows_its_chunks(made: HandMadeMirror) -> None:
-    made.set_table("dbo.orders", load_state="pending", load_plan=json.dumps({"chunks": [1, 2, 3], "done": [1]}))
+    made.set_table(
+        "dbo.orders", load_state="pending", load_plan=LoadPlan("", (), (0, 1, 2), done=frozenset({1})).to_json()
+    )
     status = status_of(made)
     assert (orders(status).load_state, orders(status).load_chunks) == ("pending", (1, 3))
     assert "pending, 1 of 3 chunks" in status_text(status)
@@ -207,7 +210,7 @@ def test_a_load_under_way_shows_its_chunks(made: HandMadeMirror) -> None:
 def test_a_load_through_the_log_shows_the_chunks_that_are_in_it(made: HandMadeMirror) -> None:
     """G-08: a chunk of the batch that is open counts when the batch is committed."""
     made.commit(1, {})
-    made.set_table("dbo.orders", load_state="pending", load_plan=json.dumps({"chunks": [0, 1, 2], "done": []}))
+    made.set_table("dbo.orders", load_state="pending", load_plan=LoadPlan("", (), (0, 1, 2)).to_json())
     for chunk, batch in ((0, 1), (1, 2)):
         made.insert(t.bound_range, mirror="shop", name=LoadChunk("dbo.orders", 1, chunk).name, bound_to=1, batch=batch)
     assert orders(status_of(made)).load_chunks == (1, 3)

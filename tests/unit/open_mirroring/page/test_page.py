@@ -21,6 +21,7 @@ from open_mirroring.ledger import open_ledger
 from open_mirroring.ledger import tables as t
 from open_mirroring.ledger.auditing import Reason
 from open_mirroring.ledger.declaring import ResetRecord
+from open_mirroring.ledger.load_ledger import LoadPlan
 from open_mirroring.ledger.reset_ledger import ResetLedger
 from open_mirroring.operate.exit_codes import Exit
 from open_mirroring.operate.overview import overview
@@ -104,13 +105,13 @@ def test_notes_on_a_table_are_on_its_page(made: PageMirror, client: TestClient) 
 def test_a_load_tells_how_long_the_rest_takes(made: PageMirror, client: TestClient) -> None:
     """Two of four chunks in ten minutes: the other two take twenty."""
     state = made.reader.tables()[ORDERS]
-    plan = {"done": [0, 1], "chunks": [0, 1, 2, 3]}
+    plan = LoadPlan("", (), (0, 1, 2, 3), done=frozenset({0, 1}))
     with made.ledger.begin() as db:
         mine = t.published_file.c.table_id == state.id
         file = t.published_file.update().where(mine)
         db.execute(file.values(kind="load", confirmed_at=made.now))
         db.execute(file.where(t.published_file.c.number == 1).values(confirmed_at=made.now - timedelta(minutes=10)))
-        pending = {"load_state": "pending", "load_plan": json.dumps(plan)}
+        pending = {"load_state": "pending", "load_plan": plan.to_json()}
         db.execute(t.mirrored_table.update().where(t.mirrored_table.c.id == state.id).values(**pending))
     assert "2 of 4 chunks, about 20 min left" in client.get(table(ORDERS)).text
 

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from open_mirroring.config import load_mirror
+from open_mirroring.ledger import requests
 from open_mirroring.operate.overview import TableLine, overview
 from open_mirroring.page import ways_out
 from open_mirroring.protocols.table_losses import (
@@ -46,9 +47,9 @@ def test_a_full_load_is_accepted_only_where_the_table_begins_with_one_g_128(
     file = tmp_path / "mirrors" / "shop.yaml"
     file.write_text(text, encoding="utf-8")
     found = ways_out.of_table(load_mirror(file), stopped, ("2",), ())
-    assert [one.action for one in found.buttons if one.subject or one.action == ways_out.ACCEPT_RELOAD] == [
-        *([ways_out.ACCEPT_RELOAD] if offers else []),
-        ways_out.ACCEPT_EPOCH,
+    assert [one.action for one in found.buttons if one.subject or one.action == requests.ACCEPT_RELOAD] == [
+        *([requests.ACCEPT_RELOAD] if offers else []),
+        requests.ACCEPT_EPOCH,
     ]
 
 

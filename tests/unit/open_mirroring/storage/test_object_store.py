@@ -272,6 +272,21 @@ def test_a_signature_and_a_connection_string_open_the_storage(storage_servers) -
             assert error.code == "STORAGE_DENIED" and "sig=" not in str(error)
 
 
+def test_a_signature_that_ended_is_told_by_its_end(storage_servers) -> None:
+    """S-05: a service says the same of it as of a wrong one."""
+    storage: Storage = storage_servers.new("azure")
+    given = json.loads(storage.connection)
+    until = datetime.now(UTC) - timedelta(hours=1)
+    rights = ContainerSasPermissions(read=True, list=True)
+    sas = generate_container_sas(
+        given["login"], "changes", account_key=given["password"], permission=rights, expiry=until
+    )
+    place = storage.place("a", password=None, extra={"sas_token": sas})
+    error = refusal(lambda p: p.read_bytes(), place, TerminalError)
+    assert error.code == "STORAGE_DENIED" and f"expired at {until:%Y-%m-%d %H:%M} UTC" in str(error)
+    assert "sig=" not in str(error) and sas not in str(error)
+
+
 def test_a_token_is_asked_for_anew_while_a_job_runs(monkeypatch: pytest.MonkeyPatch) -> None:
     """S-04: each request carries the token that holds then."""
     tokens, sent = iter(["first", "second", "third"]), list[str]()

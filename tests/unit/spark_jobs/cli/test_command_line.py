@@ -7,6 +7,7 @@ import json
 import os
 import pwd
 import re
+import sqlite3
 import stat
 import subprocess
 import sys
@@ -19,7 +20,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 import sqlalchemy as sa
-from sqlalchemy.exc import OperationalError
+from sqlalchemy.exc import DatabaseError, OperationalError
 
 from open_mirroring.changes.manifest import Manifest
 from open_mirroring.config import Mirror
@@ -491,12 +492,19 @@ def test_help_names_every_command_and_exit_code(capsys: pytest.CaptureFixture[st
 # --- errors and exit codes --------------------------------------------------------------------------------------
 
 
+def not_a_database() -> sqlite3.Error:
+    error = sqlite3.DatabaseError("secret")
+    error.sqlite_errorname = "SQLITE_NOTADB"
+    return error
+
+
 @pytest.mark.parametrize(
     ("error", "code", "text"),
     [
         (TerminalError("BAD", "it is bad", way_out="mend it"), Exit.TERMINAL, "BAD: it is bad. Way out: mend it"),
         (TransientError("LATER", "not now"), Exit.TRANSIENT, "LATER: not now"),
         (OperationalError("SELECT secret", {}, Exception("gone")), Exit.TRANSIENT, "LEDGER_UNREACHABLE"),
+        (DatabaseError("SELECT secret", {}, not_a_database()), Exit.TERMINAL, "LEDGER_DAMAGED"),
         (KeyboardInterrupt(), 130, "interrupted; the next run goes on from here"),
     ],
 )

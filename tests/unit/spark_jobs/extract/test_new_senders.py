@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 from open_mirroring.changes.manifest import SENT_BY
 from spark_jobs.extract.new_senders import new_senders, unrelated_senders
 from spark_jobs.sources.contract.decoded import SourceSchema
-from tests.qlik_messages import ORDERS, decode, md
+from spark_jobs.sources.qlik.message.decoder import registry_schema
+from tests.qlik_messages import ORDERS, avro_schema, change, datum, decode, md
 
 A, B = "dbo.a", "dbo.b"
 
@@ -35,6 +38,8 @@ def test_two_tasks_side_by_side_are_told_from_one_that_took_the_place_of_another
     assert unrelated_senders(sent((A, "s/t"), (B, "s/u"))) == ["s/t", "s/u"]
     assert unrelated_senders(sent((A, "s/t"), (B, "s/t"), (A, "s/u"), ("dbo.c", "s/u"))) == ["s/t"]
     assert unrelated_senders([SourceSchema("t", "1", A, 1, "{}")]) == []
+    assert len(unrelated_senders(sent((A, "s/t"), (B, "?/t")))) == 1, "K-82: they may be one"
+    assert unrelated_senders(sent((A, "?/t"), (B, "?/u"))) == ["?/t", "?/u"]
 
 
 def test_no_stream_fills_the_ledger_with_senders() -> None:
@@ -55,3 +60,17 @@ def test_a_task_is_told_by_server_and_task_of_the_lineage_k71(lineage: dict[str,
     named = {"schema": "dbo", "table": "orders", "tableVersion": 1, "timestamp": "", **lineage}
     assert set(decode(md(lineage=named)).senders) == senders
     assert not decode(md(lineage=named), tables=[ORDERS._replace(source="dbo.cars")]).senders
+
+
+def test_of_two_tasks_behind_a_registry_the_second_stops_the_table_k82() -> None:
+    """The namespace of a writer schema names the task; a task that metadata names with its server may be the same."""
+    senders = set()
+    for number, task in enumerate(("task1", "task1", "task2"), 1):
+        schema = avro_schema() | {"namespace": f"com.attunity.queue.msg.{task}.dbo.orders"}
+        body = b"\x00" + number.to_bytes(4, "big") + datum(schema, change(number=number))
+        decoded = decode(body, schemas=[registry_schema(number, "dbo.orders", number, json.dumps(schema))])
+        assert decoded.counts.changes == 1
+        senders |= set(decoded.senders)
+    assert senders == {("dbo.orders", "?/task1"), ("dbo.orders", "?/task2")}
+    assert new_senders([], senders).stops.keys() == {"dbo.orders"}
+    assert new_senders([], [("dbo.orders", "?/task1"), ("dbo.orders", "srv/task1")]).stops == {}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pyarrow as pa
 import pytest
 
-from open_mirroring.ledger.load_ledger import LoadColumn, columns_of_both
+from open_mirroring.ledger.load_ledger import LoadColumn, LoadPlan, columns_of_both
 from spark_jobs.plan.loaded_columns import LoadedColumn, doubt, doubt_by_deletes, loaded_columns, may_lack_digits
 from spark_jobs.sources.exports.columns import landing_column
 from spark_jobs.sources.sql_server.chosen_types import spelled_as_streamed
@@ -133,6 +133,6 @@ def test_files_of_one_export_may_hold_times_in_other_ways_g114() -> None:
     both = columns_of_both([one], [other])
     assert both is not None and both[0].held == ["milliseconds", "wall clock", "zone"]
     assert columns_of_both([one], [LoadColumn("c", "date")]) is None
-    plan = {"columns": [list(both[0])], "shortest": {"c": 3}}
+    plan = LoadPlan("", both, (), shortest={"c": 3})
     assert loaded_columns(plan, ["c"])["c"] == LoadedColumn(both[0], 3, True)
     assert loaded_columns(None, ["c"]) == {}

@@ -19,7 +19,7 @@ from spark_jobs.plan.plan import PlanStop
 from spark_jobs.publish.publication import Preparation, Prepared
 from spark_jobs.sources.sql_server.type_changes import Consequence, consequence
 from spark_jobs.sources.sql_server.types import landing_type
-from spark_jobs.sources.type_book import TYPE_CHANGES
+from tests.books.types import TYPE_CHANGES
 from tests.hand_made_mirror import GUID, OTHER_GUID, HandMadeMirror
 
 ALL = [["order_id", "int", 0], ["name", "nvarchar(50)", 1], ["price", "decimal(8,2)", 2]]
@@ -33,16 +33,24 @@ def made(tmp_path: Path) -> HandMadeMirror:
 
 
 def prepared(
-    made: HandMadeMirror, *lists: tuple[list[list[Any]], bool], renames: bool = True, **settings: Any
+    made: HandMadeMirror,
+    *lists: tuple[list[list[Any]], bool],
+    renames: bool = True,
+    below: str | None = None,
+    **settings: Any,
 ) -> Prepared | PlanStop:
-    """What publishing says of a table whose events announced these column lists, each with what rows proved of it."""
+    """What publishing says of a table whose events announced these column lists, each with what rows proved of it.
+
+    With *below* only what stands there is published.
+    """
     made.accept("dbo.orders", GUID, 0)
     made.commit(1, {"dbo.orders": (len(lists), LOW)})
     for place, (cols, whole) in enumerate(lists):
         row = {"digest": str(place), "cols": json.dumps(cols), "whole": whole, "first_pos": f"{place:08d}:1:1"}
         made.insert(t.column_list, table_id=made.ids["dbo.orders"], **row)
     declared = Table(source="dbo.orders", target="dbo/orders", key=("order_id",), **settings)
-    intent = Intent(first_number=1, batch_from=0, work=Work("changes", 1))
+    work = Work("changes", 1, position_from=None if below is None else "", position_to=below)
+    intent = Intent(first_number=1, batch_from=0, work=work)
     state = made.table("dbo.orders")
     preparation = Preparation("shop", made.reader, {"dbo.orders": declared}, Publish(), renames=renames)
     return preparation.prepare([(state, intent)])[state.id]
@@ -77,6 +85,18 @@ def test_whole_rows_that_lack_a_column_say_that_it_was_dropped_c75_g07(
     assert columns_of(found) == ["order_id", "name", "price"]
     assert isinstance(found, Prepared)
     assert found.gone == {"price": "000000:00000001:1:1"}
+
+
+@pytest.mark.parametrize("below", [None, "000000:00000002:1"])
+def test_a_row_behind_a_stop_proves_what_rows_before_it_lack_g60_g61(made: HandMadeMirror, below: str | None) -> None:
+    """Two changes of structure, and an insert behind both: what stands between them is published before the stop."""
+    retyped = [ALL[0], ["name", "int", 1]]
+    found = prepared(made, (ALL, True), (ALL[:2], False), (retyped, True), below=below)
+    if below is None:
+        assert isinstance(found, PlanStop)
+        assert (found.code, found.at) == ("SCHEMA_CHANGED", "000000:00000002:1:1")
+    else:
+        assert columns_of(found) == ["order_id", "name", "price"]
 
 
 def test_a_column_that_came_back_as_another_is_asked_for_before_anything_of_it_is_published_g66(

@@ -29,6 +29,9 @@ def test_a_session_without_jars_says_how_to_fetch_them(tmp_path: Path, monkeypat
     with pytest.raises(TerminalError, match="open-mirroring jars") as caught:
         session._jars()
     assert caught.value.code == "JARS_MISSING"
+    (tmp_path / "postgresql-42.7.14.jar").write_bytes(b"PK\3\4, and no end")
+    with pytest.raises(TerminalError, match=r"JARS_MISSING: .* is cut off: postgresql-42\.7\.14\.jar"):
+        session._jars()
 
 
 def test_what_cannot_be_fetched_is_an_error_and_leaves_no_jar(

@@ -9,11 +9,12 @@ from typing import Any
 import pytest
 
 from open_mirroring.changes.column_choice import ColumnChoice
+from open_mirroring.changes.manifest import KEYS_UNTOLD
 from open_mirroring.changes.row_key import KEY_BUCKETS, encode_key
 from spark_jobs.changelog.schema import REJECTED, LogRow, RawMessage
 from spark_jobs.sources.ces.decoder import Dispositions, MirroredTable, Notices
-from spark_jobs.sources.contract.decoded import Damage
-from tests.ces_messages import COLS, GUID, ORDERS, ROW, avro_event, decode, decoder, event, only, payload
+from spark_jobs.sources.contract.decoded import Damage, Decoded, SourceSchema
+from tests.ces_messages import COLS, GUID, ORDERS, ROW, avro_event, decode, decoder, event, only, payload, split
 
 LSN = "0000002C000000100001"
 COLS_TEXT = '[["id","int",0],["name","nvarchar(50)",1],["price","decimal(8,2)",2]]'
@@ -406,6 +407,23 @@ def test_every_message_has_one_disposition_and_order_is_kept() -> None:
     )
 
 
+def test_updates_that_do_not_tell_the_old_key_are_noted_unless_promised_c73() -> None:
+    """Whole, in pieces, and where `pkkey` is missing, which only the promise lets pass."""
+    row = {"id": "7", "name": "Ada", "price": "1.50"}
+    untold, no_key = event("UPD", row, None, pkkey={"id": "7"}), event("UPD", row, None)
+    kept = [SourceSchema(KEYS_UNTOLD, "", "dbo.orders", 0, "")]
+    assert decode(untold).schemas == kept
+    assert not decode(event("UPD", row, row, pkkey={"id": "7"}), event("INS", row), event("DEL", None, row)).schemas
+    assert [one.code for one in decode(no_key).rows] == ["OLD_KEY_MISSING"]
+    pieces = decode(*split(untold, [100])).rows
+    joined = decoder().join(pieces)
+    assert isinstance(joined, Decoded) and joined.schemas == kept
+    promised = decode(untold, no_key, tables=[ORDERS._replace(keys_never_change=True)])
+    assert [one.op for one in promised.rows] == ["U", "U"] and not promised.schemas
+    other = event("UPD", row, None, pkkey={"id": "8"})
+    assert decode(other, tables=[ORDERS._replace(keys_never_change=True)]).rows[0].kind == "rejected"
+
+
 @pytest.mark.parametrize(
     ("kind", "value", "is_cut"),
     [
@@ -413,11 +431,21 @@ def test_every_message_has_one_disposition_and_order_is_kept() -> None:
         ("varchar(max)", "x" * (2**20 - 1), False),
         ("varchar(max)", "x" * (2**20 + 1), False),
         ("nvarchar(max)", "é" * 2**19, True),
+        ("NVARCHAR(MAX)", "é" * 2**19, True),
+        ("nvarchar(max)", "é" * (2**19 - 1), False),
+        ("nvarchar(max)", "a" + "😀" * (2**18 - 1), True),
+        ("varchar(max)", "€" * (2**20 // 3), True),
+        ("varchar(max)", "€" * (2**20 // 3 - 1), False),
+        ("varchar(max)", "€" * (2**20 // 3) + "\ufffd", True),
+        ("varchar(max)", "あ" * 2**19, True),
         ("varbinary(max)", "0x" + "00" * 2**20, True),
     ],
 )
 def test_a_value_of_exactly_one_megabyte_is_taken_for_cut_c50(kind: str, value: str, is_cut: bool) -> None:
-    """G-06: a row that is not the source's is not mirrored as if it were; nor does it matter where it leaves."""
+    """G-06: a row that is not the source's is not mirrored as if it were; nor does it matter where it leaves.
+
+    The cut may divide a character of several bytes, which is gone then.
+    """
     cols, row = [("id", "int"), ("name", kind)], {"id": "7", "name": value}
     images: list[tuple[str, Any, Any]] = [("INS", row, None), ("UPD", row, {**row, "name": "x"}), ("DEL", None, row)]
     found = decode(*(event(operation, current, old, cols=cols) for operation, current, old in images)).rows

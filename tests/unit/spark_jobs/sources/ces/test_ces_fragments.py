@@ -128,13 +128,31 @@ def changed(message: bytes, **fields: object) -> bytes:
 
 def test_two_contents_of_one_piece_are_refused_with_both_places_c55() -> None:
     first, second = split(WHOLE, [100])
-    row = conflict([first, second, changed(second, data="}")])
+    row = conflict([first, second, changed(second, data="]}")])
     assert (row.kind, row.code, row.fragment_of, row.origin, row.place) == (
         "rejected", "FRAGMENT_CONFLICT", IDENTITY, "p", 0,
     )  # fmt: skip
     assert row.raw == first
     assert (row.epoch, row.pos) == (GUID, f"0000002C000000100001:{1:020d}:1")
     assert "p 1" in (row.reason or "") and "p 2" in (row.reason or "")
+
+
+def test_pieces_that_were_sent_again_may_say_another_time_c15() -> None:
+    first, second = split(WHOLE, [100])
+    again = changed(second, id="resent", time="2026-08-08T00:00:00.000Z")
+    assert join(pieces_of([first, second, again]), decoder()) == join(pieces_of([first, second]), decoder())
+
+
+def test_an_event_that_is_sent_again_and_cut_elsewhere_joins_once_one_sending_is_whole_c99() -> None:
+    before, after = split(WHOLE, [100, 200]), split(WHOLE, [150])
+    assert join(pieces_of([before[0], after[0]]), decoder()) == Waiting("pieces of one sending")
+    for messages in ([before[0], *after], [*before, after[1]], [*after, *before]):
+        joined = join(pieces_of(messages), decoder())
+        assert isinstance(joined, Joined)
+        assert [(row.pos, row.key, row.row) for row in joined.rows] == [
+            (row.pos, row.key, row.row) for row in decode(WHOLE).rows
+        ]
+    assert conflict([*before, changed(after[0], data="[")]).code == "FRAGMENT_CONFLICT"
 
 
 def test_pieces_that_disagree_are_refused() -> None:

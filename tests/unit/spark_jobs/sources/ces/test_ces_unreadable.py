@@ -14,7 +14,7 @@ from spark_jobs.changelog.schema import REJECTED
 from spark_jobs.sources.ces import avro as ces_avro
 from spark_jobs.sources.ces.decoder import Damage, Dispositions
 from spark_jobs.sources.ces.unreadable import NamedTable, table_in_body
-from tests.ces_messages import ORDERS, ROW, avro, avro_event, decode, decoder, envelope, event, payload
+from tests.ces_messages import GUID, ORDERS, ROW, avro, avro_event, decode, decoder, envelope, event, payload
 
 
 def unreadable(**where: str) -> list[tuple[str, bytes]]:
@@ -131,7 +131,21 @@ def container(schema: Any, *records: Any) -> bytes:
     return stream.getvalue()
 
 
+def other_types(schema: Any, **types: Any) -> Any:
+    """The outer record as another writer may declare it: its fields in another order, some of other types."""
+    fields = [{"name": one["name"], "type": types.get(one["name"], one["type"])} for one in schema["fields"]]
+    return {"type": "record", "name": "Other", "namespace": "com.other", "fields": fields[::-1]}
+
+
 INNER = payload(ROW, pkkey={"id": "7"})
+BYTES_KEY = {"type": "record", "name": "Data", "fields": [
+    {"name": "eventsource", "type": {"type": "record", "name": "S", "fields": [
+        *({"name": name, "type": "string"} for name in ("db", "schema", "tbl")),
+        {"name": "cols", "type": {"type": "array", "items": {"type": "record", "name": "C", "fields": [
+            *({"name": name, "type": "string"} for name in ("name", "type")), {"name": "index", "type": "int"}]}}},
+        {"name": "pkkey", "type": {"type": "array", "items": {"type": "record", "name": "K", "fields": [
+            {"name": "columnname", "type": "string"}, {"name": "value", "type": "bytes"}]}}}]}},
+    {"name": "eventrow", "type": {"type": "map", "values": "string"}}]}  # fmt: skip
 LENIENT = {
     "data_base64": [
         json.dumps(envelope("INS", ..., data_base64=base64.b64encode(json.dumps(INNER).encode()).decode())).encode(),
@@ -146,6 +160,16 @@ LENIENT = {
         container(ces_avro.CHANGE_EVENT, envelope("INS", avro(ces_avro.DATA_WITH_FINALEVENT, INNER))),
         container(ces_avro.CHANGE_EVENT, envelope("INS", container(ces_avro.DATA_WITH_FINALEVENT, INNER))),
         container(ces_avro.CHANGE_EVENT, envelope("INS", json.dumps(INNER).encode())),
+        container(
+            other_types(
+                ces_avro.CHANGE_EVENT,
+                id={"type": "string", "logicalType": "uuid"},
+                operation={"type": "enum", "name": "Operation", "symbols": ["UPD", "INS"]},
+                segmentindex="long",
+                data=["null", ces_avro.DATA_WITH_FINALEVENT],
+            ),
+            {**envelope("INS", INNER), "id": GUID},
+        ),
     ],
 }  # fmt: skip
 
@@ -179,11 +203,14 @@ def test_what_is_read_leniently_is_the_same_change_and_is_counted_c97(notice: st
         (container(ces_avro.CHANGE_EVENT, *[envelope("INS", b"{}")] * 2), "FRAMING_UNKNOWN"),
         (container("string", "x"), "FRAMING_UNKNOWN"),
         (container(ces_avro.DATA_WITH_FINALEVENT, INNER), "ENVELOPE_INVALID"),
+        (container(ces_avro.CHANGE_EVENT, envelope("DEL", container(BYTES_KEY, {
+            "eventsource": {**INNER["eventsource"], "pkkey": [{"columnname": "id", "value": b"\x00\x10\x83"}]},
+            "eventrow": {"old": "{}", "current": "{}"}}))), "DATA_MALFORMED"),
     ],
     ids=lambda value: str(value)[:40] if isinstance(value, str) else "body",
 )  # fmt: skip
 def test_what_says_two_things_is_a_dead_letter_c98(body: bytes, code: str) -> None:
-    """A name that stands there twice, a payload in two spellings: which one counts, nobody says."""
+    """A name that stands there twice, a payload in two spellings, a key in bytes: which one counts, nobody says."""
     assert [(row.kind, row.code, row.key) for row in decode(body, tables=[ORDERS]).rows] == [(REJECTED, code, None)]
 
 

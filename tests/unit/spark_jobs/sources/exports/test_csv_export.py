@@ -57,9 +57,10 @@ def test_a_file_that_was_cut_off_is_refused(tmp_path: Path, rows: list[list[str 
         (b'a,b\n1,"2"3"\n', "inside a field"),
         (b'a,b\n1,"2"x\n', "inside a field"),
         (b'a,b\n1,"2"x"3"\n', "inside a field"),
+        (b"a,b\n1,2\r\n", "carriage return"),
     ],
 )
-def test_what_is_wrong_is_said(content: bytes, reason: str, tmp_path: Path) -> None:
+def test_what_is_wrong_is_said_t93(content: bytes, reason: str, tmp_path: Path) -> None:
     path = tmp_path / "a.csv"
     path.write_bytes(content)
     assert reason in (why_malformed(path) or "")

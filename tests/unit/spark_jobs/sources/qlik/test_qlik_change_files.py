@@ -8,7 +8,7 @@ import gzip
 import json
 import os
 from collections.abc import Mapping, Sequence
-from datetime import date, datetime, time
+from datetime import UTC, date, datetime, time
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -241,6 +241,37 @@ def test_t43_bytes_that_are_called_a_text_are_one(tmp_path: Path) -> None:
             assert isinstance(found, TableDamage) and found.damage.code == code
 
 
+def test_t92_a_file_without_a_byte_is_whole_where_it_is_said_to_have_no_row(tmp_path: Path) -> None:
+    put(tmp_path, b"", dfm(records=0))
+    assert find_files(tmp_path, {}, timeout_hours=0) == Found([], [])
+    put(tmp_path, b"", dfm("2.csv"), "2.csv")
+    found = find_files(tmp_path, {}, timeout_hours=0)
+    assert [one.name for one in found.ranges] == [f"{FOLDER}/2.csv"]
+    assert found.waiting == [f"{FOLDER}/2.csv", f"{FOLDER}/2.dfm"]
+
+
+def test_t93_lines_end_in_one_way_whatever_stands_in_quotes(tmp_path: Path) -> None:
+    """A file that was converted to the line ends of Windows is sound, also where texts have line ends of their own."""
+    header, row = f"{HEADER}\r\n", f'{sequence(1)},I,1,"a\nb\r\nc\r",1.50,\r\n'
+    text = header + row
+    assert values_of(tmp_path, text.encode(), dfm()) == [(sequence(1), "I", "1", "a\nb\r\nc\r", "1.50", None)]
+
+
+def test_t41_a_clock_in_another_zone_than_utc_is_refused(tmp_path: Path) -> None:
+    """A DATETIME has no zone, so which clock the source shows is not known."""
+    columns = [*COLUMNS[:5], ("note", "DATETIME", 0)]
+    moment = datetime(2024, 1, 1, tzinfo=UTC)
+    for zone, wanted in (("UTC", "2024-01-01 00:00:00.000000"), ("Europe/Berlin", "DFM_CONTRADICTS")):
+        values = [sequence(1), "I", "1", "a", "1.50"]
+        arrays = [*(pa.array([value]) for value in values), pa.array([moment], pa.timestamp("us", zone))]
+        (tmp_path / FOLDER).mkdir(exist_ok=True)
+        pq.write_table(pa.Table.from_arrays(arrays, [n for n, *_ in columns]), tmp_path / FOLDER / "1.parquet")
+        (tmp_path / FOLDER / "1.dfm").write_bytes(dfm("1.parquet", columns=columns))
+        (found,) = rows_of(tmp_path, f"{FOLDER}/1.parquet")
+        told = found.values[-1] if isinstance(found, ChangeRow) else found.damage.code  # type: ignore[union-attr]
+        assert told == wanted
+
+
 def test_a_file_that_grows_is_read_again_and_one_that_shrinks_is_refused(tmp_path: Path) -> None:
     name = put(tmp_path, b"x" * 10, dfm())
     assert find_files(tmp_path, {name: 4})[0] == [BoundRange(name, 0, 10)]
@@ -354,6 +385,15 @@ GOOD = f"{HEADER}\n{LINE}\n".encode()
         (GOOD, dfm(options={"recordDelimiter": "#"}), 0, "FORMAT_UNSUPPORTED", "'#'"),
         (GOOD, dfm(options={"fieldDelimiter": "||"}), 0, "FORMAT_UNSUPPORTED", "'||'"),
         (GOOD, dfm(options={"escapeChar": "\\", "nullValue": "\\N"}), 0, "FORMAT_UNSUPPORTED", "NULL is written"),
+        (GOOD, dfm(options={"nullValue": '"NULL"'}), 0, "FORMAT_UNSUPPORTED", "NULL is written"),
+        (GOOD + b'x,U,2,"a\r\n",1.00,b\r\n', dfm(records=2), 0, "FORMAT_UNSUPPORTED", "carriage return"),
+        (
+            b"x,U,2,a,1.00,b\r\nx,U,2,a,1.00,b\n",
+            dfm(records=2, options={"quoteChar": "", "escapeChar": "", "nullValue": "~"}),
+            0,
+            "FORMAT_UNSUPPORTED",
+            "carriage return",
+        ),
     ],
 )
 def test_a_file_that_is_not_what_its_metadata_file_says_stops_its_table(

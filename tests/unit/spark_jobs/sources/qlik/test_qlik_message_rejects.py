@@ -384,3 +384,62 @@ def test_a_message_of_any_id_waits_under_a_name_that_the_ledger_keeps_k05() -> N
     assert len(names) == 2 and max(map(len, names)) <= 300
     framed = only(decode(b"\x00\x00\x00\x00\x07\x02", topic="t" * 249)).fragment_of or ""
     assert framed.endswith(":schema:registry:7")
+
+
+@pytest.mark.parametrize(
+    ("masks", "order", "code"),
+    [
+        ({"columnMask": b"\x03\x01"}, "auto", "MASK_INVALID"),
+        ({"columnMask": b"\x03\x01"}, "le_bytes", None),
+        ({"columnMask": b"\x03\x00"}, "auto", None),
+        ({"columnMask": b"\xff\x03"}, "auto", None),
+    ],
+)
+def test_a_column_mask_that_can_be_read_in_two_orders_is_refused_where_they_differ_k86(
+    masks: dict[str, bytes], order: str, code: str | None
+) -> None:
+    """Ten columns: the bytes 03 01 name the first, the second and the ninth, or the first, the ninth and the tenth."""
+    columns = [("id", "INT4", 0, 0, 0, 1), *((f"c{n}", "INT4", 0, 0, 0, 0) for n in range(2, 11))]
+    schema = avro_schema(dict.fromkeys((name for name, *_ in columns), "int"))
+    data = {**{name: None for name, *_ in columns}, "id": 1, "c9": 9 if masks["columnMask"][1] else None}
+    update = avro_dt("UPDATE", data, {**data, "c2": 2}, schema=schema, **masks)
+    (row,) = decode(avro_md(schema, columns), update, mask_order=order).rows
+    assert row.code == code
+    assert code is None or "mask_order" in str(row.reason)
+
+
+@pytest.mark.parametrize(
+    ("told", "written", "is_sound"),
+    [
+        ("INT8", "double", False),
+        ("INT8", "float", False),
+        ("INT4", "double", True),
+        ("INT4", "float", False),
+        ("UINT4", "float", False),
+        ("INT2", "float", True),
+        ("INT8", "int", True),
+    ],
+)
+def test_a_whole_number_by_way_of_a_float_that_does_not_hold_each_is_refused_k35(
+    told: str, written: str, is_sound: bool
+) -> None:
+    columns = [("id", "INT4", 0, 0, 0, 1), ("v", told, 0, 0, 0, 0)]
+    schema = avro_schema({"id": "int", "v": written})
+    (row,) = decode(avro_md(schema, columns), avro_dt("INSERT", {"id": 1, "v": 5}, schema=schema)).rows
+    assert row.code == (None if is_sound else "AVRO_SCHEMA_INVALID")
+
+
+@pytest.mark.parametrize(
+    ("masks", "code"),
+    [
+        ({"changeMask": "04", "columnMask": "0B"}, "MASK_CONTRADICTED"),
+        ({"changeMask": "02", "columnMask": "0B"}, None),
+        ({"changeMask": "0A", "columnMask": "07"}, None),
+    ],
+)
+def test_a_change_that_was_not_sent_is_no_update_k84(masks: dict[str, str], code: str | None) -> None:
+    """The columns are id, name, price and a large object."""
+    price = None if masks["columnMask"] == "0B" else "1.50"
+    row = only(decode(md(), dt("UPDATE", {**ROW, "price": price, "note": None}, None, **masks)))
+    assert (row.code, row.key) == (code, '["7"]')
+    assert code is None or "was not sent" in str(row.reason)

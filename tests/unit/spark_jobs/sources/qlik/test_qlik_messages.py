@@ -126,6 +126,13 @@ def test_a_key_change_is_two_changes_at_one_place_g03_k28_k31() -> None:
     assert values(row_set.row) == {**TEXTS, "id": "8"} and row_set.before is None
 
 
+@pytest.mark.parametrize("masks", [{}, {"changeMask": "0F"}, {"changeMask": "05"}, {"columnMask": "0F"}])
+def test_an_old_row_that_has_its_key_alone_tells_nothing_else_whatever_the_mask_says_k87(masks: dict[str, str]) -> None:
+    before, after = {**dict.fromkeys(ROW), "id": 7}, {"id": 8, "name": None, "price": "1.50", "note": "x"}
+    left, _ = decode(md(), dt("UPDATE", after, before, **masks)).rows
+    assert (left.op, values(left.before)) == ("K", {"id": "7"})
+
+
 def test_equal_keys_in_two_spellings_are_no_key_change_g02() -> None:
     columns = [("id", "NUMERIC", 0, 8, 2, 1)]
     decoded = decode(md(columns), dt("UPDATE", {"id": "7.50"}, {"id": "7.5"}))

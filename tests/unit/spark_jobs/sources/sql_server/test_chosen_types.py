@@ -64,6 +64,13 @@ def test_any_type_lands_as_text_in_one_spelling_g110(sql_type: str, text: str, a
     assert landed(sql_type, "string", as_text, key=True) == ([as_text], [])
 
 
+def test_the_sign_of_a_zero_stays_in_a_text_that_is_no_key_g110() -> None:
+    for times in (1, 300):
+        assert landed("float", "string", "-0", "0", times=times)[0] == ["-0.0", "0.0"] * times
+        assert landed("real", "string", "-0.0", times=times)[0] == ["-0"] * times
+    assert landed("float", "string", "-0", key=True)[0] == [chosen_key_converter("float", "string")("-0")] == ["0.0"]
+
+
 def test_a_number_lands_as_another_one_exactly_or_not_at_all_g110() -> None:
     assert landed("decimal(18,4)", "decimal(38,10)", "1.2345", None) == ([Decimal("1.2345000000"), None], [])
     assert landed("decimal(18,4)", "decimal(10,2)", "1.2300", "-5") == ([Decimal("1.23"), Decimal("-5.00")], [])

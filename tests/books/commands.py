@@ -1,4 +1,4 @@
-"""The page of commands, ``docs/reference/commands.md``, from the parser: ``python -m spark_jobs.cli.command_book``."""
+"""The page of commands, ``docs/reference/commands.md``, from the parser: ``make commands``."""
 
 from __future__ import annotations
 

@@ -9,9 +9,9 @@ import pytest
 
 from open_mirroring.errors import TerminalError
 from spark_jobs.sources.sql_server.type_text import landing_type
-from spark_jobs.sources.type_book import type_book
+from tests.books.types import type_book
 
-PAGE = Path(__file__).resolve().parents[4] / "docs" / "types.md"
+PAGE = Path(__file__).resolve().parents[3] / "docs" / "types.md"
 
 
 def test_the_committed_page_is_the_codes_own() -> None:
