@@ -104,7 +104,7 @@ class Pair:
         return [kind for block in blocks_of(messages) for kind in self._read(block)]
 
     def _read(self, block: Block) -> list[str]:
-        rows, taken, _, foreign, _, senders = self._fast.take(block)
+        rows, taken, _, foreign, _, senders, *_ = self._fast.take(block)
         assert len(set(taken.tolist())) == len(taken)
         exact = QlikMessageDecoder(self._tables, self._schemas, self._settings)
         every = np.arange(len(block.starts))
