@@ -73,7 +73,7 @@ class Ticked(NamedTuple):
 
     @property
     def exit(self) -> Exit:
-        """The failure of reading, then stopped tables, then losses, then a hold that let nothing through.
+        """The failure of reading, then stopped tables, then losses, then a hold of a table that has changes to publish.
 
         A table that is being built anew is not at the target, nor is all of one that is being loaded. Both may wait for
         somebody for ever, as a load may that is ahead of the stream: they hold whatever else was done.
@@ -88,7 +88,7 @@ class Ticked(NamedTuple):
             return done
         if self.overdue or any(why.startswith(_MAY_LAST) for why in self.held.values()):
             return Exit.ON_HOLD
-        if self.reloading or (self.waiting and not self.files and all(source in self.held for source in self.waiting)):
+        if self.reloading or any(source in self.held for source in self.waiting):
             return Exit.ON_HOLD
         return Exit.ON_HOLD if self.lacking or (self.awaited and self.batch is None) else Exit.DONE
 
