@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import sys
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
@@ -90,6 +91,10 @@ def keep_column_lists(db: Connection, row: Any, after_batch: int) -> None:
     begin = (row.stream_epoch, row.stream_from or "") if row.stream_from is not None else (0, "")
     # A stream that nobody accepted yet stops the table by itself; its lists are kept.
     live = {batch for batch, epoch, highest in found if (ordinals.get(epoch, row.stream_epoch + 1), highest) >= begin}
+    # Rows that were read before a column was taken, and that are published over the load, lack it still (G-141).
+    u = t.unverified_column.c
+    replaced = (u.table_id == row.id) & (u.since == "") & (u.batch < min(live, default=sys.maxsize))
+    db.execute(t.unverified_column.delete().where(replaced))
     kept: set[str] = set()
     number = t.log_batch.c.number
     manifests = sa.select(number, t.log_batch.c.manifest).where(
@@ -264,7 +269,7 @@ def note_taken(db: Connection, row: Any, columns: Sequence[str], batch: int) -> 
 
 
 def keep_taken(db: Connection, table_id: str, generation: int) -> None:
-    """Carry the notes of :func:`note_taken` into the next generation, which begins with what the log holds."""
+    """Carry the notes of :func:`note_taken` into the next generation, which has rows of the log, too."""
     c = t.unverified_column.c
     here = (c.table_id == table_id) & (c.generation == generation) & (c.since == "") & c.verified.is_(False)
     noted = [dict(one) for one in db.execute(sa.select(t.unverified_column).where(here)).mappings()]

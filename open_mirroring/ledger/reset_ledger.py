@@ -423,8 +423,7 @@ class ResetLedger:
 def _new_generation(db: Connection, row: Any, reset: ResetRecord) -> dict[str, Any]:
     """The values with which a table begins again; what failed to be typed before is tried anew."""
     db.execute(t.rejected_change.delete().where(t.rejected_change.c.table_id == row.id))
-    if not reset.loads:
-        keep_taken(db, row.id, row.generation)
+    keep_taken(db, row.id, row.generation)
     e = t.stream_epoch.c
     begins_at, stream_from = reset.begins_at, None if reset.begins_at is None else BEGINS_EMPTY
     if load := None if reset.loads else NewestLoad.of(row.newest_load):

@@ -27,7 +27,7 @@ from open_mirroring.config.source import ChangeTables, refuse_unstreamed
 from open_mirroring.config.storage import place_of
 from open_mirroring.config.tables import ExportLoad, JdbcLoad, check_handover
 from open_mirroring.errors import TerminalError
-from open_mirroring.landing_zone.schema import TableSchema, extra_columns, file_schema, wider
+from open_mirroring.landing_zone.schema import TableSchema, extra_columns, file_schema
 from open_mirroring.ledger.load_ledger import HandOver, LoadColumn, LoadLedger, LoadPlan, columns_of_both
 from open_mirroring.protocols.table_stops import HASH_UNMATCHED
 from open_mirroring.protocols.table_stops import WAYS_OUT as WAYS_OUT_OF_STOPS
@@ -39,8 +39,7 @@ from spark_jobs.sources.jdbc.dialects import Range
 from spark_jobs.sources.jdbc.pacing import Pace
 from spark_jobs.sources.jdbc.tables import JdbcTable, SplitColumn
 from spark_jobs.sources.qlik.types import key_type
-from spark_jobs.sources.sql_server.chosen_types import chosen_key_converter, spelled_as_streamed, widest
-from spark_jobs.sources.sql_server.types import landing_type
+from spark_jobs.sources.sql_server.chosen_types import as_wide_as, chosen_key_converter, spelled_as_streamed, widest
 
 CHUNK_BYTES = 64 << 20
 _FREE = {"stream_from", "max_connections", "max_rows_per_second"}
@@ -117,18 +116,9 @@ def _as_wide_as_streamed(plan: LoadPlan, table: Table, streamed: Mapping[str, Co
     """
 
     def widened(column: LoadColumn) -> LoadColumn:
-        if table.chosen.type_of(column.name):
-            return column
-        kind = column.type
-        for sql_type in sorted(streamed.get(column.name, ())):
-            try:
-                wide = wider(kind, landing_type(sql_type))
-            except TerminalError:
-                return column  # publishing stops for a type that cannot be mirrored
-            if wide is None or (column.name in table.key and not wide.startswith("int")):
-                return column
-            kind = wide
-        return column._replace(type=kind)
+        kind = as_wide_as(column.type, streamed.get(column.name, ()))
+        is_spelled_otherwise = column.name in table.key and not kind.startswith("int")
+        return column if table.chosen.type_of(column.name) or is_spelled_otherwise else column._replace(type=kind)
 
     return replace(plan, columns=tuple(map(widened, plan.columns)))
 

@@ -69,6 +69,30 @@ def test_a_quiet_table_tells_at_once_what_types_and_columns_say_anew_g129_g141(
     assert "dbo.notes" not in capsys.readouterr().out
 
 
+def test_changes_over_a_load_may_lack_what_it_brought_g141(
+    tmp_path: Path, spark: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """They were read while `columns` left it out; a load that holds them has it."""
+    rows = [{"id": number, "name": "Ada", "price": None} for number in (1, 2)]
+    old, new = exported(tmp_path / "old", rows[:1], lsn(5)), exported(tmp_path / "new", rows, lsn(12))
+    pipeline = mirror_of(tmp_path, spark, {**ORDERS, "columns": ["id", "name"], "initial_load": old})
+    deliver(pipeline, "1.jsonl", insert(2, 11))
+    assert command(pipeline, "tick") == Exit.ON_HOLD
+    redeclare(pipeline, {**ORDERS, "initial_load": old})
+    deliver(pipeline, "2.jsonl", insert(3, 12))
+    assert command(pipeline, "initial-load") == Exit.DONE
+    for request, load, is_told in (("r0", None, True), ("r1", old, True), ("r2", new, False)):
+        if load is not None:
+            redeclare(pipeline, {**ORDERS, "initial_load": load})
+            for _ in range(4):
+                code = reset(pipeline, "dbo.orders", request)
+            assert code == Exit.DONE
+        capsys.readouterr()
+        assert command(pipeline, "tick") == Exit.DONE
+        assert ("columns like '*' unverified" in capsys.readouterr().out) is is_told, request
+    assert [one["id"] for one in orders(pipeline)] == [1, 2, 3]
+
+
 def test_an_export_that_is_older_than_what_was_ignored_is_refused_g140(
     tmp_path: Path, spark: Any, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -16,7 +16,6 @@ captured messages and rows.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 from functools import lru_cache
 from typing import Literal
 
@@ -54,18 +53,6 @@ def readings(mask: str | bytes, order: MaskOrder = "auto") -> tuple[int, ...]:
     if order == "le_bytes":
         return (documented,)
     return (number, documented) if isinstance(mask, str) else (documented, number)
-
-
-def choose(candidates: tuple[int, ...], columns: int, *doubts: Callable[[int], bool]) -> int | None:
-    """The first reading that speaks of no column beyond *columns* and against which no *doubt* holds.
-
-    Where every possible reading is doubted, the likeliest possible one; None when none is possible. Doubts are asked
-    in their order: an earlier one weighs more.
-    """
-    possible = [number for number in candidates if not number >> columns]
-    if not possible:
-        return None
-    return min(possible, key=lambda number: [doubt(number) for doubt in doubts])
 
 
 def places(number: int) -> list[int]:

@@ -7,7 +7,7 @@ type: dates and times in ISO form, a ``datetimeoffset`` with its offset, binary 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from decimal import Decimal
 from functools import lru_cache
 from typing import Any
@@ -57,6 +57,23 @@ def widest(landing: str) -> str:
     if landing in ("int16", "int32"):
         return "int64"
     return f"decimal({_MOST_DIGITS},{landing.rpartition(',')[2]}" if landing.startswith("decimal") else landing
+
+
+def as_wide_as(loaded: str, streamed: Collection[str]) -> str:
+    """The landing type of a loaded column that takes what changes carry of it, too, by these types.
+
+    It stays what was *loaded* where the load may have cut values: no change has its type, and others have more digits
+    behind the point, or hold another kind of value. Then publishing stops.
+    """
+    try:
+        carried = {landing_type(sql_type) for sql_type in streamed}
+    except TerminalError:
+        return loaded  # publishing stops for a type that cannot be mirrored
+    is_alike = all(map(is_exact_number, (loaded, *carried))) and {_scale(kind) for kind in carried} <= {_scale(loaded)}
+    found: str | None = loaded
+    for kind in sorted(carried) if loaded in carried or is_alike else ():
+        found = found and wider(found, kind)
+    return found or loaded
 
 
 @lru_cache(maxsize=4096)

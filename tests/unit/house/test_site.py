@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import zipfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -80,3 +81,25 @@ def test_every_setting_that_a_page_shows_is_taken(page: Path, entry: str, tmp_pa
     file.parent.mkdir()
     file.write_text(yaml.safe_dump(document), encoding="utf-8")
     load_mirror(file)
+
+
+def test_every_option_of_spark_in_a_recipe_is_one_that_spark_has() -> None:
+    """A misspelt one would be ignored without a word. Some options end in a name of the user's own."""
+    import pyspark
+
+    jars = Path(pyspark.__file__).with_name("jars")
+    kinds = ("core", "common-utils", "network-common", "kubernetes", "yarn", "connect")
+    known: set[str] = set()
+    for kind in kinds:
+        (jar,) = jars.glob(f"spark-{kind}_*.jar")
+        with zipfile.ZipFile(jar) as classes:
+            for name in classes.namelist():
+                if name.endswith(".class"):
+                    known |= {text.decode() for text in re.findall(rb"spark\.[\w.-]+", classes.read(name))}
+    named_by_the_user = ("spark.kubernetes.driver.secrets", "spark.kubernetes.authenticate.driver")
+    of_the_mirror_file = {"spark.connection", "spark.cores", "spark.memory"}
+    for page in (DOCS / "deploy").glob("*.md"):
+        options = set(re.findall(r"(?<![\w./-])spark\.[a-z][\w.-]*\w", page.read_text(encoding="utf-8")))
+        for option in options - of_the_mirror_file:
+            begun = next((begin for begin in named_by_the_user if option.startswith(f"{begin}.")), option)
+            assert {begun, f"{begun}."} & known, f"{page.name}: {option}"

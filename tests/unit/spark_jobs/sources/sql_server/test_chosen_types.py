@@ -15,7 +15,7 @@ from open_mirroring.landing_zone.schema import LandingColumn, file_schema
 from spark_jobs.sources.contract.decoded import MirroredTable
 from spark_jobs.sources.exports.columns import land_column, landing_column
 from spark_jobs.sources.qlik.change_table.rows import RowLayout, Structure
-from spark_jobs.sources.sql_server.chosen_types import chosen_key_converter, landed_as, widest
+from spark_jobs.sources.sql_server.chosen_types import as_wide_as, chosen_key_converter, landed_as, widest
 from spark_jobs.sources.sql_server.typed_rows import Failure, typed_column
 from tests import qlik_change_rows as change_rows
 from tests import qlik_messages as messages
@@ -181,3 +181,27 @@ def test_a_numeric_without_digits_has_those_that_the_mirror_file_says_g110() -> 
     structure = Structure(change_rows.TABLE, (*change_rows.HEADERS, *data))
     layout = RowLayout(structure, MirroredTable(change_rows.TABLE, ("id",), told), "header__")
     assert dict(one[:2] for one in json.loads(layout.cols))["price"] == "decimal(38,10)"
+
+
+@pytest.mark.parametrize(
+    ("loaded", "streamed", "lands"),
+    [
+        ("int32", (), "int32"),
+        ("int32", ("int", "bigint"), "int64"),
+        ("int32", ("bigint",), "int64"),
+        ("int64", ("int",), "int64"),
+        ("decimal(10,2)", ("decimal(12,2)",), "decimal(12,2)"),
+        ("date", ("date", "datetime2(3)"), "timestamp"),
+        ("int32", ("int", "decimal(12,2)"), "decimal(12,2)"),
+        ("date", ("datetime2(3)",), "date"),
+        ("float32", ("float",), "float32"),
+        ("int32", ("decimal(12,2)",), "int32"),
+        ("int32", ("int", "varchar(20)"), "int32"),
+        ("int32", ("int", "geography"), "int32"),
+    ],
+)
+def test_a_loaded_column_lands_as_wide_as_changes_unless_the_load_may_have_cut_it_g65(
+    loaded: str, streamed: tuple[str, ...], lands: str
+) -> None:
+    """What no change has as the load has it may have lost digits, or its time of day, on the way into the export."""
+    assert as_wide_as(loaded, streamed) == lands
