@@ -104,7 +104,8 @@ class Pair:
         return [kind for block in blocks_of(messages) for kind in self._read(block)]
 
     def _read(self, block: Block) -> list[str]:
-        rows, taken, _, foreign, _, senders, *_ = self._fast.take(block)
+        took = self._fast.take(block)
+        rows, taken, foreign = took.rows, took.taken, took.foreign
         assert len(set(taken.tolist())) == len(taken)
         exact = QlikMessageDecoder(self._tables, self._schemas, self._settings)
         every = np.arange(len(block.starts))
@@ -117,7 +118,7 @@ class Pair:
         assert counts == wanted.counts._asdict()
         assert Counter(rest.foreign) + Counter(foreign) == Counter(wanted.foreign)
         assert (rest.notices, rest.schemas) == (wanted.notices, wanted.schemas)
-        assert {*rest.senders, *senders} == {*wanted.senders}
+        assert {*rest.senders, *took.senders} == {*wanted.senders}
         self.taken += len(taken)
         self._schemas += wanted.schemas
         self._fast.learn(wanted.schemas)
