@@ -51,9 +51,10 @@ test: prerequisites $(VENV)/.installed ## lint, types and every test that does n
 	@$(MAKE) test-fast
 
 .PHONY: fetched
-fetched: ## jars and servers that the tests need: waits for the network, while lint keeps a processor busy
+fetched: ## jars and servers that the tests need, and classes for quick starts: beside lint, on another processor
 	@$(MAKE) AT_ONCE= jars jars-broker
 	@$(AZURITE)
+	@$(RUN) -m tests.quick_java
 
 # Whoever cannot reach the npm registry tests all else.
 AZURITE = tests/azurite/fetch $(RUN) || echo "azurite: the tests of object storage are skipped"

@@ -95,9 +95,10 @@ def spark() -> Iterator[SparkSession]:
     from tests.quick_java import DELTA, java_options
 
     with pytest.MonkeyPatch.context() as environment:
-        # Jobs that a test starts beside it, to be killed for one, inherit it.
         environment.setenv("SPARK_SUBMIT_OPTS", f"{java_options()} {DELTA}")
         session = build_session("open-mirroring-tests")
+        # Jobs that a test starts beside it, to be killed for one, inherit it.
+        environment.setenv("SPARK_SUBMIT_OPTS", java_options())
         # It would tell of connections that end with the process, when nothing can be written any more.
         logging.getLogger("py4j").setLevel(logging.WARNING)
         yield session

@@ -20,6 +20,7 @@ pytestmark = [
     pytest.mark.airflow,
     pytest.mark.spark,
     pytest.mark.storage,
+    pytest.mark.long,
     pytest.mark.skipif(not may_unshare(), reason="needs the right to mount (unshare)"),
 ]
 

@@ -252,7 +252,7 @@ def delivered(tmp_path_factory: pytest.TempPathFactory, spark: Any) -> Iterator[
     pieces = split(event("INS", row(8), commit=95, tbl="lost"), [100, 200])
     other = split(event("INS", row(8, "Eve"), commit=95, indent=1, tbl="lost"), [100, 200])
     places["pieces"] = len(bodies)
-    bodies += [pieces[0], other[0], pieces[1]]
+    bodies += [pieces[0], other[0], *pieces[1:]]
     pipeline.deliver("it's #1 %2e\n.jsonl", wrapped(bodies) + b'{"topic": "t"}\nno json\n')
     extracted, _ = pipeline.tick()
     yield Delivered(pipeline, extracted.counts, places, len(bodies) + 2)

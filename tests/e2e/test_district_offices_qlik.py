@@ -73,7 +73,9 @@ def over_kafka(
 
 
 @pytest.mark.parametrize("ticks", TICKS)
-@pytest.mark.parametrize(("encoding", "security"), [("json", "plain"), ("avro", "sasl_ssl")])
+@pytest.mark.parametrize(
+    ("encoding", "security"), [("json", "plain"), pytest.param("avro", "sasl_ssl", marks=pytest.mark.long)]
+)
 def test_messages_over_kafka(
     encoding: str,
     ticks: int,
@@ -90,7 +92,7 @@ def test_messages_over_kafka(
 
 
 @pytest.mark.parametrize("ticks", TICKS)
-@pytest.mark.parametrize("security", ["plain", "sasl_ssl"])
+@pytest.mark.parametrize("security", [pytest.param("plain", marks=pytest.mark.long), "sasl_ssl"])
 def test_change_events_over_kafka(
     ticks: int,
     tmp_path: Path,

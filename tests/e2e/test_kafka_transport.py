@@ -290,7 +290,7 @@ def test_names_of_other_sources_and_topics_are_left_alone(kafka: KafkaBroker, pl
 # --- what fails --------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("returns", ["later", "in time"])
+@pytest.mark.parametrize("returns", ["later", pytest.param("in time", marks=pytest.mark.long)])
 def test_a_broker_that_is_killed_in_mid_read_costs_nothing_but_time(
     kafka: KafkaBroker, place: Place, returns: str
 ) -> None:

@@ -49,7 +49,12 @@ def marks(pipeline: Pipeline) -> Mapping[str, Any]:
     }
 
 
-@pytest.mark.parametrize("fault", [*EXTRACT, *PUBLISH, "publish.confirmed"])
+OFTEN = ["extract.bound", "extract.committed", "publish.staged", "publish.renamed:3", "publish.confirmed"]
+"""The moments that each run of the suite tries; the others take their turn with the long tests."""
+SELDOM = [pytest.param(fault, marks=pytest.mark.long) for fault in [*EXTRACT, *PUBLISH] if fault not in OFTEN]
+
+
+@pytest.mark.parametrize("fault", [*OFTEN, *SELDOM])
 def test_a_ledger_lost_at_any_moment_is_made_again_g_80(fault: str, tmp_path: Path, spark: Any, capsys: Any) -> None:
     """G-80: no number is used twice or left out, nothing is published twice, and the tables end equal."""
     made = history(seed=3, transactions=24)

@@ -54,7 +54,14 @@ def test_load_and_stream_end_equal_to_the_source(file_format: str, tmp_path: Pat
 
 
 @pytest.mark.parametrize(
-    "fault", ["publish.intended", "publish.staged", "publish.sealed:2", "publish.renamed:6", "publish.confirmed:2"]
+    "fault",
+    [
+        "publish.intended",
+        pytest.param("publish.staged", marks=pytest.mark.long),
+        "publish.sealed:2",
+        "publish.renamed:6",
+        pytest.param("publish.confirmed:2", marks=pytest.mark.long),
+    ],
 )
 def test_a_killed_load_is_resumed(fault: str, tmp_path: Path, spark, monkeypatch: pytest.MonkeyPatch) -> None:
     """D14: only chunks that were not confirmed are read again; numbers stay unbroken and the state equal."""
