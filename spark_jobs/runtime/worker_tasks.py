@@ -94,10 +94,13 @@ def _progress_told(context: SparkContext, description: str, tasks: int) -> Itera
     def tell() -> None:
         while not ended.wait(_TELL_SECONDS):
             try:
-                stages = [tracker.getStageInfo(number) for number in tracker.getActiveStageIds()]
+                found = [tracker.getStageInfo(number) for number in tracker.getActiveStageIds()]
             except Py4JError:
                 return  # Spark is gone: the job says so
-            done = sum(stage.numCompletedTasks for stage in stages if stage is not None)
+            stages = [stage for stage in found if stage is not None]
+            if not stages:
+                continue  # not begun, or done by now: that is not none of its tasks
+            done = sum(stage.numCompletedTasks for stage in stages)
             log.info("%s: %d of %d tasks done%s", description, done, tasks, pace(done, tasks, time.monotonic() - begun))
 
     telling = threading.Thread(target=tell, name="progress", daemon=True)
