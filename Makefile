@@ -60,7 +60,7 @@ fetched: ## jars and servers that the tests need, and classes for quick starts: 
 AZURITE = tests/azurite/fetch $(RUN) || echo "azurite: the tests of object storage are skipped"
 
 .PHONY: test-fast
-test-fast: setup fetched ## the tests alone; ARGS="..." goes to pytest
+test-fast: fetched ## the tests alone; ARGS="..." goes to pytest
 	$(RUN) -m pytest -n 2 -m "not long" $(ARGS)
 
 # Folders that need neither Java nor a server. What in them starts Spark, Airflow, Kafka or PostgreSQL after all is

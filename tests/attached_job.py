@@ -7,19 +7,27 @@ a module, or a program by its path as Airflow's tasks start it.
 
 from __future__ import annotations
 
+import os
 import runpy
 import sys
 from collections.abc import Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+ROOT = Path(__file__).resolve().parent.parent
 
-def gateway_of(spark: SparkSession) -> Mapping[str, str]:
-    """The environment by which another Python process finds the session's JVM."""
+
+def environment_of(spark: SparkSession) -> Mapping[str, str]:
+    """What is set for another Python process that runs a job here: it finds the session's JVM, and all our code."""
     parameters: Any = spark.sparkContext._gateway.gateway_parameters
-    return {"PYSPARK_GATEWAY_PORT": str(parameters.port), "PYSPARK_GATEWAY_SECRET": parameters.auth_token}
+    return {
+        "PYSPARK_GATEWAY_PORT": str(parameters.port),
+        "PYSPARK_GATEWAY_SECRET": parameters.auth_token,
+        "PYTHONPATH": os.pathsep.join([str(ROOT), *sys.path]),
+    }
 
 
 def _attach() -> None:

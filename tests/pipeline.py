@@ -21,7 +21,7 @@ from open_mirroring.ledger import open_ledger
 from open_mirroring.ledger.reading import LedgerReader
 from open_mirroring.ledger.tables import open_fragment
 from open_mirroring.storage.delta_address import delta_address
-from tests.attached_job import gateway_of
+from tests.attached_job import environment_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -101,12 +101,7 @@ class Pipeline:
 
     def killed(self, job: str, fault: str, *arguments: str) -> None:
         """Run a job in a process of its own that dies at a fault point; fails when it does not die there."""
-        environment = {
-            **os.environ,
-            **gateway_of(self._spark),
-            "OPEN_MIRRORING_FAULT": fault,
-            "PYTHONPATH": os.pathsep.join([str(ROOT), *sys.path]),
-        }
+        environment = {**os.environ, **environment_of(self._spark), "OPEN_MIRRORING_FAULT": fault}
         command = [sys.executable, "-m", "tests.attached_job", f"spark_jobs.{job}", str(self.file), *arguments]
         ended = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300, cwd=ROOT)
         assert ended.returncode == -9, (

@@ -245,20 +245,20 @@ def judge(
     losses: dict[str, tuple[Loss, ...]] = {}
     notes: dict[str, tuple[str, ...]] = {}
     for table in tables:
+        noted: list[str] = []
         found = [*_letters_of(table, letters), *_ignored_before(table, ignored_before.get(table.name))]
         found += [Loss(code, table.signals[code]) for code in _TOLD_LOSSES if code in table.signals]
         likely = _likely_name(table, unknown) if has_read and TABLE_RENAMED not in table.signals else None
         if likely is not None:
             found.append(likely)
         elif has_read and (note := _quiet(table, letters, unknown)):
-            notes[table.source] = (note,)
+            noted.append(note)
         for says, columns in table.unseen.items():
-            note = f"{COLUMN_NEVER_SEEN}: {says} {_named(columns)}, and no row has such a column"
-            notes[table.source] = (*notes.get(table.source, ()), note)
+            noted.append(f"{COLUMN_NEVER_SEEN}: {says} {_named(columns)}, and no row has such a column")
         if note := _ignored_before_export(table, ignored_before.get(table.name)):
-            notes[table.source] = (*notes.get(table.source, ()), note)
+            noted.append(note)
         if table.last_batch and not table.loaded and (begun_late := _begun_late(places)):
-            notes[table.source] = (*notes.get(table.source, ()), begun_late)
+            noted.append(begun_late)
         if table.lacks_load:
             what = (
                 "the mirror file names an initial load, and the table began without one: its first rows may be missing"
@@ -266,12 +266,13 @@ def judge(
             found.append(Loss(LOAD_NOT_MADE, what))
         if table.keys_untold:
             what = "updates came without old values: one that changed the key was not seen, and its old row would stay"
-            notes[table.source] = (*notes.get(table.source, ()), f"{KEY_CHANGES_UNTOLD}: {what}")
+            noted.append(f"{KEY_CHANGES_UNTOLD}: {what}")
         if APPLY_EXCEPTIONS in table.signals:
-            note = f"{APPLY_EXCEPTIONS}: {table.signals[APPLY_EXCEPTIONS]}"
-            notes[table.source] = (*notes.get(table.source, ()), note)
+            noted.append(f"{APPLY_EXCEPTIONS}: {table.signals[APPLY_EXCEPTIONS]}")
         if found:
             losses[table.source] = tuple(found)
+        if noted:
+            notes[table.source] = tuple(noted)
     of_tasks = [f"{code}: {signals[code]}" for code in _TOLD_NOTES if code in signals]
     of_tasks += [f"{TASK_NOT_RUNNING}: {task_text(task)}" for task in tasks if not task.is_running]
     if of_tasks:

@@ -7,7 +7,6 @@ product compares every cell.
 from __future__ import annotations
 
 import json
-import os
 import sys
 from collections.abc import Callable
 from datetime import timedelta
@@ -30,7 +29,7 @@ from open_mirroring.ledger import open_ledger
 from open_mirroring.ledger.reading import LedgerReader
 from open_mirroring.ledger.requests import TARGET_BACK, TARGET_GONE
 from open_mirroring_airflow import operators
-from tests.attached_job import gateway_of
+from tests.attached_job import environment_of
 from tests.quick_java import java_options
 from workload_generator.ces_shipping import CaptureShipping
 from workload_generator.exporting import export
@@ -119,8 +118,7 @@ def attached(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     python = tmp_path / "attached-python"
     python.write_text(f'#!/bin/sh\nexec {sys.executable} -m tests.attached_job "$@"\n')
     python.chmod(0o755)
-    path = os.pathsep.join([str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])])
-    for name, value in {**gateway_of(spark), "PYSPARK_DRIVER_PYTHON": str(python), "PYTHONPATH": path}.items():
+    for name, value in {**environment_of(spark), "PYSPARK_DRIVER_PYTHON": str(python)}.items():
         monkeypatch.setenv(name, value)
 
 

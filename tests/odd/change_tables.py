@@ -562,11 +562,7 @@ def key_swap_without_values(t: ChangeTable) -> None:
     t.masks = False
     for key, name in ((1, "Ada"), (2, "Bob")):
         t.ins(id=key, name=name, price="1.00")
-    one, two = t.drop(1), t.drop(2)
-    t.put(one | {"id": 2}), t.put(two | {"id": 3})
-    for at, (old, new) in enumerate(
-        ((one, one | {"id": 2}), (two, two | {"id": 1}), (two | {"id": 1}, two | {"id": 3}))
-    ):
+    for at, (old, new) in enumerate(t.swap_and_move_on()):
         place = t.next(same=at > 0)
         t.stored("B", {"id": old["id"], "name": None, "price": None}, [], *place), t.stored("U", new, ["id"], *place)
 

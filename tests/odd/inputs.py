@@ -108,6 +108,12 @@ class Source:
         self.rows.pop(at, None)
         return self.raw.pop(at, {})
 
+    def swap_and_move_on(self) -> list[tuple[dict[str, Any], dict[str, Any]]]:
+        """Let rows 1 and 2 swap their keys, and the one that took 1 move on to 3; each move's old row and new row."""
+        one, two = self.drop(1), self.drop(2)
+        self.put(one | {"id": 2}), self.put(two | {"id": 3})
+        return [(one, one | {"id": 2}), (two, two | {"id": 1}), (two | {"id": 1}, two | {"id": 3})]
+
     def next(self, *, same: bool = False) -> tuple[int, int]:
         """The next place in the log; *same* is in the same transaction as the one before."""
         if same:

@@ -457,11 +457,7 @@ def key_swap_without_values(t: Messages) -> None:
     """Old rows have the key alone, and there are no masks; one row moves on in the same transaction."""
     for key, name in ((1, "Ada"), (2, "Bob")):
         t.ins(id=key, name=name, price="1.00")
-    one, two = t.drop(1), t.drop(2)
-    t.put(one | {"id": 2}), t.put(two | {"id": 3})
-    for at, (old, new) in enumerate(
-        ((one, one | {"id": 2}), (two, two | {"id": 1}), (two | {"id": 1}, two | {"id": 3}))
-    ):
+    for at, (old, new) in enumerate(t.swap_and_move_on()):
         before = {"id": old["id"], "name": None, "price": None}
         sent = t.message("UPDATE", new, before, ["id"], same=at > 0)
         sent.head = {"changeMask": None, "columnMask": None}
