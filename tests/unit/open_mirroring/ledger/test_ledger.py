@@ -12,7 +12,7 @@ import pytest
 import sqlalchemy as sa
 from sqlalchemy import Engine
 
-from open_mirroring.changes.manifest import SENT_BY, BoundRange, Manifest
+from open_mirroring.changes.manifest import SENT_BY, BoundFile, BoundRange, FileVersion, Manifest
 from open_mirroring.errors import TerminalError
 from open_mirroring.landing_zone.schema import LandingColumn, TableSchema
 from open_mirroring.ledger import open_ledger
@@ -140,6 +140,20 @@ def test_an_extractor_that_another_followed_changes_nothing(extracting: ExtractL
     ):
         assert write() == ExtractLost()
     assert extracting.seal(version, manifest().to_json()) != ExtractLost()
+
+
+def test_files_are_told_as_they_were_seen_if_asked_for_or_not_bound_to_their_end(extracting: ExtractLedger) -> None:
+    """G-32, S-08: what a run asks for does not grow with the files that were ever read."""
+    ends = {"asked": 10, "half": 8, "read": 10, "longer": 100, "partition": 7}
+    seen = {name: FileVersion(f"{10 if end < 100 else 1000}:x", name) for name, end in ends.items() if end != 7}
+    ranges = [BoundRange(name, 0, end) for name, end in ends.items()]
+    extracting.bind(extracting.acquire().row.version, Batch(1, "r1"), ranges, seen)
+    told = {name: BoundFile(ends[name], seen[name]) for name in ("asked", "half", "longer")}
+    assert extracting.seen_files({"asked", "partition", "unknown"}) == told
+    assert extracting.seen_files([f"{at}" for at in range(10_000)] + ["asked"]) == told | {
+        "read": BoundFile(10, seen["read"])
+    }
+    assert extracting.seen_versions(()) == {name: seen[name] for name in ("half", "longer")}
 
 
 def test_a_batch_is_bound_sealed_and_completed_once(extracting: ExtractLedger, reader: LedgerReader) -> None:
