@@ -9,6 +9,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -94,15 +95,20 @@ def _java() -> Examined:
 
 
 def _spark() -> Examined:
-    way_out = "install the versions that belong together: `pip install 'open-mirroring[spark]'`, or `make setup`"
     found = {}
     for name in ("pyspark", "pyspark-client"):
-        try:
+        with suppress(PackageNotFoundError):
             found[name] = version(name)
-        except PackageNotFoundError:
-            found[name] = "missing"
-    fits = "missing" not in found.values() and found["pyspark"] == found["pyspark-client"]
-    return Examined("spark", ", ".join(f"{name} {one}" for name, one in found.items()), "" if fits else way_out)
+    shown_versions = ", ".join(f"{name} {one}" for name, one in found.items())
+    if "pyspark" not in found:
+        return Examined("spark", shown_versions or "pyspark is missing", "pip install 'open-mirroring[spark]'")
+    if len(set(found.values())) == 1:
+        return Examined("spark", shown_versions)
+    # Not every version of pyspark has a client of its own; the older one of two has.
+    both = min(found.values(), key=lambda one: [int(number) for number in re.findall(r"\d+", one)])
+    packages = " ".join(f"'{name}=={both}'" for name in found)
+    way_out = f"both write the same files, so install one version of both: pip install --force-reinstall --no-deps {packages}"
+    return Examined("spark", shown_versions, way_out)
 
 
 def _mirror(mirror: Mirror) -> Iterator[Examined]:

@@ -37,8 +37,11 @@ def test_a_session_without_jars_says_how_to_fetch_them(tmp_path: Path, monkeypat
 def test_what_cannot_be_fetched_is_an_error_and_leaves_no_jar(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """No Java: the script fails before it fetches anything."""
+    """No Java: the script fails before it fetches anything; pins that an earlier version left are this one's now."""
     monkeypatch.setenv("JAVA_HOME", str(tmp_path / "no-java"))
+    (tmp_path / "jars").mkdir()
+    (tmp_path / "jars" / "SHA256SUMS").write_text("of an earlier version", encoding="utf-8")
     assert main(["jars", str(tmp_path / "jars")]) == 1
     assert "JARS_NOT_FETCHED" in capfd.readouterr().err
     assert not list((tmp_path / "jars").glob("*.jar"))
+    assert "earlier" not in (tmp_path / "jars" / "SHA256SUMS").read_text("utf-8")
