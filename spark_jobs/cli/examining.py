@@ -25,7 +25,7 @@ from open_mirroring.ledger import tables as t
 from open_mirroring.ledger.opening import ledger_to_look
 from open_mirroring.ledger.reading import LedgerReader
 from open_mirroring.operate.exit_codes import Exit
-from open_mirroring.operate.spark_jars import REMOTE, jar_files, jars_folder, server_shown
+from open_mirroring.operate.spark_jars import REMOTE, drivers_lacking, jar_files, jars_folder, server_shown
 from open_mirroring.operate.target_limits import MOST_BYTES_A_DAY, is_near_daily_bytes
 from open_mirroring.operate.words import age, shown, size
 from spark_jobs.cli.looking import mirrors_of, problems_of
@@ -75,8 +75,7 @@ def _machine() -> Iterator[Examined]:
     yield _java()
     if "SPARK_HOME" not in os.environ:
         jars = [os.path.basename(jar) for jar in jar_files()]
-        way_out = "" if jars else "fetch them: `open-mirroring jars`"
-        yield Examined("jars", ", ".join(jars) or f"none in {jars_folder()}", way_out)
+        yield Examined("jars", ", ".join(jars) or f"none in {jars_folder()}: only reading over JDBC needs them")
 
 
 def _java() -> Examined:
@@ -107,12 +106,14 @@ def _spark() -> Examined:
     # Not every version of pyspark has a client of its own; the older one of two has.
     both = min(found.values(), key=lambda one: [int(number) for number in re.findall(r"\d+", one)])
     packages = " ".join(f"'{name}=={both}'" for name in found)
-    way_out = f"both write the same files, so install one version of both: pip install --force-reinstall --no-deps {packages}"
+    way_out = (
+        f"both write the same files, so install one version of both: pip install --force-reinstall --no-deps {packages}"
+    )
     return Examined("spark", shown_versions, way_out)
 
 
 def _mirror(mirror: Mirror) -> Iterator[Examined]:
-    problems = problems_of(mirror)
+    problems = [*problems_of(mirror), *drivers_lacking(mirror)]
     name = f"mirror {mirror.name}"
     if not problems:
         yield Examined(name, "file, connections, rights and source are as they have to be")

@@ -196,7 +196,8 @@ class JdbcTable:
         two frames are equal: Spark never answers a look at a source from what it kept of an earlier one.
         """
         cores = parallelism(self._spark)
-        rows = self._texts(columns, split, parts)
+        # Making the frame asks the database what it has, in a session with a context of its own.
+        rows = self.asked("reading its rows", lambda: self._texts(columns, split, parts))
         at_once = min(len(parts), cores if pace.connections is None else pace.connections)
         if pace.connections is not None and len(parts) > at_once:
             # Several parts one behind the other in one task: no more connections than are allowed.
@@ -248,6 +249,13 @@ class JdbcTable:
 
     def _failure(self, doing: str, error: Exception) -> MirroringError:
         state, what = _origin_of(self._spark, error)
+        if "ClassNotFoundException" in what and self._dialect.driver in what:
+            return TerminalError(
+                "JARS_MISSING",
+                f"Spark has no {self._dialect.driver}, the database's driver",
+                where=f"connection {self._connection.name}",
+                way_out="fetch it: open-mirroring jars; a cluster or a server of Spark Connect has to have it, too",
+            )
         if state is None:
             if self._connection.password:
                 what = what.replace(self._connection.password, "***")
