@@ -185,7 +185,7 @@ def _tell(
 def _bind(
     mirror: Mirror, table: Table, state: TableState, reader: LedgerReader, ledger: LoadLedger, spark: SparkSession
 ) -> MirroringError | None:
-    """Bind a plan where there is none yet; returns why a table cannot be bound."""
+    """Bind a plan where there is none yet; returns why a table cannot be bound, which the ledger keeps for `status`."""
     try:
         if table.initial_load is None:
             what = "the mirror file has no `initial_load` for it any more"
@@ -198,7 +198,10 @@ def _bind(
             _refuse_other_settings(mirror, table, state.load_plan)
     except MirroringError as error:
         log.error("%s cannot be loaded: %s", table.source, error)
+        ledger.note_refused(state.id, f"{error.code}: {error.what}")
         return error
+    if state.load_refused is not None:
+        ledger.note_refused(state.id, None)
     return None
 
 

@@ -263,7 +263,7 @@ def _follow_reload(mirror: Mirror, ledger: Engine, declared: Table, state: Table
         reach("reset.requested")
     except TerminalError as error:
         log.warning("%s stays stopped: %s", declared.source, error)
-        resets.keep_stopped(declared.source, f"{first}{_REFUSED}{error}")
+        resets.keep_stopped(declared.source, f"{first}{_REFUSED}{error.code}: {error.what}")
 
 
 def _has_ended(reader: LedgerReader, found: ReloadedRows) -> bool:

@@ -268,6 +268,16 @@ def note_taken(db: Connection, row: Any, columns: Sequence[str], batch: int) -> 
     upsert(db, t.unverified_column, noted, keys=["table_id", "generation", "column"], update=["verified", "since"])
 
 
+def note_types(ledger: Engine, types: Mapping[str, str]) -> None:
+    """Note by table id the `types` with which columns are published, or with which they were compared (G-129)."""
+    if types:
+        c, one = t.mirrored_table.c, [{"table": table_id, "said": said} for table_id, said in types.items()]
+        with ledger.begin() as db:
+            db.execute(
+                t.mirrored_table.update().where(c.id == sa.bindparam("table")).values(types=sa.bindparam("said")), one
+            )
+
+
 def keep_taken(db: Connection, table_id: str, generation: int) -> None:
     """Carry the notes of :func:`note_taken` into the next generation, which has rows of the log, too."""
     c = t.unverified_column.c

@@ -440,8 +440,10 @@ def _new_generation(db: Connection, row: Any, reset: ResetRecord) -> dict[str, A
         "waiting_rows": None,
         "intent": None,
         "columns": "[]",
+        "types": None,
         "load_state": "pending" if reset.loads else "none",
         "load_plan": None,
+        "load_refused": None,
         "stream_from": stream_from,
         "stream_epoch": newest_epoch(db, row.id) if begins_at is None else begins_at,
     }

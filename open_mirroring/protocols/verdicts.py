@@ -136,7 +136,8 @@ WAYS_OUT = {
     BACKLOG: "wait: publishing goes on when the target has caught up; if it never does, look at its status",
     RESET_OPEN: "let `open-mirroring reload-table` (or `drop-table`, as it was asked for) come to its end: it goes on "
     "where it stopped; changes are logged meanwhile",
-    LOAD_PENDING: "run the initial load to its end; changes are logged meanwhile",
+    LOAD_PENDING: "mend what refused it, if anything did, and run the initial load to its end; changes are logged "
+    "meanwhile",
     LOAD_AHEAD: "compare `stream_from` with the last commit before the export began: if it is right, wait until the "
     f"source commits a change above it; if it is too high, mend it and {table_stops.RESET}",
 }

@@ -205,6 +205,7 @@ class _Looking:
                 now=now,
                 settled=settled[source],
                 load_pending=state.load_state == "pending",
+                load_refused=state.load_refused or "",
                 load_ahead=ahead.get(source, ""),
                 first_files_pending=state.is_beginning,
                 target=targets.get(state.folder),

@@ -25,7 +25,7 @@ from open_mirroring.protocols.table_losses import OFFSETS_MISSING
 from open_mirroring.protocols.verdicts import Verdict
 from open_mirroring.reconciliation.inspection import inspect_mirror
 from open_mirroring.reconciliation.joined_tables import ledger_of
-from spark_jobs.cli.looking import never_run
+from spark_jobs.cli.looking import never_run, not_begun
 from spark_jobs.letters.open_letters import LetterChoice, read_open_letters, untyped_letters
 from spark_jobs.runtime.job_arguments import request_of
 
@@ -136,7 +136,7 @@ def _opened(arguments: argparse.Namespace) -> tuple[Mirror, Engine]:
     mirror = load_mirror(arguments.file)
     if never_run(mirror):
         raise TerminalError(
-            "NOT_STOPPED", f"nothing of mirror {mirror.name!r} has run yet", way_out="there is nothing to clear"
+            "NOT_STOPPED", not_begun(mirror), way_out="there is nothing to clear; or name the ledger as it is"
         )
     return mirror, ledger_of(mirror)
 

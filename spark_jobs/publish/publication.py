@@ -142,14 +142,19 @@ class Preparation:
         return found
 
     def refused(self, tables: Iterable[TableState]) -> dict[str, CannotStage]:
-        """Tables of which the mirror file says something else than their files have, by table id (G-129)."""
+        """Tables of which the mirror file says something else than their files have, by table id (G-129).
+
+        Only where `types` says something new are a table's column lists asked for: a run without changes reads none.
+        """
         tables, found = list(tables), dict[str, CannotStage]()
-        lists = self._reader.column_lists(state.id for state in tables)
+        anew = {state.id for state in tables if state.types != self._declared[state.source].chosen.types_text}
+        lists = self._reader.column_lists(anew) if anew else {}
         for state in tables:
             declared = self._declared[state.source]
             try:
                 refuse_other_settings(state, declared, self._salted)
-                refuse_text_no_more(state, declared, lists.get(state.id, ()))
+                if state.id in anew:
+                    refuse_text_no_more(state, declared, lists.get(state.id, ()))
             except PlanStop as stop:
                 found[state.id] = CannotStage(stop.code, stop.what)
         return found

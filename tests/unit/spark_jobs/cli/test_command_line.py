@@ -196,10 +196,10 @@ def test_status_before_the_first_run_says_so_and_creates_no_ledger(
     file = tmp_path / "mirrors" / "shop.yaml"
     file.parent.mkdir()
     file.write_text(MIRROR_FILE, encoding="utf-8")
-    assert (Ran(capsys, "status", file).code, Ran(capsys, "status", file).out) == (
-        Exit.DONE,
-        "mirror shop: nothing has run yet\n",
-    )
+    said = f"mirror shop: nothing has run yet; there is no ledger at sqlite:///{tmp_path}/ledger.db\n"
+    assert (Ran(capsys, "status", file).code, Ran(capsys, "status", file).out) == (Exit.DONE, said)
+    letters = Ran(capsys, "dead-letters", file)
+    assert (letters.code, letters.err) == (Exit.DONE, said), "the path may be mistyped"
     assert Ran(capsys, "status", file, "--json").json == {"mirror": "shop", "started": False, "tables": []}
     assert Ran(capsys, "resume", file, "--table", "dbo.orders", "--why", "x").code == Exit.TERMINAL
     assert [path.name for path in tmp_path.iterdir()] == ["mirrors"]
@@ -557,7 +557,7 @@ HELD = {"dbo.a": "BACKLOG: behind"}
         (NOTHING._replace(held=HELD, waiting=["dbo.a", "dbo.b"]), Exit.ON_HOLD),
         (NOTHING._replace(held=HELD, waiting=["dbo.b"]), Exit.DONE),
         (NOTHING._replace(held=HELD, waiting=["dbo.a"], files={"dbo.b": [1]}), Exit.ON_HOLD),
-        (NOTHING._replace(held={"dbo.a": "LOAD_PENDING: x"}, files={"dbo.b": [1]}), Exit.ON_HOLD),
+        (NOTHING._replace(held={"dbo.a": "LOAD_PENDING: x"}, waiting=["dbo.a"], files={"dbo.b": [1]}), Exit.ON_HOLD),
         (NOTHING._replace(reloading=["dbo.a"], files={"dbo.b": [1]}), Exit.ON_HOLD),
         (NOTHING._replace(held=HELD, waiting=["dbo.a"], stopped={"dbo.b": "GAP: x"}), Exit.TABLES_STOPPED),
         (NOTHING._replace(failed=TerminalError("X", "x"), files={"dbo.b": [1]}), Exit.TERMINAL),
