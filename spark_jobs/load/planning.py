@@ -29,11 +29,11 @@ from open_mirroring.config.tables import ExportLoad, JdbcLoad, check_handover
 from open_mirroring.errors import TerminalError
 from open_mirroring.landing_zone.schema import TableSchema, extra_columns, file_schema
 from open_mirroring.ledger.load_ledger import HandOver, LoadColumn, LoadLedger, LoadPlan, columns_of_both
-from open_mirroring.protocols.table_stops import HASH_UNMATCHED
+from open_mirroring.protocols.table_stops import HASH_UNMATCHED, unhashed_text
 from open_mirroring.protocols.table_stops import WAYS_OUT as WAYS_OUT_OF_STOPS
 from spark_jobs.load.task import duplicate_key
 from spark_jobs.load.unique_keys import find_duplicate
-from spark_jobs.publish.table_columns import landing_of, unhashed_text
+from spark_jobs.publish.table_columns import landing_of
 from spark_jobs.sources.exports.files import Export, ExportRows, Piece, cut_file, export_columns, export_files, load_key
 from spark_jobs.sources.jdbc.dialects import Range
 from spark_jobs.sources.jdbc.pacing import Pace

@@ -44,7 +44,7 @@ from open_mirroring.landing_zone.schema import (
 )
 from open_mirroring.landing_zone.text_format import TextFormat
 from open_mirroring.ledger.reading import ColumnDecision, ColumnList, TableState
-from open_mirroring.protocols.table_stops import HASH_UNMATCHED, PARTIAL_ROWS, ROW_INCOMPLETE
+from open_mirroring.protocols.table_stops import HASH_UNMATCHED, PARTIAL_ROWS, ROW_INCOMPLETE, unhashed_text
 from spark_jobs.plan.loaded_columns import doubt, loaded_columns, may_lack_digits
 from spark_jobs.plan.plan import PlanStop
 from spark_jobs.sources.sql_server.chosen_types import keeps_spelling, landed_as, widest
@@ -66,12 +66,6 @@ def landing_of(column: LandingColumn, chosen: ColumnChoice, salted: str | None) 
     if hashes and salted is None:
         raise ValueError(f"the column {column.name!r} is to be hashed, and there is no salt")
     return column._replace(renamed=chosen.new_name_of(column.name), salted=salted if hashes else None)
-
-
-def unhashed_text(columns: Sequence[str]) -> str:
-    """What is wrong where `hash` names columns that are none of the table's."""
-    why = "no column of the table is called so: one that is spelled otherwise lands in clear"
-    return f"`hash` names {', '.join(map(repr, columns[:5]))}, and {why}"
 
 
 class _Part(NamedTuple):
