@@ -92,6 +92,7 @@ class ChangeFiles(MessageTransport):
     """
 
     describes_tables: ClassVar[bool] = True
+    empty_range_is_damage: ClassVar[bool] = True
     path: Place
     suffix: str = TABLE_SUFFIX
     prefix: str = HEADER_PREFIX
@@ -113,11 +114,6 @@ class ChangeFiles(MessageTransport):
         path, hours = place_of(mirror, source.path, source.connection), source.fragment_timeout_hours
         folder = source.ddl_history
         return cls(path, source.table_suffix, source.header_prefix, mirrored, hours, unloaded=unloaded, history=folder)
-
-    @property
-    def empty_range_is_damage(self) -> bool:
-        """As :meth:`Transport.empty_range_is_damage`."""
-        return True
 
     def find(self, spark: Any, bound: Mapping[str, int], seen: Mapping[str, FileVersion] | None = None) -> Found:
         """See :func:`find_files`."""
