@@ -396,8 +396,8 @@ class _Log(NamedTuple):
 def _as_log_tells(mirror: Mirror, ledger: Engine, table: Table, *, made_anew: bool = False) -> _Log:
     """How the table can be built from the log: its files exist, and the columns of its rows fit one table.
 
-    Columns that do not are no matter where no row is left that was last changed with them, nor what older streams told
-    of a table that was *made_anew* with its newest one.
+    Columns that do not fit do not matter where no living row was last changed with them. Of a table that was
+    *made_anew* with its newest stream, nothing matters that older streams told.
 
     Raises:
         TerminalError: ``LOAD_NEEDED``.
@@ -407,7 +407,7 @@ def _as_log_tells(mirror: Mirror, ledger: Engine, table: Table, *, made_anew: bo
     if state is None:
         return _Log()
     if state.reset is not None and state.stop_code is None:
-        return _Log(state.lives_above)  # what is under way was asked for when the log did
+        return _Log(state.lives_above)  # the reset that is under way was judged when it was asked for
     logged = reader.contents({table.source: 0}, reader.mirror().committed).get(table.source, [])
     epochs = {**reader.epochs([state.id]).get(state.id, {})}
     begins_at = state.begins_at
@@ -430,7 +430,7 @@ def _as_log_tells(mirror: Mirror, ledger: Engine, table: Table, *, made_anew: bo
     stop = _stop(preparation, anew)
     if stop is None:
         return _Log()
-    # A question is asked once the table is built anew as far as that; its answer goes on from there.
+    # A possible rename is asked of the operator once the table is built up to it; the answer lets it go on from there.
     asked = {stop.at or "": _Log(asks=True)} if stop.code == RENAME_POSSIBLE else {}
     is_plain = table.key and not table.complete_rows and state.newest_load is None
     if is_plain and table.history != "full" and stop.code in FOLLOWED:

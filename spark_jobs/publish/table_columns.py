@@ -132,7 +132,7 @@ class TableColumns:
 
     @cached_property
     def _history_beyond(self) -> ColumnHistory:
-        """The same by all rows, those beyond the end of this look, too: a proof counts wherever it stands."""
+        """As *history*, from all rows, also those above *up_to*: what proves something may stand anywhere."""
         try:
             return self.history if self._beyond is None else self._beyond.history
         except PlanStop:  # for what lies beyond the end
@@ -563,9 +563,9 @@ class TableColumns:
         return not self._declared.chosen.is_all and (self._renames or is_other_stream)
 
     def _refuse_doubtful_returns(self) -> None:
-        """Stop where a column that the log is read without may have been renamed before another took its name.
+        """Stop where a column whose earlier values are left out may have been renamed before another one took its name.
 
-        As a whole: its earlier values, once published, would stand in the way of another column of its name.
+        The table stops as a whole: values that were published once would stand in the way of the other column.
         """
         placed = self._placed_parts(self._spelled)
         history = self._history(placed)
@@ -583,7 +583,7 @@ class TableColumns:
                 )
 
     def _gone_again(self, former: FormerColumn) -> str:
-        """Where a whole row lacks a column behind its gap and, for all that is known, rows with it stand before."""
+        """The last place of a whole row that lacks a column again, between rows that have it, behind its known gap."""
         around = [
             part.seen.last
             for part in self._spelled
