@@ -21,7 +21,6 @@ from sqlalchemy import Engine
 from open_mirroring.changes.column_history import place_text
 from open_mirroring.config import Mirror
 from open_mirroring.config.storage import log_place
-from open_mirroring.errors import TerminalError
 from open_mirroring.ledger.columns import note_columns, note_former, note_gone, note_types
 from open_mirroring.ledger.publish_ledger import StagedDetails
 from open_mirroring.ledger.reading import LedgerReader, TableState, changes_up_to, next_changes
@@ -79,13 +78,7 @@ def publish(mirror: Mirror, ledger: Engine, spark: SparkSession, only: Sequence[
     if lost := log_ahead(mirror, ledger):
         raise lost
     reader = LedgerReader(ledger, mirror.name)
-    stop = reader.mirror()
-    if stop.stop_code is not None:
-        raise TerminalError(
-            stop.stop_code,
-            f"mirror {mirror.name!r} is stopped: {stop.stop_what}",
-            way_out="see the runbook's section of this code, then `open-mirroring resume-extraction`",
-        )
+    reader.mirror().refuse_stopped(mirror.name)
     ensure_counted(mirror, ledger)
     before = reader.tables()
     chosen = [source for source in ids if only is None or source in only]

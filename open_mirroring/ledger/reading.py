@@ -18,6 +18,7 @@ from open_mirroring.changes.horizon import BatchContents, MirrorHorizon, TableHo
 from open_mirroring.changes.log_position import BEGINS_EMPTY, is_load_epoch, not_below, position_order
 from open_mirroring.changes.manifest import Manifest, PlacesSeen
 from open_mirroring.changes.source_reloads import NewestLoad
+from open_mirroring.errors import TerminalError
 from open_mirroring.landing_zone.layout import PARQUET
 from open_mirroring.landing_zone.schema import TableSchema
 from open_mirroring.landing_zone.text_format import TextFormat
@@ -50,6 +51,19 @@ class MirrorState(NamedTuple):
     stop_code: str | None
     stop_what: str | None
     homeless_rejects: int
+
+    def refuse_stopped(self, mirror: str) -> None:
+        """Refuse to go on with a mirror whose reading is stopped.
+
+        Raises:
+            TerminalError: with the code of the stop.
+        """
+        if self.stop_code is not None:
+            raise TerminalError(
+                self.stop_code,
+                f"mirror {mirror!r} is stopped: {self.stop_what}",
+                way_out="see the runbook's section of this code, then `open-mirroring resume-extraction`",
+            )
 
 
 class TableState(NamedTuple):

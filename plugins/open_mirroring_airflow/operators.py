@@ -141,14 +141,7 @@ class PublishingOperator(OpenMirroringSparkOperator):
         mirror = load_mirror(Path(self.mirror_file))
         arguments = self.job_arguments(mirror, context)
         ledger = LedgerReader(open_ledger(ledger_url(mirror)), mirror.name)
-        stop = ledger.mirror()
-        if stop.stop_code is not None:
-            raise TerminalError(
-                stop.stop_code,
-                f"the mirror is stopped, nothing is published: {stop.stop_what}",
-                where=f"mirror {mirror.name}",
-                way_out="see the runbook's section of this code",
-            )
+        ledger.mirror().refuse_stopped(mirror.name)
         before = self._marks_before(ledger, context)
         report = self.run_job(mirror, arguments, context)
         published = self._send(mirror, ledger, before, context)
