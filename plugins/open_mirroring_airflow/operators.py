@@ -375,15 +375,16 @@ class DecideOperator(BaseOperator):
                 where=f"run {context['run_id']}",
                 way_out="start it as a user of Airflow: *Trigger*, on the DAG's page",
             )
-        # Not at the top: it brings a web framework, and every parse of the DAGs imports this module.
-        from open_mirroring.page.deciding import decide
+        # Not at the top: it brings Arrow, and every parse of the DAGs imports this module.
+        from open_mirroring.operate.deciding import decide_and_look
 
         mirror = load_mirror(Path(self.mirror_file))
         ledger = open_ledger(ledger_url(mirror))
         take_in_joined(mirror, ledger)
-        # `decide` asks for the page's names of these fields.
         form = {"source": fields.pop(TABLE, ""), **fields, "request": f"{self.dag_id}/{context['run_id']}"}
-        said = decide(mirror, ledger, landing_zone(mirror), action, form, Reason(who, context["params"][REASON]))
+        said = decide_and_look(
+            mirror, ledger, landing_zone(mirror), action, form, Reason(who, context["params"][REASON])
+        )
         for sentence in said:
             self.log.info("%s", sentence)
         return said

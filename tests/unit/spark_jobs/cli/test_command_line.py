@@ -326,8 +326,8 @@ def test_resume_clears_the_stop_says_what_is_next_and_records_the_operator(
     ran = Ran(capsys, "resume", made.file, "--table", "dbo.orders", "--why", "all columns are sent now")
     assert ran.code == Exit.DONE
     assert ran.out.splitlines() == [
-        "cleared: dbo.orders: PARTIAL_ROWS: 2 of 3 columns",
-        "now: PASS OK: ledger, folder and target agree",
+        "Cleared: PARTIAL_ROWS: 2 of 3 columns",
+        "Now: PASS OK: ledger, folder and target agree.",
     ]
     [(_, event, detail)] = made.audit()
     user = pwd.getpwuid(os.getuid()).pw_name
@@ -353,7 +353,7 @@ def test_resume_says_when_the_cause_is_still_there(made: HandMadeMirror, capsys:
     made.stop("dbo.orders", "PARTIAL_ROWS")
     ran = Ran(capsys, "resume", made.file, "--table", "dbo.orders", "--why", "x")
     assert ran.code == Exit.TABLES_STOPPED
-    assert "now: STOP FOREIGN_ITEM" in ran.out and "Way out:" in ran.out
+    assert "Now: STOP FOREIGN_ITEM" in ran.out and "Way out:" in ran.out
 
 
 def test_resume_refuses_what_needs_a_reset_and_says_so(
@@ -371,7 +371,7 @@ def test_accept_epoch_lets_the_table_go_on(made: HandMadeMirror, capsys: pytest.
     made.stop("dbo.orders", "EPOCH_UNKNOWN")
     ran = Ran(capsys, "accept-epoch", made.file, "--table", "dbo.orders", "--epoch", GUID, "--why", "set up anew")
     assert ran.code == Exit.DONE
-    assert f"stream {GUID} has the ordinal 0" in ran.out and "cleared: dbo.orders: EPOCH_UNKNOWN" in ran.out
+    assert f"Stream {GUID} is accepted; it has the ordinal 0." in ran.out and "Cleared: EPOCH_UNKNOWN" in ran.out
     assert made.table("dbo.orders").stop_code is None
 
 
