@@ -32,7 +32,7 @@ from spark_jobs.extract.driver import log_ranges
 from spark_jobs.extract.logged_loads import chunks_to_log
 from spark_jobs.letters.healing import settle_outdated_letters
 from spark_jobs.letters.open_letters import ensure_counted
-from spark_jobs.load.planning import plan_load, settings_of
+from spark_jobs.load.planning import OTHER_SETTINGS, plan_load, settings_of
 from spark_jobs.load.work import LoadWork
 from spark_jobs.publish.driver import PublicationDriver
 from spark_jobs.reconcile.lost_ledger import log_ahead
@@ -212,8 +212,7 @@ def _refuse_other_settings(mirror: Mirror, table: Table, plan: LoadPlan) -> None
         TerminalError: ``LOAD_CHANGED``; ``SALT_CHANGED``, for one text would have two hashes (G-121).
     """
     if plan.settings != settings_of(table):
-        what = "the settings of its initial load are not those with which the load began"
-        raise TerminalError("LOAD_CHANGED", what, way_out="put them back as they were, or reset the table")
+        raise TerminalError("LOAD_CHANGED", OTHER_SETTINGS, way_out="put them back as they were, or reset the table")
     # What goes through the log is hashed when it is published, all of it by one salt.
     begun_with = {column.salted for column in plan.columns if column.salted and not table.loads_through_log}
     salt = mirror.salt() if begun_with else None

@@ -129,6 +129,9 @@ def _with_room(plan: LoadPlan, table: Table) -> LoadPlan:
     return replace(plan, columns=tuple(columns))
 
 
+OTHER_SETTINGS = "the settings of its initial load are not those with which the load began"
+
+
 def settings_of(table: Table) -> str:
     """What a load depends on; a load that has begun is not continued under other settings."""
     load = table.initial_load
