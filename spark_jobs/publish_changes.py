@@ -21,7 +21,7 @@ from sqlalchemy import Engine
 from open_mirroring.changes.column_history import place_text
 from open_mirroring.config import Mirror
 from open_mirroring.config.storage import log_place
-from open_mirroring.ledger.columns import note_columns, note_former, note_gone, note_types
+from open_mirroring.ledger.columns import note_columns, note_former, note_gone
 from open_mirroring.ledger.publish_ledger import StagedDetails
 from open_mirroring.ledger.reading import LedgerReader, TableState, changes_up_to, next_changes
 from open_mirroring.protocols import publishing as protocol
@@ -110,7 +110,7 @@ class _ChangesWork:
         self._spark = spark
         self._ledger = ledger
         self._reader = reader = LedgerReader(ledger, mirror.name)
-        self._declared = declared = {table.source: table for table in mirror.tables}
+        declared = {table.source: table for table in mirror.tables}
         self._salt = mirror.salt()
         self._preparation = Preparation(
             mirror.name,
@@ -145,10 +145,7 @@ class _ChangesWork:
             # What lies before the change of structure goes first; where nothing does, the table stops.
             if before := changes_up_to(self._reader, state, whole_work, limit):
                 work[state.source] = before
-        quiet = self._preparation.refused(state for source, state in ready.items() if source not in work)
-        # Noted before changes are published by it, so that no crash leaves files with types that nobody noted.
-        anew = {s.id: t for s in ready.values() if s.types != (t := self._declared[s.source].chosen.types_text)}
-        note_types(self._ledger, {table_id: said for table_id, said in anew.items() if table_id not in quiet})
+        quiet = self._preparation.refused(ready.values(), work)
         return {**quiet, **{t: work[state.source] for t, state in tables.items() if state.source in work}}
 
     def stage(self, tables: Mapping[str, TableState], intents: Mapping[str, protocol.Intent]) -> Mapping[str, Staging]:

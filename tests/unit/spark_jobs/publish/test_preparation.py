@@ -95,7 +95,7 @@ def test_tables_of_which_nothing_came_late_are_prepared_by_the_same_number_of_qu
 def test_column_lists_of_a_quiet_table_are_asked_for_only_where_types_says_something_new_g129(
     made: HandMadeMirror,
 ) -> None:
-    """So a run without changes costs nothing of the tables that did nothing."""
+    """So a run without changes costs nothing of the tables that did nothing; a refused table is asked for again."""
     published = TableSchema((LandingColumn("order_id", "string"),)).to_json()
     declared = Table(source=ORDERS, target="dbo/orders", key=("order_id",))
     preparation = Preparation("shop", made.reader, {ORDERS: declared}, Publish())
@@ -105,8 +105,18 @@ def test_column_lists_of_a_quiet_table_are_asked_for_only_where_types_says_somet
         made.set_table(ORDERS, columns=published, types=noted)
         state = made.table(ORDERS)
         asked.clear()
-        stopped = preparation.refused([state])
+        stopped = preparation.refused([state], busy=[])
         if noted == "{}":
             assert (stopped, asked) == ({}, [])
         else:
-            assert stopped[state.id].code == "SCHEMA_CHANGED" and asked
+            assert stopped[state.id].code == "SCHEMA_CHANGED" and made.table(ORDERS).types == noted
+
+
+def test_what_types_says_is_noted_before_changes_are_published_by_it_g129(made: HandMadeMirror) -> None:
+    """Else a crash behind the publication would leave a text of which nobody knows that `types` made it one."""
+    declared = Table.model_validate(
+        {"source": ORDERS, "target": "dbo/orders", "key": ["order_id"], "types": {"price": "string"}}
+    )
+    preparation = Preparation("shop", made.reader, {ORDERS: declared}, Publish())
+    assert preparation.refused([made.table(ORDERS)], busy=[ORDERS]) == {}
+    assert made.table(ORDERS).types == '{"price": "string"}'
