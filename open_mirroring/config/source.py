@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from typing import Annotated, Any, Literal, get_args
+from typing import Annotated, Any, ClassVar, Literal, get_args
 
 from pydantic import (
     AfterValidator,
@@ -53,6 +53,8 @@ OffsetGaps = Literal["lost", "expected"]
 class AnySource(Section):
     """What every source has."""
 
+    spells_by_reading: ClassVar[bool] = False
+    """Whether a row carries the columns of the time when it is read, not of the time when it changed (T-33)."""
     fragment_timeout_hours: Positive = Field(
         default=24,
         description="Hours after which messages that wait for others (pieces of a split event, a before image, the "
@@ -83,11 +85,6 @@ class AnySource(Section):
     def ordered_partitions(self) -> int:
         """The partitions that have to show a later commit before a transaction is whole; 0 where nothing can tell."""
         return 0
-
-    @property
-    def spells_by_reading(self) -> bool:
-        """Whether a row carries the columns of the time when it is read, not of the time when it changed (T-33)."""
-        return False
 
     @property
     def place(self) -> str:
@@ -285,6 +282,7 @@ class ChangeTablesInFolder(ChangeTables, InFolder, title="qlik-change-table over
 class ChangeTablesInDatabase(ChangeTables, title="qlik-change-table over jdbc"):
     """Change tables in the database that the task writes them to."""
 
+    spells_by_reading: ClassVar[bool] = True
     transport: Literal["jdbc"] = Field(description="The database that the task writes change tables to.")
     connection: ConnectionName = _CONNECTION
     partitions: Annotated[str, AfterValidator(names.check_source_name)] | None = Field(
@@ -317,11 +315,6 @@ class ChangeTablesInDatabase(ChangeTables, title="qlik-change-table over jdbc"):
         if self.control_schema is None and self.partitions is not None:
             return names.split_source_name(self.partitions).schema
         return self.control_schema
-
-    @property
-    def spells_by_reading(self) -> bool:
-        """As :attr:`AnySource.spells_by_reading`: the database tells the columns of now."""
-        return True
 
     @property
     def ordered_partitions(self) -> int:

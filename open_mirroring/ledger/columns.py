@@ -32,10 +32,10 @@ def list_digest(cols: str) -> str:
 def record_columns(db: Connection, table_id: str, lists: Sequence[ListSeen], *, of_reading: bool) -> bool:
     """Record the column lists that a batch brought of a table; *of_reading* as in its manifest.
 
-    Returns whether a row proved a list to be whole that was known, and not proved, before.
+    Returns whether a row proved for the first time that a known list is whole.
 
-    What was seen when a table was read counts behind everything that was read of it before (G-60): a row that is read
-    again, or late, is spelled by the columns of now.
+    With *of_reading* a list counts behind everything that was read of the table before (G-60): a row that is late, or
+    read again, has the columns of now, not those of the time when it changed.
     """
     c, r = t.column_list.c, t.column_range.c
     proved = False
@@ -62,7 +62,7 @@ def record_columns(db: Connection, table_id: str, lists: Sequence[ListSeen], *, 
 
 
 def _as_read(seen: PlacesSeen, others: str | None) -> PlacesSeen:
-    """Where a list counts that was seen at a reading, given the highest place of the table's *others*."""
+    """The places at which a list of the time of reading counts: behind *others*, the highest place of all others."""
     if others is None:
         return seen
     at = seen.last if seen.last > others else f"{others}{BEHIND}"
@@ -266,6 +266,16 @@ def note_taken(db: Connection, row: Any, columns: Sequence[str], batch: int) -> 
     place = {"table_id": row.id, "generation": row.generation, "since": "", "batch": batch}
     noted = [{**place, "column": name[:300], "at": datetime.now(UTC), "verified": False} for name in columns]
     upsert(db, t.unverified_column, noted, keys=["table_id", "generation", "column"], update=["verified", "since"])
+
+
+def note_types(ledger: Engine, types: Mapping[str, str]) -> None:
+    """Note by table id the `types` with which columns are published, or with which they were compared (G-129)."""
+    if types:
+        c, one = t.mirrored_table.c, [{"table": table_id, "said": said} for table_id, said in types.items()]
+        with ledger.begin() as db:
+            db.execute(
+                t.mirrored_table.update().where(c.id == sa.bindparam("table")).values(types=sa.bindparam("said")), one
+            )
 
 
 def keep_taken(db: Connection, table_id: str, generation: int) -> None:

@@ -26,8 +26,8 @@ from open_mirroring.ledger.reading import LedgerReader, Waiting
 from open_mirroring.ledger.verdict_ledger import RecordedVerdict, recorded_verdicts
 from open_mirroring.operate.words import SEVERITY
 from open_mirroring.protocols.table_losses import ANY_TABLE, WAYS_OUT, Loss
+from open_mirroring.protocols.verdicts import OTHER_WAY_OUT, Backlog, Verdict
 from open_mirroring.protocols.verdicts import WAYS_OUT as ALL_WAYS_OUT
-from open_mirroring.protocols.verdicts import Backlog, Verdict
 from open_mirroring.reconciliation.losses import LossReport, look
 from open_mirroring.reconciliation.told_by_source import TaskState
 
@@ -36,7 +36,6 @@ NOT_INSPECTED, LOOK_OVERDUE = "NOT_INSPECTED", "LOOK_OVERDUE"
 _LOOKS_MISSED = 2
 """So many moments of the schedule may pass before what the last look found is doubted."""
 _BATCHES_PER_HOUR = 60
-RESUME = "mend the cause that the message names, then `open-mirroring resume`"
 
 
 class LastProof(NamedTuple):
@@ -309,7 +308,7 @@ class _Lines:
     def _verdict(self, source: str) -> tuple[Verdict | None, str, str, str]:
         stop, found = self._stops.get(source), self._recorded.get(source)
         if stop is not None:
-            return Verdict.STOP, stop.code, stop.what, ALL_WAYS_OUT.get(stop.code, RESUME)
+            return Verdict.STOP, stop.code, stop.what, ALL_WAYS_OUT.get(stop.code, OTHER_WAY_OUT)
         if found is None:
             return None, NOT_INSPECTED, "the landing zone was not inspected yet, or not since a decision", ""
         if self._overdue and found.verdict is not Verdict.STOP:
@@ -317,8 +316,7 @@ class _Lines:
             way_out = "see why the scheduler does not run the mirror, or run `open-mirroring tick`"
             return None, LOOK_OVERDUE, what, way_out
         if found.verdict in (Verdict.STOP, Verdict.HOLD):
-            way_out = ALL_WAYS_OUT.get(found.code, "do what the message says, then clear the stop of this table")
-            return found.verdict, found.code, found.what, way_out
+            return found.verdict, found.code, found.what, ALL_WAYS_OUT.get(found.code, OTHER_WAY_OUT)
         # Letters may have been settled, or have come, since the look; the rule is that of the inspection.
         if losses := self._report.losses.get(source, ()):
             return Verdict.LOSSES, losses[0].code, losses[0].what, WAYS_OUT.get(losses[0].code, "")

@@ -8,7 +8,7 @@ status, metrics and Airflow all report from here, so they agree.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from difflib import SequenceMatcher
 from types import MappingProxyType
@@ -53,7 +53,7 @@ from open_mirroring.protocols.table_losses import (
     TASKS_MIXED,
     Loss,
 )
-from open_mirroring.protocols.table_stops import HASH_UNMATCHED
+from open_mirroring.protocols.table_stops import HASH_UNMATCHED, unhashed_text
 from open_mirroring.reconciliation.evidence_text import shown
 from open_mirroring.reconciliation.joined_tables import take_in_joined
 from open_mirroring.reconciliation.told_by_source import TaskState, signals_of, task_states, task_text
@@ -242,50 +242,59 @@ def judge(
     mirrored = {table.name for table in tables}
     unknown = [other for other in foreign if other.name not in mirrored and other.name not in acknowledged]
     ignored_before = {other.name: other for other in foreign if other.name in mirrored - acknowledged}
-    losses: dict[str, tuple[Loss, ...]] = {}
-    notes: dict[str, tuple[str, ...]] = {}
+    losses, notes = dict[str, tuple[Loss, ...]](), dict[str, tuple[str, ...]]()
     for table in tables:
-        noted: list[str] = []
-        found = [*_letters_of(table, letters), *_ignored_before(table, ignored_before.get(table.name))]
-        found += [Loss(code, table.signals[code]) for code in _TOLD_LOSSES if code in table.signals]
-        likely = _likely_name(table, unknown) if has_read and TABLE_RENAMED not in table.signals else None
-        if likely is not None:
-            found.append(likely)
-        elif has_read and (note := _quiet(table, letters, unknown)):
-            noted.append(note)
-        for says, columns in table.unseen.items():
-            noted.append(f"{COLUMN_NEVER_SEEN}: {says} {_named(columns)}, and no row has such a column")
-        if note := _ignored_before_export(table, ignored_before.get(table.name)):
-            noted.append(note)
-        if table.last_batch and not table.loaded and (begun_late := _begun_late(places)):
-            noted.append(begun_late)
-        if table.lacks_load:
-            what = (
-                "the mirror file names an initial load, and the table began without one: its first rows may be missing"
-            )
-            found.append(Loss(LOAD_NOT_MADE, what))
-        if table.keys_untold:
-            what = "updates came without old values: one that changed the key was not seen, and its old row would stay"
-            noted.append(f"{KEY_CHANGES_UNTOLD}: {what}")
-        if APPLY_EXCEPTIONS in table.signals:
-            noted.append(f"{APPLY_EXCEPTIONS}: {table.signals[APPLY_EXCEPTIONS]}")
-        if found:
-            losses[table.source] = tuple(found)
-        if noted:
-            notes[table.source] = tuple(noted)
-    of_tasks = [f"{code}: {signals[code]}" for code in _TOLD_NOTES if code in signals]
-    of_tasks += [f"{TASK_NOT_RUNNING}: {task_text(task)}" for task in tasks if not task.is_running]
-    if of_tasks:
-        notes[ANY_TABLE] = tuple(of_tasks)
-    if of_any := [
+        ignored = ignored_before.get(table.name)
+        renamed = _likely_name(table, unknown) if has_read and TABLE_RENAMED not in table.signals else None
+        quiet = _quiet(table, letters, unknown) if has_read and renamed is None else ""
+        losses[table.source] = tuple(_losses_of(table, letters, ignored, renamed))
+        notes[table.source] = tuple(filter(None, (quiet, *_notes_of(table, ignored, places))))
+    losses[ANY_TABLE] = (
         *_uncounted(letters),
         *_without_table(letters.without_table, tolerated),
         *(_missing_places(places) if gaps_are_losses else ()),
-        *_unhashed(unhashed),
-    ]:
-        losses[ANY_TABLE] = tuple(of_any)
-    ignored = [other for other in foreign if other.name not in mirrored]
-    return LossReport(letters, losses, notes, ignored, acknowledged, tasks)
+        *([Loss(HASH_UNMATCHED, unhashed_text(unhashed, "any table"))] if unhashed else ()),
+    )
+    notes[ANY_TABLE] = (
+        *(f"{code}: {signals[code]}" for code in _TOLD_NOTES if code in signals),
+        *(f"{TASK_NOT_RUNNING}: {task_text(task)}" for task in tasks if not task.is_running),
+    )
+    return LossReport(
+        letters,
+        {source: found for source, found in losses.items() if found},
+        {source: noted for source, noted in notes.items() if noted},
+        [other for other in foreign if other.name not in mirrored],
+        acknowledged,
+        tasks,
+    )
+
+
+def _losses_of(
+    table: SeenTable, letters: LetterCounts, ignored: ForeignTable | None, renamed: Loss | None
+) -> Iterator[Loss]:
+    """What a table lacks; the first one names the verdict."""
+    yield from _letters_of(table, letters)
+    yield from _ignored_before(table, ignored)
+    yield from (Loss(code, table.signals[code]) for code in _TOLD_LOSSES if code in table.signals)
+    if renamed is not None:
+        yield renamed
+    if table.lacks_load:
+        what = "the mirror file names an initial load, and the table began without one: its first rows may be missing"
+        yield Loss(LOAD_NOT_MADE, what)
+
+
+def _notes_of(table: SeenTable, ignored: ForeignTable | None, places: Mapping[str, Sequence[Run]]) -> Iterator[str]:
+    """What a table may lack, but need not; empty texts tell nothing."""
+    for says, columns in table.unseen.items():
+        yield f"{COLUMN_NEVER_SEEN}: {says} {_named(columns)}, and no row has such a column"
+    yield _ignored_before_export(table, ignored)
+    if table.last_batch and not table.loaded:
+        yield _begun_late(places)
+    if table.keys_untold:
+        what = "updates came without old values: one that changed the key was not seen, and its old row would stay"
+        yield f"{KEY_CHANGES_UNTOLD}: {what}"
+    if APPLY_EXCEPTIONS in table.signals:
+        yield f"{APPLY_EXCEPTIONS}: {table.signals[APPLY_EXCEPTIONS]}"
 
 
 def _letters_of(table: SeenTable, letters: LetterCounts) -> list[Loss]:
@@ -301,11 +310,6 @@ def _without_table(found: OpenLetters, tolerated: int) -> list[Loss]:
     if found.count <= tolerated:
         return []
     return [Loss(DEAD_LETTERS_HOMELESS, f"AT RISK: {_said(found)}: no table is told, so any may lack a change")]
-
-
-def _unhashed(columns: Sequence[str]) -> list[Loss]:
-    why = "no column of any table is called so: one that is spelled otherwise lands in clear"
-    return [Loss(HASH_UNMATCHED, f"`hash` names {_named(columns)}, and {why}")] if columns else []
 
 
 def _named(columns: Sequence[str]) -> str:

@@ -18,15 +18,13 @@ from open_mirroring.ledger.reading import LedgerReader
 from open_mirroring.operate.exit_codes import Exit, exit_of, exit_of_report
 from open_mirroring.operate.words import amount
 from open_mirroring.protocols.backfilling import Backfill
-from open_mirroring.protocols.verdicts import LOAD_AHEAD, LOAD_PENDING, Verdict
+from open_mirroring.protocols.verdicts import LOAD_AHEAD, Verdict
 from open_mirroring.reconciliation.inspection import inspect_mirror
 from open_mirroring.reconciliation.losses import look
 from spark_jobs.extract_changes import Extracted, extract
 from spark_jobs.reload_table import publish_and_follow
 
 log = logging.getLogger(__name__)
-
-_MAY_LAST = (f"{LOAD_AHEAD}:", f"{LOAD_PENDING}:")
 
 
 class Ticked(NamedTuple):
@@ -86,7 +84,7 @@ class Ticked(NamedTuple):
         done = exit_of_report(self.stopped, self.losses)
         if done is not Exit.DONE:
             return done
-        if self.overdue or any(why.startswith(_MAY_LAST) for why in self.held.values()):
+        if self.overdue or any(why.startswith(f"{LOAD_AHEAD}:") for why in self.held.values()):
             return Exit.ON_HOLD
         if self.reloading or any(source in self.held for source in self.waiting):
             return Exit.ON_HOLD

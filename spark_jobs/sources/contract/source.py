@@ -136,10 +136,17 @@ class Transport(ABC):
     Attributes:
         describes_tables: whether :meth:`announced` tells of every table without a look at its messages.
         reads_named_tables: whether nothing is read of a table that the mirror does not name.
+        settles_after: seconds from a commit at the source to where it can be read.
+        empty_range_is_damage: whether an empty bound range means that something is missing; else it marks where
+            reading begins.
+        lists_of_reading: whether a row carries the columns of the time when it is read, not when it changed (T-33).
     """
 
     describes_tables: ClassVar[bool] = False
     reads_named_tables: ClassVar[bool] = False
+    settles_after: ClassVar[int] = 60
+    empty_range_is_damage: ClassVar[bool] = False
+    lists_of_reading: ClassVar[bool] = False
 
     @abstractmethod
     def find(self, spark: Any, bound: Mapping[str, int], seen: Seen | None = None) -> Found:
@@ -162,21 +169,6 @@ class Transport(ABC):
     @abstractmethod
     def bound_before(self, ranges: Iterable[BoundRange], interval: Interval) -> Chosen:
         """Of ranges that were bound, what belongs to the interval and can still be read."""
-
-    @property
-    def settles_after(self) -> int:
-        """Seconds from a commit at the source to where it can be read."""
-        return 60
-
-    @property
-    def empty_range_is_damage(self) -> bool:
-        """Whether an empty bound range means that something is missing; else it marks where reading begins."""
-        return False
-
-    @property
-    def lists_of_reading(self) -> bool:
-        """Whether a row carries the columns of the time when it is read, not of the time when it changed."""
-        return False
 
     def ends(self, spark: Any, bound: Mapping[str, int]) -> dict[str, int]:
         """How far each name with something unbound reaches now, whatever one run would take at most."""

@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
 from itertools import pairwise
-from typing import Any
+from typing import Any, ClassVar
 
 from confluent_kafka import TopicPartition
 from confluent_kafka.admin import OffsetSpec
@@ -45,6 +45,7 @@ log = logging.getLogger(__name__)
 class KafkaTopics(MessageTransport):
     """The topics of a mirror, at their broker."""
 
+    settles_after: ClassVar[int] = 30
     place: KafkaPlace
 
     @classmethod
@@ -61,11 +62,6 @@ class KafkaTopics(MessageTransport):
     def numbering(self) -> Numbering:
         """As :attr:`MessageTransport.numbering`; compaction and transactions leave offsets out."""
         return "bound"
-
-    @property
-    def settles_after(self) -> int:
-        """As :meth:`Transport.settles_after`."""
-        return 30
 
     def find(self, spark: Any, bound: Mapping[str, int], seen: Seen | None = None) -> Found:
         """See :func:`find_ranges`."""

@@ -62,16 +62,12 @@ class MessageFiles(MessageTransport):
     path: Place
     files: Mapping[str, BoundFile] = field(default_factory=dict, kw_only=True)
     suffixes: ClassVar[tuple[str, ...]]
+    empty_range_is_damage: ClassVar[bool] = True
 
     @property
     def folder(self) -> Place:
         """Where the names of source files start."""
         return self.path.parent if self.path.is_file() else self.path
-
-    @property
-    def empty_range_is_damage(self) -> bool:
-        """As :meth:`Transport.empty_range_is_damage`."""
-        return True
 
     @abstractmethod
     def list_files(self, bound: Mapping[str, int]) -> Listing:
@@ -279,6 +275,7 @@ class CaptureFiles(MessageFiles):
 
     gap_timeout_minutes: int = GAP_TIMEOUT_MINUTES
     suffixes: ClassVar[tuple[str, ...]] = capture.SUFFIXES
+    settles_after: ClassVar[int] = 960  # a Capture writes its files every 15 minutes at most
 
     @classmethod
     def of(cls, mirror: Mirror, source: InCapture) -> CaptureFiles:
@@ -289,11 +286,6 @@ class CaptureFiles(MessageFiles):
     def numbering(self) -> Numbering:
         """As :attr:`MessageTransport.numbering`; files behind a hole wait, and are not read (C-93)."""
         return "rising"
-
-    @property
-    def settles_after(self) -> int:
-        """A Capture writes its files every 15 minutes at most."""
-        return 960
 
     def list_files(self, bound: Mapping[str, int]) -> Listing:
         """As :meth:`MessageFiles.list_files`."""

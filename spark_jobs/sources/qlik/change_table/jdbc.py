@@ -80,6 +80,7 @@ class ChangeTables(Transport):
 
     describes_tables: ClassVar[bool] = True
     reads_named_tables: ClassVar[bool] = True
+    lists_of_reading: ClassVar[bool] = True
     connection: str
     tables: Mapping[str, NamedChangeTable]
     suffix: str = TABLE_SUFFIX
@@ -153,11 +154,6 @@ class ChangeTables(Transport):
         low, high = (int(f"{moment:%Y%m%d%H%M%S}" + "0" * 21) for moment in interval)
         clipped = (BoundRange(b.name, max(b.start, low), min(b.end, high)) for b in full)
         return Chosen(longest(bound for bound in clipped if bound.start < bound.end), [])
-
-    @property
-    def lists_of_reading(self) -> bool:
-        """It is so: the database tells the columns of now (T-33), also of rows that are read again."""
-        return True
 
     def reread_from(self, source: str, bound: Mapping[str, int]) -> str | None:
         """Where the next interval of a table begins: behind the end of the last one (T-18)."""
