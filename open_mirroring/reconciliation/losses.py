@@ -8,7 +8,7 @@ status, metrics and Airflow all report from here, so they agree.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from difflib import SequenceMatcher
 from types import MappingProxyType
@@ -22,7 +22,7 @@ from open_mirroring.changes.manifest import KEYS_UNTOLD
 from open_mirroring.changes.read_places import Run, gaps
 from open_mirroring.config import Mirror
 from open_mirroring.config.names import split_source_name
-from open_mirroring.config.source import InLines
+from open_mirroring.config.source import ChangeEvents, InCapture, InLines
 from open_mirroring.config.tables import ExportLoad
 from open_mirroring.ledger import tables as t
 from open_mirroring.ledger.columns import columns_of_whole_rows
@@ -197,7 +197,10 @@ def look(mirror: Mirror, ledger: Engine, *, has_read: bool = False) -> LossRepor
         mirror.tolerated_letters(None),
         has_read=has_read or bool(committed),
         places=places,
-        gaps_are_losses=isinstance(mirror.source, InLines) and mirror.source.offset_gaps == "lost",
+        # Files of a Capture wait behind a hole (C-93), and a damaged one hides what it holds.
+        gaps_are_losses=not isinstance(mirror.source, InCapture)
+        and not (isinstance(mirror.source, InLines) and mirror.source.offset_gaps == "expected"),
+        databases=[mirror.source.database] if isinstance(mirror.source, ChangeEvents) else (),
         signals=signals.get(ANY_TABLE, {}),
         tasks=task_states(ledger, mirror.name),
         unhashed=[
@@ -222,6 +225,7 @@ def judge(
     signals: Mapping[str, str] = MappingProxyType({}),
     tasks: Sequence[TaskState] = (),
     unhashed: Sequence[str] = (),
+    databases: Collection[str | None] = (),
 ) -> LossReport:
     """Sort what the ledger knows into losses and notes; a pure function.
 
@@ -237,11 +241,12 @@ def judge(
         signals: what control tables of the source tell of no table alone, by code.
         tasks: the tasks of the source, as they describe themselves (T-86).
         unhashed: columns that are to be hashed in any table, of which whole rows came, and that none of them has.
+        databases: those whose events are read by now, where others may have been ignored; None stands for any.
     """
     acknowledged = frozenset(_name(name) for name in ignore)
     mirrored = {table.name for table in tables}
     unknown = [other for other in foreign if other.name not in mirrored and other.name not in acknowledged]
-    ignored_before = {other.name: other for other in foreign if other.name in mirrored - acknowledged}
+    ignored_before = _ignored_of(foreign, mirrored - acknowledged, databases)
     losses: dict[str, tuple[Loss, ...]] = {}
     notes: dict[str, tuple[str, ...]] = {}
     for table in tables:
@@ -347,6 +352,28 @@ def _counted(count: int, one: str, many: str) -> str:
     return f"{count} {one if count == 1 else many}"
 
 
+def _ignored_of(
+    foreign: Sequence[ForeignTable], mirrored: Collection[str], databases: Collection[str | None]
+) -> dict[str, ForeignTable]:
+    """What was ignored of tables that are mirrored by now, by their names: also while another database was read."""
+    found: dict[str, ForeignTable] = {}
+    for other in foreign:
+        database, _, name = other.name.partition(".")
+        name = name if {database, None} & {*databases} and name in mirrored else other.name
+        if name in mirrored:
+            known = found.get(name, other)
+            found[name] = ForeignTable(
+                name,
+                other.messages + (0 if known is other else known.messages),
+                min(known.first_batch, other.first_batch),
+                min(known.first_seen, other.first_seen),
+                max(known.last_batch, other.last_batch),
+                max(known.last_seen, other.last_seen),
+                max(known.highest, other.highest),
+            )
+    return found
+
+
 def _ignored_before(table: SeenTable, other: ForeignTable | None) -> list[Loss]:
     """The loss of what was ignored before a table was mirrored, and is in no load of it (G-24, G-140)."""
     if other is None:
@@ -355,7 +382,7 @@ def _ignored_before(table: SeenTable, other: ForeignTable | None) -> list[Loss]:
     if table.loaded and (table.exported is None or is_below or not other.highest):
         return []
     batches = f"in batches {other.first_batch} to {other.last_batch}"
-    what = f"{_counted(other.messages, 'message', 'messages')} of it, {batches}, came before it was mirrored"
+    what = f"{_counted(other.messages, 'message', 'messages')} of it, {batches}, came when it was not mirrored"
     return [Loss(CHANGES_IGNORED, f"{what}, and was ignored" if other.messages == 1 else f"{what}, and were ignored")]
 
 
