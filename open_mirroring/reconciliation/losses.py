@@ -25,7 +25,7 @@ from open_mirroring.config.names import split_source_name
 from open_mirroring.config.source import ChangeEvents, InCapture, InLines
 from open_mirroring.config.tables import ExportLoad
 from open_mirroring.ledger import tables as t
-from open_mirroring.ledger.columns import columns_of_whole_rows
+from open_mirroring.ledger.columns import column_notes, columns_of_whole_rows
 from open_mirroring.ledger.foreign_tables import ForeignTable, foreign_tables
 from open_mirroring.ledger.letters import LetterCounts, OpenLetters, letter_counts
 from open_mirroring.ledger.read_places import read_places
@@ -126,6 +126,7 @@ class SeenTable(NamedTuple):
         unseen: names under `columns` and `types` that no row has, though whole rows came, by what names them.
         signals: what control tables of the source tell of it, by code (T-81).
         exported: from where on changes are published over its initial load, if that is an export.
+        columns: what is told of its columns: gone, or not verified.
         lacks_load: the mirror file names an initial load, and the table began without one (G-130).
         keys_untold: updates came of which nothing tells the key that their row had before (C-73).
     """
@@ -141,6 +142,7 @@ class SeenTable(NamedTuple):
     lacks_load: bool = False
     keys_untold: bool = False
     exported: str | None = None
+    columns: Sequence[str] = ()
 
 
 def look(mirror: Mirror, ledger: Engine, *, has_read: bool = False) -> LossReport:
@@ -156,8 +158,10 @@ def look(mirror: Mirror, ledger: Engine, *, has_read: bool = False) -> LossRepor
     newest = sa.select(sa.func.max(b.batch)).where(b.mirror == m.mirror, b.source == m.source).scalar_subquery()
     # A table in a reset, or that begins with what its source told, lacks none.
     without_load = (m.load_state == "none") & sa.and_(*(c.is_(None) for c in (m.reset, m.newest_load, m.stream_from)))
-    query = sa.select(m.source, newest, m.load_state, m.confirmed, m.published_batch, without_load, m.stream_from)
+    query = sa.select(m.source, newest, m.load_state, m.confirmed, m.published_batch, without_load, m.stream_from, m.id)
     query = query.where(m.mirror == mirror.name)
+    present = sa.select(m.id, m.generation).where(m.mirror == mirror.name)
+    of_columns = column_notes(ledger, dict(t.rows(ledger, present)))
     exports = {table.source for table in mirror.tables if isinstance(table.initial_load, ExportLoad)}
     loading = {table.source for table in mirror.tables if table.initial_load is not None}
     tolerated = {table.source: (table.dead_letters or mirror.dead_letters).tolerate for table in mirror.tables}
@@ -185,8 +189,11 @@ def look(mirror: Mirror, ledger: Engine, *, has_read: bool = False) -> LossRepor
                 lacks_load=bool(lacks) and source in loading,
                 keys_untold=source in keys_untold,
                 exported=(since or "") if source in exports and load == "loaded" else None,
+                columns=of_columns.get(table_id, ()),
             )
-            for source, last, load, confirmed, published, lacks, since in db.execute(query.order_by(m.source)).tuples()
+            for source, last, load, confirmed, published, lacks, since, table_id in db.execute(
+                query.order_by(m.source)
+            ).tuples()
         ]
         places = read_places(db, mirror.name)
     return judge(
@@ -274,6 +281,7 @@ def judge(
             noted.append(f"{KEY_CHANGES_UNTOLD}: {what}")
         if APPLY_EXCEPTIONS in table.signals:
             noted.append(f"{APPLY_EXCEPTIONS}: {table.signals[APPLY_EXCEPTIONS]}")
+        noted += table.columns
         if found:
             losses[table.source] = tuple(found)
         if noted:
