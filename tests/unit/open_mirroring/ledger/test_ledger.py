@@ -19,6 +19,7 @@ from open_mirroring.ledger import open_ledger
 from open_mirroring.ledger import tables as t
 from open_mirroring.ledger.auditing import Reason
 from open_mirroring.ledger.decisions import resume_table
+from open_mirroring.ledger.declaring import declare
 from open_mirroring.ledger.extract_ledger import ExtractLedger
 from open_mirroring.ledger.load_ledger import LoadPlan
 from open_mirroring.ledger.publish_ledger import PublishLedger, StagedDetails, TableDeclaration
@@ -422,6 +423,30 @@ def test_declaring_again_keeps_every_table(publishing: PublishLedger, reader: Le
     assert reader.tables()["dbo.a"].row == row
     assert reader.tables()["dbo.b"].keys == ("id", "name")
     assert reader.tables()["dbo.b"].row.incarnation != row.incarnation
+
+
+def test_a_source_that_is_read_elsewhere_leaves_tables_with_rows_unverified_g142(
+    ledger: Engine, extracting: ExtractLedger, table: str, reader: LedgerReader
+) -> None:
+    """G-142: not one that is read in more places; partitions of the former place hold back no transaction."""
+
+    def told(**reads: list[str]) -> list[tuple[str, str]]:
+        declare(ledger, "m", [DECLARED, OTHER], reads)
+        tables = reader.tables()
+        noted = reader.unverified_columns(tables.values())
+        return [(source, one.column.strip()) for source in tables for one in noted.get(tables[source].id, ())]
+
+    here: dict[str, list[str]] = {"transport": ["kafka"], "connection": ["hub"], "topics": ["a"]}
+    assert told(**here) == []
+    completed(extracting, manifest(partitions=2, told={"a/0": {"s": "05"}, "a/1": {"s": "06"}}))
+    assert extracting.shown_partitions() == {"a/0", "a/1"}
+    assert told(**{**here, "topics": ["a", "b"]}) == [], "more is read, and nothing is left"
+    assert told(**{**here, "topics": ["b"]}) == [("dbo.a", "`source` says no more topics 'a'")]
+    assert extracting.shown_partitions() == set()
+    moved = {"transport": ["files"], "path": ["x"]}
+    assert len(told(**moved)) == 2 == len(told(**moved))
+    declare(ledger, "m", [DECLARED, OTHER])
+    assert len(told(**moved)) == 2, "who says nothing of the source changes nothing"
 
 
 @pytest.mark.parametrize(
