@@ -25,6 +25,7 @@ from spark_jobs.cli.command_line import main
 from spark_jobs.extract.fragment_joining import FragmentJoining
 from tests.e2e.test_lost_ledger import forget
 from tests.e2e.test_rebuild_ledger import APPLY
+from tests.e2e.test_reload_table import redeclare
 from tests.kafka_broker import KafkaBroker
 from tests.pipeline import Pipeline, in_order
 from tests.qlik_messages import ROW, avro_schema, change, datum, dt, enveloped, md
@@ -246,6 +247,17 @@ def test_one_schema_of_others_in_a_registry_is_a_dead_letter_of_its_messages_k62
         ("AVRO_SCHEMA_INVALID", 1, None),
     ]
     assert [found["id"] for found in pipeline.mirrored("dbo", "a")] == [1]
+
+
+def test_a_message_that_comes_again_by_other_columns_is_the_same_g02_g12(tmp_path: Path, spark: Any) -> None:
+    """The mirror file takes a column more, or less, and the task repeats a transaction: the table stopped for ever."""
+    lines = Lines(tmp_path, spark, tables=[{**TABLES[0], "columns": {"exclude": ["name"]}}, TABLES[1]])
+    lines.send(MD_A, MD_B, of(A, 1), of(B, 1))
+    assert lines.tick() == Exit.DONE
+    redeclare(lines.pipeline, TABLES[0], {**TABLES[1], "columns": {"exclude": ["name"]}})
+    lines.send(of(A, 1), of(B, 1))
+    assert lines.tick() == Exit.TABLES_STOPPED
+    assert lines.stop("a")[0] is None and lines.stop("b")[0] == "SCHEMA_CHANGED", "that is of what was published"
 
 
 def test_rows_of_a_load_that_differ_in_two_partitions_stop_the_table_k18(tmp_path: Path, spark: Any) -> None:
