@@ -78,12 +78,11 @@ def plan_load(
     elif isinstance(load, JdbcLoad):
         # Rows that go through the log stand below every change: what no position tells to be in the load is published
         # over them, whenever it was logged. So it is over a table that the task keeps beside its change table: that may
-        # be as the task's own load left it, or behind, and what comes twice changes nothing (T-30). Of a later
-        # generation all that counts is of the newest stream, for that load was the one before it (T-31).
-        is_kept = _is_kept_by_task(mirror, load.connection)
-        is_first = hand_over.above is None
-        batch = hand_over.log_from if is_kept or (is_first and table.loads_through_log) else hand_over.batch
-        position = BEGINS_EMPTY if is_kept and not is_first else hand_over.above
+        # be as the task's own load left it, or behind, and what comes twice changes nothing (T-30). Once the table is
+        # reset, only the mirror file tells whether it has what was logged before: it may lack rows by a TRUNCATE.
+        is_below = table.loads_through_log or _is_kept_by_task(mirror, load.connection) or load.stream_from is not None
+        position = BEGINS_EMPTY if hand_over.above and load.stream_from else hand_over.above
+        batch = hand_over.log_from if is_below and not position else hand_over.batch
         refuse_handed_over(table, hand_over.generation, hand_over.highest)
         told = {name: kind for name, (kind, *others) in streamed.items() if not others}
         bound = BoundLoad(_plan_jdbc(table, load, batch, told, spark), position)

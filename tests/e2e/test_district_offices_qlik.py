@@ -198,7 +198,7 @@ def offices(shared_data: Path, postgres: PostgresServer, monkeypatch: pytest.Mon
 
 def of_change_tables(folder: Path, spark: SparkSession, **source: Any) -> Pipeline:
     described = {"format": "qlik-change-table", "transport": "jdbc", "connection": "qlik_target", "path": "", **source}
-    initial = {"format": "jdbc", "connection": "qlik_target"}
+    initial = {"format": "jdbc", "connection": "qlik_target", "stream_from": "beginning"}
     return Pipeline(folder, spark, [{**OFFICES, "initial_load": initial}], source={**described, "layout": None})
 
 
