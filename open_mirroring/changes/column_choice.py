@@ -106,6 +106,11 @@ class ColumnChoice(NamedTuple):
             if name not in known and ("*" in name or (self.of([name]) and not former.of([name])))
         ]
 
+    def unread(self, names: Iterable[str], taken: Iterable[str]) -> frozenset[str]:
+        """Those of the columns that are not read, or were not until the names and patterns *taken* (:meth:`gained`)."""
+        names = [*names]
+        return frozenset(names).difference(ColumnChoice(excluded=tuple(taken)).of(self.of(names)))
+
     def unmet(self, names: Iterable[str]) -> list[str]:
         """The names and patterns, of those that are excluded or renamed too, that stand for none of these."""
         names = [*names]

@@ -37,6 +37,7 @@ _TOPIC = re.compile(r"[A-Za-z0-9._-]{1,249}")
 _CONNECTION = Field(
     description="Name of the connection, which is set in the scheduler or in the environment as AIRFLOW_CONN_<NAME>."
 )
+_WHERE_READ = ("transport", "path", "connection", "topics", "database", "binary")
 _BINARY = "How binary values are spelled in JSON (C-84, K-35). Default: hex, with or without 0x."
 
 
@@ -90,6 +91,12 @@ class AnySource(Section):
     def place(self) -> str:
         """Where the changes are, for people: a path, or topics or a database behind the name of a connection."""
         raise NotImplementedError
+
+    @property
+    def reads(self) -> dict[str, list[str]]:
+        """Where messages come from and how their bytes are taken, by setting (G-142)."""
+        said = {name: getattr(self, name, None) for name in _WHERE_READ}
+        return {name: [value] if isinstance(value, str) else [*value] for name, value in said.items() if value}
 
 
 class InFolder(AnySource):

@@ -47,7 +47,7 @@ def record_contents(db: Connection, mirror: str, number: int, bound_at: datetime
     _record_tables(db, mirror, number, manifest)
     enter_letters(db, mirror, number, manifest)
     record_foreign(db, mirror, number, bound_at, manifest.foreign, manifest.foreign_up_to)
-    record_places(db, mirror, manifest)
+    record_places(db, mirror, number, manifest)
     settle_letters(db, mirror, number, [SettledLetter(*entry) for entry in manifest.settled])
 
 

@@ -59,6 +59,7 @@ LOG_LACKS = {
     LOAD_REPEATED: "keys that a second load of the source lacks would stay",
     "KEYLESS_CHANGE": "which row a change meant is not known",
     "IDENTITY_CONFLICT": "it holds two contents of one change",
+    "SCHEMA_SHARED": "it holds changes of one table as those of another one",
     "PARTIAL_ROWS": "its updates carry only what changed",
     "ROW_INCOMPLETE": "parts of a row are told by no change",
     "LOG_MISSING_BATCH": "a batch is missing",

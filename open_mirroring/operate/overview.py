@@ -19,7 +19,6 @@ from sqlalchemy import Connection, Engine
 from open_mirroring.config import Mirror
 from open_mirroring.config.schedule import next_after
 from open_mirroring.ledger import tables as t
-from open_mirroring.ledger.columns import column_notes
 from open_mirroring.ledger.decisions import OpenStop, open_stops
 from open_mirroring.ledger.letters import NO_LETTERS
 from open_mirroring.ledger.reading import LedgerReader, Waiting
@@ -151,7 +150,7 @@ class MirrorOverview:
 def overview(mirror: Mirror, ledger: Engine, now: datetime) -> MirrorOverview:
     """Gather the overview of a mirror at a moment, with its zone."""
     report, stops = look(mirror, ledger), open_stops(ledger, mirror.name)
-    recorded, notes = recorded_verdicts(ledger, mirror.name), column_notes(ledger, _generations(ledger, mirror.name))
+    recorded = recorded_verdicts(ledger, mirror.name)
     waiting = LedgerReader(ledger, mirror.name).waiting()
     with ledger.connect() as db:
         row = db.execute(sa.select(t.mirror).where(t.mirror.c.name == mirror.name)).one_or_none()
@@ -160,7 +159,7 @@ def overview(mirror: Mirror, ledger: Engine, now: datetime) -> MirrorOverview:
         behind = _behind(db, mirror.name)
         out = _hours_out(db, mirror.name, now)
         gathered = _Lines(db, mirror, now, report, recorded, stops)
-        lines = gathered.lines(notes, waiting)
+        lines = gathered.lines(waiting)
     looks = [line.looked_at for line in lines if line.looked_at is not None]
     return MirrorOverview(
         mirror=mirror.name,
@@ -243,11 +242,6 @@ def _of_mirror(mirror: str, since: datetime) -> sa.ColumnElement[bool]:
     return (p.confirmed_at >= since) & sa.func.coalesce(p.table_id, "").in_(mine)
 
 
-def _generations(ledger: Engine, mirror: str) -> dict[str, int]:
-    m = t.mirrored_table.c
-    return dict(t.rows(ledger, sa.select(m.id, m.generation).where(m.mirror == mirror)))
-
-
 class _Lines:
     """What a few queries for all tables together say of each."""
 
@@ -268,7 +262,7 @@ class _Lines:
             due = None if due is None else next_after(mirror.schedule, due)
         self._overdue = due is not None and due < now
 
-    def lines(self, of_columns: Mapping[str, Sequence[str]], waiting: Mapping[str, Waiting]) -> tuple[TableLine, ...]:
+    def lines(self, waiting: Mapping[str, Waiting]) -> tuple[TableLine, ...]:
         m = t.mirrored_table.c
         wanted = (m.id, m.source, m.folder, m.generation, m.load_state, m.waiting_rows)
         rows = self._db.execute(sa.select(*wanted).where(m.mirror == self._mirror.name).order_by(m.source)).all()
@@ -299,7 +293,7 @@ class _Lines:
                     published_at=published.get(row.id),
                     letters=self._report.letters.tables.get(row.source, NO_LETTERS).count,
                     losses=self._report.losses.get(row.source, ()),
-                    notes=(*self._report.notes.get(row.source, ()), *of_columns.get(row.id, ())),
+                    notes=self._report.notes.get(row.source, ()),
                     proof=proofs.get(row.id),
                 )
             )

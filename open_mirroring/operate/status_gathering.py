@@ -160,10 +160,7 @@ class _Tables:
             what=what,
             way_out=way_out,
             since=None if stop is None else stop.since,
-            notes=(
-                *(self._report.notes.get(source, ()) if finding is None else finding.notes),
-                *(column.note for column in (*gone, *unverified)),
-            ),
+            notes=tuple(self._report.notes.get(source, ()) if finding is None else finding.notes),
             marks=Marks(
                 self._bound,
                 _highest(self._seen.get(source, {}), self._epochs.get(table.id, {})),

@@ -14,10 +14,11 @@ from airflow.sdk import BaseOperator, Context, TaskInstanceState
 from open_mirroring.config import load_mirror
 from open_mirroring.errors import TerminalError
 from open_mirroring.ledger import open_ledger
+from open_mirroring.ledger.reading import LedgerReader
 from open_mirroring.operate.job_story import story
 from open_mirroring.operate.metrics import mirror_metrics
-from open_mirroring.operate.words import SEVERITY, amount, verdict_words
-from open_mirroring.protocols.table_losses import WAYS_OUT
+from open_mirroring.operate.words import SEVERITY, amount, verdict_words, waiting_pieces
+from open_mirroring.protocols.table_losses import ANY_TABLE, WAYS_OUT
 from open_mirroring.protocols.verdicts import HOLDS_FOR_SOMEBODY, Finding, gate
 from open_mirroring.reconciliation.inspection import inspect_mirror
 from open_mirroring.reconciliation.losses import look
@@ -41,8 +42,9 @@ class ReconcileOperator(BaseOperator):
 
     A run's state is that of its leaves, and this one runs whatever happened before (trigger rule ``all_done``). So it
     fails for a red task before it and for every stopped table; tables on hold leave the run green, with a note, but
-    where nothing except an operator would ever end the hold. It fails for losses, too,
-    after everything was published, until somebody has dealt with them.
+    where nothing except an operator would ever end the hold. Messages that wait for others hold, and what is noted of
+    tables is told as the command line tells it. It fails for losses, too, after everything was published, until
+    somebody has dealt with them.
 
     Args:
         mirror_file: path of the mirror file.
@@ -72,13 +74,17 @@ class ReconcileOperator(BaseOperator):
         metrics = mirror_metrics(ledger, mirror.name, datetime.now(UTC)).document()
         self.log.debug("metrics: %s", json.dumps(metrics))
         result = gate(findings)
-        note = hold_note(result.held)
+        report = look(mirror, ledger)
+        held = dict(result.held)
+        if fragments := LedgerReader(ledger, mirror.name).open_fragment_count():
+            held[ANY_TABLE] = waiting_pieces(fragments)
+        note = hold_note(held)
         if note:
             self.log.warning("%s", note)
         stopped = dict(result.stopped) or self._stopped_by_publishing(context)
         stopped |= {table: why for table, why in result.held.items() if findings[table].code in HOLDS_FOR_SOMEBODY}
-        report = look(mirror, ledger)
-        lines = [verdicts_line(findings), *story("", {"stopped": stopped, "losses": report.lost})]
+        told = {"stopped": stopped, "losses": report.lost, "notes": report.notes}
+        lines = [verdicts_line(findings), *story("", told)]
         for line in lines:
             self.log.info("%s", line)
         leave_note(context, [*lines, *filter(None, [note])])

@@ -25,6 +25,7 @@ from open_mirroring.ledger.proofs import ProofLedger
 from open_mirroring.ledger.reading import LedgerReader
 from open_mirroring.operate.exit_codes import Exit, UsageError, exit_of_report
 from open_mirroring.operate.metrics import mirror_metrics
+from open_mirroring.operate.spark_jars import drivers_lacking
 from open_mirroring.operate.status_gathering import mirror_status
 from open_mirroring.operate.target_limits import limit_warnings
 from open_mirroring.operate.words import amount
@@ -78,7 +79,7 @@ def check(arguments: argparse.Namespace) -> Exit:
             print("  consistency   key: each row is exact, a transaction may show in parts (C-88)")
         else:
             print("  consistency   transaction: changes wait until the source has shown a later one (C-34, K-80, T-80)")
-        for warning in [*limit_warnings(mirror), *warnings, *sampled.get(mirror.name, ())]:
+        for warning in [*limit_warnings(mirror), *drivers_lacking(mirror), *warnings, *sampled.get(mirror.name, ())]:
             print(f"warning: {warning}")
     return Exit.DONE
 

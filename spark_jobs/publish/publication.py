@@ -25,6 +25,7 @@ from open_mirroring.ledger.reading import ColumnDecision, ColumnList, LedgerRead
 from open_mirroring.protocols.publishing import CannotStage, Intent, Work
 from spark_jobs.changelog.schema import LOAD_MAJOR, bucket_ranges
 from spark_jobs.plan.loaded_columns import loaded_columns
+from spark_jobs.plan.partial_rows import types_of
 from spark_jobs.plan.plan import Identity, PlanStop, TablePlan
 from spark_jobs.plan.transaction_cut import Cut
 from spark_jobs.publish.staging import StageTarget
@@ -103,7 +104,9 @@ class Preparation:
                 known = frozenset((r["epoch"], r["pos"], r["key"]) for r in rejected.get(state.id, []))
                 plan = self._plan(state, intent, new, ordinals, highest.get(state.source, {}), schema, types, known)
                 plan = replace(plan, horizon=horizons.get(state.id), gone={c: one.after for c, one in gone.items()})
-                plan = replace(plan, former=(*columns.spellings, *columns.former))
+                taken = [note.column for note in unverified.get(state.id, ()) if not note.since]
+                unread = declared.chosen.unread({name for one in found for name in types_of(one.cols)}, taken)
+                plan = replace(plan, former=(*columns.spellings, *columns.former), unread=unread)
             except PlanStop as stop:
                 prepared[state.id] = stop
                 continue

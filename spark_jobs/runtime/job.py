@@ -11,7 +11,7 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol, TypeVar, runtime_checkable
+from typing import Any, NamedTuple, Protocol, TypeVar, cast, runtime_checkable
 
 import pyarrow as pa
 from cryptography.fernet import Fernet
@@ -28,7 +28,7 @@ from open_mirroring.operate.exit_codes import Exit, exit_of, exit_of_report
 from open_mirroring.operate.job_result import RESULT_FILE, leave_error, leave_report
 from open_mirroring.reconciliation.joined_tables import ledger_of
 from spark_jobs.runtime.session import session_on_demand
-from spark_jobs.runtime.worker_tasks import outcomes, task_frame
+from spark_jobs.runtime.worker_tasks import outcomes, sent_beside, task_frame, text_of
 
 
 @dataclass(frozen=True)
@@ -103,6 +103,21 @@ def sealed_frame(
 
     frame = task_frame(spark, [key.packed(task) for task in tasks]).withColumn("work", F.lit(key.packed(work)))
     return frame.mapInArrow(each, schema)
+
+
+def sealed(spark: SparkSession, work: Callable[..., Result]) -> Callable[..., Result]:
+    """*work* as a small function that can be called in a worker, for rows of Spark's own reader.
+
+    Sealed as in :func:`run_job`: what Spark hands over through a file has a login or salt in no readable form. The key
+    is another one each time, as in :func:`sealed_frame`.
+    """
+    key = ParcelKey()
+    parcel = sent_beside(spark, key.packed(work))
+
+    def unsealed(*given: Any) -> Result:
+        return cast("Callable[..., Result]", key.unpacked(text_of(parcel)))(*given)
+
+    return unsealed
 
 
 class _ErrorsAsValues:

@@ -71,15 +71,25 @@ def parallelism(spark: SparkSession) -> int:
     return spark.range(_MORE_THAN_CORES).select(F.spark_partition_id()).distinct().count()
 
 
+def sent_beside(spark: SparkSession, text: str) -> str | Broadcast[str]:
+    """A text as a small function carries it: a large one travels beside the function, where there is a context."""
+    return spark.sparkContext.broadcast(text) if len(text) > _LARGE and is_classic(spark) else text
+
+
+def text_of(sent: str | Broadcast[str]) -> str:
+    """The text that was sent, in a worker."""
+    return sent.value if isinstance(sent, Broadcast) else sent
+
+
 def _of_rdd(spark: SparkSession, description: str, work: Work, shared: str, tasks: Sequence[str]) -> list[Any]:
     context = spark.sparkContext
     context.setJobDescription(description)
-    sent = context.broadcast(shared) if len(shared) > _LARGE else None
+    sent = sent_beside(spark, shared)
     try:
         with _progress_told(context, description, len(tasks)):
-            return context.parallelize(tasks, len(tasks)).map(partial(_worked, work, sent or shared)).collect()
+            return context.parallelize(tasks, len(tasks)).map(partial(_worked, work, sent)).collect()
     finally:
-        if sent is not None:
+        if isinstance(sent, Broadcast):
             sent.destroy()
 
 
@@ -113,7 +123,7 @@ def _progress_told(context: SparkContext, description: str, tasks: int) -> Itera
 
 
 def _worked(work: Work, shared: str | Broadcast[str], task: str) -> Any:
-    return work(shared if isinstance(shared, str) else shared.value, task)
+    return work(text_of(shared), task)
 
 
 def _of_frame(spark: SparkSession, description: str, work: Work, shared: str, tasks: Sequence[str]) -> list[Any]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -12,10 +12,12 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
+import pytest
 
 from open_mirroring.changes.manifest import CorrectionRange, Manifest
 from open_mirroring.config import Table
 from open_mirroring.config.connections import Connection, parsed
+from open_mirroring.config.names import SourceName
 from open_mirroring.config.storage import storage_place
 from open_mirroring.storage.object_path import ObjectPath
 from spark_jobs.changelog.schema import LogRow
@@ -27,6 +29,7 @@ from spark_jobs.proof.rows import Shape, Tables
 from spark_jobs.proof.sides import ExportSource
 from spark_jobs.runtime.job import run_job
 from spark_jobs.sources.exports.files import Export
+from spark_jobs.sources.jdbc.tables import JdbcTable
 from tests.object_storage import Storage, StorageServers
 
 SECRET = "Y2FuYXJ5LWtleS03ZjNh"
@@ -114,6 +117,21 @@ def test_a_correction_leaves_no_login_on_disk(spark: Any, storage_servers: Stora
     (file,) = written(spark, rows, write).written.files
     assert file["rows"] == 3
     assert not [path for path in _files(spark) - before if _secret(storage) in path.read_bytes()]
+
+
+def test_a_read_over_jdbc_leaves_neither_login_nor_salt_on_disk(spark: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """S-11: what workers do with rows of a database may hold many keys or columns beside login and salt."""
+    database = {"conn_type": "postgres", "host": "db.invalid", "login": "reader", "password": "p"}
+    monkeypatch.setenv("AIRFLOW_CONN_SHOP", json.dumps(database))
+    table = JdbcTable(spark, "shop", SourceName("dbo", "a"))
+    folder, secret = str(spark.sparkContext._temp_dir), SECRET.encode()
+
+    def work(part: int, batches: Iterable[pa.RecordBatch]) -> bytes:
+        rows = sum(batch.num_rows for batch in batches)
+        kept = sum(secret in path.read_bytes() for path in Path(folder).rglob("*") if path.is_file())
+        return f"{len(BALLAST)} {part} {rows} {kept}".encode()
+
+    assert table.answers(lambda: spark.range(0, 10, 1, 2), work, 2) == [b"2000000 0 5 0", b"2000000 1 5 0"]
 
 
 def _files(spark: Any) -> set[Path]:

@@ -12,7 +12,7 @@ from itertools import islice
 from types import MappingProxyType
 from typing import Any, ClassVar, NamedTuple
 
-from open_mirroring.changes.manifest import BoundRange, FileVersion
+from open_mirroring.changes.manifest import BoundFile, BoundRange, FileVersion
 from open_mirroring.changes.read_places import Numbering
 from open_mirroring.errors import TerminalError
 from open_mirroring.protocols.backfilling import Interval
@@ -24,6 +24,9 @@ from spark_jobs.sources.contract.fast_decoder import FastDecoder
 
 _FEWEST = 100
 """A sample looks at so many messages of a range at least, and rather at fewer ranges."""
+
+Seen = Callable[[Collection[str]], Mapping[str, FileVersion]]
+"""Asks how the named files were when they were seen last; answers of all that were not bound to their end, too."""
 
 
 class Found(NamedTuple):
@@ -146,13 +149,13 @@ class Transport(ABC):
     lists_of_reading: ClassVar[bool] = False
 
     @abstractmethod
-    def find(self, spark: Any, bound: Mapping[str, int], seen: Mapping[str, FileVersion] | None = None) -> Found:
+    def find(self, spark: Any, bound: Mapping[str, int], seen: Seen | None = None) -> Found:
         """Everything at the source beyond what is bound, as far as one run may go.
 
         Args:
             spark: the session, for what is read through it.
             bound: up to where each name is bound.
-            seen: how bound files were when they were seen last; None where it does not matter.
+            seen: asks how bound files were when they were seen last; None where it does not matter.
 
         Raises:
             TerminalError: the source is not as it must be; the code says which.
@@ -228,12 +231,14 @@ class MessageTransport(Transport):
         """What the places of its messages show: where reading began, or which messages are missing; see Numbering."""
         return ""
 
-    def pinned(self, bound: Mapping[str, int], seen: Callable[[], Mapping[str, FileVersion]]) -> MessageTransport:
+    def pinned(
+        self, bound: Callable[[], Mapping[str, int]], files: Callable[[], Mapping[str, BoundFile]]
+    ) -> MessageTransport:
         """The transport with the proof that what it reads is still what was bound.
 
         Args:
-            bound: up to where each name of the batch is bound.
-            seen: asks how its files were when they were bound, or seen last.
+            bound: asks up to where each name of the source is bound.
+            files: asks the same of the batch's files, and how they were when they were bound, or seen last.
         """
         return self
 

@@ -19,7 +19,7 @@ from typing import Any, ClassVar
 import numpy as np
 import pyarrow as pa
 
-from open_mirroring.changes.manifest import BoundRange, FileVersion
+from open_mirroring.changes.manifest import BoundFile, BoundRange, FileVersion
 from open_mirroring.config import Mirror
 from open_mirroring.config.source import HEADER_PREFIX, TABLE_SUFFIX, ChangeTablesInFolder
 from open_mirroring.config.storage import place_of
@@ -30,11 +30,16 @@ from open_mirroring.reconciliation.told_by_source import Told
 from open_mirroring.storage.object_path import Place
 from spark_jobs.sources.contract.announced import Announced, Note
 from spark_jobs.sources.contract.decoded import Damage, Refusal, shown
-from spark_jobs.sources.contract.source import Chosen, Format, Found, MessageTransport, Survey
+from spark_jobs.sources.contract.source import Chosen, Format, Found, MessageTransport, Seen, Survey
 from spark_jobs.sources.contract.table_names import TableNames
 from spark_jobs.sources.qlik.change_table.blocks import TextBlock, cut_blocks
 from spark_jobs.sources.qlik.change_table.history_files import read_history_files
-from spark_jobs.sources.qlik.change_table.metadata_versions import Metadata, metadata_digest, of_data_files
+from spark_jobs.sources.qlik.change_table.metadata_versions import (
+    Metadata,
+    metadata_digest,
+    of_data_file,
+    of_data_files,
+)
 from spark_jobs.sources.qlik.change_table.rows import (
     MASK,
     OPERATION,
@@ -52,11 +57,9 @@ from spark_jobs.sources.qlik.dfm import DATA_SUFFIXES, SUFFIX, Dfm, check_file, 
 from spark_jobs.sources.transports.file_times import files_bound_before, files_within
 from spark_jobs.sources.transports.source_files import (
     MAX_RAW,
-    BoundFile,
     Listing,
     SourceFile,
     as_bound,
-    bound_files,
     bound_so_far,
     is_read,
     is_rewritten,
@@ -115,9 +118,10 @@ class ChangeFiles(MessageTransport):
         folder = source.ddl_history
         return cls(path, source.table_suffix, source.header_prefix, mirrored, hours, unloaded=unloaded, history=folder)
 
-    def find(self, spark: Any, bound: Mapping[str, int], seen: Mapping[str, FileVersion] | None = None) -> Found:
+    def find(self, spark: Any, bound: Mapping[str, int], seen: Seen | None = None) -> Found:
         """See :func:`find_files`."""
-        return find_files(self.path, bound, self.suffix, seen, self.timeout_hours, self.tables, self.unloaded)
+        known = None if seen is None else seen(bound)
+        return find_files(self.path, bound, self.suffix, known, self.timeout_hours, self.tables, self.unloaded)
 
     def told(self, spark: Any) -> Told:
         """As :meth:`Transport.told`: what the history of DDL says, where the mirror file names it (T-98)."""
@@ -158,9 +162,13 @@ class ChangeFiles(MessageTransport):
             for told in form.announced([ChangeRow(path, 0, structure_of(load, load.table), ())]):
                 yield told._replace(key=load.key or None, notes=(NOT_STORED,), load=_settings_of(path))
 
-    def pinned(self, bound: Mapping[str, int], seen: Callable[[], Mapping[str, FileVersion]]) -> ChangeFiles:
+    def pinned(
+        self, bound: Callable[[], Mapping[str, int]], files: Callable[[], Mapping[str, BoundFile]]
+    ) -> ChangeFiles:
         """As :meth:`MessageTransport.pinned`."""
-        return self if isinstance(self.path, Path) else replace(self, files=bound_files(bound, of_data_files(seen())))
+        if isinstance(self.path, Path):
+            return self
+        return replace(self, files={n: one._replace(seen=of_data_file(one.seen)) for n, one in files().items()})
 
     def _as_bound(self, bound: BoundRange) -> Place:
         return as_bound(self.path, bound, self.files.get(bound.name))

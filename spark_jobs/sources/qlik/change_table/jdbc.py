@@ -27,7 +27,7 @@ from open_mirroring.errors import TerminalError, TransientError
 from open_mirroring.protocols.backfilling import Interval
 from open_mirroring.reconciliation.told_by_source import Told
 from spark_jobs.sources.contract.announced import Announced
-from spark_jobs.sources.contract.source import Chosen, Format, Found, Survey, Transport, longest
+from spark_jobs.sources.contract.source import Chosen, Format, Found, Seen, Survey, Transport, longest
 from spark_jobs.sources.jdbc.catalog import catalog
 from spark_jobs.sources.jdbc.dialects import dialect_of
 from spark_jobs.sources.jdbc.postgres_client import ask
@@ -114,9 +114,9 @@ class ChangeTables(Transport):
             source.task,
         )
 
-    def find(self, spark: Any, bound: Mapping[str, int], seen: Mapping[str, FileVersion] | None = None) -> Found:
+    def find(self, spark: Any, bound: Mapping[str, int], seen: Seen | None = None) -> Found:
         """See :func:`find_ranges`."""
-        return find_ranges(spark, self, bound, seen)
+        return find_ranges(spark, self, bound, None if seen is None else seen(bound))
 
     def told(self, spark: Any) -> Told:
         """As :meth:`Transport.told`: how tables and tasks fare, and what was done to tables (T-81, T-84 to T-87)."""

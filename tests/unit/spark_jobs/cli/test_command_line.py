@@ -14,6 +14,7 @@ import sys
 import time
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from importlib.metadata import version
 from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, cast
@@ -162,6 +163,20 @@ def test_the_doctor_tells_the_way_out_of_whatever_is_wrong(
     ran = Ran(capsys, "doctor", made.file)
     assert ran.code == Exit.USAGE and "LEDGER_NEWER" in ran.out and "  do: install" in ran.out
     assert "need somebody" in ran.err and Ran(capsys, "doctor", tmp_path / "none.yaml").code == Exit.USAGE
+
+
+def test_the_doctor_tells_two_versions_of_spark_and_the_command_that_makes_them_one(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Registries have versions of pyspark that no client belongs to, and a plain installation brings both."""
+    told = tmp_path / "pyspark-4.99.1.dist-info"
+    told.mkdir()
+    (told / "METADATA").write_text("Metadata-Version: 2.1\nName: pyspark\nVersion: 4.99.1\n", encoding="utf-8")
+    monkeypatch.syspath_prepend(tmp_path)
+    ran = Ran(capsys, "doctor")
+    client = version("pyspark-client")
+    assert ran.code == Exit.USAGE and f"FAIL  spark: pyspark 4.99.1, pyspark-client {client}" in ran.out
+    assert f"--no-deps 'pyspark=={client}' 'pyspark-client=={client}'" in ran.out
 
 
 def test_the_doctor_tells_how_near_the_last_day_is_to_what_the_target_takes_f_91(
