@@ -75,19 +75,17 @@ class ReconcileOperator(BaseOperator):
         self.log.debug("metrics: %s", json.dumps(metrics))
         result = gate(findings)
         report = look(mirror, ledger)
-        held = dict(result.held)
-        if fragments := LedgerReader(ledger, mirror.name).open_fragment_count():
-            held[ANY_TABLE] = waiting_pieces(fragments)
-        note = hold_note(held)
+        note = hold_note({**self._left_over(LedgerReader(ledger, mirror.name), result.passing), **result.held})
         if note:
             self.log.warning("%s", note)
         stopped = dict(result.stopped) or self._stopped_by_publishing(context)
         stopped |= {table: why for table, why in result.held.items() if findings[table].code in HOLDS_FOR_SOMEBODY}
-        told = {"stopped": stopped, "losses": report.lost, "notes": report.notes}
-        lines = [verdicts_line(findings), *story("", told)]
-        for line in lines:
+        lines = [verdicts_line(findings), *story("", {"stopped": stopped, "losses": report.lost})]
+        # A run's note has an end: what is only noted of tables comes last.
+        noted = story("", {"notes": report.notes})
+        for line in [*lines, *noted]:
             self.log.info("%s", line)
-        leave_note(context, [*lines, *filter(None, [note])])
+        leave_note(context, [*lines, *filter(None, [note]), *noted])
         losses = losses_text({"losses": report.lost}) if report.lost else ""
         red = self._red_tasks(context)
         if red or stopped:
@@ -109,6 +107,17 @@ class ReconcileOperator(BaseOperator):
             raise done_with_losses(losses, where=f"mirror {mirror.name}", ways_out=ways_out)
         verdicts = {table: finding.verdict.value for table, finding in findings.items()}
         return {"verdicts": verdicts, "note": note, "metrics": metrics}
+
+    def _left_over(self, reader: LedgerReader, passing: Sequence[str]) -> dict[str, str]:
+        """What the run has not published although nothing holds it: as where somebody marked a task of it as done."""
+        left = {}
+        if fragments := reader.open_fragment_count():
+            left[ANY_TABLE] = waiting_pieces(fragments)
+        if "publish" in self.upstream_task_ids:
+            for source, ahead in reader.waiting().items():
+                if source in passing:
+                    left[source] = f"{amount(ahead.changes, 'logged change')} not published yet; the next run does it"
+        return left
 
     def _red_tasks(self, context: Context) -> list[str]:
         before = sorted(self.get_flat_relative_ids(upstream=True))

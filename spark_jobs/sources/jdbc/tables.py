@@ -23,7 +23,7 @@ from open_mirroring.config.names import SourceName
 from open_mirroring.errors import MirroringError, TerminalError, TransientError
 from open_mirroring.ledger.load_ledger import LoadColumn
 from spark_jobs.runtime.job import sealed
-from spark_jobs.runtime.worker_tasks import is_classic, parallelism
+from spark_jobs.runtime.worker_tasks import is_classic, parallelism, workers_error
 from spark_jobs.sources.exports.files import refused
 from spark_jobs.sources.jdbc.dialects import BoundKind, Dialect, Range, condition, database_error, dialect_of, ranges
 from spark_jobs.sources.jdbc.pacing import Pace, paced
@@ -248,6 +248,8 @@ class JdbcTable:
         raise failure
 
     def _failure(self, doing: str, error: Exception) -> MirroringError:
+        if (unfit := workers_error(error)) is not None:
+            return unfit
         state, what = _origin_of(self._spark, error)
         if "ClassNotFoundException" in what and self._dialect.driver in what:
             return TerminalError(
