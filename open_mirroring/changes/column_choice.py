@@ -83,6 +83,11 @@ class ColumnChoice(NamedTuple):
         """Which columns are read, as the ledger keeps it."""
         return json.dumps([self.listed, self.fitting, self.excluded], ensure_ascii=False)
 
+    @property
+    def types_text(self) -> str:
+        """What `types` says, as the ledger keeps it."""
+        return json.dumps(dict(self.types), ensure_ascii=False)
+
     def gained(self, before: str) -> list[str]:
         """The names and patterns of columns that are read, and were not by the choice of which *takes* is given.
 
@@ -100,6 +105,11 @@ class ColumnChoice(NamedTuple):
             for name in dict.fromkeys(found)
             if name not in known and ("*" in name or (self.of([name]) and not former.of([name])))
         ]
+
+    def unread(self, names: Iterable[str], taken: Iterable[str]) -> frozenset[str]:
+        """Those of the columns that are not read, or were not until the names and patterns *taken* (:meth:`gained`)."""
+        names = [*names]
+        return frozenset(names).difference(ColumnChoice(excluded=tuple(taken)).of(self.of(names)))
 
     def unmet(self, names: Iterable[str]) -> list[str]:
         """The names and patterns, of those that are excluded or renamed too, that stand for none of these."""

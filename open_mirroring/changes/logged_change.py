@@ -58,7 +58,8 @@ class Logged(NamedTuple):
     are completed, or a row leaves the new key in the same transaction.
     *telling* are then the columns, but for its key, of which a before image always has the value.
     *loaded* says that the row, or what completed it, comes from an initial load. *dropped* are columns that the source
-    has no more, *required* the columns that a row at this place has to have; None: those of a *whole* one (G-60).
+    has no more, or that the mirror file leaves out, or left out when rows were read, *required* the columns that a row
+    at this place has to have; None: those of a *whole* one (G-60).
     *of_reading* says that a row has the columns of the time when it was read.
     """
 
@@ -220,10 +221,10 @@ def _tells_all(half: Logged, row: Logged) -> bool:
 def same_content(one: Logged, other: Logged) -> bool:
     """Whether two changes at one position have the same values, however these are spelled (G-02).
 
-    A row that is read again may have a NULL more after a column was added, and a value less after one was dropped
-    (T-33). It is the same row all the same. Where rows have the columns of the time when they were read, one that was
-    renamed in between stands there under another name: only columns that both have can contradict, and none of which
-    it is known that another one has the name by then.
+    A row that is read again may have a NULL more after a column was added, a value less after one was dropped (T-33),
+    and either after the mirror file took or left out a column. It is the same row all the same. Where rows have the
+    columns of the time when they were read, one that was renamed in between stands there under another name: only
+    columns that both have can contradict, and none of which it is known that another one has the name by then.
     """
     if (one.operation == KEY_LEFT) != (other.operation == KEY_LEFT):
         return False

@@ -5,6 +5,8 @@ Such a stop concerns one table. Its changes are still read and logged, and the o
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 RESET = "reset the table (`open-mirroring reload-table`)"
 """Drop the table at the target and build it anew, by a load or from the log."""
 FROM_LOG = ", which builds it from the log where that tells every row, and says so where a new `initial_load` is needed"
@@ -101,6 +103,8 @@ WAYS_OUT = {
     "SENDER_OTHER": "of two databases name the one to mirror as `source.database`, of two tasks take the topic of one "
     f"out, and {RESET} with a load; or, if it is the same source under a new name and nothing was missed, lift the "
     "stop",
+    "SCHEMA_SHARED": f"{RESET}, and the other table that is named, each with a load made after this stop; name the "
+    "`topic` of each table, or have the task name schema and table in its headers, so that ids decide nothing",
     "EPOCH_UNKNOWN": f"{RESET} with a load made after the new stream began; or, if nothing changed at the source in "
     "between, accept the stream: `open-mirroring accept-epoch`; if a Qlik task has written its full load anew beside "
     "the change tables, say that it counts: `open-mirroring accept-reload`; if the table was dropped and made again, "
@@ -136,6 +140,7 @@ NEEDS_RESET = {
     "COLUMN_RENAMED": "the values of rows that did not change since the rename stand under the old name",
     "COLUMN_BACK": "published rows hold values of the column that was dropped",
     "IDENTITY_CONFLICT": "which of the two values is true cannot be decided from the events",
+    "SCHEMA_SHARED": "rows of one table were published as rows of another one",
     "KEY_UNKNOWN": "a change of an unknown row is missing, and nothing looks at it again",
     "LATE_BELOW_HORIZON": "the log no longer holds what the late change has to be compared with",
     RELOAD_SEEN: "keys that the new load lacks would stay, and its rows lie below every change of the old one",
@@ -146,3 +151,9 @@ NEEDS_RESET = {
     "AMBIGUOUS": "whether the number was applied is not known, and publishing it again could apply it twice",
 }
 """Stops that no clearing mends, and why: the table has to be reset. All others are checked again by the next run."""
+
+
+def unhashed_text(columns: Sequence[str], among: str = "the table") -> str:
+    """What is wrong where `hash` names *columns*, and none of *among*, one table or any, is called so."""
+    why = f"no column of {among} is called so: one that is spelled otherwise lands in clear"
+    return f"`hash` names {', '.join(map(repr, columns[:5]))}, and {why}"

@@ -62,7 +62,6 @@ def check(arguments: argparse.Namespace) -> Exit:
         return Exit.USAGE
     for mirror in mirrors:
         loads = sum(table.initial_load is not None for table in mirror.tables)
-        ledger = make_url(mirror.ledger_url()).render_as_string(hide_password=True)
         print(f"{arguments.file if len(mirrors) == 1 else mirror.file}: OK")
         patterns = len(mirror.entries) - len(mirror.tables)
         also = f", and those of {patterns} {'pattern' if patterns == 1 else 'patterns'}" if patterns else ""
@@ -71,7 +70,7 @@ def check(arguments: argparse.Namespace) -> Exit:
         )
         print(f"  source        {mirror.source.format} over {mirror.source.transport}, {mirror.source.place}")
         print(f"  landing zone  {mirror.landing_zone.store}, {mirror.landing_zone.place}")
-        print(f"  ledger        {ledger}")
+        print(f"  ledger        {_ledger_shown(mirror)}")
         print(f"  change log    {mirror.change_log}")
         key_changes, warnings = _surveyed(mirror)
         if key_changes:
@@ -99,7 +98,7 @@ def status(arguments: argparse.Namespace) -> Exit:
     mirror = load_mirror(arguments.file)
     if never_run(mirror) and not check_ledger_knows(mirror):
         document = {"mirror": mirror.name, "started": False, "tables": []}
-        print(json.dumps(document) if arguments.json else f"mirror {mirror.name}: nothing has run yet")
+        print(json.dumps(document) if arguments.json else not_begun(mirror))
         return Exit.DONE
     with ExitStack() as stack:
         # Looking creates no ledger: where it is gone, what was published is seen by one that knows nothing.
@@ -150,6 +149,7 @@ def list_dead_letters(arguments: argparse.Namespace) -> Exit:
     if never_run(mirror):
         for lost in check_ledger_knows(mirror):
             raise TerminalError(lost.code, lost.what, where=f"mirror {mirror.name}", way_out=lost.way_out)
+        print(not_begun(mirror), file=sys.stderr)
     else:
         ledger = ledger_of(mirror)
         settled = frozenset() if arguments.all else settled_letters(ledger, mirror.name).keys()
@@ -187,6 +187,15 @@ def never_run(mirror: Mirror) -> bool:
     """Whether the ledger is a file that does not exist yet: looking must not create it."""
     url = make_url(mirror.ledger_url())
     return url.get_backend_name() == "sqlite" and not Path(url.database or "").exists()
+
+
+def not_begun(mirror: Mirror) -> str:
+    """What is said of a mirror without a ledger: the place is named, for it may be mistyped."""
+    return f"mirror {mirror.name}: nothing has run yet; there is no ledger at {_ledger_shown(mirror)}"
+
+
+def _ledger_shown(mirror: Mirror) -> str:
+    return make_url(mirror.ledger_url()).render_as_string(hide_password=True)
 
 
 def mirrors_of(paths: list[Path]) -> list[Mirror]:

@@ -31,6 +31,7 @@ from spark_jobs.changelog.schema import LOAD_MAJOR
 from spark_jobs.extract.change_table_reading import read_batch
 from spark_jobs.extract.fragment_joining import FragmentJoining
 from spark_jobs.extract.load_rows import judge_loads, repeated_load
+from spark_jobs.extract.misread_ids import misread, stops_of_shared
 from spark_jobs.extract.new_senders import new_senders, unrelated_senders
 from spark_jobs.extract.new_tables import NewTablesSeen
 from spark_jobs.extract.part import Part, merge
@@ -113,7 +114,8 @@ class BatchWriting:
         told = {schema for part in joined for schema in part.schemas}
         fresh = [*schemas[len(known) :], *sorted(told - {*schemas}), *untried, *senders.added]
         manifest = self._judging_loads(batch, merge(parts, fresh, self.format.partitions))
-        stops = {**senders.stops, **manifest.stops}
+        shared = misread([*known, *announced], announced) - misread(known, known)
+        stops = {**senders.stops, **stops_of_shared(shared), **manifest.stops}
         manifest = replace(manifest, stops=stops, lists_of_reading=self.transport.lists_of_reading)
         self._check_partitions(manifest)
         self._check_order(parts, [*kept, *senders.added])
@@ -170,7 +172,10 @@ class BatchWriting:
         announced = self._new_schemas(parts, known)
         if announced:
             # A structure may stand behind its messages, in another task: those that missed it are read once more.
-            again = [index for index, part in enumerate(parts) if part.written.fragments]
+            # So may one that its topic announces for another table than the one whose its messages were taken for.
+            wrong = {note for note, _ in misread(announced, announced)}
+            again = [i for i, part in enumerate(parts) if part.written.fragments or wrong.intersection(part.schemas)]
+            announced = [schema for schema in announced if schema not in wrong]
             schemas = [*known, *announced]
             repeated = self._read(batch, attempt, [tasks[i] for i in again], schemas, watched, first_task=len(tasks))
             for index, part in zip(again, repeated, strict=True):
@@ -245,9 +250,7 @@ class BatchWriting:
             return read_batch(self.spark, self.transport, ranges, self.format, self.tables, target)
         assert isinstance(self.transport, MessageTransport)
         names = {bound.name for task in tasks for bound in task}
-        source = self.transport.pinned(
-            self.ledger.bound(), lambda: {n: v for n, v in self.ledger.seen_versions().items() if n in names}
-        )
+        source = self.transport.pinned(self.ledger.bound, lambda: self.ledger.seen_files(names))
         reads = [
             ReadTask(task, self.format, self.tables, tuple(schemas), LogTarget(self.root, batch, attempt, at), watched)
             for at, task in enumerate(tasks, first_task)

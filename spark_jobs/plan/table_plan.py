@@ -70,6 +70,7 @@ class TablePlan:
         former: how columns of earlier rows are read, otherwise than they were logged.
         gone: columns that the source has dropped, each with the place of the last row that carries it: a change behind
             it has no value for it to tell.
+        unread: columns that `columns` leaves out, or left out of rows that were read before.
         loaded_keys: the key columns of the initial load.
         of_reading: rows have the columns of the time when they were read.
         loaded: the table began with an initial load that is not in the log.
@@ -95,6 +96,7 @@ class TablePlan:
     generation: int = 1
     late_up_to: str | None = None
     gone: Mapping[str, str] = field(default_factory=dict)
+    unread: frozenset[str] = frozenset()
     former: tuple[FormerColumn, ...] = ()
     lives_above: str | None = None
     loaded_keys: Mapping[str, LoadedColumn] = field(default_factory=dict)
@@ -218,8 +220,9 @@ def logged_change(
     if had is not None:
         change = change._replace(telling=_telling(line["cols"], plan.keys))
     if not plan.gone:
-        return change
-    return change._replace(required=plan.types.keys() - plan.lacking(position.order), dropped=frozenset(plan.gone))
+        return change._replace(dropped=plan.unread) if plan.unread else change
+    dropped = plan.unread.union(plan.gone)
+    return change._replace(required=plan.types.keys() - plan.lacking(position.order), dropped=dropped)
 
 
 @lru_cache(maxsize=4096)

@@ -23,6 +23,9 @@ from open_mirroring.ledger.decisions import resume_table
 from open_mirroring.operate.exit_codes import Exit
 from spark_jobs.cli.command_line import main
 from spark_jobs.extract.fragment_joining import FragmentJoining
+from tests.e2e.test_lost_ledger import forget
+from tests.e2e.test_rebuild_ledger import APPLY
+from tests.e2e.test_reload_table import redeclare
 from tests.kafka_broker import KafkaBroker
 from tests.pipeline import Pipeline, in_order
 from tests.qlik_messages import ROW, avro_schema, change, datum, dt, enveloped, md
@@ -40,17 +43,18 @@ class Lines:
     def __init__(self, folder: Path, spark: Any, **settings: Any) -> None:
         source = {"format": "qlik-message", **settings.pop("source", {})}
         self.pipeline = Pipeline(folder, spark, settings.pop("tables", TABLES), source=source, **settings)
-        self._next: dict[int, int] = {}
+        self.topic = "t"
+        self._next: dict[tuple[str, int], int] = {}
 
     def send(self, *messages: bytes | tuple[int, bytes | None] | tuple[int, bytes | None, str]) -> None:
         """Deliver messages in a new file, with partition and key where these matter."""
         lines = []
         for message in messages:
             partition, body, key = (*message, None)[:3] if isinstance(message, tuple) else (0, message, None)
-            offset = self._next.get(partition, 0)
-            self._next[partition] = offset + 1
+            offset = self._next.get((self.topic, partition), 0)
+            self._next[self.topic, partition] = offset + 1
             value = None if body is None else body.decode("latin-1") if body[:1] != b"{" else body.decode()
-            line = {"topic": "t", "partition": partition, "offset": offset, "value": value, "key": key}
+            line = {"topic": self.topic, "partition": partition, "offset": offset, "value": value, "key": key}
             lines.append(json.dumps(line))
         self.pipeline.deliver(f"{uuid4().hex}.jsonl", ("\n".join(lines) + "\n").encode())
 
@@ -110,6 +114,35 @@ def test_a_row_of_another_table_is_never_made_a_row_of_the_one_announced_k15_k60
     assert main(["replay-dead-letters", str(lines.pipeline.file)]) == Exit.DONE
     lines.tick()
     assert lines.rows("b") == landed(2, 3), "whoever promises the topic says whose it is"
+
+
+def test_an_id_that_a_topic_used_for_one_table_and_announces_for_another_stops_both_k85(
+    tmp_path: Path, spark: Any
+) -> None:
+    """A message ahead of its metadata became a row of the table that another topic had announced under its id."""
+    tables = [{"source": f"dbo.{name}", "target": f"dbo/{name}", "key": ["id"]} for name in "abcd"]
+    lines = Lines(tmp_path, spark, tables=tables)
+    lines.send(MD_A, md(schema_id=B, table="d"), md(schema_id="C", table="a"))
+    lines.topic = "c"
+    lines.send(of(A, 3), md(schema_id=A, table="c"), of(A, 4, number=2))
+    lines.topic = "d"
+    lines.send(of(B, 5))
+    assert lines.tick() == Exit.DONE
+    assert (lines.rows("c"), lines.rows("d")) == (landed(3, 4), landed(5)), "what comes in the same run counts at once"
+    lines.topic = "b"
+    lines.send(of("C", 1))
+    lines.topic = "d"
+    lines.send(md(schema_id=B, table="d"), md(schema_id=B, table="d", version=2), of(B, 6, number=2))
+    assert lines.tick() == Exit.DONE and lines.stop("d")[0] is None
+    forget(lines.pipeline)
+    assert main(["rebuild-ledger", str(lines.pipeline.file), *APPLY]) == Exit.DONE
+    lines.topic = "b"
+    lines.send(md(schema_id="C", table="b"), of("C", 2, number=2))
+    assert lines.tick() == Exit.TABLES_STOPPED
+    assert [lines.stop(name)[0] for name in "abcd"] == ["SCHEMA_SHARED", "SCHEMA_SHARED", None, None]
+    assert "topic 'b'" in (lines.stop("a")[1] or "")
+    ask = ["reload-table", str(lines.pipeline.file), "--table", "dbo.a", "--reason", "r", "--approved-by", "Ada"]
+    assert main(ask) == Exit.TERMINAL, "the log has the row as one of `a`"
 
 
 def test_a_structure_given_by_hand_reads_what_nothing_announced_k61(tmp_path: Path, spark: Any) -> None:
@@ -216,6 +249,17 @@ def test_one_schema_of_others_in_a_registry_is_a_dead_letter_of_its_messages_k62
     assert [found["id"] for found in pipeline.mirrored("dbo", "a")] == [1]
 
 
+def test_a_message_that_comes_again_by_other_columns_is_the_same_g02_g12(tmp_path: Path, spark: Any) -> None:
+    """The mirror file takes a column more, or less, and the task repeats a transaction: the table stopped for ever."""
+    lines = Lines(tmp_path, spark, tables=[{**TABLES[0], "columns": {"exclude": ["name"]}}, TABLES[1]])
+    lines.send(MD_A, MD_B, of(A, 1), of(B, 1))
+    assert lines.tick() == Exit.DONE
+    redeclare(lines.pipeline, TABLES[0], {**TABLES[1], "columns": {"exclude": ["name"]}})
+    lines.send(of(A, 1), of(B, 1))
+    assert lines.tick() == Exit.TABLES_STOPPED
+    assert lines.stop("a")[0] is None and lines.stop("b")[0] == "SCHEMA_CHANGED", "that is of what was published"
+
+
 def test_rows_of_a_load_that_differ_in_two_partitions_stop_the_table_k18(tmp_path: Path, spark: Any) -> None:
     """The one with the higher offset won, which says nothing: in one batch, and in two."""
     lines = Lines(tmp_path, spark)
@@ -303,8 +347,8 @@ class Windows(Lines):
         sent = []
         for message in messages:
             partition, body = message[:2] if isinstance(message, tuple) else (0, message)
-            offset = self._next.get(partition, 0)
-            self._next[partition] = offset + 1
+            offset = self._next.get((self.topic, partition), 0)
+            self._next[self.topic, partition] = offset + 1
             sent.append(Message(partition, offset, body or b"", None, at.isoformat()))
         for name, content in capture_files(sent, hub="t"):
             self.pipeline.deliver(name, content)

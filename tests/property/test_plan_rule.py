@@ -342,6 +342,15 @@ def test_a_row_read_again_with_a_null_more_is_the_same_row_t33() -> None:
     assert plan_key([first, again._replace(after={"id": "1", "v": "7", "added": "x"})], 1).conflict is not None
 
 
+@pytest.mark.parametrize("taken", [False, True])
+def test_a_row_read_again_by_another_choice_of_columns_is_the_same_row_g02_g12(taken: bool) -> None:
+    place = LogPosition(0, "1", "1", 1)
+    more = Logged(1 + taken, place, "I", {"id": "1", "v": "7", "left out": "x"}, None, dropped=frozenset({"left out"}))
+    less = more._replace(batch=2 - taken, after={"id": "1", "v": "7"})
+    assert plan_key([more, less], 1) == plan_key([less if taken else more], 1)._replace(duplicates=1)
+    assert plan_key([more, less._replace(after={"id": "1", "v": "8"})], 1).conflict is not None
+
+
 def test_a_row_read_again_under_a_new_name_of_a_column_is_the_same_row_t33() -> None:
     """T-33, G-02: where rows have the columns of their reading; a value that both have must be one, NULL too."""
     place = LogPosition(0, "1", "1", 1)

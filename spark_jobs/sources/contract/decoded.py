@@ -123,6 +123,11 @@ class SourceSchema(NamedTuple):
     document: str
 
 
+def is_described(schema: SourceSchema) -> bool:
+    """Whether it is a structure; one without a document is a note about a table, kept in the same place."""
+    return bool(schema.document)
+
+
 Sender = tuple[str, str]
 """A mirrored table by its name at the source, and who sends its changes: a database, or a task."""
 

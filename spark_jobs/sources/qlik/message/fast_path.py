@@ -74,6 +74,7 @@ class FastQlikMessages:
         ignored: list[int] = []
         foreign = Counter[str]()
         records: dict[Followed, list[Spot]] = {}
+        used = set[Followed]()
         topic, content, limit = topic_of(block.origin), block.content, self._settings.max_message_bytes
         # In a topic of Avro messages JSON is a rarity, and may be left.
         is_text = are_text(block).tolist() if content.startswith(b"{") else [False] * len(block.starts)
@@ -103,22 +104,30 @@ class FastQlikMessages:
                 else:
                     ignored.append(number)
                     foreign[followed.structure.table] += 1
+                    used.add(followed)
             elif is_text[number]:
                 row = followed.json_row(number, place, content, at, end)
                 if row is not None:
                     rows.append(row)
+                    used.add(followed)
                 elif followed.ignores_json(content, at, end):
                     ignored.append(number)
                     foreign[followed.structure.table] += 1
+                    used.add(followed)
         senders = set[Sender]()
         for followed, of_one in records.items():
             made = record_rows(followed, content, of_one)
             rows += made
-            senders.update(followed.structure.senders if made else ())
+            if made:
+                senders.update(followed.structure.senders)
+                used.add(followed)
         rows.sort(key=itemgetter(0))
         load = pa.DictionaryArray.from_arrays(pa.array(np.zeros(len(rows), np.int32)), [self._settings.load])
         taken = np.array([row[0] for row in rows] + ignored, np.int64)
-        return Taken(rows_table(block, rows, self._columns, load), taken, announces, dict(foreign), senders=senders)
+        told = topic in self._settings.topics
+        notes = [] if told else sorted(note for one in used for note in one.structure.used_in(topic))
+        table = rows_table(block, rows, self._columns, load)
+        return Taken(table, taken, announces, dict(foreign), senders=senders, schemas=notes)
 
     def _followed(self, topic: str, head: re.Match[bytes]) -> Followed | None:
         """The structure that a message of a topic follows, if messages of it can be taken; looked for once."""

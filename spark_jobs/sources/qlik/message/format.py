@@ -18,7 +18,7 @@ from open_mirroring.errors import TerminalError
 from spark_jobs.changelog.origins import topic_of
 from spark_jobs.changelog.schema import RawMessage
 from spark_jobs.sources.contract.announced import Announced, AnnouncedColumn, Note
-from spark_jobs.sources.contract.decoded import Damage, MirroredTable, Refusal, SourceSchema
+from spark_jobs.sources.contract.decoded import Damage, MirroredTable, Refusal, SourceSchema, is_described
 from spark_jobs.sources.contract.source import Format
 from spark_jobs.sources.qlik.message.avro import data_schema
 from spark_jobs.sources.qlik.message.decoder import DEFAULT_SETTINGS, QlikMessageDecoder, QlikMessageSettings
@@ -88,7 +88,11 @@ class QlikMessageFormat(Format):
 
     def described(self, schemas: Sequence[SourceSchema]) -> Iterator[Announced]:
         """As :meth:`Format.described`; the newest structure of a table comes last."""
-        known = [one for one in map(known_structure, schemas) if isinstance(one, Structure) and one.table]
+        known = [
+            one
+            for one in map(known_structure, filter(is_described, schemas))
+            if isinstance(one, Structure) and one.table
+        ]
         return (_structure(one, "") for one in sorted(known, key=lambda one: one.age))
 
     def announced(self, messages: Iterable[RawMessage | Damage]) -> Iterator[Announced]:

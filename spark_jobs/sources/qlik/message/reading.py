@@ -124,7 +124,7 @@ class MessageReader:
         self._tables, self._names, self._structures = tables, names, structures
         self._images, self._settings = images, settings
         self._found: list[SourceSchema] = []
-        self._senders = set[Sender]()
+        self._senders, self._used = set[Sender](), set[SourceSchema]()
         self._mismatches, self._tombstones = 0, 0
 
     def decode(self, messages: Iterable[RawMessage | Damage]) -> Decoded:
@@ -162,7 +162,7 @@ class MessageReader:
         rows = [row for group in groups for row in group]
         notices = Notices(key_mismatch=self._mismatches, tombstones=self._tombstones)
         others = dict(Counter(name for name in names if name is not None))
-        return Decoded(rows, counts, notices, self._found, others, self._senders)
+        return Decoded(rows, counts, notices, [*self._found, *sorted(self._used)], others, self._senders)
 
     def followed(self, topic: str, schema_id: str | None) -> Structure | None:
         """The structure that a message with this id follows which names no table; None where it is not known."""
@@ -253,6 +253,8 @@ class MessageReader:
                 stated = self._stated(seen.record, topic)
         if stated is not None and stated != structure.table:
             raise Refusal("WRONG_TOPIC", f"a change of {shown(structure.table)} where {shown(stated)} was said")
+        if stated is None and read.schema_id is not None:
+            self._used.update(structure.used_in(topic))
         seen.table = self._tables.get(structure.table)
         if seen.table is None:
             self._names.refuse_other_case(structure.table)

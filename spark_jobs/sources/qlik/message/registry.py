@@ -14,7 +14,7 @@ from collections import defaultdict
 from collections.abc import Container, Iterable, Mapping, Sequence
 from typing import Any
 
-from spark_jobs.sources.contract.decoded import Refusal, SourceSchema, shown
+from spark_jobs.sources.contract.decoded import Refusal, SourceSchema, is_described, shown
 from spark_jobs.sources.qlik.masks import MaskOrder, readings, width
 from spark_jobs.sources.qlik.message.structures import BY_HAND, Structure, Unfit, known_structure
 
@@ -31,7 +31,7 @@ class Structures:
         self._by_table: dict[str, list[Structure]] = defaultdict(list)
         self._by_hand: dict[str, list[Structure]] = defaultdict(list)
         self._unfit: dict[str, Unfit] = {}
-        for schema in schemas:
+        for schema in filter(is_described, schemas):
             known = known_structure(schema)
             if isinstance(known, Unfit):
                 self._unfit[schema.schema_id] = known

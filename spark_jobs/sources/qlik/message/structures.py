@@ -175,6 +175,12 @@ class Structure:
         """The structure as the ledger keeps it."""
         return SourceSchema(self.topic, self.schema_id, self.table, self.version, self._document)
 
+    def used_in(self, topic: str) -> list[SourceSchema]:
+        """The note that a topic used this id, which another one announced (K-85); none where a registry gave it."""
+        if not topic or self.topic in ("", topic):
+            return []
+        return [SourceSchema(topic, self.schema_id, self.table, 0, "")]
+
     @cached_property
     def _document(self) -> str:
         schema, _, table = self.table.partition(".")

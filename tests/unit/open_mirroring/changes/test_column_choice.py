@@ -69,3 +69,10 @@ def test_what_is_read_only_now_is_known_as_names_and_patterns_g141(
     before: ColumnChoice, now: ColumnChoice, gained: list[str]
 ) -> None:
     assert now.gained(before.takes) == gained
+
+
+def test_columns_that_rows_of_one_reading_have_and_of_another_lack_g12_g141() -> None:
+    names = ["id", "name", "price", "Note"]
+    assert ColumnChoice().unread(names, []) == frozenset()
+    assert ColumnChoice(excluded=("NA*",)).unread(names, ["note"]) == {"name", "Note"}
+    assert ColumnChoice(("id", "price")).unread(names, ["pr*"]) == {"name", "Note", "price"}

@@ -211,10 +211,10 @@ def test_status_before_the_first_run_says_so_and_creates_no_ledger(
     file = tmp_path / "mirrors" / "shop.yaml"
     file.parent.mkdir()
     file.write_text(MIRROR_FILE, encoding="utf-8")
-    assert (Ran(capsys, "status", file).code, Ran(capsys, "status", file).out) == (
-        Exit.DONE,
-        "mirror shop: nothing has run yet\n",
-    )
+    said = f"mirror shop: nothing has run yet; there is no ledger at sqlite:///{tmp_path}/ledger.db\n"
+    assert (Ran(capsys, "status", file).code, Ran(capsys, "status", file).out) == (Exit.DONE, said)
+    letters = Ran(capsys, "dead-letters", file)
+    assert (letters.code, letters.err) == (Exit.DONE, said), "the path may be mistyped"
     assert Ran(capsys, "status", file, "--json").json == {"mirror": "shop", "started": False, "tables": []}
     assert Ran(capsys, "resume", file, "--table", "dbo.orders", "--why", "x").code == Exit.TERMINAL
     assert [path.name for path in tmp_path.iterdir()] == ["mirrors"]
@@ -341,8 +341,8 @@ def test_resume_clears_the_stop_says_what_is_next_and_records_the_operator(
     ran = Ran(capsys, "resume", made.file, "--table", "dbo.orders", "--why", "all columns are sent now")
     assert ran.code == Exit.DONE
     assert ran.out.splitlines() == [
-        "cleared: dbo.orders: PARTIAL_ROWS: 2 of 3 columns",
-        "now: PASS OK: ledger, folder and target agree",
+        "Cleared: PARTIAL_ROWS: 2 of 3 columns",
+        "Now: PASS OK: ledger, folder and target agree.",
     ]
     [(_, event, detail)] = made.audit()
     user = pwd.getpwuid(os.getuid()).pw_name
@@ -368,7 +368,7 @@ def test_resume_says_when_the_cause_is_still_there(made: HandMadeMirror, capsys:
     made.stop("dbo.orders", "PARTIAL_ROWS")
     ran = Ran(capsys, "resume", made.file, "--table", "dbo.orders", "--why", "x")
     assert ran.code == Exit.TABLES_STOPPED
-    assert "now: STOP FOREIGN_ITEM" in ran.out and "Way out:" in ran.out
+    assert "Now: STOP FOREIGN_ITEM" in ran.out and "Way out:" in ran.out
 
 
 def test_resume_refuses_what_needs_a_reset_and_says_so(
@@ -386,7 +386,7 @@ def test_accept_epoch_lets_the_table_go_on(made: HandMadeMirror, capsys: pytest.
     made.stop("dbo.orders", "EPOCH_UNKNOWN")
     ran = Ran(capsys, "accept-epoch", made.file, "--table", "dbo.orders", "--epoch", GUID, "--why", "set up anew")
     assert ran.code == Exit.DONE
-    assert f"stream {GUID} has the ordinal 0" in ran.out and "cleared: dbo.orders: EPOCH_UNKNOWN" in ran.out
+    assert f"Stream {GUID} is accepted; it has the ordinal 0." in ran.out and "Cleared: EPOCH_UNKNOWN" in ran.out
     assert made.table("dbo.orders").stop_code is None
 
 
@@ -572,7 +572,7 @@ HELD = {"dbo.a": "BACKLOG: behind"}
         (NOTHING._replace(held=HELD, waiting=["dbo.a", "dbo.b"]), Exit.ON_HOLD),
         (NOTHING._replace(held=HELD, waiting=["dbo.b"]), Exit.DONE),
         (NOTHING._replace(held=HELD, waiting=["dbo.a"], files={"dbo.b": [1]}), Exit.ON_HOLD),
-        (NOTHING._replace(held={"dbo.a": "LOAD_PENDING: x"}, files={"dbo.b": [1]}), Exit.ON_HOLD),
+        (NOTHING._replace(held={"dbo.a": "LOAD_PENDING: x"}, waiting=["dbo.a"], files={"dbo.b": [1]}), Exit.ON_HOLD),
         (NOTHING._replace(reloading=["dbo.a"], files={"dbo.b": [1]}), Exit.ON_HOLD),
         (NOTHING._replace(held=HELD, waiting=["dbo.a"], stopped={"dbo.b": "GAP: x"}), Exit.TABLES_STOPPED),
         (NOTHING._replace(failed=TerminalError("X", "x"), files={"dbo.b": [1]}), Exit.TERMINAL),

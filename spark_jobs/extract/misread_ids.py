@@ -1,0 +1,37 @@
+"""Finds ids by which messages of a topic were taken for changes of one table, until it announced them for another.
+
+An id counts in the topic that announces it; another topic may use it, for metadata may have a topic of their own
+(K-06). So the ledger keeps which ids a topic used without having announced them, and whose they were (K-85).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Sequence
+
+from spark_jobs.sources.contract.decoded import SourceSchema, is_described
+
+Misread = tuple[SourceSchema, str]
+"""The note that a topic used an id of a table, and the table for which that topic announced it."""
+
+
+def misread(used: Iterable[SourceSchema], announced: Collection[SourceSchema]) -> set[Misread]:
+    """The notes among *used* whose topic has the id among *announced*, for another table."""
+    tables: dict[tuple[str, str], set[str]] = {}
+    for schema in filter(is_described, announced):
+        tables.setdefault((schema.topic, schema.schema_id), set()).add(schema.table)
+    return {
+        (note, table)
+        for note in used
+        if not is_described(note)
+        for table in tables.get((note.topic, note.schema_id), set()) - {note.table}
+    }
+
+
+def stops_of_shared(found: Iterable[Misread]) -> dict[str, Sequence[str]]:
+    """The stops of the tables on both sides: one has rows that the other one lacks."""
+    stops: dict[str, Sequence[str]] = {}
+    for note, table in sorted(found):
+        what = f"topic {note.topic!r} announces the id {note.schema_id!r} for {table}; its messages before that were"
+        what += f" taken for changes of {note.table}, for which another topic had announced it"
+        stops[note.table] = stops[table] = ["SCHEMA_SHARED", what]
+    return stops
