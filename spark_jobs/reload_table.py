@@ -207,16 +207,18 @@ def follow(
     """
     reader = LedgerReader(ledger, mirror.name)
     approver = f"the mirror file {mirror.name}"
+    declared = {table.source: table for table in mirror.tables if only is None or table.source in only}
     done: dict[str, Reloaded] = {}
     for source, state in reader.tables().items():
-        declared = next((table for table in mirror.tables if table.source == source), None)
-        if declared is None or (only is not None and source not in only):
+        table = declared.get(source)
+        # Most tables are neither stopped nor in a reset: they cost no look of their own.
+        if table is None or (state.accepted is None and state.stop_code is None and state.reset is None):
             continue
         is_ours = state.reset is None or state.reset.who == approver or state.reset.is_carried_on
         if state.accepted is not None or (state.stop_code in (RELOAD_SEEN, LOAD_REPEATED) and is_ours):
-            _follow_reload(mirror, ledger, declared, state, approver)
+            _follow_reload(mirror, ledger, table, state, approver)
         elif state.stop_code in FOLLOWED and is_ours:
-            _follow_schema_change(mirror, ledger, declared, state, approver)
+            _follow_schema_change(mirror, ledger, table, state, approver)
         now = reader.tables(source)[source]
         reset = now.reset
         if reset is None or reset.drops or now.stop_code is not None:

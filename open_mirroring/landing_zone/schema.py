@@ -12,6 +12,7 @@ import re
 from collections.abc import Collection, Iterable, Sequence
 from typing import NamedTuple
 
+import msgspec
 import pyarrow as pa
 
 from open_mirroring.errors import TerminalError
@@ -70,6 +71,9 @@ class LandingColumn(NamedTuple):
     def tells(self) -> str | None:
         """What an extra column tells of the change that made the row (G-118); None of a column of the source."""
         return self.name.removeprefix(_EXTRA) if self.name.startswith(_EXTRA) else None
+
+
+_columns_of = msgspec.json.Decoder(tuple[LandingColumn, ...]).decode
 
 
 def extra_columns(names: Iterable[tuple[str, str]]) -> tuple[LandingColumn, ...]:
@@ -219,7 +223,7 @@ class TableSchema(NamedTuple):
     @classmethod
     def from_json(cls, text: str) -> TableSchema:
         """Read back what :meth:`to_json` wrote."""
-        return cls(tuple(LandingColumn(*column) for column in json.loads(text)))
+        return cls(_columns_of(text))
 
     def extended(self, seen: Iterable[LandingColumn], published: Collection[str] | None = None) -> TableSchema:
         """The union with the columns of newly seen rows; of two types of a column the one that holds both.

@@ -87,12 +87,11 @@ def declare_tables(mirror: Mirror, ledger: Engine, only: Iterable[str] | None = 
 def declaration(table: Table) -> TableDeclaration:
     """What the ledger holds on to of a table of the mirror file."""
     text = None if table.text_format is None else table.text_format.to_json()
-    chosen = ((name, table.chosen.type_of(name)) for name in table.key)
-    types = tuple((name, landing) for name, landing in chosen if landing is not None)
-    new_names = ((name, table.chosen.new_name_of(name)) for name in table.key)
-    renamed = tuple((name, new_name) for name, new_name in new_names if new_name is not None)
+    chosen = table.chosen
+    types = tuple((name, landing) for name in table.key if (landing := chosen.type_of(name)) is not None)
+    renamed = tuple((name, new_name) for name in table.key if (new_name := chosen.new_name_of(name)) is not None)
     loads = table.initial_load is not None
-    return TableDeclaration(table.source, table.folder, tuple(table.key), loads, text, types, renamed, table.chosen)
+    return TableDeclaration(table.source, table.folder, tuple(table.key), loads, text, types, renamed, chosen)
 
 
 def inspect_mirror(

@@ -655,12 +655,15 @@ def refuse_other_settings(state: TableState, declared: Table, salted: str | None
     Raises:
         PlanStop: ``SCHEMA_CHANGED``, ``SALT_CHANGED``.
     """
-    of_source = TableSchema(tuple(column for column in state.columns.columns if not column.tells))
-    _refuse_left_out(of_source, declared.chosen, state.keys)
-    _refuse_other_types(of_source, declared.chosen)
-    _refuse_other_names(of_source, declared.chosen)
-    _refuse_other_hashes(of_source, declared.chosen, salted)
-    _refuse_other_extra(state.columns, extra_columns(declared.chosen.extra))
+    of_source, chosen = (
+        TableSchema(tuple(column for column in state.columns.columns if not column.tells)),
+        declared.chosen,
+    )
+    _refuse_left_out(of_source, chosen, state.keys)
+    _refuse_other_types(of_source, chosen)
+    _refuse_other_names(of_source, chosen)
+    _refuse_other_hashes(of_source, chosen, salted)
+    _refuse_other_extra(state.columns, extra_columns(chosen.extra))
 
 
 def refuse_text_no_more(state: TableState, declared: Table, lists: Iterable[ColumnList]) -> None:
