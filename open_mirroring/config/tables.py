@@ -195,6 +195,11 @@ class JdbcLoad(Section):
         description="schema.table to read; default: the table's `source`.",
         json_schema_extra={"pattern": SOURCE_NAME},
     )
+    stream_from: Literal["beginning"] | None = Field(
+        default=None,
+        description="beginning: the table stays as the full load of a Qlik task left it, which only stores changes "
+        "(T-30), so that a reset, too, has all logged changes over it. Unset: a table that is loaded again has them.",
+    )
     split_column: ColumnName | None = Field(
         default=None, description="Number or date column by which the read is cut into chunks."
     )

@@ -209,10 +209,14 @@ def write_durably(path: Place, held: pa.Table, batch: int) -> tuple[int, str | N
         _write(memory, held, batch)
         return memory.tell(), _created(path, memory.getvalue())
     path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("xb") as sink:
-        _write(sink, held, batch)
-        sink.flush()
-        os.fsync(sink.fileno())
+    try:
+        with path.open("xb") as sink:
+            _write(sink, held, batch)
+            sink.flush()
+            os.fsync(sink.fileno())
+    except OSError as error:
+        error.filename = path  # a disk that is full tells no place
+        raise
     return path.stat().st_size, None
 
 

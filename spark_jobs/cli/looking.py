@@ -18,9 +18,10 @@ from open_mirroring.config.models import schema_document
 from open_mirroring.config.problems import Problem
 from open_mirroring.config.source import QlikTask
 from open_mirroring.config.storage import log_place
-from open_mirroring.errors import MirroringError, TerminalError
+from open_mirroring.errors import MirroringError, TerminalError, TransientError
 from open_mirroring.ledger.decisions import OpenStop, open_stops
 from open_mirroring.ledger.letters import NO_LETTERS, LetterCounts, letter_counts, settled_letters
+from open_mirroring.ledger.opening import ledger_to_look
 from open_mirroring.ledger.proofs import ProofLedger
 from open_mirroring.ledger.reading import LedgerReader
 from open_mirroring.operate.exit_codes import Exit, UsageError, exit_of_report
@@ -180,7 +181,20 @@ def problems_of(mirror: Mirror) -> list[Problem]:
         *check_landing_zone(mirror),
         *check_structures(mirror),
         *check_ledger_knows(mirror),
+        *_not_of_this_version(mirror),
     ]
+
+
+def _not_of_this_version(mirror: Mirror) -> list[Problem]:
+    """``LEDGER_NEWER``, ``LEDGER_FOREIGN``: a run would refuse it. One that does not answer is told by others."""
+    try:
+        ledger_to_look(mirror.ledger_url())
+    except TerminalError as error:
+        if error.code in ("LEDGER_NEWER", "LEDGER_FOREIGN"):
+            return [mirror.problem_of(("ledger",), error)]
+    except TransientError:
+        pass
+    return []
 
 
 def never_run(mirror: Mirror) -> bool:

@@ -77,13 +77,16 @@ def plan_load(
         bound = _plan_export(mirror, table, load, hand_over, ignored)
     elif isinstance(load, JdbcLoad):
         # Two kinds of loads take all logged changes over them, unless a position says that the load has a change.
-        # Rows that go through the log stand below every change. A table that the task keeps beside its change table may
-        # lag behind that; a change that comes twice changes nothing (T-30).
-        is_below = table.loads_through_log or _is_kept_by_task(mirror, load.connection)
-        batch = hand_over.log_from if is_below and hand_over.above is None else hand_over.batch
+        # Rows that go through the log stand below every change. A table that the task keeps beside its change table
+        # may be as the task's own load left it, or lag behind; a change that comes twice changes nothing (T-30). Once
+        # the table is reset, only the mirror file tells whether it has what was logged before: it may lack rows by a
+        # TRUNCATE.
+        is_below = table.loads_through_log or _is_kept_by_task(mirror, load.connection) or load.stream_from is not None
+        position = BEGINS_EMPTY if hand_over.above and load.stream_from else hand_over.above
+        batch = hand_over.log_from if is_below and not position else hand_over.batch
         refuse_handed_over(table, hand_over.generation, hand_over.highest)
         told = {name: kind for name, (kind, *others) in streamed.items() if not others}
-        bound = BoundLoad(_plan_jdbc(table, load, batch, told, spark), hand_over.above)
+        bound = BoundLoad(_plan_jdbc(table, load, batch, told, spark), position)
     else:
         raise ValueError(f"{table.source} has no initial load")
     if lost := table.unhashed({*streamed, *(column.name for column in bound.plan.columns)}):
