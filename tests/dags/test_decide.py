@@ -144,7 +144,7 @@ def test_a_run_accepts_a_new_table_and_another_one_resumes_reading(mirror: Mirro
     assert _stop_code(ledger) is None
     c = tables.mirror.c
     with ledger.begin() as db:
-        db.execute(tables.mirror.insert().values(name=mirror.name, stop_code="LOG_CHANGED", stop_what="x"))
+        db.execute(tables.mirror.update().values(stop_code="LOG_CHANGED", stop_what="x"))
     assert _run(decision=RESUME_EXTRACTION, reason="ticket 2").state == "success"
     with ledger.connect() as db:
         assert db.execute(sa.select(c.name, c.stop_code)).tuples().one() == ("shop", None)
