@@ -7,6 +7,7 @@ text of the exception holds all of it, so the log line alone is enough to act on
 
 from __future__ import annotations
 
+import errno
 from typing import Any
 
 
@@ -47,3 +48,15 @@ class TerminalError(MirroringError):
 
 class TransientError(MirroringError):
     """May pass by itself: the same call is worth repeating."""
+
+
+def disk_error(error: OSError, where: str = "") -> MirroringError | None:
+    """Our error for a disk that is full, or where this process may not write; None for any other."""
+    what, where = error.strerror or str(error), where or str(error.filename or "")
+    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        way_out = "free space or raise the quota; the next run goes on"
+        return TransientError("DISK_FULL", what, where=where, way_out=way_out)
+    if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
+        way_out = "let the user of this process read and write there, or choose another folder"
+        return TerminalError("NOT_WRITABLE", what, where=where, way_out=way_out)
+    return None

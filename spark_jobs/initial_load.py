@@ -32,7 +32,7 @@ from spark_jobs.extract.driver import log_ranges
 from spark_jobs.extract.logged_loads import chunks_to_log
 from spark_jobs.letters.healing import settle_outdated_letters
 from spark_jobs.letters.open_letters import ensure_counted
-from spark_jobs.load.planning import plan_load, settings_of
+from spark_jobs.load.planning import OTHER_SETTINGS, plan_load, settings_of
 from spark_jobs.load.work import LoadWork
 from spark_jobs.publish.driver import PublicationDriver
 from spark_jobs.reconcile.lost_ledger import log_ahead
@@ -185,7 +185,7 @@ def _tell(
 def _bind(
     mirror: Mirror, table: Table, state: TableState, reader: LedgerReader, ledger: LoadLedger, spark: SparkSession
 ) -> MirroringError | None:
-    """Bind a plan where there is none yet; returns why a table cannot be bound."""
+    """Bind a plan where there is none yet; returns why a table cannot be bound, which the ledger keeps for `status`."""
     try:
         if table.initial_load is None:
             what = "the mirror file has no `initial_load` for it any more"
@@ -198,7 +198,10 @@ def _bind(
             _refuse_other_settings(mirror, table, state.load_plan)
     except MirroringError as error:
         log.error("%s cannot be loaded: %s", table.source, error)
+        ledger.note_refused(state.id, f"{error.code}: {error.what}")
         return error
+    if state.load_refused is not None:
+        ledger.note_refused(state.id, None)
     return None
 
 
@@ -209,8 +212,7 @@ def _refuse_other_settings(mirror: Mirror, table: Table, plan: LoadPlan) -> None
         TerminalError: ``LOAD_CHANGED``; ``SALT_CHANGED``, for one text would have two hashes (G-121).
     """
     if plan.settings != settings_of(table):
-        what = "the settings of its initial load are not those with which the load began"
-        raise TerminalError("LOAD_CHANGED", what, way_out="put them back as they were, or reset the table")
+        raise TerminalError("LOAD_CHANGED", OTHER_SETTINGS, way_out="put them back as they were, or reset the table")
     # What goes through the log is hashed when it is published, all of it by one salt.
     begun_with = {column.salted for column in plan.columns if column.salted and not table.loads_through_log}
     salt = mirror.salt() if begun_with else None

@@ -21,7 +21,6 @@ from sqlalchemy import Engine
 from open_mirroring.changes.column_history import place_text
 from open_mirroring.config import Mirror
 from open_mirroring.config.storage import log_place
-from open_mirroring.errors import TerminalError
 from open_mirroring.ledger.columns import note_columns, note_former, note_gone
 from open_mirroring.ledger.publish_ledger import StagedDetails
 from open_mirroring.ledger.reading import LedgerReader, TableState, changes_up_to, next_changes
@@ -79,13 +78,7 @@ def publish(mirror: Mirror, ledger: Engine, spark: SparkSession, only: Sequence[
     if lost := log_ahead(mirror, ledger):
         raise lost
     reader = LedgerReader(ledger, mirror.name)
-    stop = reader.mirror()
-    if stop.stop_code is not None:
-        raise TerminalError(
-            stop.stop_code,
-            f"mirror {mirror.name!r} is stopped: {stop.stop_what}",
-            way_out="see the runbook's section of this code, then `open-mirroring resume-extraction`",
-        )
+    reader.mirror().refuse_stopped(mirror.name)
     ensure_counted(mirror, ledger)
     before = reader.tables()
     chosen = [source for source in ids if only is None or source in only]
@@ -152,7 +145,7 @@ class _ChangesWork:
             # What lies before the change of structure goes first; where nothing does, the table stops.
             if before := changes_up_to(self._reader, state, whole_work, limit):
                 work[state.source] = before
-        quiet = self._preparation.refused(state for source, state in ready.items() if source not in work)
+        quiet = self._preparation.refused(ready.values(), work)
         return {**quiet, **{t: work[state.source] for t, state in tables.items() if state.source in work}}
 
     def stage(self, tables: Mapping[str, TableState], intents: Mapping[str, protocol.Intent]) -> Mapping[str, Staging]:

@@ -31,7 +31,7 @@ from open_mirroring.fault_points import reach
 from open_mirroring.ledger.auditing import Reason
 from open_mirroring.ledger.decisions import RENAME_POSSIBLE
 from open_mirroring.ledger.reading import LedgerReader, TableState
-from open_mirroring.ledger.requests import RELOAD, Asked, answer
+from open_mirroring.ledger.requests import RELOAD, Asked, answer, table_unknown
 from open_mirroring.ledger.reset_ledger import ResetLedger, load_needed
 from open_mirroring.operate.reset_driver import ResetDriver, ResetOutcome, Word
 from open_mirroring.protocols.resetting import RESET_OPEN
@@ -240,13 +240,8 @@ def _follow_reload(mirror: Mirror, ledger: Engine, declared: Table, state: Table
     reason = state.accepted or Reason(approver, f"on_reload: rebuild; {state.stop_code}: {state.stop_what}")
     limit = mirror.publish.reloads_per_day
     try:
-        if not is_accepted:
-            if resets.requests_of(declared.source, approver, "on_reload", timedelta(days=1)) >= limit:
-                log.warning("%s stays stopped: it was built anew %d times in 24 hours already", declared.source, limit)
-                return
-            if target_watch(mirror, zone_address(mirror)).sees(state.folder) is None:
-                log.warning("%s stays stopped: nobody can see whether the target has dropped it", declared.source)
-                return
+        if not (is_accepted or _may_begin(mirror, resets, state, approver, "on_reload", limit)):
+            return
         found = came_again(mirror, ledger, declared)
         if found is not None and not is_accepted and not _has_ended(LedgerReader(ledger, mirror.name), found):
             log.info("%s stays stopped: its load may not have come to its end", declared.source)
@@ -263,7 +258,7 @@ def _follow_reload(mirror: Mirror, ledger: Engine, declared: Table, state: Table
         reach("reset.requested")
     except TerminalError as error:
         log.warning("%s stays stopped: %s", declared.source, error)
-        resets.keep_stopped(declared.source, f"{first}{_REFUSED}{error}")
+        resets.keep_stopped(declared.source, f"{first}{_REFUSED}{error.code}: {error.what}")
 
 
 def _has_ended(reader: LedgerReader, found: ReloadedRows) -> bool:
@@ -322,23 +317,29 @@ def _follow_schema_change(mirror: Mirror, ledger: Engine, declared: Table, state
     published = [c.name for c in state.columns.columns if not c.tells and c.name not in declared.key]
     if declared.chosen.of(published) != published:
         return  # the mirror file leaves out what is published: whether that is meant, nobody has said
-    limit = mirror.publish.schema_reloads_per_day
-    if (
-        ResetLedger(ledger, mirror.name).requests_of(declared.source, approver, "on_schema_change", timedelta(days=1))
-        >= limit
-    ):
-        log.warning("%s stays stopped: it was built anew %d times in 24 hours already", declared.source, limit)
-        return
     reason = Reason(approver, f"on_schema_change: {chosen}; {state.stop_code}: {state.stop_what}")
+    resets, limit = ResetLedger(ledger, mirror.name), mirror.publish.schema_reloads_per_day
     try:
-        if state.stop_code == RENAME_POSSIBLE and not _is_answered_by_now(mirror, ledger, declared):
+        if not _may_begin(mirror, resets, state, approver, "on_schema_change", limit):
             return
-        if target_watch(mirror, zone_address(mirror)).sees(state.folder) is None:
-            log.warning("%s stays stopped: nobody can see whether the target has dropped it", declared.source)
-        else:
+        if state.stop_code != RENAME_POSSIBLE or _is_answered_by_now(mirror, ledger, declared):
             request_reload(mirror, ledger, declared.source, reason)
     except TerminalError as error:
         log.warning("%s stays stopped: %s", declared.source, error)
+
+
+def _may_begin(mirror: Mirror, resets: ResetLedger, state: TableState, approver: str, setting: str, limit: int) -> bool:
+    """Whether a *setting* may reset a table: not oftener than its *limit* a day, and not where nobody sees the target.
+
+    Else a source that changes with each run would keep a table away from the target, or a reset would never end.
+    """
+    if resets.requests_of(state.source, approver, setting, timedelta(days=1)) >= limit:
+        log.warning("%s stays stopped: it was built anew %d times in 24 hours already", state.source, limit)
+        return False
+    if target_watch(mirror, zone_address(mirror)).sees(state.folder) is None:
+        log.warning("%s stays stopped: nobody can see whether the target has dropped it", state.source)
+        return False
+    return True
 
 
 def _is_answered_by_now(mirror: Mirror, ledger: Engine, declared: Table) -> bool:
@@ -374,12 +375,7 @@ def declared_table(mirror: Mirror, source: str) -> Table:
     """
     declared = {table.source: table for table in mirror.tables}
     if source not in declared:
-        raise TerminalError(
-            "TABLE_UNKNOWN",
-            f"the mirror file has no table {source!r}",
-            where=f"mirror {mirror.name}",
-            way_out=f"choose from {sorted(declared)}; to drop one that was taken out: `open-mirroring drop-table`",
-        )
+        raise table_unknown(mirror.name, [source], declared)
     return declared[source]
 
 
@@ -396,8 +392,8 @@ class _Log(NamedTuple):
 def _as_log_tells(mirror: Mirror, ledger: Engine, table: Table, *, made_anew: bool = False) -> _Log:
     """How the table can be built from the log: its files exist, and the columns of its rows fit one table.
 
-    Columns that do not are no matter where no row is left that was last changed with them, nor what older streams told
-    of a table that was *made_anew* with its newest one.
+    Columns that do not fit do not matter where no living row was last changed with them. Of a table that was
+    *made_anew* with its newest stream, nothing matters that older streams told.
 
     Raises:
         TerminalError: ``LOAD_NEEDED``.
@@ -407,7 +403,7 @@ def _as_log_tells(mirror: Mirror, ledger: Engine, table: Table, *, made_anew: bo
     if state is None:
         return _Log()
     if state.reset is not None and state.stop_code is None:
-        return _Log(state.lives_above)  # what is under way was asked for when the log did
+        return _Log(state.lives_above)  # the reset that is under way was judged when it was asked for
     logged = reader.contents({table.source: 0}, reader.mirror().committed).get(table.source, [])
     epochs = {**reader.epochs([state.id]).get(state.id, {})}
     begins_at = state.begins_at
@@ -430,7 +426,7 @@ def _as_log_tells(mirror: Mirror, ledger: Engine, table: Table, *, made_anew: bo
     stop = _stop(preparation, anew)
     if stop is None:
         return _Log()
-    # A question is asked once the table is built anew as far as that; its answer goes on from there.
+    # A possible rename is asked of the operator once the table is built up to it; the answer lets it go on from there.
     asked = {stop.at or "": _Log(asks=True)} if stop.code == RENAME_POSSIBLE else {}
     is_plain = table.key and not table.complete_rows and state.newest_load is None
     if is_plain and table.history != "full" and stop.code in FOLLOWED:

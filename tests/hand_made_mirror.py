@@ -41,7 +41,6 @@ class HandMadeMirror:
         self.mirror = load_mirror(self.file)
         self.ledger = open_ledger(self.mirror.ledger_url())
         self.ids = declare_tables(self.mirror, self.ledger)
-        self.insert(t.mirror, name="shop", committed=0)
 
     @property
     def reader(self) -> LedgerReader:

@@ -68,7 +68,6 @@ class PageMirror(HandPublished):
     def fill(self) -> None:
         """Three batches, all published but the last one of payments; nothing is wrong."""
         names = [name.removeprefix("dbo.") for name in self.batches]
-        self.insert(t.mirror, name="shop", committed=0)
         for number in (1, 2):
             self.log(number, {source: 2 for source in self.batches}, ago=timedelta(hours=30 - 10 * number))
             self.publish(**{name: [number, number + 10] for name in names})

@@ -90,6 +90,13 @@ class FileVersion(NamedTuple):
     digest: str
 
 
+class BoundFile(NamedTuple):
+    """A bound file: up to which byte, and how it was when it was seen last."""
+
+    bound_to: int
+    seen: FileVersion
+
+
 class LetterPlace(NamedTuple):
     """A dead letter of the log: the batch that holds it, and the coordinates of its message."""
 

@@ -1,4 +1,4 @@
-"""Finds what is wrong with a mirror on this machine although its file is right. It changes nothing."""
+"""Finds what is wrong with a mirror on this machine although its file is right. It leaves nothing."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import os
 import sqlite3
 from collections.abc import Iterator
 from pathlib import Path
+from uuid import uuid4
 
 from sqlalchemy import create_engine
 from sqlalchemy.engine import make_url
@@ -68,9 +69,9 @@ def _writable(mirror: Mirror) -> Iterator[Problem]:
     if isinstance(mirror.change_log, str):
         places.append((("change_log",), mirror.change_log))
     else:
-        yield from _stored(mirror, ("change_log",), mirror.change_log)
+        yield from _stored(mirror, ("change_log",), mirror.change_log, written=True)
     if isinstance(mirror.landing_zone.tables, StoredPlace):
-        yield from _stored(mirror, ("landing_zone", "tables"), mirror.landing_zone.tables)
+        yield from _stored(mirror, ("landing_zone", "tables"), mirror.landing_zone.tables, written=False)
     if mirror.landing_zone.store == "local":
         places.insert(0, (("landing_zone", "path"), mirror.landing_zone.path))
     for setting, text in places:
@@ -135,13 +136,20 @@ def _storage(mirror: Mirror, setting: SettingPath, text: str, connection: str | 
     yield mirror.problem(setting, "SOURCE_MISSING", what, way_out)
 
 
-def _stored(mirror: Mirror, setting: SettingPath, stored: StoredPlace) -> Iterator[Problem]:
-    """Whether a place can be listed, empty or not; whether a log can be written there shows when it is created."""
+def _stored(mirror: Mirror, setting: SettingPath, stored: StoredPlace, *, written: bool) -> Iterator[Problem]:
+    """Whether a place can be listed, empty or not; of one that is *written* also whether an object comes and goes."""
+    doing = "listed"
     try:
         place = storage_place(stored.path, connections.resolve(stored.connection))
         place.store.folders(place.key)
+        if written:
+            trial, doing = place / f"_check-{uuid4().hex}", "written"
+            trial.create(b"")
+            doing = "deleted"
+            trial.store.delete(trial.key)
     except MirroringError as error:
-        yield mirror.problem_of(setting, error)
+        problem = mirror.problem_of(setting, error)
+        yield problem if doing == "listed" else problem._replace(what=f"nothing can be {doing} there: {problem.what}")
 
 
 def _proofs(mirror: Mirror) -> Iterator[Problem]:

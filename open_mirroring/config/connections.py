@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping
+import re
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -102,6 +103,35 @@ def invalid(name: str, what: str) -> TerminalError:
         where=variable(name),
         way_out=f"write it in Airflow's JSON form: {_FORM}",
     )
+
+
+def option_texts(connection: Connection, known: Collection[str], *, numbers: Collection[str] = ()) -> dict[str, str]:
+    """The options in a connection's ``extra`` as texts; fields of a form that were left empty are none.
+
+    Raises:
+        TerminalError: ``CONNECTION_INVALID`` for an option that is not *known*, or is no text, unless it may be one of
+            the *numbers*.
+    """
+    # Forms of older releases save an option under a name with the type in it.
+    given = {re.sub(r"^extra__[a-z]+__", "", option): value for option, value in connection.extra.items()}
+    filled = {option: value for option, value in given.items() if value not in (None, "")}
+    if not filled.keys() <= {*known}:
+        raise invalid(connection.name, f"its extra holds an option other than {', '.join(sorted(known))}")
+    if not all(
+        isinstance(value, str) or (o in numbers and isinstance(value, int | float)) for o, value in filled.items()
+    ):
+        raise invalid(connection.name, "an option in its extra is no text")
+    return {o: str(value).lower() if isinstance(value, bool) else str(value) for o, value in filled.items()}
+
+
+def check_tenant(connection: Connection, tenant: str) -> None:
+    """Refuse what is no tenant of Entra ID, by its id or by a domain: it becomes part of the address of the login.
+
+    Raises:
+        TerminalError: ``CONNECTION_INVALID``.
+    """
+    if not re.fullmatch(r"[A-Za-z0-9.-]+", tenant):
+        raise invalid(connection.name, "its tenant_id is no tenant's id or domain")
 
 
 def _content(name: str, text: str) -> dict[str, Any]:

@@ -12,9 +12,8 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
-from open_mirroring.config.connections import Connection, invalid
+from open_mirroring.config.connections import Connection, check_tenant, invalid, option_texts
 
 CONNECTION_TYPES = ("kafka", "event_hubs")
 OPTIONS = frozenset(
@@ -50,7 +49,6 @@ _SECRETS = ("sasl.password", "sasl.oauthbearer.client.secret", "ssl.key.password
 MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER")
 PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 _ENDPOINT = re.compile(r"\s*Endpoint=sb://([A-Za-z0-9.-]+)/?;", re.IGNORECASE)
-_TENANT = re.compile(r"[A-Za-z0-9.-]+")
 
 
 @dataclass(frozen=True)
@@ -80,9 +78,8 @@ def client_settings(connection: Connection) -> ClientSettings:
     """
     if connection.conn_type not in CONNECTION_TYPES:
         raise invalid(connection.name, f"for Kafka its conn_type is one of {', '.join(CONNECTION_TYPES)}")
-    extra = dict(connection.extra)
-    tenant = extra.pop("tenant_id", None)
-    options = _allowed(connection.name, extra)
+    options = option_texts(connection, OPTIONS | {"tenant_id"}, numbers=OPTIONS)
+    tenant = options.pop("tenant_id", None)
     if connection.conn_type == "event_hubs":
         _event_hubs(connection, tenant, options)
     elif tenant is not None:
@@ -94,15 +91,6 @@ def client_settings(connection: Connection) -> ClientSettings:
     if options.get("isolation.level", "read_committed") not in ("read_committed", "read_uncommitted"):
         raise invalid(connection.name, "its isolation.level is neither read_committed nor read_uncommitted")
     return ClientSettings(options)
-
-
-def _allowed(name: str, extra: Mapping[str, Any]) -> dict[str, str]:
-    extra = {key: value for key, value in extra.items() if value not in (None, "")}  # a form's empty fields
-    if not extra.keys() <= OPTIONS:
-        raise invalid(name, f"its extra holds an option other than {', '.join(sorted(OPTIONS))}")
-    if not all(isinstance(value, str | int) for value in extra.values()):
-        raise invalid(name, "an option in its extra is neither text, number nor true or false")
-    return {key: str(value).lower() if isinstance(value, bool) else str(value) for key, value in extra.items()}
 
 
 def _kafka(connection: Connection, options: dict[str, str]) -> None:
@@ -127,7 +115,7 @@ def _kafka(connection: Connection, options: dict[str, str]) -> None:
         options |= {"sasl.username": connection.login or "", "sasl.password": connection.password or ""}
 
 
-def _event_hubs(connection: Connection, tenant: object, options: dict[str, str]) -> None:
+def _event_hubs(connection: Connection, tenant: str | None, options: dict[str, str]) -> None:
     if options.keys() & {"bootstrap.servers", "security.protocol", "sasl.mechanism"}:
         raise invalid(connection.name, "servers, protocol and mechanism are given with the conn_type event_hubs")
     options["security.protocol"] = "SASL_SSL"
@@ -135,8 +123,7 @@ def _event_hubs(connection: Connection, tenant: object, options: dict[str, str])
     options.setdefault("socket.keepalive.enable", "true")
     options.setdefault("metadata.max.age.ms", "180000")
     if tenant is not None:
-        if not isinstance(tenant, str) or not _TENANT.fullmatch(tenant):
-            raise invalid(connection.name, "its tenant_id is no tenant's id or domain")
+        check_tenant(connection, tenant)
         if not (connection.host and connection.login and connection.password):
             raise invalid(connection.name, "with tenant_id it needs host, login (client id) and password (secret)")
         options["bootstrap.servers"] = _servers(connection, 9093)

@@ -16,7 +16,7 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
-from open_mirroring.config.connections import Connection, invalid
+from open_mirroring.config.connections import Connection, check_tenant, invalid, option_texts
 from open_mirroring.landing_zone.onelake_address import PUBLIC_ENDPOINT, PUBLIC_FABRIC_ENDPOINT
 from open_mirroring.remote.entra import AUTHS, PUBLIC_AUTHORITY, EntraLogin
 from open_mirroring.remote.trusted_hosts import TRUSTED_HOSTS, trusted_endpoint
@@ -29,7 +29,6 @@ _HOSTS = {
     "fabric_endpoint": re.compile(r"([a-z0-9-]+\.)*api\.fabric\.microsoft\.com"),
     "authority": re.compile(r"login\.(microsoftonline\.(com|us)|partner\.microsoftonline\.cn)"),
 }
-_TENANT = re.compile(r"[A-Za-z0-9.-]+")
 
 
 class OneLakeConnection(NamedTuple):
@@ -48,21 +47,14 @@ def onelake_connection(connection: Connection) -> OneLakeConnection:
         TerminalError: ``CONNECTION_INVALID``; no value of the connection is repeated.
     """
     name = connection.name
-    # A form saves the fields that were left empty, too.
-    extra = {option: value for option, value in connection.extra.items() if value not in (None, "")}
     if connection.conn_type != CONNECTION_TYPE:
         raise invalid(name, f"for OneLake its conn_type is {CONNECTION_TYPE}")
-    if not extra.keys() <= _OPTIONS:
-        raise invalid(name, f"its extra holds an option other than {', '.join(sorted(_OPTIONS))}")
-    if not all(isinstance(value, str) for option, value in extra.items() if option != "timeout_seconds"):
-        raise invalid(name, "an option in its extra is no text")
-    texts: dict[str, str] = {option: str(value) for option, value in extra.items()}
+    texts = option_texts(connection, _OPTIONS, numbers={"timeout_seconds"})
     auth = texts.get("auth", AUTHS[0])
     if auth not in AUTHS:
         raise invalid(name, f"its auth is none of {', '.join(AUTHS)}")
-    tenant: str = texts.get("tenant_id", "")
-    if tenant and not _TENANT.fullmatch(tenant):
-        raise invalid(name, "its tenant_id is no tenant's id or domain")
+    if tenant := texts.get("tenant_id", ""):
+        check_tenant(connection, tenant)
     by_secret = auth == "service_principal"
     if by_secret and not (tenant and connection.login and connection.password):
         raise invalid(name, "a service_principal needs tenant_id, login (client id) and password (secret)")
@@ -74,7 +66,7 @@ def onelake_connection(connection: Connection) -> OneLakeConnection:
         login,
         _endpoint(name, "dfs_endpoint", texts, PUBLIC_ENDPOINT),
         _endpoint(name, "fabric_endpoint", texts, PUBLIC_FABRIC_ENDPOINT),
-        _seconds(name, extra.get("timeout_seconds", 60)),
+        _seconds(name, texts.get("timeout_seconds", "60")),
     )
 
 
@@ -89,9 +81,9 @@ def _endpoint(name: str, option: str, texts: dict[str, str], public: str) -> str
     return found.base
 
 
-def _seconds(name: str, value: object) -> float:
+def _seconds(name: str, text: str) -> float:
     try:
-        seconds = float(value) if isinstance(value, str | int | float) and not isinstance(value, bool) else 0.0
+        seconds = float(text)
     except ValueError:
         seconds = 0.0
     if not 0 < seconds <= 600:

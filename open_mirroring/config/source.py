@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from typing import Annotated, Any, Literal, get_args
+from typing import Annotated, Any, ClassVar, Literal, get_args
 
 from pydantic import (
     AfterValidator,
@@ -37,6 +37,7 @@ _TOPIC = re.compile(r"[A-Za-z0-9._-]{1,249}")
 _CONNECTION = Field(
     description="Name of the connection, which is set in the scheduler or in the environment as AIRFLOW_CONN_<NAME>."
 )
+_WHERE_READ = ("transport", "path", "connection", "topics", "database", "binary")
 _BINARY = "How binary values are spelled in JSON (C-84, K-35). Default: hex, with or without 0x."
 
 
@@ -53,6 +54,8 @@ OffsetGaps = Literal["lost", "expected"]
 class AnySource(Section):
     """What every source has."""
 
+    spells_by_reading: ClassVar[bool] = False
+    """Whether a row carries the columns of the time when it is read, not of the time when it changed (T-33)."""
     fragment_timeout_hours: Positive = Field(
         default=24,
         description="Hours after which messages that wait for others (pieces of a split event, a before image, the "
@@ -85,14 +88,15 @@ class AnySource(Section):
         return 0
 
     @property
-    def spells_by_reading(self) -> bool:
-        """Whether a row carries the columns of the time when it is read, not of the time when it changed (T-33)."""
-        return False
-
-    @property
     def place(self) -> str:
         """Where the changes are, for people: a path, or topics or a database behind the name of a connection."""
         raise NotImplementedError
+
+    @property
+    def reads(self) -> dict[str, list[str]]:
+        """Where messages come from and how their bytes are taken, by setting (G-142)."""
+        said = {name: getattr(self, name, None) for name in _WHERE_READ}
+        return {name: [value] if isinstance(value, str) else [*value] for name, value in said.items() if value}
 
 
 class InFolder(AnySource):
@@ -285,6 +289,7 @@ class ChangeTablesInFolder(ChangeTables, InFolder, title="qlik-change-table over
 class ChangeTablesInDatabase(ChangeTables, title="qlik-change-table over jdbc"):
     """Change tables in the database that the task writes them to."""
 
+    spells_by_reading: ClassVar[bool] = True
     transport: Literal["jdbc"] = Field(description="The database that the task writes change tables to.")
     connection: ConnectionName = _CONNECTION
     partitions: Annotated[str, AfterValidator(names.check_source_name)] | None = Field(
@@ -317,11 +322,6 @@ class ChangeTablesInDatabase(ChangeTables, title="qlik-change-table over jdbc"):
         if self.control_schema is None and self.partitions is not None:
             return names.split_source_name(self.partitions).schema
         return self.control_schema
-
-    @property
-    def spells_by_reading(self) -> bool:
-        """As :attr:`AnySource.spells_by_reading`: the database tells the columns of now."""
-        return True
 
     @property
     def ordered_partitions(self) -> int:

@@ -21,7 +21,7 @@ from base64 import b64decode
 from collections.abc import Mapping
 from typing import Any
 
-from open_mirroring.config.connections import Connection, invalid, resolve
+from open_mirroring.config.connections import Connection, check_tenant, invalid, option_texts, resolve
 from open_mirroring.config.models import Mirror
 from open_mirroring.config.onelake import CONNECTION_TYPE as ONELAKE
 from open_mirroring.config.onelake import onelake_connection
@@ -50,7 +50,6 @@ _S3_OPTIONS = {"region_name", "endpoint_url", "aws_session_token", "aws_access_k
 _AZURE_HOSTS = re.compile(r"[a-z0-9]{3,24}\.(?:blob|dfs)\.core\.(?:windows\.net|usgovcloudapi\.net|chinacloudapi\.cn)")
 _S3_HOSTS = re.compile(r"(?:[a-z0-9-]+\.)*amazonaws\.com(?:\.cn)?")
 _ACCOUNT = re.compile(r"[a-z0-9]{3,24}")
-_TENANT = re.compile(r"[A-Za-z0-9.-]+")
 
 
 def place_of(mirror: Mirror, text: str, connection: str | None) -> Place:
@@ -95,13 +94,11 @@ def storage_place(text: str, connection: Connection) -> ObjectPath:
 
 def _login(address: StorageAddress, connection: Connection) -> Login:
     name = connection.name
-    # A form saves the fields that were left empty, too.
-    extra = {option: value for option, value in connection.extra.items() if value not in (None, "")}
     match address.service:
         case "s3":
             if connection.conn_type != S3:
                 raise invalid(name, "for an s3:// address its conn_type is aws")
-            return _s3(connection, _texts(name, extra, _S3_OPTIONS))
+            return _s3(connection, option_texts(connection, _S3_OPTIONS))
         case "onelake":
             onelake = onelake_connection(connection)
             own = "" if onelake.dfs_endpoint == PUBLIC_ENDPOINT else onelake.dfs_endpoint.replace(".dfs.", ".blob.", 1)
@@ -116,7 +113,7 @@ def _login(address: StorageAddress, connection: Connection) -> Login:
                 return AzureLogin(name, "", address.account, "entra", entra=onelake_connection(connection).login)
             if connection.conn_type not in AZURE:
                 raise invalid(name, f"for Azure its conn_type is one of {', '.join((*AZURE, ONELAKE))}")
-            return _azure(address, connection, _texts(name, extra, _AZURE_OPTIONS))
+            return _azure(address, connection, option_texts(connection, _AZURE_OPTIONS))
 
 
 def _azure(address: StorageAddress, connection: Connection, extra: Mapping[str, str]) -> AzureLogin:
@@ -142,8 +139,8 @@ def _credential(connection: Connection, extra: Mapping[str, str], parts: Mapping
     key = parts.get("AccountKey") or extra.get("shared_access_key") or extra.get("account_key") or ""
     sas = parts.get("SharedAccessSignature") or extra.get("sas_token") or ""
     tenant, auth = extra.get("tenant_id", ""), extra.get("auth", "")
-    if tenant and not _TENANT.fullmatch(tenant):
-        raise invalid(name, "its tenant_id is no tenant's id or domain")
+    if tenant:
+        check_tenant(connection, tenant)
     if auth and auth not in AUTHS:
         raise invalid(name, f"its auth is none of {', '.join(AUTHS)}")
     if key or sas:
@@ -219,16 +216,6 @@ def _s3(connection: Connection, extra: Mapping[str, str]) -> S3Login:
             raise invalid(name, f"its endpoint_url is not https:// with a host of Amazon's, {what}")
         endpoint = found.base + found.path
     return S3Login(name, endpoint, extra.get("region_name", ""), key_id, secret, extra.get("aws_session_token", ""))
-
-
-def _texts(name: str, extra: Mapping[str, Any], known: set[str]) -> dict[str, str]:
-    # Forms of older releases save an option under a name with the type in it.
-    plain = {re.sub(r"^extra__[a-z]+__", "", option): value for option, value in extra.items()}
-    if not plain.keys() <= known:
-        raise invalid(name, f"its extra holds an option other than {', '.join(sorted(known))}")
-    if not all(isinstance(value, str) for value in plain.values()):
-        raise invalid(name, "an option in its extra is no text")
-    return plain
 
 
 def _is_base64(text: str) -> bool:

@@ -20,7 +20,7 @@ from contextlib import contextmanager
 from io import BytesIO
 from pathlib import Path
 
-from open_mirroring.errors import TerminalError, TransientError
+from open_mirroring.errors import TerminalError, TransientError, disk_error
 from open_mirroring.landing_zone.store import Content, ObjectInfo, RenameOutcome, why_unsafe
 
 _DELETED = "_deleted-"
@@ -218,10 +218,6 @@ def _store_errors(root: Path, path: str) -> Iterator[None]:
     except OSError as error:
         where = f"{root}: {path}" if path else str(root)
         what = error.strerror or str(error)
-        if error.errno in (errno.ENOSPC, errno.EDQUOT):
-            raise TransientError(
-                "DISK_FULL", what, where=where, way_out="free space or raise the quota; the next run goes on"
-            ) from error
         if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
             raise TerminalError(
                 "STORE_DENIED", what, where=where, way_out="give the user of the jobs write access to the landing zone"
@@ -232,7 +228,7 @@ def _store_errors(root: Path, path: str) -> Iterator[None]:
             raise TransientError(
                 "FOLDER_IN_USE", what, where=where, way_out="the call is repeated; look what uses the folder"
             ) from error
-        raise TransientError(
+        raise disk_error(error, where) or TransientError(
             "STORE_IO", what, where=where, way_out="the call is repeated; if it stays, look after disk and mount"
         ) from error
 

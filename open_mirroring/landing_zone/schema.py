@@ -199,7 +199,7 @@ class TableSchema(NamedTuple):
 
     @property
     def stored(self) -> list[tuple[str | None, ...]]:
-        """The columns as the ledger stores them: what only some have stands only there."""
+        """The columns as the ledger stores them; another name or a salt stands only where a column has one."""
         return [column if column.salted else column[: 3 if column.renamed else 2] for column in self.columns]
 
     @property

@@ -42,12 +42,12 @@ def record_contents(db: Connection, mirror: str, number: int, bound_at: datetime
     _record_fragments(db, mirror, number, bound_at, manifest)
     _record_completeness(db, mirror, number, manifest)
     _record_schemas(db, mirror, number, manifest)
-    # Before what the batch itself stops a table for, which must not be taken for what was healed.
+    # Healed first: a stop that this batch sets is a new one, which the healing must not lift.
     mark_healed(db, mirror, manifest.healed)
     _record_tables(db, mirror, number, manifest)
     enter_letters(db, mirror, number, manifest)
     record_foreign(db, mirror, number, bound_at, manifest.foreign, manifest.foreign_up_to)
-    record_places(db, mirror, manifest)
+    record_places(db, mirror, number, manifest)
     settle_letters(db, mirror, number, [SettledLetter(*entry) for entry in manifest.settled])
 
 
@@ -146,12 +146,12 @@ def _record_tables(db: Connection, mirror: str, number: int, manifest: Manifest)
     query = sa.select(c.id, c.source, c.generation, c.newest_load)
     query = query.where(c.mirror == mirror, c.source.in_(concerned))
     for table_id, source, generation, newest in db.execute(query).tuples():
-        # Only a ledger that is made again comes to batches of before the load with which a table begins (G-125).
+        # Batches from before the load with which a table begins are met only when a ledger is made again (G-125).
         load = NewestLoad.of(newest)
         if load is not None and number < load.first_batch:
             _record_epochs(db, table_id, epochs.get(source, set()))
             continue
-        # What the load of an earlier generation brings after all says nothing of this one's columns.
+        # Late rows of an earlier generation's load say nothing of this generation's columns.
         if any(is_of_generation(epoch, generation) for epoch in epochs.get(source, {""})):
             lists = [ListSeen.of(entry) for entry in manifest.columns.get(source, ())]
             lists = lists if load is None else load.lists_behind(lists)

@@ -23,6 +23,9 @@ from open_mirroring.changes.manifest import ListSeen, Manifest, PlacesSeen, merg
 from open_mirroring.ledger import tables as t
 from open_mirroring.ledger.tables import upsert
 
+ROWS = "\n"
+"""Begins what stands in the place of a column's name where all columns of all rows are not verified."""
+
 
 def list_digest(cols: str) -> str:
     """The digest by which the ledger knows a column list."""
@@ -32,10 +35,10 @@ def list_digest(cols: str) -> str:
 def record_columns(db: Connection, table_id: str, lists: Sequence[ListSeen], *, of_reading: bool) -> bool:
     """Record the column lists that a batch brought of a table; *of_reading* as in its manifest.
 
-    Returns whether a row proved a list to be whole that was known, and not proved, before.
+    Returns whether a row proved for the first time that a known list is whole.
 
-    What was seen when a table was read counts behind everything that was read of it before (G-60): a row that is read
-    again, or late, is spelled by the columns of now.
+    With *of_reading* a list counts behind everything that was read of the table before (G-60): a row that is late, or
+    read again, has the columns of now, not those of the time when it changed.
     """
     c, r = t.column_list.c, t.column_range.c
     proved = False
@@ -62,7 +65,7 @@ def record_columns(db: Connection, table_id: str, lists: Sequence[ListSeen], *, 
 
 
 def _as_read(seen: PlacesSeen, others: str | None) -> PlacesSeen:
-    """Where a list counts that was seen at a reading, given the highest place of the table's *others*."""
+    """The places at which a list of the time of reading counts: behind *others*, the highest place of all others."""
     if others is None:
         return seen
     at = seen.last if seen.last > others else f"{others}{BEHIND}"
@@ -221,7 +224,8 @@ def columns_of_whole_rows(ledger: Engine, mirror: str, sources: Collection[str])
 class UnverifiedColumn(NamedTuple):
     """A column, the position of the first change that had it, and the batch up to which it was published then.
 
-    Where *since* is empty, it was not read before (G-141), and *column* may be a pattern.
+    Where *since* is empty, it was not read before (G-141), and *column* may be a pattern. Where it begins with
+    :data:`ROWS`, all columns of all rows are meant, and it says why (G-142).
     """
 
     column: str
@@ -232,6 +236,11 @@ class UnverifiedColumn(NamedTuple):
     @property
     def note(self) -> str:
         """What it means, for people."""
+        if self.column.startswith(ROWS):
+            return (
+                f"rows unverified since batch {self.batch}: {self.column.removeprefix(ROWS)}; what they lack of the "
+                "source, no message tells: a proof does, and a reset with an initial load brings it"
+            )
         if not self.since:
             which = "columns like" if "*" in self.column else "column"
             return (
@@ -268,6 +277,21 @@ def note_taken(db: Connection, row: Any, columns: Sequence[str], batch: int) -> 
     upsert(db, t.unverified_column, noted, keys=["table_id", "generation", "column"], update=["verified", "since"])
 
 
+def note_types(ledger: Engine, types: Mapping[str, str]) -> None:
+    """Note by table id the `types` with which columns are published, or with which they were compared (G-129)."""
+    if types:
+        c, one = t.mirrored_table.c, [{"table": table_id, "said": said} for table_id, said in types.items()]
+        with ledger.begin() as db:
+            db.execute(
+                t.mirrored_table.update().where(c.id == sa.bindparam("table")).values(types=sa.bindparam("said")), one
+            )
+
+
+def note_rows(db: Connection, row: Any, why: str, batch: int) -> None:
+    """Note that the table of a ledger's *row* may lack changes that nobody can miss, and why (G-142)."""
+    note_taken(db, row, [f"{ROWS}{why}"], batch)
+
+
 def keep_taken(db: Connection, table_id: str, generation: int) -> None:
     """Carry the notes of :func:`note_taken` into the next generation, which has rows of the log, too."""
     c = t.unverified_column.c
@@ -285,7 +309,7 @@ def verify_columns(ledger: Engine, table_id: str, columns: Iterable[str] | None 
     c = t.unverified_column.c
     statement = t.unverified_column.update().where(c.table_id == table_id, c.verified.is_(False))
     if columns is not None:
-        statement = statement.where(c.column.in_(list(columns)) | c.column.contains("*"))
+        statement = statement.where(c.column.in_(list(columns)) | c.column.contains("*") | c.column.startswith(ROWS))
     with ledger.begin() as db:
         return db.execute(statement.values(verified=True)).rowcount
 

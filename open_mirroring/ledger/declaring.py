@@ -6,9 +6,10 @@ A reset under way is kept as a document of the table's row.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
+from types import MappingProxyType
 from typing import Any, NamedTuple
 from uuid import uuid4
 
@@ -16,11 +17,13 @@ import sqlalchemy as sa
 from sqlalchemy import Connection, Engine
 
 from open_mirroring.changes.column_choice import ALL_COLUMNS, ColumnChoice
+from open_mirroring.changes.complete_position import Completeness
 from open_mirroring.changes.manifest import SENT_BY, Manifest
 from open_mirroring.errors import TerminalError
 from open_mirroring.ledger import tables as t
 from open_mirroring.ledger.auditing import audit
-from open_mirroring.ledger.columns import note_taken
+from open_mirroring.ledger.columns import note_rows, note_taken
+from open_mirroring.ledger.tables import upsert
 from open_mirroring.protocols.resetting import ResetStage
 from open_mirroring.protocols.table_stops import (
     DROP,
@@ -165,8 +168,15 @@ def note_accepted(db: Connection, mirror: str, source: str) -> None:
     db.execute(t.joined_table.update().where(c.mirror == mirror, c.source == source).values(asks=None))
 
 
-def declare(ledger: Engine, mirror: str, declarations: Sequence[TableDeclaration]) -> dict[str, str]:
+def declare(
+    ledger: Engine,
+    mirror: str,
+    declarations: Sequence[TableDeclaration],
+    reads: Mapping[str, Sequence[str]] = MappingProxyType({}),
+) -> dict[str, str]:
     """Register the tables of the mirror file; the ids of all that the ledger has, by source name.
+
+    *reads* says where the source is read: once it is another place, nobody knows what was left at the former (G-142).
 
     A table that was dropped and is named again is the same table in a new generation. Its changes in between were not
     read, so it begins with a load; without one it is stopped (``LOAD_NEEDED``).
@@ -183,6 +193,7 @@ def declare(ledger: Engine, mirror: str, declarations: Sequence[TableDeclaration
         c = t.mirrored_table.c
         known = {row.source: row for row in db.execute(sa.select(t.mirrored_table).where(c.mirror == mirror))}
         _refuse_undeclared(mirror, known, {declared.source for declared in declarations})
+        _note_place(db, mirror, reads, known.values())
         for declared in declarations:
             row = known.get(declared.source)
             if row is not None and row.takes != declared.chosen.takes:
@@ -203,6 +214,34 @@ def declare(ledger: Engine, mirror: str, declarations: Sequence[TableDeclaration
                 )
         query = sa.select(c.source, c.id).where(c.mirror == mirror)
         return {source: table_id for source, table_id in db.execute(query).tuples()}
+
+
+def _note_place(db: Connection, mirror: str, reads: Mapping[str, Sequence[str]], rows: Iterable[Any]) -> None:
+    """Note where the source is read, and what that means for tables with rows once a former place is read no more.
+
+    Partitions of the former place show no commit any more, so the complete position does not wait for them.
+    """
+    now, m = json.dumps(dict(reads), sort_keys=True, ensure_ascii=False), t.mirror.c
+    before = db.scalar(sa.select(m.reads).where(m.name == mirror))
+    if not reads or before == now:
+        return
+    upsert(db, t.mirror, [{"name": mirror, "reads": now}], keys=["name"], update=["reads"])
+    former = {} if before is None else json.loads(before)
+    gone = [
+        f"{name} {one!r}" for name, said in former.items() if name in reads for one in said if one not in reads[name]
+    ]
+    if not gone:
+        return
+    batch = newest_batch(db, mirror)
+    for row in rows:
+        if row.confirmed or row.load_plan is not None or not is_new_to_log(db, row):
+            note_rows(db, row, f"`source` says no more {', '.join(gone)}", batch)
+    c = t.log_batch.c
+    last = (c.mirror == mirror) & (c.number == sa.select(m.committed).where(m.name == mirror).scalar_subquery())
+    if (text := db.scalar(sa.select(c.completeness).where(last))) is not None:
+        shown = Completeness.from_json(text)._replace(told={}).to_json()
+        db.execute(t.log_batch.update().where(last).values(completeness=shown))
+    audit(db, mirror, None, "SOURCE_MOVED", {"before": former, "now": dict(reads)})
 
 
 def _take_columns(db: Connection, row: Any, chosen: ColumnChoice) -> None:

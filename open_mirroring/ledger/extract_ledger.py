@@ -14,6 +14,7 @@ from open_mirroring.changes.complete_position import Completeness
 from open_mirroring.changes.dead_letters import NO_MESSAGE
 from open_mirroring.changes.manifest import (
     AnnouncedSchema,
+    BoundFile,
     BoundRange,
     FileVersion,
     LetterPlace,
@@ -30,6 +31,8 @@ from open_mirroring.ledger.horizon import newest_dropped
 from open_mirroring.ledger.tables import upsert
 from open_mirroring.protocols.extracting import Batch, Lost, MirrorRow, Owned
 from open_mirroring.protocols.table_stops import KEY_MENDED, KEY_UNKNOWN, LOAD_UNREAD
+
+_ASKED_BY_NAME = 5_000
 
 
 class ExtractLedger:
@@ -179,11 +182,22 @@ class ExtractLedger:
         query = sa.select(t.bound_range.c.name, t.bound_range.c.bound_to).where(t.bound_range.c.mirror == self._mirror)
         return {name: bound_to for name, bound_to in t.rows(self._engine, query)}
 
-    def seen_versions(self) -> dict[str, FileVersion]:
-        """The files that are bound, as they were seen last."""
+    def seen_files(self, names: Collection[str]) -> dict[str, BoundFile]:
+        """How the named files were when they were seen last, and all others that were not bound to their end.
+
+        So a run does not pay for each file that was ever read. Of many names all are asked for at once.
+        """
         c = t.bound_range.c
-        query = sa.select(c.name, c.version, c.digest).where(c.mirror == self._mirror, c.version.is_not(None))
-        return {name: FileVersion(version, digest) for name, version, digest in t.rows(self._engine, query)}
+        query = sa.select(c.name, c.bound_to, c.version, c.digest).where(c.mirror == self._mirror)
+        asked = [*names] if len(names) <= _ASKED_BY_NAME else None
+        if asked is not None:
+            query = query.where(c.name.in_(asked) | c.version.not_like(sa.cast(c.bound_to, sa.String) + ":%"))
+        found = t.rows(self._engine, query.where(c.version.is_not(None)))
+        return {name: BoundFile(end, FileVersion(version, digest)) for name, end, version, digest in found}
+
+    def seen_versions(self, names: Collection[str]) -> dict[str, FileVersion]:
+        """The versions of :meth:`seen_files`."""
+        return {name: file.seen for name, file in self.seen_files(names).items()}
 
     def remember_versions(self, versions: Mapping[str, tuple[int, FileVersion]]) -> None:
         """Remember how files were seen that are bound up to these bytes; nothing of those bound further meanwhile."""

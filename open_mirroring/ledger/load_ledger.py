@@ -219,6 +219,12 @@ class LoadLedger:
         with self._engine.connect() as db:
             return db.scalar(sa.select(c.highest).where(c.mirror == self._mirror, c.name == name)) or ""
 
+    def note_refused(self, table_id: str, why: str | None) -> None:
+        """Note why the load of a table cannot begin, or go on; None once it can."""
+        c = t.mirrored_table.c
+        with self._engine.begin() as db:
+            db.execute(t.mirrored_table.update().where(c.id == table_id).values(load_refused=why))
+
     def finish(self, table_id: str, plan: LoadPlan) -> bool:
         """All chunks of a load are in the change log: its changes may be published; False when that was so before."""
         c = t.mirrored_table.c

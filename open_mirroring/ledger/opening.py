@@ -35,6 +35,7 @@ _MIGRATION_LOCK = 7_160_203_118  # any constant: one migration at a time per Pos
 _NOT_TO_BE_WRITTEN = ("SQLITE_READONLY", "25006", "42501")
 """A file or folder, a server that only reads, a user without the right."""
 _DAMAGED = ("SQLITE_NOTADB", "SQLITE_CORRUPT")
+_DISK = ("SQLITE_FULL", "SQLITE_IOERR", "53100")
 
 
 def open_ledger(url: str) -> Engine:
@@ -143,6 +144,13 @@ def ledger_error(error: DatabaseError, where: str = "") -> MirroringError | None
             where=where,
             way_out="put a sound copy back; if there is none, take the file away and make the ledger again, as the "
             "runbook says",
+        )
+    if code.startswith(_DISK):
+        return TransientError(
+            "DISK_FULL",
+            f"the disk of the ledger is full, or fails: {code}",
+            where=where,
+            way_out="free space there or raise the quota, else look after disk and mount; the next run goes on",
         )
     if isinstance(error, OperationalError):
         kind = type(error.orig).__name__

@@ -13,28 +13,41 @@ from open_mirroring.changes.read_places import Run, bounded, gaps, joined
 from open_mirroring.ledger import requests
 from open_mirroring.ledger import tables as t
 from open_mirroring.ledger.auditing import Reason
+from open_mirroring.ledger.columns import note_rows
 from open_mirroring.ledger.requests import ACCEPT_LETTERS, Asked, Effect
 from open_mirroring.ledger.tables import upsert
 
 _BEFORE = ""
 """Stands for a partition: places were read that nobody noted."""
 _NAME = 300
+_NAMED = 290
+_CAPTURED = ".avro"
+"""Ends the name of a partition that is the name of a file: of another layout than the documented (C-93)."""
 
 
-def record_places(db: Connection, mirror: str, manifest: Manifest) -> None:
-    """Add the places that a batch read for the first time, inside the transaction that completes it.
+def record_places(db: Connection, mirror: str, number: int, manifest: Manifest) -> None:
+    """Add the places that batch *number* read for the first time, inside the transaction that completes it.
 
     Where places were read that nobody noted, a partition that is new to the notes counts as read from its beginning:
-    what is not known is not told as missing.
+    what is not known is not told as missing. A partition that comes up beside others, and not with its first message,
+    may have had messages behind the initial load of a table; and files of a Capture whose names tell no partition do
+    not show that one of them is missing. Both are noted of the tables (G-143).
     """
     noted = {name[:_NAME]: runs for name, runs in (manifest.places or {}).items()}
     if manifest.places is None and manifest.counts.get("messages"):
         noted[_BEFORE] = []
+    if nameless := [name for name in noted if name.casefold().endswith(_CAPTURED)]:
+        noted = {name: runs for name, runs in noted.items() if name not in nameless}
+        _note_rows(db, mirror, "the names of Capture files tell no partition, so a missing file is not seen", number)
     if not noted:
         return
     c = t.read_place.c
     query = sa.select(c.partition, c.runs).where(c.mirror == mirror, c.partition.in_([_BEFORE, *noted]))
     known = {name: json.loads(runs) for name, runs in db.execute(query).tuples()}
+    late = {name: runs[0][0] for name, runs in sorted(noted.items()) if runs and runs[0][0] and name not in known}
+    if late and _BEFORE not in known and db.scalar(sa.select(c.partition).where(c.mirror == mirror).limit(1)):
+        named = ", ".join(f"{name!r} from {first} on" for name, first in [*late.items()][:3])
+        _note_rows(db, mirror, f"what came before was not there to be read: {named}"[:_NAMED], number, only_loaded=True)
     rows = []
     for name, runs in noted.items():
         before = known.get(name)
@@ -42,6 +55,14 @@ def record_places(db: Connection, mirror: str, manifest: Manifest) -> None:
             before = [(0, min(first for first, _ in runs))] if runs and _BEFORE in known else []
         rows.append({"mirror": mirror, "partition": name, "runs": json.dumps(bounded(joined([*before, *runs])))})
     upsert(db, t.read_place, rows, keys=["mirror", "partition"], update=["runs"])
+
+
+def _note_rows(db: Connection, mirror: str, why: str, number: int, *, only_loaded: bool = False) -> None:
+    """Note it of every table; *only_loaded* leaves out those of which reports tell it as ``BEGUN_LATE``."""
+    m = t.mirrored_table.c
+    which = (m.mirror == mirror) & (m.load_state == "loaded" if only_loaded else sa.true())
+    for row in db.execute(sa.select(t.mirrored_table).where(which)):
+        note_rows(db, row, why, number)
 
 
 def read_places(db: Connection, mirror: str) -> dict[str, list[Run]]:

@@ -18,6 +18,7 @@ from open_mirroring.changes.horizon import BatchContents, MirrorHorizon, TableHo
 from open_mirroring.changes.log_position import BEGINS_EMPTY, is_load_epoch, not_below, position_order
 from open_mirroring.changes.manifest import Manifest, PlacesSeen
 from open_mirroring.changes.source_reloads import NewestLoad
+from open_mirroring.errors import TerminalError
 from open_mirroring.landing_zone.layout import PARQUET
 from open_mirroring.landing_zone.schema import TableSchema
 from open_mirroring.landing_zone.text_format import TextFormat
@@ -51,6 +52,19 @@ class MirrorState(NamedTuple):
     stop_what: str | None
     homeless_rejects: int
 
+    def refuse_stopped(self, mirror: str) -> None:
+        """Refuse to go on with a mirror whose reading is stopped.
+
+        Raises:
+            TerminalError: with the code of the stop.
+        """
+        if self.stop_code is not None:
+            raise TerminalError(
+                self.stop_code,
+                f"mirror {mirror!r} is stopped: {self.stop_what}",
+                way_out="see the runbook's section of this code, then `open-mirroring resume-extraction`",
+            )
+
 
 class TableState(NamedTuple):
     """A mirrored table as the ledger knows it.
@@ -60,7 +74,9 @@ class TableState(NamedTuple):
     batch *log_from*. Every row of it has its newest change above *lives_above*; None: nobody looked (G-106). *reset* is
     the reset under way. *text* says how its files of delimited text are written; None for Parquet. It begins with the
     *newest_load* of its source, which lies in the log (G-125); of a later one *accepted* tells who said that it counts.
-    *key_names* are the names of key columns at the target, where they are others than at the source (G-120).
+    *key_names* are the names of key columns at the target, where they are others than at the source (G-120). *types* is
+    what the mirror file said of types when its columns were published or compared last (G-129); None: not known.
+    *load_refused* is why its initial load could not begin when it was tried last.
     """
 
     id: str
@@ -83,6 +99,8 @@ class TableState(NamedTuple):
     newest_load: NewestLoad | None = None
     accepted: Reason | None = None
     key_names: Mapping[str, str] = MappingProxyType({})
+    types: str | None = None
+    load_refused: str | None = None
 
     @property
     def landed_keys(self) -> tuple[str, ...]:
@@ -223,6 +241,8 @@ class LedgerReader:
                 NewestLoad.of(row.newest_load),
                 Reason.of(row.reload_accepted),
                 json.loads(row.key_names or "{}"),
+                row.types,
+                row.load_refused,
             )
             for row in self._rows(query if source is None else query.where(c.source == source))
         }

@@ -8,7 +8,7 @@ outcome; only another id asks for another effect. An empty id belongs to no requ
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
@@ -137,14 +137,15 @@ def locked_table(db: Connection, mirror: str, source: str) -> Any:
     query = sa.select(t.mirrored_table).where(c.mirror == mirror, c.source == source).with_for_update()
     row = db.execute(query).one_or_none()
     if row is None:
-        names = list(db.scalars(sa.select(c.source).where(c.mirror == mirror).order_by(c.source)))
-        raise TerminalError(
-            "TABLE_UNKNOWN",
-            f"the ledger has no table {source!r}",
-            where=f"mirror {mirror}",
-            way_out=f"choose from {names}",
-        )
+        raise table_unknown(mirror, [source], db.scalars(sa.select(c.source).where(c.mirror == mirror)))
     return row
+
+
+def table_unknown(mirror: str, unknown: Sequence[str], known: Iterable[str]) -> TerminalError:
+    """The error for names that none of a mirror's tables has."""
+    what = f"the mirror has no table {', '.join(map(repr, unknown))}"
+    way_out = f"choose from {sorted(known)}; to drop one that was taken out: `open-mirroring drop-table`"
+    return TerminalError("TABLE_UNKNOWN", what, where=f"mirror {mirror}", way_out=way_out)
 
 
 def record(db: Connection, mirror: str, asked: Asked, outcome: Mapping[str, Any] | None = None) -> None:

@@ -121,34 +121,25 @@ class ResetLedger:
             if requests.known(db, self._mirror, asked) is not None:
                 return False  # somebody else recorded it while the row was waited for
             requests.record(db, self._mirror, asked)
-            open_one = ResetRecord.of(row.reset)
-            same = declared.is_that_of(row) and not (made_anew and open_one and open_one.begins_at is None)
-            if open_one is not None and same and (open_one.drops, open_one.loads) == (False, declared.loads):
-                failed = open_one.stage is ResetStage.REBUILDING and row.stop_code is not None
-                if not (failed or again):
-                    return False
+            if not again and _is_under_way(row, declared, made_anew=made_anew):
+                return False
             refuse_taken_folder(db, self._mirror, declared)
-            mends = not declared.is_keyed_as(row) and row.confirmed == 0 and is_new_to_log(db, row)
+            same_key = declared.is_keyed_as(row)
+            mends = not (declared.loads or same_key or row.confirmed) and is_new_to_log(db, row)
             load = self._newest_load(db, row, reloaded, keeps=not (declared.loads or made_anew))
-            begins_at = None if declared.loads or load is not None else _begin(row)
             if declared.loads or made_anew:
                 self._accept_epoch(db, row, reason, loads_stream)
-            if made_anew:
-                begins_at = self._newest_stream(db, row)
-            if declared.loads and (loads_stream or _loaded_stream(db, row)):
-                begins_at = newest_epoch(db, row.id)
-                lacks = "it has another key" if not declared.is_keyed_as(row) else ""
-                lacks = lacks or _why_stream_lacks(db, row, begins_at) or _why_stop_counts(db, row, begins_at)
-                begins_at = begins_at if loads_stream or not lacks else None
-                lacks = lacks if loads_stream else ""
+            begins_at = self._newest_stream(db, row) if made_anew else None
+            if declared.loads:
+                begins_at, lacks = _load_begins(db, row, begins_at, same_key=same_key, loads_stream=bool(loads_stream))
             elif load is not None:
                 lacks = _why_load_lacks(db, row, declared, load, is_new=reloaded is not None)
             else:
-                lacks = "" if declared.loads else _why_log_lacks(db, row, declared, mends=mends, begins_at=begins_at)
+                begins_at = begins_at if made_anew else _begin(row)
+                lacks = _why_log_lacks(db, row, declared, mends=mends, begins_at=begins_at)
             if lacks:
                 raise load_needed(self._mirror, declared.source, lacks)
-            mends = mends and not declared.loads
-            is_lacking = not declared.is_keyed_as(row) or row.stop_code in LOG_LACKS
+            is_lacking = not same_key or row.stop_code in LOG_LACKS
             fresh = is_lacking and not mends and begins_at is None and load is None
             self._request(
                 db,
@@ -421,6 +412,30 @@ class ResetLedger:
         return row.published_batch > 0 or db.scalar(logged) is None
 
 
+def _is_under_way(row: Any, declared: TableDeclaration, *, made_anew: bool) -> bool:
+    """Whether the reset that is asked for is open, and nothing has stopped it."""
+    reset = ResetRecord.of(row.reset)
+    if reset is None or not declared.is_that_of(row) or (made_anew and reset.begins_at is None):
+        return False
+    failed = reset.stage is ResetStage.REBUILDING and row.stop_code is not None
+    return (reset.drops, reset.loads) == (False, declared.loads) and not failed
+
+
+def _load_begins(
+    db: Connection, row: Any, begins_at: int | None, *, same_key: bool, loads_stream: bool
+) -> tuple[int | None, str]:
+    """The stream that comes over an initial load as a whole, if one does, and why its changes would lack some (G-128).
+
+    Where nobody said that the load is that of the newest stream, it is taken for that only if nothing is lacking.
+    """
+    if not (loads_stream or _loaded_stream(db, row)):
+        return begins_at, ""
+    newest = newest_epoch(db, row.id)
+    lacks = "" if same_key else "it has another key"
+    lacks = lacks or _why_stream_lacks(db, row, newest) or _why_stop_counts(db, row, newest)
+    return (newest, lacks) if loads_stream else (None if lacks else newest, "")
+
+
 def _new_generation(db: Connection, row: Any, reset: ResetRecord) -> dict[str, Any]:
     """The values with which a table begins again; what failed to be typed before is tried anew."""
     db.execute(t.rejected_change.delete().where(t.rejected_change.c.table_id == row.id))
@@ -441,8 +456,10 @@ def _new_generation(db: Connection, row: Any, reset: ResetRecord) -> dict[str, A
         "waiting_rows": None,
         "intent": None,
         "columns": "[]",
+        "types": None,
         "load_state": "pending" if reset.loads else "none",
         "load_plan": None,
+        "load_refused": None,
         "stream_from": stream_from,
         "stream_epoch": newest_epoch(db, row.id) if begins_at is None else begins_at,
     }

@@ -80,6 +80,8 @@ mirror = Table(
     Column("homeless_rejects", BigInteger, nullable=False, default=0),
     # Whether open_letter has every open dead letter of the committed batches; null: they have to be counted anew.
     Column("letters_counted", Boolean, default=True),
+    # Where its source was read when the mirror was declared the last time (G-142); null: not known.
+    Column("reads", Text),
 )
 
 log_batch = Table(
@@ -189,9 +191,13 @@ mirrored_table = Table(
     Column("columns", Text, nullable=False, default="[]"),
     # Which columns were read when the table was declared the last time (G-141); null: not known.
     Column("takes", Text),
+    # The `types` with which its columns were published or compared last (G-129); null: not known.
+    Column("types", Text),
     # none | pending | loaded; while pending, changes are logged and not published.
     Column("load_state", String(10), nullable=False, default="none"),
     Column("load_plan", Text),
+    # Why the run that was to load it last could not begin, as CODE: what; null: nothing refused it.
+    Column("load_refused", Text),
     # Changes below this position are in the initial load already (G-08): a text that orders like positions, inside the
     # stream incarnation of ordinal *stream_epoch*; earlier incarnations are in the load altogether.
     Column("stream_from", String(200)),

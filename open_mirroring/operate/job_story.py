@@ -160,10 +160,13 @@ def _left(report: Report) -> Iterator[str]:
         yield _with_way_out(f"STOPPED: {table}: {why}", WAYS_OUT.get(_code(why)))
     for table, what in sorted((report.get("losses") or {}).items()):
         yield _with_way_out(f"LOSSES: {table}: {what}", table_losses.WAYS_OUT.get(_code(what)))
+    for table, notes in sorted((report.get("notes") or {}).items()):
+        yield from (f"Note: {table}: {note}" for note in notes)
 
 
 def _with_way_out(line: str, way_out: str | None) -> str:
-    return f"{line}. Way out: {way_out}" if way_out and way_out not in line else line
+    # An error's own way out stands in its text.
+    return f"{line}. Way out: {way_out}" if way_out and way_out not in line and ". Way out: " not in line else line
 
 
 def _code(text: str) -> str:

@@ -19,15 +19,14 @@ from sqlalchemy import Connection, Engine
 from open_mirroring.config import Mirror
 from open_mirroring.config.schedule import next_after
 from open_mirroring.ledger import tables as t
-from open_mirroring.ledger.columns import column_notes
 from open_mirroring.ledger.decisions import OpenStop, open_stops
 from open_mirroring.ledger.letters import NO_LETTERS
 from open_mirroring.ledger.reading import LedgerReader, Waiting
 from open_mirroring.ledger.verdict_ledger import RecordedVerdict, recorded_verdicts
 from open_mirroring.operate.words import SEVERITY
 from open_mirroring.protocols.table_losses import ANY_TABLE, WAYS_OUT, Loss
+from open_mirroring.protocols.verdicts import OTHER_WAY_OUT, Backlog, Verdict
 from open_mirroring.protocols.verdicts import WAYS_OUT as ALL_WAYS_OUT
-from open_mirroring.protocols.verdicts import Backlog, Verdict
 from open_mirroring.reconciliation.losses import LossReport, look
 from open_mirroring.reconciliation.told_by_source import TaskState
 
@@ -36,7 +35,6 @@ NOT_INSPECTED, LOOK_OVERDUE = "NOT_INSPECTED", "LOOK_OVERDUE"
 _LOOKS_MISSED = 2
 """So many moments of the schedule may pass before what the last look found is doubted."""
 _BATCHES_PER_HOUR = 60
-RESUME = "mend the cause that the message names, then `open-mirroring resume`"
 
 
 class LastProof(NamedTuple):
@@ -152,7 +150,7 @@ class MirrorOverview:
 def overview(mirror: Mirror, ledger: Engine, now: datetime) -> MirrorOverview:
     """Gather the overview of a mirror at a moment, with its zone."""
     report, stops = look(mirror, ledger), open_stops(ledger, mirror.name)
-    recorded, notes = recorded_verdicts(ledger, mirror.name), column_notes(ledger, _generations(ledger, mirror.name))
+    recorded = recorded_verdicts(ledger, mirror.name)
     waiting = LedgerReader(ledger, mirror.name).waiting()
     with ledger.connect() as db:
         row = db.execute(sa.select(t.mirror).where(t.mirror.c.name == mirror.name)).one_or_none()
@@ -161,7 +159,7 @@ def overview(mirror: Mirror, ledger: Engine, now: datetime) -> MirrorOverview:
         behind = _behind(db, mirror.name)
         out = _hours_out(db, mirror.name, now)
         gathered = _Lines(db, mirror, now, report, recorded, stops)
-        lines = gathered.lines(notes, waiting)
+        lines = gathered.lines(waiting)
     looks = [line.looked_at for line in lines if line.looked_at is not None]
     return MirrorOverview(
         mirror=mirror.name,
@@ -244,11 +242,6 @@ def _of_mirror(mirror: str, since: datetime) -> sa.ColumnElement[bool]:
     return (p.confirmed_at >= since) & sa.func.coalesce(p.table_id, "").in_(mine)
 
 
-def _generations(ledger: Engine, mirror: str) -> dict[str, int]:
-    m = t.mirrored_table.c
-    return dict(t.rows(ledger, sa.select(m.id, m.generation).where(m.mirror == mirror)))
-
-
 class _Lines:
     """What a few queries for all tables together say of each."""
 
@@ -269,7 +262,7 @@ class _Lines:
             due = None if due is None else next_after(mirror.schedule, due)
         self._overdue = due is not None and due < now
 
-    def lines(self, of_columns: Mapping[str, Sequence[str]], waiting: Mapping[str, Waiting]) -> tuple[TableLine, ...]:
+    def lines(self, waiting: Mapping[str, Waiting]) -> tuple[TableLine, ...]:
         m = t.mirrored_table.c
         wanted = (m.id, m.source, m.folder, m.generation, m.load_state, m.waiting_rows)
         rows = self._db.execute(sa.select(*wanted).where(m.mirror == self._mirror.name).order_by(m.source)).all()
@@ -300,7 +293,7 @@ class _Lines:
                     published_at=published.get(row.id),
                     letters=self._report.letters.tables.get(row.source, NO_LETTERS).count,
                     losses=self._report.losses.get(row.source, ()),
-                    notes=(*self._report.notes.get(row.source, ()), *of_columns.get(row.id, ())),
+                    notes=self._report.notes.get(row.source, ()),
                     proof=proofs.get(row.id),
                 )
             )
@@ -309,7 +302,7 @@ class _Lines:
     def _verdict(self, source: str) -> tuple[Verdict | None, str, str, str]:
         stop, found = self._stops.get(source), self._recorded.get(source)
         if stop is not None:
-            return Verdict.STOP, stop.code, stop.what, ALL_WAYS_OUT.get(stop.code, RESUME)
+            return Verdict.STOP, stop.code, stop.what, ALL_WAYS_OUT.get(stop.code, OTHER_WAY_OUT)
         if found is None:
             return None, NOT_INSPECTED, "the landing zone was not inspected yet, or not since a decision", ""
         if self._overdue and found.verdict is not Verdict.STOP:
@@ -317,8 +310,7 @@ class _Lines:
             way_out = "see why the scheduler does not run the mirror, or run `open-mirroring tick`"
             return None, LOOK_OVERDUE, what, way_out
         if found.verdict in (Verdict.STOP, Verdict.HOLD):
-            way_out = ALL_WAYS_OUT.get(found.code, "do what the message says, then clear the stop of this table")
-            return found.verdict, found.code, found.what, way_out
+            return found.verdict, found.code, found.what, ALL_WAYS_OUT.get(found.code, OTHER_WAY_OUT)
         # Letters may have been settled, or have come, since the look; the rule is that of the inspection.
         if losses := self._report.losses.get(source, ()):
             return Verdict.LOSSES, losses[0].code, losses[0].what, WAYS_OUT.get(losses[0].code, "")

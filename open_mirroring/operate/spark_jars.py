@@ -3,7 +3,15 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from pathlib import Path
+
+from open_mirroring.config import Mirror
+from open_mirroring.config.connections import resolve
+from open_mirroring.config.problems import Problem, SettingPath
+from open_mirroring.config.source import ChangeTablesInDatabase
+from open_mirroring.config.tables import JdbcLoad
+from open_mirroring.errors import TerminalError
 
 JARS = "OPEN_MIRRORING_JARS"
 """Environment variable naming the folder of jars."""
@@ -27,6 +35,34 @@ def jars_folder() -> Path:
 def jar_files() -> list[str]:
     """The jars of that folder, sorted; none where an image has them in Spark's own folder."""
     return sorted(map(str, jars_folder().glob("*.jar")))
+
+
+def drivers_lacking(mirror: Mirror) -> list[Problem]:
+    """``JARS_MISSING`` for the first read over JDBC, where a Spark of this machine's own would have no driver for it.
+
+    Rows of change tables in PostgreSQL come without Spark's reader.
+    """
+    if REMOTE in os.environ or "SPARK_HOME" in os.environ or jar_files():
+        return []
+    for setting, connection in _jdbc_reads(mirror):
+        what = f"Spark needs a driver to read over {connection}, and there are no jars in {jars_folder()}"
+        way_out = "fetch them: open-mirroring jars; nothing, where Spark's own folder or the cluster has the driver"
+        return [mirror.problem(setting, "JARS_MISSING", what, way_out)]
+    return []
+
+
+def _jdbc_reads(mirror: Mirror) -> Iterator[tuple[SettingPath, str]]:
+    for at, entry in enumerate(mirror.entries):
+        for setting in ("initial_load", "prove"):
+            if isinstance(read := getattr(entry, setting), JdbcLoad):
+                yield ("tables", at, setting, "connection"), read.connection
+    if isinstance(mirror.source, ChangeTablesInDatabase):
+        try:
+            copied = resolve(mirror.source.connection).conn_type == "postgres"
+        except TerminalError:
+            return  # it is not set: that is said by others
+        if not copied:
+            yield ("source", "connection"), mirror.source.connection
 
 
 def server_shown(address: str) -> str:

@@ -12,11 +12,11 @@ from open_mirroring.config import Mirror
 from open_mirroring.ledger.decisions import OpenStop
 from open_mirroring.ledger.letters import NO_LETTERS
 from open_mirroring.ledger.reading import LedgerReader, TableState, Waiting
-from open_mirroring.operate.overview import NOT_INSPECTED, RESUME
+from open_mirroring.operate.overview import NOT_INSPECTED
 from open_mirroring.operate.status import RECENT_BATCHES, BoundOffsets, Marks, MirrorStatus, TableStatus
 from open_mirroring.protocols.proving import Proof
 from open_mirroring.protocols.table_losses import ANY_TABLE
-from open_mirroring.protocols.verdicts import WAYS_OUT, Finding, Verdict
+from open_mirroring.protocols.verdicts import OTHER_WAY_OUT, WAYS_OUT, Finding, Verdict
 from open_mirroring.reconciliation.losses import LossReport, look
 
 NO_COMPLETE_POSITION = "none: this source has none"
@@ -160,10 +160,7 @@ class _Tables:
             what=what,
             way_out=way_out,
             since=None if stop is None else stop.since,
-            notes=(
-                *(self._report.notes.get(source, ()) if finding is None else finding.notes),
-                *(column.note for column in (*gone, *unverified)),
-            ),
+            notes=tuple(self._report.notes.get(source, ()) if finding is None else finding.notes),
             marks=Marks(
                 self._bound,
                 _highest(self._seen.get(source, {}), self._epochs.get(table.id, {})),
@@ -203,7 +200,7 @@ def _verdict(
 ) -> tuple[str | None, str, str, str]:
     if stop is not None:
         # The ledger's stop goes before anything that the inspection found.
-        return Verdict.STOP.value, stop.code, stop.what, WAYS_OUT.get(stop.code, RESUME)
+        return Verdict.STOP.value, stop.code, stop.what, WAYS_OUT.get(stop.code, OTHER_WAY_OUT)
     if finding is not None:
         return finding.verdict.value, finding.code, finding.what, finding.way_out
     return None, NOT_INSPECTED, inspection_failed or _NOT_INSPECTED, ""

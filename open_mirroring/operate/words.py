@@ -63,6 +63,12 @@ def amount(count: int, one: str, many: str = "") -> str:
     return f"{count:,} {one if count == 1 else many or one + 's'}"
 
 
+def waiting_pieces(count: int) -> str:
+    """That messages were read which need others: something of the source is known to be missing until these come."""
+    waiting = amount(count, "message waits", "messages wait")
+    return f"{waiting} for other pieces, or for a description of a structure"
+
+
 def size(count: int) -> str:
     """``812 B``, ``1.5 MB``."""
     value, unit = float(count), "B"

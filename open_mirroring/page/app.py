@@ -25,9 +25,9 @@ from open_mirroring.landing_zone.opening import ZoneAddress
 from open_mirroring.ledger import open_ledger
 from open_mirroring.ledger.auditing import Reason
 from open_mirroring.ledger.opening import ledger_error, ledger_to_look
+from open_mirroring.operate.deciding import LOOK, decide_and_look
 from open_mirroring.operate.overview import overview
 from open_mirroring.page import views
-from open_mirroring.page.deciding import decide
 from open_mirroring.page.doors import AccessDenied, Door, Visitor, cookie
 from open_mirroring.page.exposition import CONTENT_TYPE, exposition
 from open_mirroring.page.shelf import MirrorShelf
@@ -179,12 +179,12 @@ class _Page:
         action, why = form.get("action", ""), form.get("why", "").strip()
         typed = form.get("who", "").strip()
         who = visitor.name or (f"{typed} (as typed on the page)" if typed else "")
-        if not (who and why) and action != "look":
+        if not (who and why) and action != LOOK:
             raise AccessDenied(400, "a decision needs a name and a reason: both go into the audit")
         ledger = open_ledger(self.around.ledger_url(mirror))
         said, failed = [], ""
         try:
-            said = decide(mirror, ledger, self.around.zone(mirror), action, form, Reason(who, why))
+            said = decide_and_look(mirror, ledger, self.around.zone(mirror), action, form, Reason(who, why))
         except MirroringError as error:
             failed = str(error)
         finally:

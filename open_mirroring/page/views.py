@@ -28,6 +28,7 @@ from open_mirroring.errors import MirroringError
 from open_mirroring.ledger import tables as t
 from open_mirroring.ledger.requests import ACCEPT_LETTERS
 from open_mirroring.operate import words
+from open_mirroring.operate.deciding import LOOK
 from open_mirroring.operate.overview import MirrorOverview, TableLine, overview, published_since
 from open_mirroring.operate.status import plain
 from open_mirroring.operate.table_story import Letter, decisions, open_letters, table_story
@@ -439,7 +440,7 @@ _TEMPLATES.globals |= {
     "sparkline": sparkline,
     "verdict_words": words.verdict_words,
     "has_section": lambda code: section(code) is not None,
-    "look_action": ways_out.LOOK,
+    "look_action": LOOK,
     "accept_letters": ACCEPT_LETTERS,
     "homeless": table_losses.DEAD_LETTERS_HOMELESS,
 }

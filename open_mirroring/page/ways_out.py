@@ -18,14 +18,13 @@ from open_mirroring.ledger.requests import (
     TARGET_BACK,
     TARGET_GONE,
 )
+from open_mirroring.operate.deciding import LOOK
 from open_mirroring.operate.overview import LOOK_OVERDUE, NOT_INSPECTED, MirrorOverview, TableLine
 from open_mirroring.protocols import table_losses, verdicts
 from open_mirroring.protocols.resetting import RESET_OPEN
 from open_mirroring.protocols.table_stops import KEY_MENDED, LOAD_REPEATED, NEEDS_RESET, NEW_TABLE, RELOAD_SEEN
 from open_mirroring.protocols.verdicts import Verdict
 
-LOOK = "look"
-"""What the page can do beside the decisions that the ledger keeps."""
 _REPAIRABLE = frozenset({verdicts.GAP, verdicts.LAST_FILE_MISSING, verdicts.MISSING})
 _RESET_HELPS = frozenset(
     {

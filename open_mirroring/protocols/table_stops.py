@@ -5,6 +5,8 @@ Such a stop concerns one table. Its changes are still read and logged, and the o
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 RESET = "reset the table (`open-mirroring reload-table`)"
 """Drop the table at the target and build it anew, by a load or from the log."""
 FROM_LOG = ", which builds it from the log where that tells every row, and says so where a new `initial_load` is needed"
@@ -149,3 +151,9 @@ NEEDS_RESET = {
     "AMBIGUOUS": "whether the number was applied is not known, and publishing it again could apply it twice",
 }
 """Stops that no clearing mends, and why: the table has to be reset. All others are checked again by the next run."""
+
+
+def unhashed_text(columns: Sequence[str], among: str = "the table") -> str:
+    """What is wrong where `hash` names *columns*, and none of *among*, one table or any, is called so."""
+    why = f"no column of {among} is called so: one that is spelled otherwise lands in clear"
+    return f"`hash` names {', '.join(map(repr, columns[:5]))}, and {why}"

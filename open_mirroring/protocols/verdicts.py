@@ -56,6 +56,9 @@ LOAD_PENDING = "LOAD_PENDING"
 LOAD_AHEAD = "LOAD_AHEAD"
 """The position from which a load says that the stream goes on was not reached by the stream yet (G-84)."""
 
+OTHER_WAY_OUT = "do what the message says, then clear the stop of this table (`open-mirroring resume`)"
+"""The way out of a stop that has no other one of its own."""
+
 HOLDS = frozenset(
     {PAUSED, THROTTLED, NOT_READY, STATUS_UNKNOWN, STATUS_REFUSED, BACKLOG, RESET_OPEN, LOAD_PENDING, LOAD_AHEAD}
 )
@@ -136,7 +139,8 @@ WAYS_OUT = {
     BACKLOG: "wait: publishing goes on when the target has caught up; if it never does, look at its status",
     RESET_OPEN: "let `open-mirroring reload-table` (or `drop-table`, as it was asked for) come to its end: it goes on "
     "where it stopped; changes are logged meanwhile",
-    LOAD_PENDING: "run the initial load to its end; changes are logged meanwhile",
+    LOAD_PENDING: "mend what refused it, if anything did, and run the initial load to its end; changes are logged "
+    "meanwhile",
     LOAD_AHEAD: "compare `stream_from` with the last commit before the export began: if it is right, wait until the "
     f"source commits a change above it; if it is too high, mend it and {table_stops.RESET}",
 }
@@ -197,7 +201,7 @@ class Finding:
         """What to do about it; empty when nothing has to be done."""
         if self.verdict is Verdict.PASS:
             return ""
-        return WAYS_OUT.get(self.code, "do what the message says, then clear the stop of this table")
+        return WAYS_OUT.get(self.code, OTHER_WAY_OUT)
 
 
 class GateResult(NamedTuple):

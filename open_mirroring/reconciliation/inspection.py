@@ -30,6 +30,7 @@ from open_mirroring.landing_zone.opening import LocalZone, ZoneAddress, open_sto
 from open_mirroring.landing_zone.store import FoundMarker, ObjectInfo, read_marker
 from open_mirroring.ledger.declaring import TableDeclaration, declare
 from open_mirroring.ledger.reading import LedgerReader, PublishedFile, TableState
+from open_mirroring.ledger.requests import table_unknown
 from open_mirroring.ledger.verdict_ledger import Remembered, record_verdicts, remembered
 from open_mirroring.protocols.verdicts import Finding, Verdict
 from open_mirroring.reconciliation.joined_tables import take_in_joined
@@ -77,10 +78,9 @@ def declare_tables(mirror: Mirror, ledger: Engine, only: Iterable[str] | None = 
             ``TABLE_UNKNOWN`` where a name of *only* is none of theirs.
     """
     take_in_joined(mirror, ledger)
-    ids = declare(ledger, mirror.name, [declaration(table) for table in mirror.tables])
+    ids = declare(ledger, mirror.name, [declaration(table) for table in mirror.tables], mirror.source.reads)
     if unknown := sorted(set(only or ()) - ids.keys()):
-        what, way_out = f"the mirror has no tables {unknown}", f"choose from {sorted(ids)}"
-        raise TerminalError("TABLE_UNKNOWN", what, way_out=way_out)
+        raise table_unknown(mirror.name, unknown, ids)
     return ids
 
 
@@ -205,6 +205,7 @@ class _Looking:
                 now=now,
                 settled=settled[source],
                 load_pending=state.load_state == "pending",
+                load_refused=state.load_refused or "",
                 load_ahead=ahead.get(source, ""),
                 first_files_pending=state.is_beginning,
                 target=targets.get(state.folder),

@@ -8,7 +8,7 @@ status, metrics and Airflow all report from here, so they agree.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from difflib import SequenceMatcher
 from types import MappingProxyType
@@ -22,10 +22,10 @@ from open_mirroring.changes.manifest import KEYS_UNTOLD
 from open_mirroring.changes.read_places import Run, gaps
 from open_mirroring.config import Mirror
 from open_mirroring.config.names import split_source_name
-from open_mirroring.config.source import InLines
+from open_mirroring.config.source import ChangeEvents, InCapture, InLines
 from open_mirroring.config.tables import ExportLoad
 from open_mirroring.ledger import tables as t
-from open_mirroring.ledger.columns import columns_of_whole_rows
+from open_mirroring.ledger.columns import column_notes, columns_of_whole_rows
 from open_mirroring.ledger.foreign_tables import ForeignTable, foreign_tables
 from open_mirroring.ledger.letters import LetterCounts, OpenLetters, letter_counts
 from open_mirroring.ledger.read_places import read_places
@@ -53,7 +53,7 @@ from open_mirroring.protocols.table_losses import (
     TASKS_MIXED,
     Loss,
 )
-from open_mirroring.protocols.table_stops import HASH_UNMATCHED
+from open_mirroring.protocols.table_stops import HASH_UNMATCHED, unhashed_text
 from open_mirroring.reconciliation.evidence_text import shown
 from open_mirroring.reconciliation.joined_tables import take_in_joined
 from open_mirroring.reconciliation.told_by_source import TaskState, signals_of, task_states, task_text
@@ -126,6 +126,7 @@ class SeenTable(NamedTuple):
         unseen: names under `columns` and `types` that no row has, though whole rows came, by what names them.
         signals: what control tables of the source tell of it, by code (T-81).
         exported: from where on changes are published over its initial load, if that is an export.
+        columns: what is told of its columns: gone, or not verified.
         lacks_load: the mirror file names an initial load, and the table began without one (G-130).
         keys_untold: updates came of which nothing tells the key that their row had before (C-73).
     """
@@ -141,6 +142,7 @@ class SeenTable(NamedTuple):
     lacks_load: bool = False
     keys_untold: bool = False
     exported: str | None = None
+    columns: Sequence[str] = ()
 
 
 def look(mirror: Mirror, ledger: Engine, *, has_read: bool = False) -> LossReport:
@@ -156,8 +158,10 @@ def look(mirror: Mirror, ledger: Engine, *, has_read: bool = False) -> LossRepor
     newest = sa.select(sa.func.max(b.batch)).where(b.mirror == m.mirror, b.source == m.source).scalar_subquery()
     # A table in a reset, or that begins with what its source told, lacks none.
     without_load = (m.load_state == "none") & sa.and_(*(c.is_(None) for c in (m.reset, m.newest_load, m.stream_from)))
-    query = sa.select(m.source, newest, m.load_state, m.confirmed, m.published_batch, without_load, m.stream_from)
+    query = sa.select(m.source, newest, m.load_state, m.confirmed, m.published_batch, without_load, m.stream_from, m.id)
     query = query.where(m.mirror == mirror.name)
+    present = sa.select(m.id, m.generation).where(m.mirror == mirror.name)
+    of_columns = column_notes(ledger, dict(t.rows(ledger, present)))
     exports = {table.source for table in mirror.tables if isinstance(table.initial_load, ExportLoad)}
     loading = {table.source for table in mirror.tables if table.initial_load is not None}
     tolerated = {table.source: (table.dead_letters or mirror.dead_letters).tolerate for table in mirror.tables}
@@ -185,8 +189,11 @@ def look(mirror: Mirror, ledger: Engine, *, has_read: bool = False) -> LossRepor
                 lacks_load=bool(lacks) and source in loading,
                 keys_untold=source in keys_untold,
                 exported=(since or "") if source in exports and load == "loaded" else None,
+                columns=of_columns.get(table_id, ()),
             )
-            for source, last, load, confirmed, published, lacks, since in db.execute(query.order_by(m.source)).tuples()
+            for source, last, load, confirmed, published, lacks, since, table_id in db.execute(
+                query.order_by(m.source)
+            ).tuples()
         ]
         places = read_places(db, mirror.name)
     return judge(
@@ -197,7 +204,10 @@ def look(mirror: Mirror, ledger: Engine, *, has_read: bool = False) -> LossRepor
         mirror.tolerated_letters(None),
         has_read=has_read or bool(committed),
         places=places,
-        gaps_are_losses=isinstance(mirror.source, InLines) and mirror.source.offset_gaps == "lost",
+        # Files of a Capture wait behind a hole (C-93), and a damaged one hides what it holds.
+        gaps_are_losses=not isinstance(mirror.source, InCapture)
+        and not (isinstance(mirror.source, InLines) and mirror.source.offset_gaps == "expected"),
+        databases=[mirror.source.database] if isinstance(mirror.source, ChangeEvents) else (),
         signals=signals.get(ANY_TABLE, {}),
         tasks=task_states(ledger, mirror.name),
         unhashed=[
@@ -222,6 +232,7 @@ def judge(
     signals: Mapping[str, str] = MappingProxyType({}),
     tasks: Sequence[TaskState] = (),
     unhashed: Sequence[str] = (),
+    databases: Collection[str | None] = (),
 ) -> LossReport:
     """Sort what the ledger knows into losses and notes; a pure function.
 
@@ -237,55 +248,66 @@ def judge(
         signals: what control tables of the source tell of no table alone, by code.
         tasks: the tasks of the source, as they describe themselves (T-86).
         unhashed: columns that are to be hashed in any table, of which whole rows came, and that none of them has.
+        databases: those whose events are read by now, where others may have been ignored; None stands for any.
     """
     acknowledged = frozenset(_name(name) for name in ignore)
     mirrored = {table.name for table in tables}
     unknown = [other for other in foreign if other.name not in mirrored and other.name not in acknowledged]
-    ignored_before = {other.name: other for other in foreign if other.name in mirrored - acknowledged}
-    losses: dict[str, tuple[Loss, ...]] = {}
-    notes: dict[str, tuple[str, ...]] = {}
+    ignored_before = _ignored_of(foreign, mirrored - acknowledged, databases)
+    losses, notes = dict[str, tuple[Loss, ...]](), dict[str, tuple[str, ...]]()
     for table in tables:
-        noted: list[str] = []
-        found = [*_letters_of(table, letters), *_ignored_before(table, ignored_before.get(table.name))]
-        found += [Loss(code, table.signals[code]) for code in _TOLD_LOSSES if code in table.signals]
-        likely = _likely_name(table, unknown) if has_read and TABLE_RENAMED not in table.signals else None
-        if likely is not None:
-            found.append(likely)
-        elif has_read and (note := _quiet(table, letters, unknown)):
-            noted.append(note)
-        for says, columns in table.unseen.items():
-            noted.append(f"{COLUMN_NEVER_SEEN}: {says} {_named(columns)}, and no row has such a column")
-        if note := _ignored_before_export(table, ignored_before.get(table.name)):
-            noted.append(note)
-        if table.last_batch and not table.loaded and (begun_late := _begun_late(places)):
-            noted.append(begun_late)
-        if table.lacks_load:
-            what = (
-                "the mirror file names an initial load, and the table began without one: its first rows may be missing"
-            )
-            found.append(Loss(LOAD_NOT_MADE, what))
-        if table.keys_untold:
-            what = "updates came without old values: one that changed the key was not seen, and its old row would stay"
-            noted.append(f"{KEY_CHANGES_UNTOLD}: {what}")
-        if APPLY_EXCEPTIONS in table.signals:
-            noted.append(f"{APPLY_EXCEPTIONS}: {table.signals[APPLY_EXCEPTIONS]}")
-        if found:
-            losses[table.source] = tuple(found)
-        if noted:
-            notes[table.source] = tuple(noted)
-    of_tasks = [f"{code}: {signals[code]}" for code in _TOLD_NOTES if code in signals]
-    of_tasks += [f"{TASK_NOT_RUNNING}: {task_text(task)}" for task in tasks if not task.is_running]
-    if of_tasks:
-        notes[ANY_TABLE] = tuple(of_tasks)
-    if of_any := [
+        ignored = ignored_before.get(table.name)
+        renamed = _likely_name(table, unknown) if has_read and TABLE_RENAMED not in table.signals else None
+        quiet = _quiet(table, letters, unknown) if has_read and renamed is None else ""
+        losses[table.source] = tuple(_losses_of(table, letters, ignored, renamed))
+        notes[table.source] = tuple(filter(None, (quiet, *_notes_of(table, ignored, places))))
+    losses[ANY_TABLE] = (
         *_uncounted(letters),
         *_without_table(letters.without_table, tolerated),
         *(_missing_places(places) if gaps_are_losses else ()),
-        *_unhashed(unhashed),
-    ]:
-        losses[ANY_TABLE] = tuple(of_any)
-    ignored = [other for other in foreign if other.name not in mirrored]
-    return LossReport(letters, losses, notes, ignored, acknowledged, tasks)
+        *([Loss(HASH_UNMATCHED, unhashed_text(unhashed, "any table"))] if unhashed else ()),
+    )
+    notes[ANY_TABLE] = (
+        *(f"{code}: {signals[code]}" for code in _TOLD_NOTES if code in signals),
+        *(f"{TASK_NOT_RUNNING}: {task_text(task)}" for task in tasks if not task.is_running),
+    )
+    return LossReport(
+        letters,
+        {source: found for source, found in losses.items() if found},
+        {source: noted for source, noted in notes.items() if noted},
+        [other for other in foreign if other.name not in mirrored],
+        acknowledged,
+        tasks,
+    )
+
+
+def _losses_of(
+    table: SeenTable, letters: LetterCounts, ignored: ForeignTable | None, renamed: Loss | None
+) -> Iterator[Loss]:
+    """What a table lacks; the first one names the verdict."""
+    yield from _letters_of(table, letters)
+    yield from _ignored_before(table, ignored)
+    yield from (Loss(code, table.signals[code]) for code in _TOLD_LOSSES if code in table.signals)
+    if renamed is not None:
+        yield renamed
+    if table.lacks_load:
+        what = "the mirror file names an initial load, and the table began without one: its first rows may be missing"
+        yield Loss(LOAD_NOT_MADE, what)
+
+
+def _notes_of(table: SeenTable, ignored: ForeignTable | None, places: Mapping[str, Sequence[Run]]) -> Iterator[str]:
+    """What a table may lack, but need not; empty texts tell nothing."""
+    for says, columns in table.unseen.items():
+        yield f"{COLUMN_NEVER_SEEN}: {says} {_named(columns)}, and no row has such a column"
+    yield _ignored_before_export(table, ignored)
+    if table.last_batch and not table.loaded:
+        yield _begun_late(places)
+    if table.keys_untold:
+        what = "updates came without old values: one that changed the key was not seen, and its old row would stay"
+        yield f"{KEY_CHANGES_UNTOLD}: {what}"
+    if APPLY_EXCEPTIONS in table.signals:
+        yield f"{APPLY_EXCEPTIONS}: {table.signals[APPLY_EXCEPTIONS]}"
+    yield from table.columns
 
 
 def _letters_of(table: SeenTable, letters: LetterCounts) -> list[Loss]:
@@ -301,11 +323,6 @@ def _without_table(found: OpenLetters, tolerated: int) -> list[Loss]:
     if found.count <= tolerated:
         return []
     return [Loss(DEAD_LETTERS_HOMELESS, f"AT RISK: {_said(found)}: no table is told, so any may lack a change")]
-
-
-def _unhashed(columns: Sequence[str]) -> list[Loss]:
-    why = "no column of any table is called so: one that is spelled otherwise lands in clear"
-    return [Loss(HASH_UNMATCHED, f"`hash` names {_named(columns)}, and {why}")] if columns else []
 
 
 def _named(columns: Sequence[str]) -> str:
@@ -347,6 +364,28 @@ def _counted(count: int, one: str, many: str) -> str:
     return f"{count} {one if count == 1 else many}"
 
 
+def _ignored_of(
+    foreign: Sequence[ForeignTable], mirrored: Collection[str], databases: Collection[str | None]
+) -> dict[str, ForeignTable]:
+    """What was ignored of tables that are mirrored by now, by their names: also while another database was read."""
+    found: dict[str, ForeignTable] = {}
+    for other in foreign:
+        database, _, name = other.name.partition(".")
+        name = name if {database, None} & {*databases} and name in mirrored else other.name
+        if name in mirrored:
+            known = found.get(name, other)
+            found[name] = ForeignTable(
+                name,
+                other.messages + (0 if known is other else known.messages),
+                min(known.first_batch, other.first_batch),
+                min(known.first_seen, other.first_seen),
+                max(known.last_batch, other.last_batch),
+                max(known.last_seen, other.last_seen),
+                max(known.highest, other.highest),
+            )
+    return found
+
+
 def _ignored_before(table: SeenTable, other: ForeignTable | None) -> list[Loss]:
     """The loss of what was ignored before a table was mirrored, and is in no load of it (G-24, G-140)."""
     if other is None:
@@ -355,7 +394,7 @@ def _ignored_before(table: SeenTable, other: ForeignTable | None) -> list[Loss]:
     if table.loaded and (table.exported is None or is_below or not other.highest):
         return []
     batches = f"in batches {other.first_batch} to {other.last_batch}"
-    what = f"{_counted(other.messages, 'message', 'messages')} of it, {batches}, came before it was mirrored"
+    what = f"{_counted(other.messages, 'message', 'messages')} of it, {batches}, came when it was not mirrored"
     return [Loss(CHANGES_IGNORED, f"{what}, and was ignored" if other.messages == 1 else f"{what}, and were ignored")]
 
 

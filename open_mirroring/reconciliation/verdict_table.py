@@ -68,6 +68,7 @@ class TableFacts:
         now: the present time, with a zone.
         settled: see *published*.
         load_pending: the table's initial load is not complete.
+        load_refused: why that could not begin when it was tried last; empty if nothing refused it.
         load_ahead: what the initial load claims to hold and the stream has not reached, in words; empty if nothing.
         target: the target's status; None when none is configured.
         limits: how much may wait for the target.
@@ -90,6 +91,7 @@ class TableFacts:
     now: datetime
     settled: int = 0
     load_pending: bool = False
+    load_refused: str = ""
     load_ahead: str = ""
     target: TargetStatus | None = None
     limits: Limits = NO_LIMITS
@@ -282,7 +284,8 @@ def _holds(facts: TableFacts, backlog: Backlog) -> Iterator[_Problem]:
         # Increments only after the target shows the table again (F-75).
         yield _hold(RESET_OPEN, facts.reset)
     if facts.load_pending:
-        yield _hold(v.LOAD_PENDING, "the initial load is not complete")
+        refused = f"; it was refused when it was tried last: {facts.load_refused}" if facts.load_refused else ""
+        yield _hold(v.LOAD_PENDING, f"the initial load is not complete{refused}")
     if facts.load_ahead:
         yield _hold(v.LOAD_AHEAD, facts.load_ahead)
 

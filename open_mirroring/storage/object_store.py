@@ -28,7 +28,8 @@ _LISTED_AT_ONCE = 1000
 _PIECE, _TRIES = 2**23, 3
 _TIMEOUT = timedelta(seconds=60)
 _RETRIES: Any = {"max_retries": 8, "retry_timeout": timedelta(seconds=90)}
-_STATUS = re.compile(r"status code\W{1,40}(\d{3})\b")
+_STATUS = re.compile(r"(?:status code\W{1,40}|\(code: )(\d{3})\b")
+"""As a single request tells it, or one of the parts of which a request to delete consists."""
 _COLOURS = re.compile(r"\x1b\[\d*m")
 _CODE = re.compile(r"<Code>(\w{1,60})</Code>")
 _LOGIN_OF_THE_MACHINE = ("/latest/api/token", "/latest/meta-data", "security-credentials")

@@ -141,14 +141,7 @@ class PublishingOperator(OpenMirroringSparkOperator):
         mirror = load_mirror(Path(self.mirror_file))
         arguments = self.job_arguments(mirror, context)
         ledger = LedgerReader(open_ledger(ledger_url(mirror)), mirror.name)
-        stop = ledger.mirror()
-        if stop.stop_code is not None:
-            raise TerminalError(
-                stop.stop_code,
-                f"the mirror is stopped, nothing is published: {stop.stop_what}",
-                where=f"mirror {mirror.name}",
-                way_out="see the runbook's section of this code",
-            )
+        ledger.mirror().refuse_stopped(mirror.name)
         before = self._marks_before(ledger, context)
         report = self.run_job(mirror, arguments, context)
         published = self._send(mirror, ledger, before, context)
@@ -382,15 +375,16 @@ class DecideOperator(BaseOperator):
                 where=f"run {context['run_id']}",
                 way_out="start it as a user of Airflow: *Trigger*, on the DAG's page",
             )
-        # Not at the top: it brings a web framework, and every parse of the DAGs imports this module.
-        from open_mirroring.page.deciding import decide
+        # Not at the top: it brings Arrow, and every parse of the DAGs imports this module.
+        from open_mirroring.operate.deciding import decide_and_look
 
         mirror = load_mirror(Path(self.mirror_file))
         ledger = open_ledger(ledger_url(mirror))
         take_in_joined(mirror, ledger)
-        # `decide` asks for the page's names of these fields.
         form = {"source": fields.pop(TABLE, ""), **fields, "request": f"{self.dag_id}/{context['run_id']}"}
-        said = decide(mirror, ledger, landing_zone(mirror), action, form, Reason(who, context["params"][REASON]))
+        said = decide_and_look(
+            mirror, ledger, landing_zone(mirror), action, form, Reason(who, context["params"][REASON])
+        )
         for sentence in said:
             self.log.info("%s", sentence)
         return said

@@ -10,6 +10,7 @@ from airflow.sdk import Context, Param
 from open_mirroring.config import Mirror
 from open_mirroring.errors import TerminalError
 from open_mirroring.ledger import open_ledger, requests
+from open_mirroring.ledger.requests import table_unknown
 from open_mirroring.reconciliation.joined_tables import take_in_joined
 from open_mirroring_airflow.connections import ledger_url
 
@@ -194,12 +195,7 @@ def checked_tables(mirror: Mirror, wanted: Sequence[str]) -> list[str]:
     sources = [table.source for table in mirror.tables]
     unknown = sorted(set(wanted) - set(sources))
     if unknown:
-        raise TerminalError(
-            "TABLE_UNKNOWN",
-            f"the mirror {mirror.name!r} has no table {', '.join(map(repr, unknown))}",
-            where=str(mirror.file),
-            way_out=f"choose among: {', '.join(sources)}",
-        )
+        raise table_unknown(mirror.name, unknown, sources)
     return [source for source in sources if source in set(wanted)]
 
 

@@ -14,10 +14,11 @@ from airflow.sdk import BaseOperator, Context, TaskInstanceState
 from open_mirroring.config import load_mirror
 from open_mirroring.errors import TerminalError
 from open_mirroring.ledger import open_ledger
+from open_mirroring.ledger.reading import LedgerReader
 from open_mirroring.operate.job_story import story
 from open_mirroring.operate.metrics import mirror_metrics
-from open_mirroring.operate.words import SEVERITY, amount, verdict_words
-from open_mirroring.protocols.table_losses import WAYS_OUT
+from open_mirroring.operate.words import SEVERITY, amount, verdict_words, waiting_pieces
+from open_mirroring.protocols.table_losses import ANY_TABLE, WAYS_OUT
 from open_mirroring.protocols.verdicts import HOLDS_FOR_SOMEBODY, Finding, gate
 from open_mirroring.reconciliation.inspection import inspect_mirror
 from open_mirroring.reconciliation.losses import look
@@ -41,8 +42,9 @@ class ReconcileOperator(BaseOperator):
 
     A run's state is that of its leaves, and this one runs whatever happened before (trigger rule ``all_done``). So it
     fails for a red task before it and for every stopped table; tables on hold leave the run green, with a note, but
-    where nothing except an operator would ever end the hold. It fails for losses, too,
-    after everything was published, until somebody has dealt with them.
+    where nothing except an operator would ever end the hold. Messages that wait for others hold, and what is noted of
+    tables is told as the command line tells it. It fails for losses, too, after everything was published, until
+    somebody has dealt with them.
 
     Args:
         mirror_file: path of the mirror file.
@@ -72,16 +74,18 @@ class ReconcileOperator(BaseOperator):
         metrics = mirror_metrics(ledger, mirror.name, datetime.now(UTC)).document()
         self.log.debug("metrics: %s", json.dumps(metrics))
         result = gate(findings)
-        note = hold_note(result.held)
+        report = look(mirror, ledger)
+        note = hold_note({**self._left_over(LedgerReader(ledger, mirror.name), result.passing), **result.held})
         if note:
             self.log.warning("%s", note)
         stopped = dict(result.stopped) or self._stopped_by_publishing(context)
         stopped |= {table: why for table, why in result.held.items() if findings[table].code in HOLDS_FOR_SOMEBODY}
-        report = look(mirror, ledger)
         lines = [verdicts_line(findings), *story("", {"stopped": stopped, "losses": report.lost})]
-        for line in lines:
+        # A run's note has an end: what is only noted of tables comes last.
+        noted = story("", {"notes": report.notes})
+        for line in [*lines, *noted]:
             self.log.info("%s", line)
-        leave_note(context, [*lines, *filter(None, [note])])
+        leave_note(context, [*lines, *filter(None, [note]), *noted])
         losses = losses_text({"losses": report.lost}) if report.lost else ""
         red = self._red_tasks(context)
         if red or stopped:
@@ -103,6 +107,17 @@ class ReconcileOperator(BaseOperator):
             raise done_with_losses(losses, where=f"mirror {mirror.name}", ways_out=ways_out)
         verdicts = {table: finding.verdict.value for table, finding in findings.items()}
         return {"verdicts": verdicts, "note": note, "metrics": metrics}
+
+    def _left_over(self, reader: LedgerReader, passing: Sequence[str]) -> dict[str, str]:
+        """What the run has not published although nothing holds it: as where somebody marked a task of it as done."""
+        left = {}
+        if fragments := reader.open_fragment_count():
+            left[ANY_TABLE] = waiting_pieces(fragments)
+        if "publish" in self.upstream_task_ids:
+            for source, ahead in reader.waiting().items():
+                if source in passing:
+                    left[source] = f"{amount(ahead.changes, 'logged change')} not published yet; the next run does it"
+        return left
 
     def _red_tasks(self, context: Context) -> list[str]:
         before = sorted(self.get_flat_relative_ids(upstream=True))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -14,6 +15,7 @@ from open_mirroring.storage.delta_address import delta_address
 from open_mirroring.storage.object_path import Place
 
 COMMIT_FAILED = "LOG_COMMIT_FAILED"
+_COLOURS = re.compile(r"\x1b\[\d*m")
 
 
 def opened_log(root: Place) -> DeltaTable | None:
@@ -61,10 +63,11 @@ def log_error(root: Place, what: str, error: Exception) -> MirroringError:
     """Our error for one that delta-rs raised."""
     if not isinstance(root, Path) and isinstance(error, OSError):
         return root.store.our_error(error, root.key)
-    shown = f"{what}: {error}" if isinstance(root, Path) else f"{what}: {type(error).__name__}"
+    # It is drawn in several lines, with colours.
+    said = " ".join(_COLOURS.sub("", str(error)).split()) if isinstance(root, Path) else type(error).__name__
     return TransientError(
         COMMIT_FAILED,
-        f"the change log: {shown}",
+        f"the change log: {what}: {said}",
         where=str(root),
         way_out="try again later; if it stays so, look at the storage of the change log",
     )

@@ -92,8 +92,6 @@ def _again_and_again(arguments: argparse.Namespace, every: float) -> NoReturn:
 
 def _run(arguments: argparse.Namespace) -> int:
     # Imported when all else is said, so that help is quick and Ctrl-C is answered from the first moment on.
-    from sqlalchemy.exc import DatabaseError
-
     from open_mirroring.config import ConfigError
     from open_mirroring.errors import MirroringError
     from open_mirroring.operate.exit_codes import Exit, exit_of
@@ -101,10 +99,14 @@ def _run(arguments: argparse.Namespace) -> int:
     module, _, function = arguments.run.partition(":")
     try:
         return int(getattr(importlib.import_module(f"spark_jobs.cli.{module}"), function)(arguments))
-    except (MirroringError, DatabaseError) as error:
-        from open_mirroring.ledger.opening import ledger_error
+    except Exception as error:
+        ours: MirroringError | None
+        if isinstance(error, MirroringError):
+            ours = error
+        else:
+            from spark_jobs.runtime.job import told
 
-        ours = error if isinstance(error, MirroringError) else ledger_error(error)
+            ours = told(error)
         if arguments.debug or ours is None:
             raise
         if isinstance(error, ConfigError):

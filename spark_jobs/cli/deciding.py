@@ -5,27 +5,26 @@ from __future__ import annotations
 import argparse
 import os
 import pwd
-from collections.abc import Callable
 
 from sqlalchemy import Engine
 
 from open_mirroring.changes.manifest import LetterPlace
 from open_mirroring.config import Mirror, load_mirror
 from open_mirroring.errors import TerminalError
-from open_mirroring.ledger import decisions
+from open_mirroring.ledger import requests
 from open_mirroring.ledger.auditing import Reason
-from open_mirroring.ledger.decisions import OpenStop
 from open_mirroring.ledger.letters import accept_letters, settled_letters
 from open_mirroring.ledger.read_places import accept_gaps
 from open_mirroring.ledger.reading import LedgerReader
-from open_mirroring.ledger.requests import ACCEPT_RELOAD, Asked, answer
+from open_mirroring.ledger.requests import Asked, answer
+from open_mirroring.operate.deciding import decide, now
 from open_mirroring.operate.exit_codes import Exit, UsageError
 from open_mirroring.operate.words import shown
 from open_mirroring.protocols.table_losses import OFFSETS_MISSING
 from open_mirroring.protocols.verdicts import Verdict
 from open_mirroring.reconciliation.inspection import inspect_mirror
 from open_mirroring.reconciliation.joined_tables import ledger_of
-from spark_jobs.cli.looking import never_run
+from spark_jobs.cli.looking import never_run, not_begun
 from spark_jobs.letters.open_letters import LetterChoice, read_open_letters, untyped_letters
 from spark_jobs.runtime.job_arguments import request_of
 
@@ -34,48 +33,27 @@ _LIST_LETTERS = "`open-mirroring dead-letters FILE --json` lists those that are 
 
 def resume(arguments: argparse.Namespace) -> Exit:
     """Clear the stop of a table; says what the next run will find."""
-    return _lifting(arguments, decisions.resume_table)
+    return _decided(arguments, requests.RESUME)
 
 
 def accept_epoch(arguments: argparse.Namespace) -> Exit:
     """Give a stream that began anew its place after the earlier ones."""
-    mirror, ledger = _opened(arguments)
-    accepted = decisions.accept_epoch(
-        ledger, mirror.name, arguments.table, arguments.epoch, _reason(arguments), request=request_of(arguments)
-    )
-    print(f"accepted: {arguments.table}: stream {shown(arguments.epoch)} has the ordinal {accepted.ordinal}")
-    _say_cleared(arguments.table, accepted.cleared)
-    for epoch in accepted.still_unknown:
-        print(f"not accepted yet: {shown(epoch)}")
-    return _verdict_now(mirror, ledger, arguments.table)
+    return _decided(arguments, requests.ACCEPT_EPOCH, subject=arguments.epoch)
 
 
 def accept_schema(arguments: argparse.Namespace) -> Exit:
     """Say that a column was dropped at the source, or renamed."""
-    mirror, ledger = _opened(arguments)
-    column, renamed_to = arguments.dropped, None
-    if column is None:
-        column, _, renamed_to = arguments.renamed.partition("=")
-        if not (column and renamed_to):
-            raise UsageError("COLUMN_UNKNOWN", f"{arguments.renamed!r} is not OLD=NEW", way_out="--renamed OLD=NEW")
-    cleared = decisions.accept_schema(
-        ledger,
-        mirror.name,
-        arguments.table,
-        column,
-        _reason(arguments),
-        renamed_to=renamed_to,
-        request=request_of(arguments),
-    )
-    became = "dropped" if renamed_to is None else f"renamed to {shown(renamed_to)}"
-    print(f"accepted: {arguments.table}: column {shown(column)} was {became}")
-    _say_cleared(arguments.table, cleared)
-    return _verdict_now(mirror, ledger, arguments.table)
+    if arguments.dropped is not None:
+        return _decided(arguments, requests.ACCEPT_SCHEMA, subject=arguments.dropped)
+    column, _, renamed_to = arguments.renamed.partition("=")
+    if not (column and renamed_to):
+        raise UsageError("COLUMN_UNKNOWN", f"{arguments.renamed!r} is not OLD=NEW", way_out="--renamed OLD=NEW")
+    return _decided(arguments, requests.ACCEPT_SCHEMA, subject=column, renamed_to=renamed_to)
 
 
 def accept_table(arguments: argparse.Namespace) -> Exit:
     """Say that a table shall be mirrored that joined by a pattern which asks."""
-    return _lifting(arguments, decisions.accept_table)
+    return _decided(arguments, requests.ACCEPT_TABLE)
 
 
 def accept_reload(arguments: argparse.Namespace) -> Exit:
@@ -89,19 +67,16 @@ def accept_reload(arguments: argparse.Namespace) -> Exit:
     source, request = arguments.table, request_of(arguments)
     # A table that the ledger does not know yet has nothing in the log; the decision refuses it.
     is_known = source in LedgerReader(ledger, mirror.name).tables(source)
-    if is_known and answer(ledger, mirror.name, Asked(request, ACCEPT_RELOAD, source)) is None:
+    if is_known and answer(ledger, mirror.name, Asked(request, requests.ACCEPT_RELOAD, source)) is None:
         came_again(mirror, ledger, declared_table(mirror, source))
-    decisions.accept_reload(ledger, mirror.name, source, _reason(arguments), request=request)
-    print(f"accepted: {source}: the next run builds it anew from the newest full load, and the changes behind it")
+    form = {"source": source, "request": request}
+    print(*decide(mirror, ledger, requests.ACCEPT_RELOAD, form, _reason(arguments)))
     return Exit.DONE
 
 
 def resume_extraction(arguments: argparse.Namespace) -> Exit:
     """Clear the stop of a mirror's reading."""
-    mirror, ledger = _opened(arguments)
-    cleared = decisions.resume_extraction(ledger, mirror.name, _reason(arguments), request=request_of(arguments))
-    _say_cleared(f"mirror {mirror.name}", cleared)
-    return Exit.DONE
+    return _decided(arguments, requests.RESUME_EXTRACTION)
 
 
 def accept_dead_letters(arguments: argparse.Namespace) -> Exit:
@@ -136,29 +111,22 @@ def _opened(arguments: argparse.Namespace) -> tuple[Mirror, Engine]:
     mirror = load_mirror(arguments.file)
     if never_run(mirror):
         raise TerminalError(
-            "NOT_STOPPED", f"nothing of mirror {mirror.name!r} has run yet", way_out="there is nothing to clear"
+            "NOT_STOPPED", not_begun(mirror), way_out="there is nothing to clear; or name the ledger as it is"
         )
     return mirror, ledger_of(mirror)
 
 
-def _lifting(arguments: argparse.Namespace, decide: Callable[..., OpenStop]) -> Exit:
-    """Take a decision that ends the stop of a table."""
+def _decided(arguments: argparse.Namespace, action: str, **form: str) -> Exit:
+    """Take a decision, and look at its table, so that an operator sees at once whether the cause is still there."""
     mirror, ledger = _opened(arguments)
-    cleared = decide(ledger, mirror.name, arguments.table, _reason(arguments), request=request_of(arguments))
-    _say_cleared(arguments.table, cleared)
-    return _verdict_now(mirror, ledger, arguments.table)
-
-
-def _say_cleared(what: str, stop: OpenStop | None) -> None:
-    if stop is not None:
-        print(f"cleared: {what}: {stop.code}: {shown(stop.what)}")
-
-
-def _verdict_now(mirror: Mirror, ledger: Engine, source: str) -> Exit:
-    """Print what the next run will find, so that an operator sees at once whether the cause is still there."""
+    source = getattr(arguments, "table", None)
+    form |= {"source": source or "", "request": request_of(arguments)}
+    for sentence in decide(mirror, ledger, action, form, _reason(arguments)):
+        print(shown(sentence))
+    if source is None:
+        return Exit.DONE
     finding = inspect_mirror(mirror, ledger)[source]
-    way_out = f" Way out: {finding.way_out}" if finding.way_out else ""
-    print(f"now: {finding.verdict.value} {finding.code}: {shown(finding.what)}{way_out}")
+    print(shown(now(finding)))
     return Exit.TABLES_STOPPED if finding.verdict is Verdict.STOP else Exit.DONE
 
 

@@ -9,6 +9,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -24,7 +25,7 @@ from open_mirroring.ledger import tables as t
 from open_mirroring.ledger.opening import ledger_to_look
 from open_mirroring.ledger.reading import LedgerReader
 from open_mirroring.operate.exit_codes import Exit
-from open_mirroring.operate.spark_jars import REMOTE, jar_files, jars_folder, server_shown
+from open_mirroring.operate.spark_jars import REMOTE, drivers_lacking, jar_files, jars_folder, server_shown
 from open_mirroring.operate.target_limits import MOST_BYTES_A_DAY, is_near_daily_bytes
 from open_mirroring.operate.words import age, shown, size
 from spark_jobs.cli.looking import mirrors_of, problems_of
@@ -74,8 +75,7 @@ def _machine() -> Iterator[Examined]:
     yield _java()
     if "SPARK_HOME" not in os.environ:
         jars = [os.path.basename(jar) for jar in jar_files()]
-        way_out = "" if jars else "fetch them: `open-mirroring jars`"
-        yield Examined("jars", ", ".join(jars) or f"none in {jars_folder()}", way_out)
+        yield Examined("jars", ", ".join(jars) or f"none in {jars_folder()}: only reading over JDBC needs them")
 
 
 def _java() -> Examined:
@@ -94,19 +94,26 @@ def _java() -> Examined:
 
 
 def _spark() -> Examined:
-    way_out = "install the versions that belong together: `pip install 'open-mirroring[spark]'`, or `make setup`"
     found = {}
     for name in ("pyspark", "pyspark-client"):
-        try:
+        with suppress(PackageNotFoundError):
             found[name] = version(name)
-        except PackageNotFoundError:
-            found[name] = "missing"
-    fits = "missing" not in found.values() and found["pyspark"] == found["pyspark-client"]
-    return Examined("spark", ", ".join(f"{name} {one}" for name, one in found.items()), "" if fits else way_out)
+    shown_versions = ", ".join(f"{name} {one}" for name, one in found.items())
+    if "pyspark" not in found:
+        return Examined("spark", shown_versions or "pyspark is missing", "pip install 'open-mirroring[spark]'")
+    if len(set(found.values())) == 1:
+        return Examined("spark", shown_versions)
+    # Not every version of pyspark has a client of its own; the older one of two has.
+    both = min(found.values(), key=lambda one: [int(number) for number in re.findall(r"\d+", one)])
+    packages = " ".join(f"'{name}=={both}'" for name in found)
+    way_out = (
+        f"both write the same files, so install one version of both: pip install --force-reinstall --no-deps {packages}"
+    )
+    return Examined("spark", shown_versions, way_out)
 
 
 def _mirror(mirror: Mirror) -> Iterator[Examined]:
-    problems = problems_of(mirror)
+    problems = [*problems_of(mirror), *drivers_lacking(mirror)]
     name = f"mirror {mirror.name}"
     if not problems:
         yield Examined(name, "file, connections, rights and source are as they have to be")

@@ -24,7 +24,8 @@ def jars(arguments: argparse.Namespace) -> Exit:
     folder: Path = (arguments.folder or jars_folder()).absolute()
     folder.mkdir(parents=True, exist_ok=True)
     for pin in _PINS.iterdir():
-        if not (folder / pin.name).exists():
+        # A folder that an earlier version filled has that version's pins.
+        if not (folder / pin.name).exists() or not pin.samefile(folder / pin.name):
             shutil.copy(pin, folder)
     done = subprocess.run(["sh", folder / "fetch", sys.executable], check=False)
     if done.returncode != 0:

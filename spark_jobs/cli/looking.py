@@ -25,6 +25,7 @@ from open_mirroring.ledger.proofs import ProofLedger
 from open_mirroring.ledger.reading import LedgerReader
 from open_mirroring.operate.exit_codes import Exit, UsageError, exit_of_report
 from open_mirroring.operate.metrics import mirror_metrics
+from open_mirroring.operate.spark_jars import drivers_lacking
 from open_mirroring.operate.status_gathering import mirror_status
 from open_mirroring.operate.target_limits import limit_warnings
 from open_mirroring.operate.words import amount
@@ -61,7 +62,6 @@ def check(arguments: argparse.Namespace) -> Exit:
         return Exit.USAGE
     for mirror in mirrors:
         loads = sum(table.initial_load is not None for table in mirror.tables)
-        ledger = make_url(mirror.ledger_url()).render_as_string(hide_password=True)
         print(f"{arguments.file if len(mirrors) == 1 else mirror.file}: OK")
         patterns = len(mirror.entries) - len(mirror.tables)
         also = f", and those of {patterns} {'pattern' if patterns == 1 else 'patterns'}" if patterns else ""
@@ -70,7 +70,7 @@ def check(arguments: argparse.Namespace) -> Exit:
         )
         print(f"  source        {mirror.source.format} over {mirror.source.transport}, {mirror.source.place}")
         print(f"  landing zone  {mirror.landing_zone.store}, {mirror.landing_zone.place}")
-        print(f"  ledger        {ledger}")
+        print(f"  ledger        {_ledger_shown(mirror)}")
         print(f"  change log    {mirror.change_log}")
         key_changes, warnings = _surveyed(mirror)
         if key_changes:
@@ -79,7 +79,7 @@ def check(arguments: argparse.Namespace) -> Exit:
             print("  consistency   key: each row is exact, a transaction may show in parts (C-88)")
         else:
             print("  consistency   transaction: changes wait until the source has shown a later one (C-34, K-80, T-80)")
-        for warning in [*limit_warnings(mirror), *warnings, *sampled.get(mirror.name, ())]:
+        for warning in [*limit_warnings(mirror), *drivers_lacking(mirror), *warnings, *sampled.get(mirror.name, ())]:
             print(f"warning: {warning}")
     return Exit.DONE
 
@@ -98,7 +98,7 @@ def status(arguments: argparse.Namespace) -> Exit:
     mirror = load_mirror(arguments.file)
     if never_run(mirror) and not check_ledger_knows(mirror):
         document = {"mirror": mirror.name, "started": False, "tables": []}
-        print(json.dumps(document) if arguments.json else f"mirror {mirror.name}: nothing has run yet")
+        print(json.dumps(document) if arguments.json else not_begun(mirror))
         return Exit.DONE
     with ExitStack() as stack:
         # Looking creates no ledger: where it is gone, what was published is seen by one that knows nothing.
@@ -149,6 +149,7 @@ def list_dead_letters(arguments: argparse.Namespace) -> Exit:
     if never_run(mirror):
         for lost in check_ledger_knows(mirror):
             raise TerminalError(lost.code, lost.what, where=f"mirror {mirror.name}", way_out=lost.way_out)
+        print(not_begun(mirror), file=sys.stderr)
     else:
         ledger = ledger_of(mirror)
         settled = frozenset() if arguments.all else settled_letters(ledger, mirror.name).keys()
@@ -186,6 +187,15 @@ def never_run(mirror: Mirror) -> bool:
     """Whether the ledger is a file that does not exist yet: looking must not create it."""
     url = make_url(mirror.ledger_url())
     return url.get_backend_name() == "sqlite" and not Path(url.database or "").exists()
+
+
+def not_begun(mirror: Mirror) -> str:
+    """What is said of a mirror without a ledger: the place is named, for it may be mistyped."""
+    return f"mirror {mirror.name}: nothing has run yet; there is no ledger at {_ledger_shown(mirror)}"
+
+
+def _ledger_shown(mirror: Mirror) -> str:
+    return make_url(mirror.ledger_url()).render_as_string(hide_password=True)
 
 
 def mirrors_of(paths: list[Path]) -> list[Mirror]:

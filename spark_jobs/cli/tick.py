@@ -13,20 +13,17 @@ from sqlalchemy import Engine
 from open_mirroring.config import Mirror
 from open_mirroring.config.source import InCapture
 from open_mirroring.errors import MirroringError
-from open_mirroring.ledger.columns import column_notes
 from open_mirroring.ledger.reading import LedgerReader
 from open_mirroring.operate.exit_codes import Exit, exit_of, exit_of_report
-from open_mirroring.operate.words import amount
+from open_mirroring.operate.words import waiting_pieces
 from open_mirroring.protocols.backfilling import Backfill
-from open_mirroring.protocols.verdicts import LOAD_AHEAD, LOAD_PENDING, Verdict
+from open_mirroring.protocols.verdicts import LOAD_AHEAD, Verdict
 from open_mirroring.reconciliation.inspection import inspect_mirror
 from open_mirroring.reconciliation.losses import look
 from spark_jobs.extract_changes import Extracted, extract
 from spark_jobs.reload_table import publish_and_follow
 
 log = logging.getLogger(__name__)
-
-_MAY_LAST = (f"{LOAD_AHEAD}:", f"{LOAD_PENDING}:")
 
 
 class Ticked(NamedTuple):
@@ -86,7 +83,7 @@ class Ticked(NamedTuple):
         done = exit_of_report(self.stopped, self.losses)
         if done is not Exit.DONE:
             return done
-        if self.overdue or any(why.startswith(_MAY_LAST) for why in self.held.values()):
+        if self.overdue or any(why.startswith(f"{LOAD_AHEAD}:") for why in self.held.values()):
             return Exit.ON_HOLD
         if self.reloading or any(source in self.held for source in self.waiting):
             return Exit.ON_HOLD
@@ -133,13 +130,8 @@ def tick(
     log.info("reconciling ledger and landing zone")
     report = look(mirror, ledger, has_read=failed is None)
     findings = inspect_mirror(mirror, ledger, losses=report)
-    document = report.document()
     tables = {source: table for source, table in reader.tables().items() if only is None or source in only}
     logged = reader.contents({s: t.row.published_batch for s, t in tables.items()}, reader.mirror().committed)
-    of_columns = column_notes(ledger, {table.id: table.row.generation for table in tables.values()})
-    for source, table in tables.items():
-        if notes := of_columns.get(table.id):
-            document["notes"][source] = [*document["notes"].get(source, ()), *notes]
     stopped = {s: f"{f.code}: {f.what}" for s, f in findings.items() if f.verdict is Verdict.STOP and s in tables}
     fragments = reader.open_fragment_count()
     return Ticked(
@@ -152,7 +144,7 @@ def tick(
         waiting=[s for s, t in tables.items() if s in logged or t.load_state == "pending" or t.waiting_rows],
         failed=failed,
         losses=report.lost,
-        told=document,
+        told=report.document(),
         awaited=_awaited(fragments, read.withheld),
         lacking=bool(fragments or (read.withheld and isinstance(mirror.source, InCapture))),
         overdue=read.overdue,
@@ -165,8 +157,7 @@ def _awaited(fragments: int, withheld: Sequence[str]) -> list[str]:
     """What waits for something else, in words."""
     found = []
     if fragments:
-        waiting = amount(fragments, "message waits", "messages wait")
-        found.append(f"{waiting} for other pieces, or for a description of a structure")
+        found.append(waiting_pieces(fragments))
     if withheld:
         more = " and others" if len(withheld) > 3 else ""
         found.append(f"{len(withheld)} at the source cannot be read yet: {', '.join(withheld[:3])}{more}")

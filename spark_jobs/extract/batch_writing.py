@@ -250,9 +250,7 @@ class BatchWriting:
             return read_batch(self.spark, self.transport, ranges, self.format, self.tables, target)
         assert isinstance(self.transport, MessageTransport)
         names = {bound.name for task in tasks for bound in task}
-        source = self.transport.pinned(
-            self.ledger.bound(), lambda: {n: v for n, v in self.ledger.seen_versions().items() if n in names}
-        )
+        source = self.transport.pinned(self.ledger.bound, lambda: self.ledger.seen_files(names))
         reads = [
             ReadTask(task, self.format, self.tables, tuple(schemas), LogTarget(self.root, batch, attempt, at), watched)
             for at, task in enumerate(tasks, first_task)

@@ -137,12 +137,12 @@ class ExtractionDriver:
 
         if not isinstance(transport, MessageTransport):
             return announced(())
-        bound = self.ledger.bound()
-        transport = transport.pinned(bound, self.ledger.seen_versions)
+        names = {one.name for one in scope.ranges}
+        transport = transport.pinned(self.ledger.bound, lambda: self.ledger.seen_files(names))
         found = announced([one for one in scope.ranges if one.end > one.start])
         if any(one.key is None for one in found):
             # What describes a table may have come behind the messages that were bound.
-            later = [one for one in transport.find(self.spark, bound).ranges if one.end > one.start]
+            later = [one for one in transport.find(self.spark, self.ledger.bound()).ranges if one.end > one.start]
             found = announced([*(one for one in scope.ranges if one.end > one.start), *later[:_RANGES_AHEAD]])
         return found
 

@@ -38,7 +38,7 @@ from open_mirroring.ledger.reading import LedgerReader, TableState
 from spark_jobs.changelog.schema import CHANGE, INSERT, LogRow
 from spark_jobs.extract.part import Part
 from spark_jobs.extract.read_task import LogTarget
-from spark_jobs.load.planning import export_of, pace_of, part_of, pieces_of, settings_of
+from spark_jobs.load.planning import OTHER_SETTINGS, export_of, pace_of, part_of, pieces_of, settings_of
 from spark_jobs.load.task import MeasuredRows, Rows
 from spark_jobs.load.work import is_mendable
 from spark_jobs.runtime.job import run_job
@@ -233,8 +233,7 @@ def _chunk(name: str, tables: Mapping[str, TableState], declared: Mapping[str, T
         return Part()
     plan = state.load_plan
     if table is None or table.initial_load is None or settings_of(table) != plan.settings:
-        reason = "the settings of its initial load are not those with which the load began"
-        return Part(given_back={name: reason})
+        return Part(given_back={name: OTHER_SETTINGS})
     return _Chunk(name, bound.number, state, plan, table.initial_load)
 
 

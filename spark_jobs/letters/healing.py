@@ -108,9 +108,10 @@ def _open_rows(ledger: Engine, mirror: str, states: Mapping[str, TableState]) ->
 
 
 def _first_of_stream(reader: LedgerReader, state: TableState) -> int:
-    """The first batch with a change of the stream that began with the table's load (G-128); 0 where none did, or came.
+    """The first batch with a change of the stream that began with the table's load (G-128).
 
-    What was read before it, and told no stream, is of an older one: the reset was refused otherwise.
+    0 where no stream began so, or no change of it has come. A letter of an earlier batch that tells no stream is of an
+    older stream: otherwise the reset would have been refused.
     """
     if state.load_state != "loaded" or state.stream_from != BEGINS_EMPTY:
         return 0
@@ -121,9 +122,9 @@ def _first_of_stream(reader: LedgerReader, state: TableState) -> int:
 
 
 def _is_of_reload(row: _Stale, starts: Mapping[str, int]) -> bool:
-    """Whether a letter is a row of a full load that came behind changes of its table, which no message heals (K-67).
+    """Whether a letter is a row of a full load that came behind changes of its table (K-67).
 
-    It stands below every change of its load; those that came before it are of another one, and stand above it, too.
+    No message heals it: in the order of positions every change stands above it, also those of the time before the load.
     """
     is_loaded = row.pos is not None and row.pos.startswith(f"{LOAD_MAJOR}:")
     return is_loaded and row.at.place > starts.get(row.at.origin, row.at.place)
@@ -132,7 +133,7 @@ def _is_of_reload(row: _Stale, starts: Mapping[str, int]) -> bool:
 def _is_in_load(state: TableState, row: _Stale, epochs: Mapping[str, Mapping[str, int]], before: int) -> bool:
     """Whether the table's initial load holds what a letter said, by the same rule as for readable changes.
 
-    Where the load began a stream, that holds everything of the batches *before* the stream.
+    A load with which a stream began holds everything that was read before batch *before*, the first one of the stream.
     """
     if (load := state.newest_load) is not None and not row.is_typed and row.epoch == load.epoch:
         begin = load.begins.get(partition_of(row.at.origin))

@@ -29,11 +29,11 @@ from open_mirroring.config.tables import ExportLoad, JdbcLoad, check_handover
 from open_mirroring.errors import TerminalError
 from open_mirroring.landing_zone.schema import TableSchema, extra_columns, file_schema
 from open_mirroring.ledger.load_ledger import HandOver, LoadColumn, LoadLedger, LoadPlan, columns_of_both
-from open_mirroring.protocols.table_stops import HASH_UNMATCHED
+from open_mirroring.protocols.table_stops import HASH_UNMATCHED, unhashed_text
 from open_mirroring.protocols.table_stops import WAYS_OUT as WAYS_OUT_OF_STOPS
 from spark_jobs.load.task import duplicate_key
 from spark_jobs.load.unique_keys import find_duplicate
-from spark_jobs.publish.table_columns import landing_of, unhashed_text
+from spark_jobs.publish.table_columns import landing_of
 from spark_jobs.sources.exports.files import Export, ExportRows, Piece, cut_file, export_columns, export_files, load_key
 from spark_jobs.sources.jdbc.dialects import Range
 from spark_jobs.sources.jdbc.pacing import Pace
@@ -72,14 +72,14 @@ def plan_load(
     hand_over = ledger.hand_over(table_id)
     if isinstance(load, ExportLoad):
         name = split_source_name(table.source)
-        # Changes that were ignored and read again since, or do not matter, are acknowledged so (G-24).
+        # `ignore` in the mirror file says that the ignored changes were read again since, or do not matter (G-24).
         ignored = "" if mirror.ignores(name) else ledger.ignored_up_to(".".join(name))
         bound = _plan_export(mirror, table, load, hand_over, ignored)
     elif isinstance(load, JdbcLoad):
-        # Rows that go through the log stand below every change: what no position tells to be in the load is published
-        # over them, whenever it was logged. So it is over a table that the task keeps beside its change table: that may
-        # be as the task's own load left it, or behind, and what comes twice changes nothing (T-30). Once the table is
-        # reset, only the mirror file tells whether it has what was logged before: it may lack rows by a TRUNCATE.
+        # Two kinds of loads take all logged changes over them, unless a position says that the load has a change.
+        # Rows that go through the log stand below every change. A table that the task keeps beside its change table may
+        # lag behind that; a change that comes twice changes nothing (T-30). Once the table is reset, only the mirror
+        # file tells that the load lacks what was logged before: it may also lack rows by a TRUNCATE.
         is_below = table.loads_through_log or _is_kept_by_task(mirror, load.connection) or load.stream_from is not None
         position = BEGINS_EMPTY if hand_over.above and load.stream_from else hand_over.above
         batch = hand_over.log_from if is_below and not position else hand_over.batch
@@ -129,6 +129,9 @@ def _with_room(plan: LoadPlan, table: Table) -> LoadPlan:
     """A plan whose numbers land with room for wider ones, but for those of which `types` says what they land as."""
     columns = (c if table.chosen.type_of(c.name) else c._replace(type=widest(c.type)) for c in plan.columns)
     return replace(plan, columns=tuple(columns))
+
+
+OTHER_SETTINGS = "the settings of its initial load are not those with which the load began"
 
 
 def settings_of(table: Table) -> str:
@@ -249,7 +252,7 @@ def refuse_handed_over(table: Table, generation: int, highest: str | None) -> No
     load = table.initial_load
     if load is None or load.handover != "quiesced" or highest is None:
         return
-    # An export may have been made before all that was read since; a database tells what it is when it is read.
+    # An export may be older than every change that was read. A database is read now, so it holds those changes.
     if isinstance(load, JdbcLoad) or generation > 1:
         raise TerminalError(
             "HANDOVER_INVALID",
@@ -260,11 +263,11 @@ def refuse_handed_over(table: Table, generation: int, highest: str | None) -> No
 
 
 def _above_old_log(table: Table, since: str | None, hand_over: HandOver, ignored: str, *, is_exact: bool) -> str | None:
-    """Where the stream goes on where the log tells nothing up to some place: the export has to hold all of that.
+    """Where the stream goes on behind an export, which has to hold every change that the log cannot tell.
 
-    That is what the log lacks up to some batch, and what was *ignored* before the mirror file named the table (G-140).
-
-    A position that is exact is the first that is not in the export, and so has to lie above.
+    These are the changes of batches that do not count or were dropped, and those that were *ignored* before the mirror
+    file named the table (G-140). Without this check they would be in neither. An exact position is the first one not in
+    the export, so it has to lie above them.
 
     Raises:
         TerminalError: ``EXPORT_TOO_OLD``.

@@ -14,7 +14,6 @@ from itertools import groupby
 from threading import Lock
 from types import MappingProxyType
 from typing import Any, NamedTuple, Protocol, TypeVar
-from uuid import uuid4
 
 import pyarrow as pa
 from pyspark import StorageLevel
@@ -125,7 +124,7 @@ class JdbcSource:
         def each(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
             return work(JdbcRows(batches, columns, schema_of_rows, where))
 
-        return self._table.frame(self.columns, split, parts, _anew(each), schema, self._pace)
+        return self._table.frame(self.columns, split, parts, each, schema, self._pace)
 
     def asked(self, ask: Callable[[], Answer]) -> Answer:
         """As :class:`Side`; tables with a limit are read one after the other, or two would take twice as much."""
@@ -228,19 +227,6 @@ class HashedSource:
     def asked(self, ask: Callable[[], Answer]) -> Answer:
         """As :class:`Side`."""
         return self._source.asked(ask)
-
-
-def _anew(each: Work) -> Work:
-    """A copy of a function: Spark would answer an equal plan from what it kept of the first one.
-
-    A look at the source must never be an earlier one.
-    """
-    token = uuid4().hex
-
-    def again(batches: Any) -> Iterator[pa.RecordBatch]:
-        return each(batches) if token else iter(())
-
-    return again
 
 
 def kept(side: Side, frame: DataFrame) -> DataFrame:

@@ -6,7 +6,7 @@ and older files are read only where their positions reach up to the new ones.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from types import MappingProxyType
 from typing import NamedTuple
@@ -20,7 +20,7 @@ from open_mirroring.landing_zone.data_file import Footer
 from open_mirroring.landing_zone.salt import Salt
 from open_mirroring.landing_zone.schema import TableSchema
 from open_mirroring.landing_zone.standing import Standing
-from open_mirroring.ledger.columns import UnverifiedColumn
+from open_mirroring.ledger.columns import UnverifiedColumn, note_types
 from open_mirroring.ledger.reading import ColumnDecision, ColumnList, LedgerReader, TableState, Unpublished, unpublished
 from open_mirroring.protocols.publishing import CannotStage, Intent, Work
 from spark_jobs.changelog.schema import LOAD_MAJOR, bucket_ranges
@@ -144,17 +144,30 @@ class Preparation:
                     found[id_] = stop.at if stop.at.endswith("~") and not whole_transactions else ":".join(parts)
         return found
 
-    def refused(self, tables: Iterable[TableState]) -> dict[str, CannotStage]:
-        """Tables of which the mirror file says something else than their files have, by table id (G-129)."""
-        tables, found = list(tables), dict[str, CannotStage]()
-        lists = self._reader.column_lists(state.id for state in tables)
-        for state in tables:
+    def refused(self, tables: Iterable[TableState], busy: Collection[str]) -> dict[str, CannotStage]:
+        """Quiet tables of which the mirror file says something else than their files have, by table id (G-129).
+
+        Those that are *busy* have changes, and are judged when these are published.
+
+        Only where `types` says something new are a table's column lists asked for: a run without changes reads none.
+        What it says is noted before changes are published by it, so that no crash leaves files by types that nobody
+        noted.
+        """
+        tables, found = [*tables], dict[str, CannotStage]()
+        said = {state.id: self._declared[state.source].chosen.types_text for state in tables}
+        anew = {state.id: said[state.id] for state in tables if state.types != said[state.id]}
+        quiet = [state for state in tables if state.source not in busy]
+        asked = [state.id for state in quiet if state.id in anew]
+        lists = self._reader.column_lists(asked) if asked else {}
+        for state in quiet:
             declared = self._declared[state.source]
             try:
                 refuse_other_settings(state, declared, self._salted)
-                refuse_text_no_more(state, declared, lists.get(state.id, ()))
+                if state.id in anew:
+                    refuse_text_no_more(state, declared, lists.get(state.id, ()))
             except PlanStop as stop:
                 found[state.id] = CannotStage(stop.code, stop.what)
+        note_types(self._reader.engine, {table_id: text for table_id, text in anew.items() if table_id not in found})
         return found
 
     def schema_from_log(self, state: TableState) -> TableSchema:

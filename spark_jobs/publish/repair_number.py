@@ -18,7 +18,7 @@ from open_mirroring.landing_zone.opening import open_store
 from open_mirroring.ledger.auditing import Reason
 from open_mirroring.ledger.reading import LedgerReader, PublishedFile, TableState
 from open_mirroring.ledger.repair_ledger import RepairLedger
-from open_mirroring.ledger.requests import REPAIR, Asked
+from open_mirroring.ledger.requests import REPAIR, Asked, table_unknown
 from open_mirroring.protocols import publishing as protocol
 from open_mirroring.protocols.publishing import FilePlace, StagedFile
 from open_mirroring.reconciliation.inspection import inspect_mirror, zone_address
@@ -67,9 +67,7 @@ def repair_number(
     """
     findings = inspect_mirror(mirror, ledger)
     if source not in findings:
-        raise TerminalError(
-            "TABLE_UNKNOWN", f"the mirror has no table {source!r}", way_out=f"choose from {sorted(findings)}"
-        )
+        raise table_unknown(mirror.name, [source], findings)
     reader, repairs = LedgerReader(ledger, mirror.name), RepairLedger(ledger, mirror.name)
     done = repairs.join(source, Asked(request, REPAIR, source, str(number)))
     if done is not None and "refused" in done:

@@ -44,7 +44,7 @@ from open_mirroring.landing_zone.schema import (
 )
 from open_mirroring.landing_zone.text_format import TextFormat
 from open_mirroring.ledger.reading import ColumnDecision, ColumnList, TableState
-from open_mirroring.protocols.table_stops import HASH_UNMATCHED, PARTIAL_ROWS, ROW_INCOMPLETE
+from open_mirroring.protocols.table_stops import HASH_UNMATCHED, PARTIAL_ROWS, ROW_INCOMPLETE, unhashed_text
 from spark_jobs.plan.loaded_columns import doubt, loaded_columns, may_lack_digits
 from spark_jobs.plan.plan import PlanStop
 from spark_jobs.sources.sql_server.chosen_types import keeps_spelling, landed_as, widest
@@ -66,12 +66,6 @@ def landing_of(column: LandingColumn, chosen: ColumnChoice, salted: str | None) 
     if hashes and salted is None:
         raise ValueError(f"the column {column.name!r} is to be hashed, and there is no salt")
     return column._replace(renamed=chosen.new_name_of(column.name), salted=salted if hashes else None)
-
-
-def unhashed_text(columns: Sequence[str]) -> str:
-    """What is wrong where `hash` names columns that are none of the table's."""
-    why = "no column of the table is called so: one that is spelled otherwise lands in clear"
-    return f"`hash` names {', '.join(map(repr, columns[:5]))}, and {why}"
 
 
 class _Part(NamedTuple):
@@ -138,7 +132,7 @@ class TableColumns:
 
     @cached_property
     def _history_beyond(self) -> ColumnHistory:
-        """The same by all rows, those beyond the end of this look, too: a proof counts wherever it stands."""
+        """As *history*, from all rows, also those above *up_to*: what proves something may stand anywhere."""
         try:
             return self.history if self._beyond is None else self._beyond.history
         except PlanStop:  # for what lies beyond the end
@@ -569,9 +563,9 @@ class TableColumns:
         return not self._declared.chosen.is_all and (self._renames or is_other_stream)
 
     def _refuse_doubtful_returns(self) -> None:
-        """Stop where a column that the log is read without may have been renamed before another took its name.
+        """Stop where a column whose earlier values are left out may have been renamed before another one took its name.
 
-        As a whole: its earlier values, once published, would stand in the way of another column of its name.
+        The table stops as a whole: values that were published once would stand in the way of the other column.
         """
         placed = self._placed_parts(self._spelled)
         history = self._history(placed)
@@ -589,7 +583,7 @@ class TableColumns:
                 )
 
     def _gone_again(self, former: FormerColumn) -> str:
-        """Where a whole row lacks a column behind its gap and, for all that is known, rows with it stand before."""
+        """The last place of a whole row that lacks a column again, between rows that have it, behind its known gap."""
         around = [
             part.seen.last
             for part in self._spelled

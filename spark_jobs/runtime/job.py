@@ -11,24 +11,26 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol, TypeVar, runtime_checkable
+from typing import Any, NamedTuple, Protocol, TypeVar, cast, runtime_checkable
 
 import pyarrow as pa
 from cryptography.fernet import Fernet
+from py4j.protocol import Py4JError
 from pyspark.cloudpickle import dumps
+from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from sqlalchemy import Engine
 from sqlalchemy.exc import DatabaseError
 
 from open_mirroring.config import Mirror, load_mirror
-from open_mirroring.errors import MirroringError
+from open_mirroring.errors import MirroringError, disk_error
 from open_mirroring.ledger.opening import ledger_error
 from open_mirroring.operate.exit_codes import Exit, exit_of, exit_of_report
 from open_mirroring.operate.job_result import RESULT_FILE, leave_error, leave_report
 from open_mirroring.reconciliation.joined_tables import ledger_of
 from spark_jobs.runtime.session import session_on_demand
-from spark_jobs.runtime.worker_tasks import outcomes, task_frame
+from spark_jobs.runtime.worker_tasks import outcomes, sent_beside, task_frame, text_of, workers_error
 
 
 @dataclass(frozen=True)
@@ -105,6 +107,21 @@ def sealed_frame(
     return frame.mapInArrow(each, schema)
 
 
+def sealed(spark: SparkSession, work: Callable[..., Result]) -> Callable[..., Result]:
+    """*work* as a small function that can be called in a worker, for rows of Spark's own reader.
+
+    Sealed as in :func:`run_job`: what Spark hands over through a file has a login or salt in no readable form. The key
+    is another one each time, as in :func:`sealed_frame`.
+    """
+    key = ParcelKey()
+    parcel = sent_beside(spark, key.packed(work))
+
+    def unsealed(*given: Any) -> Result:
+        return cast("Callable[..., Result]", key.unpacked(text_of(parcel)))(*given)
+
+    return unsealed
+
+
 class _ErrorsAsValues:
     """Brings a task's own errors back as values: Spark would retry them and bury them in a stack of its own."""
 
@@ -116,6 +133,20 @@ class _ErrorsAsValues:
             return self._key.unpacked(function)(self._key.unpacked(task))
         except MirroringError as error:
             return error
+        except OSError as error:
+            ours = disk_error(error)
+            if ours is None:
+                raise
+            return ours
+
+
+def told(error: Exception) -> MirroringError | None:
+    """Our error for one that a job met outside of its own code; None for one that its developers have to mend."""
+    if isinstance(error, DatabaseError):
+        return ledger_error(error)
+    if isinstance(error, PySparkException | Py4JError):
+        return workers_error(error)
+    return disk_error(error) if isinstance(error, OSError) else None
 
 
 class Job(NamedTuple):
@@ -139,18 +170,18 @@ class Job(NamedTuple):
         arguments = parser.parse_args(argv)
         # Of other libraries only what may matter: their chatter hides what the job says.
         logging.basicConfig(level=logging.WARNING, format="%(levelname)s %(message)s", stream=sys.stderr)
-        for ours in ("open_mirroring", "spark_jobs"):
-            logging.getLogger(ours).setLevel(logging.INFO)
+        for our_own in ("open_mirroring", "spark_jobs"):
+            logging.getLogger(our_own).setLevel(logging.INFO)
         try:
             mirror = load_mirror(arguments.mirror)
             result = self.done(mirror, ledger_of(mirror), arguments)
-        except (MirroringError, DatabaseError) as error:
-            told = error if isinstance(error, MirroringError) else ledger_error(error)
-            if told is None:
+        except Exception as error:
+            ours = error if isinstance(error, MirroringError) else told(error)
+            if ours is None:
                 raise
-            log.error("%s", told)
-            leave_error(told.code, str(told).removeprefix(f"{told.code}: "))
-            return exit_of(told)
+            log.error("%s", ours)
+            leave_error(ours.code, str(ours).removeprefix(f"{ours.code}: "))
+            return exit_of(ours)
         report = {"job": self.name, "mirror": mirror.name, **result._asdict()}
         leave_report(report)
         if RESULT_FILE not in os.environ:

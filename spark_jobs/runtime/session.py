@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any, cast
 from zipfile import is_zipfile
 
-import pyspark
 from py4j.java_gateway import JavaGateway
 from pyspark import SparkConf, SparkContext
 from pyspark.errors import PySparkException, PySparkRuntimeError
@@ -59,8 +58,8 @@ def build_session(name: str, *, cores: int | None = None) -> SparkSession:
     Otherwise it is local with the fetched jars on its class path.
 
     Raises:
-        TerminalError: ``JARS_MISSING`` when a local session would lack them, ``JAVA_NOT_STARTED`` when there is no
-            Java that could be started.
+        TerminalError: ``JARS_MISSING`` when one of a local session's is cut off, ``JAVA_NOT_STARTED`` when there is
+            no Java that could be started.
         TransientError: ``SPARK_UNREACHABLE`` when the server of Spark Connect gives no session.
     """
     active = SparkSession.getActiveSession()
@@ -118,16 +117,16 @@ def _connected() -> SparkSession:
 
 
 def _jars() -> list[str]:
-    """The jars for a local session: those of their folder, or none where Spark's own folder has them."""
+    """The jars for a local session. There may be none: only reading over JDBC asks for one, and says if it lacks it."""
     jars = jar_files()
-    broken = [os.path.basename(jar) for jar in jars if not is_zipfile(jar)]
-    if broken or (not jars and not any(Path(pyspark.__file__).with_name("jars").glob("postgresql-*.jar"))):
-        raise TerminalError(
-            "JARS_MISSING",
-            f"a jar that Spark needs is cut off: {broken[0]}" if broken else "the jars that Spark needs are not there",
-            where=str(jars_folder()),
-            way_out=f"fetch them: open-mirroring jars; or let {JARS} name the folder that has them",
-        )
+    for jar in jars:
+        if not is_zipfile(jar):
+            raise TerminalError(
+                "JARS_MISSING",
+                f"a jar that Spark needs is cut off: {os.path.basename(jar)}",
+                where=str(jars_folder()),
+                way_out=f"fetch them: open-mirroring jars; or let {JARS} name the folder that has them",
+            )
     return jars
 
 

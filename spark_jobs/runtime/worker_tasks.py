@@ -7,6 +7,7 @@ run would pay them. Over Spark Connect (Databricks, Fabric's sessions over Conne
 from __future__ import annotations
 
 import logging
+import re
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -19,9 +20,11 @@ from py4j.protocol import Py4JError
 from pyspark import SparkContext
 from pyspark.cloudpickle import dumps, loads
 from pyspark.core.broadcast import Broadcast
+from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from open_mirroring.errors import MirroringError, TerminalError, TransientError
 from open_mirroring.operate.words import pace
 
 log = logging.getLogger(__name__)
@@ -31,6 +34,12 @@ Work = Callable[[str, str], Any]
 
 _LARGE = 2**19
 """Half of the size from which Spark hands a function over through a file."""
+_UNFIT = (
+    (r"_VERSION_MISMATCH\].* version:? ([\d.]+) than that in driver:? ([\d.]+)", "Python {} and the driver has {}"),
+    (r"ModuleNotFoundError: No module named '([\w.]+)'", "a Python without the module {}"),
+    (r'Cannot run program "([^"\n]+)"', "no program {}, which is to be their Python"),
+)
+"""What Spark says of workers that cannot run tasks of ours, whatever else stands around it."""
 _OUTCOME = pa.schema([pa.field("id", pa.int64()), pa.field("outcome", pa.binary())])
 _MORE_THAN_CORES = 2**20
 _TELL_SECONDS = 30.0
@@ -45,10 +54,35 @@ def outcomes(spark: SparkSession, description: str, work: Work, shared: str, tas
         work: a small function: it alone travels in memory.
         shared: what all tasks need; of any size.
         tasks: texts without a comma.
+
+    Raises:
+        TerminalError: ``WORKERS_UNFIT``.
     """
-    if is_classic(spark):
-        return _of_rdd(spark, description, work, shared, tasks)
-    return _of_frame(spark, description, work, shared, tasks)
+    run = _of_rdd if is_classic(spark) else _of_frame
+    try:
+        return run(spark, description, work, shared, tasks)
+    except (PySparkException, Py4JError) as error:
+        ours = workers_error(error)
+        if ours is None:
+            raise
+        raise ours from None
+
+
+def workers_error(error: Exception) -> MirroringError | None:
+    """Our error for one of Spark's that tells of workers which cannot work; None for any other."""
+    text = str(error)
+    for pattern, what in _UNFIT:
+        if found := re.search(pattern, text):
+            return TerminalError(
+                "WORKERS_UNFIT",
+                f"Spark's workers have {what.format(*found.groups())}",
+                way_out="install the driver's minor version of Python with the package open-mirroring[spark] on every "
+                "worker; PYSPARK_PYTHON names it there",
+            )
+    if "No space left on device" in text:
+        way_out = "free space, or let SPARK_LOCAL_DIRS name a larger disk; the next run goes on"
+        return TransientError("DISK_FULL", "a worker of Spark has no space left for its own files", way_out=way_out)
+    return None
 
 
 def task_frame(spark: SparkSession, tasks: Sequence[str]) -> DataFrame:
@@ -71,15 +105,25 @@ def parallelism(spark: SparkSession) -> int:
     return spark.range(_MORE_THAN_CORES).select(F.spark_partition_id()).distinct().count()
 
 
+def sent_beside(spark: SparkSession, text: str) -> str | Broadcast[str]:
+    """A text as a small function carries it: a large one travels beside the function, where there is a context."""
+    return spark.sparkContext.broadcast(text) if len(text) > _LARGE and is_classic(spark) else text
+
+
+def text_of(sent: str | Broadcast[str]) -> str:
+    """The text that was sent, in a worker."""
+    return sent.value if isinstance(sent, Broadcast) else sent
+
+
 def _of_rdd(spark: SparkSession, description: str, work: Work, shared: str, tasks: Sequence[str]) -> list[Any]:
     context = spark.sparkContext
     context.setJobDescription(description)
-    sent = context.broadcast(shared) if len(shared) > _LARGE else None
+    sent = sent_beside(spark, shared)
     try:
         with _progress_told(context, description, len(tasks)):
-            return context.parallelize(tasks, len(tasks)).map(partial(_worked, work, sent or shared)).collect()
+            return context.parallelize(tasks, len(tasks)).map(partial(_worked, work, sent)).collect()
     finally:
-        if sent is not None:
+        if isinstance(sent, Broadcast):
             sent.destroy()
 
 
@@ -113,7 +157,7 @@ def _progress_told(context: SparkContext, description: str, tasks: int) -> Itera
 
 
 def _worked(work: Work, shared: str | Broadcast[str], task: str) -> Any:
-    return work(shared if isinstance(shared, str) else shared.value, task)
+    return work(text_of(shared), task)
 
 
 def _of_frame(spark: SparkSession, description: str, work: Work, shared: str, tasks: Sequence[str]) -> list[Any]:

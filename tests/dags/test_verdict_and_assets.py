@@ -66,6 +66,36 @@ def test_a_table_on_hold_leaves_the_run_green_with_a_note(
     assert answer["note"].startswith("HOLD: dbo.orders: LOAD_PENDING")
 
 
+def test_what_the_command_line_notes_the_run_notes_too_g144(mirror: Mirror, task_context: dict[str, Any]) -> None:
+    """G-144: rows that are unverified, and messages that wait for others: the run is green, and says so."""
+    engine = open_ledger(mirror.ledger_url())
+    row = {"table_id": declare_tables(mirror, engine)["dbo.orders"], "generation": 1, "column": "x", "since": ""}
+    waiting = {"mirror": "shop", "identity": "a", "epoch": "e", "pos": "1", "since_batch": 1, "files": "[]"}
+    with engine.begin() as db:
+        db.execute(tables.unverified_column.insert().values(**row, batch=1, at=datetime.now(UTC), verified=False))
+        db.execute(tables.open_fragment.insert().values(**waiting, since=datetime.now(UTC)))
+    answer = _leaf(mirror).execute(task_context)
+    assert answer["note"] == (
+        "HOLD: (any table): 1 message waits for other pieces, or for a description of a structure"
+    )
+    note = task_context["ti"].xcoms["note"]
+    assert "Note: dbo.orders: column 'x' unverified since `columns` takes it" in note and "HOLD: (any table)" in note
+
+
+def test_changes_that_nothing_published_are_told_g144(mirror: Mirror, task_context: dict[str, Any]) -> None:
+    """G-144: somebody marked the gate or the publishing as a success, so the run did not publish what it read."""
+    engine = open_ledger(mirror.ledger_url())
+    declare_tables(mirror, engine)
+    logged = {"mirror": "shop", "source": "dbo.orders", "batch": 1, "epoch": "e", "rows": 3, "files": "[]"}
+    with engine.begin() as db:
+        db.execute(tables.batch_table.insert().values(**logged, min_pos="1", max_pos="2"))
+    answer = _leaf(mirror).execute(task_context)
+    assert answer["note"] == "HOLD: dbo.orders: 3 logged changes not published yet; the next run does it"
+    with engine.begin() as db:
+        db.execute(tables.mirrored_table.update().values(published_batch=1))
+    assert _leaf(mirror).execute(task_context)["note"] == ""
+
+
 def test_a_hold_that_nobody_but_an_operator_ends_fails_the_run_and_stops_nothing_r_03(
     mirror: Mirror, task_context: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:

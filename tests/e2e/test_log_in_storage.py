@@ -14,11 +14,13 @@ from deltalake import DeltaTable
 from open_mirroring.changes.manifest import Manifest
 from open_mirroring.config.storage import log_place
 from open_mirroring.errors import TerminalError
+from open_mirroring.operate.exit_codes import Exit
 from open_mirroring.protocols.extracting import CommitRefused, Committed
 from open_mirroring.storage.delta_address import delta_address
 from spark_jobs.changelog.change_log import ChangeLog, log_files
 from spark_jobs.changelog.schema import LogRow
 from spark_jobs.changelog.writing import LogWriter
+from spark_jobs.cli.command_line import main
 from spark_jobs.maintain import maintain
 from spark_jobs.reconcile_sequence import reconcile_deep
 from tests.e2e.test_crashes import EXTRACT
@@ -160,6 +162,28 @@ def test_a_creation_whose_answer_was_lost_is_found_again(storage: Storage, monke
     monkeypatch.setattr(ObjectStore, "create", lost)
     (file,) = written(storage, 1, "a").files
     assert storage.place(f"log/{file['path']}").stat().version == f"{file['size']}:{file['etag']}"
+
+
+@pytest.mark.parametrize(
+    ("rights", "told"), [("rl", "nothing can be written"), ("rlwc", "nothing can be deleted"), ("rlwcd", "")]
+)
+def test_a_check_tries_to_write_and_to_delete_where_the_log_will_be(
+    rights: str, told: str, storage_servers, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
+) -> None:
+    """S-24: a login that may only read is told before the first run, and nothing is left of the trial."""
+    from azure.storage.blob import generate_container_sas
+
+    storage = storage_servers.new("azure")
+    given, until = json.loads(storage.connection), datetime.now(UTC) + timedelta(hours=1)
+    account, key = given["login"], given["password"]
+    sas = generate_container_sas(account, "changes", account_key=key, permission=rights, expiry=until)
+    connection = {"conn_type": "wasb", "host": given["host"], "extra": {"sas_token": sas}}
+    monkeypatch.setenv("AIRFLOW_CONN_STORE", json.dumps(connection))
+    pipeline = Pipeline(tmp_path, None, TABLES, change_log=at(storage, "the log"))
+    assert main(["check", str(pipeline.file)]) == (Exit.USAGE if told else Exit.DONE)
+    said = "".join(capsys.readouterr())
+    assert told in said and ("STORAGE_DENIED" in said) == bool(told) and "sig=" not in said
+    assert len(list(storage.place().store.objects(storage.place().key))) == ("deleted" in told)
 
 
 def test_a_signature_opens_the_log_too(storage_servers, tmp_path: Path) -> None:

@@ -104,6 +104,9 @@ def test_an_export_that_is_older_than_what_was_ignored_is_refused_g140(
     redeclare(pipeline, OTHER, {**ORDERS, "initial_load": exported(tmp_path / "old", first, lsn(11))})
     assert command(pipeline, "initial-load") == Exit.TABLES_STOPPED
     assert "EXPORT_TOO_OLD" in capsys.readouterr().out
+    command(pipeline, "status")
+    assert "LOAD_PENDING: the initial load is not complete; it was refused" in (told := capsys.readouterr().out)
+    assert "EXPORT_TOO_OLD: " in told, "whoever looks later sees what the run said"
     assert command(pipeline, "tick") == Exit.ON_HOLD
     deliver(pipeline, "2.jsonl", insert(2, 13, "notes"))
     assert command(pipeline, "tick") == Exit.ON_HOLD, "others were published, and a load waits for somebody (G-139)"
@@ -138,3 +141,31 @@ def test_a_run_beside_a_reset_that_waits_for_somebody_is_on_hold_g139(
     asked = ("--reason", "r", "--approved-by", "Ada", "--wait", "0", "--request", "r3")
     assert command(pipeline, "drop-table", "--table", "dbo.orders", *asked) == Exit.ON_HOLD
     assert command(pipeline, "tick") == Exit.DONE
+
+
+def test_another_database_stops_the_table_and_what_was_ignored_meanwhile_is_a_loss_g142(
+    tmp_path: Path, spark: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """G-142, C-12, G-24: `database` is changed, and put back; two tables of one name are never one without a word."""
+    pipeline = mirror_of(tmp_path, spark, ORDERS)
+
+    def read(database: str) -> None:
+        document = yaml.safe_load(pipeline.file.read_text())
+        document["source"]["database"] = database
+        pipeline.file.write_text(yaml.safe_dump(document))
+
+    read("shop")
+    deliver(pipeline, "1.jsonl", insert(1, 10))
+    assert command(pipeline, "tick") == Exit.DONE
+    read("other")
+    deliver(pipeline, "2.jsonl", insert(2, 11), event("INS", row(9, "Bo"), commit=12, db="other"))
+    capsys.readouterr()
+    assert command(pipeline, "tick") == Exit.TABLES_STOPPED
+    told = capsys.readouterr().out
+    assert "SENDER_OTHER" in told and "`source` says no more database 'shop'" in told
+    assert [one["id"] for one in orders(pipeline)] == [1]
+    read("shop")
+    assert command(pipeline, "tick") == Exit.TABLES_STOPPED
+    told = capsys.readouterr().out
+    assert "CHANGES_IGNORED: 1 message of it, in batches 2 to 2" in told
+    assert "dbo.orders: rows unverified since batch 2: `source` says no more database 'other'" in told

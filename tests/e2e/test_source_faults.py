@@ -16,9 +16,12 @@ from uuid import uuid4
 
 import pytest
 import sqlalchemy as sa
+import yaml
 
 from open_mirroring.errors import MirroringError, TerminalError, TransientError
 from open_mirroring.ledger import tables as t
+from open_mirroring.operate.exit_codes import Exit
+from spark_jobs.cli.command_line import main
 from tests.ces_messages import event
 from tests.kafka_broker import KafkaBroker
 from tests.pipeline import Pipeline, in_order
@@ -259,6 +262,31 @@ def test_an_added_partition_is_read_from_its_first_message(
     assert found == in_order(landed([1], "new") + landed(range(2, 11), "Ada"), ["id"])
     assert pipeline.mirrored("dbo", "clean") == landed([60], "Ada")
     assert pipeline.numbers("dbo.schema/orders") == [1, 2]
+
+
+def test_a_topic_under_another_name_leaves_tables_unverified_and_holds_nothing_back_g142(
+    tmp_path: Path, spark: Any, kafka: KafkaBroker, topic: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """G-142: nobody reads what the former topic had unread; its partitions are not waited for any more."""
+    other = f"{topic}-moved"
+    kafka.create_topic(other, 2)
+    pipeline = over_kafka(tmp_path, spark, topic, consistency="transaction")
+
+    def tick(named: str) -> str:
+        document = yaml.safe_load(pipeline.file.read_text())
+        document["source"] |= {"topics": [named], "partition_key_scheme": "table", "partition_count": 2}
+        pipeline.file.write_text(yaml.safe_dump(document))
+        assert main(["tick", str(pipeline.file)]) == Exit.DONE
+        pipeline.service.poll()
+        return capsys.readouterr().out
+
+    publish(kafka, topic, range(1, 5))
+    assert "unverified" not in tick(topic)
+    publish(kafka, topic, [5])
+    publish(kafka, other, range(6, 11))
+    assert f"dbo.orders: rows unverified since batch 1: `source` says no more topics '{topic}'" in tick(other)
+    keys = sorted(one["id"] for one in pipeline.mirrored("dbo", "orders"))
+    assert keys == [1, 2, 3, 4, 6, 7, 8], "whole are those below what both partitions of the new topic have shown"
 
 
 # --- a database that drops the connection ------------------------------------------------------------------------

@@ -18,8 +18,8 @@ import sqlalchemy as sa
 from open_mirroring.ledger import tables as t
 from open_mirroring.ledger.auditing import Reason
 from open_mirroring.ledger.requests import ACCEPT_RELOAD
+from open_mirroring.operate.deciding import decide_and_look
 from open_mirroring.operate.exit_codes import Exit
-from open_mirroring.page.deciding import decide
 from open_mirroring.reconciliation.inspection import zone_address
 from spark_jobs.cli.command_line import main
 from tests.e2e.test_bad_input_qlik_change_tables import DATA, ct, ct_landed, dfm, put
@@ -236,7 +236,7 @@ def test_a_decision_that_the_log_cannot_follow_is_told_by_the_stop_g125(tmp_path
     assert lines.tick() == Exit.TABLES_STOPPED
     mirror, ledger = lines.pipeline.mirror, lines.pipeline.ledger
     form = {"source": "dbo.a", "request": "r"}
-    said = decide(mirror, ledger, zone_address(mirror), ACCEPT_RELOAD, form, Reason("ann", "it was loaded"))
+    said = decide_and_look(mirror, ledger, zone_address(mirror), ACCEPT_RELOAD, form, Reason("ann", "it was loaded"))
     assert "the next run builds" in said[0]
     assert lines.tick() == Exit.TABLES_STOPPED
     code, what = lines.stop("a")

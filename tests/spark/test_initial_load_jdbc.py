@@ -20,8 +20,13 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import DataFrameReader
 
-from open_mirroring.errors import TransientError
+from open_mirroring.config.names import SourceName
+from open_mirroring.errors import TerminalError, TransientError
+from open_mirroring.ledger.load_ledger import LoadColumn
 from spark_jobs.load.planning import settings_of
+from spark_jobs.sources.jdbc.dialects import Range
+from spark_jobs.sources.jdbc.pacing import Pace
+from spark_jobs.sources.jdbc.tables import JdbcTable
 from tests.pipeline import ROOT, Pipeline
 from tests.postgres import PostgresServer
 
@@ -293,3 +298,21 @@ def test_a_dropped_connection_is_worth_another_try(
     assert plan is not None and plan.remaining == ()
     files = [pipeline.zone / "shop.schema" / "wide" / f"{number:020d}.parquet" for number in (1, 2)]
     assert sum(pq.read_metadata(file).num_rows for file in files) == 3000
+
+
+def test_a_proof_tells_a_database_that_went_away_and_a_driver_that_is_missing(
+    spark: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """S-23: Spark asks the database while it makes a frame, before anybody reads it: no trace then, either."""
+    with closing(socket.create_server(("127.0.0.1", 0))) as one:
+        port = one.getsockname()[1]
+    database = {"conn_type": "postgres", "host": "127.0.0.1", "port": port, "login": "a", "password": "canary-7f3a"}
+    monkeypatch.setenv("AIRFLOW_CONN_GONE", json.dumps(database))
+    table = JdbcTable(spark, "gone", SourceName("shop", "wide"))
+    look = (LoadColumn("id", "int32", "int"),), None, [Range(None, None, True)], lambda batches: batches, "id int"
+    with pytest.raises(TransientError, match="SOURCE_UNREACHABLE") as unreachable:
+        table.frame(*look, Pace())
+    monkeypatch.setattr(table._dialect, "driver", "org.example.Driver")
+    with pytest.raises(TerminalError, match=r"JARS_MISSING: Spark has no org\.example\.Driver.*jars") as missing:
+        table.frame(*look, Pace())
+    assert "canary-7f3a" not in f"{unreachable.value}{missing.value}"

@@ -3,20 +3,25 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
+import pytest
+from pyspark.errors import PySparkException
 
 from open_mirroring.changes.manifest import CorrectionRange, Manifest
 from open_mirroring.config import Table
 from open_mirroring.config.connections import Connection, parsed
+from open_mirroring.config.names import SourceName
 from open_mirroring.config.storage import storage_place
+from open_mirroring.errors import TerminalError, TransientError
 from open_mirroring.storage.object_path import ObjectPath
 from spark_jobs.changelog.schema import LogRow
 from spark_jobs.changelog.writing import LogWriter
@@ -25,8 +30,9 @@ from spark_jobs.extract.read_task import LogTarget
 from spark_jobs.proof.keys import logged_among
 from spark_jobs.proof.rows import Shape, Tables
 from spark_jobs.proof.sides import ExportSource
-from spark_jobs.runtime.job import run_job
+from spark_jobs.runtime.job import run_job, sealed_frame, told
 from spark_jobs.sources.exports.files import Export
+from spark_jobs.sources.jdbc.tables import JdbcTable
 from tests.object_storage import Storage, StorageServers
 
 SECRET = "Y2FuYXJ5LWtleS03ZjNh"
@@ -49,6 +55,51 @@ def test_neither_a_task_nor_a_large_function_leaves_a_login_on_disk(spark) -> No
     for ballast in ("", "x" * 2_000_000):
         work = partial(_files_with_the_secret, place, database, ballast, folder)
         assert run_job(spark, "look", work, [place / "b", place / "c"]) == [[], []]
+
+
+def _disk_is_full(_task: str) -> None:
+    with open("/dev/full", "w") as full:
+        full.write("x" * 2**20)
+
+
+def _lacks_a_module(_task: str) -> None:
+    import_module("package_of_nobody")
+
+
+def test_what_a_worker_lacks_is_told_in_one_line_and_without_a_trace(spark: Any) -> None:
+    """S-25: a disk that is full passes; a Python without the package does not, whoever asks Spark."""
+    with pytest.raises(TransientError, match=r"^DISK_FULL: No space left on device") as full:
+        run_job(spark, "write", _disk_is_full, ["a"])
+    assert "\n" not in str(full.value)
+    with pytest.raises(TerminalError, match=r"^WORKERS_UNFIT: .* without the module package_of_nobody") as unfit:
+        run_job(spark, "import", _lacks_a_module, ["a"])
+    assert "\n" not in str(unfit.value)
+    with pytest.raises(PySparkException) as frame:
+        sealed_frame(spark, _lacks_a_module, ["a"], "id int").collect()
+    assert "WORKERS_UNFIT" in str(told(frame.value))
+
+
+@pytest.mark.parametrize(
+    ("said", "code", "shown"),
+    [
+        (
+            "[PYTHON_VERSION_MISMATCH] Python in worker has different version: 3.11 than that in driver: 3.13, PySpark",
+            "WORKERS_UNFIT",
+            "Python 3.11 and the driver has 3.13",
+        ),
+        (
+            'Cannot run program "/nowhere/python": error=2, No such file or directory',
+            "WORKERS_UNFIT",
+            "/nowhere/python",
+        ),
+        ("java.io.IOException: No space left on device", "DISK_FULL", "SPARK_LOCAL_DIRS"),
+        ("an answer that nobody knows", "None", "None"),
+    ],
+)
+def test_what_spark_says_of_unfit_workers_is_known(said: str, code: str, shown: str) -> None:
+    """S-25: as Spark 4.0 to 4.3 say it, with a trace around it."""
+    text = str(told(PySparkException(f"Job aborted\n\tat scala\nCaused by: {said}\n\tat java")))
+    assert text.startswith(code) and shown in text
 
 
 BALLAST = "x" * 2_000_000
@@ -114,6 +165,21 @@ def test_a_correction_leaves_no_login_on_disk(spark: Any, storage_servers: Stora
     (file,) = written(spark, rows, write).written.files
     assert file["rows"] == 3
     assert not [path for path in _files(spark) - before if _secret(storage) in path.read_bytes()]
+
+
+def test_a_read_over_jdbc_leaves_neither_login_nor_salt_on_disk(spark: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """S-11: what workers do with rows of a database may hold many keys or columns beside login and salt."""
+    database = {"conn_type": "postgres", "host": "db.invalid", "login": "reader", "password": "p"}
+    monkeypatch.setenv("AIRFLOW_CONN_SHOP", json.dumps(database))
+    table = JdbcTable(spark, "shop", SourceName("dbo", "a"))
+    folder, secret = str(spark.sparkContext._temp_dir), SECRET.encode()
+
+    def work(part: int, batches: Iterable[pa.RecordBatch]) -> bytes:
+        rows = sum(batch.num_rows for batch in batches)
+        kept = sum(secret in path.read_bytes() for path in Path(folder).rglob("*") if path.is_file())
+        return f"{len(BALLAST)} {part} {rows} {kept}".encode()
+
+    assert table.answers(lambda: spark.range(0, 10, 1, 2), work, 2) == [b"2000000 0 5 0", b"2000000 1 5 0"]
 
 
 def _files(spark: Any) -> set[Path]:

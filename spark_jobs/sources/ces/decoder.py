@@ -117,8 +117,8 @@ class CesDecoder(IndependentMessages):
             else:
                 rejected += 1
         counts = Dispositions(total, changes, fragments, 0, ignored, rejected)
-        schemas, unchosen = keys_untold(untold), self.unchosen(senders)
-        return Decoded(rows, counts, notices, schemas, foreign=foreign, foreign_up_to=foreign_up_to, senders=unchosen)
+        schemas = keys_untold(untold)
+        return Decoded(rows, counts, notices, schemas, foreign=foreign, foreign_up_to=foreign_up_to, senders=senders)
 
     def join(self, pieces: Sequence[LogRow]) -> Decoded | Waiting | Unjoinable:
         """As :meth:`Decoder.join`."""
@@ -129,7 +129,7 @@ class CesDecoder(IndependentMessages):
         rejected = any(row.kind == REJECTED for row in outcome.rows)
         counts = Dispositions(count, rejected=count) if rejected else Dispositions(count, changes=count)
         foreign = {outcome.foreign: count} if outcome.foreign else {}
-        senders = self.unchosen({(row.tbl or "", outcome.sender) for row in outcome.rows if row.kind == CHANGE})
+        senders = {(row.tbl or "", outcome.sender) for row in outcome.rows if row.kind == CHANGE}
         schemas = keys_untold({row.tbl or "" for row in outcome.rows} if outcome.key_untold else ())
         up_to = dict.fromkeys(foreign, outcome.at)
         return Decoded(
@@ -143,10 +143,6 @@ class CesDecoder(IndependentMessages):
     def incomplete(self, pieces: Sequence[LogRow], reason: str) -> list[LogRow]:
         """As :meth:`Decoder.incomplete`."""
         return incomplete(pieces, reason, self)
-
-    def unchosen(self, senders: Collection[Sender]) -> Collection[Sender]:
-        """The tables and their databases, unless the mirror file chose one (C-12)."""
-        return () if self.settings.database else senders
 
     def _damage(self, damage: Damage) -> Outcome:
         """The dead letter of damaged bytes. One line may still name its table; bytes of several messages cannot."""

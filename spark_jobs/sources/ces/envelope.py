@@ -20,6 +20,7 @@ import msgspec
 from open_mirroring.changes.log_position import position_text
 from spark_jobs.sources.ces import avro as ces_avro
 from spark_jobs.sources.contract.decoded import Notices, Refusal, shown
+from spark_jobs.sources.contract.json_numbers import members_once
 
 EVENT_TYPE = "com.microsoft.SQL.CES.DML.V1"
 OPERATIONS = ("INS", "UPD", "DEL")
@@ -227,19 +228,9 @@ def _members(text: bytes | msgspec.Raw) -> dict[str, msgspec.Raw] | None:
 
 def _refuse_twice(body: bytes) -> None:
     """Refuse an object that has a name twice: which of both counts, no standard says (C-98)."""
-
-    def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-        found = dict(pairs)
-        if len(found) != len(pairs):
-            names = [name for name, _ in pairs]
-            raise Refusal(
-                "ENVELOPE_INVALID", f"the name {shown(next(n for n in names if names.count(n) > 1))} stands there twice"
-            )
-        return found
-
     try:
-        json.loads(body, object_pairs_hook=unique)
-    except RecursionError as error:
+        json.loads(body, object_pairs_hook=members_once)
+    except (ValueError, RecursionError) as error:
         raise Refusal("ENVELOPE_INVALID", str(error)) from error
 
 

@@ -247,7 +247,7 @@ class FastCes:
         columns = [KnownColumns(one.source, one.cols) for one in self._known]
         numbers = np.array(taken + foreign, np.int64)
         used = [self._known[number] for number in {row[1] for row in rows}]
-        senders = self._decoder.unchosen({(one.source, one.sender) for one in used})
+        senders = {(one.source, one.sender) for one in used}
         return Taken(
             rows_table(block, rows, columns, names),
             numbers,

@@ -12,7 +12,7 @@ from itertools import islice
 from types import MappingProxyType
 from typing import Any, ClassVar, NamedTuple
 
-from open_mirroring.changes.manifest import BoundRange, FileVersion
+from open_mirroring.changes.manifest import BoundFile, BoundRange, FileVersion
 from open_mirroring.changes.read_places import Numbering
 from open_mirroring.errors import TerminalError
 from open_mirroring.protocols.backfilling import Interval
@@ -24,6 +24,9 @@ from spark_jobs.sources.contract.fast_decoder import FastDecoder
 
 _FEWEST = 100
 """A sample looks at so many messages of a range at least, and rather at fewer ranges."""
+
+Seen = Callable[[Collection[str]], Mapping[str, FileVersion]]
+"""Asks how the named files were when they were seen last; answers of all that were not bound to their end, too."""
 
 
 class Found(NamedTuple):
@@ -133,19 +136,26 @@ class Transport(ABC):
     Attributes:
         describes_tables: whether :meth:`announced` tells of every table without a look at its messages.
         reads_named_tables: whether nothing is read of a table that the mirror does not name.
+        settles_after: seconds from a commit at the source to where it can be read.
+        empty_range_is_damage: whether an empty bound range means that something is missing; else it marks where
+            reading begins.
+        lists_of_reading: whether a row carries the columns of the time when it is read, not when it changed (T-33).
     """
 
     describes_tables: ClassVar[bool] = False
     reads_named_tables: ClassVar[bool] = False
+    settles_after: ClassVar[int] = 60
+    empty_range_is_damage: ClassVar[bool] = False
+    lists_of_reading: ClassVar[bool] = False
 
     @abstractmethod
-    def find(self, spark: Any, bound: Mapping[str, int], seen: Mapping[str, FileVersion] | None = None) -> Found:
+    def find(self, spark: Any, bound: Mapping[str, int], seen: Seen | None = None) -> Found:
         """Everything at the source beyond what is bound, as far as one run may go.
 
         Args:
             spark: the session, for what is read through it.
             bound: up to where each name is bound.
-            seen: how bound files were when they were seen last; None where it does not matter.
+            seen: asks how bound files were when they were seen last; None where it does not matter.
 
         Raises:
             TerminalError: the source is not as it must be; the code says which.
@@ -159,21 +169,6 @@ class Transport(ABC):
     @abstractmethod
     def bound_before(self, ranges: Iterable[BoundRange], interval: Interval) -> Chosen:
         """Of ranges that were bound, what belongs to the interval and can still be read."""
-
-    @property
-    def settles_after(self) -> int:
-        """Seconds from a commit at the source to where it can be read."""
-        return 60
-
-    @property
-    def empty_range_is_damage(self) -> bool:
-        """Whether an empty bound range means that something is missing; else it marks where reading begins."""
-        return False
-
-    @property
-    def lists_of_reading(self) -> bool:
-        """Whether a row carries the columns of the time when it is read, not of the time when it changed."""
-        return False
 
     def ends(self, spark: Any, bound: Mapping[str, int]) -> dict[str, int]:
         """How far each name with something unbound reaches now, whatever one run would take at most."""
@@ -236,12 +231,14 @@ class MessageTransport(Transport):
         """What the places of its messages show: where reading began, or which messages are missing; see Numbering."""
         return ""
 
-    def pinned(self, bound: Mapping[str, int], seen: Callable[[], Mapping[str, FileVersion]]) -> MessageTransport:
+    def pinned(
+        self, bound: Callable[[], Mapping[str, int]], files: Callable[[], Mapping[str, BoundFile]]
+    ) -> MessageTransport:
         """The transport with the proof that what it reads is still what was bound.
 
         Args:
-            bound: up to where each name of the batch is bound.
-            seen: asks how its files were when they were bound, or seen last.
+            bound: asks up to where each name of the source is bound.
+            files: asks the same of the batch's files, and how they were when they were bound, or seen last.
         """
         return self
 

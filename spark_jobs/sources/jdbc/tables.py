@@ -22,7 +22,8 @@ from open_mirroring.config.connections import Connection, resolve
 from open_mirroring.config.names import SourceName
 from open_mirroring.errors import MirroringError, TerminalError, TransientError
 from open_mirroring.ledger.load_ledger import LoadColumn
-from spark_jobs.runtime.worker_tasks import is_classic, parallelism
+from spark_jobs.runtime.job import sealed
+from spark_jobs.runtime.worker_tasks import is_classic, parallelism, workers_error
 from spark_jobs.sources.exports.files import refused
 from spark_jobs.sources.jdbc.dialects import BoundKind, Dialect, Range, condition, database_error, dialect_of, ranges
 from spark_jobs.sources.jdbc.pacing import Pace, paced
@@ -162,13 +163,14 @@ class JdbcTable:
         Raises:
             TransientError: ``CHUNK_LOST``.
         """
+        own = sealed(self._spark, work)
 
         def answer(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
             from pyspark import TaskContext
 
             context = TaskContext.get()
             part = context.partitionId() if context else 0
-            yield pa.RecordBatch.from_pylist([{"part": part, "answer": work(part, batches)}], _ANSWER)
+            yield pa.RecordBatch.from_pylist([{"part": part, "answer": own(part, batches)}], _ANSWER)
 
         def run() -> list[Row]:
             return rows().mapInArrow(answer, "part int, answer binary").collect()
@@ -190,16 +192,18 @@ class JdbcTable:
     ) -> DataFrame:
         """What *work* makes of the texts of all parts, as a DataFrame that is read when it is asked for.
 
-        Ask it through :meth:`asked`. The arguments are those of :meth:`read`, *schema* is that of *work*'s batches.
+        Ask it through :meth:`asked`. The arguments are those of :meth:`read`, *schema* is that of *work*'s batches. No
+        two frames are equal: Spark never answers a look at a source from what it kept of an earlier one.
         """
         cores = parallelism(self._spark)
-        rows = self._texts(columns, split, parts)
+        # Making the frame asks the database what it has, in a session with a context of its own.
+        rows = self.asked("reading its rows", lambda: self._texts(columns, split, parts))
         at_once = min(len(parts), cores if pace.connections is None else pace.connections)
         if pace.connections is not None and len(parts) > at_once:
             # Several parts one behind the other in one task: no more connections than are allowed.
             rows = rows.coalesce(at_once)
-        each = pace.share(min(at_once, cores))
-        return rows.mapInArrow(lambda batches: work(paced(batches, each)), schema)
+        each, own = pace.share(min(at_once, cores)), sealed(self._spark, work)
+        return rows.mapInArrow(lambda batches: own(paced(batches, each)), schema)
 
     def _texts(self, columns: Sequence[LoadColumn], split: SplitColumn | None, parts: Sequence[Range]) -> DataFrame:
         """The columns as texts, one partition for each part."""
@@ -244,7 +248,16 @@ class JdbcTable:
         raise failure
 
     def _failure(self, doing: str, error: Exception) -> MirroringError:
+        if (unfit := workers_error(error)) is not None:
+            return unfit
         state, what = _origin_of(self._spark, error)
+        if "ClassNotFoundException" in what and self._dialect.driver in what:
+            return TerminalError(
+                "JARS_MISSING",
+                f"Spark has no {self._dialect.driver}, the database's driver",
+                where=f"connection {self._connection.name}",
+                way_out="fetch it: open-mirroring jars; a cluster or a server of Spark Connect has to have it, too",
+            )
         if state is None:
             if self._connection.password:
                 what = what.replace(self._connection.password, "***")

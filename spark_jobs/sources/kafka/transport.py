@@ -18,19 +18,19 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
 from itertools import pairwise
-from typing import Any
+from typing import Any, ClassVar
 
 from confluent_kafka import TopicPartition
 from confluent_kafka.admin import OffsetSpec
 
-from open_mirroring.changes.manifest import BoundRange, FileVersion
+from open_mirroring.changes.manifest import BoundFile, BoundRange
 from open_mirroring.changes.read_places import Numbering
 from open_mirroring.config.connections import resolve
 from open_mirroring.config.source import InTopics
 from open_mirroring.protocols.backfilling import Interval
 from spark_jobs.changelog.schema import RawMessage
 from spark_jobs.sources.contract.message_blocks import Block, blocks_of
-from spark_jobs.sources.contract.source import Chosen, Found, MessageTransport, longest
+from spark_jobs.sources.contract.source import Chosen, Found, MessageTransport, Seen, longest
 from spark_jobs.sources.kafka.client import Broker
 from spark_jobs.sources.kafka.place import KafkaPlace, place_of
 from spark_jobs.sources.kafka.reader import read_range
@@ -45,6 +45,7 @@ log = logging.getLogger(__name__)
 class KafkaTopics(MessageTransport):
     """The topics of a mirror, at their broker."""
 
+    settles_after: ClassVar[int] = 30
     place: KafkaPlace
 
     @classmethod
@@ -62,12 +63,7 @@ class KafkaTopics(MessageTransport):
         """As :attr:`MessageTransport.numbering`; compaction and transactions leave offsets out."""
         return "bound"
 
-    @property
-    def settles_after(self) -> int:
-        """As :meth:`Transport.settles_after`."""
-        return 30
-
-    def find(self, spark: Any, bound: Mapping[str, int], seen: Mapping[str, FileVersion] | None = None) -> Found:
+    def find(self, spark: Any, bound: Mapping[str, int], seen: Seen | None = None) -> Found:
         """See :func:`find_ranges`."""
         return find_ranges(self.place, bound)
 
@@ -75,9 +71,11 @@ class KafkaTopics(MessageTransport):
         """To the very end, whatever one run of extraction takes at most."""
         return {one.name: one.end for one in self.unlimited().find(spark, bound).ranges}
 
-    def pinned(self, bound: Mapping[str, int], seen: Callable[[], Mapping[str, FileVersion]]) -> KafkaTopics:
+    def pinned(
+        self, bound: Callable[[], Mapping[str, int]], files: Callable[[], Mapping[str, BoundFile]]
+    ) -> KafkaTopics:
         """The topics with the ids under which they were bound."""
-        return replace(self, place=expecting(self.place, bound))
+        return replace(self, place=expecting(self.place, bound()))
 
     def unlimited(self) -> KafkaTopics:
         """As :meth:`Transport.unlimited`."""

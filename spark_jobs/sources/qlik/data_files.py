@@ -46,7 +46,6 @@ _ROWS_AT_ONCE = 20_000
 _BOOLEAN = "BOOLEAN"
 _TRUTHS = (("false", "true"), ("0", "1"))
 """The texts of false and true: for other columns than truths, of which no number may be made, and for these."""
-"""So many decimal digits every eight-byte float holds."""
 _DAMAGE = (pa.ArrowException, UnicodeError, EOFError, OSError, zlib.error, csv.Error)
 _LINE_ENDS = (b"\n"[0], b"\r"[0])
 _UTC = ("UTC", "ETC/UTC", "Z", "+00:00")

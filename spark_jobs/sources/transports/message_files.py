@@ -11,7 +11,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar
 
-from open_mirroring.changes.manifest import BoundRange, FileVersion
+from open_mirroring.changes.manifest import BoundFile, BoundRange, FileVersion
 from open_mirroring.changes.read_places import Numbering
 from open_mirroring.config import Mirror
 from open_mirroring.config.source import GAP_TIMEOUT_MINUTES, InCapture, InLines, OffsetGaps
@@ -22,16 +22,14 @@ from open_mirroring.storage.object_path import Place
 from spark_jobs.changelog.schema import RawMessage
 from spark_jobs.sources.contract import message_blocks
 from spark_jobs.sources.contract.message_blocks import Block
-from spark_jobs.sources.contract.source import Chosen, Found, MessageTransport
+from spark_jobs.sources.contract.source import Chosen, Found, MessageTransport, Seen
 from spark_jobs.sources.transports import capture, capture_gaps, json_lines
 from spark_jobs.sources.transports.capture import Damage
 from spark_jobs.sources.transports.file_times import files_bound_before, files_within
 from spark_jobs.sources.transports.source_files import (
-    BoundFile,
     Listing,
     SourceFile,
     as_bound,
-    bound_files,
     bound_so_far,
     gone_unread,
     is_read,
@@ -64,16 +62,12 @@ class MessageFiles(MessageTransport):
     path: Place
     files: Mapping[str, BoundFile] = field(default_factory=dict, kw_only=True)
     suffixes: ClassVar[tuple[str, ...]]
+    empty_range_is_damage: ClassVar[bool] = True
 
     @property
     def folder(self) -> Place:
         """Where the names of source files start."""
         return self.path.parent if self.path.is_file() else self.path
-
-    @property
-    def empty_range_is_damage(self) -> bool:
-        """As :meth:`Transport.empty_range_is_damage`."""
-        return True
 
     @abstractmethod
     def list_files(self, bound: Mapping[str, int]) -> Listing:
@@ -101,7 +95,7 @@ class MessageFiles(MessageTransport):
         """Whether lines may be appended to a file that was read; others are read as a whole."""
         return False
 
-    def find(self, spark: Any, bound: Mapping[str, int], seen: Mapping[str, FileVersion] | None = None) -> Found:
+    def find(self, spark: Any, bound: Mapping[str, int], seen: Seen | None = None) -> Found:
         """Everything at the source beyond what is bound.
 
         A file whose name tells nothing is one range, and becomes one dead letter: nobody is to believe that it was
@@ -119,10 +113,11 @@ class MessageFiles(MessageTransport):
             listed = Listing([file], []) if file.size else Listing([], [file.name])
         else:
             listed = self.list_files(bound)
-        unread = [BoundRange(file.name, self._start(file, bound, seen), file.size) for file in listed.files]
+        known = None if seen is None else seen([file.name for file in listed.files])
+        unread = [BoundRange(file.name, self._start(file, bound, known), file.size) for file in listed.files]
         ranges, waiting = self.beyond(listed, bound, [one for one in unread if one.end > one.start])
-        versions = versions_of(self.folder, listed.files, bound, ranges, seen)
-        ranges += gone_unread(listed, bound, seen)
+        versions = versions_of(self.folder, listed.files, bound, ranges, known)
+        ranges += gone_unread(listed, bound, known)
         ranges += [BoundRange(name, 0, size) for name, size, _ in listed.unknown if size and name not in bound]
         # Nothing is missing in a file to which lines may come yet; a packed one, or a Capture's, always has bytes.
         empty = tuple(name for name in listed.waiting if self.grows(name))
@@ -157,9 +152,11 @@ class MessageFiles(MessageTransport):
         """Lines count bytes; records of a Capture file and lines of a packed one are numbered."""
         return self.grows(name)
 
-    def pinned(self, bound: Mapping[str, int], seen: Callable[[], Mapping[str, FileVersion]]) -> MessageFiles:
+    def pinned(
+        self, bound: Callable[[], Mapping[str, int]], files: Callable[[], Mapping[str, BoundFile]]
+    ) -> MessageFiles:
         """As :meth:`MessageTransport.pinned`."""
-        return self if isinstance(self.path, Path) else replace(self, files=bound_files(bound, seen()))
+        return self if isinstance(self.path, Path) else replace(self, files=files())
 
     def read(self, bound: BoundRange) -> Iterator[RawMessage | Damage]:
         """As :meth:`MessageTransport.read`."""
@@ -278,6 +275,7 @@ class CaptureFiles(MessageFiles):
 
     gap_timeout_minutes: int = GAP_TIMEOUT_MINUTES
     suffixes: ClassVar[tuple[str, ...]] = capture.SUFFIXES
+    settles_after: ClassVar[int] = 960  # a Capture writes its files every 15 minutes at most
 
     @classmethod
     def of(cls, mirror: Mirror, source: InCapture) -> CaptureFiles:
@@ -288,11 +286,6 @@ class CaptureFiles(MessageFiles):
     def numbering(self) -> Numbering:
         """As :attr:`MessageTransport.numbering`; files behind a hole wait, and are not read (C-93)."""
         return "rising"
-
-    @property
-    def settles_after(self) -> int:
-        """A Capture writes its files every 15 minutes at most."""
-        return 960
 
     def list_files(self, bound: Mapping[str, int]) -> Listing:
         """As :meth:`MessageFiles.list_files`."""

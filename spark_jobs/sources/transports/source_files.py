@@ -13,7 +13,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import IO, NamedTuple, TypeVar
 
-from open_mirroring.changes.manifest import BoundRange, FileVersion
+from open_mirroring.changes.manifest import BoundFile, BoundRange, FileVersion
 from open_mirroring.errors import TerminalError
 from open_mirroring.storage.object_path import Held, ObjectPath, Place
 from open_mirroring.storage.object_store import ObjectReplaced, ObjectStat
@@ -342,18 +342,6 @@ def _digest(path: Place, size: int, like: str = _WHOLE) -> str:
         file.seek(max(0, size - _LOOKED_AT))
         digest.update(file.read(min(size, _LOOKED_AT)))
     return digest.hexdigest()
-
-
-class BoundFile(NamedTuple):
-    """A bound file: up to which byte, and how it was when it was seen last."""
-
-    bound_to: int
-    seen: FileVersion
-
-
-def bound_files(bound: Mapping[str, int], seen: Mapping[str, FileVersion]) -> dict[str, BoundFile]:
-    """The bound files of which it is known how they were."""
-    return {name: BoundFile(bound[name], version) for name, version in seen.items() if name in bound}
 
 
 def as_bound(folder: Place, bound: BoundRange, file: BoundFile | None, *, at_once: bool = False) -> Place:

@@ -131,8 +131,8 @@ def test_every_example_can_be_called_as_it_stands() -> None:
         _parser().parse_args(call[1:])
 
 
-def test_the_readme_tells_every_exit_code() -> None:
-    rows = re.findall(r"^\| (\d+) \| ", text(README), re.MULTILINE)
+def test_the_page_of_operation_tells_every_exit_code() -> None:
+    rows = re.findall(r"^\| (\d+) \| ", text(ROOT / "docs" / "operate.md"), re.MULTILINE)
     assert sorted(map(int, rows)) == sorted([*map(int, Exit), INTERRUPTED])
 
 

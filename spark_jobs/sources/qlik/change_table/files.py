@@ -19,7 +19,7 @@ from typing import Any, ClassVar
 import numpy as np
 import pyarrow as pa
 
-from open_mirroring.changes.manifest import BoundRange, FileVersion
+from open_mirroring.changes.manifest import BoundFile, BoundRange, FileVersion
 from open_mirroring.config import Mirror
 from open_mirroring.config.source import HEADER_PREFIX, TABLE_SUFFIX, ChangeTablesInFolder
 from open_mirroring.config.storage import place_of
@@ -30,11 +30,16 @@ from open_mirroring.reconciliation.told_by_source import Told
 from open_mirroring.storage.object_path import Place
 from spark_jobs.sources.contract.announced import Announced, Note
 from spark_jobs.sources.contract.decoded import Damage, Refusal, shown
-from spark_jobs.sources.contract.source import Chosen, Format, Found, MessageTransport, Survey
+from spark_jobs.sources.contract.source import Chosen, Format, Found, MessageTransport, Seen, Survey
 from spark_jobs.sources.contract.table_names import TableNames
 from spark_jobs.sources.qlik.change_table.blocks import TextBlock, cut_blocks
 from spark_jobs.sources.qlik.change_table.history_files import read_history_files
-from spark_jobs.sources.qlik.change_table.metadata_versions import Metadata, metadata_digest, of_data_files
+from spark_jobs.sources.qlik.change_table.metadata_versions import (
+    Metadata,
+    metadata_digest,
+    of_data_file,
+    of_data_files,
+)
 from spark_jobs.sources.qlik.change_table.rows import (
     MASK,
     OPERATION,
@@ -52,10 +57,9 @@ from spark_jobs.sources.qlik.dfm import DATA_SUFFIXES, SUFFIX, Dfm, check_file, 
 from spark_jobs.sources.transports.file_times import files_bound_before, files_within
 from spark_jobs.sources.transports.source_files import (
     MAX_RAW,
-    BoundFile,
+    Listing,
     SourceFile,
     as_bound,
-    bound_files,
     bound_so_far,
     is_read,
     is_rewritten,
@@ -91,6 +95,7 @@ class ChangeFiles(MessageTransport):
     """
 
     describes_tables: ClassVar[bool] = True
+    empty_range_is_damage: ClassVar[bool] = True
     path: Place
     suffix: str = TABLE_SUFFIX
     prefix: str = HEADER_PREFIX
@@ -113,14 +118,10 @@ class ChangeFiles(MessageTransport):
         folder = source.ddl_history
         return cls(path, source.table_suffix, source.header_prefix, mirrored, hours, unloaded=unloaded, history=folder)
 
-    @property
-    def empty_range_is_damage(self) -> bool:
-        """As :meth:`Transport.empty_range_is_damage`."""
-        return True
-
-    def find(self, spark: Any, bound: Mapping[str, int], seen: Mapping[str, FileVersion] | None = None) -> Found:
+    def find(self, spark: Any, bound: Mapping[str, int], seen: Seen | None = None) -> Found:
         """See :func:`find_files`."""
-        return find_files(self.path, bound, self.suffix, seen, self.timeout_hours, self.tables, self.unloaded)
+        known = None if seen is None else seen(bound)
+        return find_files(self.path, bound, self.suffix, known, self.timeout_hours, self.tables, self.unloaded)
 
     def told(self, spark: Any) -> Told:
         """As :meth:`Transport.told`: what the history of DDL says, where the mirror file names it (T-98)."""
@@ -161,9 +162,13 @@ class ChangeFiles(MessageTransport):
             for told in form.announced([ChangeRow(path, 0, structure_of(load, load.table), ())]):
                 yield told._replace(key=load.key or None, notes=(NOT_STORED,), load=_settings_of(path))
 
-    def pinned(self, bound: Mapping[str, int], seen: Callable[[], Mapping[str, FileVersion]]) -> ChangeFiles:
+    def pinned(
+        self, bound: Callable[[], Mapping[str, int]], files: Callable[[], Mapping[str, BoundFile]]
+    ) -> ChangeFiles:
         """As :meth:`MessageTransport.pinned`."""
-        return self if isinstance(self.path, Path) else replace(self, files=bound_files(bound, of_data_files(seen())))
+        if isinstance(self.path, Path):
+            return self
+        return replace(self, files={n: one._replace(seen=of_data_file(one.seen)) for n, one in files().items()})
 
     def _as_bound(self, bound: BoundRange) -> Place:
         return as_bound(self.path, bound, self.files.get(bound.name))
@@ -208,44 +213,64 @@ def find_files(
     Raises:
         TerminalError: ``SOURCE_FOLDER_MISSING``; ``SOURCE_SHRUNK`` when a file is shorter than what was bound of it.
     """
-    listed = list_source_files(root, (*DATA_SUFFIXES, SUFFIX), was_read=bool(bound))
-    sizes = {file.name: file for file in listed.files if change_folder(root, file.name, suffix) is not None}
-    waiting = [n for n in (*listed.waiting, *listed.unfinished) if change_folder(root, n, suffix) is not None]
-    empty = {name for name in waiting if name in listed.waiting and is_said_empty(root / name)}
-    waiting = [name for name in waiting if name not in empty]
-    described = {name[: -len(SUFFIX)]: name for name in sizes if name.lower().endswith(SUFFIX)}
-    data = {name: file for name, file in sizes.items() if not name.lower().endswith(SUFFIX)}
-    beside = {name: sizes[described[stem(name)]] for name in data if stem(name) in described}
-    ranges: list[BoundRange] = []
-    own = None if seen is None else of_data_files(seen)
-    fresh = [
-        file
-        for name, file in data.items()
-        if file.size != (start := bound_so_far(root, name, file.size, bound))
-        or may_be_rewritten(file, start, own)
-        or is_rewritten(root, file, start, own)
-        or (seen and name in beside and Metadata.of(seen.get(name)).is_another(root, beside[name]))
-    ]
-    ready = side_by_side(root, lambda f: stem(f.name) in described and _is_whole(root / described[stem(f.name)]), fresh)
-    for file, is_ready in zip(fresh, ready, strict=True):
-        if is_ready:
-            ranges.append(BoundRange(file.name, 0, file.size))
-        else:
-            waiting.append(file.name)
+    everything = list_source_files(root, (*DATA_SUFFIXES, SUFFIX), was_read=bool(bound))
+    listed = _in_change_tables(root, everything, suffix)
+    described = {file.name[: -len(SUFFIX)]: file for file in listed.files if file.name.lower().endswith(SUFFIX)}
+    data = {file.name: file for file in listed.files if not file.name.lower().endswith(SUFFIX)}
+    beside = {name: described[stem(name)] for name in data if stem(name) in described}
+    fresh = list(_fresh(root, data, beside, bound, seen))
+    ready = side_by_side(root, lambda f: f.name in beside and _is_whole(root / beside[f.name].name), fresh)
+    ranges = [BoundRange(file.name, 0, file.size) for file, is_ready in zip(fresh, ready, strict=True) if is_ready]
+    empty = {name for name in listed.waiting if is_said_empty(root / name)}
+    waiting = [name for name in (*listed.waiting, *listed.unfinished) if name not in empty]
+    waiting += [file.name for file, is_ready in zip(fresh, ready, strict=True) if not is_ready]
     never = [name for name in waiting if name not in bound and name not in listed.unfinished]
     ranges += [BoundRange(name, 0, 0) for name in never if _is_overdue(root, name, described, timeout_hours)]
-    unread = [file for file in listed.unknown if change_folder(root, file.name, suffix) is not None]
     # One that waits is not taken for seen: it may be another, and is read when its metadata file is whole.
     known = [data[name] for name in data.keys() - {*waiting}]
-    versions = versions_of(root, known, bound, ranges, own)
+    versions = versions_of(root, known, bound, ranges, None if seen is None else of_data_files(seen))
     versions |= _with_metadata(root, [file.name for file in known if file.name in beside], beside, versions, seen or {})
-    ranges += [BoundRange(file.name, 0, file.size) for file in unread if file.size and file.name not in bound]
-    waiting += [described[name] for name in described.keys() - {stem(n) for n in (*data, *empty)}]
+    ranges += [BoundRange(file.name, 0, file.size) for file in listed.unknown if file.size and file.name not in bound]
+    waiting += [described[name].name for name in described.keys() - {stem(n) for n in (*data, *empty)}]
     overdue = left_behind(root, [n for n in waiting if n not in listed.waiting or stem(n) in described], ranges)
-    names = [file.name for file in listed.files]
+    names = [file.name for file in everything.files]
     refused = {table: _unread(table, file) for table, file in _unread_loads(root, names, unloaded)}
     refused |= {table: _elsewhere(table, at, suffix) for table, at in _elsewhere_alone(root, names, suffix, mirrored)}
     return Found(ranges, sorted(waiting), versions=versions, refused=refused, overdue=overdue)
+
+
+def _in_change_tables(root: Place, listed: Listing, suffix: str) -> Listing:
+    """Those of the listed files that lie in folders of change tables."""
+
+    def is_in_one(name: str) -> bool:
+        return change_folder(root, name, suffix) is not None
+
+    return Listing(
+        [file for file in listed.files if is_in_one(file.name)],
+        [name for name in listed.waiting if is_in_one(name)],
+        [file for file in listed.unknown if is_in_one(file.name)],
+        [name for name in listed.unfinished if is_in_one(name)],
+    )
+
+
+def _fresh(
+    root: Place,
+    data: Mapping[str, SourceFile],
+    beside: Mapping[str, SourceFile],
+    bound: Mapping[str, int],
+    seen: Mapping[str, FileVersion] | None,
+) -> Iterator[SourceFile]:
+    """The data files that are not bound to their end, or that are others by now, or their metadata files *beside*."""
+    own = None if seen is None else of_data_files(seen)
+    for name, file in data.items():
+        start = bound_so_far(root, name, file.size, bound)
+        if (
+            file.size != start
+            or may_be_rewritten(file, start, own)
+            or is_rewritten(root, file, start, own)
+            or (seen and name in beside and Metadata.of(seen.get(name)).is_another(root, beside[name]))
+        ):
+            yield file
 
 
 def _with_metadata(
@@ -415,7 +440,7 @@ def cut_file(prefix: str, found: Iterable[TextBlock | TableDamage]) -> Iterator[
         yield damage
 
 
-def _is_overdue(root: Place, name: str, described: Mapping[str, str], timeout_hours: float) -> bool:
+def _is_overdue(root: Place, name: str, described: Mapping[str, SourceFile], timeout_hours: float) -> bool:
     """Whether a data file waits too long for its metadata file, or, being empty, for what that announces."""
     if not name.lower().endswith(DATA_SUFFIXES):
         return False
@@ -425,7 +450,7 @@ def _is_overdue(root: Place, name: str, described: Mapping[str, str], timeout_ho
     if not found.st_size:
         if stem(name) not in described:
             return False  # nothing says that it should hold anything
-        since.append((root / described[stem(name)]).stat().st_mtime)
+        since.append((root / described[stem(name)].name).stat().st_mtime)
     return time.time() - max(since) > timeout_hours * 3600
 
 

@@ -27,7 +27,7 @@ from open_mirroring.errors import TerminalError, TransientError
 from open_mirroring.protocols.backfilling import Interval
 from open_mirroring.reconciliation.told_by_source import Told
 from spark_jobs.sources.contract.announced import Announced
-from spark_jobs.sources.contract.source import Chosen, Format, Found, Survey, Transport, longest
+from spark_jobs.sources.contract.source import Chosen, Format, Found, Seen, Survey, Transport, longest
 from spark_jobs.sources.jdbc.catalog import catalog
 from spark_jobs.sources.jdbc.dialects import dialect_of
 from spark_jobs.sources.jdbc.postgres_client import ask
@@ -80,6 +80,7 @@ class ChangeTables(Transport):
 
     describes_tables: ClassVar[bool] = True
     reads_named_tables: ClassVar[bool] = True
+    lists_of_reading: ClassVar[bool] = True
     connection: str
     tables: Mapping[str, NamedChangeTable]
     suffix: str = TABLE_SUFFIX
@@ -113,9 +114,9 @@ class ChangeTables(Transport):
             source.task,
         )
 
-    def find(self, spark: Any, bound: Mapping[str, int], seen: Mapping[str, FileVersion] | None = None) -> Found:
+    def find(self, spark: Any, bound: Mapping[str, int], seen: Seen | None = None) -> Found:
         """See :func:`find_ranges`."""
-        return find_ranges(spark, self, bound, seen)
+        return find_ranges(spark, self, bound, None if seen is None else seen(bound))
 
     def told(self, spark: Any) -> Told:
         """As :meth:`Transport.told`: how tables and tasks fare, and what was done to tables (T-81, T-84 to T-87)."""
@@ -153,11 +154,6 @@ class ChangeTables(Transport):
         low, high = (int(f"{moment:%Y%m%d%H%M%S}" + "0" * 21) for moment in interval)
         clipped = (BoundRange(b.name, max(b.start, low), min(b.end, high)) for b in full)
         return Chosen(longest(bound for bound in clipped if bound.start < bound.end), [])
-
-    @property
-    def lists_of_reading(self) -> bool:
-        """It is so: the database tells the columns of now (T-33), also of rows that are read again."""
-        return True
 
     def reread_from(self, source: str, bound: Mapping[str, int]) -> str | None:
         """Where the next interval of a table begins: behind the end of the last one (T-18)."""

@@ -45,6 +45,11 @@ def metadata_digest(path: Place) -> str:
     return hashlib.sha256(path.read_bytes()).hexdigest()[:32]
 
 
+def of_data_file(seen: FileVersion) -> FileVersion:
+    """What was noted of the data file alone."""
+    return seen._replace(version=seen.version.partition(_BETWEEN)[0])
+
+
 def of_data_files(seen: Mapping[str, FileVersion]) -> dict[str, FileVersion]:
     """What was noted of the data files alone."""
-    return {name: one._replace(version=one.version.partition(_BETWEEN)[0]) for name, one in seen.items()}
+    return {name: of_data_file(one) for name, one in seen.items()}

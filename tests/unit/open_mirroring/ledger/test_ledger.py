@@ -12,13 +12,14 @@ import pytest
 import sqlalchemy as sa
 from sqlalchemy import Engine
 
-from open_mirroring.changes.manifest import SENT_BY, BoundRange, Manifest
+from open_mirroring.changes.manifest import SENT_BY, BoundFile, BoundRange, FileVersion, Manifest
 from open_mirroring.errors import TerminalError
 from open_mirroring.landing_zone.schema import LandingColumn, TableSchema
 from open_mirroring.ledger import open_ledger
 from open_mirroring.ledger import tables as t
 from open_mirroring.ledger.auditing import Reason
 from open_mirroring.ledger.decisions import resume_table
+from open_mirroring.ledger.declaring import declare
 from open_mirroring.ledger.extract_ledger import ExtractLedger
 from open_mirroring.ledger.load_ledger import LoadPlan
 from open_mirroring.ledger.publish_ledger import PublishLedger, StagedDetails, TableDeclaration
@@ -140,6 +141,20 @@ def test_an_extractor_that_another_followed_changes_nothing(extracting: ExtractL
     ):
         assert write() == ExtractLost()
     assert extracting.seal(version, manifest().to_json()) != ExtractLost()
+
+
+def test_files_are_told_as_they_were_seen_if_asked_for_or_not_bound_to_their_end(extracting: ExtractLedger) -> None:
+    """G-32, S-08: what a run asks for does not grow with the files that were ever read."""
+    ends = {"asked": 10, "half": 8, "read": 10, "longer": 100, "partition": 7}
+    seen = {name: FileVersion(f"{10 if end < 100 else 1000}:x", name) for name, end in ends.items() if end != 7}
+    ranges = [BoundRange(name, 0, end) for name, end in ends.items()]
+    extracting.bind(extracting.acquire().row.version, Batch(1, "r1"), ranges, seen)
+    told = {name: BoundFile(ends[name], seen[name]) for name in ("asked", "half", "longer")}
+    assert extracting.seen_files({"asked", "partition", "unknown"}) == told
+    assert extracting.seen_files([f"{at}" for at in range(10_000)] + ["asked"]) == told | {
+        "read": BoundFile(10, seen["read"])
+    }
+    assert extracting.seen_versions(()) == {name: seen[name] for name in ("half", "longer")}
 
 
 def test_a_batch_is_bound_sealed_and_completed_once(extracting: ExtractLedger, reader: LedgerReader) -> None:
@@ -408,6 +423,30 @@ def test_declaring_again_keeps_every_table(publishing: PublishLedger, reader: Le
     assert reader.tables()["dbo.a"].row == row
     assert reader.tables()["dbo.b"].keys == ("id", "name")
     assert reader.tables()["dbo.b"].row.incarnation != row.incarnation
+
+
+def test_a_source_that_is_read_elsewhere_leaves_tables_with_rows_unverified_g142(
+    ledger: Engine, extracting: ExtractLedger, table: str, reader: LedgerReader
+) -> None:
+    """G-142: not one that is read in more places; partitions of the former place hold back no transaction."""
+
+    def told(**reads: list[str]) -> list[tuple[str, str]]:
+        declare(ledger, "m", [DECLARED, OTHER], reads)
+        tables = reader.tables()
+        noted = reader.unverified_columns(tables.values())
+        return [(source, one.column.strip()) for source in tables for one in noted.get(tables[source].id, ())]
+
+    here: dict[str, list[str]] = {"transport": ["kafka"], "connection": ["hub"], "topics": ["a"]}
+    assert told(**here) == []
+    completed(extracting, manifest(partitions=2, told={"a/0": {"s": "05"}, "a/1": {"s": "06"}}))
+    assert extracting.shown_partitions() == {"a/0", "a/1"}
+    assert told(**{**here, "topics": ["a", "b"]}) == [], "more is read, and nothing is left"
+    assert told(**{**here, "topics": ["b"]}) == [("dbo.a", "`source` says no more topics 'a'")]
+    assert extracting.shown_partitions() == set()
+    moved = {"transport": ["files"], "path": ["x"]}
+    assert len(told(**moved)) == 2 == len(told(**moved))
+    declare(ledger, "m", [DECLARED, OTHER])
+    assert len(told(**moved)) == 2, "who says nothing of the source changes nothing"
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ import sqlalchemy as sa
 from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
 
-from open_mirroring.errors import TerminalError
+from open_mirroring.errors import TerminalError, TransientError
 from open_mirroring.ledger import open_ledger, opening
 from open_mirroring.ledger.publish_ledger import PublishLedger, TableDeclaration
 from open_mirroring.ledger.tables import metadata
@@ -194,3 +194,18 @@ def test_a_ledger_that_can_only_be_read_is_told(ledger_url: str, tmp_path: Path)
         db.execute(sa.text("CREATE TABLE canary (x INTEGER)"))
     told = opening.ledger_error(raised.value)
     assert isinstance(told, TerminalError) and told.code == "LEDGER_DENIED" and "canary" not in str(told)
+
+
+def test_a_ledger_whose_disk_is_full_is_told_and_passes() -> None:
+    """S-26: SQLite's own limit of pages answers as a disk does that has no room."""
+    engine = sa.create_engine("sqlite://")
+    with pytest.raises(sa.exc.OperationalError) as raised, engine.begin() as db:
+        db.exec_driver_sql("PRAGMA max_page_count = 2")
+        db.exec_driver_sql("CREATE TABLE filled (x BLOB)")
+        db.exec_driver_sql("INSERT INTO filled VALUES (zeroblob(100000))")
+    told = opening.ledger_error(raised.value, "ledger.db")
+    assert (
+        isinstance(told, TransientError)
+        and str(told).startswith("DISK_FULL: ")
+        and "SQLITE_FULL (ledger.db)" in str(told)
+    )

@@ -14,6 +14,7 @@ from open_mirroring.changes.manifest import Manifest
 from open_mirroring.changes.read_places import Run
 from open_mirroring.ledger import tables as t
 from open_mirroring.ledger.auditing import Reason
+from open_mirroring.ledger.columns import verify_columns
 from open_mirroring.ledger.read_places import accept_gaps, read_places, record_places
 from tests.hand_made_mirror import HandMadeMirror
 
@@ -23,9 +24,11 @@ def made(tmp_path: Path) -> HandMadeMirror:
     return HandMadeMirror(tmp_path)
 
 
-def record(made: HandMadeMirror, places: dict[str, Sequence[Sequence[int]]] | None) -> dict[str, list[Run]]:
+def record(
+    made: HandMadeMirror, places: dict[str, Sequence[Sequence[int]]] | None, batch: int = 1
+) -> dict[str, list[Run]]:
     with made.ledger.begin() as db:
-        record_places(db, "shop", Manifest(files=[], counts={"messages": 3}, places=places))
+        record_places(db, "shop", batch, Manifest(files=[], counts={"messages": 3}, places=places))
         return read_places(db, "shop")
 
 
@@ -63,3 +66,34 @@ def test_accepted_gaps_are_closed_once_with_an_entry_of_the_audit_g_113(made: Ha
     assert (entry["why"], entry["offsets"]) == ("the disk was full", {"cdc/0": [[5, 6]]})
     assert accept_gaps(made.ledger, "shop", reason) == 1
     assert accept_gaps(made.ledger, "shop", reason) == 0
+
+
+def told(made: HandMadeMirror, source: str) -> list[str]:
+    """What is noted of a table's rows."""
+    tables = made.reader.tables()
+    return [one.note for one in made.reader.unverified_columns(tables.values()).get(tables[source].id, ())]
+
+
+def test_a_partition_that_comes_up_late_leaves_loaded_tables_unverified_g143(made: HandMadeMirror) -> None:
+    """G-143: its first messages may be behind the load. Not at the first read, nor of one read from its beginning."""
+    made.set_table("dbo.orders", load_state="loaded")
+    record(made, {"cdc/0": [(700, 800)]})
+    record(made, {"cdc/1": [(0, 5)], "cdc/0": [(801, 802)]}, 2)
+    assert told(made, "dbo.orders") == []
+    record(made, {"cdc/2": [(5, 7)]}, 3)
+    (note,) = told(made, "dbo.orders")
+    assert "rows unverified since batch 3" in note and "'cdc/2' from 5 on" in note
+    assert told(made, "dbo.customers") == [], "reports tell BEGUN_LATE of it"
+    assert verify_columns(made.ledger, made.ids["dbo.orders"], ["id"]) == 1 and told(made, "dbo.orders") == []
+
+
+def test_capture_files_of_another_layout_are_told_and_no_partitions_g143(made: HandMadeMirror) -> None:
+    """G-143: one that is missing is not seen, so a proof holds until more of them are read."""
+    for batch in (1, 2):
+        assert record(made, {f"ns/hub/2026/{batch}/0.avro": [(5 * batch, 5 * batch)]}, batch) == {}
+    for source in made.ids:
+        (note,) = told(made, source)
+        assert "a missing file is not seen" in note
+        verify_columns(made.ledger, made.ids[source])
+    record(made, {"ns/hub/2026/3/0.avro": [(15, 15)]}, 3)
+    assert len(told(made, "dbo.orders")) == 1

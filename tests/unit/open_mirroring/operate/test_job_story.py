@@ -111,6 +111,11 @@ def test_what_is_wrong_stands_last_with_its_way_out() -> None:
     assert third.startswith("LOSSES: dbo.c: DEAD_LETTERS_OPEN: 2 dead letters. Way out: look at `open-mirroring")
 
 
+def test_an_error_that_says_its_way_out_itself_is_given_no_second_one() -> None:
+    why = "LEDGER_LOST: it is empty. Way out: restore it"
+    assert story("publish_changes", {"stopped": {"dbo.a": why}})[-1] == f"STOPPED: dbo.a: {why}"
+
+
 def test_many_tables_are_counted_and_foreign_text_is_safe() -> None:
     many = story("publish_changes", {"files": {f"dbo.t{n:03}": [1] for n in range(1000)}})
     assert len(many) == SHOWN + 2 and many[-1] == "  and 980 tables more"

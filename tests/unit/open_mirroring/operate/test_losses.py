@@ -135,6 +135,23 @@ def test_changes_that_an_export_does_not_hold_were_ignored_before_it_g140() -> N
     assert told("", exported="0D") == {"dbo.orders": "changes_ignored"}
 
 
+@pytest.mark.parametrize(
+    ("name", "databases", "code"),
+    [
+        ("shop.dbo.orders", ["shop"], "CHANGES_IGNORED"),
+        ("shop.dbo.orders", [None], "CHANGES_IGNORED"),
+        ("shop.dbo.orders", ["other"], "TABLE_RENAMED"),
+        ("shop.dbo.orders", [], "TABLE_RENAMED"),
+        ("shop.dbo.cars", ["shop"], "quiet_since"),
+    ],
+)
+def test_what_another_database_setting_ignored_is_a_loss_once_it_is_read_g142(
+    name: str, databases: list[str | None], code: str
+) -> None:
+    """G-142, G-24: `database` was another one meanwhile."""
+    assert codes(orders(), others=[foreign(name)], databases=databases)["dbo.orders"] == code
+
+
 def test_letters_are_losses_above_what_is_tolerated_g_21() -> None:
     """G-21: of each table, and of those that tell none."""
     letters = LetterCounts(True, {"dbo.orders": OpenLetters({"A": 1, "B": 1})}, OpenLetters({"C": 3}), foreign=9)

@@ -538,7 +538,6 @@ def test_the_page_over_a_ledger_of_each_dialect(tmp_path: Path, ledger_url: str)
     made.ledger = open_ledger(ledger_url)
     assert client.get("/mirrors/shop?format=json").status_code == 200, "no table is there yet"
     made.ids = declare_tables(made.mirror, made.ledger)
-    made.insert(t.mirror, name="shop", committed=0)
     made.accept(ORDERS, GUID, 0)
     now = datetime.now(UTC)
     made.commit(1, {ORDERS: (3, "0000000A:01:1")}, counts={"messages": 3}, at=now - timedelta(minutes=5))

@@ -436,6 +436,7 @@ def test_a_pending_load_holds_after_everything_else() -> None:
     assert (reconcile(pending).verdict, reconcile(pending).code) == (Verdict.HOLD, "LOAD_PENDING")
     finding = reconcile(replace(pending, limits=Limits(max_files=0), target=TargetStatus(TargetState.PAUSED)))
     assert (finding.code, finding.evidence["also"]) == ("PAUSED", ["BACKLOG", "LOAD_PENDING"])
+    assert "EXPORT_TOO_OLD: read later" in reconcile(replace(pending, load_refused="EXPORT_TOO_OLD: read later")).what
 
 
 def test_a_load_ahead_of_its_stream_holds_g84() -> None:

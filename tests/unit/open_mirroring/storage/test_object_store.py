@@ -19,7 +19,7 @@ import pytest
 from azure.storage.blob import ContainerSasPermissions, generate_container_sas
 from obstore.store import LocalStore, MemoryStore
 
-from open_mirroring.changes.manifest import BoundRange
+from open_mirroring.changes.manifest import BoundFile, BoundRange
 from open_mirroring.errors import MirroringError, TerminalError, TransientError
 from open_mirroring.remote.entra import EntraLogin
 from open_mirroring.storage.address import parse_address
@@ -155,7 +155,7 @@ def test_nothing_below_a_path_is_no_empty_source(kind: str, storage_servers) -> 
     source = LineFiles(storage.place("mispelled"), "bare")
     with pytest.raises(TerminalError, match=r"SOURCE_FOLDER_MISSING: nothing lies below .*mispelled"):
         source.find(None, {})
-    assert source.find(None, {"read.jsonl": 3}, {}).ranges == []
+    assert source.find(None, {"read.jsonl": 3}, lambda _: {}).ranges == []
     storage.deliver("mispelled/_hidden.jsonl", b"{}\n")
     assert source.find(None, {}).ranges == []
 
@@ -167,9 +167,10 @@ def test_an_object_is_read_as_it_was_bound_or_not_at_all(kind: str, storage_serv
     source = LineFiles(storage.place(), "bare")
     storage.deliver("a.jsonl", b'{"a":1}\n{"a":2}\n')
     storage.deliver("b.json.gz", gzip.compress(b'{"b":1}\n'))
-    found = source.find(None, {}, {})
+    found = source.find(None, {}, lambda _: {})
     bound, seen = {one.name: one.end for one in found.ranges}, dict(found.versions)
-    pinned = pickle.loads(pickle.dumps(source.pinned(bound, lambda: seen)))
+    files = {name: BoundFile(bound[name], version) for name, version in seen.items()}
+    pinned = pickle.loads(pickle.dumps(source.pinned(lambda: bound, lambda: files)))
 
     def read(name: str) -> list[bytes | None]:
         (one,) = (one for one in found.ranges if one.name == name)
@@ -178,7 +179,7 @@ def test_an_object_is_read_as_it_was_bound_or_not_at_all(kind: str, storage_serv
     assert (read("a.jsonl"), read("b.json.gz")) == ([b'{"a":1}', b'{"a":2}'], [b'{"b":1}'])
     storage.deliver("a.jsonl", b'{"a":1}\n{"a":2}\n{"a":3}\n')
     assert read("a.jsonl") == [b'{"a":1}', b'{"a":2}'], "only what was bound"
-    again = source.find(None, bound, seen)
+    again = source.find(None, bound, lambda _: seen)
     assert again.ranges == [BoundRange("a.jsonl", bound["a.jsonl"], 24)]
     packed = storage.place("b.json.gz").read_bytes()
     storage.deliver("a.jsonl", b'{"a":1}\n{"a":9}\n{"a":3}\n')
@@ -187,14 +188,14 @@ def test_an_object_is_read_as_it_was_bound_or_not_at_all(kind: str, storage_serv
         with pytest.raises(TerminalError, match=rf"SOURCE_REWRITTEN: '{name}'"):
             read(name)
     with pytest.raises(TerminalError, match=r"SOURCE_REWRITTEN: 'a\.jsonl'"):
-        source.find(None, bound, seen)
+        source.find(None, bound, lambda _: seen)
     storage.deliver("b.json.gz", packed)
     assert read("b.json.gz") == [b'{"b":1}'], "put back, it is another object, with what was bound"
     storage.deliver("b.json.gz", gzip.compress(b'{"b":2}\n'))
     (place := storage.place("a.jsonl")).store.delete(place.key)
     with pytest.raises(TerminalError, match="SOURCE_FILE_MISSING"):
         read("a.jsonl")
-    (again_whole,) = source.find(None, bound, seen).ranges
+    (again_whole,) = source.find(None, bound, lambda _: seen).ranges
     assert again_whole.name == "b.json.gz", "one that is read as a whole is read again"
 
 
@@ -245,7 +246,7 @@ def test_a_path_may_name_one_object(kind: str, storage_servers) -> None:
     storage.deliver("events.txt", b'{"a":1}\n')
     storage.deliver("other.jsonl", b"{}\n")
     source = LineFiles(storage.place("events.txt"), "bare")
-    (found,) = source.find(None, {}, {}).ranges
+    (found,) = source.find(None, {}, lambda _: {}).ranges
     assert [message.body for message in source.read(found)] == [b'{"a":1}']
 
 

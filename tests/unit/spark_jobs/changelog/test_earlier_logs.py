@@ -8,10 +8,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from deltalake import DeltaTable
+from deltalake.exceptions import DeltaError
 
 from open_mirroring.changes.manifest import Manifest
 from open_mirroring.protocols.extracting import Committed
 from spark_jobs.changelog.change_log import BLOCK, ChangeLog, file_path
+from spark_jobs.changelog.delta_log import log_error
 from spark_jobs.changelog.reading import DATED_SCHEMA, Wanted, read_changes, read_history
 from spark_jobs.changelog.schema import CHANGE, LOG_SCHEMA, TRANSACTION_COLUMNS, LogRow
 from spark_jobs.changelog.writing import LogWriter, log_table
@@ -45,3 +47,10 @@ def test_a_log_without_the_columns_gets_them_and_its_files_tell_nothing_g118(tmp
     again = read_history(paths, "dbo.t", pc.scalar(True), schema=DATED_SCHEMA)
     for found in (read, again):
         assert sorted(found["transaction"].to_pylist(), key=str) == [None, "T"]
+
+
+def test_what_the_log_s_library_draws_is_told_in_one_line_s26(tmp_path: Path) -> None:
+    """It draws causes in lines and colours."""
+    drawn = DeltaError("it failed\n  \x1b[31m↳\x1b[0m No space left on device")
+    told = log_error(tmp_path, "it did not take batch 2", drawn)
+    assert told.what == "the change log: it did not take batch 2: it failed ↳ No space left on device"

@@ -14,6 +14,7 @@ import sys
 import time
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from importlib.metadata import version
 from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, cast
@@ -164,6 +165,20 @@ def test_the_doctor_tells_the_way_out_of_whatever_is_wrong(
     assert "need somebody" in ran.err and Ran(capsys, "doctor", tmp_path / "none.yaml").code == Exit.USAGE
 
 
+def test_the_doctor_tells_two_versions_of_spark_and_the_command_that_makes_them_one(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Registries have versions of pyspark that no client belongs to, and a plain installation brings both."""
+    told = tmp_path / "pyspark-4.99.1.dist-info"
+    told.mkdir()
+    (told / "METADATA").write_text("Metadata-Version: 2.1\nName: pyspark\nVersion: 4.99.1\n", encoding="utf-8")
+    monkeypatch.syspath_prepend(tmp_path)
+    ran = Ran(capsys, "doctor")
+    client = version("pyspark-client")
+    assert ran.code == Exit.USAGE and f"FAIL  spark: pyspark 4.99.1, pyspark-client {client}" in ran.out
+    assert f"--no-deps 'pyspark=={client}' 'pyspark-client=={client}'" in ran.out
+
+
 def test_the_doctor_tells_how_near_the_last_day_is_to_what_the_target_takes_f_91(
     made: HandMadeMirror, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -196,10 +211,10 @@ def test_status_before_the_first_run_says_so_and_creates_no_ledger(
     file = tmp_path / "mirrors" / "shop.yaml"
     file.parent.mkdir()
     file.write_text(MIRROR_FILE, encoding="utf-8")
-    assert (Ran(capsys, "status", file).code, Ran(capsys, "status", file).out) == (
-        Exit.DONE,
-        "mirror shop: nothing has run yet\n",
-    )
+    said = f"mirror shop: nothing has run yet; there is no ledger at sqlite:///{tmp_path}/ledger.db\n"
+    assert (Ran(capsys, "status", file).code, Ran(capsys, "status", file).out) == (Exit.DONE, said)
+    letters = Ran(capsys, "dead-letters", file)
+    assert (letters.code, letters.err) == (Exit.DONE, said), "the path may be mistyped"
     assert Ran(capsys, "status", file, "--json").json == {"mirror": "shop", "started": False, "tables": []}
     assert Ran(capsys, "resume", file, "--table", "dbo.orders", "--why", "x").code == Exit.TERMINAL
     assert [path.name for path in tmp_path.iterdir()] == ["mirrors"]
@@ -326,8 +341,8 @@ def test_resume_clears_the_stop_says_what_is_next_and_records_the_operator(
     ran = Ran(capsys, "resume", made.file, "--table", "dbo.orders", "--why", "all columns are sent now")
     assert ran.code == Exit.DONE
     assert ran.out.splitlines() == [
-        "cleared: dbo.orders: PARTIAL_ROWS: 2 of 3 columns",
-        "now: PASS OK: ledger, folder and target agree",
+        "Cleared: PARTIAL_ROWS: 2 of 3 columns",
+        "Now: PASS OK: ledger, folder and target agree.",
     ]
     [(_, event, detail)] = made.audit()
     user = pwd.getpwuid(os.getuid()).pw_name
@@ -353,7 +368,7 @@ def test_resume_says_when_the_cause_is_still_there(made: HandMadeMirror, capsys:
     made.stop("dbo.orders", "PARTIAL_ROWS")
     ran = Ran(capsys, "resume", made.file, "--table", "dbo.orders", "--why", "x")
     assert ran.code == Exit.TABLES_STOPPED
-    assert "now: STOP FOREIGN_ITEM" in ran.out and "Way out:" in ran.out
+    assert "Now: STOP FOREIGN_ITEM" in ran.out and "Way out:" in ran.out
 
 
 def test_resume_refuses_what_needs_a_reset_and_says_so(
@@ -371,7 +386,7 @@ def test_accept_epoch_lets_the_table_go_on(made: HandMadeMirror, capsys: pytest.
     made.stop("dbo.orders", "EPOCH_UNKNOWN")
     ran = Ran(capsys, "accept-epoch", made.file, "--table", "dbo.orders", "--epoch", GUID, "--why", "set up anew")
     assert ran.code == Exit.DONE
-    assert f"stream {GUID} has the ordinal 0" in ran.out and "cleared: dbo.orders: EPOCH_UNKNOWN" in ran.out
+    assert f"Stream {GUID} is accepted; it has the ordinal 0." in ran.out and "Cleared: EPOCH_UNKNOWN" in ran.out
     assert made.table("dbo.orders").stop_code is None
 
 
@@ -557,7 +572,7 @@ HELD = {"dbo.a": "BACKLOG: behind"}
         (NOTHING._replace(held=HELD, waiting=["dbo.a", "dbo.b"]), Exit.ON_HOLD),
         (NOTHING._replace(held=HELD, waiting=["dbo.b"]), Exit.DONE),
         (NOTHING._replace(held=HELD, waiting=["dbo.a"], files={"dbo.b": [1]}), Exit.ON_HOLD),
-        (NOTHING._replace(held={"dbo.a": "LOAD_PENDING: x"}, files={"dbo.b": [1]}), Exit.ON_HOLD),
+        (NOTHING._replace(held={"dbo.a": "LOAD_PENDING: x"}, waiting=["dbo.a"], files={"dbo.b": [1]}), Exit.ON_HOLD),
         (NOTHING._replace(reloading=["dbo.a"], files={"dbo.b": [1]}), Exit.ON_HOLD),
         (NOTHING._replace(held=HELD, waiting=["dbo.a"], stopped={"dbo.b": "GAP: x"}), Exit.TABLES_STOPPED),
         (NOTHING._replace(failed=TerminalError("X", "x"), files={"dbo.b": [1]}), Exit.TERMINAL),

@@ -10,6 +10,7 @@ import sqlalchemy as sa
 
 from open_mirroring.config import Table
 from open_mirroring.config.models import Publish
+from open_mirroring.landing_zone.schema import LandingColumn, TableSchema
 from open_mirroring.ledger import tables as t
 from open_mirroring.protocols.publishing import Intent, Work
 from spark_jobs.plan.table_plan import TablePlan
@@ -89,3 +90,33 @@ def test_tables_of_which_nothing_came_late_are_prepared_by_the_same_number_of_qu
     for_one = len(asked)
     plans(made, {ORDERS: 1, CUSTOMERS: 1}, 2)
     assert len(asked) == 2 * for_one
+
+
+def test_column_lists_of_a_quiet_table_are_asked_for_only_where_types_says_something_new_g129(
+    made: HandMadeMirror,
+) -> None:
+    """So a run without changes costs nothing of the tables that did nothing; a refused table is asked for again."""
+    published = TableSchema((LandingColumn("order_id", "string"),)).to_json()
+    declared = Table(source=ORDERS, target="dbo/orders", key=("order_id",))
+    preparation = Preparation("shop", made.reader, {ORDERS: declared}, Publish())
+    asked: list[str] = []
+    sa.event.listen(made.ledger, "before_cursor_execute", lambda *call: asked.append(call[2]))
+    for noted in (None, '{"order_id": "string"}', "{}"):
+        made.set_table(ORDERS, columns=published, types=noted)
+        state = made.table(ORDERS)
+        asked.clear()
+        stopped = preparation.refused([state], busy=[])
+        if noted == "{}":
+            assert (stopped, asked) == ({}, [])
+        else:
+            assert stopped[state.id].code == "SCHEMA_CHANGED" and made.table(ORDERS).types == noted
+
+
+def test_what_types_says_is_noted_before_changes_are_published_by_it_g129(made: HandMadeMirror) -> None:
+    """Else a crash behind the publication would leave a text of which nobody knows that `types` made it one."""
+    declared = Table.model_validate(
+        {"source": ORDERS, "target": "dbo/orders", "key": ["order_id"], "types": {"price": "string"}}
+    )
+    preparation = Preparation("shop", made.reader, {ORDERS: declared}, Publish())
+    assert preparation.refused([made.table(ORDERS)], busy=[ORDERS]) == {}
+    assert made.table(ORDERS).types == '{"price": "string"}'

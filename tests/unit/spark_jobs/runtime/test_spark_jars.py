@@ -10,6 +10,7 @@ from open_mirroring.errors import TerminalError
 from open_mirroring.operate import spark_jars
 from spark_jobs.cli.command_line import main
 from spark_jobs.runtime import session
+from tests.pipeline import Pipeline
 
 
 def test_the_variable_comes_before_the_checkout_and_that_before_the_cache(
@@ -24,21 +25,40 @@ def test_the_variable_comes_before_the_checkout_and_that_before_the_cache(
     assert spark_jars.jars_folder() == tmp_path / "ours"
 
 
-def test_a_session_without_jars_says_how_to_fetch_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_session_needs_no_jars_but_whole_ones(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OPEN_MIRRORING_JARS", str(tmp_path))
-    with pytest.raises(TerminalError, match="open-mirroring jars") as caught:
-        session._jars()
-    assert caught.value.code == "JARS_MISSING"
+    assert session._jars() == []
     (tmp_path / "postgresql-42.7.14.jar").write_bytes(b"PK\3\4, and no end")
     with pytest.raises(TerminalError, match=r"JARS_MISSING: .* is cut off: postgresql-42\.7\.14\.jar"):
         session._jars()
 
 
+@pytest.mark.parametrize("setting", ["initial_load", "prove"])
+def test_a_check_tells_a_driver_that_is_missing(
+    setting: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Only who reads over JDBC needs jars; where the jobs run elsewhere, that place has them."""
+    monkeypatch.setenv("OPEN_MIRRORING_JARS", str(tmp_path / "jars"))
+    monkeypatch.setenv("AIRFLOW_CONN_SHOP", '{"conn_type": "postgres", "host": "127.0.0.1"}')
+    table = {"source": "dbo.a", "target": "dbo/a", "key": ["id"]}
+    jdbc = {setting: {"format": "jdbc", "connection": "shop"}}
+    pipeline = Pipeline(tmp_path / "mirror", None, [table, {**table, "source": "dbo.b", "target": "dbo/b", **jdbc}])
+    assert main(["check", str(pipeline.file)]) == 0
+    told = capsys.readouterr().out
+    assert "JARS_MISSING" in told and f"tables[1].{setting}.connection" in told and "open-mirroring jars" in told
+    assert main(["doctor", str(pipeline.file)]) == 2 and "JARS_MISSING" in capsys.readouterr().out
+    monkeypatch.setenv("SPARK_REMOTE", "sc://server:15002")
+    assert main(["check", str(pipeline.file)]) == 0 and "JARS_MISSING" not in capsys.readouterr().out
+
+
 def test_what_cannot_be_fetched_is_an_error_and_leaves_no_jar(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """No Java: the script fails before it fetches anything."""
+    """No Java: the script fails before it fetches anything; pins that an earlier version left are this one's now."""
     monkeypatch.setenv("JAVA_HOME", str(tmp_path / "no-java"))
+    (tmp_path / "jars").mkdir()
+    (tmp_path / "jars" / "SHA256SUMS").write_text("of an earlier version", encoding="utf-8")
     assert main(["jars", str(tmp_path / "jars")]) == 1
     assert "JARS_NOT_FETCHED" in capfd.readouterr().err
     assert not list((tmp_path / "jars").glob("*.jar"))
+    assert "earlier" not in (tmp_path / "jars" / "SHA256SUMS").read_text("utf-8")

@@ -381,7 +381,7 @@ def test_g32_a_file_that_was_read_and_is_another_is_noticed(tmp_path: Path) -> N
     other.write_bytes(b'{"b":1}\n')
 
     def seen_now(bound: dict[str, int], seen: dict[str, FileVersion]) -> Found:
-        found = place.find(None, bound, seen)
+        found = place.find(None, bound, lambda _: seen)
         bound |= {one.name: one.end for one in found.ranges}
         seen |= found.versions
         return found
@@ -408,20 +408,20 @@ def test_g32_a_file_that_kept_its_size_is_read_again_if_its_middle_may_be_anothe
     place, file = LineFiles(tmp_path, "bare"), tmp_path / "a.jsonl"
     small = b"".join(b'{"a":%06d}\n' % number for number in range(12_000))
     file.write_bytes(small)
-    found = place.find(None, {}, {})
+    found = place.find(None, {}, lambda _: {})
     file.write_bytes(small.replace(b"006000", b"996000"))
     os.utime(file, ns=(1, 1))
     with pytest.raises(TerminalError, match="SOURCE_REWRITTEN"):
-        place.find(None, {one.name: one.end for one in found.ranges}, found.versions)
+        place.find(None, {one.name: one.end for one in found.ranges}, lambda _: found.versions)
     lines = small * 110
     file.write_bytes(lines)
-    found = place.find(None, {}, {})
+    found = place.find(None, {}, lambda _: {})
     bound, seen = {one.name: one.end for one in found.ranges}, dict(found.versions)
     file.write_bytes(lines.replace(b"006000", b"996000"))
     os.utime(file, ns=(2, 2))
-    again = place.find(None, bound, seen)
+    again = place.find(None, bound, lambda _: seen)
     assert again.ranges == [BoundRange("a.jsonl", 0, len(lines))]
-    assert place.find(None, bound, seen | again.versions).ranges == []
+    assert place.find(None, bound, lambda _: seen | again.versions).ranges == []
 
 
 def test_g32_a_file_that_is_gone_before_it_was_read_to_its_end_is_told_once(tmp_path: Path) -> None:
@@ -429,15 +429,15 @@ def test_g32_a_file_that_is_gone_before_it_was_read_to_its_end_is_told_once(tmp_
     half = tmp_path / "half.jsonl"
     half.write_bytes(b'{"a":1}\n{"h')
     (tmp_path / "blank.jsonl").write_bytes(b'{"a":1}\n  ')
-    found = place.find(None, {}, {})
+    found = place.find(None, {}, lambda _: {})
     assert found.waiting == ["half.jsonl"] and found.empty == (), "what is behind the line is awaited"
     bound, seen = {one.name: one.end for one in found.ranges}, dict(found.versions)
     half.unlink()
-    (gone,) = place.find(None, bound, seen).ranges
+    (gone,) = place.find(None, bound, lambda _: seen).ranges
     assert gone == BoundRange("half.jsonl", 8, 8)
     (damage,) = place.read(gone)
     assert isinstance(damage, Damage) and damage.code == "LINES_DAMAGED"
     del seen["half.jsonl"]  # as binding the range does
-    assert place.find(None, bound, seen).ranges == []
+    assert place.find(None, bound, lambda _: seen).ranges == []
     half.write_bytes(b'{"a":1}\n{"h":1}\n')
-    assert place.find(None, bound, seen).ranges == [BoundRange("half.jsonl", 8, 16)], "it came back"
+    assert place.find(None, bound, lambda _: seen).ranges == [BoundRange("half.jsonl", 8, 16)], "it came back"

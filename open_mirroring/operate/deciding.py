@@ -1,4 +1,7 @@
-"""Takes the decisions of the page and of runs in Airflow, by the functions that the command line calls."""
+"""Takes the decisions of operators, and says what came of each in sentences.
+
+The command line, the page and runs in Airflow all decide here, so that one decision means one thing.
+"""
 
 from __future__ import annotations
 
@@ -16,20 +19,47 @@ from open_mirroring.ledger.decisions import OpenStop
 from open_mirroring.ledger.letters import accept_letters
 from open_mirroring.operate.reset_driver import ResetDriver
 from open_mirroring.operate.table_story import open_letters
-from open_mirroring.page import ways_out
 from open_mirroring.protocols.verdicts import Finding
 from open_mirroring.reconciliation.inspection import inspect_mirror
 
+LOOK = "look"
+"""What can be asked for beside the decisions that the ledger keeps: look once more."""
 _LETTERS = 10_000
 
 
-def decide(
+def decide_and_look(
     mirror: Mirror, ledger: Engine, zone: ZoneAddress, action: str, form: Mapping[str, str], reason: Reason
+) -> list[str]:
+    """Take a decision; what came of it and what the next run will find, in sentences.
+
+    Raises:
+        TerminalError, TransientError: as :func:`decide`.
+    """
+    said = [] if action == LOOK else decide(mirror, ledger, action, form, reason, zone=zone)
+    return [*said, *_looked(mirror, ledger, zone, form.get("source", ""))]
+
+
+def decide(
+    mirror: Mirror,
+    ledger: Engine,
+    action: str,
+    form: Mapping[str, str],
+    reason: Reason,
+    *,
+    zone: ZoneAddress | None = None,
 ) -> list[str]:
     """Take a decision; what came of it, in sentences.
 
+    Args:
+        mirror: the mirror.
+        ledger: its ledger.
+        action: the decision, by a name of :mod:`open_mirroring.ledger.requests`.
+        form: of what: the table as *source*, what of it as *subject*, and the id of the *request*, where they are.
+        reason: who decides, and why.
+        zone: the landing zone; None: that of the mirror file.
+
     Raises:
-        TerminalError: as the decision does; ``ACTION_UNKNOWN`` for one that the page does not take.
+        TerminalError: as the decision does; ``ACTION_UNKNOWN`` for one that is not taken here.
         TransientError: ledger or store do not answer.
     """
     source, subject, request = form.get("source", ""), form.get("subject", ""), form.get("request", "")
@@ -59,11 +89,9 @@ def decide(
     elif action in (requests.TARGET_GONE, requests.TARGET_BACK):
         driver = ResetDriver(mirror, ledger, source, zone=zone)
         said = [driver.say("gone" if action == requests.TARGET_GONE else "back", reason, request)]
-    elif action == ways_out.LOOK:
-        said = []
     else:
-        raise TerminalError("ACTION_UNKNOWN", f"the page has no decision {action!r}", way_out="use the page's buttons")
-    return [*said, *_looked(mirror, ledger, zone, source)]
+        raise TerminalError("ACTION_UNKNOWN", f"there is no decision {action!r}", way_out="use the page's buttons")
+    return said
 
 
 def _accept(mirror: Mirror, ledger: Engine, form: Mapping[str, str], reason: Reason, request: str) -> str:
@@ -93,9 +121,10 @@ def _looked(mirror: Mirror, ledger: Engine, zone: ZoneAddress, source: str) -> l
         findings = inspect_mirror(mirror, ledger, zone)
     except MirroringError as error:
         return [f"The landing zone could not be inspected: {error}"]
-    return [_now(findings[source])] if source in findings else [f"{len(findings)} tables were looked at."]
+    return [now(findings[source])] if source in findings else [f"{len(findings)} tables were looked at."]
 
 
-def _now(finding: Finding) -> str:
+def now(finding: Finding) -> str:
+    """What the next run will find of a table, in a sentence."""
     way_out = f" Way out: {finding.way_out}" if finding.way_out else ""
     return f"Now: {finding.verdict.value} {finding.code}: {finding.what}.{way_out}"
