@@ -123,9 +123,13 @@ class SourceSchema(NamedTuple):
     document: str
 
 
+USED = "(used)"
+"""The document of a note, kept beside the structures, that a topic used an id which another one announced (K-85)."""
+
+
 def is_described(schema: SourceSchema) -> bool:
-    """Whether it is a structure; one without a document is a note about a table, kept in the same place."""
-    return bool(schema.document)
+    """Whether it is a structure, and no note."""
+    return schema.document != USED
 
 
 Sender = tuple[str, str]

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from open_mirroring.errors import TerminalError
-from spark_jobs.sources.contract.decoded import SERVER_UNTOLD, Refusal, Sender, SourceSchema, shown
+from spark_jobs.sources.contract.decoded import SERVER_UNTOLD, USED, Refusal, Sender, SourceSchema, shown
 from spark_jobs.sources.contract.json_numbers import JsonNumber
 from spark_jobs.sources.qlik.message.avro import DataSchema, Field, data_schema
 from spark_jobs.sources.qlik.message.envelope import registry_id
@@ -179,7 +179,7 @@ class Structure:
         """The note that a topic used this id, which another one announced (K-85); none where a registry gave it."""
         if not topic or self.topic in ("", topic):
             return []
-        return [SourceSchema(topic, self.schema_id, self.table, 0, "")]
+        return [SourceSchema(topic, self.schema_id, self.table, 0, USED)]
 
     @cached_property
     def _document(self) -> str:
