@@ -191,9 +191,9 @@ def _bind(
             what = "the mirror file has no `initial_load` for it any more"
             raise TerminalError("LOAD_CHANGED", what, way_out="put it back, or reset the table")
         if state.load_plan is None:
-            plan, stream_from = plan_load(mirror, table, state.id, ledger, spark, reader.logged_types(state.id))
-            if ledger.bind(state.id, plan, stream_from):
-                log.info("%s: the load has %d chunks", table.source, len(plan.chunks))
+            bound = plan_load(mirror, table, state.id, ledger, spark, reader.logged_types(state.id))
+            if ledger.bind(state.id, *bound):
+                log.info("%s: the load has %d chunks", table.source, len(bound.plan.chunks))
         else:
             _refuse_other_settings(mirror, table, state.load_plan)
     except MirroringError as error:

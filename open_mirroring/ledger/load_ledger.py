@@ -18,7 +18,7 @@ from open_mirroring.changes.log_position import BEGINS_EMPTY, above
 from open_mirroring.errors import TransientError
 from open_mirroring.landing_zone.schema import LandingColumn, TableSchema
 from open_mirroring.ledger import tables as t
-from open_mirroring.ledger.columns import keep_column_lists
+from open_mirroring.ledger.columns import keep_column_lists, note_rows
 from open_mirroring.ledger.horizon import newest_dropped
 
 
@@ -233,7 +233,7 @@ class LoadLedger:
         with self._engine.begin() as db:
             return t.change_tables(db, (c.id == table_id) & (c.load_state == "pending"), **values) == 1
 
-    def bind(self, table_id: str, plan: LoadPlan, stream_from: str | None) -> bool:
+    def bind(self, table_id: str, plan: LoadPlan, stream_from: str | None, doubt: str = "") -> bool:
         """Bind a plan and the stream position that continues it; False when the table has a plan already.
 
         Column lists that only changes below the hand-over carry are forgotten: they say nothing of the rows to come.
@@ -243,6 +243,7 @@ class LoadLedger:
             plan: what to read; its hand-over was read before anything of the source was.
             stream_from: changes below this text are in the load (:attr:`HandOver.above`, or the ``major`` of a log
                 position); None: all are published.
+            doubt: why the load may lack logged changes that are not published over it; empty: it does not.
         """
         c = t.mirrored_table.c
         unbound = (c.id == table_id) & (c.load_state == "pending") & c.load_plan.is_(None)
@@ -252,4 +253,6 @@ class LoadLedger:
             row = db.execute(sa.select(t.mirrored_table).where(c.id == table_id)).one()
             if row.generation > 1:
                 keep_column_lists(db, row, plan.hand_over_batch)
+            if doubt:
+                note_rows(db, row, doubt, plan.hand_over_batch)
             return True

@@ -47,11 +47,18 @@ _FREE = {"stream_from", "max_connections", "max_rows_per_second"}
 of what is read."""
 
 
+_MAY_BE_OLD = "the task may not apply its changes to the table that was loaded (`stream_from: beginning` says so)"
+
+
 class BoundLoad(NamedTuple):
-    """A load's plan, and the position from which the stream is published over it; None: from the stream's beginning."""
+    """A load's plan, and the position from which the stream is published over it; None: from the stream's beginning.
+
+    *doubt* says why it may lack changes all the same.
+    """
 
     plan: LoadPlan
     stream_from: str | None
+    doubt: str = ""
 
 
 def plan_load(
@@ -81,12 +88,14 @@ def plan_load(
         # may be as the task's own load left it, or lag behind; a change that comes twice changes nothing (T-30). Once
         # the table is reset, only the mirror file tells whether it has what was logged before: it may lack rows by a
         # TRUNCATE.
-        is_below = table.loads_through_log or _is_kept_by_task(mirror, load.connection) or load.stream_from is not None
+        is_kept = _is_kept_by_task(mirror, load.connection)
+        is_below = table.loads_through_log or is_kept or load.stream_from is not None
         position = BEGINS_EMPTY if hand_over.above and load.stream_from else hand_over.above
         batch = hand_over.log_from if is_below and not position else hand_over.batch
         refuse_handed_over(table, hand_over.generation, hand_over.highest)
         told = {name: kind for name, (kind, *others) in streamed.items() if not others}
-        bound = BoundLoad(_plan_jdbc(table, load, batch, told, spark), position)
+        doubt = _MAY_BE_OLD if is_kept and hand_over.above and load.stream_from is None else ""
+        bound = BoundLoad(_plan_jdbc(table, load, batch, told, spark), position, doubt)
     else:
         raise ValueError(f"{table.source} has no initial load")
     if lost := table.unhashed({*streamed, *(column.name for column in bound.plan.columns)}):

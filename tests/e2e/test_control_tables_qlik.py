@@ -227,7 +227,7 @@ def test_what_was_done_to_a_whole_table_is_a_loss_until_it_is_built_anew_t85_t87
     def losses() -> str:
         main(["status", str(told.pipeline.file), "--json"])
         found = json.loads(capsys.readouterr().out)
-        return str(found["losses"].get("shop.items")) + str(found["notes"])
+        return str(found["losses"].get("shop.items")) + str(found["notes"]) + str(found["tables"][0]["notes"])
 
     done(0, "DROP_TABLE")
     done(1, "CREATE_TABLE")
@@ -258,7 +258,8 @@ def test_what_was_done_to_a_whole_table_is_a_loss_until_it_is_built_anew_t85_t87
     told.server.execute(suspended(ITEMS, "again", SINCE))
     assert told.tick() == Exit.DONE_WITH_LOSSES, "what a load mends, and what only the task does"
     capsys.readouterr()
-    assert losses().startswith("TABLE_SUSPENDED")
+    assert (found := losses()).startswith("TABLE_SUSPENDED")
+    assert "rows unverified" in found and "may not apply its changes" in found, "T-30: nothing tells that it does"
     assert [row["id"] for row in told.rows] == ["9"]
     told.server.execute("DELETE FROM control.attrep_suspended_tables")
     assert told.tick() == Exit.DONE, capsys.readouterr().out
