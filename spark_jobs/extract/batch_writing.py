@@ -180,6 +180,8 @@ class BatchWriting:
             repeated = self._read(batch, attempt, [tasks[i] for i in again], schemas, watched, first_task=len(tasks))
             for index, part in zip(again, repeated, strict=True):
                 parts[index] = part
+            # What is read by the structures of another topic tells only now that its topic used its ids (K-85).
+            announced += sorted({schema for part in repeated for schema in part.schemas} - {*schemas})
         return parts, announced, 2 * max(len(tasks), len(full))
 
     def _replay(self, batch: int, attempt: str, scope: Scope, known: Sequence[SourceSchema]) -> tuple[list[Part], int]:
