@@ -115,7 +115,7 @@ class BatchWriting:
         fresh = [*schemas[len(known) :], *sorted(told - {*schemas}), *untried, *senders.added]
         manifest = self._judging_loads(batch, merge(parts, fresh, self.format.partitions))
         shared = misread([*known, *announced], announced) - misread(known, known)
-        stops = {**senders.stops, **stops_of_shared(shared), **manifest.stops}
+        stops = {**senders.stops, **stops_of_shared(shared, self.tables), **manifest.stops}
         manifest = replace(manifest, stops=stops, lists_of_reading=self.transport.lists_of_reading)
         self._check_partitions(manifest)
         self._check_order(parts, [*kept, *senders.added])
