@@ -47,10 +47,12 @@ from open_mirroring.config.source import (
     Messages,
     Source,
     check_complete_position,
+    keeps_tables,
 )
 from open_mirroring.config.structures import GivenStructure
 from open_mirroring.config.tables import (
     ExportLoad,
+    JdbcLoad,
     OnReload,
     OnSchemaChange,
     Table,
@@ -554,11 +556,16 @@ def _handovers(entries: Sequence[TableEntry], before: Mapping[str, Any]) -> Iter
     source: Source | None = before.get("source")
     what = "only the commits of change events divide a stream exactly (G-127)"
     way_out = "make the export while nothing changes, and say `handover: quiesced`; or give the table a key"
+    kept = "only a table that a task keeps beside the change tables of `source` may stay as it was loaded (T-30)"
+    leave = "leave `stream_from` out, or read the table by the connection of `source`"
     for index, entry in enumerate(entries):
         load = entry.initial_load
         exact = isinstance(load, ExportLoad) and load.handover == "exact"
         if exact and source is not None and source.format != "sqlserver-ces":
             yield unfit((index, "initial_load", "handover"), what, way_out)
+        stays_in = load.connection if isinstance(load, JdbcLoad) and load.stream_from is not None else None
+        if stays_in is not None and source is not None and not keeps_tables(source, stays_in):
+            yield unfit((index, "initial_load", "stream_from"), kept, leave)
 
 
 def json_schema() -> dict[str, Any]:

@@ -462,6 +462,11 @@ def is_streamed(sql_type: str) -> bool:
     return match is None or match[1].lower() not in NOT_STREAMED
 
 
+def keeps_tables(source: AnySource, connection: str) -> bool:
+    """Whether the tables of a database are those that a Qlik task keeps beside its change tables there (T-30)."""
+    return isinstance(source, ChangeTablesInDatabase) and source.connection == connection
+
+
 def refuse_unstreamed(source: AnySource, columns: Iterable[tuple[str, str | None]], where: str) -> None:
     """Refuse a load of columns that no event would carry: the first change of a row would make them NULL.
 

@@ -197,8 +197,10 @@ class JdbcLoad(Section):
     )
     stream_from: Literal["beginning"] | None = Field(
         default=None,
-        description="beginning: the table stays as the full load of a Qlik task left it, which only stores changes "
-        "(T-30), so that a reset, too, has all logged changes over it. Unset: a table that is loaded again has them.",
+        description="beginning, only of a table beside the change tables of `source`: it stays as the full load of a "
+        "Qlik task left it, which only stores changes (T-30), so that a reset, too, has all logged changes over it. "
+        "Unset there: after a reset the loaded rows are taken to hold all that was logged before; they are unverified "
+        "until a proof.",
     )
     split_column: ColumnName | None = Field(
         default=None, description="Number or date column by which the read is cut into chunks."
@@ -242,6 +244,14 @@ class JdbcLoad(Section):
                 "SETTING_MISSING", "chunks need a column to cut by", "set `split_column`, or leave `chunks` out"
             )
         return chunks
+
+
+def _refuse_stream_of_proof(prove: JdbcLoad) -> None:
+    """Refuse settings of a load, which would say nothing of a proof."""
+    for setting in ("handover", "stream_from"):
+        if getattr(prove, setting) is not None:
+            what = f"a proof hands nothing over to a stream, so `{setting}` means nothing"
+            raise names.refusal("COMBINATION_INVALID", what, f"leave `{setting}` out")
 
 
 class ProofExport(Section):
@@ -657,8 +667,8 @@ class Table(Section):
     @field_validator("prove")
     @classmethod
     def _prove(cls, prove: ProofExport | JdbcLoad | None) -> ProofExport | JdbcLoad | None:
-        if isinstance(prove, JdbcLoad) and prove.handover is not None:
-            raise names.refusal("COMBINATION_INVALID", "a proof hands nothing over to a stream", "leave `handover` out")
+        if isinstance(prove, JdbcLoad):
+            _refuse_stream_of_proof(prove)
         return prove
 
     @staticmethod
@@ -754,6 +764,8 @@ class TablePattern(Section):
     @classmethod
     def _together(cls, prove: JdbcLoad | None, info: ValidationInfo) -> JdbcLoad | None:
         """Refuse here what every table of the pattern would be refused for."""
+        if prove is not None:
+            _refuse_stream_of_proof(prove)
         settings = {**info.data, "source": "schema.table", "target": "schema/table", "key": ("key",)}
         try:
             fields = settings.keys() & Table.model_fields.keys() - {"columns"}  # these are judged by each table's key

@@ -23,7 +23,7 @@ from open_mirroring.config import Mirror, Table
 from open_mirroring.config.exports import stream_from
 from open_mirroring.config.models import widens_ahead
 from open_mirroring.config.names import BEGINNING, split_source_name
-from open_mirroring.config.source import ChangeTables, refuse_unstreamed
+from open_mirroring.config.source import keeps_tables, refuse_unstreamed
 from open_mirroring.config.storage import place_of
 from open_mirroring.config.tables import ExportLoad, JdbcLoad, check_handover
 from open_mirroring.errors import TerminalError
@@ -85,7 +85,7 @@ def plan_load(
         ignored = "" if mirror.ignores(name) else ledger.ignored_up_to(".".join(name))
         bound = _plan_export(mirror, table, load, hand_over, ignored)
     elif isinstance(load, JdbcLoad):
-        is_kept = _is_kept_by_task(mirror, load.connection)
+        is_kept = keeps_tables(mirror.source, load.connection)
         batch, position, doubt = published_over(table, load, hand_over, is_kept=is_kept)
         refuse_handed_over(table, hand_over.generation, hand_over.highest)
         told = {name: kind for name, (kind, *others) in streamed.items() if not others}
@@ -110,11 +110,6 @@ def plan_load(
     return bound._replace(plan=_with_room(plan, table) if widens_ahead(table, mirror.publish) else plan)
 
 
-def _is_kept_by_task(mirror: Mirror, connection: str) -> bool:
-    """Whether tables of a database are those that the Qlik task keeps beside its change tables there (T-30)."""
-    return isinstance(mirror.source, ChangeTables) and mirror.source.connection == connection
-
-
 def published_over(table: Table, load: JdbcLoad, hand_over: HandOver, *, is_kept: bool) -> tuple[int, str | None, str]:
     """The batch and the position behind which changes are published over a database's table, and what is doubtful.
 
@@ -136,7 +131,7 @@ def published_over(table: Table, load: JdbcLoad, hand_over: HandOver, *, is_kept
             way_out=f"if the task only stores changes, {_LOAD_ANEW}; if it applies them, leave `stream_from` out",
         )
     position = BEGINS_EMPTY if hand_over.above and stays else hand_over.above
-    is_below = table.loads_through_log or is_kept or stays
+    is_below = table.loads_through_log or is_kept
     batch = hand_over.log_from if is_below and not position else hand_over.batch
     if not is_kept or stays or not (hand_over.above or before):
         return batch, position, ""

@@ -36,6 +36,7 @@ tables:
     target: dbo/orders
     key: [order_id]
 """
+ZONE = GOOD[GOOD.index("landing_zone") : GOOD.index("tables:")]
 GUID = "11111111-2222-3333-4444-555555555555"
 CSV = "initial_load: {format: csv, path: x, stream_from: beginning, types: {order_id: int}}"
 BOMB = "a: &a [x,x,x,x,x,x,x,x,x]\n" + "".join(
@@ -826,6 +827,43 @@ def test_the_load_of_a_table_without_key_says_how_it_was_handed_over_g127(
     with pytest.raises(TerminalError) as refused:
         load(text)
     assert code in str(refused.value) and said in str(refused.value)
+
+
+KEPT = "format: jdbc, connection: c, stream_from: beginning"
+ENTRIES = ("{source: dbo.orders, target: dbo/orders, key: [id], %s}", "{source: dbo.*, %s}")
+EVENTS = "format: sqlserver-ces, transport: capture, path: x"
+CHANGE_TABLES = "format: qlik-change-table, transport: jdbc, connection: c"
+
+
+def of_load(source: str, entry: str, load: str) -> str:
+    """A mirror file with one entry, whose load or proof is *load*."""
+    return GOOD.partition("source:")[0] + f"source: {{{source}}}\n" + ZONE + f"tables: [{entry % load}]\n"
+
+
+@pytest.mark.parametrize("entry", ENTRIES)
+@pytest.mark.parametrize(
+    ("source", "setting"),
+    [
+        (EVENTS, "initial_load"),
+        ("format: qlik-message, transport: files, layout: wrapped, path: x", "initial_load"),
+        ("format: qlik-change-table, transport: files, path: x", "initial_load"),
+        (CHANGE_TABLES.replace("connection: c", "connection: other"), "initial_load"),
+        (CHANGE_TABLES, "prove"),
+    ],
+)
+def test_only_a_table_that_its_task_keeps_may_stay_as_it_was_loaded_t30(
+    load: Load, source: str, setting: str, entry: str
+) -> None:
+    """Elsewhere `stream_from` was taken, and meant nothing, or that rows of today are older than all changes."""
+    assert load(of_load(CHANGE_TABLES, entry, f"initial_load: {{{KEPT}}}")).entries
+    with pytest.raises(TerminalError, match=r"COMBINATION_INVALID.*stream_from.*leave `stream_from` out"):
+        load(of_load(source, entry, f"{setting}: {{{KEPT}}}"))
+
+
+@pytest.mark.parametrize("entry", ENTRIES)
+def test_a_proof_hands_nothing_over_g127(load: Load, entry: str) -> None:
+    with pytest.raises(TerminalError, match=r"COMBINATION_INVALID.*a proof hands nothing over"):
+        load(of_load(EVENTS, entry, "prove: {format: jdbc, connection: c, handover: quiesced}"))
 
 
 def test_a_hand_over_that_is_declared_is_taken_where_the_stream_can_be_split_g127(load: Load) -> None:
