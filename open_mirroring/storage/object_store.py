@@ -32,7 +32,7 @@ _STATUS = re.compile(r"(?:status code\W{1,40}|\(code: )(\d{3})\b")
 """As a single request tells it, or one of the parts of which a request to delete consists."""
 _COLOURS = re.compile(r"\x1b\[\d*m")
 _CODE = re.compile(r"<Code>(\w{1,60})</Code>|\(code: ([A-Z]\w{1,59})\)$", re.MULTILINE)
-"""In an answer that failed, and behind what is said of one key of a request to delete, which has no status of its own."""
+"""In an answer that failed, and at the end of what is said of one key of a request to delete, which has no status."""
 _DENIED = {"AccessDenied", "AccountProblem", "AllAccessDisabled", "ExpiredToken", "Forbidden", "InvalidAccessKeyId"}
 _LOGIN_OF_THE_MACHINE = ("/latest/api/token", "/latest/meta-data", "security-credentials")
 """In the addresses at which a machine of Amazon's is asked for its login."""
