@@ -300,7 +300,8 @@ def _parser() -> argparse.ArgumentParser:
     ui.add_argument("mirrors", nargs="*", type=Path, help="mirror files or folders (default: mirrors)")
     ui.add_argument("--host", default="127.0.0.1", help="address to listen on; any but loopback needs a token")
     ui.add_argument("--port", type=positive, default=8090, metavar="N", help="port to listen on (default 8090)")
-    fetch = commands.add("jars", "jars:jars", "fetch the pinned jars that Spark needs, and check their sums")
+    about = "fetch the pinned jars, which only reading over JDBC needs, and check their sums"
+    fetch = commands.add("jars", "jars:jars", about)
     fetch.add_argument("folder", nargs="?", type=Path, help="where to (default: where they are looked for)")
     commands.add("schema", "looking:schema", "print the JSON Schema of mirror files")
     return parser
