@@ -293,12 +293,25 @@ def note_rows(db: Connection, row: Any, why: str, batch: int) -> None:
 
 
 def keep_taken(db: Connection, table_id: str, generation: int) -> None:
-    """Carry the notes of :func:`note_taken` into the next generation, which has rows of the log, too."""
+    """Carry the notes of :func:`note_taken` into the next generation, which has rows of the log, too.
+
+    Verified ones stay verified, and still say which columns rows may lack (:func:`taken_columns`).
+    """
     c = t.unverified_column.c
-    here = (c.table_id == table_id) & (c.generation == generation) & (c.since == "") & c.verified.is_(False)
+    here = (c.table_id == table_id) & (c.generation == generation) & (c.since == "")
     noted = [dict(one) for one in db.execute(sa.select(t.unverified_column).where(here)).mappings()]
     again = [{**one, "generation": generation + 1} for one in noted]
     upsert(db, t.unverified_column, again, keys=["table_id", "generation", "column"], update=[])
+
+
+def taken_columns(ledger: Engine, generations: Mapping[str, int]) -> dict[str, list[str]]:
+    """By table id the names and patterns of columns that rows may lack which were read before (G-141), verified or not.
+
+    Who verifies a column compares the rows that are published: what was read before still has no such column.
+    """
+    c = t.unverified_column.c
+    rows = _of_present(ledger, t.unverified_column, (c.since == "") & ~c.column.startswith(ROWS), generations)
+    return {table: [column for column, *_ in of_table] for table, of_table in rows.items()}
 
 
 def verify_columns(ledger: Engine, table_id: str, columns: Iterable[str] | None = None) -> int:
