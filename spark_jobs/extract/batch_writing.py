@@ -24,6 +24,7 @@ from open_mirroring.changes.manifest import (
     SettledLetter,
 )
 from open_mirroring.changes.places_left import Reads
+from open_mirroring.changes.read_places import Run
 from open_mirroring.errors import TerminalError
 from open_mirroring.ledger.extract_ledger import ExtractLedger
 from open_mirroring.protocols.table_stops import LOAD_REPEATED, RELOAD_SEEN
@@ -90,7 +91,14 @@ class BatchWriting:
             TerminalError: what a transport raises, or ``COUNTS_DIFFER``.
             TransientError: what a transport raises.
         """
-        return replace(self._written(batch, scope), reads=self.reads)
+        manifest = self._written(batch, scope)
+        return replace(manifest, places={**self._begun_empty(scope), **(manifest.places or {})}, reads=self.reads)
+
+    def _begun_empty(self, scope: Scope) -> dict[str, list[Run]]:
+        """The partitions that had nothing at the first look: the next message of each is not its first (G-143)."""
+        if not (isinstance(self.transport, MessageTransport) and self.transport.numbering == "bound"):
+            return {}
+        return {one.name: [Run(one.start, one.start - 1)] for one in scope.ranges if 0 < one.start == one.end}
 
     def _written(self, batch: int, scope: Scope) -> Manifest:
         attempt = uuid4().hex

@@ -87,6 +87,19 @@ def test_a_partition_that_comes_up_late_leaves_loaded_tables_unverified_g143(mad
     assert verify_columns(made.ledger, made.ids["dbo.orders"], ["id"]) == 1 and told(made, "dbo.orders") == []
 
 
+def test_a_partition_that_had_nothing_at_the_first_look_is_known_g143(made: HandMadeMirror) -> None:
+    """G-143, G-113: it does not come up late with its next message; what is missing before that is a gap."""
+    made.set_table("dbo.orders", load_state="loaded")
+    assert record(made, {"cdc/0": [(0, 4)], "cdc/1": [(500, 499)]})["cdc/1"] == [(500, 499)]
+    assert record(made, {"cdc/1": [(500, 501)], "cdc/0": [(7, 6)]}, 2) == {
+        "cdc/0": [(0, 4), (7, 6)],
+        "cdc/1": [(500, 501)],
+    }
+    assert told(made, "dbo.orders") == []
+    assert accept_gaps(made.ledger, "shop", Reason("Ada", "expired")) == 2
+    assert record(made, {"cdc/0": [(7, 9)]}) == {"cdc/0": [(0, 9)], "cdc/1": [(500, 501)]}
+
+
 def test_capture_files_of_another_layout_are_told_and_no_partitions_g143(made: HandMadeMirror) -> None:
     """G-143: one that is missing is not seen, so a proof holds until more of them are read."""
     for batch in (1, 2):
