@@ -234,9 +234,14 @@ class UnverifiedColumn(NamedTuple):
     at: datetime
 
     @property
+    def is_of_rows(self) -> bool:
+        """Whether all columns of all rows are meant, and *column* is no name."""
+        return self.column.startswith(ROWS)
+
+    @property
     def note(self) -> str:
         """What it means, for people."""
-        if self.column.startswith(ROWS):
+        if self.is_of_rows:
             return (
                 f"rows unverified since batch {self.batch}: {self.column.removeprefix(ROWS)}; what they lack of the "
                 "source, no message tells: a proof does, and a reset with an initial load brings it"
