@@ -239,11 +239,16 @@ class UnverifiedColumn(NamedTuple):
         return self.column.startswith(ROWS)
 
     @property
+    def is_of_many(self) -> bool:
+        """Whether *column* names no single column."""
+        return self.is_of_rows or "*" in self.column
+
+    @property
     def note(self) -> str:
         """What it means, for people."""
         if self.is_of_rows:
             return (
-                f"rows unverified since batch {self.batch}: {self.column.removeprefix(ROWS)}; what they lack of the "
+                f"rows unverified up to batch {self.batch}: {self.column.removeprefix(ROWS)}; what they lack of the "
                 "source, no message tells: a proof does, and a reset with an initial load brings it"
             )
         if not self.since:
@@ -271,7 +276,7 @@ def note_columns(
     rows = [{**place, "column": column, "since": position} for column, position in sorted(since.items())]
     if rows:
         with ledger.begin() as db:
-            update = ["verified"] if again else []
+            update = ["verified", "batch", "at"] if again else []
             upsert(db, t.unverified_column, rows, keys=["table_id", "generation", "column"], update=update)
 
 
@@ -279,7 +284,13 @@ def note_taken(db: Connection, row: Any, columns: Sequence[str], batch: int) -> 
     """Note columns, or patterns of them, that are read of the table of a ledger's *row* from now on (G-141)."""
     place = {"table_id": row.id, "generation": row.generation, "since": "", "batch": batch}
     noted = [{**place, "column": name[:300], "at": datetime.now(UTC), "verified": False} for name in columns]
-    upsert(db, t.unverified_column, noted, keys=["table_id", "generation", "column"], update=["verified", "since"])
+    upsert(
+        db,
+        t.unverified_column,
+        noted,
+        keys=["table_id", "generation", "column"],
+        update=["verified", "since", "batch", "at"],
+    )
 
 
 def note_types(ledger: Engine, types: Mapping[str, str]) -> None:
@@ -319,17 +330,23 @@ def taken_columns(ledger: Engine, generations: Mapping[str, int]) -> dict[str, l
     return {table: [column for column, *_ in of_table] for table, of_table in rows.items()}
 
 
-def verify_columns(ledger: Engine, table_id: str, columns: Iterable[str] | None = None) -> int:
-    """Mark columns of a table as verified (all, unless *columns* are given); returns how many were not before.
+def verify_columns(ledger: Engine, table_id: str, notes: Iterable[UnverifiedColumn]) -> int:
+    """Mark what these notes of a table say as verified; returns how many were not before, and still say the same.
 
-    For a caller that compared every row of the table with the source.
+    For a caller that read the notes, and then compared every row of the table with the source: what was noted since,
+    also once more, may tell of what came behind the comparison.
     """
     c = t.unverified_column.c
-    statement = t.unverified_column.update().where(c.table_id == table_id, c.verified.is_(False))
-    if columns is not None:
-        statement = statement.where(c.column.in_(list(columns)) | c.column.contains("*") | c.column.startswith(ROWS))
+    here = (c.table_id == table_id) & c.verified.is_(False)
     with ledger.begin() as db:
-        return db.execute(statement.values(verified=True)).rowcount
+        return sum(
+            db.execute(
+                t.unverified_column.update()
+                .where(here, c.column == one.column, c.batch == one.batch, c.at == one.at)
+                .values(verified=True)
+            ).rowcount
+            for one in notes
+        )
 
 
 def unverified_columns(ledger: Engine, generations: Mapping[str, int]) -> dict[str, list[UnverifiedColumn]]:

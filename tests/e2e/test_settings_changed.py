@@ -170,4 +170,4 @@ def test_another_database_stops_the_table_and_what_was_ignored_meanwhile_is_a_lo
     assert command(pipeline, "tick") == Exit.TABLES_STOPPED
     told = capsys.readouterr().out
     assert "CHANGES_IGNORED: 1 message of it, in batches 2 to 2" in told
-    assert "dbo.orders: rows unverified since batch 2: `source` says no more database 'other'; what" in told
+    assert "dbo.orders: rows unverified up to batch 2: `source` says no more database 'other'; what" in told

@@ -105,7 +105,7 @@ def test_rows_that_are_unverified_are_told_as_a_note_and_no_column_g142(made: Ha
         made.insert(t.unverified_column, column=column, since=since, verified=False, **at)
     table = orders(status_of(made, {}))
     assert table.unverified_columns == (("city", LOW),)
-    assert "rows unverified since batch 1: `source` says no more topics 'a'" in " ".join(table.notes)
+    assert "rows unverified up to batch 1: `source` says no more topics 'a'" in " ".join(table.notes)
 
 
 def test_the_highest_position_is_that_of_the_newest_accepted_stream_g_01(made: HandMadeMirror) -> None:
