@@ -22,6 +22,7 @@ from open_mirroring.changes.manifest import (
     OpenFragment,
     Scope,
 )
+from open_mirroring.changes.places_left import Reads
 from open_mirroring.changes.source_reloads import NewestLoad
 from open_mirroring.errors import TerminalError
 from open_mirroring.ledger import tables as t
@@ -195,9 +196,12 @@ class ExtractLedger:
         found = t.rows(self._engine, query.where(c.version.is_not(None)))
         return {name: BoundFile(end, FileVersion(version, digest)) for name, end, version, digest in found}
 
-    def seen_versions(self, names: Collection[str]) -> dict[str, FileVersion]:
-        """The versions of :meth:`seen_files`."""
-        return {name: file.seen for name, file in self.seen_files(names).items()}
+    def seen_versions(self, names: Collection[str], bound: Mapping[str, int]) -> dict[str, FileVersion]:
+        """The versions of :meth:`seen_files` that are bound as *bound* says.
+
+        Of what another run has bound further since, a version would be compared with fewer bytes than it is of.
+        """
+        return {n: file.seen for n, file in self.seen_files(names).items() if bound.get(n) == file.bound_to}
 
     def remember_versions(self, versions: Mapping[str, tuple[int, FileVersion]]) -> None:
         """Remember how files were seen that are bound up to these bytes; nothing of those bound further meanwhile."""
@@ -223,12 +227,12 @@ class ExtractLedger:
             for f in t.rows(self._engine, query)
         ]
 
-    def shown_partitions(self) -> set[str]:
-        """The partitions of the source that have shown a position, as far as a complete position is kept."""
+    def shown_partitions(self, reads: Reads) -> set[str]:
+        """The partitions that have shown a position where the source is read, if a complete position is kept."""
         c, m = t.log_batch.c, t.mirror.c
         query = sa.select(c.completeness).join(t.mirror, (c.mirror == m.name) & (c.number == m.committed))
         text = t.first(self._engine, query.where(m.name == self._mirror))
-        return set() if text is None else {*Completeness.from_json(text).told}
+        return set() if text is None else {*Completeness.from_json(text).told_at(reads)}
 
     def schemas(self) -> list[AnnouncedSchema]:
         """Every structure that the source announced in committed batches."""

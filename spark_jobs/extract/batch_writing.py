@@ -23,6 +23,8 @@ from open_mirroring.changes.manifest import (
     SeenLetter,
     SettledLetter,
 )
+from open_mirroring.changes.places_left import Reads
+from open_mirroring.changes.read_places import Run
 from open_mirroring.errors import TerminalError
 from open_mirroring.ledger.extract_ledger import ExtractLedger
 from open_mirroring.protocols.table_stops import LOAD_REPEATED, RELOAD_SEEN
@@ -79,15 +81,26 @@ class BatchWriting:
     loads: RowsOfRanges
     corrections: RowsOfRanges
     may_join: Callable[[str], bool]
+    reads: Reads
 
     def write(self, batch: int, scope: Scope) -> Manifest:
-        """Read what the scope names into log files of a new attempt.
+        """Read what the scope names into log files of a new attempt; the manifest tells where that was read (G-142).
 
         Raises:
             NewTablesSeen: it names tables that are not mirrored and may join; nothing of the attempt counts (G-70).
             TerminalError: what a transport raises, or ``COUNTS_DIFFER``.
             TransientError: what a transport raises.
         """
+        manifest = self._written(batch, scope)
+        return replace(manifest, places={**self._begun_empty(scope), **(manifest.places or {})}, reads=self.reads)
+
+    def _begun_empty(self, scope: Scope) -> dict[str, list[Run]]:
+        """The partitions that had nothing at the first look: the next message of each is not its first (G-143)."""
+        if not (isinstance(self.transport, MessageTransport) and self.transport.numbering == "bound"):
+            return {}
+        return {one.name: [Run(one.start, one.start - 1)] for one in scope.ranges if 0 < one.start == one.end}
+
+    def _written(self, batch: int, scope: Scope) -> Manifest:
         attempt = uuid4().hex
         if any(LoadChunk.of(bound.name) for bound in scope.ranges):
             return merge(self.loads.read(batch, attempt, scope.ranges), (), self.format.partitions)
@@ -261,7 +274,7 @@ class BatchWriting:
 
     def _check_partitions(self, manifest: Manifest) -> None:
         """Refuse more partitions than the mirror file says: the complete position did not wait for all of them."""
-        known = self.ledger.shown_partitions() | manifest.told.keys() if manifest.partitions else set()
+        known = self.ledger.shown_partitions(self.reads) | manifest.told.keys() if manifest.partitions else set()
         if len(known) > manifest.partitions:
             counted = f"{len(known)} partitions carry changes, `partition_count` says {manifest.partitions}"
             raise TerminalError(
