@@ -249,7 +249,7 @@ class UnverifiedColumn(NamedTuple):
     def note(self) -> str:
         """What it means, for people."""
         if self.column.startswith(ROWS_OF_LOAD):
-            return f"rows unverified since batch {self.batch}: {self.column.removeprefix(ROWS_OF_LOAD)}"
+            return f"rows unverified up to batch {self.batch}: {self.column.removeprefix(ROWS_OF_LOAD)}"
         if self.is_of_rows:
             return (
                 f"rows unverified up to batch {self.batch}: {self.column.removeprefix(ROWS)}; what they lack of the "
