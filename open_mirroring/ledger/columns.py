@@ -282,8 +282,13 @@ def note_columns(
 
 def note_taken(db: Connection, row: Any, columns: Sequence[str], batch: int) -> None:
     """Note columns, or patterns of them, that are read of the table of a ledger's *row* from now on (G-141)."""
-    place = {"table_id": row.id, "generation": row.generation, "since": "", "batch": batch}
-    noted = [{**place, "column": name[:300], "at": datetime.now(UTC), "verified": False} for name in columns]
+    _note_unread(db, [row], columns, batch)
+
+
+def _note_unread(db: Connection, rows: Iterable[Any], columns: Sequence[str], batch: int) -> None:
+    place = {"since": "", "batch": batch, "at": datetime.now(UTC), "verified": False}
+    of_tables = [{"table_id": row.id, "generation": row.generation} for row in rows]
+    noted = [{**table, **place, "column": name[:300]} for table in of_tables for name in columns]
     upsert(
         db,
         t.unverified_column,
@@ -303,9 +308,12 @@ def note_types(ledger: Engine, types: Mapping[str, str]) -> None:
             )
 
 
-def note_rows(db: Connection, row: Any, why: str, batch: int) -> None:
-    """Note that the table of a ledger's *row* may lack changes that nobody can miss, and why (G-142)."""
-    note_taken(db, row, [f"{ROWS}{why}"], batch)
+def note_rows(db: Connection, rows: Iterable[Any], why: str, batch: int) -> None:
+    """Note that the tables of a ledger's *rows* may lack changes that nobody can miss, and why (G-142).
+
+    What is noted already is noted up to this batch: a proof or a load that holds less does not end it.
+    """
+    _note_unread(db, rows, [f"{ROWS}{why}"], batch)
 
 
 def keep_taken(db: Connection, table_id: str, generation: int) -> None:

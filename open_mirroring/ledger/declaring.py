@@ -228,9 +228,8 @@ def _note_place(db: Connection, mirror: str, reads: Reads, rows: Iterable[Any]) 
     if not gone:
         return
     batch = newest_batch(db, mirror)
-    for row in rows:
-        if row.confirmed or row.load_plan is not None or not is_new_to_log(db, row):
-            note_rows(db, row, f"`source` says no more {', '.join(gone)}", batch)
+    begun = [row for row in rows if row.confirmed or row.load_plan is not None or not is_new_to_log(db, row)]
+    note_rows(db, begun, f"`source` says no more {', '.join(gone)}", batch)
     audit(db, mirror, None, "SOURCE_MOVED", {"before": former, "now": dict(reads)})
 
 

@@ -254,5 +254,5 @@ class LoadLedger:
             if row.generation > 1:
                 keep_column_lists(db, row, plan.hand_over_batch)
             if doubt:
-                note_rows(db, row, doubt, plan.hand_over_batch)
+                note_rows(db, [row], doubt, plan.hand_over_batch)
             return True

@@ -61,8 +61,7 @@ def _note_rows(db: Connection, mirror: str, why: str, number: int, *, only_loade
     """Note it of every table; *only_loaded* leaves out those of which reports tell it as ``BEGUN_LATE``."""
     m = t.mirrored_table.c
     which = (m.mirror == mirror) & (m.load_state == "loaded" if only_loaded else sa.true())
-    for row in db.execute(sa.select(t.mirrored_table).where(which)):
-        note_rows(db, row, why, number)
+    note_rows(db, db.execute(sa.select(m.id, m.generation).where(which)), why, number)
 
 
 def read_places(db: Connection, mirror: str) -> dict[str, list[Run]]:

@@ -209,8 +209,7 @@ def test_a_table_that_is_written_is_proved_by_what_is_read_meanwhile(shop_of: Ca
 
     def note(why: str) -> None:
         with shop.pipeline.ledger.begin() as db:
-            for row in db.execute(sa.select(t.mirrored_table)).all():
-                note_rows(db, row, why, 1)
+            note_rows(db, db.execute(sa.select(t.mirrored_table)), why, 1)
 
     # Nobody reads: nothing can be said of these keys, and the table is not called equal.
     note("before")
