@@ -34,7 +34,7 @@ from open_mirroring.config.tables import ProofExport
 from open_mirroring.errors import MirroringError, TerminalError, TransientError
 from open_mirroring.fault_points import reach
 from open_mirroring.landing_zone.schema import LandingColumn
-from open_mirroring.ledger.columns import verify_columns
+from open_mirroring.ledger.columns import UnverifiedColumn, verify_columns
 from open_mirroring.ledger.extract_ledger import ExtractLedger
 from open_mirroring.ledger.proofs import ProofLedger, RecordedProof
 from open_mirroring.ledger.reading import LedgerReader, TableState
@@ -106,6 +106,7 @@ class _Case:
     state: TableState
     proof: Proof
     gone: frozenset[str] = frozenset()
+    noted: Sequence[UnverifiedColumn] = ()
     source: Source | None = None
     shape: Shape | None = None
     cells: frozenset[int] = frozenset()
@@ -185,12 +186,14 @@ class _Proving:
     def _first_looks(self, only: Sequence[str] | None) -> list[_Case]:
         states = self._reader.tables()
         gone = self._reader.gone_columns(states.values())
+        noted = self._reader.unverified_columns(states.values())
         cases = []
         for table in self._mirror.tables:
             if only is None or table.source in only:
                 state = states[table.source]
                 dropped = frozenset(column.column for column in gone.get(state.id, ()))
-                cases.append(_Case(table, state, Proof(ProofVerdict.UNPROVEN, _NOWHERE, ""), dropped))
+                nothing = Proof(ProofVerdict.UNPROVEN, _NOWHERE, "")
+                cases.append(_Case(table, state, nothing, dropped, noted.get(state.id, ())))
         self._look_at(cases, self._first_look)
         return cases
 
@@ -422,8 +425,10 @@ class _Proving:
         if proof.verdict is ProofVerdict.EQUAL:
             log.info("%s: equal, %d rows", case.table.source, proof.rows_source)
             if case.shape is not None:
-                # Only what was compared: a column that came after the look is not verified by it.
-                verify_columns(self._ledger, case.state.id, [column.name for column in case.shape.columns])
+                # Only what was compared: what came, or was noted, after the first look is not verified by it.
+                compared = {column.name for column in case.shape.columns}
+                notes = [one for one in case.noted if one.column in compared or one.is_of_many]
+                verify_columns(self._ledger, case.state.id, notes)
         return {"proof": recorded.id, **proof.document()}
 
 

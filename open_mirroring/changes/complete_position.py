@@ -16,9 +16,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
+from types import MappingProxyType
 from typing import NamedTuple
 
 from open_mirroring.changes.log_position import position_order
+from open_mirroring.changes.places_left import Reads, places_left
 
 HighestMajors = Mapping[str, Mapping[str, str]]
 """Per partition of the source and stream incarnation the highest commit that it has shown: the ``major`` of a position.
@@ -35,11 +37,17 @@ class Completeness(NamedTuple):
         told: the highest commit that each of them has shown up to this batch; empty where it has shown none as yet.
         below: per stream incarnation the place below which every transaction is whole, spelled as in *told*. An
             incarnation that some partition has not shown yet is left out.
+        reads: where the source was read; empty where that is not known.
     """
 
     partitions: int
     told: HighestMajors
     below: Mapping[str, str]
+    reads: Reads = MappingProxyType({})
+
+    def told_at(self, reads: Reads) -> HighestMajors:
+        """What partitions have shown that are still read; those of a former place show nothing any more (G-142)."""
+        return {} if places_left(self.reads, reads) else self.told
 
     def position(self, ordinals: Mapping[str, int]) -> str | None:
         """The complete position of a table as :func:`~open_mirroring.changes.log_position.position_order` writes it.
@@ -52,7 +60,7 @@ class Completeness(NamedTuple):
 
     def to_json(self) -> str:
         """The ledger's document."""
-        return json.dumps(self._asdict(), sort_keys=True)
+        return json.dumps({**self._asdict(), "reads": dict(self.reads)}, sort_keys=True)
 
     @classmethod
     def from_json(cls, text: str) -> Completeness:
@@ -61,7 +69,11 @@ class Completeness(NamedTuple):
 
 
 def advance(
-    before: Completeness | None, told: HighestMajors, partitions: int, waiting: Iterable[tuple[str, str]]
+    before: Completeness | None,
+    told: HighestMajors,
+    partitions: int,
+    waiting: Iterable[tuple[str, str]],
+    reads: Reads = MappingProxyType({}),
 ) -> Completeness:
     """The completeness after a batch: a pure function of the batches up to it. A complete position never falls.
 
@@ -71,8 +83,9 @@ def advance(
         partitions: how many partitions of the source carry changes.
         waiting: stream incarnation and ``major`` of every event that lacks pieces after the batch; an empty ``major``
             is of messages whose place is not known yet, which may lie anywhere above.
+        reads: where the source was read for the batch.
     """
-    merged = {name: dict(epochs) for name, epochs in (before.told if before else {}).items()}
+    merged = {name: dict(epochs) for name, epochs in (before.told_at(reads) if before else {}).items()}
     for name, epochs in told.items():
         seen = merged.setdefault(name, {})
         for epoch, major in epochs.items():
@@ -80,7 +93,7 @@ def advance(
     below = dict(before.below) if before else {}
     waiting = list(waiting)
     if any(not major for _, major in waiting):
-        return Completeness(partitions, merged, below)
+        return Completeness(partitions, merged, below, reads)
     open_from: dict[str, str] = {}
     for epoch, major in waiting:
         open_from[epoch] = min(major, open_from.get(epoch, major))
@@ -89,4 +102,4 @@ def advance(
         if len(shown) >= partitions:
             now = min([*shown, open_from.get(epoch, shown[0])])
             below[epoch] = max(now, below.get(epoch, ""))
-    return Completeness(partitions, merged, below)
+    return Completeness(partitions, merged, below, reads)

@@ -12,6 +12,8 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Literal, NamedTuple, NotRequired, TypedDict
 
+from open_mirroring.changes.places_left import Reads
+
 _LOAD = "(initial load) "
 _CORRECTION = "(correction) "
 
@@ -316,6 +318,7 @@ class Manifest:
         reloads: per table and topic partition ``[last row of a full load, first change]``, null where there is none.
         places: per partition the runs of places that were read for the first time; None where a version before did not
             tell.
+        reads: where the source was read; empty where a version before did not tell.
     """
 
     files: Sequence[LoggedFile]
@@ -340,6 +343,7 @@ class Manifest:
     loads_whole: Sequence[str] = ()
     shortest: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
     places: Mapping[str, Sequence[Sequence[int]]] | None = None
+    reads: Reads = field(default_factory=dict)
 
     def to_json(self) -> str:
         """The manifest as the ledger stores it; equal manifests give equal texts."""

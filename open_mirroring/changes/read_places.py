@@ -21,7 +21,10 @@ RUNS_KEPT = 1_000
 
 
 class Run(NamedTuple):
-    """Consecutive places that were all read, from the first to the last."""
+    """Consecutive places that were all read, from the first to the last.
+
+    Where the last is the one below the first, nothing was read, and reading goes on at the first.
+    """
 
     first: int
     last: int

@@ -7,6 +7,7 @@ run after an error in a field, so one mistake would hide another.
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal, NamedTuple
@@ -66,6 +67,7 @@ from open_mirroring.config.tables import (
 from open_mirroring.errors import MirroringError
 from open_mirroring.landing_zone.layout import DEFAULT_COMPRESSION, Compression
 from open_mirroring.landing_zone.salt import SHORTEST_SALT, Salt
+from open_mirroring.storage.address import is_address
 
 MIRROR_NAME = r"^[a-z][a-z0-9_]{0,62}$"
 
@@ -447,6 +449,25 @@ class Mirror(Section):
     def resolve(self, path: str) -> Path:
         """An absolute path; a relative one starts at :attr:`home`. Nothing is created."""
         return self.home / path
+
+    @property
+    def reads(self) -> dict[str, list[str]]:
+        """Where messages come from, by setting, spelled alike for all spellings of one place (G-142).
+
+        What lies in :attr:`home` is named from there: each machine may have the folder elsewhere.
+        """
+        found = self.source.reads
+        if paths := found.get("path"):
+            found["path"] = [self._one_spelling(path) for path in paths]
+        if connection := found.get("connection"):
+            found["connection"] = [name.lower() for name in connection]
+        return found
+
+    def _one_spelling(self, path: str) -> str:
+        if is_address(path):
+            return path.removesuffix("/")
+        home, place = Path(os.path.normpath(self.home)), Path(os.path.normpath(self.resolve(path)))
+        return (place.relative_to(home) if place.is_relative_to(home) else place).as_posix()
 
     def line_of(self, path: SettingPath) -> int:
         """The line of a setting in :attr:`file`, or of the nearest one around it that is written there."""

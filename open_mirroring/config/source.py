@@ -94,7 +94,7 @@ class AnySource(Section):
 
     @property
     def reads(self) -> dict[str, list[str]]:
-        """Where messages come from and how their bytes are taken, by setting (G-142)."""
+        """Where messages come from and how their bytes are taken, by setting, as the mirror file spells it (G-142)."""
         said = {name: getattr(self, name, None) for name in _WHERE_READ}
         return {name: [value] if isinstance(value, str) else [*value] for name, value in said.items() if value}
 

@@ -118,6 +118,7 @@ def _record_completeness(db: Connection, mirror: str, number: int, manifest: Man
         manifest.told,
         manifest.partitions,
         [(epoch, pos.partition(":")[0]) for epoch, pos in waiting],
+        manifest.reads,
     )
     db.execute(t.log_batch.update().where(c.mirror == mirror, c.number == number).values(completeness=after.to_json()))
 

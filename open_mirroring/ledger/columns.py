@@ -25,6 +25,8 @@ from open_mirroring.ledger.tables import upsert
 
 ROWS = "\n"
 """Begins what stands in the place of a column's name where all columns of all rows are not verified."""
+ROWS_OF_LOAD = f"{ROWS}\n"
+"""The same where only the load of this generation is doubtful: what follows says the way out, too (T-30)."""
 
 
 def list_digest(cols: str) -> str:
@@ -225,7 +227,7 @@ class UnverifiedColumn(NamedTuple):
     """A column, the position of the first change that had it, and the batch up to which it was published then.
 
     Where *since* is empty, it was not read before (G-141), and *column* may be a pattern. Where it begins with
-    :data:`ROWS`, all columns of all rows are meant, and it says why (G-142).
+    :data:`ROWS`, all columns of all rows are meant, and it says why (G-142, T-30).
     """
 
     column: str
@@ -234,11 +236,23 @@ class UnverifiedColumn(NamedTuple):
     at: datetime
 
     @property
+    def is_of_rows(self) -> bool:
+        """Whether all columns of all rows are meant, and *column* is no name."""
+        return self.column.startswith(ROWS)
+
+    @property
+    def is_of_many(self) -> bool:
+        """Whether *column* names no single column."""
+        return self.is_of_rows or "*" in self.column
+
+    @property
     def note(self) -> str:
         """What it means, for people."""
-        if self.column.startswith(ROWS):
+        if self.column.startswith(ROWS_OF_LOAD):
+            return f"rows unverified since batch {self.batch}: {self.column.removeprefix(ROWS_OF_LOAD)}"
+        if self.is_of_rows:
             return (
-                f"rows unverified since batch {self.batch}: {self.column.removeprefix(ROWS)}; what they lack of the "
+                f"rows unverified up to batch {self.batch}: {self.column.removeprefix(ROWS)}; what they lack of the "
                 "source, no message tells: a proof does, and a reset with an initial load brings it"
             )
         if not self.since:
@@ -266,7 +280,7 @@ def note_columns(
     rows = [{**place, "column": column, "since": position} for column, position in sorted(since.items())]
     if rows:
         with ledger.begin() as db:
-            update = ["verified"] if again else []
+            update = ["verified", "batch", "at"] if again else []
             upsert(db, t.unverified_column, rows, keys=["table_id", "generation", "column"], update=update)
 
 
@@ -274,7 +288,13 @@ def note_taken(db: Connection, row: Any, columns: Sequence[str], batch: int) -> 
     """Note columns, or patterns of them, that are read of the table of a ledger's *row* from now on (G-141)."""
     place = {"table_id": row.id, "generation": row.generation, "since": "", "batch": batch}
     noted = [{**place, "column": name[:300], "at": datetime.now(UTC), "verified": False} for name in columns]
-    upsert(db, t.unverified_column, noted, keys=["table_id", "generation", "column"], update=["verified", "since"])
+    upsert(
+        db,
+        t.unverified_column,
+        noted,
+        keys=["table_id", "generation", "column"],
+        update=["verified", "since", "batch", "at"],
+    )
 
 
 def note_types(ledger: Engine, types: Mapping[str, str]) -> None:
@@ -292,26 +312,52 @@ def note_rows(db: Connection, row: Any, why: str, batch: int) -> None:
     note_taken(db, row, [f"{ROWS}{why}"], batch)
 
 
+def note_load(db: Connection, row: Any, why: str, batch: int) -> None:
+    """Note that the load of the present generation of a ledger's *row* may lack changes, and what to do (T-30)."""
+    note_taken(db, row, [f"{ROWS_OF_LOAD}{why}"], batch)
+
+
 def keep_taken(db: Connection, table_id: str, generation: int) -> None:
-    """Carry the notes of :func:`note_taken` into the next generation, which has rows of the log, too."""
+    """Carry the notes of :func:`note_taken` into the next generation, which has rows of the log, too.
+
+    Verified ones stay verified, and still say which columns rows may lack (:func:`taken_columns`). Those of
+    :func:`note_load` stay behind with their load: else nothing that they say to do would end them.
+    """
     c = t.unverified_column.c
-    here = (c.table_id == table_id) & (c.generation == generation) & (c.since == "") & c.verified.is_(False)
+    here = (c.table_id == table_id) & (c.generation == generation) & (c.since == "")
+    here &= ~c.column.startswith(ROWS_OF_LOAD)
     noted = [dict(one) for one in db.execute(sa.select(t.unverified_column).where(here)).mappings()]
     again = [{**one, "generation": generation + 1} for one in noted]
     upsert(db, t.unverified_column, again, keys=["table_id", "generation", "column"], update=[])
 
 
-def verify_columns(ledger: Engine, table_id: str, columns: Iterable[str] | None = None) -> int:
-    """Mark columns of a table as verified (all, unless *columns* are given); returns how many were not before.
+def taken_columns(ledger: Engine, generations: Mapping[str, int]) -> dict[str, list[str]]:
+    """By table id the names and patterns of columns that rows may lack which were read before (G-141), verified or not.
 
-    For a caller that compared every row of the table with the source.
+    Who verifies a column compares the rows that are published: what was read before still has no such column.
     """
     c = t.unverified_column.c
-    statement = t.unverified_column.update().where(c.table_id == table_id, c.verified.is_(False))
-    if columns is not None:
-        statement = statement.where(c.column.in_(list(columns)) | c.column.contains("*") | c.column.startswith(ROWS))
+    rows = _of_present(ledger, t.unverified_column, (c.since == "") & ~c.column.startswith(ROWS), generations)
+    return {table: [column for column, *_ in of_table] for table, of_table in rows.items()}
+
+
+def verify_columns(ledger: Engine, table_id: str, notes: Iterable[UnverifiedColumn]) -> int:
+    """Mark what these notes of a table say as verified; returns how many were not before, and still say the same.
+
+    For a caller that read the notes, and then compared every row of the table with the source: what was noted since,
+    also once more, may tell of what came behind the comparison.
+    """
+    c = t.unverified_column.c
+    here = (c.table_id == table_id) & c.verified.is_(False)
     with ledger.begin() as db:
-        return db.execute(statement.values(verified=True)).rowcount
+        return sum(
+            db.execute(
+                t.unverified_column.update()
+                .where(here, c.column == one.column, c.batch == one.batch, c.at == one.at)
+                .values(verified=True)
+            ).rowcount
+            for one in notes
+        )
 
 
 def unverified_columns(ledger: Engine, generations: Mapping[str, int]) -> dict[str, list[UnverifiedColumn]]:

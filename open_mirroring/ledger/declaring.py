@@ -17,8 +17,8 @@ import sqlalchemy as sa
 from sqlalchemy import Connection, Engine
 
 from open_mirroring.changes.column_choice import ALL_COLUMNS, ColumnChoice
-from open_mirroring.changes.complete_position import Completeness
 from open_mirroring.changes.manifest import SENT_BY, Manifest
+from open_mirroring.changes.places_left import Reads, places_left
 from open_mirroring.errors import TerminalError
 from open_mirroring.ledger import tables as t
 from open_mirroring.ledger.auditing import audit
@@ -172,7 +172,7 @@ def declare(
     ledger: Engine,
     mirror: str,
     declarations: Sequence[TableDeclaration],
-    reads: Mapping[str, Sequence[str]] = MappingProxyType({}),
+    reads: Reads = MappingProxyType({}),
 ) -> dict[str, str]:
     """Register the tables of the mirror file; the ids of all that the ledger has, by source name.
 
@@ -216,31 +216,21 @@ def declare(
         return {source: table_id for source, table_id in db.execute(query).tuples()}
 
 
-def _note_place(db: Connection, mirror: str, reads: Mapping[str, Sequence[str]], rows: Iterable[Any]) -> None:
-    """Note where the source is read, and what that means for tables with rows once a former place is read no more.
-
-    Partitions of the former place show no commit any more, so the complete position does not wait for them.
-    """
+def _note_place(db: Connection, mirror: str, reads: Reads, rows: Iterable[Any]) -> None:
+    """Note where the source is read, and what that means for tables with rows once a former place is read no more."""
     now, m = json.dumps(dict(reads), sort_keys=True, ensure_ascii=False), t.mirror.c
     before = db.scalar(sa.select(m.reads).where(m.name == mirror))
     if not reads or before == now:
         return
     upsert(db, t.mirror, [{"name": mirror, "reads": now}], keys=["name"], update=["reads"])
     former = {} if before is None else json.loads(before)
-    gone = [
-        f"{name} {one!r}" for name, said in former.items() if name in reads for one in said if one not in reads[name]
-    ]
+    gone = [f"{name} {one!r}" for name, one in places_left(former, reads)]
     if not gone:
         return
     batch = newest_batch(db, mirror)
     for row in rows:
         if row.confirmed or row.load_plan is not None or not is_new_to_log(db, row):
             note_rows(db, row, f"`source` says no more {', '.join(gone)}", batch)
-    c = t.log_batch.c
-    last = (c.mirror == mirror) & (c.number == sa.select(m.committed).where(m.name == mirror).scalar_subquery())
-    if (text := db.scalar(sa.select(c.completeness).where(last))) is not None:
-        shown = Completeness.from_json(text)._replace(told={}).to_json()
-        db.execute(t.log_batch.update().where(last).values(completeness=shown))
     audit(db, mirror, None, "SOURCE_MOVED", {"before": former, "now": dict(reads)})
 
 

@@ -22,6 +22,7 @@ from open_mirroring.changes.manifest import (
     OpenFragment,
     Scope,
 )
+from open_mirroring.changes.places_left import Reads
 from open_mirroring.changes.source_reloads import NewestLoad
 from open_mirroring.errors import TerminalError
 from open_mirroring.ledger import tables as t
@@ -226,12 +227,12 @@ class ExtractLedger:
             for f in t.rows(self._engine, query)
         ]
 
-    def shown_partitions(self) -> set[str]:
-        """The partitions of the source that have shown a position, as far as a complete position is kept."""
+    def shown_partitions(self, reads: Reads) -> set[str]:
+        """The partitions that have shown a position where the source is read, if a complete position is kept."""
         c, m = t.log_batch.c, t.mirror.c
         query = sa.select(c.completeness).join(t.mirror, (c.mirror == m.name) & (c.number == m.committed))
         text = t.first(self._engine, query.where(m.name == self._mirror))
-        return set() if text is None else {*Completeness.from_json(text).told}
+        return set() if text is None else {*Completeness.from_json(text).told_at(reads)}
 
     def schemas(self) -> list[AnnouncedSchema]:
         """Every structure that the source announced in committed batches."""

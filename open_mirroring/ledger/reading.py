@@ -29,6 +29,7 @@ from open_mirroring.ledger.columns import (
     UnverifiedColumn,
     former_columns,
     gone_columns,
+    taken_columns,
     unverified_columns,
 )
 from open_mirroring.ledger.declaring import ResetRecord
@@ -359,6 +360,10 @@ class LedgerReader:
     def unverified_columns(self, tables: Iterable[TableState]) -> dict[str, list[UnverifiedColumn]]:
         """Per table the columns that came behind published rows and were not compared with the source since (G-07)."""
         return unverified_columns(self._engine, {table.id: table.row.generation for table in tables})
+
+    def taken_columns(self, tables: Iterable[TableState]) -> dict[str, list[str]]:
+        """Per table the names and patterns of columns that rows may lack which were read before (G-02, G-141)."""
+        return taken_columns(self._engine, {table.id: table.row.generation for table in tables})
 
     def epochs(self, table_ids: Iterable[str]) -> dict[str, dict[str, int]]:
         """Per table the ordinal of every stream incarnation."""

@@ -74,7 +74,7 @@ class TableStatus:
         open_intent: what a run left unfinished and the next one finishes; empty when there is none.
         reset: the reset under way, its last record, who asked for it and why; empty when there is none.
         unverified_columns: columns that came after rows were published, each with the first position that has it; no
-            change shows whether those rows have a default at the source (G-07).
+            change shows whether those rows have a default at the source (G-07). Rows as a whole are told by *notes*.
         gone_columns: columns that the source has dropped, each with the first known place of a row without it: rows
             written since have NULL in them (G-60).
         horizon: a change of this transaction (``epoch ordinal:major``) or an earlier one stops the table (G-05); None

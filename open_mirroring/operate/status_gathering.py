@@ -103,7 +103,7 @@ class _Complete:
     def __init__(self, reader: LedgerReader, committed: int, mirror: Mirror) -> None:
         self._is_kept = mirror.consistency == "transaction"
         self._known = reader.completeness(committed) if self._is_kept else None
-        self._partitions = mirror.source.ordered_partitions
+        self._partitions, self._reads = mirror.source.ordered_partitions, mirror.reads
 
     def of(self, ordinals: Mapping[str, int]) -> str:
         """For a table with these stream incarnations."""
@@ -111,7 +111,8 @@ class _Complete:
             return NO_COMPLETE_POSITION
         position = self._known.position(ordinals) if self._known else None
         if position is None:
-            shown = sum(any(majors.values()) for majors in self._known.told.values()) if self._known else 0
+            told = self._known.told_at(self._reads) if self._known else {}
+            shown = sum(any(majors.values()) for majors in told.values())
             return f"none yet: {shown} of {self._partitions} partitions have shown a commit"
         ordinal, _, major = position.partition(":")
         return f"below {int(ordinal)}:{major}"
@@ -182,7 +183,7 @@ class _Tables:
             load_chunks=None if plan is None else (max(len(plan.done), logged), len(plan.chunks)),
             open_intent=_intent(table),
             reset="" if table.reset is None else str(table.reset),
-            unverified_columns=tuple((column.column, column.since) for column in unverified),
+            unverified_columns=tuple((one.column, one.since) for one in unverified if not one.is_of_rows),
             gone_columns=tuple((column.column, column.place) for column in gone),
             horizon=None if (h := self._horizons.get(table.id)) is None else f"{h.ordinal}:{h.major}",
             proof=None if (proof := self._proofs.get(table.id)) is None else proof.summary(),

@@ -78,7 +78,7 @@ def declare_tables(mirror: Mirror, ledger: Engine, only: Iterable[str] | None = 
             ``TABLE_UNKNOWN`` where a name of *only* is none of theirs.
     """
     take_in_joined(mirror, ledger)
-    ids = declare(ledger, mirror.name, [declaration(table) for table in mirror.tables], mirror.source.reads)
+    ids = declare(ledger, mirror.name, [declaration(table) for table in mirror.tables], mirror.reads)
     if unknown := sorted(set(only or ()) - ids.keys()):
         raise table_unknown(mirror.name, unknown, ids)
     return ids

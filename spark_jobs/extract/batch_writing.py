@@ -23,6 +23,8 @@ from open_mirroring.changes.manifest import (
     SeenLetter,
     SettledLetter,
 )
+from open_mirroring.changes.places_left import Reads
+from open_mirroring.changes.read_places import Run
 from open_mirroring.errors import TerminalError
 from open_mirroring.ledger.extract_ledger import ExtractLedger
 from open_mirroring.protocols.table_stops import LOAD_REPEATED, RELOAD_SEEN
@@ -79,15 +81,26 @@ class BatchWriting:
     loads: RowsOfRanges
     corrections: RowsOfRanges
     may_join: Callable[[str], bool]
+    reads: Reads
 
     def write(self, batch: int, scope: Scope) -> Manifest:
-        """Read what the scope names into log files of a new attempt.
+        """Read what the scope names into log files of a new attempt; the manifest tells where that was read (G-142).
 
         Raises:
             NewTablesSeen: it names tables that are not mirrored and may join; nothing of the attempt counts (G-70).
             TerminalError: what a transport raises, or ``COUNTS_DIFFER``.
             TransientError: what a transport raises.
         """
+        manifest = self._written(batch, scope)
+        return replace(manifest, places={**self._begun_empty(scope), **(manifest.places or {})}, reads=self.reads)
+
+    def _begun_empty(self, scope: Scope) -> dict[str, list[Run]]:
+        """The partitions that had nothing at the first look: the next message of each is not its first (G-143)."""
+        if not (isinstance(self.transport, MessageTransport) and self.transport.numbering == "bound"):
+            return {}
+        return {one.name: [Run(one.start, one.start - 1)] for one in scope.ranges if 0 < one.start == one.end}
+
+    def _written(self, batch: int, scope: Scope) -> Manifest:
         attempt = uuid4().hex
         if any(LoadChunk.of(bound.name) for bound in scope.ranges):
             return merge(self.loads.read(batch, attempt, scope.ranges), (), self.format.partitions)
@@ -115,7 +128,7 @@ class BatchWriting:
         fresh = [*schemas[len(known) :], *sorted(told - {*schemas}), *untried, *senders.added]
         manifest = self._judging_loads(batch, merge(parts, fresh, self.format.partitions))
         shared = misread([*known, *announced], announced) - misread(known, known)
-        stops = {**senders.stops, **stops_of_shared(shared), **manifest.stops}
+        stops = {**senders.stops, **stops_of_shared(shared, self.tables), **manifest.stops}
         manifest = replace(manifest, stops=stops, lists_of_reading=self.transport.lists_of_reading)
         self._check_partitions(manifest)
         self._check_order(parts, [*kept, *senders.added])
@@ -180,6 +193,8 @@ class BatchWriting:
             repeated = self._read(batch, attempt, [tasks[i] for i in again], schemas, watched, first_task=len(tasks))
             for index, part in zip(again, repeated, strict=True):
                 parts[index] = part
+            # What is read by the structures of another topic tells only now that its topic used its ids (K-85).
+            announced += sorted({schema for part in repeated for schema in part.schemas} - {*schemas})
         return parts, announced, 2 * max(len(tasks), len(full))
 
     def _replay(self, batch: int, attempt: str, scope: Scope, known: Sequence[SourceSchema]) -> tuple[list[Part], int]:
@@ -259,7 +274,7 @@ class BatchWriting:
 
     def _check_partitions(self, manifest: Manifest) -> None:
         """Refuse more partitions than the mirror file says: the complete position did not wait for all of them."""
-        known = self.ledger.shown_partitions() | manifest.told.keys() if manifest.partitions else set()
+        known = self.ledger.shown_partitions(self.reads) | manifest.told.keys() if manifest.partitions else set()
         if len(known) > manifest.partitions:
             counted = f"{len(known)} partitions carry changes, `partition_count` says {manifest.partitions}"
             raise TerminalError(

@@ -95,7 +95,7 @@ class ExtractionDriver:
         loads = LoggedLoads(mirror, LedgerReader(ledger, mirror.name), spark)
         corrections = LoggedCorrections(mirror, ledger, spark)
         root = self._log.root
-        rows = letters, loads, corrections, self._may_join
+        rows = letters, loads, corrections, self._may_join, mirror.reads
         return BatchWriting(spark, self.ledger, root, *self.source, self._timeout, *rows)
 
     def _may_join(self, name: str) -> bool:

@@ -86,6 +86,7 @@ class Preparation:
         lists, decided = self._reader.column_lists(ids), self._reader.column_decisions(ids)
         epochs, rejected = self._reader.epochs(ids), self._reader.rejected(ids)
         unverified = self._reader.unverified_columns(state for state, _ in tables)
+        taken = self._reader.taken_columns(state for state, _ in tables)
         horizons = self._reader.horizons(state for state, _ in tables)
         noted = self._reader.former_columns(state for state, _ in tables)
         highest = self._reader.highest_of({s.source: i.batch_from for s, i in tables if i.batch_from})
@@ -104,8 +105,8 @@ class Preparation:
                 known = frozenset((r["epoch"], r["pos"], r["key"]) for r in rejected.get(state.id, []))
                 plan = self._plan(state, intent, new, ordinals, highest.get(state.source, {}), schema, types, known)
                 plan = replace(plan, horizon=horizons.get(state.id), gone={c: one.after for c, one in gone.items()})
-                taken = [note.column for note in unverified.get(state.id, ()) if not note.since]
-                unread = declared.chosen.unread({name for one in found for name in types_of(one.cols)}, taken)
+                names = {name for one in found for name in types_of(one.cols)}
+                unread = declared.chosen.unread(names, taken.get(state.id, ()))
                 plan = replace(plan, former=(*columns.spellings, *columns.former), unread=unread)
             except PlanStop as stop:
                 prepared[state.id] = stop

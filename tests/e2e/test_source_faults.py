@@ -20,6 +20,7 @@ import yaml
 
 from open_mirroring.errors import MirroringError, TerminalError, TransientError
 from open_mirroring.ledger import tables as t
+from open_mirroring.ledger.read_places import read_places
 from open_mirroring.operate.exit_codes import Exit
 from spark_jobs.cli.command_line import main
 from tests.ces_messages import event
@@ -264,6 +265,26 @@ def test_an_added_partition_is_read_from_its_first_message(
     assert pipeline.numbers("dbo.schema/orders") == [1, 2]
 
 
+def test_a_partition_that_was_empty_at_the_first_look_comes_up_with_its_next_message_g143(
+    tmp_path: Path, spark: Any, kafka: KafkaBroker, topic: str
+) -> None:
+    """G-143, G-113: its first messages had expired by then, so a load that is made later holds them."""
+    messages = {place: (place, None, ordered(place + 1, "Ada")) for place in (0, 1)}
+    kafka.publish(topic, [messages[1]] * 3)
+    kafka.delete_records(topic, 1, 3)
+    pipeline = over_kafka(tmp_path, spark, topic)
+    kafka.publish(topic, [messages[0]])
+    pipeline.extract()
+    with pipeline.ledger.begin() as db:
+        db.execute(t.mirrored_table.update().values(load_state="loaded"))
+        assert read_places(db, pipeline.name) == {f"{topic}/0": [(0, 0)], f"{topic}/1": [(3, 2)]}
+    kafka.publish(topic, [messages[1]])
+    pipeline.extract()
+    with pipeline.ledger.begin() as db:
+        assert read_places(db, pipeline.name)[f"{topic}/1"] == [(3, 3)]
+    assert pipeline.reader.unverified_columns(pipeline.reader.tables().values()) == {}
+
+
 def test_a_topic_under_another_name_leaves_tables_unverified_and_holds_nothing_back_g142(
     tmp_path: Path, spark: Any, kafka: KafkaBroker, topic: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -284,7 +305,7 @@ def test_a_topic_under_another_name_leaves_tables_unverified_and_holds_nothing_b
     assert "unverified" not in tick(topic)
     publish(kafka, topic, [5])
     publish(kafka, other, range(6, 11))
-    assert f"dbo.orders: rows unverified since batch 1: `source` says no more topics '{topic}'" in tick(other)
+    assert f"dbo.orders: rows unverified up to batch 1: `source` says no more topics '{topic}'" in tick(other)
     keys = sorted(one["id"] for one in pipeline.mirrored("dbo", "orders"))
     assert keys == [1, 2, 3, 4, 6, 7, 8], "whole are those below what both partitions of the new topic have shown"
 

@@ -842,3 +842,17 @@ def test_a_hand_over_that_is_declared_is_taken_where_the_stream_can_be_split_g12
     )
     with pytest.raises(TerminalError, match="delimited_text"):
         load(text)
+
+
+def test_a_place_that_is_spelled_otherwise_is_read_as_before_g142(load: Load, tmp_path: Path) -> None:
+    """G-142: a path in any spelling, relative or not, an address with a slash behind it, a connection in any case."""
+
+    def reads(path: str, connection: str = "") -> dict[str, list[str]]:
+        return load(GOOD.replace("data/capture", f"{path}{connection and f', connection: {connection}'}")).reads
+
+    here = reads("data/capture")
+    assert here["path"] == ["data/capture"]
+    for same in ("data/capture/", "./data/capture", "data/../data//capture", str(tmp_path / "data" / "capture")):
+        assert reads(same) == here, same
+    assert reads("data/capture/2") != here != reads("../data/capture") != reads("data/Capture") != here
+    assert reads("s3://bucket/cdc/", "lake") == reads("s3://bucket/cdc", "LAKE") != reads("s3://bucket/CDC", "lake")

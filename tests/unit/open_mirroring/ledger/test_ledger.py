@@ -429,7 +429,7 @@ def test_declaring_again_keeps_every_table(publishing: PublishLedger, reader: Le
 def test_a_source_that_is_read_elsewhere_leaves_tables_with_rows_unverified_g142(
     ledger: Engine, extracting: ExtractLedger, table: str, reader: LedgerReader
 ) -> None:
-    """G-142: not one that is read in more places; partitions of the former place hold back no transaction."""
+    """G-142: not one that is read in more places."""
 
     def told(**reads: list[str]) -> list[tuple[str, str]]:
         declare(ledger, "m", [DECLARED, OTHER], reads)
@@ -439,15 +439,32 @@ def test_a_source_that_is_read_elsewhere_leaves_tables_with_rows_unverified_g142
 
     here: dict[str, list[str]] = {"transport": ["kafka"], "connection": ["hub"], "topics": ["a"]}
     assert told(**here) == []
-    completed(extracting, manifest(partitions=2, told={"a/0": {"s": "05"}, "a/1": {"s": "06"}}))
-    assert extracting.shown_partitions() == {"a/0", "a/1"}
+    completed(extracting, manifest())
     assert told(**{**here, "topics": ["a", "b"]}) == [], "more is read, and nothing is left"
     assert told(**{**here, "topics": ["b"]}) == [("dbo.a", "`source` says no more topics 'a'")]
-    assert extracting.shown_partitions() == set()
     moved = {"transport": ["files"], "path": ["x"]}
     assert len(told(**moved)) == 2 == len(told(**moved))
     declare(ledger, "m", [DECLARED, OTHER])
     assert len(told(**moved)) == 2, "who says nothing of the source changes nothing"
+
+
+def test_partitions_of_a_former_place_hold_back_no_transaction_g142(
+    extracting: ExtractLedger, reader: LedgerReader
+) -> None:
+    """G-142, C-34: nor those that a batch shows which was read there and completed later, nor in a ledger made again.
+
+    What is whole stays so. Each batch says where it was read, so it does not matter who completes it, or when.
+    """
+    former, now = {"topics": ["a"]}, {"topics": ["b"]}
+    told = {"a/0": {"s": "05"}, "a/1": {"s": "06"}}
+    for number in (1, 2):
+        completed(extracting, manifest(partitions=2, told=told, reads=former), number)
+    assert extracting.shown_partitions(former) == extracting.shown_partitions({"topics": ["b", "a"]}) == {"a/0", "a/1"}
+    assert extracting.shown_partitions(now) == set()
+    completed(extracting, manifest(partitions=2, told={"b/0": {"s": "09"}}, reads=now), 3)
+    assert extracting.shown_partitions(now) == {"b/0"}
+    known = reader.completeness(3)
+    assert known is not None and known.below == {"s": "05"}
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ from open_mirroring.changes.manifest import Manifest
 from open_mirroring.changes.read_places import Run
 from open_mirroring.ledger import tables as t
 from open_mirroring.ledger.auditing import Reason
-from open_mirroring.ledger.columns import verify_columns
+from open_mirroring.ledger.columns import UnverifiedColumn, verify_columns
 from open_mirroring.ledger.read_places import accept_gaps, read_places, record_places
 from tests.hand_made_mirror import HandMadeMirror
 
@@ -68,10 +68,14 @@ def test_accepted_gaps_are_closed_once_with_an_entry_of_the_audit_g_113(made: Ha
     assert accept_gaps(made.ledger, "shop", reason) == 0
 
 
+def noted(made: HandMadeMirror, source: str) -> list[UnverifiedColumn]:
+    tables = made.reader.tables()
+    return made.reader.unverified_columns(tables.values()).get(tables[source].id, [])
+
+
 def told(made: HandMadeMirror, source: str) -> list[str]:
     """What is noted of a table's rows."""
-    tables = made.reader.tables()
-    return [one.note for one in made.reader.unverified_columns(tables.values()).get(tables[source].id, ())]
+    return [one.note for one in noted(made, source)]
 
 
 def test_a_partition_that_comes_up_late_leaves_loaded_tables_unverified_g143(made: HandMadeMirror) -> None:
@@ -82,9 +86,25 @@ def test_a_partition_that_comes_up_late_leaves_loaded_tables_unverified_g143(mad
     assert told(made, "dbo.orders") == []
     record(made, {"cdc/2": [(5, 7)]}, 3)
     (note,) = told(made, "dbo.orders")
-    assert "rows unverified since batch 3" in note and "'cdc/2' from 5 on" in note
+    assert "rows unverified up to batch 3" in note and "'cdc/2' from 5 on" in note
     assert told(made, "dbo.customers") == [], "reports tell BEGUN_LATE of it"
-    assert verify_columns(made.ledger, made.ids["dbo.orders"], ["id"]) == 1 and told(made, "dbo.orders") == []
+    assert (
+        verify_columns(made.ledger, made.ids["dbo.orders"], noted(made, "dbo.orders")) == 1
+        and told(made, "dbo.orders") == []
+    )
+
+
+def test_a_partition_that_had_nothing_at_the_first_look_is_known_g143(made: HandMadeMirror) -> None:
+    """G-143, G-113: it does not come up late with its next message; what is missing before that is a gap."""
+    made.set_table("dbo.orders", load_state="loaded")
+    assert record(made, {"cdc/0": [(0, 4)], "cdc/1": [(500, 499)]})["cdc/1"] == [(500, 499)]
+    assert record(made, {"cdc/1": [(500, 501)], "cdc/0": [(7, 6)]}, 2) == {
+        "cdc/0": [(0, 4), (7, 6)],
+        "cdc/1": [(500, 501)],
+    }
+    assert told(made, "dbo.orders") == []
+    assert accept_gaps(made.ledger, "shop", Reason("Ada", "expired")) == 2
+    assert record(made, {"cdc/0": [(7, 9)]}) == {"cdc/0": [(0, 9)], "cdc/1": [(500, 501)]}
 
 
 def test_capture_files_of_another_layout_are_told_and_no_partitions_g143(made: HandMadeMirror) -> None:
@@ -93,7 +113,18 @@ def test_capture_files_of_another_layout_are_told_and_no_partitions_g143(made: H
         assert record(made, {f"ns/hub/2026/{batch}/0.avro": [(5 * batch, 5 * batch)]}, batch) == {}
     for source in made.ids:
         (note,) = told(made, source)
-        assert "a missing file is not seen" in note
-        verify_columns(made.ledger, made.ids[source])
+        assert "up to batch 2" in note and "a missing file is not seen" in note
+        assert verify_columns(made.ledger, made.ids[source], noted(made, source)) == 1
     record(made, {"ns/hub/2026/3/0.avro": [(15, 15)]}, 3)
     assert len(told(made, "dbo.orders")) == 1
+
+
+def test_a_proof_verifies_nothing_that_is_noted_while_it_compares_g142_g143(made: HandMadeMirror) -> None:
+    """G-142, G-143: what it compared may lack what came meanwhile, also where the same was noted before."""
+    nameless = {"ns/hub/2026/1/0.avro": [(5, 5)]}
+    record(made, nameless)
+    compared = noted(made, "dbo.orders")
+    record(made, nameless, 2)
+    assert verify_columns(made.ledger, made.ids["dbo.orders"], compared) == 0
+    (note,) = told(made, "dbo.orders")
+    assert "up to batch 2" in note

@@ -15,6 +15,7 @@ from open_mirroring.changes.manifest import LoadChunk
 from open_mirroring.config import load_mirror
 from open_mirroring.ledger import tables as t
 from open_mirroring.ledger.auditing import Reason
+from open_mirroring.ledger.columns import ROWS
 from open_mirroring.ledger.decisions import open_stops
 from open_mirroring.ledger.declaring import TableDeclaration
 from open_mirroring.ledger.horizon import move_horizon
@@ -87,11 +88,24 @@ def test_the_complete_position_says_what_it_waits_for_c_34(made: HandMadeMirror)
     known = advance(None, {"cdc/0": {GUID: "0000000B"}}, 2, [])
     made.set_completeness(1, known)
     assert orders(status_of(made)).marks.complete_position == "none yet: 1 of 2 partitions have shown a commit"
+    made.set_completeness(1, known._replace(reads={"path": ["former"]}))
+    said = "none yet: 0 of 2 partitions have shown a commit"
+    assert orders(status_of(made)).marks.complete_position == said, "G-142: those of a former place do not count"
     made.set_completeness(1, advance(known, {"cdc/1": {GUID: "0000000A"}}, 2, []))
     made.set_table("dbo.orders", published_batch=1, published_position=f"000000:{'0' * 8}", waiting_rows=3)
     table = orders(status_of(made))
     assert table.marks.complete_position == "below 0:0000000A"
     assert (table.waiting_batches, table.waiting_rows) == (0, 3)
+
+
+def test_rows_that_are_unverified_are_told_as_a_note_and_no_column_g142(made: HandMadeMirror) -> None:
+    """G-142, G-07: whoever reads the columns of the document gets names of columns."""
+    at: dict[str, Any] = {"table_id": made.ids["dbo.orders"], "generation": 1, "batch": 1, "at": datetime.now(UTC)}
+    for column, since in (("city", LOW), (f"{ROWS}`source` says no more topics 'a'", "")):
+        made.insert(t.unverified_column, column=column, since=since, verified=False, **at)
+    table = orders(status_of(made, {}))
+    assert table.unverified_columns == (("city", LOW),)
+    assert "rows unverified up to batch 1: `source` says no more topics 'a'" in " ".join(table.notes)
 
 
 def test_the_highest_position_is_that_of_the_newest_accepted_stream_g_01(made: HandMadeMirror) -> None:

@@ -12,6 +12,7 @@ from open_mirroring.config import Table
 from open_mirroring.config.models import Publish
 from open_mirroring.landing_zone.schema import LandingColumn, TableSchema
 from open_mirroring.ledger import tables as t
+from open_mirroring.ledger.columns import keep_taken, note_rows, note_taken, verify_columns
 from open_mirroring.protocols.publishing import Intent, Work
 from spark_jobs.plan.table_plan import TablePlan
 from spark_jobs.publish.publication import Preparation, Prepared
@@ -120,3 +121,22 @@ def test_what_types_says_is_noted_before_changes_are_published_by_it_g129(made: 
     preparation = Preparation("shop", made.reader, {ORDERS: declared}, Publish())
     assert preparation.refused([made.table(ORDERS)], busy=[ORDERS]) == {}
     assert made.table(ORDERS).types == '{"price": "string"}'
+
+
+def test_a_column_that_was_taken_later_is_no_difference_also_once_it_is_verified_g02(made: HandMadeMirror) -> None:
+    """G-02, G-141: a proof finds the values equal; what was read before lacks the column ever after, built anew too."""
+    columns = {"digest": "1", "cols": json.dumps([["price", "int", 0]]), "whole": True, "first_pos": "0001:01:1"}
+    made.insert(t.column_list, table_id=made.ids[ORDERS], **columns)
+    log(made, 1, ORDERS, "0001:01:1", "0005:01:1")
+    with made.ledger.begin() as db:
+        row = db.execute(sa.select(t.mirrored_table).where(t.mirrored_table.c.source == ORDERS)).one()
+        note_taken(db, row, ["price"], 1)
+        note_rows(db, row, "*", 1)
+    (noted,) = made.reader.unverified_columns([made.table(ORDERS)]).values()
+    assert verify_columns(made.ledger, made.ids[ORDERS], noted) == 2
+    assert plans(made, {ORDERS: 0}, 1)[ORDERS].unread == {"price"}
+    with made.ledger.begin() as db:
+        keep_taken(db, made.ids[ORDERS], 1)
+    made.set_table(ORDERS, generation=2)
+    assert plans(made, {ORDERS: 0}, 1)[ORDERS].unread == {"price"}
+    assert made.reader.unverified_columns([made.table(ORDERS)]) == {}
