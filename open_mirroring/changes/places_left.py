@@ -7,6 +7,9 @@ from collections.abc import Mapping, Sequence
 Reads = Mapping[str, Sequence[str]]
 """Where messages come from and how their bytes are taken, by setting of the mirror file."""
 
+GAPS, EXPECTED = "offset_gaps", "expected"
+"""The setting that says of gaps between messages that nothing is missing; what it says is there only then (G-113)."""
+
 
 def places_left(former: Reads, now: Reads) -> list[tuple[str, str]]:
     """What *former* says by a setting, and *now* does not; a setting that is not there now is another transport's."""

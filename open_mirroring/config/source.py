@@ -26,6 +26,7 @@ from pydantic import (
     model_validator,
 )
 
+from open_mirroring.changes.places_left import EXPECTED, GAPS
 from open_mirroring.config import names
 from open_mirroring.config.section import ConnectionName, ConnectionOfPath, PlaceText, Positive, Section
 from open_mirroring.errors import TerminalError
@@ -131,6 +132,11 @@ class InLines(InFolder):
         "message that is missing, and a loss of the mirror until it comes; expected: nothing, since the topic is "
         "compacted or written in transactions, or the lines are only some of its messages.",
     )
+
+    @property
+    def reads(self) -> dict[str, list[str]]:
+        """As :attr:`AnySource.reads`; gaps that are expected here count nowhere else (G-113)."""
+        return {**super().reads, **({GAPS: [EXPECTED]} if self.offset_gaps == EXPECTED else {})}
 
 
 class InCapture(InFolder):

@@ -284,10 +284,11 @@ def note_columns(
             upsert(db, t.unverified_column, rows, keys=["table_id", "generation", "column"], update=update)
 
 
-def note_taken(db: Connection, row: Any, columns: Sequence[str], batch: int) -> None:
-    """Note columns, or patterns of them, that are read of the table of a ledger's *row* from now on (G-141)."""
-    place = {"table_id": row.id, "generation": row.generation, "since": "", "batch": batch}
-    noted = [{**place, "column": name[:300], "at": datetime.now(UTC), "verified": False} for name in columns]
+def note_taken(db: Connection, rows: Iterable[Any], columns: Sequence[str], batch: int) -> None:
+    """Note columns, or patterns of them, that are read of the tables of a ledger's *rows* from now on (G-141)."""
+    place = {"since": "", "batch": batch, "at": datetime.now(UTC), "verified": False}
+    of_tables = [{"table_id": row.id, "generation": row.generation} for row in rows]
+    noted = [{**table, **place, "column": name[:300]} for table in of_tables for name in columns]
     upsert(
         db,
         t.unverified_column,
@@ -307,14 +308,17 @@ def note_types(ledger: Engine, types: Mapping[str, str]) -> None:
             )
 
 
-def note_rows(db: Connection, row: Any, why: str, batch: int) -> None:
-    """Note that the table of a ledger's *row* may lack changes that nobody can miss, and why (G-142)."""
-    note_taken(db, row, [f"{ROWS}{why}"], batch)
+def note_rows(db: Connection, rows: Iterable[Any], why: str, batch: int) -> None:
+    """Note that the tables of a ledger's *rows* may lack changes that nobody can miss, and why (G-142).
+
+    What is noted already is noted up to this batch: a proof or a load that holds less does not end it.
+    """
+    note_taken(db, rows, [f"{ROWS}{why}"], batch)
 
 
 def note_load(db: Connection, row: Any, why: str, batch: int) -> None:
     """Note that the load of the present generation of a ledger's *row* may lack changes, and what to do (T-30)."""
-    note_taken(db, row, [f"{ROWS_OF_LOAD}{why}"], batch)
+    note_taken(db, [row], [f"{ROWS_OF_LOAD}{why}"], batch)
 
 
 def keep_taken(db: Connection, table_id: str, generation: int) -> None:

@@ -18,11 +18,12 @@ from sqlalchemy import Connection, Engine
 
 from open_mirroring.changes.column_choice import ALL_COLUMNS, ColumnChoice
 from open_mirroring.changes.manifest import SENT_BY, Manifest
-from open_mirroring.changes.places_left import Reads, places_left
+from open_mirroring.changes.places_left import EXPECTED, GAPS, Reads, places_left
 from open_mirroring.errors import TerminalError
 from open_mirroring.ledger import tables as t
 from open_mirroring.ledger.auditing import audit
 from open_mirroring.ledger.columns import note_rows, note_taken
+from open_mirroring.ledger.read_places import close_gaps
 from open_mirroring.ledger.tables import upsert
 from open_mirroring.protocols.resetting import ResetStage
 from open_mirroring.protocols.table_stops import (
@@ -217,7 +218,10 @@ def declare(
 
 
 def _note_place(db: Connection, mirror: str, reads: Reads, rows: Iterable[Any]) -> None:
-    """Note where the source is read, and what that means for tables with rows once a former place is read no more."""
+    """Note where the source is read, and what that means for tables with rows once a former place is read no more.
+
+    Gaps that were expected at the former place are none of the new one, where they may not be.
+    """
     now, m = json.dumps(dict(reads), sort_keys=True, ensure_ascii=False), t.mirror.c
     before = db.scalar(sa.select(m.reads).where(m.name == mirror))
     if not reads or before == now:
@@ -228,9 +232,10 @@ def _note_place(db: Connection, mirror: str, reads: Reads, rows: Iterable[Any]) 
     if not gone:
         return
     batch = newest_batch(db, mirror)
-    for row in rows:
-        if row.confirmed or row.load_plan is not None or not is_new_to_log(db, row):
-            note_rows(db, row, f"`source` says no more {', '.join(gone)}", batch)
+    begun = [row for row in rows if row.confirmed or row.load_plan is not None or not is_new_to_log(db, row)]
+    note_rows(db, begun, f"`source` says no more {', '.join(gone)}", batch)
+    if EXPECTED in former.get(GAPS, ()):
+        close_gaps(db, mirror)
     audit(db, mirror, None, "SOURCE_MOVED", {"before": former, "now": dict(reads)})
 
 
@@ -238,7 +243,7 @@ def _take_columns(db: Connection, row: Any, chosen: ColumnChoice) -> None:
     """Note which columns are read from now on, and that rows which were read before lack those that are new (G-141)."""
     is_new = not row.confirmed and row.load_plan is None and is_new_to_log(db, row)
     gained = [] if is_new or row.takes is None else chosen.gained(row.takes)
-    note_taken(db, row, gained, newest_batch(db, row.mirror))
+    note_taken(db, [row], gained, newest_batch(db, row.mirror))
     c = t.mirrored_table.c
     db.execute(t.mirrored_table.update().where(c.id == row.id).values(takes=chosen.takes))
 

@@ -61,8 +61,7 @@ def _note_rows(db: Connection, mirror: str, why: str, number: int, *, only_loade
     """Note it of every table; *only_loaded* leaves out those of which reports tell it as ``BEGUN_LATE``."""
     m = t.mirrored_table.c
     which = (m.mirror == mirror) & (m.load_state == "loaded" if only_loaded else sa.true())
-    for row in db.execute(sa.select(t.mirrored_table).where(which)):
-        note_rows(db, row, why, number)
+    note_rows(db, db.execute(sa.select(m.id, m.generation).where(which)), why, number)
 
 
 def read_places(db: Connection, mirror: str) -> dict[str, list[Run]]:
@@ -72,20 +71,25 @@ def read_places(db: Connection, mirror: str) -> dict[str, list[Run]]:
     return {name: [Run(*run) for run in json.loads(runs)] for name, runs in db.execute(query).tuples()}
 
 
+def close_gaps(db: Connection, mirror: str) -> dict[str, list[Run]]:
+    """Count the places between those that were read as read, too; by partition which they are."""
+    c, missing = t.read_place.c, dict[str, list[Run]]()
+    for name, runs in read_places(db, mirror).items():
+        if found := gaps(runs):
+            missing[name] = found
+            closed = json.dumps([(runs[0].first, runs[-1].last)])
+            db.execute(t.read_place.update().where(c.mirror == mirror, c.partition == name).values(runs=closed))
+    return missing
+
+
 def accept_gaps(ledger: Engine, mirror: str, reason: Reason, *, request: str = "") -> int:
     """Accept that the offsets between those that were read are lost, with an entry in the audit; how many they are.
 
     Asked again by the id of its *request*, it accepts nothing more, whatever is missing then (G-30).
     """
-    c = t.read_place.c
 
     def effect(db: Connection, _: Any) -> Effect | None:
-        missing: dict[str, list[Run]] = {}
-        for name, runs in read_places(db, mirror).items():
-            if found := gaps(runs):
-                missing[name] = found
-                closed = json.dumps([(runs[0].first, runs[-1].last)])
-                db.execute(t.read_place.update().where(c.mirror == mirror, c.partition == name).values(runs=closed))
+        missing = close_gaps(db, mirror)
         count = sum(gap.last - gap.first + 1 for found in missing.values() for gap in found)
         return Effect({"accepted": count}, {"offsets": missing}) if count else None
 

@@ -15,6 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
+from open_mirroring.changes.places_left import places_left
 from open_mirroring.config import ConfigError, Mirror, json_schema, load_mirror, load_mirrors
 from open_mirroring.config.models import schema_document
 from open_mirroring.config.problems import explain
@@ -894,3 +895,12 @@ def test_a_place_that_is_spelled_otherwise_is_read_as_before_g142(load: Load, tm
         assert reads(same) == here, same
     assert reads("data/capture/2") != here != reads("../data/capture") != reads("data/Capture") != here
     assert reads("s3://bucket/cdc/", "lake") == reads("s3://bucket/cdc", "LAKE") != reads("s3://bucket/CDC", "lake")
+
+
+def test_a_mirror_says_whether_its_source_was_expected_to_have_gaps_g_113(load: Load) -> None:
+    """G-113: so that who reads the source elsewhere knows it; the setting by itself is no place (G-142)."""
+    lines = GOOD.replace("capture, path: data/capture", "files, path: data")
+    expected = load(lines.replace("path: data", "path: data, offset_gaps: expected")).reads
+    assert load(lines).reads == {name: said for name, said in expected.items() if name != "offset_gaps"}
+    assert expected["offset_gaps"] == ["expected"]
+    assert places_left(expected, load(lines).reads) == [] == places_left(load(lines).reads, expected)

@@ -15,6 +15,7 @@ from open_mirroring.changes.read_places import Run
 from open_mirroring.ledger import tables as t
 from open_mirroring.ledger.auditing import Reason
 from open_mirroring.ledger.columns import UnverifiedColumn, verify_columns
+from open_mirroring.ledger.declaring import TableDeclaration, declare
 from open_mirroring.ledger.read_places import accept_gaps, read_places, record_places
 from tests.hand_made_mirror import HandMadeMirror
 
@@ -66,6 +67,19 @@ def test_accepted_gaps_are_closed_once_with_an_entry_of_the_audit_g_113(made: Ha
     assert (entry["why"], entry["offsets"]) == ("the disk was full", {"cdc/0": [[5, 6]]})
     assert accept_gaps(made.ledger, "shop", reason) == 1
     assert accept_gaps(made.ledger, "shop", reason) == 0
+
+
+@pytest.mark.parametrize("gaps", [{"offset_gaps": ["expected"]}, {}])
+def test_gaps_that_files_were_expected_to_have_are_none_of_the_topic_that_is_read_then_g_113(
+    made: HandMadeMirror, gaps: dict[str, list[str]]
+) -> None:
+    """G-113: what is missing between the files and the topic still is."""
+    names = [TableDeclaration(source, made.table(source).folder, made.table(source).keys, False) for source in made.ids]
+    declare(made.ledger, "shop", names, {"transport": ["files"], "path": ["source"], **gaps})
+    record(made, {"cdc/0": [(0, 4), (7, 9)]})
+    declare(made.ledger, "shop", names, {"transport": ["kafka"], "topics": ["cdc"]})
+    before = [(0, 9)] if gaps else [(0, 4), (7, 9)]
+    assert record(made, {"cdc/0": [(12, 13)]}, 2) == {"cdc/0": [*before, (12, 13)]}
 
 
 def noted(made: HandMadeMirror, source: str) -> list[UnverifiedColumn]:
@@ -122,7 +136,10 @@ def test_capture_files_of_another_layout_are_told_and_no_partitions_g143(made: H
 def test_a_proof_verifies_nothing_that_is_noted_while_it_compares_g142_g143(made: HandMadeMirror) -> None:
     """G-142, G-143: what it compared may lack what came meanwhile, also where the same was noted before."""
     nameless = {"ns/hub/2026/1/0.avro": [(5, 5)]}
+    asked: list[str] = []
+    sa.event.listen(made.ledger, "before_cursor_execute", lambda *call: asked.append(call[2]))
     record(made, nameless)
+    assert sum("INSERT INTO unverified_column" in one for one in asked) == 1, "for all tables at once"
     compared = noted(made, "dbo.orders")
     record(made, nameless, 2)
     assert verify_columns(made.ledger, made.ids["dbo.orders"], compared) == 0

@@ -130,8 +130,8 @@ def test_a_column_that_was_taken_later_is_no_difference_also_once_it_is_verified
     log(made, 1, ORDERS, "0001:01:1", "0005:01:1")
     with made.ledger.begin() as db:
         row = db.execute(sa.select(t.mirrored_table).where(t.mirrored_table.c.source == ORDERS)).one()
-        note_taken(db, row, ["price"], 1)
-        note_rows(db, row, "*", 1)
+        note_taken(db, [row], ["price"], 1)
+        note_rows(db, [row], "*", 1)
     (noted,) = made.reader.unverified_columns([made.table(ORDERS)]).values()
     assert verify_columns(made.ledger, made.ids[ORDERS], noted) == 2
     assert plans(made, {ORDERS: 0}, 1)[ORDERS].unread == {"price"}
