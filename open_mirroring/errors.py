@@ -51,12 +51,12 @@ class TransientError(MirroringError):
 
 
 def disk_error(error: OSError, where: str = "") -> MirroringError | None:
-    """Our error for a disk that is full, or where this process may not write; None for any other."""
+    """Our error for a disk that is full, or where this process may not read or write; None for any other."""
     what, where = error.strerror or str(error), where or str(error.filename or "")
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
         way_out = "free space or raise the quota; the next run goes on"
         return TransientError("DISK_FULL", what, where=where, way_out=way_out)
     if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
-        way_out = "let the user of this process read and write there, or choose another folder"
+        way_out = "give the user of this process the right to read it, or to write there; or choose another folder"
         return TerminalError("NOT_WRITABLE", what, where=where, way_out=way_out)
     return None

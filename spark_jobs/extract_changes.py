@@ -157,7 +157,8 @@ class _Points:
     def _new_within(self, backfill: Backfill) -> Scope:
         # Somebody asked for the interval: all of it is bound, whatever one run may take otherwise.
         driver, transport = self._driver, self._driver.source.transport.unlimited()
-        found = transport.find(driver.spark, driver.ledger.bound(), driver.ledger.seen_versions)
+        bound = driver.ledger.bound()
+        found = transport.find(driver.spark, bound, partial(driver.ledger.seen_versions, bound=bound))
         return _of(found, transport.within(found.ranges, backfill.interval))
 
     def _batch_below(self, backfill: Backfill) -> int:
@@ -179,7 +180,7 @@ class _Points:
     def _find(self) -> Found:
         source, ledger = self._driver.source, self._driver.ledger
         bound = ledger.bound()
-        found = source.transport.find(self._driver.spark, bound, ledger.seen_versions)
+        found = source.transport.find(self._driver.spark, bound, partial(ledger.seen_versions, bound=bound))
         read = {one.name for one in found.ranges}
         ledger.remember_versions({n: (bound[n], seen) for n, seen in found.versions.items() if n not in read})
         for name, refused in found.refused.items():

@@ -166,9 +166,13 @@ def avro_dt(*args: Any, schema: Any | None = None, schema_id: str | None = ID, *
     return avro_enveloped("DT", datum(avro_schema() if schema is None else schema, change(*args, **parts)), schema_id)
 
 
+def by_name(*tables: MirroredTable) -> dict[str, MirroredTable]:
+    """Tables by their names in messages, where nothing is quoted."""
+    return {table.source.replace("[", "").replace("]", ""): table for table in tables}
+
+
 def decoder(*tables: MirroredTable, schemas: Sequence[SourceSchema] = (), **settings: Any) -> QlikMessageDecoder:
-    known = {table.source: table for table in tables or (ORDERS,)}
-    return QlikMessageDecoder(known, schemas, QlikMessageSettings(**settings))
+    return QlikMessageDecoder(by_name(*tables or (ORDERS,)), schemas, QlikMessageSettings(**settings))
 
 
 def decode(

@@ -1,10 +1,14 @@
-"""Finds what is wrong with a mirror on this machine although its file is right. It leaves nothing."""
+"""Finds what is wrong with a mirror on this machine although its file is right.
+
+It leaves nothing but an empty object in a change log in object storage from which nothing may be deleted.
+"""
 
 from __future__ import annotations
 
 import os
 import sqlite3
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from uuid import uuid4
 
@@ -144,7 +148,9 @@ def _stored(mirror: Mirror, setting: SettingPath, stored: StoredPlace, *, writte
         place.store.folders(place.key)
         if written:
             trial, doing = place / f"_check-{uuid4().hex}", "written"
-            trial.create(b"")
+            # Its name is nobody else's: it stands there when the answer to its creation was lost, and that repeated.
+            with suppress(FileExistsError):
+                trial.create(b"")
             doing = "deleted"
             trial.store.delete(trial.key)
     except MirroringError as error:

@@ -113,14 +113,15 @@ def option_texts(connection: Connection, known: Collection[str], *, numbers: Col
             the *numbers*.
     """
     # Forms of older releases save an option under a name with the type in it.
-    given = {re.sub(r"^extra__[a-z]+__", "", option): value for option, value in connection.extra.items()}
-    filled = {option: value for option, value in given.items() if value not in (None, "")}
+    # An empty field of theirs says nothing against the option that has a value.
+    given = {option: value for option, value in connection.extra.items() if value not in (None, "")}
+    filled = {re.sub(r"^extra__[a-z]+__", "", option): value for option, value in given.items()}
     if not filled.keys() <= {*known}:
         raise invalid(connection.name, f"its extra holds an option other than {', '.join(sorted(known))}")
-    if not all(
-        isinstance(value, str) or (o in numbers and isinstance(value, int | float)) for o, value in filled.items()
-    ):
-        raise invalid(connection.name, "an option in its extra is no text")
+    for option, value in filled.items():
+        if not isinstance(value, str | int | float if option in numbers else str):
+            kind = "neither a text nor a number nor true or false" if option in numbers else "no text"
+            raise invalid(connection.name, f"{option} in its extra is {kind}")
     return {o: str(value).lower() if isinstance(value, bool) else str(value) for o, value in filled.items()}
 
 

@@ -10,7 +10,6 @@ Delete, List, Get Properties; *OneLake parity and integration* (ignored headers)
 
 from __future__ import annotations
 
-import errno
 import json
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping
@@ -20,7 +19,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-from open_mirroring.errors import TerminalError, TransientError
+from open_mirroring.errors import TerminalError, TransientError, disk_error
 from open_mirroring.landing_zone.onelake_address import OneLakeZone
 from open_mirroring.landing_zone.store import Content, ObjectInfo, RenameOutcome, why_unsafe
 from open_mirroring.remote.authorized_service import AuthorizedService
@@ -221,8 +220,9 @@ class OneLakeStore:
             with local.open("wb") as file:
                 answer = self._calls.send(Request("GET", path, repeatable=True, into=file))
         except OSError as error:
+            full = disk_error(error)
             raise TransientError(
-                "DISK_FULL" if error.errno in (errno.ENOSPC, errno.EDQUOT) else "STORE_IO",
+                full.code if isinstance(full, TransientError) else "STORE_IO",
                 f"a copy cannot be written: {error.strerror or error}",
                 where=path,
                 way_out="free space where temporary files go, or set TMPDIR; the next run goes on",

@@ -25,6 +25,8 @@ from open_mirroring.ledger.tables import upsert
 
 ROWS = "\n"
 """Begins what stands in the place of a column's name where all columns of all rows are not verified."""
+ROWS_OF_LOAD = f"{ROWS}\n"
+"""The same where only the load of this generation is doubtful: what follows says the way out, too (T-30)."""
 
 
 def list_digest(cols: str) -> str:
@@ -225,7 +227,7 @@ class UnverifiedColumn(NamedTuple):
     """A column, the position of the first change that had it, and the batch up to which it was published then.
 
     Where *since* is empty, it was not read before (G-141), and *column* may be a pattern. Where it begins with
-    :data:`ROWS`, all columns of all rows are meant, and it says why (G-142).
+    :data:`ROWS`, all columns of all rows are meant, and it says why (G-142, T-30).
     """
 
     column: str
@@ -246,6 +248,8 @@ class UnverifiedColumn(NamedTuple):
     @property
     def note(self) -> str:
         """What it means, for people."""
+        if self.column.startswith(ROWS_OF_LOAD):
+            return f"rows unverified up to batch {self.batch}: {self.column.removeprefix(ROWS_OF_LOAD)}"
         if self.is_of_rows:
             return (
                 f"rows unverified up to batch {self.batch}: {self.column.removeprefix(ROWS)}; what they lack of the "
@@ -316,13 +320,20 @@ def note_rows(db: Connection, rows: Iterable[Any], why: str, batch: int) -> None
     _note_unread(db, rows, [f"{ROWS}{why}"], batch)
 
 
+def note_load(db: Connection, row: Any, why: str, batch: int) -> None:
+    """Note that the load of the present generation of a ledger's *row* may lack changes, and what to do (T-30)."""
+    note_taken(db, row, [f"{ROWS_OF_LOAD}{why}"], batch)
+
+
 def keep_taken(db: Connection, table_id: str, generation: int) -> None:
     """Carry the notes of :func:`note_taken` into the next generation, which has rows of the log, too.
 
-    Verified ones stay verified, and still say which columns rows may lack (:func:`taken_columns`).
+    Verified ones stay verified, and still say which columns rows may lack (:func:`taken_columns`). Those of
+    :func:`note_load` stay behind with their load: else nothing that they say to do would end them.
     """
     c = t.unverified_column.c
     here = (c.table_id == table_id) & (c.generation == generation) & (c.since == "")
+    here &= ~c.column.startswith(ROWS_OF_LOAD)
     noted = [dict(one) for one in db.execute(sa.select(t.unverified_column).where(here)).mappings()]
     again = [{**one, "generation": generation + 1} for one in noted]
     upsert(db, t.unverified_column, again, keys=["table_id", "generation", "column"], update=[])

@@ -196,9 +196,12 @@ class ExtractLedger:
         found = t.rows(self._engine, query.where(c.version.is_not(None)))
         return {name: BoundFile(end, FileVersion(version, digest)) for name, end, version, digest in found}
 
-    def seen_versions(self, names: Collection[str]) -> dict[str, FileVersion]:
-        """The versions of :meth:`seen_files`."""
-        return {name: file.seen for name, file in self.seen_files(names).items()}
+    def seen_versions(self, names: Collection[str], bound: Mapping[str, int]) -> dict[str, FileVersion]:
+        """The versions of :meth:`seen_files` that are bound as *bound* says.
+
+        Of what another run has bound further since, a version would be compared with fewer bytes than it is of.
+        """
+        return {n: file.seen for n, file in self.seen_files(names).items() if bound.get(n) == file.bound_to}
 
     def remember_versions(self, versions: Mapping[str, tuple[int, FileVersion]]) -> None:
         """Remember how files were seen that are bound up to these bytes; nothing of those bound further meanwhile."""

@@ -18,7 +18,7 @@ from open_mirroring.changes.log_position import BEGINS_EMPTY, above
 from open_mirroring.errors import TransientError
 from open_mirroring.landing_zone.schema import LandingColumn, TableSchema
 from open_mirroring.ledger import tables as t
-from open_mirroring.ledger.columns import keep_column_lists, note_rows
+from open_mirroring.ledger.columns import keep_column_lists, note_load
 from open_mirroring.ledger.horizon import newest_dropped
 
 
@@ -148,6 +148,7 @@ class HandOver(NamedTuple):
         highest_before: the highest position in that stream up to batch *log_from*: of any table, because one that was
             not mirrored for a time lacks its own; of the table alone in batches that were only dropped since.
         begins_stream: the load is the one with which the newest stream began: all of that comes over it (G-128).
+        own_before: as *highest_before*, of the table alone.
     """
 
     generation: int
@@ -156,6 +157,7 @@ class HandOver(NamedTuple):
     highest: str | None
     highest_before: str | None
     begins_stream: bool = False
+    own_before: str | None = None
 
     @property
     def above(self) -> str | None:
@@ -198,16 +200,18 @@ class LoadLedger:
                 .join(t.stream_epoch, (e.epoch == b.epoch) & (e.table_id == table_id))
                 .where(b.mirror == self._mirror, e.ordinal == row.stream_epoch)
             )
-            highest = db.scalar(in_stream.where(b.source == row.source, b.batch <= committed))
-            before = (b.batch <= row.log_from) | ((b.batch <= dropped) & (b.source == row.source))
-            highest_before = db.scalar(in_stream.where(before))
+            own, lost = b.source == row.source, max(row.log_from, dropped)
+            highest = db.scalar(in_stream.where(own, b.batch <= committed))
+            highest_before = db.scalar(in_stream.where((b.batch <= row.log_from) | ((b.batch <= dropped) & own)))
+            own_before = db.scalar(in_stream.where(own, b.batch <= lost))
         return HandOver(
             row.generation,
             committed,
-            max(row.log_from, dropped),
+            lost,
             highest,
             highest_before,
             row.stream_from == BEGINS_EMPTY,
+            own_before,
         )
 
     def ignored_up_to(self, name: str) -> str:
@@ -243,7 +247,8 @@ class LoadLedger:
             plan: what to read; its hand-over was read before anything of the source was.
             stream_from: changes below this text are in the load (:attr:`HandOver.above`, or the ``major`` of a log
                 position); None: all are published.
-            doubt: why the load may lack logged changes that are not published over it; empty: it does not.
+            doubt: why the load may lack logged changes that are not published over it, and what to do; empty: it does
+                not.
         """
         c = t.mirrored_table.c
         unbound = (c.id == table_id) & (c.load_state == "pending") & c.load_plan.is_(None)
@@ -254,5 +259,5 @@ class LoadLedger:
             if row.generation > 1:
                 keep_column_lists(db, row, plan.hand_over_batch)
             if doubt:
-                note_rows(db, [row], doubt, plan.hand_over_batch)
+                note_load(db, row, doubt, plan.hand_over_batch)
             return True

@@ -24,7 +24,7 @@ from sqlalchemy.engine import make_url
 from sqlalchemy.exc import DatabaseError, OperationalError
 from sqlalchemy.pool import NullPool
 
-from open_mirroring.errors import MirroringError, TerminalError, TransientError
+from open_mirroring.errors import MirroringError, TerminalError, TransientError, disk_error
 from open_mirroring.ledger.tables import metadata
 
 _BUSY_SECONDS = 60
@@ -161,6 +161,13 @@ def ledger_error(error: DatabaseError, where: str = "") -> MirroringError | None
             way_out="check that the database runs and the connection named in the mirror file reaches it",
         )
     return None
+
+
+def system_error(error: Exception) -> MirroringError | None:
+    """Our error for one that the ledger's database or a disk raised; None for any other."""
+    if isinstance(error, DatabaseError):
+        return ledger_error(error)
+    return disk_error(error) if isinstance(error, OSError) else None
 
 
 @contextmanager

@@ -24,6 +24,17 @@ from open_mirroring.reconciliation.inspection import inspect_mirror
 
 LOOK = "look"
 """What can be asked for beside the decisions that the ledger keeps: look once more."""
+_DECISIONS = (
+    requests.RESUME,
+    requests.RESUME_EXTRACTION,
+    requests.ACCEPT_EPOCH,
+    requests.ACCEPT_SCHEMA,
+    requests.ACCEPT_TABLE,
+    requests.ACCEPT_RELOAD,
+    requests.ACCEPT_LETTERS,
+    requests.TARGET_GONE,
+    requests.TARGET_BACK,
+)
 _LETTERS = 10_000
 
 
@@ -90,7 +101,8 @@ def decide(
         driver = ResetDriver(mirror, ledger, source, zone=zone)
         said = [driver.say("gone" if action == requests.TARGET_GONE else "back", reason, request)]
     else:
-        raise TerminalError("ACTION_UNKNOWN", f"there is no decision {action!r}", way_out="use the page's buttons")
+        way_out = f"name one of: {', '.join(_DECISIONS)}"
+        raise TerminalError("ACTION_UNKNOWN", f"there is no decision {action!r}", way_out=way_out)
     return said
 
 

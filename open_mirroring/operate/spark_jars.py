@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from importlib.util import find_spec
 from pathlib import Path
 
 from open_mirroring.config import Mirror
@@ -19,6 +20,8 @@ SUBMITTED = "OPEN_MIRRORING_SUBMITTED"
 """Environment variable of a job whose Spark is to be started by the options in ``PYSPARK_SUBMIT_ARGS``."""
 REMOTE = "SPARK_REMOTE"
 """Spark's own variable for a server of Spark Connect (``sc://HOST:PORT/;token=…``)."""
+_DRIVERS = {"postgres": "postgresql", "mssql": "mssql-jdbc", "mysql": "mariadb-java-client"}
+"""What the jar of each database's driver is called."""
 _CHECKOUT = Path(__file__).resolve().parents[2] / "jars"
 
 
@@ -45,10 +48,23 @@ def drivers_lacking(mirror: Mirror) -> list[Problem]:
     if REMOTE in os.environ or "SPARK_HOME" in os.environ or jar_files():
         return []
     for setting, connection in _jdbc_reads(mirror):
+        if _spark_brings_driver(connection):
+            continue
         what = f"Spark needs a driver to read over {connection}, and there are no jars in {jars_folder()}"
-        way_out = "fetch them: open-mirroring jars; nothing, where Spark's own folder or the cluster has the driver"
+        way_out = "fetch them: open-mirroring jars; nothing, where the cluster has the driver"
         return [mirror.problem(setting, "JARS_MISSING", what, way_out)]
     return []
+
+
+def _spark_brings_driver(connection: str) -> bool:
+    """Whether pyspark's own folder of jars, with which it starts a Spark on this machine, has the database's driver."""
+    try:
+        driver = _DRIVERS.get(resolve(connection).conn_type)
+    except TerminalError:
+        return False
+    spark = find_spec("pyspark")
+    places = (spark.submodule_search_locations if spark else None) or ()
+    return driver is not None and any(list(Path(place, "jars").glob(f"*{driver}*.jar")) for place in places)
 
 
 def _jdbc_reads(mirror: Mirror) -> Iterator[tuple[SettingPath, str]]:

@@ -31,7 +31,9 @@ _RETRIES: Any = {"max_retries": 8, "retry_timeout": timedelta(seconds=90)}
 _STATUS = re.compile(r"(?:status code\W{1,40}|\(code: )(\d{3})\b")
 """As a single request tells it, or one of the parts of which a request to delete consists."""
 _COLOURS = re.compile(r"\x1b\[\d*m")
-_CODE = re.compile(r"<Code>(\w{1,60})</Code>")
+_CODE = re.compile(r"<Code>(\w{1,60})</Code>|\(code: ([A-Z]\w{1,59})\)$", re.MULTILINE)
+"""In an answer that failed, and at the end of what is said of one key of a request to delete, which has no status."""
+_DENIED = {"AccessDenied", "AccountProblem", "AllAccessDisabled", "ExpiredToken", "Forbidden", "InvalidAccessKeyId"}
 _LOGIN_OF_THE_MACHINE = ("/latest/api/token", "/latest/meta-data", "security-credentials")
 """In the addresses at which a machine of Amazon's is asked for its login."""
 _NO_CONTAINER = ("ContainerNotFound", "NoSuchBucket", "FilesystemNotFound", "ContainerBeingDeleted")
@@ -216,7 +218,7 @@ class ObjectStore:
         denied = isinstance(error, e.PermissionDeniedError | e.UnauthenticatedError)
         if any(part in str(error) for part in _LOGIN_OF_THE_MACHINE):
             denied, said = True, "neither this machine nor its environment has a login"
-        if denied or number in (401, 403):
+        if denied or number in (401, 403) or code in _DENIED:
             if self._credentials is not None and (end := self._credentials.expired):
                 said = f"its shared access signature expired at {end:%Y-%m-%d %H:%M} UTC"
             return TerminalError(
@@ -316,4 +318,4 @@ def _bare(etag: str | None) -> str:
 
 def _code(error: Exception) -> str:
     found = _CODE.search(str(error))
-    return found[1] if found else ""
+    return (found[1] or found[2]) if found else ""

@@ -11,10 +11,10 @@ from typing import Any
 
 from airflow.sdk import BaseOperator, Context, TaskInstanceState
 
-from open_mirroring.config import load_mirror
+from open_mirroring.config import Mirror, load_mirror
 from open_mirroring.errors import TerminalError
 from open_mirroring.ledger import open_ledger
-from open_mirroring.ledger.reading import LedgerReader
+from open_mirroring.ledger.reading import LedgerReader, next_changes
 from open_mirroring.operate.job_story import story
 from open_mirroring.operate.metrics import mirror_metrics
 from open_mirroring.operate.words import SEVERITY, amount, verdict_words, waiting_pieces
@@ -26,6 +26,7 @@ from open_mirroring_airflow.connections import landing_zone, ledger_url
 from open_mirroring_airflow.gate import hold_note
 from open_mirroring_airflow.job_operator import done_with_losses, losses_text, stopped_text
 from open_mirroring_airflow.run_note import leave_note
+from open_mirroring_airflow.run_params import TABLES
 
 _RED = {TaskInstanceState.FAILED.value, TaskInstanceState.UPSTREAM_FAILED.value}
 
@@ -75,7 +76,8 @@ class ReconcileOperator(BaseOperator):
         self.log.debug("metrics: %s", json.dumps(metrics))
         result = gate(findings)
         report = look(mirror, ledger)
-        note = hold_note({**self._left_over(LedgerReader(ledger, mirror.name), result.passing), **result.held})
+        left = self._left_over(mirror, LedgerReader(ledger, mirror.name), result.passing, context)
+        note = hold_note({**left, **result.held})
         if note:
             self.log.warning("%s", note)
         stopped = dict(result.stopped) or self._stopped_by_publishing(context)
@@ -108,15 +110,21 @@ class ReconcileOperator(BaseOperator):
         verdicts = {table: finding.verdict.value for table, finding in findings.items()}
         return {"verdicts": verdicts, "note": note, "metrics": metrics}
 
-    def _left_over(self, reader: LedgerReader, passing: Sequence[str]) -> dict[str, str]:
+    def _left_over(
+        self, mirror: Mirror, reader: LedgerReader, passing: Sequence[str], context: Context
+    ) -> dict[str, str]:
         """What the run has not published although nothing holds it: as where somebody marked a task of it as done."""
         left = {}
         if fragments := reader.open_fragment_count():
             left[ANY_TABLE] = waiting_pieces(fragments)
         if "publish" in self.upstream_task_ids:
-            for source, ahead in reader.waiting().items():
-                if source in passing:
-                    left[source] = f"{amount(ahead.changes, 'logged change')} not published yet; the next run does it"
+            chosen = context["params"].get(TABLES) or passing
+            known = reader.tables()
+            asked = {source: known[source] for source in passing if source in chosen and source in known}
+            # Where transactions are held back, what lies above the complete position is not work of any run as yet.
+            whole = mirror.consistency == "transaction"
+            for source in next_changes(reader, asked, reader.mirror().committed, whole_transactions=whole):
+                left[source] = "logged changes are not published yet; the next run does it"
         return left
 
     def _red_tasks(self, context: Context) -> list[str]:

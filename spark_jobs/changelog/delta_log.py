@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -15,6 +17,8 @@ from open_mirroring.storage.delta_address import delta_address
 from open_mirroring.storage.object_path import Place
 
 COMMIT_FAILED = "LOG_COMMIT_FAILED"
+_FULL = (os.strerror(errno.ENOSPC), os.strerror(errno.EDQUOT))
+"""What the system says of a disk that is full, or over quota: delta-rs keeps no number of the error."""
 _COLOURS = re.compile(r"\x1b\[\d*m")
 
 
@@ -50,7 +54,7 @@ def our_log_errors(root: Place, what: str) -> Iterator[None]:
     """Tell what delta-rs raises as our own error: *what* happened to the log; no signed address is shown.
 
     Raises:
-        TransientError: ``LOG_COMMIT_FAILED``.
+        TransientError: ``LOG_COMMIT_FAILED``; ``DISK_FULL``.
         MirroringError: of object storage, what the storage says.
     """
     try:
@@ -65,6 +69,9 @@ def log_error(root: Place, what: str, error: Exception) -> MirroringError:
         return root.store.our_error(error, root.key)
     # It is drawn in several lines, with colours.
     said = " ".join(_COLOURS.sub("", str(error)).split()) if isinstance(root, Path) else type(error).__name__
+    if isinstance(root, Path) and any(words in said for words in _FULL):
+        way_out = "free space or raise the quota; the next run goes on"
+        return TransientError("DISK_FULL", f"the change log: {what}: {said}", where=str(root), way_out=way_out)
     return TransientError(
         COMMIT_FAILED,
         f"the change log: {what}: {said}",

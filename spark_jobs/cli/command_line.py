@@ -17,7 +17,7 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from spark_jobs.beginning import SAMPLE
 from spark_jobs.runtime.job_arguments import (
@@ -30,6 +30,9 @@ from spark_jobs.runtime.job_arguments import (
     positive,
     stated,
 )
+
+if TYPE_CHECKING:
+    from open_mirroring.errors import MirroringError
 
 INTERRUPTED = 130
 """128 + SIGINT, as shells say it."""
@@ -100,19 +103,24 @@ def _run(arguments: argparse.Namespace) -> int:
     try:
         return int(getattr(importlib.import_module(f"spark_jobs.cli.{module}"), function)(arguments))
     except Exception as error:
-        ours: MirroringError | None
-        if isinstance(error, MirroringError):
-            ours = error
-        else:
-            from spark_jobs.runtime.job import told
-
-            ours = told(error)
+        ours = error if isinstance(error, MirroringError) else _ours(error)
         if arguments.debug or ours is None:
             raise
         if isinstance(error, ConfigError):
             mistakes = f"{len(error.problems)} {'mistake' if len(error.problems) == 1 else 'mistakes'}"
             return _failed("\n".join([mistakes, *map(str, error.problems)]), Exit.USAGE)
         return _failed(str(ours), exit_of(ours))
+
+
+def _ours(error: Exception) -> MirroringError | None:
+    # A command that needs no Spark tells its errors where no Spark is installed, too.
+    if sys.modules.get("pyspark") is None:
+        from open_mirroring.ledger.opening import system_error
+
+        return system_error(error)
+    from spark_jobs.runtime.job import told
+
+    return told(error)
 
 
 def _failed(text: str, code: int) -> int:
@@ -292,7 +300,8 @@ def _parser() -> argparse.ArgumentParser:
     ui.add_argument("mirrors", nargs="*", type=Path, help="mirror files or folders (default: mirrors)")
     ui.add_argument("--host", default="127.0.0.1", help="address to listen on; any but loopback needs a token")
     ui.add_argument("--port", type=positive, default=8090, metavar="N", help="port to listen on (default 8090)")
-    fetch = commands.add("jars", "jars:jars", "fetch the pinned jars that Spark needs, and check their sums")
+    about = "fetch the pinned jars, which only reading over JDBC needs, and check their sums"
+    fetch = commands.add("jars", "jars:jars", about)
     fetch.add_argument("folder", nargs="?", type=Path, help="where to (default: where they are looked for)")
     commands.add("schema", "looking:schema", "print the JSON Schema of mirror files")
     return parser

@@ -8,7 +8,7 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from importlib.metadata import PackageNotFoundError, version
@@ -103,9 +103,8 @@ def _spark() -> Examined:
         return Examined("spark", shown_versions or "pyspark is missing", "pip install 'open-mirroring[spark]'")
     if len(set(found.values())) == 1:
         return Examined("spark", shown_versions)
-    # Not every version of pyspark has a client of its own; the older one of two has.
-    both = min(found.values(), key=lambda one: [int(number) for number in re.findall(r"\d+", one)])
-    packages = " ".join(f"'{name}=={both}'" for name in found)
+    # Not every version of pyspark has a client of its own; each version of the client has its pyspark.
+    packages = " ".join(f"'{name}=={found['pyspark-client']}'" for name in found)
     way_out = (
         f"both write the same files, so install one version of both: pip install --force-reinstall --no-deps {packages}"
     )
@@ -113,17 +112,21 @@ def _spark() -> Examined:
 
 
 def _mirror(mirror: Mirror) -> Iterator[Examined]:
-    problems = [*problems_of(mirror), *drivers_lacking(mirror)]
+    problems = problems_of(mirror)
     name = f"mirror {mirror.name}"
     if not problems:
         yield Examined(name, "file, connections, rights and source are as they have to be")
     for problem in problems:
         yield Examined(name, f"{problem.code}: {problem.what} ({problem.file}:{problem.line})", problem.way_out)
-    yield from _ledger(mirror)
+    for lacking in drivers_lacking(mirror):
+        # Only a run knows which Spark it gets, and whether that has the driver.
+        yield Examined(f"driver for {mirror.name}", f"{lacking.code}: {lacking.what}; {lacking.way_out}")
+    yield from _ledger(mirror, {problem.code for problem in problems})
     yield _space(mirror)
 
 
-def _ledger(mirror: Mirror) -> Iterator[Examined]:
+def _ledger(mirror: Mirror, told: Collection[str]) -> Iterator[Examined]:
+    """The ledger as it answers; an error whose code was *told* of the mirror is not told again."""
     what = f"ledger of {mirror.name}"
     try:
         ledger = ledger_to_look(mirror.ledger_url())
@@ -134,7 +137,8 @@ def _ledger(mirror: Mirror) -> Iterator[Examined]:
         yield _clock(mirror, ledger)
         yield _last_day(mirror, ledger)
     except MirroringError as error:
-        yield Examined(what, f"{error.code}: {error.what}", error.way_out)
+        if error.code not in told:
+            yield Examined(what, f"{error.code}: {error.what}", error.way_out)
     except SQLAlchemyError as error:
         yield Examined(what, f"it does not answer: {type(error).__name__}", "look after the database")
 

@@ -176,22 +176,23 @@ def schema(_: argparse.Namespace) -> Exit:
 
 def problems_of(mirror: Mirror) -> list[Problem]:
     """Everything that would stop the first run of a mirror."""
+    found = check_mirror(mirror)
+    refused = [] if any(problem.path == "ledger" for problem in found) else _ledger_refused(mirror)
     return [
-        *check_mirror(mirror),
+        *found,
         *check_landing_zone(mirror),
         *check_structures(mirror),
         *check_ledger_knows(mirror),
-        *_not_of_this_version(mirror),
+        *refused,
     ]
 
 
-def _not_of_this_version(mirror: Mirror) -> list[Problem]:
-    """``LEDGER_NEWER``, ``LEDGER_FOREIGN``: a run would refuse it. One that does not answer is told by others."""
+def _ledger_refused(mirror: Mirror) -> list[Problem]:
+    """What a run would meet when it opens the ledger, and nobody but a person can mend: of another version, damaged."""
     try:
         ledger_to_look(mirror.ledger_url())
     except TerminalError as error:
-        if error.code in ("LEDGER_NEWER", "LEDGER_FOREIGN"):
-            return [mirror.problem_of(("ledger",), error)]
+        return [mirror.problem_of(("ledger",), error)]
     except TransientError:
         pass
     return []

@@ -128,7 +128,7 @@ class BatchWriting:
         fresh = [*schemas[len(known) :], *sorted(told - {*schemas}), *untried, *senders.added]
         manifest = self._judging_loads(batch, merge(parts, fresh, self.format.partitions))
         shared = misread([*known, *announced], announced) - misread(known, known)
-        stops = {**senders.stops, **stops_of_shared(shared), **manifest.stops}
+        stops = {**senders.stops, **stops_of_shared(shared, self.tables), **manifest.stops}
         manifest = replace(manifest, stops=stops, lists_of_reading=self.transport.lists_of_reading)
         self._check_partitions(manifest)
         self._check_order(parts, [*kept, *senders.added])
@@ -193,6 +193,8 @@ class BatchWriting:
             repeated = self._read(batch, attempt, [tasks[i] for i in again], schemas, watched, first_task=len(tasks))
             for index, part in zip(again, repeated, strict=True):
                 parts[index] = part
+            # What is read by the structures of another topic tells only now that its topic used its ids (K-85).
+            announced += sorted({schema for part in repeated for schema in part.schemas} - {*schemas})
         return parts, announced, 2 * max(len(tasks), len(full))
 
     def _replay(self, batch: int, attempt: str, scope: Scope, known: Sequence[SourceSchema]) -> tuple[list[Part], int]:

@@ -47,7 +47,9 @@ _FREE = {"stream_from", "max_connections", "max_rows_per_second"}
 of what is read."""
 
 
-_MAY_BE_OLD = "the task may not apply its changes to the table that was loaded (`stream_from: beginning` says so)"
+_MAY_BE_OLD = "the task may not apply its changes to the table that was loaded"
+_LOAD_ANEW = "have it load the table anew, name that load as `load` of `source`, and say `stream_from: beginning`"
+_IF_APPLIED = "if it applies them, a proof shows it"
 
 
 class BoundLoad(NamedTuple):
@@ -83,18 +85,10 @@ def plan_load(
         ignored = "" if mirror.ignores(name) else ledger.ignored_up_to(".".join(name))
         bound = _plan_export(mirror, table, load, hand_over, ignored)
     elif isinstance(load, JdbcLoad):
-        # Two kinds of loads take all logged changes over them, unless a position says that the load has a change.
-        # Rows that go through the log stand below every change. A table that the task keeps beside its change table
-        # may be as the task's own load left it, or lag behind; a change that comes twice changes nothing (T-30). Once
-        # the table is reset, only the mirror file tells whether it has what was logged before: it may lack rows by a
-        # TRUNCATE.
         is_kept = _is_kept_by_task(mirror, load.connection)
-        is_below = table.loads_through_log or is_kept or load.stream_from is not None
-        position = BEGINS_EMPTY if hand_over.above and load.stream_from else hand_over.above
-        batch = hand_over.log_from if is_below and not position else hand_over.batch
+        batch, position, doubt = published_over(table, load, hand_over, is_kept=is_kept)
         refuse_handed_over(table, hand_over.generation, hand_over.highest)
         told = {name: kind for name, (kind, *others) in streamed.items() if not others}
-        doubt = _MAY_BE_OLD if is_kept and hand_over.above and load.stream_from is None else ""
         bound = BoundLoad(_plan_jdbc(table, load, batch, told, spark), position, doubt)
     else:
         raise ValueError(f"{table.source} has no initial load")
@@ -119,6 +113,37 @@ def plan_load(
 def _is_kept_by_task(mirror: Mirror, connection: str) -> bool:
     """Whether tables of a database are those that the Qlik task keeps beside its change tables there (T-30)."""
     return isinstance(mirror.source, ChangeTables) and mirror.source.connection == connection
+
+
+def published_over(table: Table, load: JdbcLoad, hand_over: HandOver, *, is_kept: bool) -> tuple[int, str | None, str]:
+    """The batch and the position behind which changes are published over a database's table, and what is doubtful.
+
+    Two kinds of loads take all logged changes over them, unless a position says that the load has a change. Rows that
+    go through the log stand below every change. A table that the task keeps beside its change table may be as the
+    task's own load left it, or lag behind; a change that comes twice changes nothing (T-30). Once the table is reset,
+    only the mirror file tells whether it has what was logged before: it may lack rows by a TRUNCATE.
+
+    Raises:
+        TerminalError: ``EXPORT_TOO_OLD``: the table stays as it was loaded, and the log has not all changes since.
+    """
+    stays, before = load.stream_from is not None, hand_over.own_before
+    if stays and before:
+        raise TerminalError(
+            "EXPORT_TOO_OLD",
+            f"`stream_from: beginning` says that the table stays as the task loaded it; changes of it up to {before} "
+            "were logged before a reset, or are no longer in the log, and cannot be published over it",
+            where=f"table {table.source}",
+            way_out=f"if the task only stores changes, {_LOAD_ANEW}; if it applies them, leave `stream_from` out",
+        )
+    position = BEGINS_EMPTY if hand_over.above and stays else hand_over.above
+    is_below = table.loads_through_log or is_kept or stays
+    batch = hand_over.log_from if is_below and not position else hand_over.batch
+    if not is_kept or stays or not (hand_over.above or before):
+        return batch, position, ""
+    lacking, what = "", "set `stream_from: beginning` of the load and reset the table again"
+    if before:
+        lacking, what = ", and the log lacks some of them", _LOAD_ANEW
+    return batch, position, f"{_MAY_BE_OLD}{lacking}: if it only stores changes, {what}; {_IF_APPLIED}"
 
 
 def _as_wide_as_streamed(plan: LoadPlan, table: Table, streamed: Mapping[str, Collection[str]]) -> LoadPlan:

@@ -21,11 +21,10 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from sqlalchemy import Engine
-from sqlalchemy.exc import DatabaseError
 
 from open_mirroring.config import Mirror, load_mirror
 from open_mirroring.errors import MirroringError, disk_error
-from open_mirroring.ledger.opening import ledger_error
+from open_mirroring.ledger.opening import system_error
 from open_mirroring.operate.exit_codes import Exit, exit_of, exit_of_report
 from open_mirroring.operate.job_result import RESULT_FILE, leave_error, leave_report
 from open_mirroring.reconciliation.joined_tables import ledger_of
@@ -142,11 +141,7 @@ class _ErrorsAsValues:
 
 def told(error: Exception) -> MirroringError | None:
     """Our error for one that a job met outside of its own code; None for one that its developers have to mend."""
-    if isinstance(error, DatabaseError):
-        return ledger_error(error)
-    if isinstance(error, PySparkException | Py4JError):
-        return workers_error(error)
-    return disk_error(error) if isinstance(error, OSError) else None
+    return workers_error(error) if isinstance(error, PySparkException | Py4JError) else system_error(error)
 
 
 class Job(NamedTuple):

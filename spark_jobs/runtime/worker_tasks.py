@@ -37,9 +37,14 @@ _LARGE = 2**19
 _UNFIT = (
     (r"_VERSION_MISMATCH\].* version:? ([\d.]+) than that in driver:? ([\d.]+)", "Python {} and the driver has {}"),
     (r"ModuleNotFoundError: No module named '([\w.]+)'", "a Python without the module {}"),
-    (r'Cannot run program "([^"\n]+)"', "no program {}, which is to be their Python"),
+    (r'Cannot run program "([^"\n]+)"[^\n]*\berror(?:=|: )2\b', "no program {}, which is to be their Python"),
 )
-"""What Spark says of workers that cannot run tasks of ours, whatever else stands around it."""
+"""What Spark says of workers that cannot run tasks of ours, whatever else stands around it.
+
+A program cannot be run for want of memory or files either (12, 11, 24): that passes, and is no matter of packages.
+"""
+_WORKERS_DISK_FULL = re.compile(r"^(?!.*SQL\w*Exception).*No space left on device", re.MULTILINE)
+"""What the driver of a database says in such words is of the database's own disk."""
 _OUTCOME = pa.schema([pa.field("id", pa.int64()), pa.field("outcome", pa.binary())])
 _MORE_THAN_CORES = 2**20
 _TELL_SECONDS = 30.0
@@ -79,7 +84,7 @@ def workers_error(error: Exception) -> MirroringError | None:
                 way_out="install the driver's minor version of Python with the package open-mirroring[spark] on every "
                 "worker; PYSPARK_PYTHON names it there",
             )
-    if "No space left on device" in text:
+    if _WORKERS_DISK_FULL.search(text):
         way_out = "free space, or let SPARK_LOCAL_DIRS name a larger disk; the next run goes on"
         return TransientError("DISK_FULL", "a worker of Spark has no space left for its own files", way_out=way_out)
     return None

@@ -16,6 +16,7 @@ from airflow.sdk import DAG, BaseOperator
 from openlineage.client.event_v2 import Job, Run, RunEvent
 from openlineage.client.serde import Serde
 
+from open_mirroring.changes.complete_position import Completeness
 from open_mirroring.config import Mirror, load_mirror
 from open_mirroring.errors import TerminalError
 from open_mirroring.ledger import open_ledger, tables
@@ -82,18 +83,44 @@ def test_what_the_command_line_notes_the_run_notes_too_g144(mirror: Mirror, task
     assert "Note: dbo.orders: column 'x' unverified since `columns` takes it" in note and "HOLD: (any table)" in note
 
 
+def _log(mirror: Mirror, source: str, highest: str, completeness: str | None = None) -> None:
+    """A batch 1 that holds changes of a table up to a position of the stream ``e``."""
+    engine = open_ledger(mirror.ledger_url())
+    table_id, now = declare_tables(mirror, engine)[source], datetime.now(UTC)
+    batch = {"mirror": mirror.name, "number": 1, "ranges": "{}", "manifest": "{}", "completeness": completeness}
+    logged = {"mirror": mirror.name, "source": source, "batch": 1, "epoch": "e", "rows": 3, "files": "[]"}
+    with engine.begin() as db:
+        db.execute(tables.log_batch.insert().values(**batch, bound_at=now, committed_at=now))
+        db.execute(tables.batch_table.insert().values(**logged, min_pos=highest, max_pos=highest))
+        db.execute(tables.stream_epoch.insert().values(table_id=table_id, epoch="e", ordinal=1))
+        db.execute(tables.mirror.update().values(committed=1))
+
+
 def test_changes_that_nothing_published_are_told_g144(mirror: Mirror, task_context: dict[str, Any]) -> None:
     """G-144: somebody marked the gate or the publishing as a success, so the run did not publish what it read."""
-    engine = open_ledger(mirror.ledger_url())
-    declare_tables(mirror, engine)
-    logged = {"mirror": "shop", "source": "dbo.orders", "batch": 1, "epoch": "e", "rows": 3, "files": "[]"}
-    with engine.begin() as db:
-        db.execute(tables.batch_table.insert().values(**logged, min_pos="1", max_pos="2"))
+    _log(mirror, "dbo.orders", "2")
     answer = _leaf(mirror).execute(task_context)
-    assert answer["note"] == "HOLD: dbo.orders: 3 logged changes not published yet; the next run does it"
-    with engine.begin() as db:
+    assert answer["note"] == "HOLD: dbo.orders: logged changes are not published yet; the next run does it"
+    task_context["params"]["tables"] = ["dbo.customers"]
+    assert _leaf(mirror).execute(task_context)["note"] == "", "a run is not to publish what was not chosen for it"
+    task_context["params"]["tables"] = ["dbo.orders"]
+    assert _leaf(mirror).execute(task_context)["note"]
+    with open_ledger(mirror.ledger_url()).begin() as db:
         db.execute(tables.mirrored_table.update().values(published_batch=1))
     assert _leaf(mirror).execute(task_context)["note"] == ""
+
+
+@pytest.mark.parametrize(("below", "is_told"), [("1", False), ("3", True)])
+def test_changes_above_the_complete_position_are_no_work_of_a_run_g144(
+    write_mirror: Callable[..., Path], task_context: dict[str, Any], below: str, is_told: bool
+) -> None:
+    """G-144: where transactions are held back, a run is done when all below the complete position is published."""
+    file = write_mirror()
+    text = file.read_text().replace("path: capture}", "path: capture, partition_key_scheme: stream-group}")
+    file.write_text(text + "consistency: transaction\n")
+    mirror = load_mirror(file)
+    _log(mirror, "dbo.orders", "2", Completeness(1, {"p": {"e": below}}, {"e": below}).to_json())
+    assert bool(_leaf(mirror).execute(task_context)["note"]) is is_told
 
 
 def test_a_hold_that_nobody_but_an_operator_ends_fails_the_run_and_stops_nothing_r_03(

@@ -17,6 +17,7 @@ from open_mirroring.errors import TerminalError
 from open_mirroring.operate.exit_codes import Exit
 from open_mirroring.protocols.extracting import CommitRefused, Committed
 from open_mirroring.storage.delta_address import delta_address
+from open_mirroring.storage.object_store import ObjectStore
 from spark_jobs.changelog.change_log import ChangeLog, log_files
 from spark_jobs.changelog.schema import LogRow
 from spark_jobs.changelog.writing import LogWriter
@@ -184,6 +185,25 @@ def test_a_check_tries_to_write_and_to_delete_where_the_log_will_be(
     said = "".join(capsys.readouterr())
     assert told in said and ("STORAGE_DENIED" in said) == bool(told) and "sig=" not in said
     assert len(list(storage.place().store.objects(storage.place().key))) == ("deleted" in told)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_trial_whose_creation_was_repeated_is_deleted_too(
+    kind: str, storage_servers, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
+) -> None:
+    """S-24: the answer to the first attempt was lost, so that the second one finds the object."""
+    storage: Storage = storage_servers.new(kind)
+    monkeypatch.setenv("AIRFLOW_CONN_STORE", storage.connection)
+    once = ObjectStore.create
+
+    def repeated(store: ObjectStore, name: str, content: bytes) -> str:
+        once(store, name, content)
+        return once(store, name, content)
+
+    monkeypatch.setattr(ObjectStore, "create", repeated)
+    pipeline = Pipeline(tmp_path, None, TABLES, change_log=at(storage, "the log"))
+    assert main(["check", str(pipeline.file)]) == Exit.DONE, capsys.readouterr()
+    assert list(storage.place().store.objects(storage.place().key)) == []
 
 
 def test_a_signature_opens_the_log_too(storage_servers, tmp_path: Path) -> None:

@@ -119,10 +119,17 @@ def test_a_row_of_another_table_is_never_made_a_row_of_the_one_announced_k15_k60
 def test_an_id_that_a_topic_used_for_one_table_and_announces_for_another_stops_both_k85(
     tmp_path: Path, spark: Any
 ) -> None:
-    """A message ahead of its metadata became a row of the table that another topic had announced under its id."""
-    tables = [{"source": f"dbo.{name}", "target": f"dbo/{name}", "key": ["id"]} for name in "abcd"]
+    """A message ahead of its metadata became a row of the table that another topic had announced under its id.
+
+    Nothing told it of one that was read a second time, because its structure stood in another task of its batch; and
+    a stop was lost, also that for another task (K-71), where the mirror file quotes the name of its table.
+    """
+    names = ("dbo.a", "dbo.b", "[dbo].[c]", "dbo.d", "dbo.e", "[dbo].[f]")
+    tables = [{"source": name, "target": f"dbo/{name.strip('[]')[-1]}", "key": ["id"]} for name in names]
     lines = Lines(tmp_path, spark, tables=tables)
-    lines.send(MD_A, md(schema_id=B, table="d"), md(schema_id="C", table="a"))
+    lines.send(MD_A, md(schema_id=B, table="d"), md(schema_id="C", table="a"), md(schema_id="E", table="e"))
+    lines.topic = "f"
+    lines.send(*(of("E", key, number=key) for key in range(1, 7)))
     lines.topic = "c"
     lines.send(of(A, 3), md(schema_id=A, table="c"), of(A, 4, number=2))
     lines.topic = "d"
@@ -138,8 +145,15 @@ def test_an_id_that_a_topic_used_for_one_table_and_announces_for_another_stops_b
     assert main(["rebuild-ledger", str(lines.pipeline.file), *APPLY]) == Exit.DONE
     lines.topic = "b"
     lines.send(md(schema_id="C", table="b"), of("C", 2, number=2))
+    lines.topic = "f"
+    lines.send(md(schema_id="E", table="f"))
+    lines.topic = "c"
+    named = {"schema": "dbo", "table": "c", "tableVersion": 2, "timestamp": "", "server": "QLIKSRV", "task": "task2"}
+    lines.send(md(schema_id="G", table="c", lineage=named))
     assert lines.tick() == Exit.TABLES_STOPPED
-    assert [lines.stop(name)[0] for name in "abcd"] == ["SCHEMA_SHARED", "SCHEMA_SHARED", None, None]
+    stops = {source: state.stop_code for source, state in lines.pipeline.reader.tables().items()}
+    shared = "SCHEMA_SHARED"
+    assert stops == dict(zip(names, (shared, shared, "SENDER_OTHER", None, shared, shared), strict=True))
     assert "topic 'b'" in (lines.stop("a")[1] or "")
     ask = ["reload-table", str(lines.pipeline.file), "--table", "dbo.a", "--reason", "r", "--approved-by", "Ada"]
     assert main(ask) == Exit.TERMINAL, "the log has the row as one of `a`"

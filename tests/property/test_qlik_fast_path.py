@@ -21,7 +21,7 @@ from spark_jobs.sources.qlik.message.decoder import QlikMessageDecoder, QlikMess
 from spark_jobs.sources.qlik.message.fast_path import FastQlikMessages
 from spark_jobs.sources.transports.json_lines import ranges, read_lines
 from tests.property.test_qlik_messages import ADDED, FORMS, TABLES
-from tests.qlik_messages import ORDERS, ROW, avro_dt, avro_md, avro_schema, change, datum, dt, md, metadata
+from tests.qlik_messages import ORDERS, ROW, avro_dt, avro_md, avro_schema, by_name, change, datum, dt, md, metadata
 from workload_generator.delivery import Delivery
 from workload_generator.history import random_history
 from workload_generator.qlik_messages import registered, render
@@ -94,7 +94,7 @@ class Pair:
         schemas: Sequence[SourceSchema] = (),
         **chosen: Any,
     ) -> None:
-        self._tables = {table.source: table for table in tables}
+        self._tables = by_name(*tables)
         self._schemas, self._settings = [*schemas], QlikMessageSettings(**chosen)
         self._fast = FastQlikMessages(self._tables, self._schemas, self._settings)
         self.taken = 0
@@ -334,7 +334,8 @@ def test_settings_decide_what_is_taken_k15_t10_k04() -> None:
     assert short.taken == 1
     framed = b"\x00" + (5).to_bytes(4, "big") + datum(avro_schema(), change())
     known = [registry_schema(5, "dbo.orders", 1, json.dumps(avro_schema()))]
-    registry, bare = Pair(schemas=known), Pair(schemas=known, unframed_avro=True)
+    quoted = [ORDERS._replace(source="[dbo].[orders]")]
+    registry, bare = Pair(quoted, known), Pair(schemas=known, unframed_avro=True)
     registry.read(messages(framed))
     bare.read(messages(framed))
     assert (registry.taken, bare.taken) == (1, 0)

@@ -316,3 +316,16 @@ def test_a_proof_tells_a_database_that_went_away_and_a_driver_that_is_missing(
     with pytest.raises(TerminalError, match=r"JARS_MISSING: Spark has no org\.example\.Driver.*jars") as missing:
         table.frame(*look, Pace())
     assert "canary-7f3a" not in f"{unreachable.value}{missing.value}"
+
+
+def test_a_full_disk_of_the_database_is_not_told_as_one_of_a_worker(spark: Any, source: PostgresServer) -> None:
+    """S-25: the database says of its own disk what a worker says of its."""
+    says = "could not write to file base/pgsql_tmp/1: No space left on device"
+    source.execute(
+        "CREATE FUNCTION shop.full() RETURNS int LANGUAGE plpgsql AS "
+        f"$$ BEGIN RAISE EXCEPTION '{says}' USING ERRCODE = '53100'; END $$"
+    )
+    table = JdbcTable(spark, "shop_db", SourceName("shop", "wide"))
+    url, properties = table._login()
+    with pytest.raises(TransientError, match=r"^SOURCE_UNREACHABLE: .*53100.*No space left on device"):
+        table.asked("reading", lambda: spark.read.jdbc(url, "(SELECT shop.full()) f", properties=properties).collect())

@@ -92,7 +92,21 @@ def test_what_a_worker_lacks_is_told_in_one_line_and_without_a_trace(spark: Any)
             "WORKERS_UNFIT",
             "/nowhere/python",
         ),
+        (
+            'Cannot run program "/nowhere/python": Exec failed, error: 2 (No such file or directory)',
+            "WORKERS_UNFIT",
+            "/nowhere/python",
+        ),
+        ('Cannot run program "python3": error=12, Cannot allocate memory', "None", "None"),
+        ('Cannot run program "python3": error=11, Resource temporarily unavailable', "None", "None"),
+        ('Cannot run program "python3": error=24, Too many open files', "None", "None"),
         ("java.io.IOException: No space left on device", "DISK_FULL", "SPARK_LOCAL_DIRS"),
+        (
+            'org.postgresql.util.PSQLException: ERROR: could not write to file "base/pgsql_tmp/1": '
+            "No space left on device",
+            "None",
+            "None",
+        ),
         ("an answer that nobody knows", "None", "None"),
     ],
 )

@@ -133,7 +133,7 @@ def is_described(schema: SourceSchema) -> bool:
 
 
 Sender = tuple[str, str]
-"""A mirrored table by its name at the source, and who sends its changes: a database, or a task."""
+"""A mirrored table as the mirror file names it, and who sends its changes: a database, or a task."""
 
 SERVER_UNTOLD = "?/"
 """Begins the name of a task whose server nothing tells: it is compared with its like alone."""

@@ -248,9 +248,10 @@ class JdbcTable:
         raise failure
 
     def _failure(self, doing: str, error: Exception) -> MirroringError:
-        if (unfit := workers_error(error)) is not None:
-            return unfit
         state, what = _origin_of(self._spark, error)
+        # What has an SQLSTATE is the database's own word, though it may sound like one of a worker.
+        if not state and (unfit := workers_error(error)) is not None:
+            return unfit
         if "ClassNotFoundException" in what and self._dialect.driver in what:
             return TerminalError(
                 "JARS_MISSING",

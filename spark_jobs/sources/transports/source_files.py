@@ -393,12 +393,16 @@ def open_source(path: Place) -> IO[bytes]:
     """A bound file, opened for reading.
 
     Raises:
-        TerminalError: ``SOURCE_FILE_MISSING``.
+        TerminalError: ``SOURCE_FILE_MISSING``, ``SOURCE_FOLDER_DENIED``.
     """
     try:
         return path.open("rb")
     except FileNotFoundError as error:
         raise _missing(path) from error
+    except PermissionError as error:
+        what = f"the file {str(path)!r} may not be read: {error.strerror}"
+        way_out = "give the user of the jobs the right to read it; a file of a batch under way has to stay"
+        raise TerminalError("SOURCE_FOLDER_DENIED", what, way_out=way_out) from error
 
 
 def _missing(path: Place) -> TerminalError:

@@ -119,8 +119,9 @@ class FastQlikMessages:
             made = record_rows(followed, content, of_one)
             rows += made
             if made:
-                senders.update(followed.structure.senders)
                 used.add(followed)
+                if followed.structure.sender:
+                    senders.add((self._tables[followed.structure.table].source, followed.structure.sender))
         rows.sort(key=itemgetter(0))
         load = pa.DictionaryArray.from_arrays(pa.array(np.zeros(len(rows), np.int32)), [self._settings.load])
         taken = np.array([row[0] for row in rows] + ignored, np.int64)

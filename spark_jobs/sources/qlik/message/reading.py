@@ -233,7 +233,7 @@ class MessageReader:
             self._announce(read_announcement(read.record, topic))
             sender = task_of(read.record)
             if sender and seen.said is not None and seen.said in self._tables:
-                self._senders.add((seen.said, sender))
+                self._senders.add((self._tables[seen.said].source, sender))
             return None
         if isinstance(read, JsonData):
             seen.record = read.record
@@ -269,7 +269,8 @@ class MessageReader:
         is_avro = isinstance(read, AvroData)
         rows = change(seen.record, is_avro, images, settings.mask_order, settings.sequence_digits, at)
         self._mismatches += images.key_differs
-        self._senders.update(structure.senders if is_avro else ())
+        if is_avro and structure.sender:
+            self._senders.add((seen.table.source, structure.sender))
         return rows
 
     def _refuse_changed_key(self, structure: Structure, table: MirroredTable) -> None:

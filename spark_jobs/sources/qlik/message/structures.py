@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from open_mirroring.errors import TerminalError
-from spark_jobs.sources.contract.decoded import SERVER_UNTOLD, USED, Refusal, Sender, SourceSchema, shown
+from spark_jobs.sources.contract.decoded import SERVER_UNTOLD, USED, Refusal, SourceSchema, shown
 from spark_jobs.sources.contract.json_numbers import JsonNumber
 from spark_jobs.sources.qlik.message.avro import DataSchema, Field, data_schema
 from spark_jobs.sources.qlik.message.envelope import registry_id
@@ -159,11 +159,9 @@ class Structure:
         return any(column.known_type is None for column in self.columns)
 
     @property
-    def senders(self) -> tuple[Sender, ...]:
-        """The task that the namespace of a writer schema names, where no metadata message told more (K-82)."""
-        if self.is_described or self.avro.table != self.table:
-            return ()
-        return ((self.table, SERVER_UNTOLD + self.avro.task),)
+    def sender(self) -> str:
+        """The task that the namespace of a writer schema names; empty where a metadata message told more (K-82)."""
+        return "" if self.is_described or self.avro.table != self.table else SERVER_UNTOLD + self.avro.task
 
     @property
     def age(self) -> tuple[int, str, str]:

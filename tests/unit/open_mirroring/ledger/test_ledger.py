@@ -154,7 +154,8 @@ def test_files_are_told_as_they_were_seen_if_asked_for_or_not_bound_to_their_end
     assert extracting.seen_files([f"{at}" for at in range(10_000)] + ["asked"]) == told | {
         "read": BoundFile(10, seen["read"])
     }
-    assert extracting.seen_versions(()) == {name: seen[name] for name in ("half", "longer")}
+    assert extracting.seen_versions((), ends) == {name: seen[name] for name in ("half", "longer")}
+    assert extracting.seen_versions((), ends | {"half": 4}).keys() == {"longer"}, "another run has bound more of it"
 
 
 def test_a_batch_is_bound_sealed_and_completed_once(extracting: ExtractLedger, reader: LedgerReader) -> None:

@@ -179,6 +179,7 @@ def test_a_log_of_which_maintenance_dropped_a_part_rebuilds_only_tables_that_los
     advance(resets, *TO_NEW_GENERATION)
     hand_over = LoadLedger(made.ledger, "shop").hand_over(made.ids[ORDERS])
     assert (hand_over.log_from, hand_over.highest_before) == (1, "0001:01:1"), "a load has to hold what is gone"
+    assert hand_over.own_before == "0001:01:1"
     assert [part.batch for part in made.reader.history(ORDERS, 2, {GUID: ""})] == [2], "no plan opens what is gone"
 
 

@@ -315,3 +315,31 @@ def test_a_token_is_asked_for_anew_while_a_job_runs(monkeypatch: pytest.MonkeyPa
         assert place.read_bytes() == b"x"
         server.shutdown()
     assert sent == ["Bearer first", "Bearer second"]
+
+
+@pytest.mark.parametrize(
+    ("code", "told"), [("AccessDenied", "STORAGE_DENIED"), ("InternalError", "STORAGE_UNREACHABLE")]
+)
+def test_a_key_that_must_not_be_deleted_is_told_as_denied(code: str, told: str) -> None:
+    """S-05: S3 answers a request to delete with 200, and says of each key what became of it."""
+    answer = f"<DeleteResult><Error><Key>x</Key><Code>{code}</Code><Message>No</Message></Error></DeleteResult>"
+
+    class Service(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            self.rfile.read(int(self.headers["Content-Length"]))
+            self.send_response(200)
+            self.send_header("Content-Length", str(len(answer)))
+            self.end_headers()
+            self.wfile.write(answer.encode())
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    with HTTPServer(("127.0.0.1", 0), Service) as server:
+        Thread(target=server.serve_forever, daemon=True).start()
+        extra = {"endpoint_url": f"http://127.0.0.1:{server.server_port}", "region_name": "x"}
+        place = Storage("s3", "s3://denied", "{}").place(conn_type="aws", login="id", password="key", extra=extra)
+        with pytest.raises(MirroringError) as caught:
+            place.store.delete("x")
+        server.shutdown()
+    assert caught.value.code == told and code in caught.value.what

@@ -105,6 +105,13 @@ def test_another_address_is_refused_and_not_repeated(text: str) -> None:
         (ABFSS, {"conn_type": "wasb", "extra": {"sas_token": "?sv=1&sig=s"}}, BLOB, "contoso", "sas"),
         (ABFSS, {"conn_type": "wasb", "extra": {"extra__wasb__account_key": KEY}}, BLOB, "contoso", "key"),
         (
+            ABFSS,
+            {"conn_type": "wasb", "extra": {"account_key": KEY, "extra__wasb__account_key": ""}},
+            BLOB,
+            "contoso",
+            "key",
+        ),
+        (
             AZ,
             {"conn_type": "wasb", "extra": {"connection_string": f"AccountName=contoso;AccountKey={KEY};X=y"}},
             "https://contoso.blob.core.windows.net",

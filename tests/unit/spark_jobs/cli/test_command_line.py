@@ -161,23 +161,35 @@ def test_the_doctor_tells_the_way_out_of_whatever_is_wrong(
     with made.ledger.begin() as db:
         db.exec_driver_sql("UPDATE alembic_version SET version_num = '9999'")
     ran = Ran(capsys, "doctor", made.file)
-    assert ran.code == Exit.USAGE and "LEDGER_NEWER" in ran.out and "  do: install" in ran.out
+    assert ran.code == Exit.USAGE and ran.out.count("LEDGER_NEWER") == 1 and "  do: install" in ran.out
     checked = Ran(capsys, "check", made.file)
     assert checked.code == Exit.USAGE and "LEDGER_NEWER: ledger: " in checked.out
     assert "need somebody" in ran.err and Ran(capsys, "doctor", tmp_path / "none.yaml").code == Exit.USAGE
 
 
+def test_a_check_tells_a_ledger_that_is_damaged(made: HandMadeMirror, capsys: pytest.CaptureFixture[str]) -> None:
+    """Its header is sound, so that SQLite opens it."""
+    made.ledger.dispose()
+    with Path(made.ledger.url.database or "").open("r+b") as file:
+        file.seek(100)
+        file.write(b"\xff" * 3996)
+    ran = Ran(capsys, "check", made.file)
+    assert ran.code == Exit.USAGE and ran.out.count("LEDGER_DAMAGED: ledger: ") == 1
+    assert Ran(capsys, "doctor", made.file).out.count("LEDGER_DAMAGED") == 1
+
+
+@pytest.mark.parametrize("other", ["4.99.1", "4.0.5"])
 def test_the_doctor_tells_two_versions_of_spark_and_the_command_that_makes_them_one(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path, other: str
 ) -> None:
     """Registries have versions of pyspark that no client belongs to, and a plain installation brings both."""
-    told = tmp_path / "pyspark-4.99.1.dist-info"
+    told = tmp_path / f"pyspark-{other}.dist-info"
     told.mkdir()
-    (told / "METADATA").write_text("Metadata-Version: 2.1\nName: pyspark\nVersion: 4.99.1\n", encoding="utf-8")
+    (told / "METADATA").write_text(f"Metadata-Version: 2.1\nName: pyspark\nVersion: {other}\n", encoding="utf-8")
     monkeypatch.syspath_prepend(tmp_path)
     ran = Ran(capsys, "doctor")
     client = version("pyspark-client")
-    assert ran.code == Exit.USAGE and f"FAIL  spark: pyspark 4.99.1, pyspark-client {client}" in ran.out
+    assert ran.code == Exit.USAGE and f"FAIL  spark: pyspark {other}, pyspark-client {client}" in ran.out
     assert f"--no-deps 'pyspark=={client}' 'pyspark-client=={client}'" in ran.out
 
 
@@ -542,6 +554,23 @@ def test_an_error_is_one_text_and_its_exit_code(
     if not isinstance(error, KeyboardInterrupt):
         with pytest.raises(type(error)):
             main(["schema", "--debug"])
+
+
+def test_a_command_without_spark_tells_its_errors_where_none_is_installed() -> None:
+    """Without the extra [spark] there is neither pyspark nor py4j."""
+    program = """
+import sys
+sys.modules["pyspark"] = sys.modules["py4j"] = None
+from sqlalchemy.exc import OperationalError
+from spark_jobs.cli import looking
+from spark_jobs.cli.command_line import main
+def gone(_):
+    raise OperationalError("SELECT secret", {}, Exception("gone"))
+looking.schema = gone
+sys.exit(main(["schema"]))
+"""
+    done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, timeout=120)
+    assert done.returncode == Exit.TRANSIENT and done.stderr.startswith("open-mirroring: LEDGER_UNREACHABLE"), done
 
 
 def test_unknown_tables_are_a_usage_error_before_anything_is_done(

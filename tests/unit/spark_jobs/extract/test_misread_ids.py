@@ -40,10 +40,11 @@ def test_what_the_topic_announces_then_tells_whose_its_messages_were_k85() -> No
     found = misread(NOTES, [*own, *other])
     assert found == {(NOTES[0], "dbo.cars")}
     assert found - misread([*NOTES, *other], [*other, *decode(md(table="cars", version=2)).schemas]) == set()
-    stops = stops_of_shared(found)
-    assert {table: code for table, (code, _) in stops.items()} == dict.fromkeys(
-        ("dbo.orders", "dbo.cars"), "SCHEMA_SHARED"
-    )
+    quoted = {"dbo.orders": ORDERS._replace(source="[dbo].[orders]"), "dbo.cars": CARS}
+    stops = stops_of_shared(found, quoted)
+    codes = {table: code for table, (code, _) in stops.items()}
+    assert codes == dict.fromkeys(("[dbo].[orders]", "dbo.cars"), "SCHEMA_SHARED"), "as the mirror file names them"
+    assert stops_of_shared(found, {"dbo.cars": CARS}).keys() == {"dbo.cars"}, "nobody mirrors the other one"
 
 
 @pytest.mark.parametrize(("announcement", "data"), [(md(table="cars"), dt()), (avro_md(table="cars"), avro_dt())])

@@ -60,6 +60,9 @@ def test_a_task_is_told_by_server_and_task_of_the_lineage_k71(lineage: dict[str,
     named = {"schema": "dbo", "table": "orders", "tableVersion": 1, "timestamp": "", **lineage}
     assert set(decode(md(lineage=named)).senders) == senders
     assert not decode(md(lineage=named), tables=[ORDERS._replace(source="dbo.cars")]).senders
+    quoted = decode(md(lineage=named), tables=[ORDERS._replace(source="[dbo].[orders]")])
+    assert {sender for _, sender in quoted.senders} == {sender for _, sender in senders}
+    assert {table for table, _ in quoted.senders} <= {"[dbo].[orders]"}, "as the mirror file names it"
 
 
 def test_of_two_tasks_behind_a_registry_the_second_stops_the_table_k82() -> None:
@@ -68,9 +71,10 @@ def test_of_two_tasks_behind_a_registry_the_second_stops_the_table_k82() -> None
     for number, task in enumerate(("task1", "task1", "task2"), 1):
         schema = avro_schema() | {"namespace": f"com.attunity.queue.msg.{task}.dbo.orders"}
         body = b"\x00" + number.to_bytes(4, "big") + datum(schema, change(number=number))
-        decoded = decode(body, schemas=[registry_schema(number, "dbo.orders", number, json.dumps(schema))])
+        known = [registry_schema(number, "dbo.orders", number, json.dumps(schema))]
+        decoded = decode(body, schemas=known, tables=[ORDERS._replace(source="[dbo].[orders]")])
         assert decoded.counts.changes == 1
         senders |= set(decoded.senders)
-    assert senders == {("dbo.orders", "?/task1"), ("dbo.orders", "?/task2")}
-    assert new_senders([], senders).stops.keys() == {"dbo.orders"}
+    assert senders == {("[dbo].[orders]", "?/task1"), ("[dbo].[orders]", "?/task2")}, "as the mirror file names it"
+    assert new_senders([], senders).stops.keys() == {"[dbo].[orders]"}
     assert new_senders([], [("dbo.orders", "?/task1"), ("dbo.orders", "srv/task1")]).stops == {}

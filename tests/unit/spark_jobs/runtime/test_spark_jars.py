@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import sys
 from pathlib import Path
 
 import pytest
@@ -33,6 +35,15 @@ def test_a_session_needs_no_jars_but_whole_ones(tmp_path: Path, monkeypatch: pyt
         session._jars()
 
 
+def brings_driver(monkeypatch: pytest.MonkeyPatch, folder: Path, jar: str) -> None:
+    """A pyspark in whose own folder of jars somebody has put a driver."""
+    (folder / "pyspark" / "jars").mkdir(parents=True)
+    (folder / "pyspark" / "__init__.py").touch()
+    (folder / "pyspark" / "jars" / jar).touch()
+    monkeypatch.delitem(sys.modules, "pyspark", raising=False)
+    monkeypatch.syspath_prepend(folder)
+
+
 @pytest.mark.parametrize("setting", ["initial_load", "prove"])
 def test_a_check_tells_a_driver_that_is_missing(
     setting: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
@@ -46,7 +57,15 @@ def test_a_check_tells_a_driver_that_is_missing(
     assert main(["check", str(pipeline.file)]) == 0
     told = capsys.readouterr().out
     assert "JARS_MISSING" in told and f"tables[1].{setting}.connection" in told and "open-mirroring jars" in told
-    assert main(["doctor", str(pipeline.file)]) == 2 and "JARS_MISSING" in capsys.readouterr().out
+    main(["doctor", str(pipeline.file), "--json"])
+    (hint,) = [one for one in json.loads(capsys.readouterr().out) if "JARS_MISSING" in one["found"]]
+    assert hint["sound"] and "cluster has the driver" in hint["found"], "a cluster may bring it"
+    with monkeypatch.context() as other:
+        brings_driver(other, tmp_path / "mssql", "mssql-jdbc-13.jar")
+        assert main(["check", str(pipeline.file)]) == 0 and "JARS_MISSING" in capsys.readouterr().out
+    with monkeypatch.context() as own:
+        brings_driver(own, tmp_path / "postgres", "postgresql-42.jar")
+        assert main(["check", str(pipeline.file)]) == 0 and "JARS_MISSING" not in capsys.readouterr().out
     monkeypatch.setenv("SPARK_REMOTE", "sc://server:15002")
     assert main(["check", str(pipeline.file)]) == 0 and "JARS_MISSING" not in capsys.readouterr().out
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+import re
 from itertools import pairwise
 from typing import Any
 
@@ -101,6 +102,18 @@ def test_a_connection_that_cannot_be_meant_is_refused_without_repeating_it(field
         place(**fields)
     assert refused.value.code == "CONNECTION_INVALID"
     assert SECRET not in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("option", "what"),
+    [
+        ("client.id", "client.id in its extra is neither a text nor a number nor true or false"),
+        ("tenant_id", "tenant_id in its extra is no text"),
+    ],
+)
+def test_a_connection_names_the_option_whose_value_is_of_no_use(option: str, what: str) -> None:
+    with pytest.raises(TerminalError, match=re.escape(what)):
+        place(conn_type="kafka", host="one", extra={option: [SECRET]})
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ import pytest
 
 from open_mirroring.errors import TerminalError
 from spark_jobs.sources.transports.capture_gaps import holes, list_capture
-from spark_jobs.sources.transports.source_files import FileVersion, gone_unread
+from spark_jobs.sources.transports.source_files import FileVersion, gone_unread, open_source
 from tests.object_storage import KINDS, Storage
 from tests.unit.spark_jobs.sources.transports.test_capture_gaps import put
 
@@ -115,3 +115,16 @@ def test_a_folder_that_may_not_be_read_is_told(tmp_path: Path, monkeypatch: pyte
     monkeypatch.setattr(os, "scandir", denied)
     with pytest.raises(TerminalError, match=r"SOURCE_FOLDER_DENIED: the folder .*/2026/02' may not be read"):
         list_capture(tmp_path, {})
+
+
+def test_a_file_that_may_not_be_read_is_told_as_one_of_the_source(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """G-62: nobody has to write there."""
+
+    def denied(path: Path, *_: object) -> Any:
+        raise PermissionError(13, "Permission denied", str(path))
+
+    monkeypatch.setattr(Path, "open", denied)
+    with pytest.raises(TerminalError, match=r"SOURCE_FOLDER_DENIED: the file .*/0\.avro' may not be read"):
+        open_source(tmp_path / "0.avro")
