@@ -30,7 +30,7 @@ from spark_jobs.letters.open_letters import ensure_counted, read_open_letters
 from spark_jobs.reconcile.lost_ledger import refuse_lost_ledger
 from spark_jobs.runtime.job import Job
 from spark_jobs.runtime.job_arguments import add_interval_arguments
-from spark_jobs.sources.contract.source import Found
+from spark_jobs.sources.contract.source import Found, Transport
 
 log = logging.getLogger(__name__)
 
@@ -156,9 +156,8 @@ class _Points:
 
     def _new_within(self, backfill: Backfill) -> Scope:
         # Somebody asked for the interval: all of it is bound, whatever one run may take otherwise.
-        driver, transport = self._driver, self._driver.source.transport.unlimited()
-        bound = driver.ledger.bound()
-        found = transport.find(driver.spark, bound, partial(driver.ledger.seen_versions, bound=bound))
+        transport = self._driver.source.transport.unlimited()
+        _, found = self._look_into(transport)
         return _of(found, transport.within(found.ranges, backfill.interval))
 
     def _batch_below(self, backfill: Backfill) -> int:
@@ -177,10 +176,15 @@ class _Points:
             log.warning("%r cannot be read again: the source no longer has it as it was bound", name)
         return Scope("reread", sorted(chosen.ranges))
 
+    def _look_into(self, transport: Transport) -> tuple[Mapping[str, int], Found]:
+        """What is bound, and what the source has beyond it."""
+        ledger = self._driver.ledger
+        bound = ledger.bound()
+        return bound, transport.find(self._driver.spark, bound, partial(ledger.seen_versions, bound=bound))
+
     def _find(self) -> Found:
         source, ledger = self._driver.source, self._driver.ledger
-        bound = ledger.bound()
-        found = source.transport.find(self._driver.spark, bound, partial(ledger.seen_versions, bound=bound))
+        bound, found = self._look_into(source.transport)
         read = {one.name for one in found.ranges}
         ledger.remember_versions({n: (bound[n], seen) for n, seen in found.versions.items() if n not in read})
         for name, refused in found.refused.items():

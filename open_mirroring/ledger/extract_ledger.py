@@ -190,9 +190,8 @@ class ExtractLedger:
         """
         c = t.bound_range.c
         query = sa.select(c.name, c.bound_to, c.version, c.digest).where(c.mirror == self._mirror)
-        asked = [*names] if len(names) <= _ASKED_BY_NAME else None
-        if asked is not None:
-            query = query.where(c.name.in_(asked) | c.version.not_like(sa.cast(c.bound_to, sa.String) + ":%"))
+        if len(names) <= _ASKED_BY_NAME:
+            query = query.where(c.name.in_(names) | c.version.not_like(sa.cast(c.bound_to, sa.String) + ":%"))
         found = t.rows(self._engine, query.where(c.version.is_not(None)))
         return {name: BoundFile(end, FileVersion(version, digest)) for name, end, version, digest in found}
 
