@@ -32,15 +32,17 @@ def size_of(ballast: bytes, task: bytes) -> int:
 def session(kind: str) -> None:
     """Print the seconds of the first job of a new session, and of the median of the next ones."""
     from spark_jobs.runtime import worker_tasks
-    from spark_jobs.runtime.job import run_job
     from spark_jobs.runtime.session import build_session
+    from spark_jobs.runtime.tasks import run_job
 
     if kind == "DataFrame":
         worker_tasks.is_classic = lambda spark: False
     spark, took = build_session("bench", cores=2), []
     for _ in range(_JOBS):
         begun = time.perf_counter()
-        sizes = run_job(spark, "bench", partial(size_of, os.urandom(20_000)), [os.urandom(5_000)] * _TASKS)
+        sizes = run_job(
+            spark, "bench", partial(size_of, os.urandom(20_000)), [os.urandom(5_000)] * _TASKS, _TASKS * 5_000
+        )
         took.append(time.perf_counter() - begun)
         assert sizes == [25_000] * _TASKS
     print(took[0], statistics.median(took[1:]), flush=True)

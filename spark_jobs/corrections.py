@@ -9,9 +9,8 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-from pyspark.sql import SparkSession
 from sqlalchemy import Engine
 
 from open_mirroring.changes.manifest import BoundRange, CorrectionRange
@@ -27,6 +26,9 @@ from spark_jobs.extract.correction_rows import place_of_correction
 from spark_jobs.extract.driver import log_ranges
 from spark_jobs.runtime.job import Job
 from spark_jobs.runtime.job_arguments import stated
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 
 class Corrected(NamedTuple):

@@ -14,9 +14,8 @@ import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-from pyspark.sql import SparkSession
 from sqlalchemy import Engine
 
 from open_mirroring.changes.manifest import BoundRange, LoadChunk
@@ -32,13 +31,16 @@ from spark_jobs.extract.driver import log_ranges
 from spark_jobs.extract.logged_loads import chunks_to_log
 from spark_jobs.letters.healing import settle_outdated_letters
 from spark_jobs.letters.open_letters import ensure_counted
-from spark_jobs.load.planning import OTHER_SETTINGS, plan_load, settings_of
+from spark_jobs.load.planning import OTHER_SETTINGS, plan_load, settings_of, weight_of
 from spark_jobs.load.work import LoadWork
 from spark_jobs.publish.driver import PublicationDriver
 from spark_jobs.reconcile.lost_ledger import log_ahead
 from spark_jobs.runtime.job import Job
 from spark_jobs.runtime.job_arguments import add_tables_argument
-from spark_jobs.runtime.worker_tasks import parallelism
+from spark_jobs.runtime.tasks import tasks_wanted
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 log = logging.getLogger(__name__)
 
@@ -97,7 +99,7 @@ def load(
     driver = PublicationDriver(mirror, ledger, LoadWork(mirror, reader, spark))
     driver.drive([tables[source] for source in ready if source not in logged])
     failed |= driver.postponed
-    rows = _log(mirror, ledger, spark, reader, logged, held) if logged else {}
+    rows = _log(mirror, ledger, spark, reader, [declared[source] for source in logged], held) if logged else {}
     after = reader.tables()
     files = {
         source: reader.published(state.id, after[source].row.generation, state.row.confirmed)
@@ -121,14 +123,17 @@ def _log(
     ledger: Engine,
     spark: SparkSession,
     reader: LedgerReader,
-    sources: Sequence[str],
+    loading: Sequence[Table],
     held: dict[str, str],
 ) -> dict[str, int]:
     """Carry loads into the change log; how many rows of each.
 
     *held* learns why a table's load waits for the next run.
     """
-    at_once = _CHUNKS_PER_CORE * parallelism(spark)
+    sources, planned = [table.source for table in loading], reader.tables()
+    plans = {table.source: planned[table.source].load_plan for table in loading}
+    size = sum(weight_of(t.initial_load, plan) for t in loading if (plan := plans[t.source]) is not None)
+    at_once = tasks_wanted(spark, size, _CHUNKS_PER_CORE)
     given_back: dict[str, str] = {}
     rows: dict[str, int] = {}
     begun, before = time.monotonic(), _chunks_in_log(reader)

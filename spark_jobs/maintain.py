@@ -13,9 +13,8 @@ import logging
 import sys
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-from pyspark.sql import SparkSession
 from sqlalchemy import Engine
 
 from open_mirroring.changes.horizon import LoggedBatch, LoggedTable, MovedHorizon, advance
@@ -35,6 +34,9 @@ from spark_jobs.publish.zone_ports import sweep_staging
 from spark_jobs.reconcile.lost_ledger import refuse_lost_ledger
 from spark_jobs.runtime.job import Job
 from spark_jobs.sources.registry import transport_of
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 log = logging.getLogger(__name__)
 

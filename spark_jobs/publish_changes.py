@@ -13,9 +13,8 @@ import sys
 from collections.abc import Collection, Mapping, Sequence
 from functools import partial
 from types import MappingProxyType
-from typing import Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
-from pyspark.sql import SparkSession
 from sqlalchemy import Engine
 
 from open_mirroring.changes.column_history import place_text
@@ -35,14 +34,19 @@ from spark_jobs.publish.driver import PublicationDriver, StagedWork, Staging
 from spark_jobs.publish.publication import Preparation, Prepared
 from spark_jobs.publish.staging import StagedTable, StageTarget, StageTask, stage
 from spark_jobs.reconcile.lost_ledger import log_ahead
-from spark_jobs.runtime.job import Job, run_job
+from spark_jobs.runtime.job import Job
 from spark_jobs.runtime.job_arguments import add_tables_argument
-from spark_jobs.runtime.worker_tasks import parallelism
+from spark_jobs.runtime.tasks import run_job, tasks_wanted
 from spark_jobs.sources.registry import format_of
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 log = logging.getLogger(__name__)
 
 _TASKS_PER_CORE = 3
+_ROW_BYTES = 256
+"""About how many bytes of the log a logged change is."""
 
 
 class Published(NamedTuple):
@@ -171,12 +175,12 @@ class _ChangesWork:
                     )
                 if one.gone != {column.column: column.since for column in gone.get(t, ())}:
                     note_gone(self._ledger, t, generation, one.gone, batch)
-        tasks = self._cut([p for p in prepared.values() if isinstance(p, Prepared)])
+        planned = [p for p in prepared.values() if isinstance(p, Prepared)]
+        size, tasks = _ROW_BYTES * sum(p.rows for p in planned), self._cut(planned)
         log.info("staging %d tables in %d tasks", len(prepared), len(tasks))
         staged: dict[str, list[StagedTable]] = {}
-        for results in run_job(
-            self._spark, f"stage {len(prepared)} tables", partial(stage, self._zone, self._salt), tasks
-        ):
+        work = partial(stage, self._zone, self._salt)
+        for results in run_job(self._spark, f"stage {len(prepared)} tables", work, tasks, size):
             for result in results:
                 staged.setdefault(result.table_id, []).append(result)
         for t, parts in staged.items():
@@ -190,8 +194,8 @@ class _ChangesWork:
 
         Small tables stay in the order in which log files hold them, so that a task finds its own side by side.
         """
-        cores = parallelism(self._spark)
-        share = max(1, sum(p.rows for p in prepared) // (_TASKS_PER_CORE * cores))
+        rows = sum(p.rows for p in prepared)
+        share = max(1, rows // tasks_wanted(self._spark, _ROW_BYTES * rows, _TASKS_PER_CORE))
         groups: list[tuple[tuple[TablePlan, StageTarget], ...]] = [
             (plan,) for one in prepared if len(one.plans) > 1 for plan in one.plans
         ]

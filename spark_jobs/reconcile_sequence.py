@@ -14,9 +14,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from types import MappingProxyType
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-from pyspark.sql import SparkSession
 from sqlalchemy import Engine
 
 from open_mirroring.changes.horizon import BatchContents
@@ -42,9 +41,12 @@ from open_mirroring.reconciliation.losses import look
 from spark_jobs.letters.open_letters import ensure_counted
 from spark_jobs.reconcile.file_contents import CheckedTable, CheckTask, ListedFile, read_contents
 from spark_jobs.reconcile.log_state import read_log_state
-from spark_jobs.runtime.job import Job, run_job
+from spark_jobs.runtime.job import Job
 from spark_jobs.runtime.job_arguments import add_tables_argument
-from spark_jobs.runtime.worker_tasks import parallelism
+from spark_jobs.runtime.tasks import run_job, tasks_wanted
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 log = logging.getLogger(__name__)
 
@@ -181,8 +183,9 @@ def _read_files(
         for listed in _listed(store, state, records[state.source])
     ]
     found: dict[str, list[FileContent]] = {state.id: [] for state in states}
-    tasks = _cut(files, parallelism(spark))
-    for part in run_job(spark, f"read {len(files)} published files", partial(read_contents, zone), tasks):
+    size = sum(listed.size for _, listed in files)
+    tasks = _cut(files, size // tasks_wanted(spark, size, _TASKS_PER_CORE))
+    for part in run_job(spark, f"read {len(files)} published files", partial(read_contents, zone), tasks, size):
         for table_id, content in part:
             found[table_id].append(content)
     return {state.source: found[state.id] for state in states}
@@ -198,9 +201,8 @@ def _listed(store: LandingZoneStore, state: TableState, record: TableRecord) -> 
                     yield ListedFile(item.number, info.path, info.size, kinds[item.number] == "load")
 
 
-def _cut(files: Sequence[tuple[CheckedTable, ListedFile]], cores: int) -> list[CheckTask]:
-    """Tasks of about equal bytes."""
-    share = max(1, sum(listed.size for _, listed in files) // (_TASKS_PER_CORE * cores))
+def _cut(files: Sequence[tuple[CheckedTable, ListedFile]], share: int) -> list[CheckTask]:
+    """Tasks of about *share* bytes."""
     tasks: list[CheckTask] = []
     current: list[tuple[CheckedTable, ListedFile]] = []
     weight = 0

@@ -14,9 +14,8 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from types import MappingProxyType
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-from pyspark.sql import SparkSession
 from sqlalchemy import Engine
 
 from open_mirroring.changes.log_position import LOAD_ORDINAL, is_load_epoch, position_order
@@ -49,6 +48,9 @@ from spark_jobs.publish_changes import Published, publish
 from spark_jobs.runtime.job import Job
 from spark_jobs.runtime.job_arguments import add_reload_arguments
 from spark_jobs.sources.registry import format_of
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 log = logging.getLogger(__name__)
 

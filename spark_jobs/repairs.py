@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import argparse
 import sys
+from typing import TYPE_CHECKING
 
-from pyspark.sql import SparkSession
 from sqlalchemy import Engine
 
 from open_mirroring.config import Mirror
@@ -17,6 +17,9 @@ from open_mirroring.ledger.auditing import Reason
 from spark_jobs.publish.repair_number import Repaired, repair_number
 from spark_jobs.runtime.job import Job
 from spark_jobs.runtime.job_arguments import add_repair_arguments
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 
 def _repair(mirror: Mirror, ledger: Engine, spark: SparkSession, arguments: argparse.Namespace) -> Repaired:

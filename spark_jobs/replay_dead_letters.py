@@ -12,9 +12,8 @@ import sys
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-from pyspark.sql import SparkSession
 from sqlalchemy import Engine
 
 from open_mirroring.changes.manifest import Scope
@@ -26,6 +25,9 @@ from spark_jobs.letters.open_letters import LetterChoice, OpenLetter, ensure_cou
 from spark_jobs.reconcile.lost_ledger import refuse_lost_ledger
 from spark_jobs.runtime.job import Job
 from spark_jobs.runtime.job_arguments import add_letter_arguments
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 
 class Replayed(NamedTuple):

@@ -192,6 +192,18 @@ class Spark(Section):
         default=None,
         description="Memory of the driver and of each executor, as in 2g or 512m. Unset: Spark's own default.",
     )
+    start_above: Literal[0] | Annotated[str, StringConstraints(pattern=r"^[1-9][0-9]{0,5}[mg]$")] = Field(
+        default="64m",
+        description="Work of up to this size, as in 64m or 1g, is done in the job's own process: that is quicker than "
+        "starting Spark. Larger work goes to Spark. 0: Spark does everything.",
+    )
+
+    @property
+    def most_without_spark(self) -> int:
+        """How many bytes of work the job's own process does at most; -1 for none."""
+        if self.start_above == 0:
+            return -1
+        return int(self.start_above[:-1]) * {"m": 2**20, "g": 2**30}[self.start_above[-1]]
 
 
 class Prove(Section):

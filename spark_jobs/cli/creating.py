@@ -94,11 +94,10 @@ def create_database(mirror: Mirror, ledger: Engine, api: FabricApi) -> Created:
 
 
 def _load(mirror: Mirror, ledger: Engine, *, mirroring: bool) -> Any:
-    # Only a mirror with first files needs a JVM here.
     from spark_jobs.initial_load import load
-    from spark_jobs.runtime.session import build_session
+    from spark_jobs.runtime.tasks import session_on_demand
 
-    return load(mirror, ledger, build_session(f"open-mirroring {mirror.name}"), mirroring=mirroring)
+    return load(mirror, ledger, session_on_demand(mirror, "create"), mirroring=mirroring)
 
 
 class _NoWork:

@@ -7,8 +7,7 @@ from __future__ import annotations
 
 import argparse
 from datetime import timedelta
-
-from pyspark.sql import SparkSession
+from typing import TYPE_CHECKING
 
 from open_mirroring.config import load_mirror
 from open_mirroring.errors import TerminalError
@@ -27,7 +26,10 @@ from spark_jobs import reload_table as job
 from spark_jobs import repairs
 from spark_jobs.cli.reporting import json_text
 from spark_jobs.runtime.job_arguments import request_of
-from spark_jobs.runtime.session import build_session
+from spark_jobs.runtime.tasks import session_on_demand
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 
 def reload_table(arguments: argparse.Namespace) -> Exit:
@@ -49,7 +51,7 @@ def reload_table(arguments: argparse.Namespace) -> Exit:
         return Exit.DONE
 
     def session() -> SparkSession:
-        return build_session(f"open-mirroring {mirror.name}")
+        return session_on_demand(mirror, "reload_table")
 
     wait = timedelta(minutes=arguments.wait)
     done = job.reload_table(

@@ -6,10 +6,9 @@ import argparse
 import logging
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pydantic import ValidationError
-from pyspark.sql import SparkSession
 from sqlalchemy import Engine
 
 from open_mirroring.config import Mirror, load_mirror
@@ -23,7 +22,10 @@ from open_mirroring.protocols.proving import ProofVerdict
 from open_mirroring.reconciliation.joined_tables import ledger_of
 from spark_jobs.cli.reporting import json_text, proved_text, tick_text
 from spark_jobs.runtime.job import Job, exit_of_result
-from spark_jobs.runtime.session import build_session, session_on_demand
+from spark_jobs.runtime.tasks import session_on_demand
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 log = logging.getLogger(__name__)
 
@@ -42,8 +44,7 @@ def _ticked(asked: Backfill | None, arguments: argparse.Namespace) -> Exit:
     from spark_jobs.cli.tick import tick as run
 
     mirror, ledger = _opened(arguments)
-    session = session_on_demand(f"open-mirroring {mirror.name}")
-    ticked = run(mirror, ledger, session, arguments.tables, asked)
+    ticked = run(mirror, ledger, session_on_demand(mirror, "tick"), arguments.tables, asked)
     print(json_text(ticked.document()) if arguments.json else tick_text(ticked))
     return Exit(ticked.exit)
 
@@ -124,8 +125,7 @@ def prove(arguments: argparse.Namespace) -> Exit:
         raise UsageError("FILE_EXISTS", f"{arguments.repair_plan} is there already", way_out="name a new file")
     if arguments.correct and not (arguments.approved_by and arguments.why):
         raise UsageError("APPROVAL_MISSING", "nobody approves it", way_out="add --approved-by NAME and --why TEXT")
-    log.info("starting Spark")
-    spark = build_session(f"open-mirroring {mirror.name}")
+    spark = session_on_demand(mirror, "prove")
     proved = run(mirror, ledger, spark, arguments.tables, asked)
     if arguments.correct:
         proved = proved._replace(tables=_correct(mirror, ledger, spark, proved.tables, arguments))

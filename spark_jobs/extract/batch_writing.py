@@ -7,10 +7,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from functools import partial
-from typing import Literal, Protocol
+from typing import TYPE_CHECKING, Literal, Protocol
 from uuid import uuid4
-
-from pyspark.sql import SparkSession
 
 from open_mirroring.changes.dead_letters import NO_MESSAGE
 from open_mirroring.changes.manifest import (
@@ -40,8 +38,7 @@ from spark_jobs.extract.part import Part, merge
 from spark_jobs.extract.read_task import LogTarget, ReadTask, read
 from spark_jobs.extract.replay_task import ReplayTask, replay
 from spark_jobs.letters.open_letters import OpenLetter, covered_by, healed_tables
-from spark_jobs.runtime.job import run_job
-from spark_jobs.runtime.worker_tasks import parallelism
+from spark_jobs.runtime.tasks import run_job, tasks_wanted
 from spark_jobs.sources.contract.decoded import Dispositions, MirroredTable, SourceSchema
 from spark_jobs.sources.contract.source import Format, MessageTransport, Transport
 from spark_jobs.sources.qlik.change_table.format import ChangeTableFormat
@@ -49,9 +46,15 @@ from spark_jobs.sources.qlik.change_table.jdbc import ChangeTables
 from spark_jobs.sources.qlik.message.schema_registry import SchemaRegistry
 from spark_jobs.sources.qlik.message.structures import BY_HAND
 
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
 log = logging.getLogger(__name__)
 
 _TASK_BYTES = 64 * 1024 * 1024
+_TASKS_PER_CORE = 3
+_LETTER_BYTES = 4096
+"""About how many bytes a dead letter has."""
 _LETTERS_AT_ONCE = 20_000
 _Watched = frozenset[tuple[str, int]]
 
@@ -209,7 +212,8 @@ class BatchWriting:
             )
             for at, chunk in enumerate(chunks)
         ]
-        return run_job(self.spark, f"replay dead letters into batch {batch}", replay, tasks), len(tasks)
+        size = _LETTER_BYTES * len(scope.letters)
+        return run_job(self.spark, f"replay dead letters into batch {batch}", replay, tasks, size), len(tasks)
 
     def _settling(
         self, manifest: Manifest, scope: Scope, open_before: Sequence[OpenLetter], parts: Sequence[Part]
@@ -270,7 +274,8 @@ class BatchWriting:
             ReadTask(task, self.format, self.tables, tuple(schemas), LogTarget(self.root, batch, attempt, at), watched)
             for at, task in enumerate(tasks, first_task)
         ]
-        return run_job(self.spark, f"extract batch {batch}", partial(read, source), reads)
+        size = self._size(bound for task in tasks for bound in task)
+        return run_job(self.spark, f"extract batch {batch}", partial(read, source), reads, size)
 
     def _check_partitions(self, manifest: Manifest) -> None:
         """Refuse more partitions than the mirror file says: the complete position did not wait for all of them."""
@@ -315,11 +320,15 @@ class BatchWriting:
         waiting.update(fragment.identity for fragment in self.ledger.open_fragments())
         return structures | set(self.registry.schemas(waiting))
 
+    def _size(self, ranges: Iterable[BoundRange]) -> int:
+        """About how many bytes there are to read."""
+        return self.transport.bytes_of_a_place * sum(bound.end - bound.start for bound in ranges)
+
     def _cut(self, ranges: Sequence[BoundRange]) -> list[tuple[BoundRange, ...]]:
         """Tasks of about equal size, at least one per core while there are ranges enough."""
         total = sum(r.end - r.start for r in ranges)
-        cores = parallelism(self.spark)
-        limit = max(1, min(_TASK_BYTES, -(-total // (3 * cores))))
+        wanted = tasks_wanted(self.spark, self._size(ranges), _TASKS_PER_CORE)
+        limit = max(1, min(_TASK_BYTES, -(-total // wanted)))
         tasks: list[tuple[BoundRange, ...]] = []
         current: list[BoundRange] = []
         size = 0

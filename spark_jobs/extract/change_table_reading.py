@@ -7,13 +7,14 @@ texts in the same order.
 from __future__ import annotations
 
 import pickle
+import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from typing import TYPE_CHECKING
 from uuid import uuid4
 
 import pyarrow as pa
-from pyspark.sql import SparkSession
 
 from open_mirroring.changes.manifest import BoundRange
 from open_mirroring.config.connections import Connection, resolve
@@ -21,7 +22,7 @@ from open_mirroring.config.names import SourceName
 from open_mirroring.errors import MirroringError
 from spark_jobs.extract.part import Part
 from spark_jobs.extract.read_task import Decoding, LogTarget
-from spark_jobs.runtime.job import run_job
+from spark_jobs.runtime.tasks import run_job
 from spark_jobs.sources.contract.decoded import MirroredTable
 from spark_jobs.sources.jdbc.dialects import dialect_of
 from spark_jobs.sources.jdbc.postgres_client import copy_out
@@ -30,6 +31,9 @@ from spark_jobs.sources.qlik.change_table.format import ChangeTableFormat
 from spark_jobs.sources.qlik.change_table.jdbc import ChangeTables, slice_of
 from spark_jobs.sources.qlik.change_table.jdbc_table import Slice
 from spark_jobs.sources.qlik.change_table.rows import Structure
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 
 @dataclass(frozen=True)
@@ -105,7 +109,8 @@ def read_batch(
             answers = table.read_slices(structure, [one for one, _ in wanted], _work(tasks))
             parts += map(_part, answers)
     # The connection, which may hold secrets, goes with the function: Spark keeps tasks in a file for a moment.
-    return parts + run_job(spark, f"extract batch {target.batch}", partial(_copy, connection), copies)
+    # How much a range holds is known when it is read.
+    return parts + run_job(spark, f"extract batch {target.batch}", partial(_copy, connection), copies, sys.maxsize)
 
 
 def _copy(connection: Connection, task: CopyTask) -> Part:

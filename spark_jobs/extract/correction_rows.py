@@ -11,10 +11,10 @@ import logging
 import pickle
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import msgspec
 import pyarrow as pa
-from pyspark.sql import DataFrame, SparkSession
 from sqlalchemy import Engine
 
 from open_mirroring.changes.manifest import BoundRange, CorrectionRange
@@ -30,9 +30,12 @@ from spark_jobs.extract.part import Part
 from spark_jobs.extract.read_task import LogTarget
 from spark_jobs.proof.rows import Shape, Tables, fitted, key_texts
 from spark_jobs.proof.sides import kept, source_side
-from spark_jobs.runtime.job import ParcelKey
+from spark_jobs.runtime.parcels import ParcelKey
 from spark_jobs.sources.sql_server.chosen_types import type_of_landed
 from spark_jobs.sources.sql_server.types import canonical_text, type_of_landed_key
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
 
 log = logging.getLogger(__name__)
 

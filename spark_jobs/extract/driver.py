@@ -12,7 +12,6 @@ from datetime import timedelta
 from functools import cached_property, partial
 from typing import TYPE_CHECKING
 
-from pyspark.sql import SparkSession
 from sqlalchemy import Engine
 from sqlalchemy.exc import OperationalError
 
@@ -39,6 +38,8 @@ from spark_jobs.sources.contract.source import MessageTransport
 from spark_jobs.sources.registry import source_of
 
 if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
     from spark_jobs.extract.batch_writing import BatchWriting
 
 log = logging.getLogger(__name__)

@@ -9,9 +9,7 @@ from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
-from typing import NamedTuple
-
-from pyspark.sql import SparkSession
+from typing import TYPE_CHECKING, NamedTuple
 
 from open_mirroring.changes.manifest import OpenedFragment, OpenFragment
 from open_mirroring.ledger.extract_ledger import ExtractLedger
@@ -20,11 +18,15 @@ from spark_jobs.changelog.reading import logged
 from spark_jobs.changelog.schema import CHANGE
 from spark_jobs.extract.part import Part
 from spark_jobs.extract.read_task import JoinTask, LogTarget, RowSummary, join_pieces, read_pieces
-from spark_jobs.runtime.job import run_job
+from spark_jobs.runtime.tasks import run_job
 from spark_jobs.sources.contract.decoded import LoggedHalf, MirroredTable, SourceSchema
 from spark_jobs.sources.contract.source import Format
 
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
 _IDENTITIES_PER_TASK = 5_000
+_IDENTITY_BYTES = 2**18
 
 
 def is_overdue(fragment: OpenFragment, timeout: timedelta) -> bool:
@@ -118,7 +120,8 @@ class FragmentJoining:
             )
             for index, chunk in enumerate(chunks)
         ]
-        joined = run_job(self.spark, f"join split messages of batch {batch}", join_pieces, tasks)
+        size = _IDENTITY_BYTES * len(identities)
+        joined = run_job(self.spark, f"join split messages of batch {batch}", join_pieces, tasks, size)
         waiting = {identity for part in joined for identity in part.waiting}
         unsettled = {identity: fresh[identity] for identity in waiting} if finds_repeated else {}
         files = self._files_before(unsettled, batch) | self._files_now(unsettled, [*parts, *joined])

@@ -9,9 +9,8 @@ files in place (K-18, K-67).
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-import duckdb
 import pyarrow as pa
 
 from open_mirroring.changes.source_reloads import NewestLoad
@@ -19,6 +18,9 @@ from open_mirroring.storage.object_path import Place
 from spark_jobs.changelog.origins import PARTITION
 from spark_jobs.changelog.reading import query_files
 from spark_jobs.changelog.schema import CHANGE, LOAD_MAJOR
+
+if TYPE_CHECKING:
+    from duckdb import DuckDBPyConnection
 
 
 class JudgedLoads(NamedTuple):
@@ -54,6 +56,8 @@ def judge_loads(
         earlier: files of earlier batches that may hold rows of its load.
         newest: the load with which the table begins; rows of those before it count no more (G-125).
     """
+    import duckdb
+
     shared = {"kind": CHANGE, "table": table, "major": f"{LOAD_MAJOR}:"}
     with duckdb.connect() as db:
         query_files(db, root, fresh, "fresh_files")
@@ -103,7 +107,7 @@ _LOADED = f"""SELECT * FROM (
              ) {{newest}}"""
 
 
-def _begins(db: duckdb.DuckDBPyConnection, newest: NewestLoad | None) -> str:
+def _begins(db: DuckDBPyConnection, newest: NewestLoad | None) -> str:
     """The condition for rows of the newest load; the query may name where it begins."""
     if newest is None:
         return ""
@@ -127,6 +131,8 @@ def repeated_load(
         earlier: files of earlier batches that may hold rows of its load.
         newest: as :func:`judge_loads` takes it.
     """
+    import duckdb
+
     shared = {"kind": CHANGE, "table": table, "major": f"{LOAD_MAJOR}:"}
     with duckdb.connect() as db:
         query_files(db, root, fresh, "fresh_files")

@@ -18,11 +18,10 @@ import pickle
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 import pyarrow as pa
-from pyspark.sql import SparkSession
 
 from open_mirroring.changes.log_position import load_epoch, position_text
 from open_mirroring.changes.manifest import BoundRange, LoadChunk
@@ -41,11 +40,14 @@ from spark_jobs.extract.read_task import LogTarget
 from spark_jobs.load.planning import OTHER_SETTINGS, export_of, pace_of, part_of, pieces_of, settings_of
 from spark_jobs.load.task import MeasuredRows, Rows
 from spark_jobs.load.work import is_mendable
-from spark_jobs.runtime.job import run_job
+from spark_jobs.runtime.tasks import run_job
 from spark_jobs.sources.exports.files import Export, ExportRows, Piece
 from spark_jobs.sources.jdbc.tables import JdbcRows, JdbcTable
 from spark_jobs.sources.sql_server.chosen_types import type_of_landed
 from spark_jobs.sources.sql_server.types import canonical_text, type_of_landed_key
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 BASE_POSITION = position_text("-", "0", 1)
 """The text sorts below every position that a source gives."""
@@ -190,7 +192,9 @@ class LoggedLoads:
                 by_table.setdefault(chunk.state.source, []).append((chunk, target))
         for asked in by_table.values():
             read += self._read_jdbc(asked)
-        read += run_job(self.spark, f"log {len(tasks)} chunks of loads", partial(log_export_chunk, exports), tasks)
+        size = sum(piece.weight for task in tasks for piece in task.pieces)
+        log_chunk = partial(log_export_chunk, exports)
+        read += run_job(self.spark, f"log {len(tasks)} chunks of loads", log_chunk, tasks, size)
         return [*parts, *(_part(one, sources[one.origin]) for one in read)]
 
     @property

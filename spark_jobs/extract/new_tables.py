@@ -8,16 +8,17 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
-
-from pyspark.sql import SparkSession
+from typing import TYPE_CHECKING, Any
 
 from open_mirroring.changes.manifest import BoundRange
 from spark_jobs.beginning.announcements import AnnouncedTable, together
-from spark_jobs.runtime.job import run_job
+from spark_jobs.runtime.tasks import run_job
 from spark_jobs.sources.contract.announced import Announced
 from spark_jobs.sources.contract.decoded import SourceSchema
 from spark_jobs.sources.contract.source import Format, MessageTransport, Transport
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 _ALL = 10**9
 _RANGES_OF_A_TASK = 8
@@ -72,7 +73,9 @@ def announced_tables(
     elif isinstance(transport, MessageTransport):
         cut = [tuple(ranges[at : at + _RANGES_OF_A_TASK]) for at in range(0, len(ranges), _RANGES_OF_A_TASK)]
         tasks = [AnnouncementTask(some, form, wanted) for some in cut]
-        for announced in run_job(spark, "look at new tables", partial(read_announcements, transport), tasks):
+        size = transport.bytes_of_a_place * sum(one.end - one.start for one in ranges)
+        look = partial(read_announcements, transport)
+        for announced in run_job(spark, "look at new tables", look, tasks, size):
             found += announced
     tables = together(found)
     for name in sorted(wanted - {one.name for one in tables.values()}):

@@ -13,8 +13,6 @@ from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
-import duckdb
-
 from open_mirroring.changes.dead_letters import WAYS_OUT
 from open_mirroring.changes.manifest import LetterPlace
 from open_mirroring.errors import TerminalError
@@ -110,6 +108,8 @@ def _unreadable(log_root: Place, wanted: int) -> list[DeadLetter]:
     files = sorted(log_files(log_root), key=lambda file: Path(file).name, reverse=True)
     query = """SELECT batch, tbl, origin, place, epoch || ' ' || pos, code, reason
                FROM {} WHERE kind = $kind"""
+    import duckdb
+
     with duckdb.connect() as db:
         while files and len(found) < wanted:
             # A batch is never cut, for the order inside it is not the order of its files.

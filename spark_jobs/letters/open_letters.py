@@ -9,7 +9,6 @@ import logging
 from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import NamedTuple
 
-import duckdb
 import pyarrow as pa
 from sqlalchemy import Engine
 
@@ -155,6 +154,8 @@ def ensure_counted(mirror: Mirror, ledger: Engine) -> None:
     """
     if is_counted(ledger, mirror.name):
         return
+    import duckdb
+
     committed = LedgerReader(ledger, mirror.name).mirror().committed
     seen: dict[int, list[SeenLetter]] = {}
     try:

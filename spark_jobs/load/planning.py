@@ -8,12 +8,12 @@ between the two.
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pydantic_core import PydanticCustomError
-from pyspark.sql import SparkSession
 
 from open_mirroring.changes.column_choice import ColumnChoice
 from open_mirroring.changes.dead_letters import WAYS_OUT
@@ -40,6 +40,9 @@ from spark_jobs.sources.jdbc.pacing import Pace
 from spark_jobs.sources.jdbc.tables import JdbcTable, SplitColumn
 from spark_jobs.sources.qlik.types import key_type
 from spark_jobs.sources.sql_server.chosen_types import as_wide_as, chosen_key_converter, spelled_as_streamed, widest
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 CHUNK_BYTES = 64 << 20
 _FREE = {"stream_from", "max_connections", "max_rows_per_second"}
@@ -195,6 +198,13 @@ def export_of(mirror: Mirror, load: ExportLoad) -> Export:
 def pieces_of(chunk: Any) -> tuple[Piece, ...]:
     """The pieces of an export's chunk."""
     return tuple(Piece(*piece) for piece in chunk)
+
+
+def weight_of(load: ExportLoad | JdbcLoad | None, plan: LoadPlan) -> int:
+    """About how many bytes are left to load; those of a database table are unknown, and may be any number."""
+    if not isinstance(load, ExportLoad):
+        return sys.maxsize
+    return sum(piece.weight for chunk in plan.remaining for piece in pieces_of(plan.chunks[chunk]))
 
 
 def part_of(chunk: Any) -> tuple[SplitColumn | None, Range]:

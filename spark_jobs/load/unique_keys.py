@@ -6,7 +6,6 @@ import tempfile
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
-import duckdb
 import pyarrow as pa
 import pyarrow.parquet as pq
 
@@ -22,6 +21,8 @@ def find_duplicate(tables: Iterable[pa.Table], keys: pa.Schema) -> tuple[int, in
         tables: tables with at least the columns of *keys*, in their types.
         keys: name and type of each key column.
     """
+    import duckdb
+
     # Columns are renamed, so that no name of a source ever becomes part of a query.
     names = [f"k{at}" for at in range(len(keys))]
     schema = pa.schema([*(pa.field(n, f.type) for n, f in zip(names, keys, strict=True)), pa.field("row", pa.int64())])

@@ -11,11 +11,10 @@ import pickle
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
-from functools import cached_property, partial
-from typing import Literal, NamedTuple
+from functools import partial
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import pyarrow as pa
-from pyspark.sql import SparkSession
 
 from open_mirroring.config import Mirror, Table
 from open_mirroring.config.names import split_source_name
@@ -31,7 +30,7 @@ from open_mirroring.operate.words import pace
 from open_mirroring.protocols import publishing as protocol
 from open_mirroring.protocols.table_stops import WAYS_OUT
 from open_mirroring.reconciliation.inspection import zone_address
-from spark_jobs.load.planning import export_of, pace_of, part_of, pieces_of, refuse_handed_over
+from spark_jobs.load.planning import export_of, pace_of, part_of, pieces_of, refuse_handed_over, weight_of
 from spark_jobs.load.task import (
     ExportTask,
     LoadedChunk,
@@ -43,10 +42,12 @@ from spark_jobs.load.task import (
 )
 from spark_jobs.load.unique_keys import find_duplicate, key_columns
 from spark_jobs.publish.driver import StagedWork, Staging
-from spark_jobs.runtime.job import run_job
-from spark_jobs.runtime.worker_tasks import parallelism
+from spark_jobs.runtime.tasks import run_job, tasks_wanted
 from spark_jobs.sources.jdbc.tables import JdbcRows, JdbcTable
 from spark_jobs.sources.sql_server.types import filled_length
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 log = logging.getLogger(__name__)
 
@@ -73,11 +74,6 @@ class LoadWork:
         self._declared = {table.source: table for table in mirror.tables}
         self._zone, self._salt = zone_address(mirror), mirror.salt()
 
-    @cached_property
-    def _at_once(self) -> int:
-        # Not before there is something to load: asking starts Spark.
-        return _CHUNKS_PER_CORE * parallelism(self._spark)
-
     def find(
         self, tables: Mapping[str, TableState], rows: Mapping[str, protocol.TableRow]
     ) -> Mapping[str, protocol.Work]:
@@ -89,7 +85,10 @@ class LoadWork:
             if fresh.load_state != "pending" or fresh.load_plan is None:
                 continue
             plan = fresh.load_plan
-            chunks = plan.remaining if plan.together else plan.remaining[: self._at_once]
+            chunks = plan.remaining
+            if not plan.together:
+                size = weight_of(self._declared[state.source].initial_load, plan)
+                chunks = chunks[: tasks_wanted(self._spark, size, _CHUNKS_PER_CORE)]
             found[table_id] = protocol.Work("load", plan.hand_over_batch, chunk_text(chunks))
         return found
 
@@ -123,6 +122,7 @@ class LoadWork:
             f"load {len(loads)} tables",
             partial(load_export_chunk, self._zone, self._salt, exports),
             [task for _, task in tasks],
+            sum(piece.weight for _, task in tasks for piece in task.pieces),
         )
         for (table_id, _), chunk in zip(tasks, loaded, strict=True):
             chunks[table_id].append(chunk)

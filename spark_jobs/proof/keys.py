@@ -20,7 +20,7 @@ from open_mirroring.storage.object_path import Place
 from spark_jobs.changelog.reading import log_rows
 from spark_jobs.proof.rows import SUMS_SCHEMA, Shape, SumCells
 from spark_jobs.proof.sides import Side
-from spark_jobs.runtime.job import sealed_frame
+from spark_jobs.runtime.parcels import sealed_frame
 from spark_jobs.runtime.worker_tasks import parallelism
 
 _FOUND = pa.schema([pa.field("key", pa.string()), pa.field("error", pa.binary())])

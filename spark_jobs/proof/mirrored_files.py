@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from datetime import datetime
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 from urllib.parse import unquote
 
 import msgspec
@@ -25,7 +25,6 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError, TableNotFoundError
-from pyspark.sql import DataFrame, SparkSession
 
 from open_mirroring.config import Mirror
 from open_mirroring.config.connections import resolve
@@ -41,7 +40,10 @@ from open_mirroring.storage.delta_address import delta_address
 from open_mirroring.storage.object_path import Place
 from spark_jobs.proof.rows import Shape, Work
 from spark_jobs.proof.table_log import DeletionVector, committed_at, deletion_vectors
-from spark_jobs.runtime.job import sealed_frame
+from spark_jobs.runtime.parcels import sealed_frame
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
 
 Answer = TypeVar("Answer")
 _READ = {"columnMapping", "deletionVectors", "timestampNtz", "typeWidening", "v2Checkpoint", "vacuumProtocolCheck"}

@@ -31,7 +31,7 @@ from open_mirroring.landing_zone.schema import file_schema
 from open_mirroring.ledger.load_ledger import LoadColumn, columns_of_both
 from spark_jobs.load.planning import CHUNK_BYTES, pace_of
 from spark_jobs.proof.rows import Shape, Work
-from spark_jobs.runtime.job import sealed_frame
+from spark_jobs.runtime.parcels import sealed_frame
 from spark_jobs.sources.exports.files import Export, ExportRows, Piece, cut_file, export_columns, export_files
 from spark_jobs.sources.jdbc.dialects import Range
 from spark_jobs.sources.jdbc.pacing import Pace

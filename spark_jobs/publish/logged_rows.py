@@ -11,8 +11,8 @@ import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
-import duckdb
 import pyarrow as pa
 
 from open_mirroring.changes.log_position import is_load_epoch, position_order
@@ -22,6 +22,9 @@ from open_mirroring.storage.object_path import Place
 from spark_jobs.changelog.origins import PARTITION
 from spark_jobs.changelog.reading import logged
 from spark_jobs.changelog.schema import CHANGE, INSERT, LOAD_MAJOR, UPDATE
+
+if TYPE_CHECKING:
+    from duckdb import DuckDBPyConnection
 
 _MEMORY = "512MB"
 
@@ -173,7 +176,7 @@ def reloaded_rows(
 
 
 @contextmanager
-def _logged(root: Place, files: Sequence[str]) -> Iterator[duckdb.DuckDBPyConnection]:
+def _logged(root: Place, files: Sequence[str]) -> Iterator[DuckDBPyConnection]:
     """The rows of log files, to be asked; what does not fit into memory goes to the disk."""
     with tempfile.TemporaryDirectory(prefix="open_mirroring-") as scratch, logged(root, files) as db:
         db.execute(f"SET memory_limit = '{_MEMORY}'")

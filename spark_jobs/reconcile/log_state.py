@@ -9,12 +9,11 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyspark.sql import SparkSession
 
 from open_mirroring.errors import TransientError
 from open_mirroring.reconciliation.log_check import LogCount, LogFile, LogState, PieceCount
@@ -23,8 +22,10 @@ from open_mirroring.storage.object_store import ObjectReplaced
 from spark_jobs.changelog.delta_log import COMMIT_FAILED, opened_log, upgraded
 from spark_jobs.changelog.reading import log_rows
 from spark_jobs.changelog.schema import FRAGMENT
-from spark_jobs.runtime.job import run_job
-from spark_jobs.runtime.worker_tasks import parallelism
+from spark_jobs.runtime.tasks import run_job, tasks_wanted
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 _TASKS_PER_CORE = 3
 _GROUP = ["batch", "kind", "tbl", "epoch"]
@@ -53,10 +54,11 @@ def read_log_state(root: Place, spark: SparkSession, waiting: Collection[str]) -
     actions = table.get_add_actions(flatten=True)
     columns = (actions.column(name).to_pylist() for name in ("path", "num_records", "size_bytes"))
     files = {unquote(path): LogFile(rows or 0, size) for path, rows, size in zip(*columns, strict=True)}
-    tasks = min(len(files), _TASKS_PER_CORE * parallelism(spark))
+    size = sum(file.size for file in files.values())
+    tasks = min(len(files), tasks_wanted(spark, size, _TASKS_PER_CORE))
     names = sorted(files)
     counting = [_Counting(root, tuple(names[at::tasks]), frozenset(waiting)) for at in range(tasks)]
-    return _merged(run_job(spark, "count the change log", _count, counting), files)
+    return _merged(run_job(spark, "count the change log", _count, counting, size), files)
 
 
 @dataclass(frozen=True)

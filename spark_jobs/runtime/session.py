@@ -130,26 +130,6 @@ def _jars() -> list[str]:
     return jars
 
 
-class _OnDemand:
-    """Stands for a session that is started when something of it is asked for."""
-
-    def __init__(self, name: str) -> None:
-        self._name = name
-
-    def __getattr__(self, attribute: str) -> Any:
-        if SparkSession.getActiveSession() is None:
-            log.info("starting Spark")
-        return getattr(build_session(self._name), attribute)
-
-
-def session_on_demand(name: str) -> SparkSession:
-    """A session as :func:`build_session` gives it, of which nothing is started before it is used.
-
-    Most runs find nothing new, and starting a JVM takes longer than all else that they do.
-    """
-    return cast(SparkSession, _OnDemand(name))
-
-
 def _start_jvm(conf: SparkConf) -> JavaGateway:
     """A JVM whose standard error comes through ours, without what nobody can act on."""
     read_end, write_end = os.pipe()

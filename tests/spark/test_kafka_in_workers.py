@@ -9,7 +9,7 @@ import pytest
 from open_mirroring.changes.manifest import BoundRange
 from open_mirroring.config.connections import resolve
 from open_mirroring.errors import TerminalError
-from spark_jobs.runtime.job import run_job
+from spark_jobs.runtime.tasks import run_job
 from spark_jobs.sources.kafka.place import place_of
 from spark_jobs.sources.kafka.reader import read_range
 from spark_jobs.sources.kafka.transport import expecting, find_ranges
@@ -34,14 +34,14 @@ def test_workers_read_exactly_what_was_bound_and_show_no_secret(
     def read(bound: BoundRange) -> list[tuple[str, int, bytes | None]]:
         return [(m.origin, m.place, m.body) for m in read_range(pinned, bound)]
 
-    parts = run_job(spark, "read a topic", read, ranges)
+    parts = run_job(spark, "read a topic", read, ranges, 0)
     found = sorted(message for part in parts for message in part)
     assert found == sorted((f"workers/{n % 3}", n // 3, str(n).encode()) for n in range(3_000))
 
     monkeypatch.setenv("AIRFLOW_CONN_BROKER", kafka.event_hubs_connection(password=f"{kafka.connection_string}wrong"))
     pinned = place_of(resolve("broker"), ("workers",))
     with pytest.raises(TerminalError) as refused:
-        run_job(spark, "read a topic", read, ranges)
+        run_job(spark, "read a topic", read, ranges, 0)
     assert refused.value.code == "KAFKA_DENIED"
     settings = str(spark.sparkContext.getConf().getAll())
     key = kafka.connection_string.partition("SharedAccessKey=")[2]

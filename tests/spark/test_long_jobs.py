@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from spark_jobs.runtime.job import run_job
+from spark_jobs.runtime.tasks import run_job
 
 
 def _slow(seconds: float) -> float:
@@ -23,7 +23,7 @@ def test_a_long_job_tells_how_many_tasks_are_done_and_how_long_the_rest_takes(
     """Spark's own count of finished tasks: a backfill of hours reads in one job."""
     monkeypatch.setattr("spark_jobs.runtime.worker_tasks._TELL_SECONDS", 0.2)
     caplog.set_level(logging.INFO)
-    assert run_job(spark, "read hours", _slow, [0.3] * 8) == [0.3] * 8
+    assert run_job(spark, "read hours", _slow, [0.3] * 8, 0) == [0.3] * 8
     told = [re.fullmatch(r"read hours: (\d) of 8 tasks done(, about \d+ s left)?", r.message) for r in caplog.records]
     done = [int(found[1]) for found in told if found]
     assert done == sorted(done) and 0 < max(done) < 8

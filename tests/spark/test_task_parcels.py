@@ -30,7 +30,9 @@ from spark_jobs.extract.read_task import LogTarget
 from spark_jobs.proof.keys import logged_among
 from spark_jobs.proof.rows import Shape, Tables
 from spark_jobs.proof.sides import ExportSource
-from spark_jobs.runtime.job import run_job, sealed_frame, told
+from spark_jobs.runtime.job import told
+from spark_jobs.runtime.parcels import sealed_frame
+from spark_jobs.runtime.tasks import run_job
 from spark_jobs.sources.exports.files import Export
 from spark_jobs.sources.jdbc.tables import JdbcTable
 from tests.object_storage import Storage, StorageServers
@@ -54,7 +56,7 @@ def test_neither_a_task_nor_a_large_function_leaves_a_login_on_disk(spark) -> No
     folder = str(spark.sparkContext._temp_dir)
     for ballast in ("", "x" * 2_000_000):
         work = partial(_files_with_the_secret, place, database, ballast, folder)
-        assert run_job(spark, "look", work, [place / "b", place / "c"]) == [[], []]
+        assert run_job(spark, "look", work, [place / "b", place / "c"], 0) == [[], []]
 
 
 def _disk_is_full(_task: str) -> None:
@@ -69,10 +71,10 @@ def _lacks_a_module(_task: str) -> None:
 def test_what_a_worker_lacks_is_told_in_one_line_and_without_a_trace(spark: Any) -> None:
     """S-25: a disk that is full passes; a Python without the package does not, whoever asks Spark."""
     with pytest.raises(TransientError, match=r"^DISK_FULL: No space left on device") as full:
-        run_job(spark, "write", _disk_is_full, ["a"])
+        run_job(spark, "write", _disk_is_full, ["a"], 0)
     assert "\n" not in str(full.value)
     with pytest.raises(TerminalError, match=r"^WORKERS_UNFIT: .* without the module package_of_nobody") as unfit:
-        run_job(spark, "import", _lacks_a_module, ["a"])
+        run_job(spark, "import", _lacks_a_module, ["a"], 0)
     assert "\n" not in str(unfit.value)
     with pytest.raises(PySparkException) as frame:
         sealed_frame(spark, _lacks_a_module, ["a"], "id int").collect()

@@ -140,6 +140,7 @@ class Transport(ABC):
         empty_range_is_damage: whether an empty bound range means that something is missing; else it marks where
             reading begins.
         lists_of_reading: whether a row carries the columns of the time when it is read, not when it changed (T-33).
+        bytes_of_a_place: about how many bytes there are to read between two neighbouring places of a range.
     """
 
     describes_tables: ClassVar[bool] = False
@@ -147,6 +148,7 @@ class Transport(ABC):
     settles_after: ClassVar[int] = 60
     empty_range_is_damage: ClassVar[bool] = False
     lists_of_reading: ClassVar[bool] = False
+    bytes_of_a_place: ClassVar[int] = 1
 
     @abstractmethod
     def find(self, spark: Any, bound: Mapping[str, int], seen: Seen | None = None) -> Found:

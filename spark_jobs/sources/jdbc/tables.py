@@ -22,7 +22,7 @@ from open_mirroring.config.connections import Connection, resolve
 from open_mirroring.config.names import SourceName
 from open_mirroring.errors import MirroringError, TerminalError, TransientError
 from open_mirroring.ledger.load_ledger import LoadColumn
-from spark_jobs.runtime.job import sealed
+from spark_jobs.runtime.parcels import sealed
 from spark_jobs.runtime.worker_tasks import is_classic, parallelism, workers_error
 from spark_jobs.sources.exports.files import refused
 from spark_jobs.sources.jdbc.dialects import BoundKind, Dialect, Range, condition, database_error, dialect_of, ranges

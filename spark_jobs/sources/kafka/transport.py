@@ -46,6 +46,7 @@ class KafkaTopics(MessageTransport):
     """The topics of a mirror, at their broker."""
 
     settles_after: ClassVar[int] = 30
+    bytes_of_a_place: ClassVar[int] = 2048
     place: KafkaPlace
 
     @classmethod

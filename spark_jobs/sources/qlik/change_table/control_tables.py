@@ -14,9 +14,7 @@ import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
-from typing import Any, NamedTuple
-
-from pyspark.sql import SparkSession
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from open_mirroring.config.names import SourceName
 from open_mirroring.errors import TerminalError
@@ -33,6 +31,9 @@ from spark_jobs.sources.contract.decoded import shown
 from spark_jobs.sources.jdbc.tables import JdbcTable
 from spark_jobs.sources.qlik.change_table.ddl_history import statements_of
 from spark_jobs.sources.qlik.change_table.jdbc_table import is_of_task
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 _SUSPENDED, _EXCEPTIONS = "attrep_suspended_tables", "attrep_apply_exceptions"
 DDL_HISTORY, _STATUS = "attrep_ddl_history", "attrep_status"

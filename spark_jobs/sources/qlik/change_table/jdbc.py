@@ -13,9 +13,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import Any, ClassVar, NamedTuple
-
-from pyspark.sql import SparkSession
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 from open_mirroring.changes.column_choice import ALL_COLUMNS, ColumnChoice
 from open_mirroring.changes.manifest import BoundRange, FileVersion
@@ -50,6 +48,9 @@ from spark_jobs.sources.qlik.change_table.rows import (
     header_name,
 )
 from spark_jobs.sources.qlik.change_table.survey import survey_database
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 _PARTITION = re.compile(r"(\d{8}T\d{6})_(\d{8}T\d{6})")
 _OF_ONE_TABLE = ("SEQUENCE_INVALID", "HEADER_MISSING", "TYPE_UNSUPPORTED", "TABLE_CASE", "CHANGES_WENT_BACK")

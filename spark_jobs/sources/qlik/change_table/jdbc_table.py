@@ -7,10 +7,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pyarrow as pa
-from pyspark.sql import DataFrame, SparkSession
 
 from open_mirroring.changes.column_choice import ColumnChoice
 from open_mirroring.config.names import SourceName
@@ -29,6 +28,9 @@ from spark_jobs.sources.qlik.change_table.rows import (
 )
 from spark_jobs.sources.qlik.positions import SEQUENCE_DIGITS
 from spark_jobs.sources.sql_server.type_text import BINARY
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
 
 
 class Slice(NamedTuple):

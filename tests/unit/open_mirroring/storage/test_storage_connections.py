@@ -22,7 +22,7 @@ from spark_jobs.extract.logged_loads import BaseTask
 from spark_jobs.extract.read_task import ReadTask
 from spark_jobs.load.task import ExportTask
 from spark_jobs.publish.staging import StageTask
-from spark_jobs.runtime.job import ParcelKey
+from spark_jobs.runtime.parcels import ParcelKey
 
 BLOB = "https://contoso.blob.core.windows.net"
 GUID, ITEM = "11111111-2222-3333-4444-555555555555", "99999999-2222-3333-4444-555555555555"

@@ -1,0 +1,92 @@
+"""Seals tasks and functions for Spark's workers, so that nothing which Spark keeps or shows holds a secret (S-04)."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any, TypeVar, cast
+
+import pyarrow as pa
+from cryptography.fernet import Fernet
+from pyspark.cloudpickle import dumps
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from spark_jobs.runtime.worker_tasks import outcomes, sent_beside, task_frame, text_of
+
+Task = TypeVar("Task")
+Result = TypeVar("Result")
+
+
+@dataclass(frozen=True)
+class ParcelKey:
+    """The key of one job, made for it and forgotten with it, by which only its own workers can read its tasks.
+
+    Spark keeps tasks, and functions of more than a megabyte, in a file for a moment, and it shows plans on its page and
+    in its event log. None of these may hold a secret (S-04). The key travels inside a function, in memory only.
+    """
+
+    _key: bytes = field(default_factory=Fernet.generate_key, repr=False)
+
+    def packed(self, value: Any) -> str:
+        """The value as text of letters, digits, ``-``, ``_`` and ``=``."""
+        return Fernet(self._key).encrypt(dumps(value)).decode()
+
+    def unpacked(self, text: str) -> Any:
+        """The value that was packed by this key."""
+        return pickle.loads(Fernet(self._key).decrypt(text))
+
+
+def sealed_outcomes(
+    spark: SparkSession, description: str, function: Callable[[Task], Result], tasks: Sequence[Task]
+) -> list[Result]:
+    """What *function* makes of each of the *tasks* in Spark's workers, one partition each, in their order.
+
+    Tasks and function, which may hold logins, are encrypted; the key travels in memory only.
+    """
+    key = ParcelKey()
+    return outcomes(spark, description, _Unpacking(key), key.packed(function), [key.packed(task) for task in tasks])
+
+
+def sealed_frame(
+    spark: SparkSession, work: Callable[[Task], Iterable[pa.RecordBatch]], tasks: Sequence[Task], schema: str
+) -> DataFrame:
+    """The lines that *work* makes of *tasks*, one partition each, as a frame that is read when it is asked for.
+
+    Sealed as in :func:`sealed_outcomes`. The key differs each time, so that no two plans are equal: Spark would answer
+    the later one from what it kept of the earlier one, and a look at a source must never be an earlier look.
+    """
+    key = ParcelKey()
+
+    def each(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for line in (line for batch in batches for line in batch.to_pylist()):
+            yield from key.unpacked(line["work"])(key.unpacked(line["task"]))
+
+    frame = task_frame(spark, [key.packed(task) for task in tasks]).withColumn("work", F.lit(key.packed(work)))
+    return frame.mapInArrow(each, schema)
+
+
+def sealed(spark: SparkSession, work: Callable[..., Result]) -> Callable[..., Result]:
+    """*work* as a small function that can be called in a worker, for rows of Spark's own reader.
+
+    Sealed as in :func:`sealed_outcomes`: what Spark passes through a file has no readable login or salt. The key
+    differs each time, as in :func:`sealed_frame`.
+    """
+    key = ParcelKey()
+    parcel = sent_beside(spark, key.packed(work))
+
+    def unsealed(*given: Any) -> Result:
+        return cast("Callable[..., Result]", key.unpacked(text_of(parcel)))(*given)
+
+    return unsealed
+
+
+class _Unpacking:
+    """Calls a packed function with a packed task, in a worker."""
+
+    def __init__(self, key: ParcelKey) -> None:
+        self._key = key
+
+    def __call__(self, function: str, task: str) -> Any:
+        return self._key.unpacked(function)(self._key.unpacked(task))

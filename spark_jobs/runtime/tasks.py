@@ -1,0 +1,107 @@
+"""Runs the tasks of a job: in its own process where they are small, in Spark's workers where they are not.
+
+Starting Spark takes seconds, and most runs find little. Both ways call the same function with the same tasks, which
+leave the same files.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, TypeVar, cast
+
+from open_mirroring.errors import MirroringError, disk_error
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from open_mirroring.config import Mirror
+
+Task = TypeVar("Task")
+Result = TypeVar("Result")
+
+
+class SessionOnDemand:
+    """Stands for a Spark session that is started when something of it is asked for.
+
+    Args:
+        name: of the session.
+        most_without: up to how many bytes of work :func:`run_job` does without it.
+    """
+
+    def __init__(self, name: str, most_without: int) -> None:
+        self._name = name
+        self.most_without = most_without
+
+    def __getattr__(self, attribute: str) -> Any:
+        from spark_jobs.runtime.session import build_session
+
+        return getattr(build_session(self._name), attribute)
+
+
+def session_on_demand(mirror: Mirror, job: str) -> SparkSession:
+    """The session of a mirror's job, started when it is needed: work up to `spark.start_above` is done without."""
+    return cast("SparkSession", SessionOnDemand(f"{mirror.name} {job}", mirror.spark.most_without_spark))
+
+
+def needs_spark(spark: SparkSession, size: int) -> bool:
+    """Whether work of about *size* bytes goes to Spark's workers rather than to this process."""
+    return not isinstance(spark, SessionOnDemand) or size > spark.most_without
+
+
+def tasks_wanted(spark: SparkSession, size: int, per_core: int) -> int:
+    """Into about how many tasks work of *size* bytes is cut: *per_core* for each core of Spark's, one without Spark."""
+    if not needs_spark(spark, size):
+        return 1
+    from spark_jobs.runtime.worker_tasks import parallelism
+
+    return per_core * parallelism(spark)
+
+
+def run_job(
+    spark: SparkSession, description: str, function: Callable[[Task], Result], tasks: Sequence[Task], size: int
+) -> list[Result]:
+    """Run *function* over *tasks* and return the results in their order.
+
+    Tasks and results are small (paths, counts): rows never cross between the JVM and Python.
+
+    Args:
+        spark: the session that does work which is larger than this process does itself.
+        description: what Spark shows of it.
+        function: called once with each task, which it may not change.
+        tasks: plain values that can be pickled.
+        size: about how many bytes they read together.
+
+    Raises:
+        MirroringError: what a task raised on purpose, as itself; of several the first task's.
+    """
+    if not tasks:
+        return []
+    work = _ErrorsAsValues(function)
+    if needs_spark(spark, size):
+        from spark_jobs.runtime.parcels import sealed_outcomes
+
+        found = sealed_outcomes(spark, description, work, tasks)
+    else:
+        found = [work(task) for task in tasks]
+    for outcome in found:
+        if isinstance(outcome, MirroringError):
+            raise outcome
+    return found
+
+
+class _ErrorsAsValues:
+    """Returns a task's own errors as values: Spark would retry them and bury them in a stack of its own."""
+
+    def __init__(self, function: Callable[[Any], Any]) -> None:
+        self._function = function
+
+    def __call__(self, task: Any) -> Any:
+        try:
+            return self._function(task)
+        except MirroringError as error:
+            return error
+        except OSError as error:
+            ours = disk_error(error)
+            if ours is None:
+                raise
+            return ours
