@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import logging
 import os
+import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
@@ -89,20 +90,34 @@ def filled_page(tmp_path_factory: pytest.TempPathFactory) -> PageMirror:
 
 
 @pytest.fixture(scope="session")
-def spark() -> Iterator[SparkSession]:
-    """The one Spark session of the test run, as the jobs build it, in a JVM that compiles little."""
-    from spark_jobs.runtime.session import build_session
+def spark_on_demand() -> Iterator[SparkSession]:
+    """The session of the test run as jobs ask for it: small work is done without, and no JVM starts before its use."""
+    from open_mirroring.config.models import Spark
+    from spark_jobs.runtime.tasks import SessionOnDemand
     from tests.quick_java import DELTA, java_options
 
     with pytest.MonkeyPatch.context() as environment:
+        # Jobs that a test starts in other processes inherit it.
         environment.setenv("SPARK_SUBMIT_OPTS", f"{java_options()} {DELTA}")
-        session = build_session("open-mirroring-tests")
-        # Jobs that a test starts beside it, to be killed for one, inherit it.
-        environment.setenv("SPARK_SUBMIT_OPTS", java_options())
-        # It would tell of connections that end with the process, when nothing can be written any more.
+        # Its connections end with the process, when nothing can be logged any longer.
         logging.getLogger("py4j").setLevel(logging.WARNING)
-        yield session
-        session.stop()
+        yield cast("SparkSession", SessionOnDemand("open-mirroring-tests", Spark().most_without_spark))
+        if "pyspark.sql" in sys.modules and (active := sys.modules["pyspark.sql"].SparkSession.getActiveSession()):
+            active.stop()
+
+
+@pytest.fixture(scope="session")
+def spark_workers(spark_on_demand: SparkSession) -> SparkSession:
+    """The one Spark session of the test run, as jobs build it, in a JVM that compiles little; it does all work."""
+    from spark_jobs.runtime.session import build_session
+
+    return build_session("open-mirroring-tests")
+
+
+@pytest.fixture(scope="session")
+def spark(spark_workers: SparkSession) -> SparkSession:
+    """The session that tests give to jobs; folders whose tests are not about Spark give one on demand."""
+    return spark_workers
 
 
 @pytest.fixture(scope="session")

@@ -21,6 +21,7 @@ from open_mirroring.ledger import open_ledger
 from open_mirroring.ledger.reading import LedgerReader
 from open_mirroring.ledger.tables import open_fragment
 from open_mirroring.storage.delta_address import delta_address
+from spark_jobs.runtime.tasks import SessionOnDemand
 from tests.attached_job import environment_of
 
 if TYPE_CHECKING:
@@ -48,6 +49,8 @@ class Pipeline:
         self.folder, self._spark = folder, spark
         self.source = folder / "source"
         self.source.mkdir(parents=True)
+        if not isinstance(spark, SessionOnDemand):
+            settings = {"spark": {"start_above": 0}, **settings}  # jobs in other processes do as this one does
         described = {"format": "sqlserver-ces", "transport": "files", "layout": "wrapped", "path": "source"}
         document = {
             "mirror": "test",
@@ -101,8 +104,11 @@ class Pipeline:
 
     def killed(self, job: str, fault: str, *arguments: str) -> None:
         """Run a job in a process of its own that dies at a fault point; fails when it does not die there."""
-        environment = {**os.environ, **environment_of(self._spark), "OPEN_MIRRORING_FAULT": fault}
-        command = [sys.executable, "-m", "tests.attached_job", f"spark_jobs.{job}", str(self.file), *arguments]
+        module, environment = f"spark_jobs.{job}", {"PYTHONPATH": os.pathsep.join([str(ROOT), *sys.path])}
+        command = [sys.executable, "-m", module, str(self.file), *arguments]
+        if not isinstance(self._spark, SessionOnDemand):
+            command[2:2], environment = ["tests.attached_job"], {**environment_of(self._spark)}
+        environment = {**os.environ, **environment, "OPEN_MIRRORING_FAULT": fault}
         ended = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300, cwd=ROOT)
         assert ended.returncode == -9, (
             f"{job} was to die at {fault}, but ended with {ended.returncode}:\n{ended.stderr}"

@@ -17,11 +17,11 @@ PUBLISH = ["publish.intended", "publish.staged", "publish.sealed", "publish.rena
 
 
 @pytest.mark.parametrize("fault", [*EXTRACT, *PUBLISH])
-def test_the_next_tick_finishes(fault: str, tmp_path: Path, spark) -> None:
+def test_the_next_tick_finishes(fault: str, tmp_path: Path, executor) -> None:
     made = history(seed=3, transactions=24)
     messages = render(made.changes, CesOptions(max_data_bytes=1_700), Delivery(disorder=20, duplicates=0.05, seed=3))
     # Few rows a file, so that one publication has several numbers to be killed between.
-    pipeline = Pipeline(tmp_path, spark, TABLES, publish={"max_rows_per_file": 3})
+    pipeline = Pipeline(tmp_path, executor, TABLES, publish={"max_rows_per_file": 3})
     half = len(messages) // 2
     pipeline.deliver("1.jsonl", json_lines(messages[:half], layout="wrapped"))
     pipeline.tick()

@@ -58,14 +58,14 @@ def assert_mirrored(pipeline: Pipeline, expected: History) -> None:
         ("c", "avro", 0, "wrapped", 4),
     ],
 )
-def test_messages_in_files(generation, encoding, base, layout, ticks, tmp_path: Path, spark) -> None:
+def test_messages_in_files(generation, encoding, base, layout, ticks, tmp_path: Path, executor) -> None:
     """C-22, C-52, C-60 to C-63, G-02, G-03, G-05, G-09: splits, duplicates, disorder, key changes and swaps."""
     made = history(seed=ticks * 10 + base)
     options = CesOptions(
         generation=generation, encoding=encoding, segment_base=base, max_data_bytes=1_700, seed=generation
     )
     messages = render(made.changes, options, Delivery(partitions=3, disorder=40, duplicates=0.05, seed=ticks))
-    pipeline = Pipeline(tmp_path, spark, TABLES, source={"layout": layout})
+    pipeline = Pipeline(tmp_path, executor, TABLES, source={"layout": layout})
     for tick, part in enumerate(slices(messages, ticks)):
         pipeline.deliver(f"{Random(tick).random()}.jsonl", json_lines(part, layout=layout))
         pipeline.tick()
@@ -106,12 +106,12 @@ def test_change_events_in_avro_over_kafka(security, tmp_path: Path, spark, kafka
 
 
 @pytest.mark.parametrize(("encoding", "ticks"), [("json", 4), ("avro", 3)])
-def test_qlik_messages(encoding, ticks, tmp_path: Path, spark) -> None:
+def test_qlik_messages(encoding, ticks, tmp_path: Path, executor) -> None:
     """K-01 to K-43, G-02, G-03, G-05, G-09: replayed transactions, keys that change places, all tables in one topic."""
     made = history(seed=30 + ticks)
     options = QlikMessageOptions(encoding=encoding, table_names=encoding == "json", replays=0.2, seed=ticks)
     messages = render_qlik(made, options, Delivery(partitions=3, scheme="key", duplicates=0.05, seed=ticks))
-    pipeline = Pipeline(tmp_path, spark, TABLES, source={"format": "qlik-message"})
+    pipeline = Pipeline(tmp_path, executor, TABLES, source={"format": "qlik-message"})
     for tick, part in enumerate(slices(messages, ticks)):
         pipeline.deliver(f"{Random(tick).random()}.jsonl", json_lines(part, layout="wrapped"))
         pipeline.tick()
@@ -119,13 +119,13 @@ def test_qlik_messages(encoding, ticks, tmp_path: Path, spark) -> None:
 
 
 @pytest.mark.parametrize(("encoding", "ticks"), [("json", 4), ("avro", 2)])
-def test_qlik_messages_in_capture_windows(encoding, ticks, tmp_path: Path, spark) -> None:
+def test_qlik_messages_in_capture_windows(encoding, ticks, tmp_path: Path, executor) -> None:
     """K-01 to K-43, C-93: a task that writes to an event hub, in the containers of its Capture."""
     made = history(seed=80 + ticks)
     options = QlikMessageOptions(encoding=encoding, table_names=encoding == "json", replays=0.2, seed=ticks)
     messages = render_qlik(made, options, Delivery(partitions=3, scheme="key", duplicates=0.05, seed=ticks))
     source = {"format": "qlik-message", "transport": "capture", "layout": None}
-    pipeline = Pipeline(tmp_path, spark, TABLES, source=source)
+    pipeline = Pipeline(tmp_path, executor, TABLES, source=source)
     files = list(capture_files(messages, window=timedelta(seconds=10)))
     for tick in range(ticks):
         for name, content in files[len(files) * tick // ticks : len(files) * (tick + 1) // ticks]:
@@ -135,13 +135,13 @@ def test_qlik_messages_in_capture_windows(encoding, ticks, tmp_path: Path, spark
 
 
 @pytest.mark.parametrize(("file_format", "binary"), [("csv", False), ("parquet", True)])
-def test_qlik_change_files(file_format, binary, tmp_path: Path, spark) -> None:
+def test_qlik_change_files(file_format, binary, tmp_path: Path, executor) -> None:
     """T-10 to T-25, T-40 to T-42, G-02, G-03, G-09: pairs cut by files and ticks, files in any order."""
     made = history(seed=40)
     options = ChangeTableOptions(binary_mask=binary)
     files = [*change_files(stored_changes(made.changes, options), options, file_format, rows_per_file=17)]
     source = {"format": "qlik-change-table", "transport": "files", "layout": None}
-    pipeline = Pipeline(tmp_path, spark, TABLES, source=source)
+    pipeline = Pipeline(tmp_path, executor, TABLES, source=source)
     pairs = [files[at : at + 2] for at in range(0, len(files), 2)]
     Random(4).shuffle(pairs)
     for tick in range(3):
