@@ -67,8 +67,8 @@ class KafkaBroker(Broker):
     def delete_topic(self, name: str) -> None:
         admin = self.admin()
         self.administer("delete_topics", [name])
-        deadline = time.monotonic() + 30
-        while name in admin.list_topics(timeout=10).topics:
+        deadline = time.monotonic() + 300
+        while name in admin.list_topics(timeout=300).topics:
             assert time.monotonic() < deadline, f"{name} is still there"
             time.sleep(0.05)
 
@@ -97,7 +97,7 @@ class KafkaBroker(Broker):
             The number of messages.
         """
         messages = [json.loads(line) for line in lines if line.strip()]
-        have = {t: len(found.partitions) for t, found in self.admin().list_topics(timeout=30).topics.items()}
+        have = {t: len(found.partitions) for t, found in self.admin().list_topics(timeout=300).topics.items()}
         for topic in dict.fromkeys(m["topic"] for m in messages):
             wanted = 1 + max(m["partition"] for m in messages if m["topic"] == topic)
             if topic not in have:

@@ -30,7 +30,7 @@ class MariaDbServer(NamedTuple):
     def execute(self, *statements: str) -> None:
         """Run statements as root."""
         how = ("mariadb", "--no-defaults", f"--socket={self.socket}", "--user=root", "--default-character-set=utf8mb4")
-        done = subprocess.run(how, input=";\n".join(statements), capture_output=True, text=True, timeout=60)
+        done = subprocess.run(how, input=";\n".join(statements), capture_output=True, text=True, timeout=300)
         assert done.returncode == 0, done.stderr
 
 
@@ -49,7 +49,7 @@ def running_mariadb() -> Iterator[MariaDbServer]:
     own = ["--no-defaults", f"--datadir={folder / 'data'}", *who]
     base = f"--basedir={Path(installer).parents[1]}"
     how = ("--auth-root-authentication-method=normal", "--skip-test-db")
-    made = subprocess.run([installer, *own, base, *how], capture_output=True, text=True, timeout=120)
+    made = subprocess.run([installer, *own, base, *how], capture_output=True, text=True, timeout=300)
     assert made.returncode == 0, made.stdout + made.stderr
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
@@ -71,12 +71,12 @@ def running_mariadb() -> Iterator[MariaDbServer]:
         )
         yield server
     finally:
-        guard.communicate(timeout=60)
+        guard.communicate(timeout=300)
         shutil.rmtree(folder, ignore_errors=True)
 
 
 def _await(server: MariaDbServer, guard: subprocess.Popen[bytes], log: Path) -> None:
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 300
     while time.monotonic() < deadline and guard.poll() is None:
         if server.socket.exists():
             server.execute("SELECT 1")

@@ -104,7 +104,7 @@ def running_servers(latency_ms: int = 0) -> Iterator[StorageServers]:
         for process in processes:
             process.terminate()
         for process in processes:
-            process.wait(30)
+            process.wait(300)
 
 
 def _create_containers(blob: str, account: str, key: str, s3: str) -> None:
@@ -128,7 +128,7 @@ def _free_ports(count: int) -> list[int]:
 
 
 def _wait_for(port: int, process: subprocess.Popen[bytes]) -> None:
-    until = time.monotonic() + 60
+    until = time.monotonic() + 300
     while time.monotonic() < until:
         assert process.poll() is None, f"the server ended with {process.returncode}; `make azurite` fetches Azurite"
         try:

@@ -141,7 +141,7 @@ def served(app: FastAPI) -> Iterator[str]:
     server = uvicorn.Server(uvicorn.Config(app, host="127.0.0.1", port=port, log_level="warning"))
     thread = threading.Thread(target=server.run, daemon=True)
     thread.start()
-    give_up = time.monotonic() + 20
+    give_up = time.monotonic() + 300
     while not server.started:
         assert time.monotonic() < give_up and thread.is_alive()
         time.sleep(0.02)
@@ -149,4 +149,4 @@ def served(app: FastAPI) -> Iterator[str]:
         yield f"http://127.0.0.1:{port}"
     finally:
         server.should_exit = True
-        thread.join(timeout=20)
+        thread.join(timeout=300)

@@ -84,7 +84,7 @@ def running_postgres() -> Iterator[PostgresServer]:
         _await(server, guard, folder / "log")
         yield server
     finally:
-        guard.communicate(timeout=60)
+        guard.communicate(timeout=300)
         shutil.rmtree(folder, ignore_errors=True)
 
 
@@ -106,7 +106,7 @@ _UNTIL_INPUT_ENDS = '"$@" & read -r _; kill -INT $!; wait'
 
 
 def _await(server: PostgresServer, guard: subprocess.Popen[str], log: Path) -> None:
-    deadline = time.monotonic() + 120
+    deadline = time.monotonic() + 300
     while time.monotonic() < deadline and guard.poll() is None:
         try:
             server.connect().close()

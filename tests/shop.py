@@ -20,7 +20,7 @@ SHOP = {
 
 def generator(*arguments: object) -> Any:
     command = [sys.executable, "-m", "workload_generator", *map(str, arguments)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120, cwd=ROOT)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300, cwd=ROOT)
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)
 
@@ -28,7 +28,7 @@ def generator(*arguments: object) -> Any:
 def judge(pipeline: Pipeline, state: Path) -> None:
     """Cell by cell, by a witness that shares no code with the product."""
     command = [sys.executable, "demo/judge.py", "--state", state, "--tables", pipeline.target]
-    done = subprocess.run([*map(str, command)], capture_output=True, text=True, timeout=120, cwd=ROOT)
+    done = subprocess.run([*map(str, command)], capture_output=True, text=True, timeout=300, cwd=ROOT)
     assert done.returncode == 0, done.stdout + done.stderr
 
 

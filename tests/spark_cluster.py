@@ -92,7 +92,7 @@ class Cluster:
         """End all that was started."""
         for process in reversed(self._processes):
             process.kill()
-            process.wait(30)
+            process.wait(300)
 
     def _start(self, command: list[str]) -> subprocess.Popen[bytes]:
         return subprocess.Popen(
@@ -100,11 +100,11 @@ class Cluster:
         )
 
     def _page(self) -> str:
-        page: bytes = urllib.request.urlopen(f"http://127.0.0.1:{self._web}/json/", timeout=5).read()
+        page: bytes = urllib.request.urlopen(f"http://127.0.0.1:{self._web}/json/", timeout=30).read()
         return page.decode()
 
     def _wait_for_workers(self, number: int) -> None:
-        until = time.monotonic() + 60
+        until = time.monotonic() + 300
         while time.monotonic() < until:
             try:
                 if self._page().count('"ALIVE"') == number + 1:  # the master itself is one

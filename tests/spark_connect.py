@@ -58,11 +58,11 @@ def running_connect(folder: Path, cores: int = 2) -> Iterator[str]:
         yield f"sc://127.0.0.1:{port}"
     finally:
         process.kill()
-        process.wait(30)
+        process.wait(300)
 
 
 def _wait_for(port: int, process: subprocess.Popen[bytes], log: Path) -> None:
-    until = time.monotonic() + 120
+    until = time.monotonic() + 300
     while time.monotonic() < until and process.poll() is None:
         try:
             socket.create_connection(("127.0.0.1", port), 1).close()

@@ -102,7 +102,7 @@ def running_yarn(hidden: Path, key: str, key_file: Path) -> Iterator[YarnCluster
         yield YarnCluster(settings, place / "staging")
     finally:
         process.kill()
-        process.wait(30)
+        process.wait(300)
         subprocess.run(["rm", "-rf", str(place)], check=True)
 
 

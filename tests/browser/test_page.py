@@ -35,7 +35,7 @@ TOKEN = "a token of more than sixteen characters"
 def browser() -> Iterator[Browser]:
     from playwright.sync_api import expect, sync_playwright
 
-    expect.set_options(timeout=20_000)
+    expect.set_options(timeout=300_000)
     with sync_playwright() as playwright:
         # As root, which containers are, Chromium has no sandbox; it visits this machine's own server only.
         browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])

@@ -65,7 +65,7 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pages]:
 def test_the_runs_of_the_mirror_are_green_on_airflows_pages(pages: Pages, tmp_path: Path) -> None:
     from playwright.sync_api import expect, sync_playwright
 
-    expect.set_options(timeout=60_000)
+    expect.set_options(timeout=300_000)
     with sync_playwright() as playwright:
         # As root, which containers are, Chromium has no sandbox; it visits this machine's own server only.
         browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])

@@ -46,7 +46,7 @@ time.sleep(600)
 """
 
 
-def wait_for(condition: Callable[[], bool], limit: float = 60.0) -> None:
+def wait_for(condition: Callable[[], bool], limit: float = 300.0) -> None:
     give_up = time.monotonic() + limit
     while not condition():
         assert time.monotonic() < give_up, "the condition did not come true"
@@ -197,7 +197,7 @@ def test_an_interrupted_demo_stops_everything(tmp_path: Path) -> None:
         for program in ("standalone", "kafka.Kafka"):
             assert any(program in process.cmdline() for process in started), program
         demo.send_signal(signal.SIGINT)
-        output, _ = demo.communicate(timeout=180)
+        output, _ = demo.communicate(timeout=300)
     finally:
         demo.kill()
     assert demo.returncode == 130, output
@@ -236,7 +236,7 @@ def offsets(broker: Broker) -> list[int]:
     """The end of each partition; nothing while one has no leader, as after a start."""
     consumer = Consumer({"bootstrap.servers": broker.bootstrap, "group.id": "test"})
     try:
-        return [consumer.get_watermark_offsets(TopicPartition(TOPIC, number), timeout=30)[1] for number in range(3)]
+        return [consumer.get_watermark_offsets(TopicPartition(TOPIC, number), timeout=300)[1] for number in range(3)]
     except KafkaException:
         return []
     finally:

@@ -41,7 +41,7 @@ def _run(
     """A command of the command line in a process of its own, which may start no JVM."""
     environment = {**os.environ, **connections, "SPARK_REMOTE": address, "JAVA_HOME": str(pipeline.folder)}
     program = [sys.executable, "-m", "spark_jobs.cli.command_line", command, str(pipeline.file), *more]
-    ended = subprocess.run(program, env=environment, cwd=ROOT, capture_output=True, text=True, timeout=240, check=False)
+    ended = subprocess.run(program, env=environment, cwd=ROOT, capture_output=True, text=True, timeout=300, check=False)
     assert ended.returncode == exit, ended.stdout + ended.stderr
     return ended.stdout + ended.stderr
 

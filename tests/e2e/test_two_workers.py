@@ -102,13 +102,13 @@ def _run(
 ) -> str:
     """Run a job to its end, and kill a worker once it has begun; what the job said."""
     process = cluster.submit(job, pipeline.file, {})
-    until = time.monotonic() + 120
+    until = time.monotonic() + 300
     while victim is not None and process.poll() is None and time.monotonic() < until:
         if has_begun():
             victim.kill()
-            victim.wait(30)
+            victim.wait(300)
             break
         time.sleep(0.01)
-    said, _ = process.communicate(timeout=240)
+    said, _ = process.communicate(timeout=300)
     assert process.returncode == 0, said
     return said

@@ -37,7 +37,7 @@ def _install(folder: Path, root: Path, parts: list[str]) -> Path:
         if file.name in ("pyproject.toml", "README.md", "LICENSE"):
             shutil.copy(file, tree)
     build = "import sys; from setuptools.build_meta import build_wheel; build_wheel(sys.argv[1])"
-    subprocess.run([sys.executable, "-c", build, folder], cwd=tree, check=True, capture_output=True, timeout=120)
+    subprocess.run([sys.executable, "-c", build, folder], cwd=tree, check=True, capture_output=True, timeout=300)
     shutil.rmtree(tree)
     (wheel,) = folder.glob("*.whl")
     with zipfile.ZipFile(wheel) as packed:

@@ -80,11 +80,11 @@ def test_a_tick_that_finds_nothing_new_needs_no_java(
     # A folder without a program `java` in it, for a process that has no JVM yet.
     nowhere = {**os.environ, "JAVA_HOME": str(tmp_path), "PYTHONPATH": str(ROOT)}
     command = [sys.executable, "-m", "spark_jobs.cli.command_line", "tick", pipeline.file]
-    idle = subprocess.run(command, env=nowhere, capture_output=True, text=True, timeout=120)
+    idle = subprocess.run(command, env=nowhere, capture_output=True, text=True, timeout=300)
     assert idle.returncode == Exit.DONE, idle.stderr
     assert "Nothing to do" in idle.stdout and "starting Spark" not in idle.stderr
     pipeline.deliver("b.jsonl", delivered(random_history(6, 5), options=CesOptions(), offset=10_000))
-    busy = subprocess.run(command, env=nowhere, capture_output=True, text=True, timeout=120)
+    busy = subprocess.run(command, env=nowhere, capture_output=True, text=True, timeout=300)
     assert "JAVA_NOT_STARTED" in busy.stderr
 
 

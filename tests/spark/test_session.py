@@ -29,6 +29,6 @@ def test_a_submitted_job_does_not_tell_workers_on_other_machines_to_call_the_loo
         "PYTHONPATH": str(ROOT),
     }
     end = subprocess.run(
-        [sys.executable, "-c", PROGRAM], env=environment, capture_output=True, text=True, timeout=180, check=False
+        [sys.executable, "-c", PROGRAM], env=environment, capture_output=True, text=True, timeout=300, check=False
     )
     assert "JVM: None local[1]" in end.stdout, end.stdout + end.stderr

@@ -53,7 +53,7 @@ def machine(folder: Path, *, java: str | None = None, python: bool = True) -> di
 
 def run_make(target: str, environment: dict[str, str]) -> subprocess.CompletedProcess[str]:
     assert MAKE, "these tests run make"
-    return subprocess.run([MAKE, target], cwd=ROOT, env=environment, capture_output=True, text=True, timeout=60)
+    return subprocess.run([MAKE, target], cwd=ROOT, env=environment, capture_output=True, text=True, timeout=300)
 
 
 @pytest.mark.parametrize("target", ["demo", "ui", "test", "test-long", "bench-extract", "bench-publish", "jars"])
@@ -210,7 +210,7 @@ def jars_folder(folder: Path) -> Path:
 
 def fetch(place: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     # /bin/false stands for the interpreter: whoever gets as far as fetching fails at once.
-    return subprocess.run([place / "fetch", "false", *arguments], capture_output=True, text=True, timeout=60)
+    return subprocess.run([place / "fetch", "false", *arguments], capture_output=True, text=True, timeout=300)
 
 
 def test_jars_that_match_their_sums_are_not_fetched_again(tmp_path: Path) -> None:

@@ -54,7 +54,7 @@ class Client:
         headers: dict[str, str] | None = None,
         audience: str | None = STORAGE,
     ) -> Answer:
-        connection = http.client.HTTPConnection(urlsplit(self.server.url).netloc, timeout=30)
+        connection = http.client.HTTPConnection(urlsplit(self.server.url).netloc, timeout=300)
         try:
             token = {"Authorization": f"Bearer {self.tokens[audience]}"} if audience else {}
             address = self.path(path) + (f"?{query}" if query else "")

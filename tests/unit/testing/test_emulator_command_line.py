@@ -85,7 +85,7 @@ def test_watch_applies_what_comes_and_ends_cleanly(zone: Zone, number: signal.Si
             put(folder, 2, items([(4, 2, "y")]))
             assert process.stdout.readline().startswith("applied dbo/items 2 ")
             process.send_signal(number)
-            rest, errors = process.communicate(timeout=30)
+            rest, errors = process.communicate(timeout=300)
         finally:
             process.kill()
     assert (process.returncode, rest, errors) == (0, "", "")
@@ -113,7 +113,7 @@ def test_a_signal_at_any_moment_of_asking_is_told() -> None:
         assert process.stdout is not None
         try:
             assert process.stdout.readline() == "ready\n"
-            give_up = time.monotonic() + 30
+            give_up = time.monotonic() + 300
             while process.poll() is None:
                 assert time.monotonic() < give_up
                 process.send_signal(signal.SIGTERM)
@@ -142,12 +142,12 @@ def test_serve_answers_and_polls_until_it_is_told_to_end(zone: Zone) -> None:
         try:
             _, url, workspace = process.stdout.readline().split()
             assert re.fullmatch("workspace=[0-9a-f-]{36}", workspace)
-            deadline = time.monotonic() + 30
+            deadline = time.monotonic() + 300
             while not (found := _get(f"{url}/_emulator/status")["shop"])["tables"]:
                 assert time.monotonic() < deadline, found
                 time.sleep(0.02)
             process.send_signal(signal.SIGTERM)
-            rest, errors = process.communicate(timeout=30)
+            rest, errors = process.communicate(timeout=300)
         finally:
             process.kill()
     assert (process.returncode, rest, errors) == (0, "", "")
@@ -162,5 +162,5 @@ def test_an_address_in_use_is_an_error_and_not_a_traceback(zone: Zone, capsys: p
 
 
 def _get(url: str) -> Any:
-    with urllib.request.urlopen(url, timeout=30) as answer:
+    with urllib.request.urlopen(url, timeout=300) as answer:
         return json.load(answer)

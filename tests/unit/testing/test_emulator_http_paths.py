@@ -82,7 +82,7 @@ def test_create_and_flush_need_a_length_of_zero(client: Client) -> None:
     assert client.read(FINAL).status == 404
     client.create(FINAL)
     assert client.send("PATCH", FINAL, "action=flush&position=0", b"x").code == "ContentLengthMustBeZero"
-    connection = http.client.HTTPConnection(urlsplit(client.server.url).netloc, timeout=30)
+    connection = http.client.HTTPConnection(urlsplit(client.server.url).netloc, timeout=300)
     connection.putrequest("PUT", client.path("other") + "?resource=file")
     connection.putheader("Authorization", f"Bearer {client.tokens['https://storage.azure.com']}")
     connection.endheaders()
@@ -265,7 +265,7 @@ def test_of_many_renames_to_one_name_one_wins(tmp_path: Path, monkeypatch: pytes
 def test_a_server_that_ends_hangs_up(tmp_path: Path) -> None:
     """A connection kept open by a client is not served on."""
     with EmulatorServer(tmp_path / "zone", tmp_path / "tables") as server:
-        connection = http.client.HTTPConnection(urlsplit(server.url).netloc, timeout=30)
+        connection = http.client.HTTPConnection(urlsplit(server.url).netloc, timeout=300)
         connection.request("GET", "/_emulator/health")
         connection.getresponse().read()
         kept = connection.sock

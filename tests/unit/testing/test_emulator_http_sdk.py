@@ -191,7 +191,7 @@ def test_a_wrong_secret_gets_no_token(server: EmulatorServer) -> None:
 def test_who_does_not_trust_the_certificate_sends_nothing(server: EmulatorServer) -> None:
     """It is the emulator's own."""
     with pytest.raises(urllib.error.URLError, match="CERTIFICATE_VERIFY_FAILED"):
-        urllib.request.urlopen(server.url, timeout=30)
+        urllib.request.urlopen(server.url, timeout=300)
     trusting = ssl.create_default_context(cafile=str(server.certificate))
-    with urllib.request.urlopen(f"{server.url}/_emulator/health", timeout=30, context=trusting) as answer:
+    with urllib.request.urlopen(f"{server.url}/_emulator/health", timeout=300, context=trusting) as answer:
         assert answer.status == 200

@@ -108,7 +108,7 @@ def test_processes_that_open_a_new_ledger_at_once_all_succeed(ledger_url: str) -
             opener.stdin.write("\n")
             opener.stdin.flush()
         for opener in openers:
-            _, errors = opener.communicate(timeout=120)
+            _, errors = opener.communicate(timeout=300)
             assert opener.returncode == 0, errors
     finally:
         for opener in openers:

@@ -40,7 +40,7 @@ def test_the_system_s_authorities_are_read_once(server: EmulatorServer, monkeypa
     service, together = HttpService(server.url, "the emulator"), Barrier(3)
 
     def call(_: int) -> int:
-        together.wait(10)  # so that each call needs a connection of its own
+        together.wait(300)  # so that each call needs a connection of its own
         return health(service)
 
     with ThreadPoolExecutor(3) as pool:

@@ -341,7 +341,7 @@ def test_looking_and_deciding_load_no_spark(made: HandMadeMirror, words: list[st
         f"code = main([{words[0]!r}, {str(made.file)!r}, *{words[1:]!r}])\n"
         "sys.exit(code or any(name.split('.')[0] == 'pyspark' for name in sys.modules))"
     )
-    done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, timeout=120)
+    done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, timeout=300)
     assert (done.returncode, done.stderr) == (0, "")
 
 
@@ -569,7 +569,7 @@ def gone(_):
 looking.schema = gone
 sys.exit(main(["schema"]))
 """
-    done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, timeout=120)
+    done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, timeout=300)
     assert done.returncode == Exit.TRANSIENT and done.stderr.startswith("open-mirroring: LEDGER_UNREACHABLE"), done
 
 
@@ -686,5 +686,5 @@ def test_a_shell_completes_commands(line: str, wanted: set[str], tmp_path: Path)
     asked = {"_ARGCOMPLETE": "1", "COMP_LINE": typed, "COMP_POINT": str(len(typed)), "_ARGCOMPLETE_IFS": "\n"}
     environment = {**os.environ, **asked, "_ARGCOMPLETE_STDOUT_FILENAME": str(answer)}
     command = [sys.executable, "-m", "spark_jobs.cli.command_line"]
-    subprocess.run(command, env=environment, timeout=60, check=False, capture_output=True)
+    subprocess.run(command, env=environment, timeout=300, check=False, capture_output=True)
     assert {word.strip() for word in answer.read_text().split("\n")} == wanted
