@@ -105,25 +105,29 @@ def test_a_history_ends_exactly_whatever_the_wire_does(
 
 
 def test_the_login_travels_to_workers_in_memory_only(
-    tmp_path: Path, spark, server: EmulatorServer, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    tmp_path: Path,
+    spark_workers,
+    server: EmulatorServer,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     """I30: not in the data of a Spark job, which may be written to a file; nor in ledger, log, zone or messages."""
     caplog.set_level(logging.DEBUG)
     handed: list[bytes] = []
-    parallelize = type(spark.sparkContext).parallelize
+    parallelize = type(spark_workers.sparkContext).parallelize
 
     def watched(context, data, *arguments):
         handed.append(pickle.dumps(data))
         return parallelize(context, data, *arguments)
 
-    monkeypatch.setattr(type(spark.sparkContext), "parallelize", watched)
+    monkeypatch.setattr(type(spark_workers.sparkContext), "parallelize", watched)
     made = history(seed=13, transactions=10)
-    pipeline = pipeline_of(tmp_path, spark, server)
+    pipeline = pipeline_of(tmp_path, spark_workers, server)
     pipeline.deliver("0.jsonl", json_lines(render(made.changes, CesOptions(), Delivery()), layout="wrapped"))
     _, published = pipeline.tick()
     from spark_jobs.reconcile_sequence import reconcile_deep
 
-    found = reconcile_deep(pipeline.mirror, pipeline.ledger, spark)
+    found = reconcile_deep(pipeline.mirror, pipeline.ledger, spark_workers)
     assert not found.stopped and sum(found.files.values()) >= len(published.files) > 0
     assert len(handed) >= 3, "reading, staging, and reading back"
     token = server.tokens.issue("https://storage.azure.com", CLIENT)[:20]
