@@ -110,10 +110,6 @@ def test_the_login_travels_to_workers_in_memory_only(
     server: EmulatorServer,
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
-    spark_workers,
-    server: EmulatorServer,
-    monkeypatch: pytest.MonkeyPatch,
-    caplog: pytest.LogCaptureFixture,
 ) -> None:
     """I30: not in the data of a Spark job, which may be written to a file; nor in ledger, log, zone or messages."""
     caplog.set_level(logging.DEBUG)
