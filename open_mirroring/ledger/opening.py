@@ -13,12 +13,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib import resources
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from alembic import command
-from alembic.config import Config
-from alembic.migration import MigrationContext
-from alembic.script import ScriptDirectory
 from sqlalchemy import Connection, Engine, create_engine, event, inspect, text
 from sqlalchemy.engine import make_url
 from sqlalchemy.exc import DatabaseError, OperationalError
@@ -27,6 +23,12 @@ from sqlalchemy.pool import NullPool
 from open_mirroring.errors import MirroringError, TerminalError, TransientError, disk_error
 from open_mirroring.ledger.tables import metadata
 
+if TYPE_CHECKING:
+    from alembic.config import Config
+    from alembic.script import ScriptDirectory
+
+HEAD = "0030"
+"""The newest revision of the migrations. Most ledgers have it, and are opened without Alembic, which loads slowly."""
 _BUSY_SECONDS = 60
 _LOOK_SECONDS = 10
 _UPGRADE = threading.Lock()  # alembic keeps the upgrade that is under way in module state: one at a time per process
@@ -78,14 +80,13 @@ def ledger_to_look(url: str) -> Engine | None:
     engine = create_engine(parsed, connect_args=arguments, **({"poolclass": NullPool} if is_sqlite else {}))
     if is_sqlite:
         _make_sqlite_readable(engine)
-    scripts = ScriptDirectory.from_config(_alembic())
     with _database_told(_shown(engine)), engine.connect() as connection:
         current = _revision(connection)
-        if current != scripts.get_current_head():
+        if current != HEAD:
             tables = set(inspect(connection).get_table_names())
             if current is None and not tables & metadata.tables.keys():
                 return None
-            _refuse(scripts, current, tables)
+            _refuse(_scripts(_alembic()), current, tables)
             raise TransientError(
                 "LEDGER_OUTDATED",
                 f"the ledger has revision {current}, of an earlier version",
@@ -112,14 +113,16 @@ def pending_migrations(url: str) -> list[Migration]:
     if parsed.get_backend_name() == "sqlite" and not Path(parsed.database or "").is_file():
         return []
     engine = create_engine(parsed, poolclass=NullPool)
-    scripts = ScriptDirectory.from_config(_alembic())
     with _database_told(_shown(engine)), engine.connect() as connection:
         current = _revision(connection)
         tables = set(inspect(connection).get_table_names())
     if current is None and not tables & metadata.tables.keys():
         return []
+    if current == HEAD:
+        return []
+    scripts = _scripts(_alembic())
     _refuse(scripts, current, tables)
-    steps = scripts.iterate_revisions("head", current) if current != scripts.get_current_head() else ()
+    steps = scripts.iterate_revisions("head", current)
     return [Migration(step.revision, (step.doc or "").partition("\n")[0]) for step in reversed([*steps])]
 
 
@@ -227,30 +230,40 @@ def _write_ahead(connection: sqlite3.Connection) -> None:
 
 
 def _alembic() -> Config:
+    from alembic.config import Config
+
     config = Config()
     config.set_main_option("script_location", str(resources.files("open_mirroring.ledger") / "migrations"))
     return config
 
 
+def _scripts(config: Config) -> ScriptDirectory:
+    from alembic.script import ScriptDirectory
+
+    return ScriptDirectory.from_config(config)
+
+
 def _migrate(engine: Engine) -> None:
-    config = _alembic()
-    scripts = ScriptDirectory.from_config(config)
-    head = scripts.get_current_head()
     with engine.begin() as connection:
         if engine.dialect.name == "postgresql":
             connection.execute(text("SELECT pg_advisory_xact_lock(:lock)"), {"lock": _MIGRATION_LOCK})
         current = _revision(connection)
-        if current == head:
+        if current == HEAD:
             return
-        _refuse(scripts, current, set(inspect(connection).get_table_names()))
+        from alembic import command
+
+        config = _alembic()
+        _refuse(_scripts(config), current, set(inspect(connection).get_table_names()))
         config.attributes["connection"] = connection
         with _UPGRADE, _without_chatter():
             command.upgrade(config, "head")
 
 
 def _revision(connection: Connection) -> str | None:
-    with _without_chatter():
-        return MigrationContext.configure(connection).get_current_revision()
+    """The revision that Alembic noted; None where it noted none."""
+    if not inspect(connection).has_table("alembic_version"):
+        return None
+    return connection.execute(text("SELECT version_num FROM alembic_version")).scalar()
 
 
 @contextmanager

@@ -9,21 +9,15 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from datetime import datetime, timedelta
 from decimal import Decimal
 from functools import partial
-from typing import Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import pyarrow as pa
-from py4j.java_gateway import is_instance_of
-from py4j.protocol import Py4JError
-from pyspark.errors import PySparkException
-from pyspark.sql import DataFrame, Row, SparkSession
 
 from open_mirroring.changes.column_choice import ColumnChoice
 from open_mirroring.config.connections import Connection, resolve
 from open_mirroring.config.names import SourceName
 from open_mirroring.errors import MirroringError, TerminalError, TransientError
 from open_mirroring.ledger.load_ledger import LoadColumn
-from spark_jobs.runtime.parcels import sealed
-from spark_jobs.runtime.worker_tasks import is_classic, parallelism, workers_error
 from spark_jobs.sources.exports.files import refused
 from spark_jobs.sources.jdbc.dialects import BoundKind, Dialect, Range, condition, database_error, dialect_of, ranges
 from spark_jobs.sources.jdbc.pacing import Pace, paced
@@ -32,6 +26,9 @@ from spark_jobs.sources.sql_server.chosen_types import chosen_digits, landed_as
 from spark_jobs.sources.sql_server.type_text import INTEGERS, MONEY, read_type
 from spark_jobs.sources.sql_server.typed_rows import Failure, typed_column
 from spark_jobs.sources.sql_server.types import parse_value
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, Row, SparkSession
 
 Answer = TypeVar("Answer")
 _FETCH_ROWS = "10000"
@@ -143,6 +140,8 @@ class JdbcTable:
             work: given a part's place in *parts* and its batches, returns its answer.
             pace: how many parts are read side by side, and how fast all of them together.
         """
+        from spark_jobs.runtime.worker_tasks import parallelism
+
         cores = parallelism(self._spark)
         at_once = min(len(parts), cores if pace.connections is None else pace.connections)
         each = pace.share(min(at_once, cores))
@@ -163,6 +162,8 @@ class JdbcTable:
         Raises:
             TransientError: ``CHUNK_LOST``.
         """
+        from spark_jobs.runtime.parcels import sealed
+
         own = sealed(self._spark, work)
 
         def answer(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -195,6 +196,9 @@ class JdbcTable:
         Ask it through :meth:`asked`. The arguments are those of :meth:`read`, *schema* is that of *work*'s batches. No
         two frames are equal: Spark never answers a look at a source from what it kept of an earlier one.
         """
+        from spark_jobs.runtime.parcels import sealed
+        from spark_jobs.runtime.worker_tasks import parallelism
+
         cores = parallelism(self._spark)
         # Making the frame asks the database what it has, in a session with a context of its own.
         rows = self.asked("reading its rows", lambda: self._texts(columns, split, parts))
@@ -240,6 +244,9 @@ class JdbcTable:
 
     def asked(self, doing: str, ask: Callable[[], Answer]) -> Answer:
         """Ask; what Spark and the driver raise becomes our error, without what it may repeat of the login."""
+        from py4j.protocol import Py4JError
+        from pyspark.errors import PySparkException
+
         try:
             return ask()
         except (PySparkException, Py4JError) as error:
@@ -248,6 +255,8 @@ class JdbcTable:
         raise failure
 
     def _failure(self, doing: str, error: Exception) -> MirroringError:
+        from spark_jobs.runtime.worker_tasks import is_classic, workers_error
+
         state, what = _origin_of(self._spark, error)
         # What has an SQLSTATE is the database's own word, though it may sound like one of a worker.
         if not state and (unfit := workers_error(error)) is not None:
@@ -344,6 +353,8 @@ def _origin_of(spark: SparkSession, error: Exception) -> tuple[str | None, str]:
 
     Over Spark Connect there is no error of Java's to look into.
     """
+    from py4j.java_gateway import is_instance_of
+
     origin: Any = getattr(error, "_origin", None) or getattr(error, "java_exception", None)
     what = str(error).partition("\n")[0]
     while origin is not None:

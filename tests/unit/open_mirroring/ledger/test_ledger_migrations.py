@@ -48,6 +48,10 @@ def test_the_migrations_make_what_the_tables_say(ledger_url: str) -> None:
     assert differences(open_ledger(ledger_url)) == []
 
 
+def test_the_newest_revision_is_known_without_alembic() -> None:
+    assert opening._scripts(opening._alembic()).get_current_head() == opening.HEAD
+
+
 def test_a_difference_would_be_found(ledger_url: str) -> None:
     """Otherwise the test above would say nothing."""
     ledger = open_ledger(ledger_url)
