@@ -102,6 +102,12 @@ class TableRow:
     published_position: str | None = None
     resetting: bool = False
 
+    @property
+    def intended(self) -> int:
+        """The highest number that may be visible; before the seal nothing was sent."""
+        sealed = () if self.intent is None else self.intent.manifest or ()
+        return self.confirmed + len(sealed)
+
 
 # --- requests -------------------------------------------------------------------------------------------------
 
