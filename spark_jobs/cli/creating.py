@@ -95,4 +95,3 @@ def _load(mirror: Mirror, ledger: Engine, *, mirroring: bool) -> Any:
     from spark_jobs.runtime.session import build_session
 
     return load(mirror, ledger, build_session(f"open-mirroring {mirror.name}"), mirroring=mirroring)
-

@@ -22,7 +22,6 @@ from fabric_emulator.table_folders import TableFolder, numbered_files, timed_fil
 from fabric_emulator.table_metadata import TableMetadata, read_metadata
 from open_mirroring.landing_zone.layout import METADATA_FILE, ROW_MARKER
 
-
 NO_DATA_FILES = "NoDataFiles"
 
 
