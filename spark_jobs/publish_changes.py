@@ -32,7 +32,7 @@ from spark_jobs.letters.open_letters import ensure_counted
 from spark_jobs.plan.plan import PlanStop, TablePlan
 from spark_jobs.publish.driver import PublicationDriver, StagedWork, Staging
 from spark_jobs.publish.publication import Preparation, Prepared
-from spark_jobs.publish.staging import StagedTable, StageTarget, StageTask, stage
+from spark_jobs.publish.staging import StagedTable, StageTarget, StageTask, stage, stage_no_rows
 from spark_jobs.reconcile.lost_ledger import log_ahead
 from spark_jobs.runtime.job import Job
 from spark_jobs.runtime.job_arguments import add_tables_argument
@@ -127,6 +127,7 @@ class _ChangesWork:
         )
         self._zone = zone_address(mirror)
         self._passing = set(passing)
+        self._creates_empty = mirror.publish.empty_tables == "create"
 
     def find(
         self, tables: Mapping[str, TableState], rows: Mapping[str, protocol.TableRow]
@@ -187,7 +188,15 @@ class _ChangesWork:
             if since := min((part.unverified for part in parts if part.unverified is not None), default=None):
                 keys = dict.fromkeys(fresh[t].keys, place_text(since))
                 note_columns(self._ledger, t, fresh[t].row.generation, keys, intents[t].work.batch_to, again=True)
-        return {t: staged_work(prepared[t], staged.get(t, [])) for t in intents}
+        return {t: self._with_first_file(prepared[t], staged_work(prepared[t], staged.get(t, []))) for t in intents}
+
+    def _with_first_file(self, prepared: Prepared | PlanStop, staging: Staging) -> Staging:
+        """What was staged; with `empty_tables: create` a first file without rows where that is nothing (F-92)."""
+        if self._creates_empty and isinstance(prepared, Prepared) and isinstance(staging, StagedWork):
+            plan, target = prepared.plans[0]
+            if not staging.staged.files and target.footer.first_number == 1 and plan.columns:
+                return staging._replace(staged=protocol.Staged((stage_no_rows(self._zone, plan, target),)))
+        return staging
 
     def _cut(self, prepared: Sequence[Prepared]) -> list[StageTask]:
         """Large tables by ranges of key buckets, small ones together: about as many rows in each task.

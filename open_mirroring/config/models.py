@@ -124,6 +124,11 @@ class Publish(Section):
         description="Whether a column that is added at the source stops its table until that is loaded anew; a table "
         "may say otherwise. Else `status` tells that the column is unverified (G-07).",
     )
+    empty_tables: Literal["wait", "create"] = Field(
+        default="wait",
+        description="What becomes of a table that has no rows yet (F-92). wait: the target gets it with its first row. "
+        "create: a Parquet file without rows makes it there, as soon as its columns are known.",
+    )
     widen: Widen = Field(
         default="later",
         description="How much room new columns of numbers have (G-111); a table may say otherwise. later: as much as "

@@ -7,6 +7,7 @@ Learn, *Open mirroring landing zone requirements and format*).
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 from typing import Annotated, Any, Literal
 
@@ -40,7 +41,7 @@ from open_mirroring.config.section import (
 )
 from open_mirroring.landing_zone.layout import PARQUET, name_identity
 from open_mirroring.landing_zone.schema import extra_columns
-from open_mirroring.landing_zone.text_format import DATA_TYPES, TextFormat
+from open_mirroring.landing_zone.text_format import DATA_TYPES, NULL_TEXT, TextFormat
 from open_mirroring.storage.address import is_address
 
 SOURCE_NAME = r"^.+\..+$"
@@ -59,6 +60,10 @@ Widen = Literal["later", "ahead"]
 """How much room columns of numbers have for wider types."""
 
 
+_NULL_VALUE = r"^([A-Za-z_/\\][A-Za-z0-9_/.\\-]{0,31})?$"
+"""Empty, or a word that no number, date or separator is."""
+
+
 class DelimitedText(Section):
     """Files of delimited text instead of Parquet; the columns stand for the life of the table (F-23)."""
 
@@ -74,8 +79,11 @@ class DelimitedText(Section):
     )
     column_separator: Literal[",", ";", "|", "\t"] = Field(default=",", description="Between two values (F-22).")
     row_separator: Literal["\r\n", "\n", "\r"] = Field(default="\r\n", description="Behind each row (F-22).")
-    null_value: Literal["", "N/A", "null"] = Field(
-        default="", description="What stands for NULL, without quotes; texts are in quotes, empty ones too (F-22)."
+    null_value: str = Field(
+        default=NULL_TEXT,
+        description="The text that stands for NULL. The service reads every field with this text as NULL, in quotes or "
+        "not, so a row with such a value is a dead letter: choose a text that no value is (F-22).",
+        json_schema_extra={"pattern": _NULL_VALUE},
     )
 
     @field_validator("columns")
@@ -97,6 +105,15 @@ class DelimitedText(Section):
             way_out = "up to 16 lower-case letters and digits: csv, tsv, psv"
             raise names.refusal("VALUE_INVALID", f"{extension!r} can be no extension of text files", way_out)
         return extension
+
+    @field_validator("null_value")
+    @classmethod
+    def _null_value(cls, null_value: str) -> str:
+        is_value = null_value.casefold() in ("true", "false", "nan", "inf", "infinity")
+        if is_value or not re.fullmatch(_NULL_VALUE, null_value):
+            way_out = "choose a word that no value is, such as __null__, or leave `null_value` out"
+            raise names.refusal("VALUE_INVALID", f"{null_value!r} cannot stand for NULL in files of text", way_out)
+        return null_value
 
     @property
     def text_format(self) -> TextFormat:

@@ -1,8 +1,8 @@
 """Writes data files of delimited text (F-20, F-22, F-24, F-25).
 
-Texts and bytes are quoted, and nothing else is, with quotes doubled inside. So an empty text differs from NULL. Times
-are UTC without a zone. Bytes are Base64, because nobody documents how to spell them. A text file has no footer, so its
-digest is that of its bytes.
+Texts and bytes are quoted, and nothing else is, with quotes doubled inside. The service takes a field for NULL by its
+text alone, quoted or not, so no value may be spelled as NULL is. Times are UTC without a zone. Bytes are Base64,
+because no page says how to spell them. A text file has no footer, so its digest is that of its bytes.
 """
 
 from __future__ import annotations
@@ -26,7 +26,8 @@ def write_text_file(path: Path, rows: pa.Table, schema: pa.Schema, text: TextFor
     """Write one file of text, header first, the marker as the last column (F-25); an existing file is replaced.
 
     Raises:
-        TerminalError: ``DATA_FILE_INVALID`` when the rows do not fit the schema, or hold a number that is none.
+        TerminalError: ``DATA_FILE_INVALID`` when the rows do not fit the schema, or hold a number that is none or a
+            value that is spelled as NULL is.
     """
     names = [_quoted(pa.array([name])).to_pylist()[0] for name in schema.names]
     with path.open("wb") as file:
@@ -53,6 +54,25 @@ def _pieces(file: BinaryIO) -> Iterator[bytes]:
     return iter(lambda: file.read(1 << 20), b"")
 
 
+def reads_as_null(column: pa.Array, null: str) -> pa.Array:
+    """Which values of a column the service would take for NULL, because their text is the one that stands for it."""
+    return pc.equal(_texts(column), null).fill_null(False)
+
+
+def _texts(column: pa.Array) -> pa.Array:
+    """A column's values as the service reads them: the texts of the fields, without the quotes around them."""
+    kind = column.type
+    if pa.types.is_string(kind):
+        return column
+    if pa.types.is_binary(kind):
+        values = column.to_pylist()
+        return pa.array([None if v is None else base64.b64encode(v).decode() for v in values], pa.string())
+    if pa.types.is_timestamp(kind):
+        return column.cast(pa.timestamp("us")).cast(pa.string())
+    # The fewest digits that tell the largest four-byte number lie above it: a reader may take them for too large.
+    return (column.cast(pa.float64()) if kind == pa.float32() else column).cast(pa.string())
+
+
 def _quoted(texts: pa.Array) -> pa.Array:
     inside = pc.replace_substring(texts, QUOTE, QUOTE + QUOTE)
     return pc.binary_join_element_wise(QUOTE, inside, QUOTE, "")
@@ -61,16 +81,9 @@ def _quoted(texts: pa.Array) -> pa.Array:
 def _spelled(column: pa.Array, null: str, path: Path) -> pa.Array:
     """A column's values as they stand in the file."""
     kind = column.type
-    if pa.types.is_string(kind):
-        spelled = _quoted(column)
-    elif pa.types.is_binary(kind):
-        values = column.to_pylist()
-        spelled = _quoted(pa.array([None if v is None else base64.b64encode(v).decode() for v in values], pa.string()))
-    elif pa.types.is_timestamp(kind):
-        spelled = column.cast(pa.timestamp("us")).cast(pa.string())
-    else:
-        if pa.types.is_floating(kind) and pc.all(pc.is_finite(column), min_count=0).as_py() is False:
-            raise invalid_file(path, "text can hold no infinite number, and none that is not a number")
-        # The fewest digits that tell the largest four-byte number lie above it: a reader may take them for too large.
-        spelled = (column.cast(pa.float64()) if kind == pa.float32() else column).cast(pa.string())
-    return spelled.fill_null(null)
+    if pa.types.is_floating(kind) and pc.all(pc.is_finite(column), min_count=0).as_py() is False:
+        raise invalid_file(path, "text can hold no infinite number, and none that is not a number")
+    texts = _texts(column)
+    if pc.any(pc.equal(texts, null)).as_py():
+        raise invalid_file(path, f"a value is {null!r}, which stands for NULL in this table's files")
+    return (_quoted(texts) if pa.types.is_string(kind) or pa.types.is_binary(kind) else texts).fill_null(null)

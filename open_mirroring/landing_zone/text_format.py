@@ -27,13 +27,15 @@ DATA_TYPES = {
 """The landing types that text can hold, and what the target calls them (F-24); decimals have none."""
 
 QUOTE = '"'
+NULL_TEXT = "__null__"
+"""What stands for NULL unless the mirror file says otherwise: a text that hardly any value is (F-22)."""
 
 
 class TextFormat(NamedTuple):
     """How a table's files of text are written; it stands for the life of its folder (F-23, F-90).
 
-    *extension* has no dot; *null* is the unquoted text of a NULL; *columns* are all columns in
-    their order, each with its landing type.
+    *extension* has no dot; *null* is the text of a NULL, which no value may be; *columns* are all columns in their
+    order, each with its landing type.
     """
 
     extension: str

@@ -404,10 +404,13 @@ class ResetLedger:
         return row.load_state == "loaded" and db.scalar(waiting.limit(1)) is None
 
     def _is_rebuilt(self, db: Connection, row: Any) -> bool:
-        """Whether what the log holds is published once, or there is nothing in it."""
+        """Whether what the log holds is published once, or there is nothing in it.
+
+        Without a row for the target no folder is made, and the reset is over (F-92).
+        """
         c = t.batch_table.c
         logged = sa.select(c.batch).where(c.mirror == self._mirror, c.source == row.source).limit(1)
-        if not row.established or row.intent is not None:
+        if row.intent is not None:
             return False
         return row.published_batch > 0 or db.scalar(logged) is None
 

@@ -123,7 +123,8 @@ class ResetDriver:
         if row.stage is ResetStage.FOLDER_DELETED:
             return self._sight(row) in (Sight.ABSENT, Sight.FOLDER_BACK)
         # What is not rebuilt yet only a run can rebuild.
-        return not (row.stage is ResetStage.REBUILDING and row.rebuilt) or self._sight(row) is Sight.THERE
+        is_rebuilt = row.stage is ResetStage.REBUILDING and row.rebuilt and row.has_files
+        return not is_rebuilt or self._sight(row) is Sight.THERE
 
     def say(self, word: Word, reason: Reason, request: str) -> str:
         """Take an operator's word for what the target has, where a reset waits for it; what comes next (G-89).

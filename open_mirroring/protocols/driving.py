@@ -8,7 +8,7 @@ the row again and goes on from there. After several such silences the run ends, 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeVar
 
 from open_mirroring.errors import TransientError
@@ -45,7 +45,9 @@ class Lost:
 
 @dataclass(frozen=True, slots=True)
 class Unknown:
-    """The outcome is not known: it may have happened, may still happen, or never."""
+    """The outcome is not known: it may have happened, may still happen, or never. *why* is the error, if one came."""
+
+    why: TransientError | None = field(default=None, compare=False)
 
 
 class Machine(Protocol):
@@ -74,16 +76,17 @@ def drive(
         step: the protocol.
         answer: the replies to one request of each machine.
         is_over: whether a machine asks nothing more.
-        silent: what is raised when requests stay unanswered too often.
+        silent: what is raised when requests stay unanswered too often and none of them says why.
     """
     running, ended, unknowns = dict(states), dict[str, S](), 0
     while running:
         for name in [name for name, state in running.items() if is_over(name, state)]:
             ended[name] = running.pop(name)
         replies = answer({name: state.request for name, state in running.items()}) if running else {}
-        unknowns += any(isinstance(reply, Unknown) for reply in replies.values())
+        unknown = [reply for reply in replies.values() if isinstance(reply, Unknown)]
+        unknowns += bool(unknown)
         if unknowns > MAX_UNKNOWN:
-            raise silent
+            raise next((reply.why for reply in unknown if reply.why is not None), silent)
         running = {name: step(running[name], reply) for name, reply in replies.items()}
     return ended
 

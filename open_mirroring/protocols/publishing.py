@@ -16,6 +16,8 @@ Why it is safe:
 * The next owner of the row finishes any crash. Staged objects of a loser are garbage that nothing refers to.
 * The folder is known by its marker's id and, once established, by the marker's ETag. A creation that arrives late can
   put our id into another folder, but never the same object.
+* A table is established only when its first files are staged. So no folder with metadata waits without a data file
+  (F-92), and a publication without files writes nothing to the store.
 """
 
 from __future__ import annotations
@@ -100,6 +102,12 @@ class TableRow:
     published_position: str | None = None
     resetting: bool = False
 
+    @property
+    def intended(self) -> int:
+        """The highest number that may be visible; before the seal nothing was sent."""
+        sealed = () if self.intent is None else self.intent.manifest or ()
+        return self.confirmed + len(sealed)
+
 
 # --- requests -------------------------------------------------------------------------------------------------
 
@@ -128,7 +136,10 @@ class ReadMetadata:
 
 @dataclass(frozen=True, slots=True)
 class Establish:
-    """Ledger, compare-and-set: folder, marker and metadata are in place; only this marker object is ours."""
+    """Ledger, compare-and-set: folder, marker and metadata are in place; only this marker object is ours.
+
+    The staged files of the open intent are sealed next.
+    """
 
     version: int
     marker_etag: str
@@ -328,7 +339,7 @@ class State:
     """Index of the higher file probed as evidence for ``at``; 0 while probing ``at`` itself."""
     source_there: bool = False
     marker_etag: str = ""
-    """ETag of the marker that was read while establishing the table."""
+    """ETag of the marker that was read while establishing the table, after its first files were staged."""
 
 
 def start() -> State:
@@ -344,7 +355,10 @@ def step(state: State, reply: Reply) -> State:
     """
     request = state.request
     match request, reply:
-        case ((Acquire() | Establish() | Intend() | Seal() | Confirm() | Stop()), Owned(row)):
+        case Establish(), Owned(row):
+            # The marker was read after these files were staged, as it is for every later seal.
+            return replace(state, request=Seal(row.version, state.staged), row=row)
+        case ((Acquire() | Intend() | Seal() | Confirm() | Stop()), Owned(row)):
             return _owning(row, swept=not isinstance(request, Confirm))
         case ((Acquire() | Establish() | Intend() | Seal() | Confirm() | Stop()), (Lost() | Unknown())):
             return start()
@@ -359,7 +373,7 @@ def step(state: State, reply: Reply) -> State:
         case FindWork(), WorkFound(work):
             return _after_work(state, work)
         case Stage(), Staged(files):
-            return replace(state, request=ReadMarker(), staged=files)
+            return _after_staging(replace(state, staged=files))
         case FindWork() | Stage(), CannotStage(code, what):
             return _stopping(state, code, what)
         case ReadMarker(), Marker():
@@ -385,8 +399,6 @@ def _owning(row: TableRow, *, swept: bool) -> State:
         return replace(state, request=Finished(row.stop))
     if row.resetting:
         return replace(state, request=Finished(RESET_OPEN))
-    if not row.established:
-        return replace(state, request=CreateMarker(row.incarnation))
     if row.intent is None:
         return replace(state, request=FindWork(row) if swept else Sweep(row.generation, row.confirmed))
     if row.intent.manifest is None:
@@ -400,6 +412,16 @@ def _after_work(state: State, work: Work | None) -> State:
         return replace(state, request=Finished())
     intent = Intent(first_number=row.confirmed + 1, batch_from=row.published_batch, work=work)
     return replace(state, request=Intend(row.version, intent))
+
+
+def _after_staging(state: State) -> State:
+    row = _row(state)
+    if row.established:
+        return replace(state, request=ReadMarker())
+    if not state.staged:
+        # No number is used, so nothing needs the folder yet.
+        return replace(state, request=Seal(row.version, ()))
+    return replace(state, request=CreateMarker(row.incarnation))
 
 
 def _after_marker(state: State, marker: Marker) -> State:

@@ -247,8 +247,9 @@ def _owning(state: State, row: ResetRow) -> State:
             return replace(
                 state, request=Advance(row.version, ResetStage.DROPPED if row.drops else ResetStage.REBUILDING)
             )
-        case ResetStage.REBUILDING if row.rebuilt:
-            # Without a file nothing tells the target of a table (F-70): there is nothing to wait for.
+        case ResetStage.REBUILDING if row.rebuilt and (row.has_files or state.rebuilt == Rebuilt()):
+            # Without a file nothing tells the target of a table (F-70, F-92): once a run has looked for rows in vain,
+            # there is nothing to wait for.
             request = LookForTable(row) if row.has_files else Advance(row.version, ResetStage.TABLE_BACK)
             return replace(state, request=request)
         case ResetStage.REBUILDING:

@@ -194,6 +194,7 @@ class _Looking:
         ahead = loads_ahead(self._reader, tables.values())
         for source, state in tables.items():
             own, before = owned[source], self._remembered.get(state.id, Remembered())
+            lost, foreign = self._who_wrote(state, objects[state.folder])
             facts = TableFacts(
                 row=state.row,
                 published={file.number: file for file in published.get(state.id, [])},
@@ -214,7 +215,8 @@ class _Looking:
                 reset="" if state.reset is None else str(state.reset),
                 losses=self._losses.losses.get(source, ()),
                 remarks=self._losses.notes.get(source, ()),
-                lost=self._published_before(state, objects[state.folder]),
+                lost=lost,
+                foreign=foreign,
             )
             found = reconcile(facts)
             # Nothing of a table in a reset is remembered: the target may still count the one before.
@@ -234,30 +236,33 @@ class _Looking:
         there = [info for info in found if info is not None]
         return split_listing(state.folder, there, state.row.generation, state.extension)
 
-    def _published_before(self, state: TableState, objects: Mapping[str, ObjectInfo]) -> str:
-        """What shows that this very mirror published a table that the ledger has yet to establish; else empty.
+    def _who_wrote(self, state: TableState, objects: Mapping[str, ObjectInfo]) -> tuple[str, str]:
+        """Who wrote the newest file that the ledger does not know, in words: this mirror with a lost ledger; others.
 
-        The newest file tells: its footer names the mirror, and an id that a ledger gave to the table.
+        The footer names the mirror, and the id that its ledger gave to the table. Both texts are empty where there is
+        no such file, where it is this table's own, and where text without a footer does not show it.
         """
-        if state.row.established or state.row.resetting:
-            return ""
-        numbered = [
-            (number, path)
-            for path in objects
-            if (number := layout.file_number(path.rpartition("/")[2], state.extension)) is not None
-        ]
-        for number, path in sorted(numbered, reverse=True)[:1]:
-            with self._store.fetch(path) as local:
-                try:
-                    footer = None if local is None else read_footer(local)
-                except TerminalError:
-                    footer = None  # no Parquet of ours: what it is, other findings say
-            if footer is not None and footer.mirror == self._mirror and footer.table_id != state.id:
-                return (
-                    f"number {number} in the folder was published by this mirror, batch {footer.batch_to} "
-                    "of its log, and the ledger knows nothing of it"
-                )
-        return ""
+        if state.row.resetting:
+            return "", ""
+        numbers = ((layout.file_number(path.rpartition("/")[2], state.extension), path) for path in objects)
+        unknown = [(number, path) for number, path in numbers if number is not None and number > state.row.intended]
+        if not unknown:
+            return "", ""
+        number, path = max(unknown)
+        with self._store.fetch(path) as local:
+            try:
+                footer = None if local is None else read_footer(local)
+            except TerminalError:
+                footer = None  # no Parquet of ours
+        named = f"number {number} in the folder"
+        if footer is not None and footer.mirror == self._mirror:
+            if state.row.established or footer.table_id == state.id:
+                return "", ""
+            what = f"{named} was published by this mirror, batch {footer.batch_to} of its log"
+            return f"{what}, and the ledger knows nothing of it", ""
+        if state.row.established and state.text is not None:
+            return "", ""
+        return "", f"a second writer publishes into this folder: {named} was not written by this mirror"
 
     def _targets(self, folders: Sequence[str]) -> Mapping[str, TargetStatus]:
         """How the target's tables are, by folder; empty where it is not asked."""

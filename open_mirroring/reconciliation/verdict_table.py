@@ -81,6 +81,7 @@ class TableFacts:
         remarks: notes on it that are known already.
         counted_before: the highest count of processed rows that the target ever reported for this generation.
         lost: evidence that this mirror published the table although the ledger knows nothing of it; else empty.
+        foreign: evidence that a number which the ledger does not know was written by another writer; else empty.
     """
 
     row: TableRow
@@ -104,6 +105,7 @@ class TableFacts:
     losses: tuple[Loss, ...] = ()
     remarks: tuple[str, ...] = ()
     lost: str = ""
+    foreign: str = ""
 
 
 def reconcile(facts: TableFacts) -> Finding:
@@ -150,6 +152,8 @@ def reconcile(facts: TableFacts) -> Finding:
         "target": _target_evidence(facts.target),
     }
     verdict, code, what = Verdict.PASS, v.OK, "ledger, folder and target agree"
+    if not facts.row.established:
+        what = "no rows yet: the target gets the table with its first row"
     if found:
         verdict, code, what, details = found[0]
         evidence |= details
@@ -241,14 +245,12 @@ def _folder_stops(facts: TableFacts) -> Iterator[_Problem]:
 
 def _number_stops(facts: TableFacts, sequence: FileSequence) -> Iterator[_Problem]:
     row, visible = facts.row, sequence.final | sequence.moved
-    intended = row.confirmed
-    if row.intent is not None and row.intent.manifest is not None:
-        # Before the seal nothing was sent, so an unsealed intent explains no number.
-        intended = max(intended, row.intent.first_number + len(row.intent.manifest) - 1)
-    unknown = {n for n in visible if n > intended or (n <= row.confirmed and n not in facts.published)}
+    unknown = {n for n in visible if n > row.intended or (n <= row.confirmed and n not in facts.published)}
     if unknown:
         text = ranges(unknown)
-        yield _stop(v.LEDGER_BEHIND, f"{text} visible, but the ledger knows nothing of it", unknown=text)
+        what = f"{text} visible, but not in the ledger: a second writer published it, or the ledger is an older copy"
+        code = v.FOREIGN_WRITER if facts.foreign else v.LEDGER_BEHIND
+        yield _stop(code, facts.foreign or what, unknown=text)
     if both := sequence.final & sequence.moved:
         text = ranges(both)
         yield _stop(v.REAPPEARED, f"{text} in the folder and in a processed folder", reappeared=text)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import logging
 from collections.abc import Mapping
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 from sqlalchemy import Engine
 
@@ -19,15 +19,13 @@ from open_mirroring.fabric.partner_events import write_partner_events
 from open_mirroring.landing_zone.onelake_address import OneLakeZone
 from open_mirroring.landing_zone.onelake_store import OneLakeStore
 from open_mirroring.ledger import open_ledger
-from open_mirroring.ledger.reading import LedgerReader, TableState
+from open_mirroring.ledger.reading import LedgerReader
 from open_mirroring.operate.exit_codes import Exit, UsageError
 from open_mirroring.operate.job_story import story
 from open_mirroring.operate.zone_check import prove_conformance
-from open_mirroring.protocols import publishing as protocol
 from open_mirroring.protocols.verdicts import FOREIGN_WRITER, LEDGER_LOST, gate
 from open_mirroring.reconciliation.inspection import inspect_mirror, zone_address
 from spark_jobs.cli.reporting import json_text
-from spark_jobs.publish.driver import PublicationDriver, Staging
 from spark_jobs.reconcile.lost_ledger import log_ahead
 
 log = logging.getLogger(__name__)
@@ -45,7 +43,7 @@ class Created(NamedTuple):
 
 
 def create(arguments: argparse.Namespace) -> Exit:
-    """The mirrored database, its tables' folders, their first files; then mirroring is started."""
+    """The mirrored database and the first files of its tables; then mirroring is started."""
     mirror = load_mirror(arguments.file)
     zone = mirror.landing_zone
     if zone.store != "onelake":
@@ -79,12 +77,10 @@ def create_database(mirror: Mirror, ledger: Engine, api: FabricApi) -> Created:
     store = OneLakeStore(address)
     prove_conformance(store)
     write_partner_events(mirror, store)
+    # A table gets its folder with its first file: one without would fail at the target (F-92).
     reader = LedgerReader(ledger, mirror.name)
-    driver = PublicationDriver(mirror, ledger, _NoWork())
-    driver.drive([state for state in reader.tables().values() if not state.row.established])
-    stopped = {source: str(error) for source, error in driver.postponed.items()}
-    rows, held = dict[str, int](), dict[str, str]()
-    if any(table.initial_load for table in mirror.tables) and not stopped:
+    rows, held, stopped = dict[str, int](), dict[str, str](), dict[str, str]()
+    if any(table.initial_load for table in mirror.tables):
         loaded = _load(mirror, ledger, mirroring=status.state is not DatabaseState.INITIALIZED)
         rows, held, stopped = dict(loaded.rows), dict(loaded.held), dict(loaded.stopped)
     after = reader.tables()
@@ -98,19 +94,3 @@ def _load(mirror: Mirror, ledger: Engine, *, mirroring: bool) -> Any:
     from spark_jobs.runtime.tasks import session_on_demand
 
     return load(mirror, ledger, session_on_demand(mirror, "create"), mirroring=mirroring)
-
-
-class _NoWork:
-    """Nothing to publish: tables are established, with marker and metadata, and that is all."""
-
-    kind: Literal["changes"] = "changes"
-
-    def find(
-        self, tables: Mapping[str, TableState], rows: Mapping[str, protocol.TableRow]
-    ) -> Mapping[str, protocol.Work]:
-        """None of any table."""
-        return {}
-
-    def stage(self, tables: Mapping[str, TableState], intents: Mapping[str, protocol.Intent]) -> Mapping[str, Staging]:
-        """Never asked for: without an intent there is nothing to stage."""
-        raise ValueError(f"{list(intents)} have no work here")

@@ -168,7 +168,8 @@ class LoadWork:
                 _refuse_unfilled(one.plan, shortest)
             if one.plan.together and len(chunks) > 1:
                 self._prove_unique(one, chunks)
-            if not files and one.is_last and not one.state.row.confirmed:
+            makes_empty = self._mirror.publish.empty_tables == "create"
+            if not files and one.is_last and not one.state.row.confirmed and makes_empty:
                 files = [stage_no_rows(self._zone, target)]
         except TerminalError as stop:
             if is_mendable(stop):

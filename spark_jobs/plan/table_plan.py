@@ -22,6 +22,7 @@ from open_mirroring.changes.log_position import LogPosition, is_load_epoch, is_o
 from open_mirroring.changes.logged_change import Left, Logged, Meaning, RowUntold, Unreadable, first_of_each
 from open_mirroring.changes.source_reloads import NewestLoad
 from open_mirroring.errors import TerminalError
+from open_mirroring.landing_zone.delimited_text import reads_as_null
 from open_mirroring.landing_zone.schema import LandingColumn
 from open_mirroring.protocols.table_stops import RELOAD_SEEN, SWAP_POSSIBLE
 from spark_jobs.changelog.origins import partition_of
@@ -74,6 +75,7 @@ class TablePlan:
         loaded_keys: the key columns of the initial load.
         of_reading: rows have the columns of the time when they were read.
         loaded: the table began with an initial load that is not in the log.
+        null_text: the text that stands for NULL in the table's files; None where these are Parquet.
     """
 
     table_id: str
@@ -103,6 +105,7 @@ class TablePlan:
     newest_load: NewestLoad | None = None
     of_reading: bool = False
     loaded: bool = False
+    null_text: str | None = None
 
     @property
     def untold(self) -> str | None:
@@ -163,9 +166,28 @@ def typed_changes(plan: TablePlan, changes: pa.Table) -> Typed:
         typed = type_rows(changes, plan.columns, plan.keys, plan.types)
     except TerminalError as error:
         raise PlanStop(error.code, error.what) from error
+    if plan.null_text is not None:
+        typed = _told_from_null(typed, plan.columns, plan.null_text)
     if not any(column.tells for column in plan.columns):
         return typed
     return typed._replace(rows=with_extra(typed.rows, changes.take(typed.places), plan.columns, plan.source))
+
+
+def _told_from_null(typed: Typed, columns: Sequence[LandingColumn], null: str) -> Typed:
+    """The rows without those of which the service would read a value as NULL; these are failures (F-22)."""
+    bad: dict[int, Failure] = {}
+    for column in columns:
+        if column.tells or column.salted:
+            continue  # what stands in the file is not this text: the file's writer compares that
+        found = reads_as_null(typed.rows[column.name].combine_chunks(), null)
+        for at in pc.indices_nonzero(found).to_pylist():
+            what = f"column {column.name!r}: the value {null!r} stands for NULL in this table's text files"
+            row = typed.places[at].as_py()
+            bad.setdefault(row, Failure(row, "VALUE_INVALID", f"{what}; choose another `null_value` and reload"))
+    if not bad:
+        return typed
+    good = pc.invert(pc.is_in(typed.places, pa.array(list(bad), pa.int64())))
+    return Typed(typed.rows.filter(good), typed.places.filter(good), [*typed.failures, *bad.values()])
 
 
 def above_the_gone(plan: TablePlan, winners: pa.Table) -> pa.Array:

@@ -93,17 +93,18 @@ class PublicationDriver:
         """Run every table's protocol to its end.
 
         Raises:
-            TransientError: ``STORE_UNREACHABLE`` when ledger or store do not answer; the next run goes on.
+            TransientError: ledger or store do not answer, with the code of the last call; the next run goes on.
         """
         self._tables = {state.id: state for state in tables}
-        if self._mirror.landing_zone.partner_events and not all(state.row.established for state in tables):
+        # A table without rows is never established: it must not cost these calls in every run.
+        if tables and self._mirror.landing_zone.partner_events and not any(state.row.established for state in tables):
             write_partner_events(self._mirror, self._store)
         drive(
             {state.id: protocol.start() for state in tables},
             protocol.step,
             self._round,
             lambda table_id, state: self._is_over(table_id, state.request),
-            silent=TransientError("STORE_UNREACHABLE", "ledger or store do not answer", way_out="try again later"),
+            silent=TransientError("LEDGER_UNREACHABLE", "the ledger does not answer", way_out="try again later"),
         )
 
     def _say_overtaken(self, replies: Mapping[str, protocol.Reply]) -> None:

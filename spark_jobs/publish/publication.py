@@ -269,6 +269,7 @@ class Preparation:
             late_up_to=self._late_up_to(state, intent, top),
             loaded_keys={name: one for name, one in loaded.items() if one.is_key},
             loaded=state.load_state == "loaded" and load_epoch(generation) not in epochs,
+            null_text=None if state.text is None else state.text.null,
             of_reading=self._of_reading,
         )
 

@@ -125,6 +125,17 @@ def stage(zone: ZoneAddress, salt: Salt | None, task: StageTask) -> list[StagedT
         ]
 
 
+def stage_no_rows(zone: ZoneAddress, plan: TablePlan, target: StageTarget) -> StagedFile:
+    """One staged file without rows, so that the target creates an empty table (F-41)."""
+    schema, (_, keys) = landed_file_schema(plan.columns, plan.keys, marker=True), landed(plan.columns, plan.keys)
+    path = f"{layout.staging_folder(target.folder, target.footer.generation)}/{target.footer.first_number:020d}"
+    with tempfile.TemporaryDirectory(prefix="open_mirroring-") as scratch:
+        local = Path(scratch) / "0"
+        written = target.write(local, schema.empty_table(), schema, "", "")
+        store, is_text = open_store(zone), target.text is not None
+        return create_staged(store, f"{path}.{uuid4().hex}.0000", local, written, schema, keys, is_text=is_text)
+
+
 class _History:
     """Reads the earlier changes of some keys of one table."""
 

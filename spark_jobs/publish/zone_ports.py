@@ -29,7 +29,7 @@ class ZonePorts:
             return self._answer(table, request)
         except TransientError as error:
             log.warning("%s: %s", table.source, error)
-            return protocol.Unknown()
+            return protocol.Unknown(error)
 
     def _answer(self, table: TableState, request: protocol.Request) -> protocol.Reply:
         folder = table.folder

@@ -31,6 +31,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             processed_at_zone_root=arguments.processed_at_zone_root,
             purge_after_days=arguments.purge_after_days,
             files_per_poll=arguments.files_per_poll,
+            fails_without_files_after_days=arguments.fails_without_files_after_days,
         )
         if arguments.command == "serve":
             return _serve(arguments, settings)
@@ -141,6 +142,9 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--processed-folder", choices=PROCESSED_FOLDERS, default=Settings.processed_folder)
     parser.add_argument("--processed-at-zone-root", action="store_true", help="move files to the zone's root instead")
     parser.add_argument("--purge-after-days", type=float, default=Settings.purge_after_days, metavar="N")
+    parser.add_argument(
+        "--fails-without-files-after-days", type=float, default=Settings.fails_without_files_after_days, metavar="N"
+    )
     parser.add_argument("--files-per-poll", type=int, metavar="N", help="apply at most N files per table and poll")
     parser.add_argument("--advance-clock", type=float, default=0.0, metavar="SECONDS", help="before applying, for good")
     served = parser.add_argument_group("serve")

@@ -3,7 +3,8 @@
 F-20 header row, F-22 separators, quotes, escapes, NULL and encoding, F-24 data types (Microsoft Learn: landing zone
 format). Documented nowhere, and assumed to fail: a header that differs from ``SchemaDefinition`` in names or order,
 rows of another length, a quote or the end of a line in an unquoted value, a value that is not of its type, and a
-compressed file. A quoted value is never NULL, ``ByteArray`` is Base64, and times are UTC (assumed).
+compressed file. A value is NULL by its text alone, quoted or not (seen in stack traces of the service: the conversion
+of a value gets its text and ``NullValue``). ``ByteArray`` is Base64, and times are UTC (assumed).
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ _FLOAT = re.compile(r"[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]+)?")
 _DATE = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
 _TIME = re.compile(r"[0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]{1,6})?")
 
-Row = list[str | None]
+Row = list[str]
 
 
 def read_delimited_text(content: bytes, name: str, text: TextFormat) -> pa.Table:
@@ -45,11 +46,11 @@ def read_delimited_text(content: bytes, name: str, text: TextFormat) -> pa.Table
     rows = _rows(decoded.removeprefix("\ufeff"), name, text)
     header = next(rows, [])
     columns = _columns(header, name, text)
-    cells: list[Row] = []
+    cells: list[list[str | None]] = []
     for number, row in enumerate(rows, 1):
         if len(row) != len(header):
             _refuse(f"{name}: row {number} has {len(row)} values, the header {len(header)}.")
-        cells.append(row)
+        cells.append([None if cell == text.null else cell for cell in row])
     schema = pa.schema([pa.field(c.name, DATA_TYPES[c.data_type], c.nullable) for c in columns])
     arrays = [_typed([row[at] for row in cells], column, name) for at, column in enumerate(columns)]
     return pa.Table.from_arrays(arrays, schema=schema)
@@ -59,14 +60,14 @@ def _columns(header: Row, name: str, text: TextFormat) -> list[TextColumn]:
     known = {column.name: column for column in (*text.columns, _MARKER)}
     if len(set(header)) != len(header) or any(title not in known for title in header):
         _refuse(f"{name}: the header {header} has columns that SchemaDefinition lacks, or one twice.")
-    columns = [known[title] for title in header if title is not None]
+    columns = [known[title] for title in header]
     if [column for column in columns if column is not _MARKER] != list(text.columns):
         _refuse(f"{name}: the header {header} does not have the columns of SchemaDefinition in their order.")
     return columns
 
 
 def _rows(text: str, name: str, form: TextFormat) -> Iterator[Row]:
-    """The rows of values, the header first; NULL is recognised by the unquoted text."""
+    """The rows of texts, the header first."""
     pattern, unescaped = _field_pattern(form)
     row: Row = []
     end = 0
@@ -77,7 +78,7 @@ def _rows(text: str, name: str, form: TextFormat) -> Iterator[Row]:
         quoted, plain, separator = match.groups()
         if not separator and not row and not match[0]:
             return  # behind the last row
-        row.append(unescaped(quoted) if quoted is not None else None if plain == form.null else plain)
+        row.append(unescaped(quoted) if quoted is not None else plain)
         if separator != form.column_separator:
             yield row
             row = []
@@ -109,7 +110,7 @@ def _as_it_is(text: str) -> str:
     return text
 
 
-def _typed(cells: Row, column: TextColumn, name: str) -> pa.Array:
+def _typed(cells: list[str | None], column: TextColumn, name: str) -> pa.Array:
     read = _READERS[column.data_type]
     values: list[Any] = []
     for number, cell in enumerate(cells, 1):

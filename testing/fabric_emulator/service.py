@@ -28,21 +28,21 @@ from fabric_emulator.failures import EmulatorError
 from fabric_emulator.file_identity import folder_identity
 from fabric_emulator.settings import Settings
 from fabric_emulator.state import Latch, ServiceState, StateFile, TableState, write_if_changed
-from fabric_emulator.table_folders import TableFolder, numbered_files, table_folders
-from fabric_emulator.table_mirror import Applied, TableMirror
+from fabric_emulator.table_folders import TableFolder, table_folders
+from fabric_emulator.table_mirror import NO_DATA_FILES, Applied, TableMirror, files_of
 from open_mirroring.landing_zone.layout import METADATA_FILE, PROCESSED_FOLDERS
 
 
 def table_status(table: TableState) -> str:
     """``Initialized``, ``Snapshotting``, ``Replicating`` or ``Failed``.
 
-    Snapshotting: only files without marker so far, and more are waiting. A stopped or paused database leaves the
-    status of its tables as it is (field: a stale status misleads).
+    Snapshotting: only files without marker so far, and more are waiting; or metadata, and no file yet (field). A
+    stopped or paused database leaves the status of its tables as it is (field: a stale status misleads).
     """
     if table.latch is not None:
         return "Failed"
     if table.number == 0:
-        return "Initialized"
+        return "Initialized" if table.empty_since is None else "Snapshotting"
     if table.pending and not table.incremental:
         return "Snapshotting"
     return "Replicating"
@@ -132,9 +132,9 @@ def tidy(zone: Path, folder: TableFolder, state: TableState, settings: Settings,
     try:
         if folder_identity(folder.path) != state.life:
             return
-        present = numbered_files(folder.path, state.extension)
+        present = files_of(folder.path, state)
         last = state.number if settings.last_kept == "applied" else max(present, default=0)
-        waiting = numbered_files(away, state.extension)
+        waiting = {number: path for number, path in files_of(away, state).items() if number <= state.number}
         for number, path in sorted(present.items()):
             # A number that was processed before and is back is not read again (F-37), displaces nothing (assumed).
             if number <= state.number and number != last and number not in waiting:
@@ -267,6 +267,7 @@ class MirroringService:
         bury_dropped(self._tables)
         now = self._clock() + state.clock
         folders = self._find(state)
+        starved = _starved(state)
         applied: list[Applied] = []
         errors: list[Exception] = []
         for folder in folders:
@@ -275,6 +276,8 @@ class MirroringService:
                 self._seen.add(folder.name)
             except Exception as error:  # one table's trouble must not keep the others waiting; raised below
                 errors.append(error)
+        if _starved(state) - starved:
+            state.status = "Paused"  # field: one such table pauses the replication of all
         # Only files that the state names as applied are moved, so that a crash never hides a file still to be read.
         self._state.save(state)
         for folder in folders:
@@ -334,6 +337,11 @@ class MirroringService:
             self._settings,
             processed_folder(self._zone, folder, self._settings) if again else None,
         )
+
+
+def _starved(state: ServiceState) -> set[str]:
+    """The tables that failed because no data file came."""
+    return {name for name, table in state.tables.items() if table.latch and table.latch.code == NO_DATA_FILES}
 
 
 def _collides(table: TableState) -> bool:

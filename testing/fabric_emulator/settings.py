@@ -53,6 +53,10 @@ class Settings:
     """What an updated row holds in a column that its file does not have: NULL, as in every new row (F-84), or what
     it held before (assumed: F-55 demands full rows)."""
 
+    fails_without_files_after_days: float = 14.0
+    """How long a table may have metadata and no data file: *Snapshotting* until then, then *Failed*, and the database
+    is paused (field: reports of 2026 say "about two weeks")."""
+
     restart_reads_processed: bool = False
     """Whether a restarted database finds its numbers in the processed folder too. Field: it does not, and a table
     whose first files are gone does not come back (F-76)."""
@@ -60,8 +64,9 @@ class Settings:
     def __post_init__(self) -> None:
         if self.processed_folder not in PROCESSED_FOLDERS:
             raise _invalid("processed_folder", self.processed_folder, f"one of {', '.join(PROCESSED_FOLDERS)}")
-        if self.purge_after_days < 0:
-            raise _invalid("purge_after_days", self.purge_after_days, "zero or more days")
+        for name in ("purge_after_days", "fails_without_files_after_days"):
+            if getattr(self, name) < 0:
+                raise _invalid(name, getattr(self, name), "zero or more days")
         if self.files_per_poll is not None and self.files_per_poll < 1:
             raise _invalid("files_per_poll", self.files_per_poll, "one or more files, or None")
 

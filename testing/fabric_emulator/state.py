@@ -41,7 +41,9 @@ class TableState:
 
     *life* identifies its folder, *keys* are those it was seen with first (F-13), *number* to *incremental* are the
     progress of its Delta table, *pending* counts the files that were waiting, *processed* has the emulator's time at
-    which each number was first seen in the processed folder, *extension* is that of its data files.
+    which each number was first seen in the processed folder, *extension* is that of its data files. *empty_since* is
+    when its metadata were first seen, until a file is applied. *by_time* are files in order of their time (F-43), and
+    *taken* the names of those that were applied, the number of each being its place among them.
     """
 
     target: str
@@ -56,6 +58,9 @@ class TableState:
     latch: Latch | None = None
     processed: dict[int, float] = field(default_factory=dict)
     extension: str = "parquet"
+    empty_since: float | None = None
+    by_time: bool = False
+    taken: list[str] = field(default_factory=list)
 
 
 @dataclass

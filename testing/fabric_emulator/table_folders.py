@@ -6,7 +6,7 @@ Rules: F-02, F-03 folders; F-04 a new folder is a new table; F-05 underscore nam
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -55,6 +55,22 @@ def numbered_files(folder: Path, extension: str) -> dict[int, Path]:
         return {}
     numbers = ((_number(entry.name, extension), entry) for entry in entries)
     return {number: entry for number, entry in numbers if number is not None and entry.is_file()}
+
+
+def timed_files(folder: Path, extension: str, taken: Sequence[str]) -> dict[int, Path]:
+    """The data files of a folder by their places in the order of their times (F-43): those *taken* first, as they were.
+
+    Names are free but for a leading underscore. Files of one time have no order (assumed: that of their names).
+    """
+    try:
+        entries = [entry for entry in folder.iterdir() if entry.name.endswith(f".{extension}")]
+        times = {entry: entry.stat().st_mtime_ns for entry in entries if entry.name[0] != "_" and entry.is_file()}
+    except (FileNotFoundError, NotADirectoryError):
+        return {}
+    known = {name: number for number, name in enumerate(taken, 1)}
+    new = sorted((time, entry.name, entry) for entry, time in times.items() if entry.name not in known)
+    there = {known[entry.name]: entry for entry in times if entry.name in known}
+    return there | {number: entry for number, (*_, entry) in enumerate(new, len(taken) + 1)}
 
 
 def _number(name: str, extension: str) -> int | None:

@@ -6,23 +6,25 @@ import json
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from fabric_emulator.failures import bad_file, invalid_metadata
+from fabric_emulator.failures import invalid_metadata
 from fabric_emulator.text_format import TextFormat, read_text_format
 from open_mirroring.landing_zone.layout import METADATA_FILE
 
-_SEQUENTIAL = "sequentialfilename"
+_SEQUENTIAL, _BY_TIME = "sequentialfilename", "lastupdatetimefiledetection"
 
 
 class TableMetadata(NamedTuple):
     """What the emulator needs of it.
 
     *keys* are the key columns, empty for a table that takes inserts only (F-12); *upsert_by_default* says what a row
-    without marker is (F-15); *text* is how its files are written, None for Parquet.
+    without marker is (F-15); *text* is how its files are written, None for Parquet; *by_time* says that its files have
+    any names and are read in the order of their times (F-14, F-43).
     """
 
     keys: tuple[str, ...] = ()
     upsert_by_default: bool = False
     text: TextFormat | None = None
+    by_time: bool = False
 
     @property
     def extension(self) -> str:
@@ -34,8 +36,7 @@ def read_metadata(folder: Path) -> TableMetadata | None:
     """Read a table folder's metadata; None when it has none.
 
     Raises:
-        TableFailure: ``InvalidMetadata`` when it is no JSON object or a property has an impossible value,
-            ``UnsupportedMetadata`` for files in order of their time (F-43), which this emulator does not speak.
+        TableFailure: ``InvalidMetadata`` when it is no JSON object or a property has an impossible value.
     """
     try:
         content = (folder / METADATA_FILE).read_bytes()
@@ -50,10 +51,9 @@ def read_metadata(folder: Path) -> TableMetadata | None:
     # Both spellings stand in official examples (F-11).
     properties = {name.casefold(): value for name, value in document.items()}
     strategy = properties.get("filedetectionstrategy", _SEQUENTIAL)
-    if not isinstance(strategy, str) or strategy.casefold() != _SEQUENTIAL:
-        raise bad_file(
-            "UnsupportedMetadata",
-            f"{METADATA_FILE}: fileDetectionStrategy is {strategy!r}; the emulator reads numbered files only.",
+    if not isinstance(strategy, str) or strategy.casefold() not in (_SEQUENTIAL, _BY_TIME):
+        raise invalid_metadata(
+            f"fileDetectionStrategy is {strategy!r}, neither SequentialFileName nor LastUpdateTimeFileDetection (F-14)."
         )
     upsert = properties.get("isupsertdefaultrowmarker", False)
     if not isinstance(upsert, bool):
@@ -61,7 +61,7 @@ def read_metadata(folder: Path) -> TableMetadata | None:
     keys = _keys(properties.get("keycolumns"))
     if upsert and not keys:
         raise invalid_metadata("isUpsertDefaultRowMarker needs keyColumns (F-12).")
-    return TableMetadata(keys, upsert, read_text_format(properties))
+    return TableMetadata(keys, upsert, read_text_format(properties), strategy.casefold() == _BY_TIME)
 
 
 def _keys(value: Any) -> tuple[str, ...]:

@@ -18,9 +18,11 @@ from fabric_emulator.failures import TableFailure, bad_file, needs_rebuild
 from fabric_emulator.file_identity import content_identity, folder_identity
 from fabric_emulator.settings import Settings
 from fabric_emulator.state import Latch, TableState
-from fabric_emulator.table_folders import TableFolder, numbered_files
+from fabric_emulator.table_folders import TableFolder, numbered_files, timed_files
 from fabric_emulator.table_metadata import TableMetadata, read_metadata
 from open_mirroring.landing_zone.layout import METADATA_FILE, ROW_MARKER
+
+NO_DATA_FILES = "NoDataFiles"
 
 
 class Applied(NamedTuple):
@@ -34,6 +36,13 @@ class Applied(NamedTuple):
     rows: int
     bytes: int
     version: int
+
+
+def files_of(folder: Path, state: TableState) -> dict[int, Path]:
+    """The data files of a folder by number; where their times give the order, by their places in it."""
+    if state.by_time:
+        return timed_files(folder, state.extension, state.taken)
+    return numbered_files(folder, state.extension)
 
 
 class TableMirror:
@@ -80,6 +89,10 @@ class TableMirror:
             if state.number + 1 in waiting or look_closely:
                 table = MirroredDeltaTable(self._path, self._life)
                 self._recover(table.progress)
+                if state.by_time:
+                    # What a crash kept from being saved is the next in the same order.
+                    recovered = range(len(state.taken) + 1, state.number + 1)
+                    state.taken += [waiting[number].name for number in recovered if number in waiting]
                 applied = 0
                 while (path := waiting.get(state.number + 1)) and applied != self._settings.files_per_poll:
                     done = self._apply(table, path, metadata, now)
@@ -87,15 +100,26 @@ class TableMirror:
                         break
                     applied += 1
                     yield done
+            self._refuse_empty(now)
         except TableFailure as failure:
             self._latch(failure)
         finally:
             state.pending = sum(number > state.number for number in waiting)
 
+    def _refuse_empty(self, now: float) -> None:
+        """A table of which no file came in time fails (field: it stays Snapshotting for about two weeks)."""
+        state = self._state
+        if state.number:
+            state.empty_since = None
+            return
+        state.empty_since = now if state.empty_since is None else state.empty_since
+        days = self._settings.fails_without_files_after_days
+        if now - state.empty_since >= days * 86_400:
+            raise needs_rebuild(NO_DATA_FILES, f"{METADATA_FILE} was there for {days:g} days, and no data file came.")
+
     def _waiting(self) -> dict[int, Path]:
-        extension = self._state.extension
-        found = numbered_files(self._more_files, extension) if self._more_files is not None else {}
-        return found | numbered_files(self._folder.path, extension)
+        found = {} if self._more_files is None else files_of(self._more_files, self._state)
+        return found | files_of(self._folder.path, self._state)
 
     def _metadata(self) -> TableMetadata | None:
         self._reading = (METADATA_FILE, content_identity(self._folder.path / METADATA_FILE))
@@ -107,7 +131,7 @@ class TableMirror:
                 "KeyColumnsChanged", f"keyColumns changed from {self._state.keys} to {list(metadata.keys)} (F-13)."
             )
         self._state.keys = list(metadata.keys)
-        self._state.extension = metadata.extension
+        self._state.extension, self._state.by_time = metadata.extension, metadata.by_time
         return metadata
 
     def _recover(self, found: Progress) -> None:
@@ -142,6 +166,8 @@ class TableMirror:
         )
         version = table.apply(change, metadata.keys, after, path.name, self._settings)
         state.number, state.rows, state.bytes, state.synced, state.incremental = after
+        if state.by_time:
+            state.taken.append(path.name)
         return Applied(state.target, number, change.rows.num_rows, len(content), version)
 
     def _latched(self) -> bool:

@@ -47,7 +47,7 @@ class TextColumn(NamedTuple):
 class TextFormat(NamedTuple):
     """Everything that is needed to read a file.
 
-    *extension* has no dot; *quote* and *escape* may be empty; *null* is the unquoted text of a NULL.
+    *extension* has no dot; *quote* and *escape* may be empty; *null* is the text of a NULL.
     """
 
     extension: str

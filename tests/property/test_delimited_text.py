@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 from datetime import UTC, date, datetime
 from pathlib import Path
@@ -19,7 +20,7 @@ from open_mirroring.errors import TerminalError
 from open_mirroring.landing_zone.delimited_text import bytes_digest, write_text_file
 from open_mirroring.landing_zone.layout import ROW_MARKER, describes, metadata_document
 from open_mirroring.landing_zone.schema import LandingColumn, file_schema
-from open_mirroring.landing_zone.text_format import TextFormat
+from open_mirroring.landing_zone.text_format import NULL_TEXT, TextFormat
 
 _LARGEST = 3.4028234663852886e38
 _TEXTS = st.text(alphabet=st.one_of(st.characters(codec="utf-8"), st.sampled_from(",;|\t\r\n\"'\\N/Aul")))
@@ -41,7 +42,7 @@ FORMATS = st.builds(
     st.sampled_from(["csv", "tsv"]),
     st.sampled_from([",", ";", "|", "\t"]),
     st.sampled_from(["\r\n", "\n", "\r"]),
-    st.sampled_from(["", "N/A", "null"]),
+    st.sampled_from(["", "N/A", "null", NULL_TEXT]),
     st.just(COLUMNS),
 )
 ROW = st.tuples(*(values if name == "id" else st.none() | values for name, (_, values) in VALUES.items()))
@@ -51,11 +52,18 @@ SCHEMA = file_schema([LandingColumn(*column) for column in COLUMNS], ["id"], mar
 @settings(derandomize=True, deadline=None, max_examples=80)
 @given(text=FORMATS, lines=st.lists(st.tuples(ROW, st.sampled_from([2, 4])), max_size=5))
 def test_text_is_read_back_as_it_was(text: TextFormat, lines: list[tuple[tuple[Any, ...], int]]) -> None:
-    """F-20 to F-25: NULL apart from empty text and from the words for it, separators and line ends in values."""
+    """F-20 to F-25: NULL apart from every value, separators and line ends in values.
+
+    A value that is the text of NULL is refused, for the service would read it as NULL (F-22).
+    """
     columns = [*zip(*((*row, marker) for row, marker in lines), strict=True)] or [()] * len(SCHEMA)
     rows = pa.table([pa.array(list(c), f.type) for c, f in zip(columns, SCHEMA, strict=True)], schema=SCHEMA)
     with TemporaryDirectory() as folder:
         path = Path(folder) / "1"
+        if any(_spelled(value) == text.null for row, _ in lines for value in row):
+            with pytest.raises(TerminalError, match="stands for NULL"):
+                write_text_file(path, rows, SCHEMA, text)
+            return
         written = write_text_file(path, rows, SCHEMA, text)
         content = path.read_bytes()
         assert written == (len(lines), len(content), bytes_digest(path))
@@ -65,6 +73,10 @@ def test_text_is_read_back_as_it_was(text: TextFormat, lines: list[tuple[tuple[A
     found = read_delimited_text(content, "1", described)
     assert found.column_names[-1] == ROW_MARKER
     assert found.to_pylist() == rows.to_pylist()
+
+
+def _spelled(value: Any) -> str | None:
+    return base64.b64encode(value).decode() if isinstance(value, bytes) else value
 
 
 def test_the_metadata_are_those_of_the_documentation() -> None:

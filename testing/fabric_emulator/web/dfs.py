@@ -68,6 +68,14 @@ class DfsEndpoint:
     def _answer(self, request: Request, names: list[str]) -> Response:
         if len(names) < 2:
             return self._container(request, names)
+        if request.method == "GET" and request.query.get("resource") == "filesystem":
+            # A client whose account's address ends in an item, or that takes a folder for the file system.
+            return self._list(request, *names)
+        if request.query.get("restype") == "container":
+            if request.method == "GET" and request.query.get("comp") == "list":
+                return self._list_blobs(request, *names)
+            if request.method in ("GET", "HEAD") and "comp" not in request.query:
+                return self._container_properties(self._store.properties(self._place(names), _conditions(request)))
         place = self._place(names)
         match request.method, request.query.get("action"), request.query.get("resource"):
             case "PUT", None, _ if "x-ms-rename-source" in request.headers:
@@ -94,13 +102,16 @@ class DfsEndpoint:
         match request.method, request.query.get("resource"), request.query.get("restype"):
             case ("HEAD", _, _) | ("GET", None, "container") if "comp" not in request.query:
                 # The latter is how the Blob endpoint is asked for the properties of a container.
-                stamps = {"ETag": '"0x1"', "Last-Modified": formatdate(0, usegmt=True)}
-                return Response(200, {"x-ms-namespace-enabled": "true", **stamps})
+                return self._container_properties(PathEntry(True, 0, "0x1", 0))
             case "GET", "filesystem", _ if names:
                 return self._list(request, names[0])
             case "GET", None, "container" if names and request.query["comp"] == "list":
                 return self._list_blobs(request, names[0])
         raise ApiError(403, "OperationNotAllowedOnThisPath", "OneLake allows HEAD and listing of a workspace only.")
+
+    @staticmethod
+    def _container_properties(entry: PathEntry) -> Response:
+        return Response(200, {"x-ms-namespace-enabled": "true", **_stamps(entry)})
 
     def _place(self, names: list[str]) -> ItemPath:
         workspace, item, *rest = names
@@ -158,8 +169,9 @@ class DfsEndpoint:
         headers = {} if done else {"x-ms-continuation": _token(request.path)}
         return Response(200, {"x-ms-delete-type-permanent": "true"} | headers)
 
-    def _list(self, request: Request, workspace: str) -> Response:
-        names = split_path(request.query.get("directory", ""))
+    def _list(self, request: Request, workspace: str, *above: str) -> Response:
+        """Names are relative to the workspace, also when the address names a folder *above* `directory` (assumed)."""
+        names = [*above, *split_path(request.query.get("directory", ""))]
         recursive = request.query.get("recursive") == "true"
         key = (workspace, tuple(names), recursive)
         found = dict(self._found(workspace, names, recursive=recursive))
@@ -175,13 +187,15 @@ class DfsEndpoint:
             paths = [path for path in paths for _ in range(2)]
         return json_response(200, {"paths": paths}, headers)
 
-    def _list_blobs(self, request: Request, workspace: str) -> Response:
+    def _list_blobs(self, request: Request, workspace: str, *above: str) -> Response:
         try:
-            found = dict(self._found(workspace, folder_of(request), recursive=True))
+            found = dict(self._found(workspace, [*above, *folder_of(request)], recursive=True))
         except ApiError as error:
             if error.code != "PathNotFound":
                 raise
             found = {}  # to the Blob endpoint a folder that is not there is an empty one
+        prefix = "".join(f"{name}/" for name in above)
+        found = {name.removeprefix(prefix): entry for name, entry in found.items()}
         return blob_listing(request, found)
 
     def _found(self, workspace: str, names: list[str], *, recursive: bool) -> Iterator[tuple[str, PathEntry]]:

@@ -87,7 +87,10 @@ def test_parquet_needs_no_column_types_and_no_format(zone: Zone) -> None:
 
 
 def test_defaults_are_those_of_csv(zone: Zone) -> None:
-    """F-21, F-22: without FileFormat, a comma, CR LF, double quotes, a backslash before a quote, UTF-8, empty NULL."""
+    """F-21, F-22: without FileFormat, a comma, CR LF, double quotes, a backslash before a quote, UTF-8, empty NULL.
+
+    In quotes or not: the service decides NULL by the text alone.
+    """
     document = {
         "SchemaDefinition": {"Columns": COLUMNS},
         "FileExtension": "csv",
@@ -98,7 +101,7 @@ def test_defaults_are_those_of_csv(zone: Zone) -> None:
         folder, 1, f'id,name,{MARKER}\r\n1,"a \\"b\\", \r\né \\\\ \\n",4\r\n2,,4\r\n3,"",4\r\n4,plain \\ text,4', "csv"
     )
     zone.service().poll()
-    assert zone.rows() == [(1, 'a "b", \r\né \\ \\n'), (2, None), (3, ""), (4, "plain \\ text")]
+    assert zone.rows() == [(1, 'a "b", \r\né \\ \\n'), (2, None), (3, None), (4, "plain \\ text")]
 
 
 @pytest.mark.parametrize(

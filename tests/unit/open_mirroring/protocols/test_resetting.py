@@ -283,9 +283,11 @@ def test_a_folder_in_use_is_waited_for() -> None:
 
 
 def test_a_table_without_any_file_is_not_waited_for() -> None:
-    """F-70: nothing tells the target of it."""
+    """F-70, F-92: nothing tells the target of it, once a run has looked for its rows."""
     row = requested(stage=ResetStage.REBUILDING, rebuilt=True)
-    assert run(row) == r.Advance(1, ResetStage.TABLE_BACK)
+    assert run(row) == r.Rebuild(row)
+    assert run(row, r.Rebuilt(), r.Owned(row)) == r.Advance(1, ResetStage.TABLE_BACK)
+    assert run(row, r.Rebuilt("its load"), r.Owned(row)) == r.Finished("its load")
     assert run(replace(row, has_files=True)) == r.LookForTable(replace(row, has_files=True))
 
 

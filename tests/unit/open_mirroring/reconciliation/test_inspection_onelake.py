@@ -5,34 +5,26 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
-import yaml
 
 from fabric_emulator.web.emulator_server import EmulatorServer
 from fabric_emulator.web.faults import Fault
-from open_mirroring.config import Mirror, load_mirror
-from open_mirroring.fabric.api import FabricApi
 from open_mirroring.landing_zone import layout
 from open_mirroring.landing_zone.listing import list_tables
 from open_mirroring.landing_zone.local_store import LocalStore
-from open_mirroring.ledger import open_ledger
 from open_mirroring.protocols.verdicts import Finding
 from open_mirroring.reconciliation.inspection import inspect_mirror
-from spark_jobs.cli.creating import create_database
-from tests.onelake import CLIENTS, connection_variable, emulator, login_of
-
-ORDERS, NOTES = "dbo.orders", "dbo.notes"
+from tests.hand_published import CUSTOMERS, ORDERS, HandPublished
+from tests.onelake import CLIENTS, connection_variable, emulator
 
 
 class Looked:
-    """An established mirror of two tables, looked at once."""
+    """An established mirror of two tables, with a file each, looked at once."""
 
-    def __init__(self, server: EmulatorServer, mirror: Mirror) -> None:
-        self.server, self.mirror = server, mirror
-        self.ledger = open_ledger(mirror.ledger_url())
-        create_database(mirror, self.ledger, FabricApi(server.url, login_of(server)))
+    def __init__(self, server: EmulatorServer, made: HandPublished) -> None:
+        self.server, self.mirror, self.ledger = server, made.mirror, made.ledger
+        made.publish(orders=[1], customers=[1])
         (database,) = server.databases.all()
         self.zone = database.folders.zone
         self.look()
@@ -48,23 +40,7 @@ class Looked:
 def looked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Looked]:
     with emulator(tmp_path, clients=CLIENTS) as server:
         monkeypatch.setenv("AIRFLOW_CONN_LAKE", connection_variable(server))
-        (tmp_path / "source").mkdir()
-        file = tmp_path / "mirrors" / "shop.yaml"
-        file.parent.mkdir()
-        zone = {"store": "onelake", "workspace": server.workspace_id, "item": server.database_id, "connection": "lake"}
-        document: dict[str, Any] = {
-            "mirror": "shop",
-            "source": {"format": "sqlserver-ces", "transport": "files", "path": "source"},
-            "landing_zone": zone,
-            "ledger": "sqlite:///ledger.db",
-            "change_log": "log",
-            "tables": [
-                {"source": ORDERS, "target": "dbo/orders", "key": ["id"]},
-                {"source": NOTES, "target": "notes", "key": []},
-            ],
-        }
-        file.write_text(yaml.safe_dump(document))
-        yield Looked(server, load_mirror(file))
+        yield Looked(server, HandPublished(tmp_path, server))
 
 
 def codes(found: dict[str, Finding]) -> dict[str, str]:
@@ -74,7 +50,7 @@ def codes(found: dict[str, Finding]) -> dict[str, str]:
 def test_idle_tables_cost_no_call_r_04(looked: Looked) -> None:
     """A look is one listing of the zone and two questions to the target, for all tables together."""
     found, calls = looked.look()
-    assert (codes(found), calls) == ({ORDERS: "OK", NOTES: "OK"}, {"list": 1, "status": 2})
+    assert (codes(found), calls) == ({ORDERS: "OK", CUSTOMERS: "OK"}, {"list": 1, "status": 2})
 
 
 def test_pages_are_all_that_a_large_zone_costs(looked: Looked, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -98,7 +74,7 @@ def test_an_object_with_another_etag_is_read_i23(looked: Looked, name: str, chan
     found, calls = looked.look()
     stops = "METADATA_CHANGED" if name == layout.METADATA_FILE else "INCARNATION_CHANGED"
     harmless = change == "made anew" and name == layout.METADATA_FILE
-    assert codes(found) == {ORDERS: "OK" if harmless else stops, NOTES: "OK"}
+    assert codes(found) == {ORDERS: "OK" if harmless else stops, CUSTOMERS: "OK"}
     assert calls["read"] >= 1
     path.unlink(missing_ok=True)
     if harmless:
@@ -117,7 +93,7 @@ def test_a_stop_counts_when_a_second_look_agrees(looked: Looked) -> None:
     empty.rename(looked.zone)
     looked.server.faults.add(Fault("stale_listing", "list"))
     found, calls = looked.look()
-    assert codes(found) == {ORDERS: "OK", NOTES: "OK"}
+    assert codes(found) == {ORDERS: "OK", CUSTOMERS: "OK"}
     assert calls["list"] in (1, 2)
 
 

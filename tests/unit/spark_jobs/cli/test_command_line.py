@@ -356,7 +356,7 @@ def test_resume_clears_the_stop_says_what_is_next_and_records_the_operator(
     assert ran.code == Exit.DONE
     assert ran.out.splitlines() == [
         "Cleared: PARTIAL_ROWS: 2 of 3 columns",
-        "Now: PASS OK: ledger, folder and target agree.",
+        "Now: PASS OK: no rows yet: the target gets the table with its first row.",
     ]
     [(_, event, detail)] = made.audit()
     user = pwd.getpwuid(os.getuid()).pw_name

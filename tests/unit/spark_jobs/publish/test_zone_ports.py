@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable
 from pathlib import Path
 
@@ -18,6 +19,8 @@ from spark_jobs.publish.zone_ports import ZonePorts
 
 ID, OTHER_ID = "11111111-0000-0000-0000-000000000000", "22222222-0000-0000-0000-000000000000"
 ROW = protocol.TableRow(1, 1, ID, False, 0, 0)
+NEW = dataclasses.replace(ROW, intent=protocol.Intent(1, 0, protocol.Work("changes", 1)))
+STAGED = protocol.Staged((protocol.StagedFile("a", "e", "d"),))
 TABLE = TableState("id", "dbo.t", "dbo.schema/t", ("id",), ROW, TableSchema(()), "none", None, None, None, None)
 MARKER, METADATA = "dbo.schema/t/_incarnation.json", "dbo.schema/t/_metadata.json"
 STAGING = "dbo.schema/t/_stage-1"
@@ -105,10 +108,14 @@ def test_a_creation_that_breaks_off_is_never_taken_for_whole(tmp_path: Path, pat
 
 
 def test_metadata_are_whole_and_read_back_before_anything_is_published(tmp_path: Path) -> None:
-    """F-04, F-10: a new folder is marked and described first; only then may the table have an intent."""
+    """F-04, F-10, F-92: a new folder is marked and described behind its first staged files, before they are sealed."""
     store = LocalStore(tmp_path)
     ports = ZonePorts(store)
-    state = protocol.step(protocol.start(), protocol.Owned(ROW))
+    state = protocol.step(protocol.start(), protocol.Owned(NEW))
+    assert isinstance(state.request, protocol.Stage)
+    nothing = protocol.step(state, protocol.Staged(()))
+    assert nothing.request == protocol.Seal(NEW.version, ()), "nothing is written for a table without a file"
+    state = protocol.step(state, STAGED)
     asked: list[type[object]] = []
     while not isinstance(state.request, protocol.Establish):
         asked.append(type(state.request))
@@ -163,13 +170,12 @@ def test_a_late_creation_in_a_folder_made_anew_gives_another_marker(tmp_path: Pa
     """I12: the machine stops where the id is right and the object is not."""
     store = LocalStore(tmp_path)
     ports = ZonePorts(store)
-    state = protocol.step(protocol.start(), protocol.Owned(ROW))
+    state = protocol.step(protocol.step(protocol.start(), protocol.Owned(NEW)), STAGED)
     while not isinstance(state.request, protocol.Establish):
         state = protocol.step(state, ports.answer(TABLE, state.request))
     bound = state.request.marker_etag
     assert bound == ports.answer(TABLE, protocol.ReadMarker()).etag  # type: ignore[union-attr]
-    intent = protocol.Intent(1, 0, protocol.Work("changes", 1))
-    row = protocol.TableRow(5, 1, ID, True, 0, 0, intent, marker_etag=bound)
+    row = dataclasses.replace(NEW, version=5, established=True, marker_etag=bound)
     for path in names(store):
         store.delete(path)
     ports.answer(TABLE, protocol.CreateMarker(ID))
