@@ -88,7 +88,7 @@ def doubt_by_deletes(loaded: Mapping[str, LoadedColumn], changes: pa.Table) -> D
 def may_lack_digits(column: LoadColumn, sql_type: str) -> bool:
     """Whether loaded times have fewer digits of a second than the source keeps, and the target could hold."""
     kind = _known(sql_type)
-    if kind is None or kind.name not in TIMESTAMPS:
+    if kind is None or kind.name not in (*TIMESTAMPS, "time"):
         return False
     return "milliseconds" in column.held and kind.second_digits > _MILLISECONDS
 
@@ -100,6 +100,8 @@ def _why_ambiguous(loaded: LoadedColumn, sql_type: str) -> str:
         return ""
     if column.type == "string" and column.sql_type is not None and not is_spelled_alike(column.sql_type, sql_type):
         return f"texts with the digits of {column.sql_type}"
+    if "time of day" in column.held and kind.name != "time":
+        return "times of day"
     if kind.name == "datetimeoffset":
         is_wall_clock = "wall clock" in column.held if column.sql_type is None else _is_wall_clock(column.sql_type)
         return "times without their offset from UTC" if is_wall_clock else ""

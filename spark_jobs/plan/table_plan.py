@@ -42,7 +42,7 @@ ReadHistory = Callable[[Sequence[str]], pa.Table]
 
 Identity = tuple[str, str, str | None]
 """Epoch, position text and key of a change."""
-_SEVENTH_DIGIT = re.compile(r"\.[0-9]{6}([0-9])")
+_CUT_DIGITS = re.compile(r"\.[0-9]{6}([0-9]+)")
 
 
 @dataclass(frozen=True)
@@ -470,7 +470,7 @@ def _value(sql_type: str, text: str) -> Hashable:
     parsed = read_type(sql_type)
     value: Hashable = converter(sql_type)(text)
     if parsed.name in TIMESTAMPS:
-        # The target has no seventh digit of a second; a row that differs in it is another one all the same.
-        seventh = _SEVENTH_DIGIT.search(text)
-        return value, "0" if seventh is None else seventh[1]
+        # The target has six digits of a second; a row that differs in a further one is another one all the same.
+        cut = _CUT_DIGITS.search(text)
+        return value, "" if cut is None else cut[1].rstrip("0")
     return time_text(text, parsed.second_digits) if parsed.name == "time" else value
