@@ -33,7 +33,7 @@ from spark_jobs.plan.partial_rows import carries_all, types_of
 from spark_jobs.plan.transaction_cut import Cut
 from spark_jobs.sources.sql_server.extra_columns import with_extra
 from spark_jobs.sources.sql_server.times import time_text
-from spark_jobs.sources.sql_server.type_text import TIMESTAMPS, read_type
+from spark_jobs.sources.sql_server.type_text import TIMESTAMPS, is_known, read_type
 from spark_jobs.sources.sql_server.typed_rows import Failure, Typed, type_rows
 from spark_jobs.sources.sql_server.types import converter, is_large
 
@@ -467,6 +467,8 @@ def meaning_of(cols: str) -> Meaning:
 
 def _value(sql_type: str, text: str) -> Hashable:
     """Equal for two spellings of one value, with all digits that the source keeps."""
+    if not is_known(sql_type):
+        return text
     parsed = read_type(sql_type)
     value: Hashable = converter(sql_type)(text)
     if parsed.name in TIMESTAMPS:

@@ -27,7 +27,9 @@ from spark_jobs.sources.sql_server.type_text import (
     TEXTS,
     TIMESTAMPS,
     SqlType,
+    is_known,
     landing_type,
+    read_any,
     read_type,
 )
 from spark_jobs.sources.sql_server.typed_rows import Failure, typed_column
@@ -76,6 +78,10 @@ def landing_column(name: str, kind: pa.DataType, sql_type: str | None, chosen: s
         TerminalError: ``TYPE_UNSUPPORTED`` when its Arrow type has no landing type or cannot hold the SQL type, or the
             chosen one; ``TYPE_UNKNOWN`` for a SQL type that cannot be mirrored.
     """
+    if sql_type is not None and chosen == "string" and not is_known(sql_type):
+        if _own_type(kind) == "string" and not pa.types.is_time(kind):
+            return LoadColumn(name, chosen, sql_type)
+        raise _unsupported(name, f"the file holds {kind}, and the text of a {sql_type} is unknown", "export it as text")
     column = _read_as(name, kind, sql_type)
     if chosen is None or (chosen == column.type and (sql_type is not None or pa.types.is_time(kind))):
         return column
@@ -150,8 +156,10 @@ def land_column(values: pa.Array, column: LoadColumn, field: pa.Field, bad: dict
         sql_type = column.sql_type or f"time({_TIME_DIGITS[array.type.unit]})"
     elif own is not None and column.sql_type is None and column.type != own:
         sql_type = type_of_landed_key(column.type)
-    elif column.sql_type is not None and (
-        column.type != landing_type(column.sql_type) or (own and _family(own) != _family(column.type))
+    elif (
+        column.sql_type is not None
+        and is_known(column.sql_type)
+        and (column.type != landing_type(column.sql_type) or (own and _family(own) != _family(column.type)))
     ):
         sql_type = column.sql_type
     else:
@@ -184,7 +192,7 @@ def _read_texts(texts: pa.Array, sql_type: str, field: pa.Field, index: pa.Array
     """Texts as their SQL type reads them, or as export tools spell the same values."""
     found: dict[int, Failure] = {}
     array = typed_column(texts, sql_type, field, index, found)
-    name = read_type(sql_type).name
+    name = read_any(sql_type).name
     if found and (name in INTEGERS or name == "bit"):
         # As a data frame writes whole numbers in a column that has NULL.
         texts = pc.replace_substring_regex(texts, r"^([+-]?[0-9]{1,15})\.0+$", r"\1")

@@ -261,8 +261,15 @@ class TableImages:
         return found
 
     def _type_of(self, column: Column) -> str:
-        log_type = column.log_type()
-        return key_type(log_type, self._chosen.type_of(column.name)) if column.name in self.key else log_type
+        chosen = self._chosen.type_of(column.name)
+        try:
+            log_type = column.log_type()
+        except TerminalError:
+            # Only text lands as it was sent; a NUMERIC without digits has none of them there (G-110).
+            if chosen != "string" or column.type.upper() == "NUMERIC":
+                raise
+            return column.type
+        return key_type(log_type, chosen) if column.name in self.key else log_type
 
     def _key_text(self, name: str) -> Callable[[str], str] | str | None:
         """How the text of a key column becomes canonical, or the reason why it cannot; None without such a column."""
