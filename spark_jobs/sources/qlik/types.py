@@ -99,7 +99,7 @@ def log_type(type: str, length: int, precision: int, scale: int) -> str:
             "TYPE_UNKNOWN",
             f"'NUMERIC' with precision {precision} and scale {scale} tells no digits, as of an Oracle NUMBER without "
             "precision: give the column digits by `types`, such as decimal(38,10)",
-            way_out="set `types: {column: decimal(38,10)}`",
+            way_out="set `types: {column: decimal(38,10)}`; a column that is no key can also be left out with `columns`",
         )
     if text is None:
         raise TerminalError(
