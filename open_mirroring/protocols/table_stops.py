@@ -65,10 +65,10 @@ WAYS_OUT = {
     f"{RESET}: all hashes are made anew",
     HASH_UNMATCHED: "spell the column under `hash` as the source does; if it is still to come, write a pattern, as in "
     "`email*`, or leave it out; where the table stopped, lift the stop then",
-    "TYPE_UNKNOWN": "leave the column out (`columns: {exclude: […]}`) in the mirror file and lift the stop, or "
-    "cast it at the source",
-    "TYPE_UNSUPPORTED": "mend `types` (docs/types.md tells what fits), or leave the column out (`columns: {exclude: "
-    "[…]}`) in the mirror file, and lift the stop",
+    "TYPE_UNKNOWN": "land the column as text (`types: {column: string}` in the mirror file) and lift the stop; a "
+    "column that is no key can also be left out (`columns: {exclude: […]}`)",
+    "TYPE_UNSUPPORTED": "correct `types` in the mirror file (docs/types.md shows what fits) and lift the stop; string "
+    "always fits, and a column that is no key can also be left out (`columns: {exclude: […]}`)",
     "KEY_MISSING": f"correct `key` in the mirror file: names and spelling as at the source; then {RESET}",
     KEY_UNKNOWN: "compare `key` in the mirror file with the primary key at the source, and mend it: while no change is "
     "logged by the old one, the next run reads again by the new one what was rejected; where a newer version of this "

@@ -7,11 +7,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from open_mirroring.config import Mirror
-from open_mirroring.errors import TerminalError
 from spark_jobs.sources.contract.announced import Announced, Note
 from spark_jobs.sources.jdbc.catalog import catalog
 from spark_jobs.sources.registry import format_of, transport_of
-from spark_jobs.sources.sql_server.type_text import landing_type
+from spark_jobs.sources.sql_server.type_text import is_known
 
 
 @dataclass
@@ -59,7 +58,7 @@ class AnnouncedTable:
     def unlandable(self) -> dict[str, str]:
         """The columns whose type cannot be mirrored, with the type."""
         known = {**self.catalog, **self.columns}
-        return {name: kind for name, kind in known.items() if kind and not _lands(kind)}
+        return {name: kind for name, kind in known.items() if kind and not is_known(kind)}
 
     def add(self, one: Announced) -> None:
         """Take in what one message or description tells; a later key counts."""
@@ -116,11 +115,3 @@ def together(announced: Iterable[Announced]) -> dict[tuple[str, str], AnnouncedT
             seen.add(one)
             tables.setdefault((one.schema, one.table), AnnouncedTable(one.schema, one.table)).add(one)
     return tables
-
-
-def _lands(sql_type: str) -> bool:
-    try:
-        landing_type(sql_type)
-    except TerminalError:
-        return False
-    return True

@@ -20,7 +20,7 @@ from spark_jobs.beginning.announcements import AnnouncedTable
 from spark_jobs.beginning.joining import refusals
 from spark_jobs.sources.contract.decoded import shown
 from spark_jobs.sources.sql_server.chosen_types import chosen_digits, chosen_key_converter, landed_as
-from spark_jobs.sources.sql_server.type_text import landing_type
+from spark_jobs.sources.sql_server.type_text import AS_TEXT, is_known, landing_type
 
 NOT_IN_SAMPLE, TABLE_UNMIRRORED, SENDERS_MANY = "NOT_IN_SAMPLE", "TABLE_UNMIRRORED", "SENDERS_MANY"
 KEY_DIFFERS, COLUMN_UNTOLD, TYPE_DIFFERS, SETUP_NOTED = "KEY_DIFFERS", "COLUMN_UNTOLD", "TYPE_DIFFERS", "SETUP_NOTED"
@@ -112,9 +112,9 @@ def _differences(table: Table, announced: AnnouncedTable) -> Iterator[_Differenc
         if why := _why_not(kind, lands, is_key=name in table.key):
             what = f"column {shown(name)}: {why.what}"
             yield _Difference("types", why.code, what, why.way_out, stops=name in announced.columns)
-        elif name in announced.unlandable:
+        elif name in announced.unlandable and lands != "string":
             what = f"column {shown(name)} of type {shown(announced.unlandable[name])} cannot be mirrored"
-            way_out = "leave it out with `columns`, or cast it at the source"
+            way_out = AS_TEXT
             yield _Difference("columns", "TYPE_UNKNOWN", what, way_out, stops=name in announced.columns)
     load = table.initial_load
     for name, kind in load.types.items() if isinstance(load, ExportLoad) else ():
@@ -143,7 +143,4 @@ def _why_not(sql_type: str, chosen: str | None, *, is_key: bool) -> TerminalErro
 
 
 def _lands_as(sql_type: str) -> str | None:
-    try:
-        return landing_type(sql_type)
-    except TerminalError:
-        return None
+    return landing_type(sql_type) if is_known(sql_type) else None

@@ -14,11 +14,10 @@ import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from open_mirroring.errors import TerminalError
 from open_mirroring.ledger.load_ledger import LoadColumn, LoadPlan
 from spark_jobs.changelog.schema import DELETE, KEY_LEFT
 from spark_jobs.sources.sql_server.chosen_types import is_spelled_alike
-from spark_jobs.sources.sql_server.type_text import TIMESTAMPS, SqlType, read_type
+from spark_jobs.sources.sql_server.type_text import TIMESTAMPS, SqlType, read_any
 from spark_jobs.sources.sql_server.types import filled_length
 
 _GUID_LENGTH = 36
@@ -87,19 +86,17 @@ def doubt_by_deletes(loaded: Mapping[str, LoadedColumn], changes: pa.Table) -> D
 
 def may_lack_digits(column: LoadColumn, sql_type: str) -> bool:
     """Whether loaded times have fewer digits of a second than the source keeps, and the target could hold."""
-    kind = _known(sql_type)
-    if kind is None or kind.name not in TIMESTAMPS:
-        return False
-    return "milliseconds" in column.held and kind.second_digits > _MILLISECONDS
+    kind = read_any(sql_type)
+    return kind.name in (*TIMESTAMPS, "time") and "milliseconds" in column.held and kind.second_digits > _MILLISECONDS
 
 
 def _why_ambiguous(loaded: LoadedColumn, sql_type: str) -> str:
     column, shortest, _ = loaded
-    kind = _known(sql_type)
-    if kind is None:
-        return ""
+    kind = read_any(sql_type)
     if column.type == "string" and column.sql_type is not None and not is_spelled_alike(column.sql_type, sql_type):
         return f"texts with the digits of {column.sql_type}"
+    if "time of day" in column.held and kind.name != "time":
+        return "times of day"
     if kind.name == "datetimeoffset":
         is_wall_clock = "wall clock" in column.held if column.sql_type is None else _is_wall_clock(column.sql_type)
         return "times without their offset from UTC" if is_wall_clock else ""
@@ -112,16 +109,8 @@ def _why_ambiguous(loaded: LoadedColumn, sql_type: str) -> str:
     return ""
 
 
-def _known(sql_type: str) -> SqlType | None:
-    try:
-        return read_type(sql_type)
-    except TerminalError:
-        return None
-
-
 def _is_wall_clock(sql_type: str) -> bool:
-    kind = _known(sql_type)
-    return kind is not None and kind.name in TIMESTAMPS and kind.name != "datetimeoffset"
+    return read_any(sql_type).name in TIMESTAMPS - {"datetimeoffset"}
 
 
 def _time_length(kind: SqlType) -> int | None:

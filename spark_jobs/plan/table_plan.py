@@ -34,7 +34,7 @@ from spark_jobs.plan.partial_rows import carries_all, types_of
 from spark_jobs.plan.transaction_cut import Cut
 from spark_jobs.sources.sql_server.extra_columns import with_extra
 from spark_jobs.sources.sql_server.times import time_text
-from spark_jobs.sources.sql_server.type_text import TIMESTAMPS, read_type
+from spark_jobs.sources.sql_server.type_text import TIMESTAMPS, is_known, read_type
 from spark_jobs.sources.sql_server.typed_rows import Failure, Typed, type_rows
 from spark_jobs.sources.sql_server.types import converter, is_large
 
@@ -43,7 +43,7 @@ ReadHistory = Callable[[Sequence[str]], pa.Table]
 
 Identity = tuple[str, str, str | None]
 """Epoch, position text and key of a change."""
-_SEVENTH_DIGIT = re.compile(r"\.[0-9]{6}([0-9])")
+_CUT_DIGITS = re.compile(r"\.[0-9]{6}([0-9]+)")
 
 
 @dataclass(frozen=True)
@@ -489,10 +489,12 @@ def meaning_of(cols: str) -> Meaning:
 
 def _value(sql_type: str, text: str) -> Hashable:
     """Equal for two spellings of one value, with all digits that the source keeps."""
+    if not is_known(sql_type):
+        return text
     parsed = read_type(sql_type)
     value: Hashable = converter(sql_type)(text)
     if parsed.name in TIMESTAMPS:
-        # The target has no seventh digit of a second; a row that differs in it is another one all the same.
-        seventh = _SEVENTH_DIGIT.search(text)
-        return value, "0" if seventh is None else seventh[1]
+        # The target has six digits of a second; a row that differs in a further one is another one all the same.
+        cut = _CUT_DIGITS.search(text)
+        return value, "" if cut is None else cut[1].rstrip("0")
     return time_text(text, parsed.second_digits) if parsed.name == "time" else value

@@ -27,7 +27,7 @@ _SQL_SERVER: Sequence[tuple[str, str]] = (
     ("real", "also float(1) to float(24); too large for four bytes is a dead letter"),
     ("float", "must be finite"),
     ("date", ""),
-    ("time(7)", "text: the target has no time of day"),
+    ("time(7)", "text: the target has no time of day; hours beyond a day stay as they are"),
     ("smalldatetime", "read as UTC"),
     ("datetime", "read as UTC"),
     ("datetime2(7)", "read as UTC; the seventh digit of a second is cut, not rounded"),
@@ -107,8 +107,9 @@ _CHOICES_HEAD = """## Types of your own choice
 `types: {column: type}` of a table lands a column as another type than its source's (G-110). `check --sample`
 refuses what the source's type does not allow. Text has one spelling whoever printed it: dates and times in
 ISO form with all digits of their type, a `datetimeoffset` with its offset, binary values in capital hexadecimal without
-0x. A number that does not fit is a dead letter. A key lands as text, or as a wider number with the same digits behind
-the point. A NUMERIC without digits (PostgreSQL, Oracle by way of Qlik) has those that `types` says, and is refused
+0x. A date that no calendar has (`0000-00-00`, `9999-12-31 24:00:00`) lands as text, too; with its own type it is a dead
+letter. A number that does not fit is a dead letter. A key lands as text, or as a wider number with the same digits
+behind the point. A NUMERIC without digits (PostgreSQL, Oracle by way of Qlik) has those that `types` says, and is refused
 without. The log holds what the source told: a table that is published already is built anew from it with other types
 (SCHEMA_CHANGED), but for its key (TABLE_REDECLARED).
 """
@@ -119,9 +120,9 @@ Made by `make types` from the code that maps them; do not edit. Every value is r
 not fit is a dead letter with its column and the reason, never NULL, never rounded. Two losses are rules: digits of a
 second beyond the sixth are cut, and a `datetimeoffset` becomes its instant in UTC; `types` of a table lands both as
 text, which loses neither. Without it a type that keeps seven digits of a second cannot be a key.
-A type that is not here (geography, geometry, hierarchyid, sql_variant, rowversion, vector, json) stops its table with
-TYPE_UNKNOWN: leave it out by `columns: {exclude: […]}`. SQL Server's change event streaming cuts values at 1 MB without
-a word: values of exactly that length are counted and shown by `status`.
+A type that is not here (geography, geometry, hierarchyid, sql_variant, rowversion, vector, json, alias types) stops its
+table with TYPE_UNKNOWN: `types: {column: string}` lands the text that was sent, also of a key. SQL Server's change event
+streaming cuts values at 1 MB without a word: values of exactly that length are counted and shown by `status`.
 """
 
 

@@ -41,7 +41,7 @@ from spark_jobs.sources.contract.fast_decoder import (
     texts,
 )
 from spark_jobs.sources.contract.message_blocks import Block, are_text
-from spark_jobs.sources.sql_server.type_text import read_type
+from spark_jobs.sources.sql_server.type_text import read_any
 
 ESCAPE = rb"\\\\"
 """Begins an escaped character of an image; without one, an image has backslashes before its quotes only."""
@@ -294,7 +294,7 @@ class FastCes:
         ):
             return None
         types = [columns.types[name] for name in table.key]
-        digits = tuple(_SURE_DIGITS.get(read_type(sql_type).name) for sql_type in types)
+        digits = tuple(_SURE_DIGITS.get(read_any(sql_type).name) for sql_type in types)
         convert = tuple(columns.key_converter(name) for name in table.key)
         pattern = change_pattern(columns.names, table.key, digits)
         others = [name for name in columns.names if name not in table.key_names]

@@ -1,27 +1,39 @@
 """Gives each column of an exported Parquet file its landing type, and converts its values exactly.
 
 Without a SQL type the Arrow type decides. With one, the SQL type decides, as it will for the stream's changes of the
-same column, and every value has to fit it. Two losses are stated rules: digits of a second beyond the sixth are cut,
-never rounded (C-82), and a wall clock is read as UTC.
+same column, and every value has to fit it. A file may hold values exactly in a type of another kind: whole numbers as
+doubles, dates as timestamps at midnight. They are spelled as text and read by the reader of their SQL type. Two losses
+are stated rules: digits of a second beyond the sixth are cut, never rounded (C-82), and a wall clock is read as UTC.
 """
 
 from __future__ import annotations
 
 import re
 import uuid
+from dataclasses import replace
 from datetime import date, datetime
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from open_mirroring.errors import TerminalError
-from open_mirroring.landing_zone.schema import arrow_type
 from open_mirroring.ledger.load_ledger import LoadColumn
+from spark_jobs.sources.sql_server.arrow_texts import beyond_exact, texts_as
 from spark_jobs.sources.sql_server.chosen_types import can_land, landed_as
 from spark_jobs.sources.sql_server.column_casts import matches
-from spark_jobs.sources.sql_server.type_text import SECOND_DIGITS, landing_type, read_type
+from spark_jobs.sources.sql_server.type_text import (
+    INTEGERS,
+    SECOND_DIGITS,
+    TEXTS,
+    TIMESTAMPS,
+    SqlType,
+    is_known,
+    landing_type,
+    read_any,
+    read_type,
+)
 from spark_jobs.sources.sql_server.typed_rows import Failure, typed_column
-from spark_jobs.sources.sql_server.types import canonical_text, converter, type_of_landed_key
+from spark_jobs.sources.sql_server.types import converter, type_of_landed_key
 
 _BY_ARROW = {
     pa.bool_(): "bool",
@@ -33,6 +45,7 @@ _BY_ARROW = {
     pa.int32(): "int32",
     pa.uint32(): "int64",
     pa.int64(): "int64",
+    pa.float16(): "float32",
     pa.float32(): "float32",
     pa.float64(): "float64",
     pa.date32(): "date",
@@ -40,8 +53,19 @@ _BY_ARROW = {
 }
 _GUID = re.compile(r"[0-9A-Fa-f]{8}-(?:[0-9A-Fa-f]{4}-){3}[0-9A-Fa-f]{12}")
 _IN_BRACES = re.compile(rf"\{{{_GUID.pattern}\}}")
+_HOLDS = {
+    "int": {"bool", "decimal", "float"},
+    "float": {"bool", "int", "decimal"},
+    "decimal": {"bool", "int"},
+    "timestamp": {"date"},
+    "date": {"timestamp"},
+}
+"""The kinds of SQL types whose values a file may hold exactly as a type of another kind; each value proves it."""
 _GUID_SPELLED = "looks like a guid that the stream would spell in capitals: name the column's SQL type"
 _UTC = {"utc", "etc/utc", "gmt", "z", "zulu", "+00:00", "+0000", "+00"}
+_MOST_DIGITS, _SQL_DIGITS = 38, 7
+"""Of a decimal that lands, and of a second in SQL Server."""
+_TIME_DIGITS = {"s": 0, "ms": 3, "us": 6, "ns": 7}
 _FIRST = int((datetime(1, 1, 1) - datetime(1970, 1, 1)).total_seconds()) * 1_000_000
 _LAST = int((datetime(9999, 12, 31, 23, 59, 59) - datetime(1970, 1, 1)).total_seconds()) * 1_000_000 + 999_999
 _FIRST_DAY, _LAST_DAY = (day.toordinal() - date(1970, 1, 1).toordinal() for day in (date.min, date.max))
@@ -54,11 +78,16 @@ def landing_column(name: str, kind: pa.DataType, sql_type: str | None, chosen: s
         TerminalError: ``TYPE_UNSUPPORTED`` when its Arrow type has no landing type or cannot hold the SQL type, or the
             chosen one; ``TYPE_UNKNOWN`` for a SQL type that cannot be mirrored.
     """
+    if sql_type is not None and chosen == "string" and not is_known(sql_type):
+        if _own_type(kind) == "string" and not pa.types.is_time(kind):
+            return LoadColumn(name, chosen, sql_type)
+        raise _unsupported(name, f"the file holds {kind}, and the text of a {sql_type} is unknown", "export it as text")
     column = _read_as(name, kind, sql_type)
-    if chosen is None or (chosen == column.type and sql_type is not None):
+    if chosen is None or (chosen == column.type and (sql_type is not None or pa.types.is_time(kind))):
         return column
     # A text of the export may be spelled otherwise than the stream spells what it lands as text.
-    if sql_type is None and (chosen == "string" or not can_land(column.type, chosen)):
+    is_held = can_land(column.type, chosen) or _family(chosen) in _HOLDS.get(_family(column.type), ())
+    if sql_type is None and (chosen == "string" or not is_held):
         what = (
             f"{kind} cannot land as {chosen}, which `types` or `hash` of the table says, without its type at the source"
         )
@@ -85,19 +114,35 @@ def _read_as(name: str, kind: pa.DataType, sql_type: str | None) -> LoadColumn:
         if own is None:
             raise _unsupported(name, f"{kind} has no type in the landing zone", "name its SQL type under `types`")
         return LoadColumn(name, own, held=_held(kind))
-    wanted = landing_type(sql_type)
-    # Texts are read by their SQL type, whatever it is; typed values have to be of its kind already.
-    if not pa.types.is_null(kind) and own != "string" and _family(own or "") != _family(wanted):
-        raise _unsupported(name, f"{kind} does not hold {sql_type}", "mend `types`, or the export")
-    return LoadColumn(name, wanted, sql_type)
+    wanted, parsed = landing_type(sql_type), read_type(sql_type)
+    if pa.types.is_time(kind) and parsed.name in TEXTS:
+        return LoadColumn(name, wanted, held=_held(kind))  # the file says more: the stream's type is compared with it
+    if pa.types.is_null(kind) or _is_held(kind, own or "", parsed, wanted):
+        return LoadColumn(name, wanted, sql_type)
+    raise _unsupported(
+        name, f"the file holds {kind}, which may have lost what a {sql_type} is", f"export it as {sql_type} or as text"
+    )
+
+
+def _is_held(kind: pa.DataType, own: str, parsed: SqlType, wanted: str) -> bool:
+    """Whether a file may hold values of a SQL type exactly; of a text its reader judges."""
+    if pa.types.is_time(kind) or parsed.name == "time":
+        return parsed.name == "time" and own == "string"
+    is_clock = {_family(own), _family(wanted)} == {"date", "timestamp"}
+    if is_clock and (parsed.name == "datetimeoffset" or "zone" in _held(kind)):
+        return False
+    is_alike = own == "string" or _family(own) == _family(wanted)
+    return is_alike or _family(wanted) in _HOLDS.get(_family(own), ())
 
 
 def _held(kind: pa.DataType) -> list[str]:
     """What times are in their file: the stream may say later that they were to be something else (G-114)."""
-    if not pa.types.is_timestamp(kind):
-        return []
+    types = pa.types
+    digits = ["milliseconds"] if (types.is_timestamp(kind) or types.is_time(kind)) and kind.unit in ("s", "ms") else []
+    if not types.is_timestamp(kind):
+        return ["time of day", *digits] if types.is_time(kind) else []
     clock = ["wall clock"] if kind.tz is None else [] if kind.tz.casefold() in _UTC else ["zone"]
-    return [*clock, *(["milliseconds"] if kind.unit in ("s", "ms") else [])]
+    return [*clock, *digits]
 
 
 def land_column(values: pa.Array, column: LoadColumn, field: pa.Field, bad: dict[int, Failure]) -> pa.Array:
@@ -105,12 +150,26 @@ def land_column(values: pa.Array, column: LoadColumn, field: pa.Field, bad: dict
     array = _plain(values)
     index = pa.array(range(len(array)), pa.int64())
     if column.sql_type is not None and pa.types.is_string(array.type):
-        return typed_column(array, column.sql_type, field, index, bad)
-    told = _own_type(array.type)
-    own = told if column.sql_type is None else landing_type(column.sql_type)
-    if told is not None and own is not None and column.type != own:
-        texts = _spelled(_cast(array, arrow_type(told)), told)
-        return typed_column(texts, column.sql_type or type_of_landed_key(told), field, index, bad)
+        return _read_texts(array, column.sql_type, field, index, bad)
+    own = _own_type(array.type)
+    if pa.types.is_time(array.type):
+        sql_type = column.sql_type or f"time({_TIME_DIGITS[array.type.unit]})"
+    elif own is not None and column.sql_type is None and column.type != own:
+        sql_type = type_of_landed_key(column.type)
+    elif (
+        column.sql_type is not None
+        and is_known(column.sql_type)
+        and (column.type != landing_type(column.sql_type) or (own and _family(own) != _family(column.type)))
+    ):
+        sql_type = column.sql_type
+    else:
+        sql_type = None
+    if sql_type is not None:
+        return _read_typed(array, sql_type, column, field, bad)
+    is_cut = pa.types.is_timestamp(array.type) and array.type.unit == "ns"
+    if is_cut and (not field.nullable or _fewer_digits(column.sql_type)):
+        lost = pc.not_equal(pc.floor_temporal(array, unit="microsecond"), array)
+        _note_where(lost, column, "has more than 6 digits of a second", bad)
     try:
         landed = _cast(array, field.type)
     except pa.ArrowInvalid as error:
@@ -129,10 +188,47 @@ def land_column(values: pa.Array, column: LoadColumn, field: pa.Field, bad: dict
     return landed
 
 
-def _spelled(array: pa.Array, landing: str) -> pa.Array:
-    """Values of a landing type as texts that their SQL type reads."""
-    kind = type_of_landed_key(landing)
-    return pa.array([None if v is None else canonical_text(kind, v) for v in array.to_pylist()], pa.string())
+def _read_texts(texts: pa.Array, sql_type: str, field: pa.Field, index: pa.Array, bad: dict[int, Failure]) -> pa.Array:
+    """Texts as their SQL type reads them, or as export tools spell the same values."""
+    found: dict[int, Failure] = {}
+    array = typed_column(texts, sql_type, field, index, found)
+    name = read_any(sql_type).name
+    if found and (name in INTEGERS or name == "bit"):
+        # As a data frame writes whole numbers in a column that has NULL.
+        texts = pc.replace_substring_regex(texts, r"^([+-]?[0-9]{1,15})\.0+$", r"\1")
+    elif found and name in TIMESTAMPS and name != "datetimeoffset":
+        # The clock of a moment in UTC, and a day for its midnight (G-114).
+        texts = pc.replace_substring_regex(texts, r"(:[0-9]{2}(?:\.[0-9]+)?)(?:Z| ?[+-]00:00)$", r"\1")
+        texts = pc.replace_substring_regex(texts, r"^([0-9]{4}-[0-9]{2}-[0-9]{2})$", r"\1 00:00:00")
+    else:
+        bad.update({at: one for at, one in found.items() if at not in bad})
+        return array
+    return typed_column(texts, sql_type, field, index, bad)
+
+
+def _read_typed(
+    array: pa.Array, sql_type: str, column: LoadColumn, field: pa.Field, bad: dict[int, Failure]
+) -> pa.Array:
+    """Values as the reader of a SQL type reads their texts; one that the file may have rounded is noted in *bad*."""
+    parsed, kind = read_type(sql_type), array.type
+    beyond = beyond_exact(array, parsed)
+    if beyond is not None:
+        _note_where(
+            beyond, column, f"may have been rounded: {kind} does not hold all such numbers; export it as text", bad
+        )
+    found: dict[int, Failure] = {}
+    index = pa.array(range(len(array)), pa.int64())
+    landed = typed_column(texts_as(array, parsed), sql_type, field, index, found)
+    for at, one in found.items():
+        reason = f"{one.reason}; the file holds {kind}: export it as {sql_type} or as text"
+        bad.setdefault(at, replace(one, reason=one.reason if one.code == "KEY_NULL" else reason))
+    return landed
+
+
+def _fewer_digits(sql_type: str | None) -> bool:
+    """Whether a type declares fewer digits of a second than a timestamp may have here."""
+    parsed = None if sql_type is None else read_type(sql_type)
+    return parsed is not None and parsed.name in SECOND_DIGITS and parsed.second_digits < _SQL_DIGITS
 
 
 def _own_type(kind: pa.DataType) -> str | None:
@@ -147,10 +243,12 @@ def _own_type(kind: pa.DataType) -> str | None:
         return "binary"
     if types.is_fixed_size_binary(kind) and not types.is_decimal(kind):
         return "binary"
+    if types.is_time(kind):
+        return "string"
     if types.is_timestamp(kind):
         return "timestamp"
-    if types.is_decimal(kind) and not types.is_decimal256(kind) and 0 <= kind.scale <= kind.precision:
-        return f"decimal({kind.precision},{kind.scale})"
+    if types.is_decimal(kind) and 0 <= kind.scale <= min(kind.precision, _MOST_DIGITS):
+        return f"decimal({min(kind.precision, _MOST_DIGITS)},{kind.scale})"
     return None
 
 
@@ -269,6 +367,5 @@ def _note(at: int, column: LoadColumn, reason: str, bad: dict[int, Failure], cod
 
 
 def _unsupported(name: str, what: str, way_out: str) -> TerminalError:
-    return TerminalError(
-        "TYPE_UNSUPPORTED", f"column {name!r}: {what}", way_out=f"{way_out}, or leave the column out with `columns`"
-    )
+    way_out += "; a column that is no key can also be left out with `columns`"
+    return TerminalError("TYPE_UNSUPPORTED", f"column {name!r}: {what}", way_out=way_out)

@@ -86,6 +86,10 @@ class Dialect(Protocol):
         """The SQL Server type of a line of :meth:`columns_query`."""
         ...
 
+    def has_text(self, data_type: str) -> bool:
+        """Whether a column of a type that cannot be mirrored has a text to land as; no digits are known of a number."""
+        return data_type != "numeric"
+
     def as_text(self, name: str, sql_type: str) -> str:
         """An expression with the exact text of a column."""
         ...
@@ -284,7 +288,7 @@ class MySql(Dialect):
         return url, {"sessionVariables": session, "sslMode": chosen}
 
     def sql_type(self, column: Mapping[str, Any]) -> str:
-        """The SQL Server type that holds every value; times beyond a day and days of zeros fail when they are read."""
+        """The SQL Server type that holds every value; days of zeros land only as text."""
         kind, digits = str(column["data_type"]), column["digits"]
         if kind.split()[0] == "decimal":
             if digits > 38:
@@ -297,6 +301,10 @@ class MySql(Dialect):
         if found is None:
             raise _unsupported(column, "cannot be mirrored")
         return found
+
+    def has_text(self, data_type: str) -> bool:
+        """Of bits and shapes its cast makes bytes that are no text."""
+        return data_type.startswith("decimal")
 
     def as_text(self, name: str, sql_type: str) -> str:
         """Its own text, where that is exact: it rounds a float of four bytes, which one of eight bytes holds exactly.
@@ -364,7 +372,8 @@ def _unsupported(column: Mapping[str, Any], reason: str) -> TerminalError:
     return TerminalError(
         "TYPE_UNSUPPORTED",
         f"column {column['name']!r} of type {column['data_type']} {reason}",
-        way_out="leave the column out with `columns`, or read a view that casts it",
+        way_out="read a view that casts it, or land it as text where the database can cast it "
+        "(`types: {column: string}`); a column that is no key can also be left out with `columns`",
     )
 
 

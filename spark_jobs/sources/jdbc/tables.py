@@ -95,6 +95,8 @@ class JdbcTable:
         except TerminalError:
             # A NUMERIC without precision has the digits that the mirror file says (G-110).
             told = chosen_digits(str(column["data_type"]), chosen)
+            if told is None and chosen == "string" and self._dialect.has_text(str(column["data_type"])):
+                return "nvarchar(max)"
             if told is None:
                 raise
             return told

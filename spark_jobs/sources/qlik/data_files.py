@@ -14,7 +14,7 @@ import io
 import json
 import zlib
 from codecs import BOM_UTF8
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping
 from itertools import islice
 from pathlib import Path
 from typing import IO, Any, Literal
@@ -39,6 +39,7 @@ from spark_jobs.sources.qlik.types import (
     is_longer_than_a_float,
     is_out_of_range,
 )
+from spark_jobs.sources.sql_server.arrow_texts import is_binary, texts_of
 from spark_jobs.sources.transports.source_files import open_source
 
 _BLOCK = 4 << 20
@@ -165,7 +166,7 @@ def has_binary(path: Place, column: str) -> bool:
     except (pa.ArrowException, OSError):
         return False  # reading its rows will say what is wrong
     at = schema.get_field_index(column)
-    return at >= 0 and _is_binary(schema.field(at).type)
+    return at >= 0 and is_binary(schema.field(at).type)
 
 
 def _is_csv(name: str) -> bool:
@@ -298,7 +299,7 @@ def _read_parquet(path: Place, dfm: Dfm, headers: Collection[str] = ()) -> Itera
             raise Refusal("DFM_CONTRADICTS", f"the metadata file names the columns {dfm.names}, the file {names}")
         for batch in file.iter_batches(_ROWS_AT_ONCE, use_threads=False):
             columns = zip(dfm.columns, batch.columns, strict=True)
-            texts = [_texts(values if told.name in headers else _decoded(told, values)) for told, values in columns]
+            texts = [texts_of(values if told.name in headers else _decoded(told, values)) for told, values in columns]
             yield pa.RecordBatch.from_arrays(texts, names=names)
 
 
@@ -321,15 +322,17 @@ def _decoded(described: DfmColumn, values: pa.Array) -> pa.Array:
     if types.is_timestamp(kind) and (kind.tz or "UTC").upper() not in _UTC:
         what = f"the clock of {shown(described.name)} is told in the zone {shown(kind.tz)}, and its own is not known"
         raise Refusal("DFM_CONTRADICTS", what)
-    is_text = types.is_string(kind) or types.is_large_string(kind) or _is_binary(kind) or types.is_null(kind)
+    is_text = types.is_string(kind) or types.is_large_string(kind) or is_binary(kind) or types.is_null(kind)
     if is_cut or (name in (TEXTS | BINARIES) and not is_text):
         what = f"the metadata file calls {shown(described.name)} {described.type}, the file holds it as {kind}"
         raise Refusal("DFM_CONTRADICTS", what)
     if is_float and name in WHOLE_NUMBERS:
         return _whole(described, values)
+    if types.is_decimal(kind) and name in WHOLE_NUMBERS:
+        return pc.replace_substring_regex(texts_of(values), r"\.0*$", "")
     if types.is_boolean(kind) and name != _BOOLEAN:
         return pc.if_else(values, "true", "false")
-    if name not in TEXTS or not _is_binary(kind):
+    if name not in TEXTS or not is_binary(kind):
         return values
     return pc.cast(pc.cast(values, pa.binary()), pa.string())
 
@@ -346,46 +349,6 @@ def _whole(described: DfmColumn, values: pa.Array) -> pa.Array:
         what = f"the metadata file calls {shown(described.name)} {described.type}, the file holds it as {values.type}"
         raise Refusal("DFM_CONTRADICTS", what)
     return pc.cast(values, pa.int64())
-
-
-def _texts(values: pa.Array) -> pa.Array:
-    """Typed values as the texts that read back as them."""
-    kind, types = values.type, pa.types
-    if isinstance(kind, pa.DictionaryType):
-        return _texts(values.dictionary_decode())
-    if _is_binary(kind):
-        return _by_value(values, lambda value: "0x" + value.hex())
-    if types.is_decimal(kind):
-        return _by_value(values, lambda value: format(value, "f"))
-    if types.is_floating(kind):
-        # Python prints the shortest text that reads back; a four-byte float has one of its own.
-        return pc.cast(values, pa.string()) if kind == pa.float32() else _by_value(values, repr)
-    if types.is_boolean(kind):
-        return pc.if_else(values, "1", "0")
-    if types.is_timestamp(kind):
-        return _short_seconds(pc.cast(pc.cast(values, pa.timestamp(kind.unit)), pa.string()))
-    if types.is_time(kind):
-        return _short_seconds(pc.cast(values, pa.string()))
-    return pc.cast(values, pa.string())
-
-
-def _is_binary(kind: pa.DataType) -> bool:
-    types = pa.types
-    return bool(
-        types.is_binary(kind)
-        or types.is_large_binary(kind)
-        or (types.is_fixed_size_binary(kind) and not types.is_decimal(kind))
-    )
-
-
-def _short_seconds(texts: pa.Array) -> pa.Array:
-    """Nanoseconds that no database counts: zeros behind the seventh digit go, other digits stay and are refused."""
-    return pc.replace_substring_regex(texts, r"(\.[0-9]{7})00$", r"\1")
-
-
-def _by_value(values: pa.Array, spell: Callable[[Any], str]) -> pa.Array:
-    spelled: Sequence[str | None] = [None if value is None else spell(value) for value in values.to_pylist()]
-    return pa.array(spelled, pa.string())
 
 
 def line_ends(values: np.ndarray[Any, Any], quotes: np.ndarray[Any, Any], *, inside: bool, previous: int) -> set[bool]:

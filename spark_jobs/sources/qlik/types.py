@@ -14,6 +14,7 @@ from functools import lru_cache
 
 from open_mirroring.errors import TerminalError
 from spark_jobs.sources.contract.json_numbers import DOUBLE_DIGITS
+from spark_jobs.sources.sql_server.type_text import AS_TEXT
 
 LARGE_OBJECTS = frozenset({"BLOB", "CLOB", "NCLOB"})
 """Types whose columns masks do not speak of (K-22)."""
@@ -97,15 +98,15 @@ def log_type(type: str, length: int, precision: int, scale: int) -> str:
         raise TerminalError(
             "TYPE_UNKNOWN",
             f"'NUMERIC' with precision {precision} and scale {scale} tells no digits, as of an Oracle NUMBER without "
-            "precision: give the column digits by `types`, such as decimal(38,10), or leave it out with `columns`",
-            way_out="say `types: {column: decimal(38,10)}`, or leave it out with `columns`",
+            "precision: give the column digits by `types`, such as decimal(38,10)",
+            way_out="set `types: {column: decimal(38,10)}`; a column that is no key can also be left out with `columns`",
         )
     if text is None:
         raise TerminalError(
             "TYPE_UNKNOWN",
             f"{type!r} with length {length}, precision {precision} and scale {scale} is no Qlik type that can be "
             "mirrored",
-            way_out="leave the column out with `columns`, or transform it in the Qlik task",
+            way_out=f"{AS_TEXT}, or transformed in the Qlik task",
         )
     return text
 

@@ -15,9 +15,17 @@ from typing import Any
 from open_mirroring.errors import TerminalError
 from open_mirroring.landing_zone.schema import is_exact_number, wider
 from open_mirroring.ledger.load_ledger import LoadColumn
-from spark_jobs.sources.sql_server.times import timestamp_text
+from spark_jobs.sources.sql_server.times import date_text, timestamp_text
 from spark_jobs.sources.sql_server.type_changes import keeps_key
-from spark_jobs.sources.sql_server.type_text import TEXTS, TIMESTAMPS, landing_type, read_type
+from spark_jobs.sources.sql_server.type_text import (
+    INTEGERS,
+    TEXTS,
+    TIMESTAMPS,
+    is_known,
+    landing_type,
+    read_any,
+    read_type,
+)
 from spark_jobs.sources.sql_server.types import converter, key_converter, type_of_landed_key
 
 _MOST_DIGITS = 38
@@ -31,6 +39,8 @@ def landed_as(sql_type: str, chosen: str | None) -> str:
         TerminalError: ``TYPE_UNKNOWN`` for a type that cannot be mirrored; ``TYPE_UNSUPPORTED`` for a choice that
             would lose what the source tells, whatever the value.
     """
+    if chosen == "string" and not is_known(sql_type):
+        return chosen
     own = landing_type(sql_type)
     if chosen is None or can_land(own, chosen):
         return chosen or own
@@ -80,12 +90,16 @@ def as_wide_as(loaded: str, streamed: Collection[str]) -> str:
 def text_reader(sql_type: str, *, is_key: bool) -> Callable[[str], str]:
     """From the text of a value to its one spelling where it lands as text; a zero with a sign is a key like any zero.
 
-    Raises:
-        TerminalError: ``TYPE_UNKNOWN``. The returned function raises ValueError for a text that does not parse.
+    A type that cannot be mirrored has no spelling of its own: its texts land as they were sent. The returned function
+    raises ValueError for a text that does not parse.
     """
+    if not is_known(sql_type):
+        return str
     parsed = read_type(sql_type)
     if parsed.name in TIMESTAMPS:
         return timestamp_text(parsed)
+    if parsed.name == "date":
+        return date_text
     spelled = key_converter(sql_type)
     if is_key or parsed.name not in ("float", "real"):
         return spelled
@@ -103,7 +117,7 @@ def chosen_key_converter(sql_type: str, chosen: str | None) -> Callable[[str], s
         ValueError: as for any key.
     """
     landing = landed_as(sql_type, chosen)
-    own = landing_type(sql_type)
+    own = landing_type(sql_type) if is_known(sql_type) else ""
     if landing == own:
         return key_converter(sql_type)
     if landing == "string":
@@ -140,7 +154,7 @@ def type_of_landed(column: LoadColumn) -> str:
 
 def keeps_spelling(old: str, new: str) -> bool:
     """Whether a value has the same text in two source types, where it lands as text."""
-    one, other = read_type(old), read_type(new)
+    one, other = read_any(old), read_any(new)
     if not keeps_key(old, new):
         return False
     return one.name not in TIMESTAMPS or (one.second_digits == other.second_digits and one.name == other.name)
@@ -152,9 +166,11 @@ def is_spelled_alike(one: str, other: str) -> bool:
     Only what types say of digits is judged: a date has fewer than any timestamp. A text may be spelled in any way,
     where the *other* type, which is that of the changes, has a spelling of its own.
     """
-    left, right = read_type(one), read_type(other)
+    left, right = read_any(one), read_any(other)
     if left.name in TEXTS:
-        return right.name in TEXTS
+        return right.name in TEXTS or not is_known(other)
+    if not (is_known(one) and is_known(other)):
+        return left.name == right.name or left.name in INTEGERS
     if left.name == right.name == "time":
         return left.second_digits == right.second_digits
     if left.name in TIMESTAMPS and right.name in TIMESTAMPS:
@@ -181,8 +197,8 @@ def _as_streamed(column: LoadColumn, streamed: str | None) -> LoadColumn:
     own = column.sql_type
     if streamed is None or own is None or column.type != "string" or is_spelled_alike(own, streamed):
         return column
-    kinds = {read_type(own).name, read_type(streamed).name}
-    has_other_digits = len(kinds) == 1 or kinds <= TIMESTAMPS - {"datetimeoffset"} or read_type(own).name in TEXTS
+    kinds = {read_any(own).name, read_any(streamed).name}
+    has_other_digits = len(kinds) == 1 or kinds <= TIMESTAMPS - {"datetimeoffset"} or read_any(own).name in TEXTS
     return column._replace(sql_type=streamed) if has_other_digits else column
 
 

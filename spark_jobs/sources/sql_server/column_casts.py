@@ -84,7 +84,7 @@ def _cast_timestamp(texts: pa.Array, sql_type: str, kind: pa.DataType) -> pa.Arr
     if parsed.name == "datetimeoffset":
         return None
     digits = parsed.second_digits if parsed.name in SECOND_DIGITS else 7
-    fraction = rf"[0-9]{{1,{digits}}}0{{0,{7 - digits}}}" if digits else "0{1,7}"
+    fraction = "[0-9]{1,12}" if digits == 7 else rf"[0-9]{{1,{digits}}}0{{0,{12 - digits}}}" if digits else "0{1,12}"
     pattern = rf"^{_YEAR}-[0-9]{{2}}-[0-9]{{2}} [0-9]{{2}}:[0-9]{{2}}:[0-9]{{2}}(?:\.{fraction})?$"
     return _guarded(pattern, _wall_clock)(texts, sql_type, kind)
 

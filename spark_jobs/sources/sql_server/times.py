@@ -1,6 +1,7 @@
-"""Reads SQL Server's dates, times and timestamps from text (C-81, C-82, C-84).
+"""Reads dates, times and timestamps from text, alike for all sources and transports (C-81, C-82, C-84).
 
-Digits of a second beyond the sixth are cut, never rounded; what has no offset from UTC is read as UTC.
+A time has 0 to 12 digits of a second. A timestamp lands with six: further ones are cut, never rounded. What has no
+offset from UTC is read as UTC.
 """
 
 from __future__ import annotations
@@ -12,52 +13,66 @@ from datetime import UTC, date, datetime, timedelta
 from spark_jobs.sources.contract.decoded import shown
 from spark_jobs.sources.sql_server.type_text import SECOND_DIGITS, SqlType
 
-_DATE = re.compile(r"([0-9]{4})-([0-9]{2})-([0-9]{2})")
-_TIME = re.compile(r"([01][0-9]|2[0-3]):([0-5][0-9]):([0-5][0-9])(?:\.([0-9]{1,7}))?")
-_TIMESTAMP = re.compile(
-    r"([0-9]{4})-([0-9]{2})-([0-9]{2})[ T]([0-9]{2}):([0-9]{2}):([0-9]{2})(?:\.([0-9]{1,7}))?"
-    r"(?: ?(Z|[+-][0-9]{2}:[0-9]{2}))?"
+_MOST_DIGITS = 7
+"""As many digits of a second as a type declares at most; values of such a type may have more."""
+# Hours beyond a day are values of a time in PostgreSQL, DB2 and MySQL.
+_TIME = re.compile(r"(-?[0-9]{2,3}):([0-5][0-9]):([0-5][0-9])(?:\.([0-9]{1,12}))?")
+# The shape alone: a zero date and a year beyond 9999 have it, too.
+_MOMENT = re.compile(
+    r"(-?[0-9]{4,6})-([0-9]{2})-([0-9]{2})"
+    r"(?:[ T]([0-9]{2}):([0-9]{2}):([0-9]{2})(?:\.([0-9]{1,12}))?(?: ?(Z|[+-][0-9]{2}:[0-9]{2}))?)?"
 )
+_AS_TEXT = "`types: {column: string}` lands it as text"
 
 
 def parse_date(text: str) -> date:
-    """Read ``yyyy-mm-dd``.
+    """Read ``yyyy-mm-dd``, also with the time of day 00:00:00.
 
     Raises:
         ValueError: the text is no date.
     """
-    match = _DATE.fullmatch(text)
-    if not match:
+    match = _MOMENT.fullmatch(text)
+    if not match or not _is_midnight(match):
         raise ValueError(f"{shown(text)} is no date: yyyy-mm-dd")
     try:
         return date(int(match[1]), int(match[2]), int(match[3]))
     except ValueError as error:
-        raise ValueError(f"{shown(text)} is no date: {error}") from None
+        raise ValueError(f"{shown(text)} is no date: {error}; {_AS_TEXT}") from None
+
+
+def _is_midnight(match: re.Match[str]) -> bool:
+    clock = "".join(part or "" for part in match.group(4, 5, 6, 7))
+    return match[8] is None and not clock.strip("0")
+
+
+def date_text(text: str) -> str:
+    """The one spelling of a date that lands as text; one that no calendar has lands as well.
+
+    Raises:
+        ValueError: the text does not have the shape of a date.
+    """
+    match = _MOMENT.fullmatch(text)
+    if not match or match[8] is not None:
+        raise ValueError(f"{shown(text)} is no date: yyyy-mm-dd")
+    day = "-".join(match.group(1, 2, 3))
+    if _is_midnight(match):
+        return day
+    return time_text(f"{day}T{match[4]}:{match[5]}:{match[6]}.{match[7] or ''}", 0)
 
 
 def timestamp_parser(parsed: SqlType) -> Callable[[str], datetime]:
     """A reader of one timestamp type, whose values are aware and in UTC; it raises ValueError for any other text."""
     with_offset = parsed.name == "datetimeoffset"
-    # `datetime` counts in 1/300 s, which a renderer may print with any number of digits: its digits prove nothing.
-    digits = parsed.second_digits if parsed.name in SECOND_DIGITS else 7
+    digits = _digits(parsed)
 
     def parse(text: str) -> datetime:
-        match = _TIMESTAMP.fullmatch(text)
-        if not match:
-            raise ValueError(f"{shown(text)} is no {parsed.name}: yyyy-mm-dd hh:mm:ss[.fffffff]")
-        year, month, day, hour, minute, second, fraction, offset = match.groups()
-        if (offset is not None) != with_offset:
-            raise ValueError(f"{shown(text)} has {'no' if with_offset else 'an'} offset from UTC")
-        micros = 0
-        if fraction is not None:
-            if fraction[digits:].strip("0"):
-                raise ValueError(f"{shown(text)} has more than {digits} digits of a second")
-            micros = int(fraction[:6].ljust(6, "0"))
+        year, month, day, hour, minute, second, fraction, offset = _moment(text, parsed, digits)
+        micros = int(fraction[:6].ljust(6, "0"))
         try:
             value = datetime(int(year), int(month), int(day), int(hour), int(minute), int(second), micros, UTC)
             return value - _offset(offset) if with_offset and offset != "Z" else value
         except (ValueError, OverflowError) as error:
-            raise ValueError(f"{shown(text)} is no {parsed.name}: {error}") from None
+            raise ValueError(f"{shown(text)} is no {parsed.name}: {error}; {_AS_TEXT}") from None
 
     return parse
 
@@ -65,23 +80,43 @@ def timestamp_parser(parsed: SqlType) -> Callable[[str], datetime]:
 def timestamp_text(parsed: SqlType) -> Callable[[str], str]:
     """From a text of one timestamp type to its one spelling, in ISO form with all digits of the type (G-110).
 
-    A ``datetimeoffset`` keeps its offset. The function raises ValueError for any other text.
+    A ``datetimeoffset`` keeps its offset, and a moment that no calendar has is spelled as well. The function raises
+    ValueError for any other text.
     """
-    read, digits = timestamp_parser(parsed), parsed.second_digits
+    digits = parsed.second_digits
 
     def spelled(text: str) -> str:
-        read(text)
-        match = _TIMESTAMP.fullmatch(text)
-        assert match is not None  # it was read
-        year, month, day, hour, minute, second, fraction, offset = match.groups()
-        given = fraction or ""
-        if given[digits:].strip("0"):
-            raise ValueError(f"{shown(text)} has more than {digits} digits of a second")
-        point = f".{given[:digits].ljust(digits, '0')}" if digits else ""
-        zone = "" if offset is None else "+00:00" if offset in ("Z", "-00:00") else offset
-        return f"{year}-{month}-{day}T{hour}:{minute}:{second}{point}{zone}"
+        year, month, day, hour, minute, second, fraction, offset = _moment(text, parsed, digits)
+        zone = "" if not offset else "+00:00" if offset in ("Z", "-00:00") else offset
+        return time_text(f"{year}-{month}-{day}T{hour}:{minute}:{second}.{fraction}", digits) + zone
 
     return spelled
+
+
+def _digits(parsed: SqlType) -> int:
+    # `datetime` counts in 1/300 s, which a renderer may print with any number of digits: its digits prove nothing.
+    return parsed.second_digits if parsed.name in SECOND_DIGITS else _MOST_DIGITS
+
+
+def _moment(text: str, parsed: SqlType, digits: int) -> tuple[str, ...]:
+    """Year, month, day, hour, minute, second, fraction and offset of a text; what is not there is empty.
+
+    Raises:
+        ValueError: it has not the shape of this type.
+    """
+    match = _MOMENT.fullmatch(text)
+    if not match or match[4] is None:
+        raise ValueError(f"{shown(text)} is no {parsed.name}: yyyy-mm-dd hh:mm:ss[.fffffff]")
+    with_offset = parsed.name == "datetimeoffset"
+    if (match[8] is not None) != with_offset:
+        raise ValueError(f"{shown(text)} has {'no' if with_offset else 'an'} offset from UTC")
+    _refuse_digits(text, match[7] or "", digits)
+    return tuple(part or "" for part in match.groups())
+
+
+def _refuse_digits(text: str, fraction: str, digits: int) -> None:
+    if digits < _MOST_DIGITS and fraction[digits:].strip("0"):
+        raise ValueError(f"{shown(text)} has more than {digits} digits of a second")
 
 
 def _offset(text: str) -> timedelta:
@@ -92,21 +127,25 @@ def _offset(text: str) -> timedelta:
 
 
 def time_parser(parsed: SqlType) -> Callable[[str], str]:
-    """A reader of one time type, which checks the text and keeps it; it raises ValueError for any other text."""
+    """A reader of one time type, which checks the text and keeps it; it raises ValueError for any other text.
+
+    Only zeros behind the seventh digit of a second go, as no type declares more digits.
+    """
     digits = parsed.second_digits
 
     def parse(text: str) -> str:
         match = _TIME.fullmatch(text)
         if not match:
             raise ValueError(f"{shown(text)} is no time: hh:mm:ss[.fffffff]")
-        if (match[4] or "")[digits:].strip("0"):
-            raise ValueError(f"{shown(text)} has more than {digits} digits of a second")
-        return text
+        fraction = match[4] or ""
+        _refuse_digits(text, fraction, digits)
+        return time_text(text, _MOST_DIGITS) if len(fraction) > _MOST_DIGITS else text
 
     return parse
 
 
 def time_text(value: str, digits: int) -> str:
-    """The time with exactly so many digits of a second."""
+    """The time with so many digits of a second; more only where they are not 0."""
     whole, _, fraction = value.partition(".")
-    return f"{whole}.{fraction[:digits].ljust(digits, '0')}" if digits else whole
+    fraction = fraction[:digits].ljust(digits, "0") + fraction[digits:].rstrip("0")
+    return f"{whole}.{fraction}" if fraction else whole

@@ -20,7 +20,7 @@ from spark_jobs.sources.sql_server.type_text import (
     TIMESTAMPS,
     SqlType,
     landing_type,
-    read_type,
+    read_any,
 )
 
 _VARYING = {"varchar", "nvarchar", "text", "ntext", "sysname"}
@@ -57,12 +57,8 @@ def consequence(old: str, new: str, *, landed: str | None = None) -> Consequence
 
 @lru_cache(maxsize=4096)
 def keeps_values(old: str, new: str) -> bool:
-    """Whether every value that the source lets pass from one SQL type to another is the same value there.
-
-    Raises:
-        TerminalError: ``TYPE_UNKNOWN`` for a type that cannot be mirrored.
-    """
-    one, other = read_type(old), read_type(new)
+    """Whether every value that the source lets pass from one SQL type to another is the same value there."""
+    one, other = read_any(old), read_any(new)
     if one == other:
         return True
     if _is_exact(one):
@@ -87,7 +83,7 @@ def keeps_values(old: str, new: str) -> bool:
 @lru_cache(maxsize=4096)
 def keeps_key(old: str, new: str) -> bool:
     """Whether a key value has the same spelling in both types, so that its earlier changes are found (G-02)."""
-    one, other = read_type(old), read_type(new)
+    one, other = read_any(old), read_any(new)
     if one == other:
         return True
     if not keeps_values(old, new):

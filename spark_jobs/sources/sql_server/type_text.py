@@ -30,6 +30,7 @@ TIMESTAMPS = {"datetime", "smalldatetime", "datetime2", "datetimeoffset"}
 SECOND_DIGITS = {"datetime2", "datetimeoffset", "time"}
 """Types that declare how many digits of a second they keep; 7 unless they say less."""
 LARGE = {"text", "ntext", "xml", "image"}
+AS_TEXT = "land it as text (`types: {column: string}`); a column that is no key can also be left out with `columns`"
 
 
 class SqlType(NamedTuple):
@@ -77,8 +78,22 @@ def read_type(sql_type: str) -> SqlType:
     raise TerminalError(
         "TYPE_UNKNOWN",
         f"{sql_type!r} is no SQL Server type that can be mirrored",
-        way_out="leave the column out with `columns`, or cast it at the source",
+        way_out=AS_TEXT,
     )
+
+
+def read_any(sql_type: str) -> SqlType:
+    """As :func:`read_type`; a type that cannot be mirrored, such as an alias type, is one by its name alone."""
+    return read_type(sql_type) if is_known(sql_type) else SqlType(sql_type.casefold())
+
+
+def is_known(sql_type: str) -> bool:
+    """Whether values of a type can be mirrored; others can land only as the text that was sent (G-110)."""
+    try:
+        read_type(sql_type)
+    except TerminalError:
+        return False
+    return True
 
 
 def _is_valid(parsed: SqlType) -> bool:

@@ -24,6 +24,7 @@ from open_mirroring.landing_zone.schema import LandingColumn, arrow_type, file_s
 from spark_jobs.changelog.schema import DELETE, KEY_LEFT
 from spark_jobs.sources.sql_server.chosen_types import number_reader, text_reader
 from spark_jobs.sources.sql_server.column_casts import cast_to, matches
+from spark_jobs.sources.sql_server.type_text import is_known
 from spark_jobs.sources.sql_server.types import (
     converter,
     key_converter,
@@ -78,7 +79,8 @@ def type_rows(
     if len(gone):
         landed = {column.name: type_of_landed_key(column.type) for column in columns}
         lands = {column.name: column.type for column in columns}
-        own = [name for name in keys if name in types and landing_type(types[name]) == lands.get(name)]
+        known = {name: types[name] for name in keys if name in types and is_known(types[name])}
+        own = [name for name, sql_type in known.items() if landing_type(sql_type) == lands.get(name)]
         known = landed | {name: type_of_key_text(types[name]) for name in own}
         pieces.append(_deletes(changes["key"].filter(deletes), gone, schema, keys, known, failures))
     if len(gone) < len(index):
@@ -194,11 +196,11 @@ def typed_column(texts: pa.Array, sql_type: str, field: pa.Field, index: pa.Arra
     """Type one column of texts; rows that fail are NULL in the result and noted in *bad* under their index."""
     # A value is read as what it was when it was logged; the column may have become wider since (G-65), or land as the
     # mirror file says (G-110).
-    own = field.with_type(arrow_type(landing_type(sql_type)))
-    if pa.types.is_string(field.type) and own.type != field.type:
+    if pa.types.is_string(field.type) and not _is_text(sql_type):
         array = _exactly(texts, sql_type, field, index, bad)
         _note_null_keys(array, field, index, bad)
         return array
+    own = field.with_type(arrow_type(landing_type(sql_type)))
     cast = cast_to(own.type)
     array = cast(texts, sql_type, own.type) if cast and len(texts) >= _ROW_BY_ROW_BELOW else None
     if array is None:
@@ -207,6 +209,11 @@ def typed_column(texts: pa.Array, sql_type: str, field: pa.Field, index: pa.Arra
         array = landed_otherwise(array, sql_type, field, index, bad)
     _note_null_keys(array, field, index, bad)
     return array
+
+
+def _is_text(sql_type: str) -> bool:
+    """Whether a type lands as text by itself, not only because the mirror file says so."""
+    return is_known(sql_type) and landing_type(sql_type) == "string"
 
 
 def _note_null_keys(array: pa.Array, field: pa.Field, index: pa.Array, bad: dict[int, Failure]) -> None:
@@ -262,7 +269,7 @@ def _fitting(array: pa.Array, sql_type: str, field: pa.Field, index: pa.Array, b
 
 def _exactly(texts: pa.Array, sql_type: str, field: pa.Field, index: pa.Array, bad: dict[int, Failure]) -> pa.Array:
     # A key that lands as text lands in its one spelling: a delete, which knows no other, has to find it (G-02).
-    if pa.types.is_string(field.type) and landing_type(sql_type) != "string":
+    if pa.types.is_string(field.type) and not _is_text(sql_type):
         read: Callable[[str], Any] = text_reader(sql_type, is_key=not field.nullable)
     else:
         is_key_text = not field.nullable and pa.types.is_string(field.type)

@@ -54,7 +54,9 @@ BinaryText = Literal["hex", "base64"]
 """How a source spells binary values: ``0x…`` or bare hexadecimal, or base64. The log has hexadecimal only."""
 
 _INTEGER = re.compile(r"[+-]?[0-9]+")
-_DECIMAL = re.compile(r"([+-]?)([0-9]*)(?:\.([0-9]*))?")
+_DECIMAL = re.compile(r"([+-]?)([0-9]*)(?:\.([0-9]*))?(?:[eE]([+-]?[0-9]{1,3}))?")
+_ROUNDED_DIGITS = 6
+"""As few digits are left of a number that spreadsheets and consoles round and write with an exponent."""
 _FLOAT = re.compile(r"[+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]{1,4})?")
 _NOT_ZERO = re.compile(r"[+.0-]*[1-9]")
 _GUID = re.compile(r"[0-9A-Fa-f]{8}-(?:[0-9A-Fa-f]{4}-){3}[0-9A-Fa-f]{12}")
@@ -189,7 +191,10 @@ def _decimal(name: str, precision: int, scale: int) -> Callable[[str], Decimal]:
         match = _DECIMAL.fullmatch(text)
         if not match or not (match[2] or match[3]):
             raise ValueError(f"{shown(text)} is no decimal number")
-        whole, fraction = match[2].lstrip("0"), match[3] or ""
+        whole, fraction = match[2], match[3] or ""
+        if match[4]:
+            whole, fraction = _without_exponent(text, whole, fraction, int(match[4]))
+        whole = whole.lstrip("0")
         if len(whole) > precision - scale:
             raise ValueError(f"{shown(text)} has more than {precision - scale} digits before the point")
         if fraction[scale:].strip("0"):
@@ -200,6 +205,17 @@ def _decimal(name: str, precision: int, scale: int) -> Callable[[str], Decimal]:
         return value if value else abs(value)
 
     return parse
+
+
+def _without_exponent(text: str, whole: str, fraction: str, exponent: int) -> tuple[str, str]:
+    """The digits before and behind the point of a number with an exponent."""
+    digits, point = whole + fraction, len(whole) + exponent
+    if point > len(digits) and len(digits.lstrip("0")) >= _ROUNDED_DIGITS:
+        raise ValueError(f"{shown(text)} may have been rounded: write the number without an exponent")
+    if point > len(digits):
+        return digits.ljust(point, "0"), ""
+    digits = digits.rjust(len(digits) - point, "0") if point < 0 else digits
+    return digits[: max(point, 0)], digits[max(point, 0) :]
 
 
 def _float(single: bool) -> Callable[[str], float]:

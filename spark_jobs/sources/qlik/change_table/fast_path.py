@@ -42,7 +42,7 @@ from spark_jobs.sources.qlik.change_table.updates import (
 )
 from spark_jobs.sources.qlik.positions import SEQUENCE_DIGITS, qlik_position
 from spark_jobs.sources.sql_server.json_columns import json_lists, json_objects
-from spark_jobs.sources.sql_server.type_text import read_type
+from spark_jobs.sources.sql_server.type_text import read_any
 
 Booleans = npt.NDArray[np.bool_]
 
@@ -352,7 +352,7 @@ def canonical_texts(
 
 def _canonical(sql_type: str, convert: Callable[[str], str], column: pa.Array) -> pa.Array:
     """The canonical texts of key values, null where they are not proven."""
-    name = read_type(sql_type).name
+    name = read_any(sql_type).name
     digits = _SURE_DIGITS.get(name)
     if digits is not None:
         minus = "" if name == "tinyint" else "-?"

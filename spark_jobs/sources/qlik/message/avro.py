@@ -321,8 +321,14 @@ def _clock(per_second: int) -> Callable[[int], str]:
     return text
 
 
-def _moment(micros: int) -> Callable[[int], str]:
-    return lambda value: (_EPOCH + timedelta(0, 0, value * micros)).isoformat(" ", "microseconds")
+def _moment(per_second: int) -> Callable[[int], str]:
+    digits = len(str(per_second)) - 1
+
+    def text(value: int) -> str:
+        seconds, fraction = divmod(value, per_second)
+        return f"{(_EPOCH + timedelta(0, seconds)).isoformat(' ')}.{fraction:0{digits}d}"
+
+    return text
 
 
 def _bytes_text(raw: bytes) -> str:
@@ -352,10 +358,12 @@ _LOGICAL: dict[tuple[Any, str], tuple[str, Callable[[Any], str]]] = {
     ("int", "date"): ("date", _date_text),
     ("int", "time-millis"): ("time(3)", _clock(10**3)),
     ("long", "time-micros"): ("time(6)", _clock(10**6)),
-    ("long", "timestamp-millis"): ("datetime2(3)", _moment(1000)),
-    ("long", "timestamp-micros"): ("datetime2(6)", _moment(1)),
-    ("long", "local-timestamp-millis"): ("datetime2(3)", _moment(1000)),
-    ("long", "local-timestamp-micros"): ("datetime2(6)", _moment(1)),
+    ("long", "timestamp-millis"): ("datetime2(3)", _moment(10**3)),
+    ("long", "timestamp-micros"): ("datetime2(6)", _moment(10**6)),
+    ("long", "timestamp-nanos"): ("datetime2(7)", _moment(10**9)),
+    ("long", "local-timestamp-millis"): ("datetime2(3)", _moment(10**3)),
+    ("long", "local-timestamp-micros"): ("datetime2(6)", _moment(10**6)),
+    ("long", "local-timestamp-nanos"): ("datetime2(7)", _moment(10**9)),
 }
 
 PLAIN_TYPES = {name: text for name, (text, _) in _PLAIN.items()}

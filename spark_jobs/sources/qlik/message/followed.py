@@ -20,7 +20,7 @@ from spark_jobs.sources.qlik.masks import MaskOrder
 from spark_jobs.sources.qlik.message.avro import DataSchema
 from spark_jobs.sources.qlik.message.changes import possible_masks
 from spark_jobs.sources.qlik.message.headers import OPERATIONS, Headers, Mask
-from spark_jobs.sources.qlik.message.images import TableImages, most_characters
+from spark_jobs.sources.qlik.message.images import TableImages
 from spark_jobs.sources.qlik.message.patterns import JsonColumn, JsonPattern, json_pattern
 from spark_jobs.sources.qlik.message.structures import Column, Structure
 from spark_jobs.sources.qlik.types import is_out_of_range
@@ -193,8 +193,7 @@ def _json_column(column: Column) -> JsonColumn:
     Raises:
         TerminalError: ``TYPE_UNKNOWN``.
     """
-    log_type = column.log_type()
-    return JsonColumn(column.name, log_type not in _UNQUOTED, most_characters(log_type))
+    return JsonColumn(column.name, column.log_type() not in _UNQUOTED)
 
 
 @lru_cache(maxsize=_MASKS_KEPT)

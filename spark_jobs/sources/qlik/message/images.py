@@ -5,7 +5,6 @@ A column that the column mask does not name is unknown. It is not NULL, though t
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
@@ -29,7 +28,6 @@ _WRITTEN_KEPT = 1000
 """Selections of columns remembered: a task sends few; a hostile stream must not fill the memory."""
 
 _encode = msgspec.json.encode
-_FINE_SECONDS = re.compile(r"([^.]*\.[0-9]{7})[0-9]{1,2}")
 
 
 class Row(NamedTuple):
@@ -67,9 +65,7 @@ class TableImages:
         mirrored = {*table.columns.of(column.name for column in structure.columns), *table.key}
         columns = [_told(column, table.columns.type_of(column.name)) for column in structure.columns]
         self._kept = [column for column in columns if column.name in mirrored]
-        self._mend = {
-            column.name: mend for column in columns if (mend := _mend(column, binary, column.name in self.key))
-        }
+        self._mend = {column.name: hex_of_base64 for column in columns if binary == "base64" and _is_binary(column)}
         self._key = [(name, self._key_text(name)) for name in table.key]
         self._large = [column.name for column in structure.columns if column.is_large]
         self._texts = frozenset(column.name for column in self._kept if _is_text(column))
@@ -265,8 +261,15 @@ class TableImages:
         return found
 
     def _type_of(self, column: Column) -> str:
-        log_type = column.log_type()
-        return key_type(log_type, self._chosen.type_of(column.name)) if column.name in self.key else log_type
+        chosen = self._chosen.type_of(column.name)
+        try:
+            log_type = column.log_type()
+        except TerminalError:
+            # Only text lands as it was sent; a NUMERIC without digits has none of them there (G-110).
+            if chosen != "string" or column.type.upper() == "NUMERIC":
+                raise
+            return column.type
+        return key_type(log_type, chosen) if column.name in self.key else log_type
 
     def _key_text(self, name: str) -> Callable[[str], str] | str | None:
         """How the text of a key column becomes canonical, or the reason why it cannot; None without such a column."""
@@ -323,32 +326,8 @@ def _is_told(column: Column) -> bool:
     return not column.is_large and (column.known_type is None or not is_large(column.known_type))
 
 
-def _mend(column: Column, binary: BinaryText, is_key: bool) -> Callable[[str], str] | None:
-    """What turns JSON's spelling of a value into the log's, where they may differ; no digit of a key is lost."""
+def _is_binary(column: Column) -> bool:
     try:
-        kind = column.log_type()
+        return column.log_type().startswith("varbinary")
     except TerminalError:
-        return None
-    sound = most_characters(kind)
-    if sound is not None:
-        cut = _cut_zeros if is_key else _cut_seconds
-        return lambda text: text if len(text) <= sound else cut(text)
-    return hex_of_base64 if kind.startswith("varbinary") and binary == "base64" else None
-
-
-def most_characters(log_type: str) -> int | None:
-    """The most characters with which a text of this type can stand in the log as it is, if there is a most."""
-    if not log_type.startswith(("datetime2", "time")):
-        return None
-    return len("hh:mm:ss.1234567") + (len("yyyy-mm-dd ") if log_type.startswith("datetime2") else 0)
-
-
-def _cut_seconds(text: str) -> str:
-    """At most seven digits of a second, which is what the log's types have; the target cuts at six (C-82)."""
-    match = _FINE_SECONDS.fullmatch(text)
-    return match[1] if match else text
-
-
-def _cut_zeros(text: str) -> str:
-    match = _FINE_SECONDS.fullmatch(text)
-    return match[1] if match and not text[match.end(1) :].strip("0") else text
+        return False

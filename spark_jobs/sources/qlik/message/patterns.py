@@ -38,12 +38,12 @@ HEADS = {ord("{"): JSON_HEAD, ord("a"): AVRO_HEAD, 0: REGISTRY_HEAD}
 IS_DATA = re.compile(rb'\{"magic":"atMSG","type":"DT",|atMSG\x04DT|\x00')
 """Begins what is a data message or no sound message at all: it announces no structure."""
 
-_UNUSED = rb"(?:null|" + _TEXT + rb")"
+_QUOTED = rb"(?:null|" + _TEXT + rb")"
 _TOLD = rb"(?:null|(?P<%b>" + _TEXT + rb"))"
 _HEADERS = (
     rb',"headers":\{"operation":"(?P<operation>REFRESH|INSERT|UPDATE|DELETE)",'
     rb'"changeSequence":(?:null|"(?P<sequence>[0-9]*+)"),'
-    rb'"timestamp":' + _TOLD % b"timestamp" + rb',"streamPosition":' + _UNUSED
+    rb'"timestamp":' + _TOLD % b"timestamp" + rb',"streamPosition":' + _QUOTED
     + rb',"transactionId":' + _TOLD % b"transaction" + rb',"changeMask":(?:null|"(?P<change>[0-9A-Fa-f]*+)"),'
     rb'"columnMask":(?:null|"(?P<column>[0-9A-Fa-f]*+)"),(?:"externalSchemaId":(?:null|' + _TEXT + rb"|" + _NUMBER
     + rb'),)?+"transactionEventCounter":(?:null|(?P<counter>0|[1-9][0-9]{0,17}+)),'
@@ -62,11 +62,10 @@ def is_record(head: re.Match[bytes], end: int) -> bool:
 
 
 class JsonColumn(NamedTuple):
-    """A column as JSON spells it: a text in quotes, of so many characters at most if *longest*, or without quotes."""
+    """A column as JSON spells it: a text in quotes, or without quotes."""
 
     name: str
     is_quoted: bool
-    longest: int | None = None
 
 
 class JsonPattern:
@@ -115,9 +114,9 @@ class JsonPattern:
         for place, column in enumerate(columns):
             written.append(_name(column, place))
             if column.is_quoted:
-                text = _quoted(column)
+                text = _QUOTED
                 if column.name in self._key:
-                    text = rb'"(?P<key%d>%b)"' % (self._key.index(column.name), _plain(column))
+                    text = rb'"(?P<key%d>%b)"' % (self._key.index(column.name), _PLAIN)
                 written.append(text)
                 continue
             value = rb"(?P<piece%d>" % (2 * self._unquoted + 1)
@@ -132,7 +131,7 @@ class JsonPattern:
     def _other_row(self, columns: Sequence[JsonColumn]) -> bytes:
         written = [rb"\{"]
         for place, column in enumerate(columns):
-            value = _quoted(column) if column.is_quoted else rb"(?:null|true|false|" + _NUMBER + rb")"
+            value = _QUOTED if column.is_quoted else rb"(?:null|true|false|" + _NUMBER + rb")"
             if column.name in self._key:
                 quote = b'"' if column.is_quoted else b""
                 value = quote + rb"(?P=key%d)" % self._key.index(column.name) + quote
@@ -142,14 +141,6 @@ class JsonPattern:
 
 def _name(column: JsonColumn, place: int) -> bytes:
     return (b',"' if place else b'"') + re.escape(column.name.encode()) + rb'":'
-
-
-def _plain(column: JsonColumn) -> bytes:
-    return _PLAIN if column.longest is None else rb"[ !#-\[\]-~]{0,%d}+" % column.longest
-
-
-def _quoted(column: JsonColumn) -> bytes:
-    return rb"(?:null|" + (_TEXT if column.longest is None else rb'"' + _plain(column) + rb'"') + rb")"
 
 
 @lru_cache(maxsize=256)

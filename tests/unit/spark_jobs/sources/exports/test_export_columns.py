@@ -56,22 +56,35 @@ def landed(values: pa.Array, sql_type: str | None = None, *, key: bool = False) 
         (pa.binary(), "binary"),
         (pa.binary(4), "binary"),
         (pa.uuid(), "string"),
+        (pa.time64("us"), "string"),
+        (pa.float16(), "float32"),
+        (pa.decimal256(40, 2), "decimal(38,2)"),
     ],
 )
 def test_the_arrow_type_decides_where_no_sql_type_is_named(kind: pa.DataType, landing: str) -> None:
     assert landing_column("c", kind, None)._replace(held=()) == LoadColumn("c", landing)
 
 
-@pytest.mark.parametrize(
-    "kind", [pa.list_(pa.int32()), pa.time64("us"), pa.decimal256(40, 2), pa.null(), pa.struct([]), pa.float16()]
-)
+@pytest.mark.parametrize("kind", [pa.list_(pa.int32()), pa.decimal256(60, 40), pa.null(), pa.struct([])])
 def test_other_types_are_refused_by_name(kind: pa.DataType) -> None:
     with pytest.raises(TerminalError, match="TYPE_UNSUPPORTED: column 'c'"):
         landing_column("c", kind, None)
 
 
 @pytest.mark.parametrize(
-    ("kind", "sql_type"), [(pa.int32(), "varchar(9)"), (pa.binary(16), "uniqueidentifier"), (pa.float64(), "int")]
+    ("kind", "sql_type"),
+    [
+        (pa.int32(), "varchar(9)"),
+        (pa.binary(16), "uniqueidentifier"),
+        (pa.float64(), "varchar(9)"),
+        (pa.bool_(), "tinyint"),
+        (pa.decimal128(9, 2), "float"),
+        (pa.timestamp("us"), "time(6)"),
+        (pa.timestamp("us", "Europe/Berlin"), "date"),
+        (pa.date32(), "datetimeoffset(3)"),
+        (pa.time64("us"), "datetime2(6)"),
+        (pa.time64("us"), "uniqueidentifier"),
+    ],
 )
 def test_a_sql_type_of_another_kind_is_refused(kind: pa.DataType, sql_type: str) -> None:
     with pytest.raises(TerminalError, match="TYPE_UNSUPPORTED"):
@@ -98,6 +111,89 @@ def test_a_sql_type_of_another_kind_is_refused(kind: pa.DataType, sql_type: str)
 )
 def test_values_are_read_by_their_sql_type(values: pa.Array, sql_type: str | None, expected: list[Any]) -> None:
     assert landed(values, sql_type) == (expected, {})
+
+
+@pytest.mark.parametrize(
+    ("values", "sql_type", "expected"),
+    [
+        (pa.array([5.0, None, -(2.0**53) + 1]), "bigint", [5, None, -(2**53) + 1]),
+        (pa.array([5.0, 0.0], pa.float32()), "int", [5, 0]),
+        (pa.array([1.0, 0.0, None]), "bit", [True, False, None]),
+        (pa.array([1, 0, None], pa.int8()), "bit", [True, False, None]),
+        (pa.array([9.99, 1e-07]), "decimal(15,7)", [Decimal("9.99"), Decimal("1e-7")]),
+        (pa.array([-123456.78]), "decimal(8,2)", [Decimal("-123456.78")]),
+        (pa.array([9.99], pa.float32()), "money", [Decimal("9.99")]),
+        (pa.array([7, -1], pa.int64()), "decimal(8,2)", [Decimal(7), Decimal(-1)]),
+        (pa.array([Decimal("7.000"), Decimal("-1")], pa.decimal128(38, 18)), "int", [7, -1]),
+        (pa.array([Decimal("9.99")], pa.decimal256(60, 2)), "decimal(8,2)", [Decimal("9.99")]),
+        (pa.array([1.5, None], pa.float16()), "real", [1.5, None]),
+        (pa.array([7], pa.int64()), "float", [7.0]),
+        (pa.array([datetime(2024, 2, 29), None], pa.timestamp("ns")), "date", [date(2024, 2, 29), None]),
+        (pa.array([datetime(1, 1, 1)], pa.timestamp("us", "UTC")), "date", [date(1, 1, 1)]),
+        (pa.array([date(2024, 2, 29)]), "datetime2(3)", [datetime(2024, 2, 29, tzinfo=UTC)]),
+        (pa.array([3_723_004_005], pa.time64("us")), "time(6)", ["01:02:03.004005"]),
+        (pa.array([3_723_004_005], pa.time64("us")), "time", ["01:02:03.0040050"]),
+        (pa.array([3_723_004], pa.time32("ms")), "time(3)", ["01:02:03.004"]),
+        (pa.array([3_723], pa.time32("s")), "time(0)", ["01:02:03"]),
+        (pa.array([3_723_004_005_600], pa.time64("ns")), None, ["01:02:03.0040056"]),
+        (pa.array([3_723_004_005], pa.time64("us")), "varchar(20)", ["01:02:03.004005"]),
+        (pa.array(["5.0", None, "7"]), "int", [5, None, 7]),
+        (pa.array(["1.0", "0.0", None]), "bit", [True, False, None]),
+        (
+            pa.array(["1.5E+0", "15e-1", "1.5e2", "1E-2"]),
+            "decimal(8,2)",
+            [*map(Decimal, ("1.5", "1.5", "150", "0.01"))],
+        ),
+        (
+            pa.array(["2024-01-02T03:04:05Z", "2024-01-02 03:04:05.000 +00:00", "2024-01-02"]),
+            "datetime2(7)",
+            [datetime(2024, 1, 2, 3, 4, 5, tzinfo=UTC)] * 2 + [datetime(2024, 1, 2, tzinfo=UTC)],
+        ),
+        (pa.array(["2024-01-02T00:00:00.000"]), "date", [date(2024, 1, 2)]),
+    ],
+)
+def test_a_value_that_a_file_holds_exactly_in_another_type_lands(
+    values: pa.Array, sql_type: str | None, expected: list[Any]
+) -> None:
+    for times in (1, 300):
+        assert landed(pa.concat_arrays([values] * times), sql_type) == (expected * times, {})
+
+
+@pytest.mark.parametrize(
+    ("values", "sql_type", "why"),
+    [
+        (pa.array([0.0, 5.5]), "int", "'5.5' is no whole number; the file holds double: export it as int"),
+        (pa.array([0.0, 2.0**53]), "bigint", "may have been rounded"),
+        (pa.array([0.0, float("nan")]), "int", "'nan'"),
+        (pa.array([0.0, 0.30000000000000004]), "decimal(8,2)", "more than 2 digits after the point"),
+        (pa.array([0.0, 12345678901234.56]), "decimal(18,2)", "may have been rounded"),
+        (pa.array([0.0, 1e17]), "decimal(38,0)", "may have been rounded"),
+        (pa.array([0.0, 12345.67], pa.float32()), "decimal(8,2)", "may have been rounded"),
+        (pa.array([0, 2], pa.int8()), "bit", "'2' is no bit"),
+        (pa.array([0, 2**53 + 2], pa.int64()), "float", "may have been rounded"),
+        (pa.array([Decimal(0), Decimal("0.5")]), "int", "'0.5' is no whole number"),
+        (pa.array([datetime(2024, 1, 1), datetime(2024, 1, 1, 10)]), "date", "is no date"),
+        (pa.array([0, 1], pa.time64("us")), "time(3)", "more than 3 digits"),
+        (pa.array([0, 1], pa.timestamp("ns")), "datetime2(6)", "more than 6 digits"),
+        (pa.array(["0", "5.5"]), "int", "is no whole number"),
+        (pa.array(["0", "9007199254740993.0"]), "bigint", "is no whole number"),
+        (pa.array(["0", "1.23457E+11"]), "decimal(18,0)", "may have been rounded"),
+        (pa.array(["2024-01-02 00:00:00", "2024-01-02T03:04:05+02:00"]), "datetime2(7)", "offset"),
+        (pa.array(["2024-01-02 00:00:00", "01/31/2026 10:00:00 AM"]), "datetime2(7)", "yyyy-mm-dd"),
+        (pa.array(["0", "$1.50"]), "decimal(8,2)", "is no decimal number"),
+    ],
+)
+def test_a_value_that_may_have_lost_something_is_named(values: pa.Array, sql_type: str, why: str) -> None:
+    _, bad = landed(values, sql_type)
+    assert [(failure.index, failure.code) for failure in bad.values()] == [(1, "VALUE_INVALID")]
+    assert why in bad[1].reason
+
+
+def test_a_key_that_lost_a_digit_is_refused_g02() -> None:
+    """C-82: cut, two keys of the source could become one."""
+    nanoseconds = pa.array([1_000, 1_001], pa.timestamp("ns"))
+    assert landed(nanoseconds)[1] == {}
+    assert "more than 6 digits" in landed(nanoseconds, key=True)[1][1].reason
 
 
 def test_a_uuid_is_spelled_as_the_stream_spells_it() -> None:

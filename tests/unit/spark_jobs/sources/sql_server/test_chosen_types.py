@@ -141,6 +141,9 @@ def test_an_export_lands_as_the_changes_do_g110() -> None:
     assert exported(pa.array([7], pa.int64()), "bigint", "decimal(12,2)") == [Decimal("7.00")]
     assert exported(pa.array([Decimal("7.10")], pa.decimal128(8, 2)), None, "decimal(4,1)") == [Decimal("7.1")]
     assert exported(pa.array([b"\xab"]), "varbinary(2)", "string") == ["AB"]
+    assert exported(pa.array([7.1]), None, "decimal(8,2)") == [Decimal("7.10")]
+    assert exported(pa.array([7.0]), "int", "string") == ["7"]
+    assert exported(pa.array([3_723_004_005], pa.time64("us")), None, "string") == ["01:02:03.004005"]
 
 
 @pytest.mark.parametrize(
@@ -149,7 +152,7 @@ def test_an_export_lands_as_the_changes_do_g110() -> None:
         (pa.timestamp("us", "UTC"), "datetimeoffset(3)", "string"),
         (pa.timestamp("ns"), "datetime2(7)", "string"),
         (pa.string(), None, "string"),
-        (pa.float64(), None, "decimal(8,2)"),
+        (pa.float64(), "float", "decimal(8,2)"),
         (pa.string(), "varchar(5)", "int64"),
     ],
 )

@@ -1,0 +1,86 @@
+"""Spells typed values of Arrow as the texts that the readers of SQL types read."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from decimal import Decimal
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from spark_jobs.sources.sql_server.times import time_text
+from spark_jobs.sources.sql_server.type_text import INTEGERS, MONEY, SqlType
+
+_FLOATS = {"halffloat": (2**11, 3), "float": (2**24, 6), "double": (2**53, 15)}
+"""Below which number a floating type holds each whole one, and how many decimal digits it holds."""
+_WHOLE = {*INTEGERS, "bit"}
+
+
+def texts_of(values: pa.Array) -> pa.Array:
+    """Typed values as the texts that read back as them."""
+    kind, types = values.type, pa.types
+    if isinstance(kind, pa.DictionaryType):
+        return texts_of(values.dictionary_decode())
+    if is_binary(kind):
+        return _by_value(values, lambda value: "0x" + value.hex())
+    if types.is_decimal(kind):
+        return _by_value(values, lambda value: format(value, "f"))
+    if types.is_floating(kind):
+        # Python prints the shortest text that reads back; a four-byte float has one of its own.
+        single = values.cast(pa.float32()) if types.is_float16(kind) else values
+        return _by_value(values, repr) if kind == pa.float64() else pc.cast(single, pa.string())
+    if types.is_boolean(kind):
+        return pc.if_else(values, "1", "0")
+    if types.is_timestamp(kind):
+        return pc.cast(pc.cast(values, pa.timestamp(kind.unit)), pa.string())
+    return pc.cast(values, pa.string())
+
+
+def texts_as(values: pa.Array, parsed: SqlType) -> pa.Array:
+    """Typed values of a file as texts of a SQL type of another kind.
+
+    A number that is no value of the type keeps its digits, so that the reader refuses it.
+    """
+    kind, name, types = values.type, parsed.name, pa.types
+    is_exact = name in _WHOLE or name == "decimal" or name in MONEY
+    if types.is_floating(kind) and is_exact:
+        texts = _by_value(texts_of(values), lambda text: text if "n" in text else format(Decimal(text), "f"))
+    else:
+        texts = texts_of(values)
+    if name in _WHOLE:
+        return pc.replace_substring_regex(texts, r"\.0*$", "")
+    if name == "time":
+        return _by_value(texts, lambda text: time_text(text, parsed.second_digits))
+    return pc.binary_join_element_wise(texts, "00:00:00", " ") if types.is_date(kind) and name != "date" else texts
+
+
+def beyond_exact(values: pa.Array, parsed: SqlType) -> pa.Array | None:
+    """Which values may stand for more than one number of a type; None where one is as exact as the other.
+
+    Two decimals with as many digits behind the point as the type has may be one float there.
+    """
+    if pa.types.is_integer(values.type) and parsed.name in ("float", "real"):
+        most = _FLOATS["float" if parsed.single else "double"][0]
+        return pc.greater(pc.abs(values.cast(pa.float64(), safe=False)), most)
+    limits = _FLOATS.get(str(values.type))
+    if limits is None or not (parsed.name in _WHOLE or parsed.name == "decimal" or parsed.name in MONEY):
+        return None
+    scale = 0 if parsed.name in _WHOLE else parsed.digits[1]
+    limit = limits[0] if scale == 0 else 10.0 ** (limits[1] - scale)
+    return pc.greater_equal(pc.abs(values.cast(pa.float64())), limit)
+
+
+def is_binary(kind: pa.DataType) -> bool:
+    """Whether values of an Arrow type are bytes."""
+    types = pa.types
+    return bool(
+        types.is_binary(kind)
+        or types.is_large_binary(kind)
+        or (types.is_fixed_size_binary(kind) and not types.is_decimal(kind))
+    )
+
+
+def _by_value(values: pa.Array, spell: Callable[[Any], str]) -> pa.Array:
+    spelled: Sequence[str | None] = [None if value is None else spell(value) for value in values.to_pylist()]
+    return pa.array(spelled, pa.string())
