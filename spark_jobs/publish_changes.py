@@ -38,7 +38,6 @@ from spark_jobs.reconcile.lost_ledger import log_ahead
 from spark_jobs.runtime.job import Job, run_job
 from spark_jobs.runtime.job_arguments import add_tables_argument
 from spark_jobs.runtime.worker_tasks import parallelism
-from spark_jobs.sources.registry import format_of
 
 log = logging.getLogger(__name__)
 
@@ -112,15 +111,7 @@ class _ChangesWork:
         self._reader = reader = LedgerReader(ledger, mirror.name)
         declared = {table.source: table for table in mirror.tables}
         self._salt = mirror.salt()
-        self._preparation = Preparation(
-            mirror.name,
-            reader,
-            declared,
-            mirror.publish,
-            renames=format_of(mirror).renames_columns,
-            salt=self._salt,
-            of_reading=mirror.source.spells_by_reading,
-        )
+        self._preparation = Preparation.of(mirror, reader, declared)
         self._zone = zone_address(mirror)
         self._passing = set(passing)
 

@@ -421,8 +421,7 @@ def _as_log_tells(mirror: Mirror, ledger: Engine, table: Table, *, made_anew: bo
     there = {*log_files(log_place(mirror))} if wanted else set[str]()
     if missing := wanted - there:
         raise load_needed(mirror.name, table.source, f"{len(missing)} of its files are not in the log any more")
-    renames, salt = format_of(mirror).renames_columns, mirror.salt()
-    preparation = Preparation(mirror.name, reader, {table.source: table}, mirror.publish, renames=renames, salt=salt)
+    preparation = Preparation.of(mirror, reader, {table.source: table})
     begin = None if begins_at is None else position_order(begins_at, "")
     anew = state._replace(keys=tuple(table.key), lives_above=begin)
     stop = _stop(preparation, anew)

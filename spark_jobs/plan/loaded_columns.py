@@ -14,6 +14,7 @@ import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from open_mirroring.config.source import is_streamed
 from open_mirroring.errors import TerminalError
 from open_mirroring.ledger.load_ledger import LoadColumn, LoadPlan
 from spark_jobs.changelog.schema import DELETE, KEY_LEFT
@@ -91,6 +92,16 @@ def may_lack_digits(column: LoadColumn, sql_type: str) -> bool:
     if kind is None or kind.name not in TIMESTAMPS:
         return False
     return "milliseconds" in column.held and kind.second_digits > _MILLISECONDS
+
+
+def is_streamed_for_sure(column: LoadColumn) -> bool:
+    """Whether change events carry a loaded column as long as the source has it.
+
+    A text or bytes without a SQL type may be of one that is left out (C-77), and so may a type that is not known.
+    """
+    if column.sql_type is None:
+        return column.type not in ("string", "binary")
+    return _known(column.sql_type) is not None and is_streamed(column.sql_type)
 
 
 def _why_ambiguous(loaded: LoadedColumn, sql_type: str) -> str:
