@@ -178,19 +178,23 @@ def column_notes(ledger: Engine, generations: Mapping[str, int]) -> dict[str, li
     """By table id what is told of its columns in its present generation: gone, or not verified."""
     found: dict[str, list[str]] = {}
     for table, gone in gone_columns(ledger, generations).items():
-        for place, of_place in t.grouped((one.place, one.column) for one in gone).items():
-            text = f"{_named(of_place)} gone since position {place}: rows written since have NULL there"
-            found.setdefault(table, []).append(text)
+        names = _since("gone", [(one.column, one.place) for one in gone])
+        found.setdefault(table, []).append(f"{names}: rows written since then have NULL there")
     for table, unverified in unverified_columns(ledger, generations).items():
-        alike = t.grouped(((one.column if one.is_of_many else "", one.since), one) for one in unverified)
-        texts = (group[0].note_of(_named([one.column for one in group])) for group in alike.values())
-        found.setdefault(table, []).extend(texts)
+        alike = t.grouped(((one.column if one.is_of_many else "", bool(one.since)), one) for one in unverified)
+        for group in alike.values():
+            names = _since("unverified", [(one.column, one.since) for one in group])
+            found.setdefault(table, []).append(group[0].note_of(names))
     return found
 
 
-def _named(columns: Sequence[str]) -> str:
-    """``column 'a'``, ``columns 'a', 'b'``."""
-    return f"column{'s' if len(columns) > 1 else ''} {', '.join(map(repr, columns))}"
+def _since(what: str, columns: Sequence[tuple[str, str]]) -> str:
+    """``columns 'a', 'b' gone since position 1``, ``columns 'a' (since position 1), 'b' (since position 2) gone``."""
+    of_places = t.grouped((place, repr(name)) for name, place in columns)
+    is_one = len(of_places) == 1
+    names = [", ".join(of) + ("" if is_one else f" (since position {at})") for at, of in of_places.items()]
+    since = f" since position {columns[0][1]}" if is_one and columns[0][1] else ""
+    return f"column{'s' if len(columns) > 1 else ''} {', '.join(names)} {what}{since}"
 
 
 def note_former(ledger: Engine, table_id: str, generation: int, columns: Sequence[FormerColumn]) -> None:
@@ -251,7 +255,7 @@ class UnverifiedColumn(NamedTuple):
         return self.is_of_rows or "*" in self.column
 
     def note_of(self, names: str) -> str:
-        """What it means, for people; *names* are this column and others that are like it, in words."""
+        """What it means, for people; *names* says of this column, and of others like it, since when it is so."""
         if self.column.startswith(ROWS_OF_LOAD):
             return f"rows unverified up to batch {self.batch}: {self.column.removeprefix(ROWS_OF_LOAD)}"
         if self.is_of_rows:
@@ -260,15 +264,14 @@ class UnverifiedColumn(NamedTuple):
                 "source, no message tells: a proof does, and a reset with an initial load brings it"
             )
         if not self.since:
-            which = f"columns like {self.column!r}" if "*" in self.column else names
+            which = f"columns like {self.column!r} unverified" if "*" in self.column else names
             return (
-                f"{which} unverified since `columns` takes it: rows that were read before have NULL there until they "
+                f"{which} since `columns` takes it: rows that were read before have NULL there until they "
                 "change; a reset with an initial load loads what the source has"
             )
         return (
-            f"{names} unverified since position {self.since}: rows that have not changed since then may differ from "
-            "the source, by a default, a new type, or for a key by a swap with an equal row; run `open-mirroring "
-            "prove` to check, or reload the table"
+            f"{names}: rows that have not changed since then may differ from the source, by a default, a new type, or "
+            "for a key by a swap with an equal row; run `open-mirroring prove` to check, or reload the table"
         )
 
 

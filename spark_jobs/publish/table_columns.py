@@ -193,22 +193,15 @@ class TableColumns:
 
     @cached_property
     def _loaded_lists(self) -> list[ListOfColumns]:
-        """The columns of loaded rows: those of the initial load, and those of a full load in the log."""
-        in_log = [part._replace(seen=_BELOW) for part in self._spelled if part.seen is None]
-        kinds = {}
-        for name in self._loaded:
-            column = self._load[name].column
-            kinds[name] = column.type if column.sql_type is None else self._kind(name, column.sql_type)
+        """The columns of the initial load, if there is one; its texts may be of any type of the source."""
+        kinds = {name: self._load[name].column.type for name in self._loaded}
         places = {name: at for at, name in enumerate(self._load)}
-        return [*self._placed_parts(in_log), *([ListOfColumns(kinds, _BELOW, places)] if kinds else [])]
+        return [ListOfColumns(kinds, _BELOW, places)] if kinds else []
 
     def _is_carried(self, name: str) -> bool:
         """Whether changes carry a loaded column for sure as long as the source has it (C-77)."""
-        if name not in self._loaded or self._source.lists_all:
-            return True
-        if not self._source.renames and is_streamed_for_sure(self._load[name].column):
-            return True
-        return any(name.casefold() in one.types for one in self._structures)
+        by_type = not self._source.renames and is_streamed_for_sure(self._load[name].column)
+        return self._source.lists_all or by_type or any(name.casefold() in one.types for one in self._structures)
 
     @cached_property
     def _structures(self) -> Sequence[Structure]:
@@ -627,14 +620,16 @@ class TableColumns:
         is_other_stream = bool(gone.after) and gone.since.partition(":")[0] != gone.after.partition(":")[0]
         is_all = self._declared.chosen.is_all
         is_hidden = not is_all and (self._source.renames or is_other_stream)
-        if not self._source.asks or not (gone.renamed_to or is_hidden):
+        is_loaded_only = not gone.after and self._source.renames
+        if not self._source.asks or not (gone.renamed_to or is_hidden or is_loaded_only):
             return None
         shown = names_by_structures(column.casefold(), self._structures)
         if shown is None or column.casefold() in self._structures[-1].types:
-            return gone.renamed_to
-        names = [name for name in gone.renamed_to if name.casefold() in shown]
-        mirrored = {name.casefold() for one in self._logged for name in one.types}
-        return names if names or shown - mirrored else None
+            return gone.renamed_to if gone.renamed_to or is_hidden else None
+        mirrored = {name for one in self._logged for name in one.types}
+        # The types of a load may be others than those that are announced.
+        names = [name for name in (mirrored if is_loaded_only else gone.renamed_to) if name.casefold() in shown]
+        return sorted(names) if names or shown - {name.casefold() for name in mirrored} else None
 
     def _refuse_doubtful_returns(self) -> None:
         """Stop where a column whose earlier values are left out may have been renamed before another one took its name.

@@ -20,7 +20,7 @@ from open_mirroring.operate.exit_codes import Exit
 from spark_jobs.cli.command_line import main
 from tests.ces_messages import event
 from tests.e2e.test_bad_input_qlik_change_tables import dfm
-from tests.e2e.test_dropped_columns_formats import MD_TYPES, Change, ChangeTableFiles
+from tests.e2e.test_dropped_columns_formats import MD_TYPES, Change, ChangeTableFiles, Debezium, Source
 from tests.pipeline import Pipeline, in_order
 from tests.postgres import PostgresServer
 from tests.qlik_change_rows import sequence
@@ -320,3 +320,47 @@ def test_columns_dropped_before_the_first_change_of_a_change_table_in_a_database
     assert [(row["name"], row["cost"], "price" in row) for row in rows if row["id"] != 3] == [
         ("Ada", "1", False), ("Bo", "1", False), ("Kim", "2", False)
     ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("versions", "stop"),
+    [
+        pytest.param([V1, WITHOUT], None, id="announced once"),
+        pytest.param([WITHOUT], "COLUMN_NOT_STREAMED", id="never announced"),
+        pytest.param([V1, AT_ITS_PLACE], "RENAME_POSSIBLE", id="may be renamed"),
+        pytest.param([V1, WITHOUT, MOVED], None, id="replaced"),
+    ],
+)
+def test_what_became_of_a_column_of_an_export_is_told_by_announced_structures(
+    versions: list[Version], stop: str | None, tmp_path: Path, capsys: Any
+) -> None:
+    """A task may leave a column out of its changes that an export has: then changed rows would lose it."""
+    load = {"format": "parquet", "path": "export.parquet", "stream_from": "beginning"}
+    told = JsonHistory(tmp_path / "m", initial_load=load)
+    export = {"id": pa.array([1, 2], pa.int32()), "name": ["1.50", "n"], "price": ["1", "1"], "city": ["c", "c"]}
+    pq.write_table(pa.table(export), tmp_path / "m" / "export.parquet")
+    assert main(["initial-load", str(told.pipeline.file)]) == Exit.DONE, capsys.readouterr().err
+    told.announce(*versions)
+    told.insert(versions[-1], 3)
+    ends = told.tick()
+    assert ends == (Exit.TABLES_STOPPED if stop else Exit.DONE), capsys.readouterr().out
+    assert told.pipeline.reader.tables()["dbo.orders"].stop_code == stop
+    assert stop or told.rows("id", "price") == [("1", "1"), ("2", "1"), ("3", None)]
+
+
+@pytest.mark.parametrize("kind", [Debezium, ChangeTableFiles])
+@pytest.mark.parametrize("listed", [False, True], ids=["all", "listed"])
+def test_a_column_that_comes_at_another_place_is_another_one(
+    listed: bool, kind: type[Source], tmp_path: Path, capsys: Any
+) -> None:
+    """No rows between, no announcement: the places in the table say it, also where `columns` lists both."""
+    names = ("id", "price", "name", "city", "cost")
+    told = kind(tmp_path, None, **({"columns": {"include": list(names)}} if listed else {}))
+    assert told.tick(Change("INS", 1, 1, ("id", "price", "name", "city"))) == Exit.DONE
+    ends = told.tick(Change("INS", 2, 5, ("id", "name", "city", "cost")))
+    if listed:
+        assert ends == Exit.TABLES_STOPPED and told.stop == "RENAME_POSSIBLE", "it may have a name that is not listed"
+        assert told.decide("--dropped", "price") == Exit.DONE
+        ends = told.tick()
+    assert ends == Exit.DONE, capsys.readouterr().out
+    assert [(row["price"], row["cost"]) for row in told.rows] == [("1.50", None), (None, "2.50")]
