@@ -37,7 +37,6 @@ from spark_jobs.reconcile.lost_ledger import log_ahead
 from spark_jobs.runtime.job import Job
 from spark_jobs.runtime.job_arguments import add_tables_argument
 from spark_jobs.runtime.tasks import run_job, tasks_wanted
-from spark_jobs.sources.registry import format_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -116,15 +115,7 @@ class _ChangesWork:
         self._reader = reader = LedgerReader(ledger, mirror.name)
         declared = {table.source: table for table in mirror.tables}
         self._salt = mirror.salt()
-        self._preparation = Preparation(
-            mirror.name,
-            reader,
-            declared,
-            mirror.publish,
-            renames=format_of(mirror).renames_columns,
-            salt=self._salt,
-            of_reading=mirror.source.spells_by_reading,
-        )
+        self._preparation = Preparation.of(mirror, reader, declared)
         self._zone = zone_address(mirror)
         self._passing = set(passing)
         self._creates_empty = mirror.publish.empty_tables == "create"

@@ -60,7 +60,6 @@ from spark_jobs.publish.driver import StagedWork
 from spark_jobs.publish.publication import Preparation, Prepared
 from spark_jobs.publish.staging import StageTask, stage
 from spark_jobs.publish_changes import staged_work
-from spark_jobs.sources.registry import format_of
 
 log = logging.getLogger(__name__)
 
@@ -274,8 +273,8 @@ def _planned(mirror: Mirror, scratch: Engine, table: KnownTable, zone: ZoneAddre
     state = reader.tables(table.found.source)[table.found.source]
     intent = Intent(footer.first_number, footer.batch_from, table.work)
     declared = {one.source: one for one in mirror.tables}
-    renames, salt = format_of(mirror).renames_columns, mirror.salt()
-    preparation = Preparation(mirror.name, reader, declared, mirror.publish, renames=renames, salt=salt)
+    salt = mirror.salt()
+    preparation = Preparation.of(mirror, reader, declared)
     prepared = preparation.prepare([(state, intent)])[state.id]
     root = log_place(mirror)
     plans = prepared.plans if isinstance(prepared, Prepared) else []

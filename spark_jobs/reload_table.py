@@ -315,18 +315,22 @@ def _newest_load(mirror: Mirror, ledger: Engine, declared: Table) -> ReloadedRow
 
 def _follow_schema_change(mirror: Mirror, ledger: Engine, declared: Table, state: TableState, approver: str) -> None:
     """Ask for the reset of a stopped table, if that may be."""
-    chosen = declared.on_schema_change or mirror.publish.on_schema_change
+    setting, chosen = "on_schema_change", declared.on_schema_change or mirror.publish.on_schema_change
+    is_asked = state.stop_code == RENAME_POSSIBLE
+    answer = declared.on_possible_rename or mirror.publish.on_possible_rename
+    if is_asked and _loads_anew(declared, answer):
+        setting, chosen, is_asked = "on_possible_rename", answer, False
     if chosen == "stop" or (declared.initial_load is not None and not _loads_anew(declared, chosen)):
         return
     published = [c.name for c in state.columns.columns if not c.tells and c.name not in declared.key]
     if declared.chosen.of(published) != published:
         return  # the mirror file leaves out what is published: whether that is meant, nobody has said
-    reason = Reason(approver, f"on_schema_change: {chosen}; {state.stop_code}: {state.stop_what}")
+    reason = Reason(approver, f"{setting}: {chosen}; {state.stop_code}: {state.stop_what}")
     resets, limit = ResetLedger(ledger, mirror.name), mirror.publish.schema_reloads_per_day
     try:
-        if not _may_begin(mirror, resets, state, approver, "on_schema_change", limit):
+        if not _may_begin(mirror, resets, state, approver, setting, limit):
             return
-        if state.stop_code != RENAME_POSSIBLE or _is_answered_by_now(mirror, ledger, declared):
+        if not is_asked or _is_answered_by_now(mirror, ledger, declared):
             request_reload(mirror, ledger, declared.source, reason)
     except TerminalError as error:
         log.warning("%s stays stopped: %s", declared.source, error)
@@ -423,8 +427,7 @@ def _as_log_tells(mirror: Mirror, ledger: Engine, table: Table, *, made_anew: bo
     there = {*log_files(log_place(mirror))} if wanted else set[str]()
     if missing := wanted - there:
         raise load_needed(mirror.name, table.source, f"{len(missing)} of its files are not in the log any more")
-    renames, salt = format_of(mirror).renames_columns, mirror.salt()
-    preparation = Preparation(mirror.name, reader, {table.source: table}, mirror.publish, renames=renames, salt=salt)
+    preparation = Preparation.of(mirror, reader, {table.source: table})
     begin = None if begins_at is None else position_order(begins_at, "")
     anew = state._replace(keys=tuple(table.key), lives_above=begin)
     stop = _stop(preparation, anew)

@@ -6,7 +6,8 @@ positions of rows, never by their arrival. So late rows and rows that are read a
 narrow down at which position a column went or came (G-60).
 
 A rename is a drop and an addition in one step (F-88). No change says whether it was one. It is possible only where no
-row carries both names, and no whole row between them lacks both.
+row carries both names, no whole row between them lacks both, and the new column has the type and the place of the old.
+Structures that the source announced may show more steps than rows do.
 """
 
 from __future__ import annotations
@@ -34,10 +35,21 @@ class Seen(NamedTuple):
 
 
 class ListOfColumns(NamedTuple):
-    """A column list: each column with its type at the target, and where it was *seen*."""
+    """A column list: each column with its type and its place in the table, and where the list was *seen*.
+
+    A type is that of the target, for texts followed by a blank and the source's, where that is known.
+    """
 
     types: Mapping[str, str]
     seen: Seen
+    places: Mapping[str, int] = MappingProxyType({})
+
+
+class Structure(NamedTuple):
+    """All columns of a table as its source announced them at one time, each with its type and its place."""
+
+    types: Mapping[str, str]
+    places: Mapping[str, int]
 
 
 class Dropped(NamedTuple):
@@ -51,7 +63,7 @@ class Gone(NamedTuple):
     """A column that newer whole rows lack.
 
     Attributes:
-        after: the place of the last row that carries it.
+        after: the place of the last row that carries it; empty where only loaded rows do.
         since: the first known place of a whole row without it.
         renamed_to: columns that may be it under a new name.
     """
@@ -105,21 +117,24 @@ def column_history(
     lists: Sequence[ListOfColumns],
     decided: Collection[Dropped] = (),
     *,
-    loaded: Collection[str] = (),
+    loaded: Sequence[ListOfColumns] = (),
+    carried: Collection[str] = (),
     renames: bool = True,
 ) -> ColumnHistory:
-    """What became of the columns that changes carried, and of those of a load that an operator said are dropped.
+    """What became of the columns that changes carried, and of those that only loaded rows have.
 
     Args:
         lists: the column lists of the table's changes, in any order.
         decided: what operators said.
-        loaded: the columns that the initial load brought, below every change.
+        loaded: the columns of loaded rows, below every change.
+        carried: those of *loaded* that changes carry as long as the source has them. What became of others that no
+            change carries only an operator can say.
         renames: whether the source can rename a column while its changes are read.
     """
     gone: dict[str, Gone] = {}
     back: dict[str, Back] = {}
     returned: dict[str, Back] = {}
-    for column in sorted({*loaded, *(name for one in lists for name in one.types)}):
+    for column in sorted({name for one in (*loaded, *lists) for name in one.types}):
         carrying = [one.seen for one in lists if column in one.types]
         first = min((seen.first for seen in carrying), default="")
         last = max((seen.last for seen in carrying), default="")
@@ -129,7 +144,7 @@ def column_history(
         said = max((at for at in words if at > last), default="")
         # That it was dropped where rows before and behind have the name, only a statement tells (T-88).
         between = [at for at in words if first < at < last]
-        if said or (carrying and without > last):
+        if said or ((carrying or column in carried) and without > last):
             known = [place for seen in proofs for place in (seen.whole_first, seen.whole_last) if place > last]
             gone[column] = Gone(last, min(filter(None, [*known, said])))
             lacking = [at for seen in proofs for at in (seen.whole_first, seen.whole_last) if first < at < last]
@@ -139,9 +154,26 @@ def column_history(
             back[column] = _back(gone_at, carrying)
     doubtful = {c for c, found in gone.items() if not any(one.column == c and one.at > found.after for one in decided)}
     for column in doubtful:
-        names = tuple(_new_names(column, gone[column], lists, renames))
+        known_lists = lists if gone[column].after else [*loaded, *lists]
+        names = tuple(_new_names(column, gone[column], known_lists, renames))
         gone[column] = gone[column]._replace(renamed_to=names)
     return ColumnHistory(gone, back, returned)
+
+
+def names_by_structures(column: str, structures: Sequence[Structure]) -> set[str] | None:
+    """The names that a column may have got, as announced structures show it; None where they do not show it go.
+
+    Args:
+        column: the column that is or was gone.
+        structures: those of the table in the order in which they held, each with all of its columns.
+    """
+    found, is_shown = set[str](), False
+    for before, after in pairwise(structures):
+        if column in before.types and column not in after.types:
+            is_shown = True
+            new = [name for name in after.types if name not in before.types]
+            found |= {name for name in new if _may_be(column, before, name, after, in_full=True)}
+    return found if is_shown else None
 
 
 def moved_behind(before: Sequence[str], after: Sequence[str]) -> list[str]:
@@ -238,30 +270,49 @@ def clipped(place: Seen, up_to: str) -> Seen:
 
 
 def _new_names(column: str, gone: Gone, lists: Sequence[ListOfColumns], renames: bool) -> list[str]:
-    """The columns that may be a gone one: of its type, first carried behind it, with no whole row without both between.
+    """The columns that may be a gone one: of its type and place, first carried behind it.
 
-    Between two stream incarnations any source may have renamed it: nothing was read of it then. A name that looks the
-    same is likelier another spelling by whoever sent it than another column, also where the source renames nothing.
+    No whole row between them lacks both. Between two stream incarnations any source may have renamed it: nothing was
+    read of it then. A name that looks the same is likelier another spelling by whoever sent it than another column,
+    also where the source renames nothing.
     """
-    carrying = [one for one in lists if column in one.types]
-    kind = max(carrying, key=lambda one: one.seen.last).types[column]
+    newest = max((one for one in lists if column in one.types), key=lambda one: one.seen.last)
     found: list[str] = []
-    for other in sorted({name for one in lists for name in one.types} - {column}):
-        having = [one for one in lists if other in one.types]
-        oldest = min(having, key=lambda one: one.seen.first)
+    for other in sorted({name for one in lists for name in one.types} - newest.types.keys()):
+        oldest = min((one for one in lists if other in one.types), key=lambda one: one.seen.first)
         first = oldest.seen.first
-        if first <= gone.after or oldest.types[other] != kind:
+        if (gone.after and first <= gone.after) or not _may_be(column, newest, other, oldest):
             continue
         neither = [one.seen for one in lists if not {column, other} & one.types.keys() and one.seen.whole_last]
         if any(gone.after < place < first for seen in neither for place in (seen.whole_first, seen.whole_last)):
             continue
-        if (
-            renames
-            or first.partition(":")[0] != gone.after.partition(":")[0]
-            or _seen_name(other) == _seen_name(column)
-        ):
+        is_other_stream = bool(gone.after) and first.partition(":")[0] != gone.after.partition(":")[0]
+        if renames or is_other_stream or _seen_name(other) == _seen_name(column):
             found.append(other)
     return found
+
+
+def _may_be(
+    old: str, before: ListOfColumns | Structure, new: str, after: ListOfColumns | Structure, *, in_full: bool = False
+) -> bool:
+    """Whether a column may be an earlier one under a new name: a rename keeps its type and its place.
+
+    Its place is compared among the columns of both times, as a column that is dropped may move all behind it. Where a
+    list *in_full* leaves numbers out, its source keeps them, and the number has to be the same.
+    """
+    (old_type, _, old_kind), (new_type, _, new_kind) = (
+        kind.partition(" ") for kind in (before.types[old], after.types[new])
+    )
+    if old_type != new_type or (old_kind and new_kind and old_kind != new_kind):
+        return False
+    if old not in before.places or new not in after.places:
+        return True
+    at, now = before.places[old], after.places[new]
+    both = before.places.keys() & after.places.keys()
+    if sum(before.places[one] < at for one in both) != sum(after.places[one] < now for one in both):
+        return False
+    numbers = after.places.values()
+    return not in_full or at == now or max(numbers) - min(numbers) + 1 == len(numbers)
 
 
 def _seen_name(name: str) -> str:

@@ -54,6 +54,7 @@ from open_mirroring.config.structures import GivenStructure
 from open_mirroring.config.tables import (
     ExportLoad,
     JdbcLoad,
+    OnPossibleRename,
     OnReload,
     OnSchemaChange,
     Table,
@@ -144,6 +145,13 @@ class Publish(Section):
     )
     schema_reloads_per_day: Positive = Field(
         default=3, description="How often in 24 hours a table is built anew by `on_schema_change` at most."
+    )
+    on_possible_rename: OnPossibleRename = Field(
+        default="ask",
+        description="What becomes of a table that lost a column and got one of the same type and place, so that it may "
+        "have been renamed (G-60); a table may say otherwise. ask: the table stops (RENAME_POSSIBLE) until an operator "
+        "answers. dropped: the column counts as dropped, and the table goes on. reload: the table is loaded again from "
+        "its database; one without such a load stops and asks.",
     )
     on_reload: OnReload = Field(
         default="stop",
@@ -449,6 +457,13 @@ class Mirror(Section):
     def asks_status(self) -> bool:
         """Whether the target is asked how it is (``gate.status``)."""
         return self.landing_zone.store == "onelake" and self.gate.status != "none"
+
+    def loads_of_task(self, table: Table) -> bool:
+        """Whether the initial load of a table comes from the Qlik task that sends its changes."""
+        load = table.initial_load
+        if isinstance(load, JdbcLoad):
+            return keeps_tables(self.source, load.connection)
+        return isinstance(load, ExportLoad) and load.format == "qlik-full-load"
 
     def tolerated_letters(self, source: str | None) -> int:
         """How many open dead letters of a table are no loss; None: of those that tell no table."""

@@ -52,6 +52,10 @@ OnSchemaChange = Literal["stop", "log", "reload"]
 """What becomes of a table that a change of structure stopped."""
 
 
+OnPossibleRename = Literal["ask", "dropped", "reload"]
+"""What becomes of a table of which a column may have been renamed."""
+
+
 OnReload = Literal["stop", "rebuild"]
 """What becomes of a table whose source sent its full load again."""
 
@@ -446,6 +450,11 @@ class Table(Section):
         default=None,
         description="What becomes of the table when a change of structure stops it: stop, log or reload, as under "
         "`publish` (G-68). Default: that of the mirror.",
+    )
+    on_possible_rename: OnPossibleRename | None = Field(
+        default=None,
+        description="What becomes of the table when a column may have been renamed: ask, dropped or reload, as under "
+        "`publish` (G-60). Default: that of the mirror.",
     )
     on_reload: OnReload | None = Field(
         default=None,

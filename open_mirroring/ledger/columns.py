@@ -142,11 +142,6 @@ class GoneColumn(NamedTuple):
     at: datetime
 
     @property
-    def note(self) -> str:
-        """What it means, for people."""
-        return f"column {self.column!r} gone since position {self.place}: rows written since have NULL in it"
-
-    @property
     def place(self) -> str:
         """The first known place without it, for people."""
         return place_text(self.since)
@@ -182,10 +177,24 @@ def _of_present(
 def column_notes(ledger: Engine, generations: Mapping[str, int]) -> dict[str, list[str]]:
     """By table id what is told of its columns in its present generation: gone, or not verified."""
     found: dict[str, list[str]] = {}
-    for noted in (gone_columns(ledger, generations), unverified_columns(ledger, generations)):
-        for table, columns in noted.items():
-            found.setdefault(table, []).extend(column.note for column in columns)
+    for table, gone in gone_columns(ledger, generations).items():
+        names = _since("gone", [(one.column, one.place) for one in gone])
+        found.setdefault(table, []).append(f"{names}: rows written since then have NULL there")
+    for table, unverified in unverified_columns(ledger, generations).items():
+        alike = t.grouped(((one.column if one.is_of_many else "", bool(one.since)), one) for one in unverified)
+        for group in alike.values():
+            names = _since("unverified", [(one.column, one.since) for one in group])
+            found.setdefault(table, []).append(group[0].note_of(names))
     return found
+
+
+def _since(what: str, columns: Sequence[tuple[str, str]]) -> str:
+    """``columns 'a', 'b' gone since position 1``, ``columns 'a' (since position 1), 'b' (since position 2) gone``."""
+    of_places = t.grouped((place, repr(name)) for name, place in columns)
+    is_one = len(of_places) == 1
+    names = [", ".join(of) + ("" if is_one else f" (since position {at})") for at, of in of_places.items()]
+    since = f" since position {columns[0][1]}" if is_one and columns[0][1] else ""
+    return f"column{'s' if len(columns) > 1 else ''} {', '.join(names)} {what}{since}"
 
 
 def note_former(ledger: Engine, table_id: str, generation: int, columns: Sequence[FormerColumn]) -> None:
@@ -245,9 +254,8 @@ class UnverifiedColumn(NamedTuple):
         """Whether *column* names no single column."""
         return self.is_of_rows or "*" in self.column
 
-    @property
-    def note(self) -> str:
-        """What it means, for people."""
+    def note_of(self, names: str) -> str:
+        """What it means, for people; *names* says of this column, and of others like it, since when it is so."""
         if self.column.startswith(ROWS_OF_LOAD):
             return f"rows unverified up to batch {self.batch}: {self.column.removeprefix(ROWS_OF_LOAD)}"
         if self.is_of_rows:
@@ -256,15 +264,14 @@ class UnverifiedColumn(NamedTuple):
                 "source, no message tells: a proof does, and a reset with an initial load brings it"
             )
         if not self.since:
-            which = "columns like" if "*" in self.column else "column"
+            which = f"columns like {self.column!r} unverified" if "*" in self.column else names
             return (
-                f"{which} {self.column!r} unverified since `columns` takes it: rows that were read before have NULL in "
-                "it until they change; a reset with an initial load brings what the source has"
+                f"{which} since `columns` takes it: rows that were read before have NULL there until they "
+                "change; a reset with an initial load loads what the source has"
             )
         return (
-            f"column {self.column!r} unverified since position {self.since}: rows that did not change since may have "
-            "another value at the source, as a default, its new type or its being added again made it, or, of a key, a "
-            "swap with a row that is alike; no change tells"
+            f"{names}: rows that have not changed since then may differ from the source, by a default, a new type, or "
+            "for a key by a swap with an equal row; run `open-mirroring prove` to check, or reload the table"
         )
 
 

@@ -51,12 +51,12 @@ _NOT_BY_RESUME = {
     ),
     RENAME_POSSIBLE: (
         "SCHEMA_NOT_ACCEPTED",
-        "look at the source, then say which it was: `open-mirroring accept-schema --dropped COLUMN`, "
-        "or `--renamed OLD=NEW`",
+        "look at the source, then run `open-mirroring accept-schema --dropped COLUMN…`, or `--renamed OLD=NEW`",
     ),
     NEW_TABLE: ("TABLE_NOT_ACCEPTED", "`open-mirroring accept-table` says that it shall be mirrored"),
 }
 """What refuses to resume a table, and the way out, by the stop's code."""
+_LONGEST_SUBJECT = 300
 EXPLAINED_BY_A_WORD = (RENAME_POSSIBLE, COLUMN_RENAMED, "PARTIAL_ROWS", "COLUMN_NOT_STREAMED")
 """Stops that may be over once it is known what became of a column."""
 
@@ -233,13 +233,15 @@ def accept_schema(
     ledger: Engine,
     mirror: str,
     source: str,
-    column: str,
+    columns: Sequence[str],
     reason: Reason,
     *,
     renamed_to: str | None = None,
     request: str = "",
 ) -> OpenStop | None:
-    """Record that a column was dropped at the source, or renamed; returns the stop that ended with it.
+    """Record that columns were dropped at the source, or that one was renamed; returns the stop that ended with it.
+
+    All of *columns* are recorded, or none.
 
     The word holds for what was logged when it was given: should the column come back and be gone again, it is asked for
     again (G-60). A table with a dropped column goes on. One with a renamed column stays stopped until it is loaded
@@ -249,20 +251,23 @@ def accept_schema(
         TerminalError: ``TABLE_UNKNOWN``; ``COLUMN_UNKNOWN`` when neither a change nor the load brought the column;
             ``COLUMN_NOT_GONE`` when the newest changes carry it; ``REQUEST_TAKEN``.
     """
+    named = ", ".join(columns)
 
     def effect(db: Connection, row: Any) -> Effect:
-        up_to = _where_it_is_gone(db, row, column, renamed_to)
-        _note_column(db, row, column, up_to, renamed_to)
+        ends = {column: _where_it_is_gone(db, row, column, renamed_to) for column in columns}
+        for column, up_to in ends.items():
+            _note_column(db, row, column, up_to, renamed_to)
         cleared = None
         if renamed_to is not None:
-            what = f"{column!r} is {renamed_to!r} now: values of rows that did not change since have the old name"
+            what = f"{named!r} is {renamed_to!r} now: values of rows that did not change since have the old name"
             stopped = {"stop_code": COLUMN_RENAMED, "stop_what": what, "stopped_at": datetime.now(UTC)}
             t.change_tables(db, t.mirrored_table.c.id == row.id, **stopped)
         else:
             cleared = _touch(db, row, ends=row.stop_code in EXPLAINED_BY_A_WORD)
-        return _cleared(cleared, {}, column=column, renamed_to=renamed_to, up_to=up_to)
+        return _cleared(cleared, {}, column=named, renamed_to=renamed_to, up_to=max(ends.values()))
 
-    asked = Asked(request, ACCEPT_SCHEMA, source, column if renamed_to is None else f"{column}={renamed_to}")
+    subject = named if renamed_to is None else f"{named}={renamed_to}"
+    asked = Asked(request, ACCEPT_SCHEMA, source, subject[:_LONGEST_SUBJECT])
     return _lifted(requests.decide(ledger, mirror, asked, "SCHEMA_ACCEPTED", reason, effect))
 
 
@@ -431,7 +436,7 @@ def _where_it_is_gone(db: Connection, row: Any, column: str, renamed_to: str | N
         raise TerminalError(
             "COLUMN_NOT_GONE",
             f"the newest changes of table {row.source!r} carry {column!r}",
-            way_out="say it once a change without the column was read",
+            way_out="no change without this column has been read yet: run this command again after the next run",
         )
     return gone
 

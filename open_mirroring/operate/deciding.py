@@ -83,10 +83,12 @@ def decide(
         said += [f"Not accepted yet: {epoch}." for epoch in accepted.still_unknown]
     elif action == requests.ACCEPT_SCHEMA:
         renamed_to = form.get("renamed_to") or None
+        columns = [subject] if renamed_to else listed_columns(subject)
         cleared = decisions.accept_schema(
-            ledger, mirror.name, source, subject, reason, renamed_to=renamed_to, request=request
+            ledger, mirror.name, source, columns, reason, renamed_to=renamed_to, request=request
         )
-        said = [f"Column {subject} was {f'renamed to {renamed_to}' if renamed_to else 'dropped'}: that is recorded."]
+        which = f"Column {columns[0]} was" if len(columns) == 1 else f"Columns {', '.join(columns)} were"
+        said = [f"{which} {f'renamed to {renamed_to}' if renamed_to else 'dropped'}: that is recorded."]
         said += [_cleared(cleared)] if cleared else []
     elif action == requests.ACCEPT_TABLE:
         said = [_cleared(decisions.accept_table(ledger, mirror.name, source, reason, request=request))]
@@ -104,6 +106,11 @@ def decide(
         way_out = f"name one of: {', '.join(_DECISIONS)}"
         raise TerminalError("ACTION_UNKNOWN", f"there is no decision {action!r}", way_out=way_out)
     return said
+
+
+def listed_columns(text: str) -> list[str]:
+    """The columns that a form names: one a line, or on a single line divided by commas."""
+    return [name.strip() for name in text.split("\n" if "\n" in text else ",") if name.strip()] or [text]
 
 
 def _accept(mirror: Mirror, ledger: Engine, form: Mapping[str, str], reason: Reason, request: str) -> str:

@@ -44,12 +44,12 @@ WAYS_OUT = {
     NEW_TABLE: "accept it (`open-mirroring accept-table`): its changes are logged from the first one on; or name it "
     f"under `exclude` of its pattern, and {DROP}",
     "SCHEMA_CHANGED": f"the target cannot change a column's type in place (F-87): {RESET}{FROM_LOG}",
-    "COLUMN_NOT_STREAMED": "if the column was dropped at the source, say so (`open-mirroring accept-schema --dropped "
-    "COLUMN`); if the source leaves it out of its changes for its type (C-77), leave it out in the mirror file "
-    f"(`columns: {{exclude: […]}}`), and {RESET}",
-    "RENAME_POSSIBLE": "look at the source: if the column was dropped, say so (`open-mirroring accept-schema --dropped "
-    "COLUMN`), and the table goes on; if it was renamed, say that (`--renamed OLD=NEW`), and the table is built anew; "
-    f"where `columns` does not list the new name, list it instead, and {RESET} with a new initial load",
+    "COLUMN_NOT_STREAMED": "if they were dropped at the source, run `open-mirroring accept-schema --dropped COLUMN…`; "
+    f"if the source does not send them, exclude them in the mirror file (`columns: {{exclude: […]}}`), and {RESET}",
+    "RENAME_POSSIBLE": "look at the source: if a column was dropped, run `open-mirroring accept-schema --dropped "
+    "COLUMN…`, and the table goes on; if it was renamed, `--renamed OLD=NEW`, and the table is built from scratch; "
+    "`on_possible_rename: dropped` answers for all; where `columns` does not list the new name, list it instead, and "
+    f"{RESET} with a new initial load",
     "COLUMN_RENAMED": f"{RESET}{FROM_LOG}; either brings the values under the new name",
     "COLUMN_BACK": f"{RESET}{FROM_LOG}; either leaves out the values of the column that was dropped",
     "COLUMN_ADDED": "nothing tells whether the column came with a default, which the rows have that did not change: "

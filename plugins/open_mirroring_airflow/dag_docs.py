@@ -132,7 +132,7 @@ command of the same name do. It starts no Spark. Whoever starts the run decides:
 | `resume` | `table` | clears its stop once the cause is mended; the next run checks again |
 | `resume-extraction` | | clears the stop of the mirror's reading |
 | `accept-epoch` | `table`, `subject`: the stream's GUID | goes on with a stream that began anew |
-| `accept-schema` | `table`, `subject`: the column, `renamed_to` (optional) | says that it was dropped, or renamed |
+| `accept-schema` | `table`, `subject`: `column, column`, `renamed_to` (optional) | they were dropped, or one renamed |
 | `accept-table` | `table` | lets a table be published that joined by a pattern which asks |
 | `accept-reload` | `table` | builds the table from the load that its Qlik task sent again, and what lies behind it |
 | `target-says-gone` | `table` | you see at the target that a table in a reset is gone; never of one that is there |

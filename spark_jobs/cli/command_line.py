@@ -268,11 +268,11 @@ def _parser() -> argparse.ArgumentParser:
     commands.deciding("resume", "deciding:resume", "clear the stop of a table once its cause is mended")
     accept = commands.deciding("accept-epoch", "deciding:accept_epoch", "go on with a stream that began anew")
     accept.add_argument("--epoch", required=True, metavar="GUID", help="the stream's GUID, as the stop names it")
-    about = "say that a column which newer rows lack was dropped at the source, or renamed"
+    about = "record that columns which newer rows lack were dropped at the source, or that one was renamed"
     schema = commands.deciding("accept-schema", "deciding:accept_schema", about).add_mutually_exclusive_group(
         required=True
     )
-    schema.add_argument("--dropped", metavar="COLUMN", help="it was dropped: the table goes on")
+    schema.add_argument("--dropped", nargs="+", metavar="COLUMN", help="they were dropped: the table goes on")
     schema.add_argument("--renamed", metavar="OLD=NEW", help="it was renamed: the table waits to be loaded anew")
     about = "let a table be published that joined by a pattern which asks (new_tables: ask)"
     commands.deciding("accept-table", "deciding:accept_table", about)

@@ -42,9 +42,10 @@ def accept_epoch(arguments: argparse.Namespace) -> Exit:
 
 
 def accept_schema(arguments: argparse.Namespace) -> Exit:
-    """Say that a column was dropped at the source, or renamed."""
+    """Record that columns were dropped at the source, or that one was renamed."""
     if arguments.dropped is not None:
-        return _decided(arguments, requests.ACCEPT_SCHEMA, subject=arguments.dropped)
+        # A line end behind each, as a name may have a comma.
+        return _decided(arguments, requests.ACCEPT_SCHEMA, subject="".join(f"{name}\n" for name in arguments.dropped))
     column, _, renamed_to = arguments.renamed.partition("=")
     if not (column and renamed_to):
         raise UsageError("COLUMN_UNKNOWN", f"{arguments.renamed!r} is not OLD=NEW", way_out="--renamed OLD=NEW")

@@ -10,7 +10,7 @@ from typing import Any
 
 from open_mirroring.operate.status import BoundOffsets, MirrorStatus, TableStatus
 from open_mirroring.operate.status_gathering import NO_COMPLETE_POSITION
-from open_mirroring.operate.words import age, shown, size, verdict_words
+from open_mirroring.operate.words import age, amount, shown, size, verdict_words
 from open_mirroring.protocols.proving import Kind
 from open_mirroring.protocols.table_losses import OFFSETS_MISSING, WAYS_OUT
 from open_mirroring.protocols.verdicts import Verdict
@@ -225,7 +225,12 @@ def _remarks(table: TableStatus, now: datetime, *, with_stop: bool = True) -> li
     if table.reset:
         lines.append(f"{shown(table.source)}: in a reset: {shown(table.reset)}")
     if table.waiting_rows and not table.waiting_batches:
-        lines.append(f"{shown(table.source)}: {table.waiting_rows} changes wait for the end of their transactions")
+        if table.verdict == Verdict.STOP.value:
+            waiting = amount(table.waiting_rows, "change is waiting", "changes are waiting")
+            lines.append(f"{shown(table.source)}: {waiting} until the stop is resolved")
+        else:
+            waiting = amount(table.waiting_rows, "change waits", "changes wait")
+            lines.append(f"{shown(table.source)}: {waiting} for the end of their transactions")
     lines += [f"{shown(table.source)}: note: {shown(note)}" for note in table.notes]
     if table.proof is not None:
         lines.append(f"{shown(table.source)}: {_last_proof(table.proof, now)}")

@@ -14,10 +14,11 @@ import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from open_mirroring.config.source import is_streamed
 from open_mirroring.ledger.load_ledger import LoadColumn, LoadPlan
 from spark_jobs.changelog.schema import DELETE, KEY_LEFT
 from spark_jobs.sources.sql_server.chosen_types import is_spelled_alike
-from spark_jobs.sources.sql_server.type_text import TIMESTAMPS, SqlType, read_any
+from spark_jobs.sources.sql_server.type_text import TIMESTAMPS, SqlType, is_known, read_any
 from spark_jobs.sources.sql_server.types import filled_length
 
 _GUID_LENGTH = 36
@@ -88,6 +89,16 @@ def may_lack_digits(column: LoadColumn, sql_type: str) -> bool:
     """Whether loaded times have fewer digits of a second than the source keeps, and the target could hold."""
     kind = read_any(sql_type)
     return kind.name in (*TIMESTAMPS, "time") and "milliseconds" in column.held and kind.second_digits > _MILLISECONDS
+
+
+def is_streamed_for_sure(column: LoadColumn) -> bool:
+    """Whether change events carry a loaded column as long as the source has it.
+
+    A text or bytes without a SQL type may be of one that is left out (C-77), and so may a type that is not known.
+    """
+    if column.sql_type is None:
+        return column.type not in ("string", "binary")
+    return is_known(column.sql_type) and is_streamed(column.sql_type)
 
 
 def _why_ambiguous(loaded: LoadedColumn, sql_type: str) -> str:

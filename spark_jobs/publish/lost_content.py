@@ -26,7 +26,6 @@ from open_mirroring.reconciliation.inspection import zone_address
 from spark_jobs.plan.plan import PlanStop
 from spark_jobs.publish.publication import Preparation
 from spark_jobs.publish.staging import StageTarget, StageTask, create_staged, stage
-from spark_jobs.sources.registry import format_of
 
 
 def stage_again(mirror: Mirror, reader: LedgerReader, state: TableState, lost: PublishedFile) -> StagedFile:
@@ -93,8 +92,8 @@ def _from_log(mirror: Mirror, reader: LedgerReader, state: TableState, lost: Pub
     work = Work("changes", lost.batch_to, position_from=start, position_to=publication.position_to)
     intent = Intent(_first_number(reader, state, lost), lost.batch_from, work)
     declared = {table.source: table for table in mirror.tables}
-    renames, salt = format_of(mirror).renames_columns, mirror.salt()
-    preparation = Preparation(mirror.name, reader, declared, mirror.publish, renames=renames, salt=salt)
+    salt = mirror.salt()
+    preparation = Preparation.of(mirror, reader, declared)
     prepared = preparation.prepare([(state._replace(row=row), intent)])[state.id]
     if isinstance(prepared, PlanStop):
         raise _impossible(state, lost, f"{prepared.code}: {prepared.what}")

@@ -6,21 +6,23 @@ and older files are read only where their positions reach up to the new ones.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import cache
 from types import MappingProxyType
 from typing import NamedTuple
 
-from open_mirroring.changes.column_history import FormerColumn
+from open_mirroring.changes.column_history import FormerColumn, Structure
 from open_mirroring.changes.horizon import BatchContents
 from open_mirroring.changes.log_position import LogPosition, is_of_generation, load_epoch, not_below, position_order
-from open_mirroring.config import Table
+from open_mirroring.config import Mirror, Table
 from open_mirroring.config.models import Publish, widens_ahead
 from open_mirroring.landing_zone.data_file import Footer
 from open_mirroring.landing_zone.salt import Salt
 from open_mirroring.landing_zone.schema import TableSchema
 from open_mirroring.landing_zone.standing import Standing
 from open_mirroring.ledger.columns import UnverifiedColumn, note_types
+from open_mirroring.ledger.extract_ledger import ExtractLedger
 from open_mirroring.ledger.reading import ColumnDecision, ColumnList, LedgerReader, TableState, Unpublished, unpublished
 from open_mirroring.protocols.publishing import CannotStage, Intent, Work
 from spark_jobs.changelog.schema import LOAD_MAJOR, bucket_ranges
@@ -29,7 +31,9 @@ from spark_jobs.plan.partial_rows import types_of
 from spark_jobs.plan.plan import Identity, PlanStop, TablePlan
 from spark_jobs.plan.transaction_cut import Cut
 from spark_jobs.publish.staging import StageTarget
-from spark_jobs.publish.table_columns import TableColumns, refuse_other_settings, refuse_text_no_more
+from spark_jobs.publish.table_columns import SourceColumns, TableColumns, refuse_other_settings, refuse_text_no_more
+from spark_jobs.sources.contract.decoded import SourceSchema
+from spark_jobs.sources.registry import format_of
 
 ROWS_PER_TASK = 125_000
 """A worker holds at most about this many logged rows of a table at once."""
@@ -57,8 +61,29 @@ class Preparation:
     """Prepares the publications of a mirror's tables with a few queries for all of them together.
 
     *renames* says whether the source can rename a column while its changes are read, *salt* is that of hashes,
-    *of_reading* says whether rows have the columns of the time when they were read (T-33).
+    *of_reading* says whether rows have the columns of the time when they were read (T-33). *loads_of_task* are the
+    tables whose initial load and changes come from one task, *structures* looks up what the source announced of each.
     """
+
+    @classmethod
+    def of(cls, mirror: Mirror, reader: LedgerReader, declared: Mapping[str, Table]) -> Preparation:
+        """That of a mirror; *declared* are the tables which are published."""
+        form = format_of(mirror)
+
+        def structures() -> Mapping[str, Sequence[Structure]]:
+            return form.structures([SourceSchema(*one) for one in ExtractLedger(reader.engine, mirror.name).schemas()])
+
+        return cls(
+            mirror.name,
+            reader,
+            declared,
+            mirror.publish,
+            renames=form.renames_columns,
+            salt=mirror.salt(),
+            of_reading=mirror.source.spells_by_reading,
+            loads_of_task={one.source for one in declared.values() if mirror.loads_of_task(one)},
+            structures=structures,
+        )
 
     def __init__(
         self,
@@ -70,8 +95,11 @@ class Preparation:
         renames: bool = True,
         salt: Salt | None = None,
         of_reading: bool = False,
+        loads_of_task: Collection[str] = (),
+        structures: Callable[[], Mapping[str, Sequence[Structure]]] = dict,
     ) -> None:
         self._mirror = mirror
+        self._loads_of_task, self._announced = loads_of_task, cache(structures)
         self._salted = None if salt is None else salt.check
         self._renames, self._of_reading = renames, of_reading
         self._reader = reader
@@ -212,10 +240,19 @@ class Preparation:
             epochs,
             decided,
             former,
-            renames=self._renames,
+            source=self._source_columns(declared),
             up_to=up_to,
             ahead=ahead,
             salted=self._salted,
+        )
+
+    def _source_columns(self, declared: Table) -> SourceColumns:
+        answer = declared.on_possible_rename or self._settings.on_possible_rename
+        return SourceColumns(
+            self._renames,
+            answer != "dropped",
+            declared.source in self._loads_of_task,
+            lambda: self._announced().get(".".join(declared.source_name), ()),
         )
 
     def _requires_reload(self, declared: Table) -> bool:

@@ -6,10 +6,11 @@ target cannot follow stops the table.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property
 from itertools import pairwise, permutations
 from operator import itemgetter
+from types import MappingProxyType
 from typing import NamedTuple
 
 import msgspec
@@ -22,11 +23,13 @@ from open_mirroring.changes.column_history import (
     Gone,
     ListOfColumns,
     Seen,
+    Structure,
     clipped,
     column_history,
     divided,
     moved_behind,
     names_before_return,
+    names_by_structures,
     other_columns,
     place_text,
     renamed_columns,
@@ -45,7 +48,7 @@ from open_mirroring.landing_zone.schema import (
 from open_mirroring.landing_zone.text_format import TextFormat
 from open_mirroring.ledger.reading import ColumnDecision, ColumnList, TableState
 from open_mirroring.protocols.table_stops import HASH_UNMATCHED, PARTIAL_ROWS, ROW_INCOMPLETE, unhashed_text
-from spark_jobs.plan.loaded_columns import doubt, loaded_columns, may_lack_digits
+from spark_jobs.plan.loaded_columns import doubt, is_streamed_for_sure, loaded_columns, may_lack_digits
 from spark_jobs.plan.plan import PlanStop
 from spark_jobs.sources.sql_server.chosen_types import keeps_spelling, landed_as, widest
 from spark_jobs.sources.sql_server.type_changes import keeps_key, keeps_values
@@ -53,6 +56,24 @@ from spark_jobs.sources.sql_server.types import landing_type, type_of_landed_key
 
 _EVERYWHERE = "~"
 """Above every place."""
+_BELOW = Seen("", "")
+"""Below every change."""
+
+
+class SourceColumns(NamedTuple):
+    """What a source and its mirror file say of the columns of one table.
+
+    Attributes:
+        renames: whether the source can rename a column while its changes are read.
+        asks: whether an operator is asked for columns that may have been renamed; else they count as dropped.
+        lists_all: whether changes carry every column that the initial load contains, as both come from one task.
+        structures: looks up the structures that the source announced, in the order in which they held.
+    """
+
+    renames: bool = True
+    asks: bool = True
+    lists_all: bool = False
+    structures: Callable[[], Sequence[Structure]] = tuple
 
 
 def landing_of(column: LandingColumn, chosen: ColumnChoice, salted: str | None) -> LandingColumn:
@@ -71,11 +92,13 @@ def landing_of(column: LandingColumn, chosen: ColumnChoice, salted: str | None) 
 class _Part(NamedTuple):
     """A column list, or what is left of it where rows are read otherwise than they were logged.
 
-    *types* has each column's type at the source, *seen* is None where only loaded rows have it.
+    *types* has each column's type at the source, *seen* is None where only loaded rows have it. *places* are those of
+    the columns in the table.
     """
 
     types: Mapping[str, str]
     seen: Seen | None
+    places: Mapping[str, int] = MappingProxyType({})
 
 
 class TableColumns:
@@ -88,7 +111,7 @@ class TableColumns:
         epochs: the ordinal of every stream incarnation.
         decided: what operators said of its columns.
         former: how columns of earlier rows are read in this generation, as its first publication noted it.
-        renames: whether the source can rename a column while its changes are read.
+        source: what the source and the mirror file say of its columns.
         up_to: only what stands up to this place is looked at; None: all.
         ahead: whether numbers that are not published yet land with room for wider types (G-111).
         salted: what tells the salt of hashes from another one (G-121); None where nothing is hashed.
@@ -103,7 +126,7 @@ class TableColumns:
         decided: Sequence[ColumnDecision] = (),
         former: Sequence[FormerColumn] = (),
         *,
-        renames: bool,
+        source: SourceColumns,
         up_to: str | None = None,
         ahead: bool = False,
         salted: str | None = None,
@@ -111,8 +134,8 @@ class TableColumns:
         self._state, self._declared, self._up_to = state, declared, up_to
         self._beyond: TableColumns | None = None
         if up_to is not None:
-            self._beyond = TableColumns(state, declared, lists, epochs, decided, former, renames=renames)
-        self._epochs, self._given, self._renames = epochs, decided, renames
+            self._beyond = TableColumns(state, declared, lists, epochs, decided, former, source=source)
+        self._epochs, self._given, self._source = epochs, decided, source
         self._noted, self._ahead, self._salted = former, ahead, salted
         self._ever = [one.cols for one in lists]
         # What only loaded rows have stands below every change.
@@ -158,12 +181,44 @@ class TableColumns:
         return [*renamed, *(one for one in other_columns(now) if one.column not in keys)]
 
     def _history(self, placed: Sequence[ListOfColumns]) -> ColumnHistory:
+        loaded = self._loaded_lists
+        missing = {name for one in loaded for name in one.types} - {name for one in placed for name in one.types}
         return column_history(
             placed,
             [Dropped(one.column, one.up_to) for one in self._decided],
-            loaded=self._loaded,
-            renames=self._renames,
+            loaded=loaded,
+            carried=[name for name in missing if self._is_carried(name)],
+            renames=self._source.renames,
         )
+
+    @cached_property
+    def _loaded_lists(self) -> list[ListOfColumns]:
+        """The columns of the initial load, if there is one; its texts may be of any type of the source."""
+        kinds = {name: self._load[name].column.type for name in self._loaded}
+        places = {name: at for at, name in enumerate(self._load)}
+        return [ListOfColumns(kinds, _BELOW, places)] if kinds else []
+
+    def _is_carried(self, name: str) -> bool:
+        """Whether changes carry a loaded column for sure as long as the source has it (C-77)."""
+        by_type = not self._source.renames and is_streamed_for_sure(self._load[name].column)
+        return self._source.lists_all or by_type or any(name.casefold() in one.types for one in self._structures)
+
+    @cached_property
+    def _structures(self) -> Sequence[Structure]:
+        """The announced structures, with names in folded case and with types as lists have them."""
+        found = []
+        for one in self._source.structures():
+            types = {name.casefold(): self._kind(name, sql_type) for name, sql_type in one.types.items()}
+            found.append(Structure(types, {name.casefold(): at for name, at in one.places.items()}))
+        return found
+
+    def _kind(self, name: str, sql_type: str) -> str:
+        """A type by which a renamed column is known again; texts also have that of the source."""
+        try:
+            lands = self._lands(name, sql_type)
+        except TerminalError:
+            lands = sql_type
+        return f"string {sql_type.partition('(')[0].strip()}" if lands == "string" else lands
 
     @cached_property
     def _placed(self) -> list[ListOfColumns]:
@@ -175,7 +230,8 @@ class TableColumns:
         found = []
         for one in self._lists:
             types = {name: sql_type for name, sql_type, _ in msgspec.json.decode(one.cols)}
-            part = _Part({name: types[name] for name in self._declared.chosen.of(types)}, self._seen(one))
+            places = {name: at for name, _, at in msgspec.json.decode(one.cols)}
+            part = _Part({name: types[name] for name in self._declared.chosen.of(types)}, self._seen(one), places)
             try:
                 for name, sql_type in part.types.items():
                     self._lands(name, sql_type)
@@ -479,8 +535,8 @@ class TableColumns:
         if never and proofs:
             raise PlanStop(
                 "COLUMN_NOT_STREAMED",
-                f"the initial load brought {sorted(never)[:5]}, and no change carries them: changed rows would lose "
-                "them",
+                f"the initial load contains {named_columns(never)}, but changes do not: changed rows would lose the "
+                "loaded values",
                 min(proofs),
             )
 
@@ -513,6 +569,7 @@ class TableColumns:
                     f"{one.now!r} is spelled {one.column!r} from position {place_text(since)} on",
                     since,
                 )
+        questions: dict[str, tuple[Gone, Sequence[str]]] = {}
         for column, found in self.history.gone.items():
             said = [one for one in self._decided if one.column == column and one.up_to > found.after]
             if said and said[-1].renamed_to is not None:
@@ -522,20 +579,21 @@ class TableColumns:
                     "rows that did not change since stand under the old name",
                     self._begin([said[-1].renamed_to], found.since),
                 )
-            if found.renamed_to:
-                raise PlanStop(
-                    "RENAME_POSSIBLE",
-                    f"from position {place_text(found.since)} on, rows lack {column!r} and have "
-                    f"{list(found.renamed_to)[:5]}, which they did not have before: dropped, or renamed",
-                    self._begin(found.renamed_to, found.since),
-                )
-            if not said and self._may_have_hidden_name(found):
-                raise PlanStop(
-                    "RENAME_POSSIBLE",
-                    f"from position {place_text(found.since)} on, rows lack {column!r}: dropped, or renamed to a "
-                    "name that `columns` leaves out, and that so was not logged",
-                    found.since,
-                )
+            if not said and (names := self._possible_names(column, found)) is not None:
+                questions[column] = found, names
+        if questions:
+            since = min(found.since for found, _ in questions.values())
+            new = sorted({name for _, names in questions.values() for name in names})
+            which = "dropped, or renamed"
+            if new:
+                which = f"have {named_columns(new)}, which they did not have before: {which}"
+            else:
+                which = f"have no new one: {which} to a name that `columns` leaves out, and that so was not logged"
+            raise PlanStop(
+                "RENAME_POSSIBLE",
+                f"from position {place_text(since)} on, rows lack {named_columns(questions)} and {which}",
+                self._begin(new, since),
+            )
         self._refuse_doubtful_returns()
         for former in self.former:
             if former.now is None and (again := self._gone_again(former)):
@@ -554,13 +612,24 @@ class TableColumns:
                 f"{back.gone_at}~",  # which of the rows behind it have the column is not known
             )
 
-    def _may_have_hidden_name(self, gone: Gone) -> bool:
-        """Whether a column may have got a name that `columns` leaves out (G-12).
+    def _possible_names(self, column: str, gone: Gone) -> Sequence[str] | None:
+        """The names that a column may have now, empty where it may be one that `columns` leaves out; None: it is gone.
 
-        As for columns that are mirrored, any source may have renamed it between two stream incarnations.
+        As for columns that are mirrored, any source may have renamed it between two stream incarnations (G-12).
         """
-        is_other_stream = gone.since.partition(":")[0] != gone.after.partition(":")[0]
-        return not self._declared.chosen.is_all and (self._renames or is_other_stream)
+        is_other_stream = bool(gone.after) and gone.since.partition(":")[0] != gone.after.partition(":")[0]
+        is_all = self._declared.chosen.is_all
+        is_hidden = not is_all and (self._source.renames or is_other_stream)
+        is_loaded_only = not gone.after and self._source.renames
+        if not self._source.asks or not (gone.renamed_to or is_hidden or is_loaded_only):
+            return None
+        shown = names_by_structures(column.casefold(), self._structures)
+        if shown is None or column.casefold() in self._structures[-1].types:
+            return gone.renamed_to if gone.renamed_to or is_hidden else None
+        mirrored = {name for one in self._logged for name in one.types}
+        # The types of a load may be others than those that are announced.
+        names = [name for name in (mirrored if is_loaded_only else gone.renamed_to) if name.casefold() in shown]
+        return sorted(names) if names or shown - {name.casefold() for name in mirrored} else None
 
     def _refuse_doubtful_returns(self) -> None:
         """Stop where a column whose earlier values are left out may have been renamed before another one took its name.
@@ -569,17 +638,21 @@ class TableColumns:
         """
         placed = self._placed_parts(self._spelled)
         history = self._history(placed)
+        if not self._source.asks:
+            return
         # Where something is published, one that is back stops the table anyhow, until all is read anew.
         again = history.returned if self.former is self._noted else {**history.back, **history.returned}
         for column, back in again.items():
             known = max((one.up_to for one in self._decided if one.column == column), default="")
-            names = names_before_return(column, back, placed, self._renames)
-            open_ones = {name: since for name, since in names.items() if since > known}
+            names = names_before_return(column, back, placed, self._source.renames)
+            shown = names_by_structures(column.casefold(), self._structures) if names else None
+            possible = names if shown is None else [name for name in names if name.casefold() in shown]
+            open_ones = {name: names[name] for name in possible if names[name] > known}
             if open_ones:
                 raise PlanStop(
                     "RENAME_POSSIBLE",
-                    f"up to position {place_text(back.gone_at)} rows lacked {column!r} for a time, and have "
-                    f"{list(open_ones)[:5]}, which they did not have before: dropped, or renamed",
+                    f"up to position {place_text(back.gone_at)} rows lacked {column!r} for a time and have "
+                    f"{named_columns(open_ones)}, which they did not have before: dropped, or renamed",
                 )
 
     def _gone_again(self, former: FormerColumn) -> str:
@@ -607,7 +680,9 @@ class TableColumns:
 
     def _placed_parts(self, parts: Iterable[_Part]) -> list[ListOfColumns]:
         return [
-            ListOfColumns({name: self._lands(name, sql_type) for name, sql_type in part.types.items()}, part.seen)
+            ListOfColumns(
+                {name: self._kind(name, sql_type) for name, sql_type in part.types.items()}, part.seen, part.places
+            )
             for part in parts
             if part.seen is not None
         ]
@@ -631,10 +706,19 @@ def _pieces(part: _Part, former: FormerColumn) -> list[_Part]:
         return [part]
     now = [(former.now if name == former.column else name, sql_type) for name, sql_type in part.types.items()]
     types = {name: sql_type for name, sql_type in now if name is not None}
+    places = {former.now if name == former.column else name: at for name, at in part.places.items()}
+    as_now = _Part(types, None, {name: at for name, at in places.items() if name is not None})
     if part.seen is None:  # what only loaded rows have stands below every change
-        return [_Part(types, None)]
+        return [as_now]
     low, high = divided(part.seen, former.up_to)
-    return [*([_Part(types, low)] if low else []), *([_Part(part.types, high)] if high else [])]
+    return [*([as_now._replace(seen=low)] if low else []), *([part._replace(seen=high)] if high else [])]
+
+
+def named_columns(names: Iterable[str]) -> str:
+    """``'a', 'b'``, in the order of their names; of many the first ten."""
+    found = sorted(names)
+    more = f" and {len(found) - 10} more" if len(found) > 10 else ""
+    return ", ".join(map(repr, found[:10])) + more
 
 
 def _in_order(cols: str) -> list[str]:

@@ -203,6 +203,15 @@ def test_between_two_streams_any_source_may_have_renamed() -> None:
 
 
 def test_a_column_of_the_load_is_gone_by_word_only() -> None:
-    """C-77: a type that is not streamed looks alike."""
-    assert column_history([NEW], loaded=["doc"]).gone == {}
-    assert column_history([NEW], [Dropped("doc", place(9))], loaded=["doc"]).gone == {"doc": Gone("", place(7))}
+    """C-77: a type that is not streamed looks alike; one that is streamed is gone, or was renamed meanwhile."""
+    loaded = [ListOfColumns({"id": "INT32", "doc": "string"}, Seen("", ""), {"id": 0, "doc": 1})]
+    dropped = {"doc": Gone("", place(7))}
+    assert column_history([NEW], loaded=loaded).gone == {}
+    assert column_history([NEW], [Dropped("doc", place(9))], loaded=loaded).gone == dropped
+    assert column_history([NEW], loaded=loaded, carried=["doc"]).gone == dropped
+    texts = {"id": "INT32", "text": "string varchar"}
+    for at, names in ((1, ("text",)), (2, ("text",)), (0, ())):
+        first = ListOfColumns(texts, NEW.seen, {"text": at, "id": 1 - min(at, 1)})
+        found = column_history([first], loaded=loaded, carried=["doc"])
+        assert found.gone["doc"].renamed_to == names, "a rename keeps the place among the others"
+        assert not column_history([first], loaded=loaded, carried=["doc"], renames=False).gone["doc"].renamed_to

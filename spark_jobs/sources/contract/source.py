@@ -12,6 +12,7 @@ from itertools import islice
 from types import MappingProxyType
 from typing import Any, ClassVar, NamedTuple
 
+from open_mirroring.changes.column_history import Structure
 from open_mirroring.changes.manifest import BoundFile, BoundRange, FileVersion
 from open_mirroring.changes.read_places import Numbering
 from open_mirroring.errors import TerminalError
@@ -112,6 +113,13 @@ class Format(ABC):
     def described(self, schemas: Sequence[SourceSchema]) -> Iterator[Announced]:
         """What structures that were announced before tell of their tables; here nothing, as messages describe all."""
         return iter(())
+
+    def structures(self, schemas: Sequence[SourceSchema]) -> Mapping[str, Sequence[Structure]]:
+        """By ``schema.table`` the structures that were announced, in the order in which they held; here none.
+
+        A table whose structures have no certain order has none.
+        """
+        return {}
 
     @abstractmethod
     def announced(self, messages: Iterable[Any]) -> Iterator[Announced]:

@@ -11,6 +11,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+from open_mirroring.changes import column_history as history
 from open_mirroring.config import Mirror
 from open_mirroring.config.connections import resolve
 from open_mirroring.config.source import Messages
@@ -26,6 +27,7 @@ from spark_jobs.sources.qlik.message.envelope import AvroData, Metadata, read_me
 from spark_jobs.sources.qlik.message.fast_path import FastQlikMessages
 from spark_jobs.sources.qlik.message.headers import stated_table
 from spark_jobs.sources.qlik.message.structures import (
+    BY_HAND,
     Column,
     Structure,
     derived_structure,
@@ -94,6 +96,14 @@ class QlikMessageFormat(Format):
             if isinstance(one, Structure) and one.table
         ]
         return (_structure(one, "") for one in sorted(known, key=lambda one: one.age))
+
+    def structures(self, schemas: Sequence[SourceSchema]) -> Mapping[str, Sequence[history.Structure]]:
+        """As :meth:`Format.structures`: those of metadata messages; of a table without any, those of writer schemas."""
+        tables: dict[str, list[Structure]] = {}
+        for one in map(known_structure, (one for one in schemas if one.document and is_described(one))):
+            if isinstance(one, Structure) and one.table and one.topic != BY_HAND:
+                tables.setdefault(one.table, []).append(one)
+        return {table: [*map(_as_history, in_order(known))] for table, known in tables.items()}
 
     def announced(self, messages: Iterable[RawMessage | Damage]) -> Iterator[Announced]:
         """As :meth:`Format.announced`."""
@@ -189,6 +199,22 @@ def _structure(structure: Structure, task: str) -> Announced:
         tuple(column.name for column in in_key) if structure.is_described else None,
         sender=task,
     )
+
+
+def in_order(structures: Sequence[Structure]) -> list[Structure]:
+    """The structures of one table, the oldest first; none where versions and times contradict each other.
+
+    That is so where two tasks announce one table, or a task began to count again.
+    """
+    known = [one for one in structures if one.is_described] or structures
+    ordered = sorted(known, key=lambda one: one.age)
+    times = [one.age[1] for one in ordered]
+    return ordered if times == sorted(times) else []
+
+
+def _as_history(structure: Structure) -> history.Structure:
+    types = {column.name: _type(column) for column in structure.columns}
+    return history.Structure(types, {column.name: column.ordinal for column in structure.columns})
 
 
 def _type(column: Column) -> str:

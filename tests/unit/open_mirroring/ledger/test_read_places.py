@@ -89,7 +89,7 @@ def noted(made: HandMadeMirror, source: str) -> list[UnverifiedColumn]:
 
 def told(made: HandMadeMirror, source: str) -> list[str]:
     """What is noted of a table's rows."""
-    return [one.note for one in noted(made, source)]
+    return [one.note_of(repr(one.column)) for one in noted(made, source)]
 
 
 def test_a_partition_that_comes_up_late_leaves_loaded_tables_unverified_g143(made: HandMadeMirror) -> None:

@@ -106,7 +106,7 @@ def test_a_column_that_came_back_as_another_is_asked_for_before_anything_of_it_i
     other, back = ["cost", "decimal(8,2)", 2], ["price", "datetime2(3)", 3]
     found = prepared(made, (ALL, True), (ALL[:2], True), ([*ALL[:2], other], True), ([*ALL[:2], other, back], True))
     assert isinstance(found, PlanStop)
-    assert (found.code, found.at) == ("RENAME_POSSIBLE", None) and "['cost']" in found.what
+    assert (found.code, found.at) == ("RENAME_POSSIBLE", None) and "'cost'" in found.what
 
 
 def test_the_values_of_a_column_that_went_twice_are_those_of_the_second_one_g66(made: HandMadeMirror) -> None:
