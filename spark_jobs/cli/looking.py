@@ -19,6 +19,7 @@ from open_mirroring.config.problems import Problem
 from open_mirroring.config.source import QlikTask
 from open_mirroring.config.storage import log_place
 from open_mirroring.errors import MirroringError, TerminalError, TransientError
+from open_mirroring.ledger import open_ledger
 from open_mirroring.ledger.decisions import OpenStop, open_stops
 from open_mirroring.ledger.letters import NO_LETTERS, LetterCounts, letter_counts, settled_letters
 from open_mirroring.ledger.opening import ledger_to_look
@@ -177,25 +178,25 @@ def schema(_: argparse.Namespace) -> Exit:
 def problems_of(mirror: Mirror) -> list[Problem]:
     """Everything that would stop the first run of a mirror."""
     found = check_mirror(mirror)
-    refused = [] if any(problem.path == "ledger" for problem in found) else _ledger_refused(mirror)
-    return [
-        *found,
-        *check_landing_zone(mirror),
-        *check_structures(mirror),
-        *check_ledger_knows(mirror),
-        *refused,
-    ]
+    found += [*check_landing_zone(mirror), *check_structures(mirror)]
+    if all(problem.path != "ledger" for problem in found):
+        found += _refused_by_run(mirror)
+    return [*found, *check_ledger_knows(mirror)]
 
 
-def _ledger_refused(mirror: Mirror) -> list[Problem]:
-    """What a run would meet when it opens the ledger, and nobody but a person can mend: of another version, damaged."""
+def _refused_by_run(mirror: Mirror) -> list[Problem]:
+    """What a run would refuse by mirror file, ledger and landing zone: it asks what a run asks, and keeps nothing."""
     try:
-        ledger_to_look(mirror.ledger_url())
+        if ledger_to_look(mirror.ledger_url()) is None:
+            return []
+        ledger = open_ledger(mirror.ledger_url())
     except TerminalError as error:
         return [mirror.problem_of(("ledger",), error)]
     except TransientError:
-        pass
-    return []
+        return []
+    from spark_jobs.reconcile.run_refusals import run_refusals
+
+    return [mirror.problem_of(setting, error) for setting, error in run_refusals(mirror, ledger)]
 
 
 def never_run(mirror: Mirror) -> bool:

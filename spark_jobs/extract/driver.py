@@ -79,7 +79,7 @@ class ExtractionDriver:
         mirror = self._mirror
         keys = {table.source: table.key for table in mirror.tables}
         types = {table.source: text for table in mirror.tables if (text := declaration(table).fixed["key_types"])}
-        self.ledger = ExtractLedger(self._engine, mirror.name, keys, types)
+        self.ledger = ExtractLedger(self._engine, mirror.name, keys, types, mirror.writes["change_log"])
         self.source = source_of(mirror)
         self.__dict__.pop("_writing", None)
 
@@ -218,6 +218,7 @@ class ExtractionDriver:
                 return self._find()
             case protocol.Bind(version, batch):
                 scope = Scope.from_json(batch.ranges)
+                self._log.claim()
                 bound = self.ledger.bind(version, batch, scope.new, scope.versions)
                 if isinstance(bound, protocol.Owned):
                     self._settle_point()

@@ -81,7 +81,7 @@ class PublicationDriver:
         self._ledger = PublishLedger(ledger, mirror.name)
         self._mirror = mirror
         self._store = open_store(zone_address(mirror))
-        self._ports = ZonePorts(self._store)
+        self._ports = ZonePorts(self._store, mirror.name)
         self._work = work
         self._clean = frozenset(clean)
         self._tables: Mapping[str, TableState] = {}
