@@ -35,6 +35,7 @@ from open_mirroring.operate.zone_check import check_landing_zone
 from open_mirroring.protocols.verdicts import Finding
 from open_mirroring.reconciliation.inspection import inspect_mirror
 from open_mirroring.reconciliation.joined_tables import ledger_of
+from open_mirroring.reconciliation.owning import standing
 from spark_jobs.cli.reporting import dead_letters_text, json_text
 from spark_jobs.cli.status_text import colours_wanted, headline, short_status_text, status_text
 from spark_jobs.letters.dead_letters import ListedLetters, dead_letters, write_raw
@@ -222,7 +223,7 @@ def mirrors_of(paths: list[Path]) -> list[Mirror]:
     """
     mirrors: list[Mirror] = []
     for path in paths:
-        found = load_mirrors(path) if path.is_dir() else [load_mirror(path)]
+        found = load_mirrors(path, standing) if path.is_dir() else [load_mirror(path)]
         if not found:
             raise UsageError("NO_MIRROR", f"{path} holds no mirror file", way_out="name a file, or a folder of them")
         mirrors += found

@@ -75,9 +75,9 @@ def _tables(mirror: Mirror, ledger: Engine) -> Iterator[Refusal]:
 
         path, table = placed[state.source]
         if state.load_plan is not None:
-            error = _refused(partial(refuse_other_load, mirror, table, state.load_plan))
-            if error is not None:
-                yield (*path, "initial_load"), error
+            refused = _refused(partial(refuse_other_load, mirror, table, state.load_plan))
+            if refused is not None:
+                yield (*path, "initial_load"), refused
 
 
 def _unfit(mirror: Mirror, reader: LedgerReader, states: list[TableState]) -> dict[str, TerminalError]:
