@@ -99,11 +99,10 @@ def load(
     failed |= driver.postponed
     rows = _log(mirror, ledger, spark, reader, logged, held) if logged else {}
     after = reader.tables()
-    files = {
-        source: reader.published(state.id, after[source].row.generation, state.row.confirmed)
-        for source, state in before.items()
-        if after[source].row.confirmed > state.row.confirmed
-    }
+    files = {}
+    for source, made in driver.made.items():
+        found = reader.published(after[source].id, after[source].row.generation, min(made) - 1)
+        files[source] = [file for file in found if file.number in made]
     stopped |= {s: f"{after[s].stop_code}: {after[s].stop_what}" for s in before if after[s].stop_code}
     stopped |= {s: str(error) for s, error in failed.items() if isinstance(error, TerminalError)}
     for error in failed.values():

@@ -35,6 +35,7 @@ from spark_jobs.changelog.batch_records import write_record
 from spark_jobs.changelog.change_log import ChangeLog
 from spark_jobs.extract.new_tables import NewTablesSeen, announced_tables
 from spark_jobs.letters.open_letters import read_open_letters
+from spark_jobs.runtime.giving_way import GivingWay
 from spark_jobs.sources.contract.source import MessageTransport
 from spark_jobs.sources.registry import source_of
 
@@ -68,6 +69,7 @@ class ExtractionDriver:
         self._name = mirror.name
         self._log = ChangeLog(log_place(mirror), mirror.name)
         self._timeout = timedelta(hours=mirror.source.fragment_timeout_hours)
+        self._giving_way = GivingWay()
         self._agenda: list[Point] = []
         self._asked: str | None = None
         self._current: tuple[str, int, Manifest] | None = None
@@ -205,7 +207,12 @@ class ExtractionDriver:
     def answer(self, request: protocol.Request) -> protocol.Reply:
         """The reply to one request; a ledger that is silent leaves its outcome unknown."""
         try:
-            return self._answer(request)
+            reply = self._answer(request)
+            if isinstance(reply, protocol.Lost):
+                log.warning("another run reads this mirror; this one waits, and goes on from what that one did")
+                reader = LedgerReader(self._engine, self._name)
+                self._giving_way.wait(lambda: reader.mirror().open_batch is not None)
+            return reply
         except OperationalError as error:
             log.warning("the ledger did not answer: %s", type(error.orig).__name__)
             return protocol.Unknown()
