@@ -96,6 +96,9 @@ def refuse_other_log(mirror: Mirror, ledger: Engine) -> None:
     if (former := _moved_from(mirror, ledger, CHANGE_LOG)) is None:
         return
     m, b = t.mirror.c, t.log_batch.c
+    first = sa.select(m.open_number).where(m.name == mirror.name, m.committed == 0)
+    if (number := t.first(ledger, first)) is not None:
+        raise _elsewhere(mirror, CHANGE_LOG, former, f"batch {number} is being written to the former")
     query = sa.select(b.number, b.ranges).join(t.mirror, (b.mirror == m.name) & (b.number == m.committed))
     for number, ranges in t.rows(ledger, query.where(m.name == mirror.name)):
         try:

@@ -35,7 +35,7 @@ from spark_jobs.changelog.batch_records import write_record
 from spark_jobs.changelog.change_log import ChangeLog
 from spark_jobs.extract.new_tables import NewTablesSeen, announced_tables
 from spark_jobs.letters.open_letters import read_open_letters
-from spark_jobs.runtime.giving_way import GivingWay
+from spark_jobs.runtime.giving_way import OVERTAKEN, GivingWay
 from spark_jobs.sources.contract.source import MessageTransport
 from spark_jobs.sources.registry import source_of
 
@@ -209,7 +209,8 @@ class ExtractionDriver:
         try:
             reply = self._answer(request)
             if isinstance(reply, protocol.Lost):
-                log.warning("another run reads this mirror; this one waits, and goes on from what that one did")
+                what = "another run reads this mirror; this one waits, and goes on from what that one did"
+                log.warning("%s: %s", OVERTAKEN, what)
                 reader = LedgerReader(self._engine, self._name)
                 self._giving_way.wait(lambda: reader.mirror().open_batch is not None)
             return reply

@@ -26,12 +26,10 @@ from open_mirroring.protocols import publishing as protocol
 from open_mirroring.protocols.driving import drive
 from open_mirroring.reconciliation.inspection import zone_address
 from spark_jobs.publish.zone_ports import ZonePorts
-from spark_jobs.runtime.giving_way import GivingWay
+from spark_jobs.runtime.giving_way import OVERTAKEN, GivingWay
 
 log = logging.getLogger(__name__)
 
-OVERTAKEN = "OVERTAKEN"
-"""Another run, of this or of another deployment with the same ledger, was faster: what it sealed is what counts."""
 _REQUESTS_AT_ONCE = 32
 
 

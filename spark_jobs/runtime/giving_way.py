@@ -6,6 +6,10 @@ import random
 import time
 from collections.abc import Callable
 
+from sqlalchemy.exc import OperationalError
+
+OVERTAKEN = "OVERTAKEN"
+"""Another run, of this or of another deployment with the same ledger, was faster: what it sealed is what counts."""
 FIRST_PAUSE, POLL, PATIENCE = 0.5, 0.5, 20.0
 """Seconds: before the first look, between looks, and how long a run waits the first time it is overtaken."""
 
@@ -21,5 +25,12 @@ class GivingWay:
         time.sleep(FIRST_PAUSE * random.uniform(0.5, 1.5))
         until = time.monotonic() + self._patience
         self._patience *= 2
-        while time.monotonic() < until and is_busy():
+        while time.monotonic() < until and _answered(is_busy):
             time.sleep(POLL)
+
+
+def _answered(is_busy: Callable[[], bool]) -> bool:
+    try:
+        return is_busy()
+    except OperationalError:
+        return True  # the ledger does not answer: the next request says so

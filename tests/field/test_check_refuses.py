@@ -21,7 +21,7 @@ EDITS = {
     ),
     "type": ("dbo/items, key: [id]", "dbo/items, key: [id], types: {price: string}", "SCHEMA_CHANGED"),
     "left out": ("dbo/items, key: [id]", "dbo/items, key: [id], columns: {exclude: [price]}", "SCHEMA_CHANGED"),
-    "name": ("dbo/items, key: [id]", "dbo/items, key: [id], rename: {price: cost}", "SCHEMA_CHANGED"),
+    "name": ("dbo/items, key: [id]", "dbo/items, key: [id], columns: {rename: {price: cost}}", "SCHEMA_CHANGED"),
 }
 
 
