@@ -195,7 +195,7 @@ def _refused_by_run(mirror: Mirror) -> list[Problem]:
         return [mirror.problem_of(("ledger",), error)]
     except TransientError:
         return []
-    from spark_jobs.reconcile.run_refusals import run_refusals
+    from spark_jobs.cli.run_refusals import run_refusals
 
     return [mirror.problem_of(setting, error) for setting, error in run_refusals(mirror, ledger)]
 

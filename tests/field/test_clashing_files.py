@@ -1,7 +1,4 @@
-"""A second mirror file that names what another one owns is refused by name; the owner runs on, and nothing is lost.
-
-G-175.
-"""
+"""A second mirror file that names what another one owns is refused by name; the owner runs on, and nothing is lost."""
 
 from __future__ import annotations
 
@@ -112,7 +109,8 @@ def refused(ended: Ended) -> None:
 
 
 @pytest.mark.parametrize("changed", CLASHES.values(), ids=CLASHES)
-def test_a_clashing_file_is_refused_before_it_writes_and_the_owner_runs_on(shop: Shop, changed: dict[str, str]) -> None:
+def test_a_clashing_file_is_refused_before_it_writes(shop: Shop, changed: dict[str, str]) -> None:
+    """G-175: by name, through every command; the owner runs on and loses nothing."""
     second = shop.second(**changed)
     shop.change("second")
     before = shop.contents()
