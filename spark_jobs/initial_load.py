@@ -21,7 +21,7 @@ from sqlalchemy import Engine
 from open_mirroring.changes.manifest import BoundRange, LoadChunk
 from open_mirroring.config import Mirror, Table
 from open_mirroring.errors import MirroringError, TerminalError, TransientError
-from open_mirroring.ledger.load_ledger import LoadLedger, LoadPlan
+from open_mirroring.ledger.load_ledger import LoadLedger
 from open_mirroring.ledger.reading import LedgerReader, TableState
 from open_mirroring.operate.words import pace
 from open_mirroring.protocols.verdicts import BACKLOG, LOAD_PENDING, Verdict
@@ -31,7 +31,7 @@ from spark_jobs.extract.driver import log_ranges
 from spark_jobs.extract.logged_loads import chunks_to_log
 from spark_jobs.letters.healing import settle_outdated_letters
 from spark_jobs.letters.open_letters import ensure_counted
-from spark_jobs.load.planning import OTHER_SETTINGS, plan_load, settings_of, weight_of
+from spark_jobs.load.planning import plan_load, refuse_other_load, weight_of
 from spark_jobs.load.work import LoadWork
 from spark_jobs.publish.driver import PublicationDriver
 from spark_jobs.reconcile.lost_ledger import log_ahead
@@ -101,11 +101,10 @@ def load(
     failed |= driver.postponed
     rows = _log(mirror, ledger, spark, reader, [declared[source] for source in logged], held) if logged else {}
     after = reader.tables()
-    files = {
-        source: reader.published(state.id, after[source].row.generation, state.row.confirmed)
-        for source, state in before.items()
-        if after[source].row.confirmed > state.row.confirmed
-    }
+    files = {}
+    for source, made in driver.made.items():
+        found = reader.published(after[source].id, after[source].row.generation, min(made) - 1)
+        files[source] = [file for file in found if file.number in made]
     stopped |= {s: f"{after[s].stop_code}: {after[s].stop_what}" for s in before if after[s].stop_code}
     stopped |= {s: str(error) for s, error in failed.items() if isinstance(error, TerminalError)}
     for error in failed.values():
@@ -200,7 +199,7 @@ def _bind(
             if ledger.bind(state.id, *bound):
                 log.info("%s: the load has %d chunks", table.source, len(bound.plan.chunks))
         else:
-            _refuse_other_settings(mirror, table, state.load_plan)
+            refuse_other_load(mirror, table, state.load_plan)
     except MirroringError as error:
         log.error("%s cannot be loaded: %s", table.source, error)
         ledger.note_refused(state.id, f"{error.code}: {error.what}")
@@ -208,22 +207,6 @@ def _bind(
     if state.load_refused is not None:
         ledger.note_refused(state.id, None)
     return None
-
-
-def _refuse_other_settings(mirror: Mirror, table: Table, plan: LoadPlan) -> None:
-    """Refuse to continue a load otherwise than it began: its files would not fit each other.
-
-    Raises:
-        TerminalError: ``LOAD_CHANGED``; ``SALT_CHANGED``, for one text would have two hashes (G-121).
-    """
-    if plan.settings != settings_of(table):
-        raise TerminalError("LOAD_CHANGED", OTHER_SETTINGS, way_out="put them back as they were, or reset the table")
-    # What goes through the log is hashed when it is published, all of it by one salt.
-    begun_with = {column.salted for column in plan.columns if column.salted and not table.loads_through_log}
-    salt = mirror.salt() if begun_with else None
-    if begun_with and (salt is None or begun_with != {salt.check}):
-        what = "its initial load began with another salt than the connection has now"
-        raise TerminalError("SALT_CHANGED", what, way_out="put the connection back as it was, or reset the table")
 
 
 main = Job(

@@ -95,12 +95,9 @@ def publish(mirror: Mirror, ledger: Engine, spark: SparkSession, only: Sequence[
     for error in driver.postponed.values():
         raise error  # every other table is done
     after = reader.tables()
-    moved = {s: after[s] for s in chosen if after[s].row.confirmed > before[s].row.confirmed}
-    published = reader.published_above({t.id: (t.row.generation, before[s].row.confirmed) for s, t in moved.items()})
-    files = {source: [file.number for file in published.get(state.id, [])] for source, state in moved.items()}
     stopped = {s: f"{t.stop_code}: {t.stop_what}" for s, t in after.items() if t.stop_code and s in chosen}
     settle_outdated_letters(mirror, ledger)
-    return Published(files, verdict.held, {**verdict.stopped, **stopped})
+    return Published(driver.made, verdict.held, {**verdict.stopped, **stopped})
 
 
 class _ChangesWork:

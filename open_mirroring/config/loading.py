@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import combinations
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
@@ -19,6 +19,8 @@ from open_mirroring.landing_zone.layout import name_identity
 from open_mirroring.storage.address import is_address, parse_address
 
 M = TypeVar("M", bound=Mirror)
+Standing = Callable[[Mirror], int]
+"""How far a ledger shows that a mirror file is the owner of its name and places; 0: not at all."""
 HOME = "OPEN_MIRRORING_HOME"
 """Environment variable naming the folder that relative paths start at."""
 
@@ -52,14 +54,17 @@ def parse_begun(text: str, file: Path) -> BegunMirror:
 
 def _sound(mirror: M | None, problems: list[Problem]) -> M:
     if mirror is not None and not problems:
-        problems = _clashes([mirror])
+        problems = _clashes([mirror], lambda _: 0)
     if mirror is None or problems:
         raise ConfigError(problems)
     return mirror
 
 
-def load_mirrors(folder: Path) -> list[Mirror]:
+def load_mirrors(folder: Path, standing: Standing = lambda _: 0) -> list[Mirror]:
     """Read every mirror file of a folder, by file name; an empty folder gives an empty list.
+
+    Of two files that claim one name or place, the one of higher *standing* is right and the other is wrong; where no
+    ledger knows either, both are (G-175).
 
     Raises:
         ConfigError: ``CONFIG_INVALID`` with the mistakes of all files, two mirrors of one name and two mirrors that
@@ -67,7 +72,7 @@ def load_mirrors(folder: Path) -> list[Mirror]:
     """
     read = [_read(file) for file in mirror_files(folder)]
     mirrors = [mirror for mirror, _ in read if mirror is not None]
-    problems = [problem for _, found in read for problem in found] + _clashes(mirrors)
+    problems = [problem for _, found in read for problem in found] + _clashes(mirrors, standing)
     if problems:
         raise ConfigError(problems)
     return mirrors
@@ -156,21 +161,36 @@ class _Place(NamedTuple):
     shared: bool = False
 
 
-def _clashes(mirrors: Sequence[Mirror]) -> list[Problem]:
+def _clashes(mirrors: Sequence[Mirror], standing: Standing) -> list[Problem]:
     problems = []
-    first: dict[str, Mirror] = {}
-    for mirror in mirrors:
-        other = first.setdefault(mirror.name, mirror)
-        if other is not mirror:
-            what = f"the name {mirror.name!r} is taken by {other.file.name}"
-            problems.append(mirror.problem(("mirror",), "MIRROR_CLASH", what, "give each mirror a name of its own"))
-    for one, two in combinations([place for mirror in mirrors for place in _places(mirror)], 2):
-        depth = min(len(one.identity), len(two.identity))
-        if one.identity[:depth] == two.identity[:depth] and not (one.shared and two.shared):
-            owner = "this mirror" if one.mirror is two.mirror else f"mirror {one.mirror.name!r}"
-            what = f"this place is, holds or lies inside {path_text(one.setting)} of {owner}"
-            problems.append(two.mirror.problem(two.setting, "MIRROR_CLASH", what, "give it a place of its own"))
+    for one, two in combinations(mirrors, 2):
+        for wrong, other in _wrong(one, two, standing) if one.name == two.name else ():
+            what = f"the name {wrong.name!r} is taken by {other.file.name}"
+            problems.append(wrong.problem(("mirror",), "MIRROR_CLASH", what, "give each mirror a name of its own"))
+    for a, b in combinations([place for mirror in mirrors for place in _places(mirror)], 2):
+        depth = min(len(a.identity), len(b.identity))
+        if a.identity[:depth] != b.identity[:depth] or (a.shared and b.shared):
+            continue
+        if a.mirror is b.mirror:
+            problems.append(_clash(b, a, "this mirror"))
+            continue
+        for wrong, other in _wrong(a.mirror, b.mirror, standing):
+            mine, taken = (b, a) if wrong is b.mirror else (a, b)
+            problems.append(_clash(mine, taken, f"mirror {other.name!r} ({other.file.name})"))
     return problems
+
+
+def _clash(mine: _Place, taken: _Place, owner: str) -> Problem:
+    what = f"this place is, holds or lies inside {path_text(taken.setting)} of {owner}"
+    return mine.mirror.problem(mine.setting, "MIRROR_CLASH", what, "give it a place of its own")
+
+
+def _wrong(one: Mirror, two: Mirror, standing: Standing) -> list[tuple[Mirror, Mirror]]:
+    """Which of two files that clash are wrong, each with the other: both where no ledger knows either."""
+    first, second = standing(one), standing(two)
+    if second > first:
+        return [(one, two)]
+    return [(two, one)] if first else [(two, one), (one, two)]
 
 
 def _places(mirror: Mirror) -> Iterator[_Place]:

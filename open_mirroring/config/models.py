@@ -497,6 +497,16 @@ class Mirror(Section):
             found["connection"] = [name.lower() for name in connection]
         return found
 
+    @property
+    def writes(self) -> dict[str, list[str]]:
+        """Where rows go, by setting and spelled as in :attr:`reads`, and the name of the file that says so (G-175)."""
+        zone, log = self.landing_zone, self.change_log
+        return {
+            "landing_zone": [self._one_spelling(zone.path) if zone.store == "local" else zone.place],
+            "change_log": [self._one_spelling(log if isinstance(log, str) else log.path)],
+            "file": [self.file.name],
+        }
+
     def _one_spelling(self, path: str) -> str:
         if is_address(path):
             return path.removesuffix("/")

@@ -204,15 +204,16 @@ def partner_events_document(
     return json.dumps({"partnerName": partner, "sourceInfo": source}, ensure_ascii=False, indent=2).encode()
 
 
-def incarnation_document(incarnation: str) -> bytes:
-    """The ``_incarnation.json`` that tells one life of a table folder from the next (I12)."""
-    return json.dumps({"incarnation": incarnation}).encode()
+def incarnation_document(incarnation: str, mirror: str = "") -> bytes:
+    """The ``_incarnation.json`` that tells one life of a table folder from the next (I12), and whose it is (G-175)."""
+    return json.dumps({"incarnation": incarnation, **({"mirror": mirror} if mirror else {})}).encode()
 
 
-def incarnation_of(document: bytes) -> str | None:
-    """The id in an ``_incarnation.json``; None when it is not ours to read."""
+def incarnation_of(document: bytes) -> tuple[str | None, str]:
+    """The id in an ``_incarnation.json``, None when it is not ours to read, and the mirror that it names, or none."""
     try:
-        found = json.loads(document)["incarnation"]
-    except (ValueError, KeyError, TypeError):
-        return None
-    return found if isinstance(found, str) else None
+        found = json.loads(document)
+        incarnation, mirror = found["incarnation"], found.get("mirror", "")
+    except (ValueError, KeyError, TypeError, AttributeError):
+        return None, ""
+    return incarnation if isinstance(incarnation, str) else None, mirror if isinstance(mirror, str) else ""

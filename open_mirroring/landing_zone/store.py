@@ -113,17 +113,21 @@ def create_whole(store: LandingZoneStore, path: str, content: bytes, *, staged: 
 class FoundMarker(NamedTuple):
     """What is under the marker's name. *incarnation* is None and *etag* empty when nothing is there.
 
-    An object that does not hold an id of ours has an ETag and no incarnation.
+    An object that does not hold an id of ours has an ETag and no incarnation. *mirror* is empty where none is named.
     """
 
     incarnation: str | None
     etag: str
+    mirror: str = ""
 
 
 def read_marker(store: LandingZoneStore, folder: str) -> FoundMarker:
     """The marker of a table's folder: an id and the ETag of the very object that holds it."""
     found = store.read(f"{folder}/{layout.INCARNATION_FILE}")
-    return FoundMarker(None, "") if found is None else FoundMarker(layout.incarnation_of(found.data), found.etag)
+    if found is None:
+        return FoundMarker(None, "")
+    incarnation, mirror = layout.incarnation_of(found.data)
+    return FoundMarker(incarnation, found.etag, mirror)
 
 
 def why_unsafe(path: str) -> str:

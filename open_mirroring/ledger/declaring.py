@@ -36,6 +36,9 @@ from open_mirroring.protocols.table_stops import (
     RESET,
 )
 
+ZONE, CHANGE_LOG, MIRROR_FILE = "landing_zone", "change_log", "file"
+"""What the ledger notes of where a mirror writes, next to where it reads."""
+
 
 class TableDeclaration(NamedTuple):
     """What a mirror file says of a table, as far as the ledger holds on to it."""
@@ -174,10 +177,15 @@ def declare(
     mirror: str,
     declarations: Sequence[TableDeclaration],
     reads: Reads = MappingProxyType({}),
+    writes: Reads = MappingProxyType({}),
+    *,
+    keep: bool = True,
 ) -> dict[str, str]:
     """Register the tables of the mirror file; the ids of all that the ledger has, by source name.
 
     *reads* says where the source is read: once it is another place, nobody knows what was left at the former (G-142).
+    *writes* says where rows go; of these, the change log is noted when a batch is bound to it (G-175). Without *keep*
+    nothing is registered: it is only tried.
 
     A table that was dropped and is named again is the same table in a new generation. Its changes in between were not
     read, so it begins with a load; without one it is stopped (``LOAD_NEEDED``).
@@ -190,11 +198,11 @@ def declare(
             ``TABLE_UNDECLARED`` when one was taken out of the mirror file: both need a reset of that table first.
             ``TARGET_TAKEN`` when another table, perhaps one that is still being dropped, has the folder.
     """
-    with ledger.begin() as db:
+    with ledger.connect() as db, db.begin() as transaction:
         c = t.mirrored_table.c
         known = {row.source: row for row in db.execute(sa.select(t.mirrored_table).where(c.mirror == mirror))}
         _refuse_undeclared(mirror, known, {declared.source for declared in declarations})
-        _note_place(db, mirror, reads, known.values())
+        _note_place(db, mirror, reads, writes, known.values())
         for declared in declarations:
             row = known.get(declared.source)
             if row is not None and row.takes != declared.chosen.takes:
@@ -214,20 +222,44 @@ def declare(
                     way_out=f"put target, key and file format back as they were, or {RESET}",
                 )
         query = sa.select(c.source, c.id).where(c.mirror == mirror)
-        return {source: table_id for source, table_id in db.execute(query).tuples()}
+        ids = {source: table_id for source, table_id in db.execute(query).tuples()}
+        if not keep:
+            transaction.rollback()
+        return ids
 
 
-def _note_place(db: Connection, mirror: str, reads: Reads, rows: Iterable[Any]) -> None:
+def noted_places(ledger: Engine, mirror: str) -> dict[str, list[str]]:
+    """Where a mirror was read and written to when it was declared the last time, by setting; empty: not known."""
+    with ledger.connect() as db:
+        return _noted(db, mirror)
+
+
+def note_log(db: Connection, mirror: str, place: Sequence[str]) -> None:
+    """Note the change log that a batch is bound to; its row is locked."""
+    _note(db, mirror, {**_noted(db, mirror), CHANGE_LOG: [*place]})
+
+
+def _noted(db: Connection, mirror: str) -> dict[str, list[str]]:
+    text = db.scalar(sa.select(t.mirror.c.reads).where(t.mirror.c.name == mirror))
+    return {} if text is None else dict(json.loads(text))
+
+
+def _note(db: Connection, mirror: str, places: Reads) -> None:
+    text = json.dumps(dict(places), sort_keys=True, ensure_ascii=False)
+    upsert(db, t.mirror, [{"name": mirror, "reads": text}], keys=["name"], update=["reads"])
+
+
+def _note_place(db: Connection, mirror: str, reads: Reads, writes: Reads, rows: Iterable[Any]) -> None:
     """Note where the source is read, and what that means for tables with rows once a former place is read no more.
 
     Gaps that were expected at the former place are none of the new one, where they may not be.
     """
-    now, m = json.dumps(dict(reads), sort_keys=True, ensure_ascii=False), t.mirror.c
-    before = db.scalar(sa.select(m.reads).where(m.name == mirror))
-    if not reads or before == now:
+    former = _noted(db, mirror)
+    log = {CHANGE_LOG: former[CHANGE_LOG]} if CHANGE_LOG in former else {}
+    now = {**reads, **{name: writes[name] for name in (ZONE, MIRROR_FILE) if name in writes}, **log}
+    if not reads or former == now:
         return
-    upsert(db, t.mirror, [{"name": mirror, "reads": now}], keys=["name"], update=["reads"])
-    former = {} if before is None else json.loads(before)
+    _note(db, mirror, now)
     gone = [f"{name} {one!r}" for name, one in places_left(former, reads)]
     if not gone:
         return

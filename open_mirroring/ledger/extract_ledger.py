@@ -27,7 +27,7 @@ from open_mirroring.changes.source_reloads import NewestLoad
 from open_mirroring.errors import TerminalError
 from open_mirroring.ledger import tables as t
 from open_mirroring.ledger.batch_contents import record_contents, stop_table
-from open_mirroring.ledger.declaring import is_dropping
+from open_mirroring.ledger.declaring import is_dropping, note_log
 from open_mirroring.ledger.horizon import newest_dropped
 from open_mirroring.ledger.tables import upsert
 from open_mirroring.protocols.extracting import Batch, Lost, MirrorRow, Owned
@@ -45,14 +45,16 @@ class ExtractLedger:
         mirror: str,
         keys: Mapping[str, Sequence[str]] | None = None,
         key_types: Mapping[str, str] | None = None,
+        log: Sequence[str] = (),
     ) -> None:
         """*keys*: those by which this run logs changes, by source table; None for what reads or writes none.
 
         *key_types* is what `types` says of them, as a declaration writes it, of the tables where it says anything.
+        *log* is the change log that batches are bound to, as the mirror file spells it.
         """
         self._engine = engine
         self._mirror = mirror
-        self._keys, self._key_types = keys or {}, key_types or {}
+        self._keys, self._key_types, self._log = keys or {}, key_types or {}, log
 
     def acquire(self) -> Owned:
         """Raise the row's version and return it: every write by an earlier owner is refused from now on."""
@@ -80,6 +82,8 @@ class ExtractLedger:
             ):
                 return Lost()
             self._refuse_other_keys(db)
+            if self._log:
+                note_log(db, self._mirror, self._log)
             unknown = {"version": None, "digest": None}
             seen = {name: version._asdict() for name, version in (versions or {}).items()}
             rows = [

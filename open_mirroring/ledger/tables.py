@@ -80,7 +80,7 @@ mirror = Table(
     Column("homeless_rejects", BigInteger, nullable=False, default=0),
     # Whether open_letter has every open dead letter of the committed batches; null: they have to be counted anew.
     Column("letters_counted", Boolean, default=True),
-    # Where its source was read when the mirror was declared the last time (G-142); null: not known.
+    # Where it read and wrote when it was declared the last time (G-142, G-175); null: not known.
     Column("reads", Text),
 )
 

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from open_mirroring.config import ConfigError, Mirror, load_mirror, mirror_files
 from open_mirroring.config.problems import Problem
+from open_mirroring.reconciliation.owning import standing
 
 _Stamp = tuple[int, int]
 
@@ -33,9 +34,12 @@ class MirrorShelf:
                 found = self._one(file)
                 if isinstance(found, ConfigError):
                     problems += found.problems
-                elif found is not None and found.name in mirrors:
-                    what = f"{mirrors[found.name].file} has a mirror of the name {found.name!r}, too"
-                    problems.append(Problem("MIRROR_CLASH", file, 1, "mirror", what, "give each mirror its own name"))
+                elif found is not None and (other := mirrors.get(found.name)) is not None:
+                    # The file that runs is shown, whatever its name (G-175).
+                    shown, wrong = (found, other) if standing(found) > standing(other) else (other, found)
+                    mirrors[found.name] = shown
+                    what, way_out = f"{shown.file} has a mirror of this name, too", "give each mirror its own name"
+                    problems.append(Problem("MIRROR_CLASH", wrong.file, 1, "mirror", what, way_out))
                 elif found is not None:
                     mirrors[found.name] = found
         return dict(sorted(mirrors.items())), problems

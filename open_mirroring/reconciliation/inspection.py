@@ -17,8 +17,6 @@ from sqlalchemy import Engine
 
 from open_mirroring.changes.log_position import is_load_epoch
 from open_mirroring.config import Mirror, Table
-from open_mirroring.config.connections import Connection, resolve
-from open_mirroring.config.onelake import onelake_connection
 from open_mirroring.errors import TerminalError, TransientError
 from open_mirroring.fabric.target import open_target
 from open_mirroring.fabric.target_status import TargetStatus
@@ -26,7 +24,7 @@ from open_mirroring.landing_zone import layout
 from open_mirroring.landing_zone.data_file import read_footer
 from open_mirroring.landing_zone.listing import ListedItem, list_tables, split_listing
 from open_mirroring.landing_zone.onelake_address import OneLakeZone
-from open_mirroring.landing_zone.opening import LocalZone, ZoneAddress, open_store
+from open_mirroring.landing_zone.opening import ZoneAddress, open_store
 from open_mirroring.landing_zone.store import FoundMarker, ObjectInfo, read_marker
 from open_mirroring.ledger.declaring import TableDeclaration, declare
 from open_mirroring.ledger.reading import LedgerReader, PublishedFile, TableState
@@ -35,6 +33,8 @@ from open_mirroring.ledger.verdict_ledger import Remembered, record_verdicts, re
 from open_mirroring.protocols.verdicts import Finding, Verdict
 from open_mirroring.reconciliation.joined_tables import take_in_joined
 from open_mirroring.reconciliation.losses import LossReport, look
+from open_mirroring.reconciliation.owning import owner_of, refuse_foreign_zone, refuse_other_zone
+from open_mirroring.reconciliation.owning import zone_address as zone_address
 from open_mirroring.reconciliation.verdict_table import PURGED_AFTER, Limits, TableFacts, reconcile
 
 _LOOKS = 5
@@ -43,42 +43,28 @@ _POINT_READS = 20
 _READS_AT_ONCE = 32
 
 
-def zone_address(mirror: Mirror, connection: Connection | None = None) -> ZoneAddress:
-    """Where a mirror's landing zone is, with the login to it.
-
-    Args:
-        mirror: the mirror.
-        connection: the connection that it names, where that is known; by default looked up in the environment.
-
-    Raises:
-        TerminalError: ``CONNECTION_MISSING``, ``CONNECTION_INVALID``.
-    """
-    zone = mirror.landing_zone
-    if zone.store == "local":
-        return LocalZone(mirror.resolve(zone.path))
-    onelake = onelake_connection(connection or resolve(zone.connection or ""))
-    return OneLakeZone(
-        zone.workspace or "",
-        zone.item or "",
-        onelake.login,
-        zone.path,
-        onelake.dfs_endpoint,
-        onelake.timeout_seconds,
-        onelake.fabric_endpoint,
-    )
-
-
-def declare_tables(mirror: Mirror, ledger: Engine, only: Iterable[str] | None = None) -> dict[str, str]:
+def declare_tables(
+    mirror: Mirror,
+    ledger: Engine,
+    only: Iterable[str] | None = None,
+    zone: ZoneAddress | None = None,
+    *,
+    keep: bool = True,
+) -> dict[str, str]:
     """Register the mirror file's tables in the ledger; their ids by source name.
 
-    From here on the mirror names those that joined by a pattern, too (G-70).
+    From here on the mirror names those that joined by a pattern, too (G-70). *zone* as for :func:`inspect_mirror`;
+    without *keep* it is only tried.
 
     Raises:
+        TerminalError: ``MIRROR_CLASH`` when the file names another landing zone than the mirror has (G-175).
         TerminalError: ``TABLE_REDECLARED``, ``TABLE_UNDECLARED``, ``TARGET_TAKEN``, ``NEW_TABLE_REFUSED``;
             ``TABLE_UNKNOWN`` where a name of *only* is none of theirs.
     """
+    refuse_other_zone(mirror, ledger, zone)
     take_in_joined(mirror, ledger)
-    ids = declare(ledger, mirror.name, [declaration(table) for table in mirror.tables], mirror.reads)
+    declared = [declaration(table) for table in mirror.tables]
+    ids = declare(ledger, mirror.name, declared, mirror.reads, mirror.writes, keep=keep)
     if unknown := sorted(set(only or ()) - ids.keys()):
         raise table_unknown(mirror.name, unknown, ids)
     return ids
@@ -116,16 +102,18 @@ def inspect_mirror(
         losses: what the ledger says of losses, if the caller has just asked; by default it is asked here.
 
     Raises:
-        TerminalError: ledger and mirror file do not agree; the store refuses the login.
+        TerminalError: ledger and mirror file do not agree; ``MIRROR_CLASH`` when the zone is another mirror's (G-175);
+            the store refuses the login.
         TransientError: ``TABLE_BUSY`` when a table's row kept moving while it was looked at; ledger or store do not
             answer.
     """
-    declare_tables(mirror, ledger)
+    declare_tables(mirror, ledger, zone=zone)
     address = zone or zone_address(mirror)
     reader = LedgerReader(ledger, mirror.name)
     findings: dict[str, Finding] = {}
     waiting = reader.tables()
     looking = _Looking(mirror, ledger, reader, address, losses or look(mirror, ledger))
+    is_new_there = not any(state.row.established or state.row.resetting for state in waiting.values())
     for _ in range(_LOOKS):
         looked = looking.findings(waiting)
         now = reader.tables()
@@ -139,6 +127,8 @@ def inspect_mirror(
         raise TransientError(
             "TABLE_BUSY", f"the tables {sorted(waiting)} kept changing while they were inspected", way_out="try again"
         )
+    if is_new_there:
+        refuse_foreign_zone(mirror, looking.owners)
     if record:
         record_verdicts(ledger, {now[source].id: (finding, now[source].row) for source, finding in findings.items()})
     return findings
@@ -159,6 +149,8 @@ class _Looking:
         # Read before the target is asked: what is remembered was counted before what it says now.
         self._remembered = remembered(ledger, mirror.name)
         self._losses = losses
+        self.owners: set[str] = set()
+        """The mirrors that markers and newest files of folders name, where they are not this ledger's tables."""
 
     def findings(self, tables: Mapping[str, TableState]) -> dict[str, Finding]:
         """What one look finds of tables, by source name; where it finds a stop, what a second one does."""
@@ -195,6 +187,8 @@ class _Looking:
         for source, state in tables.items():
             own, before = owned[source], self._remembered.get(state.id, Remembered())
             lost, foreign = self._who_wrote(state, objects[state.folder])
+            if own.marker.incarnation not in (None, state.row.incarnation):
+                self.owners.add(own.marker.mirror or owner_of(self._reader.engine, own.marker.incarnation or ""))
             facts = TableFacts(
                 row=state.row,
                 published={file.number: file for file in published.get(state.id, [])},
@@ -254,6 +248,8 @@ class _Looking:
                 footer = None if local is None else read_footer(local)
             except TerminalError:
                 footer = None  # no Parquet of ours
+        if footer is not None:
+            self.owners.add(footer.mirror)
         named = f"number {number} in the folder"
         if footer is not None and footer.mirror == self._mirror:
             if state.row.established or footer.table_id == state.id:

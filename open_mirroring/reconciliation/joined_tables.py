@@ -11,6 +11,7 @@ from open_mirroring.config.tables import TablePattern, hashed_key
 from open_mirroring.errors import TerminalError
 from open_mirroring.ledger import open_ledger
 from open_mirroring.ledger.declaring import joined_tables
+from open_mirroring.reconciliation.owning import refuse_other_log, refuse_other_zone
 
 NEW_TABLE_REFUSED = "NEW_TABLE_REFUSED"
 REFUSED_WAY_OUT = (
@@ -23,9 +24,12 @@ def ledger_of(mirror: Mirror) -> Engine:
     """The mirror's ledger, brought up to date; from here on the mirror names the tables that joined it, too.
 
     Raises:
-        MirroringError: as :func:`~open_mirroring.ledger.open_ledger` and :func:`take_in_joined`.
+        MirroringError: as :func:`~open_mirroring.ledger.open_ledger` and :func:`take_in_joined`; ``MIRROR_CLASH`` when
+            the ledger knows the mirror by other places than the file names (G-175).
     """
     ledger = open_ledger(mirror.ledger_url())
+    refuse_other_zone(mirror, ledger)
+    refuse_other_log(mirror, ledger)
     take_in_joined(mirror, ledger)
     return ledger
 

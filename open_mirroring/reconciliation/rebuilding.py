@@ -25,6 +25,10 @@ REBUILT = "rebuilt"
 """The kind of the one publication that stands for all before the ledger was lost."""
 
 
+RECORDS = "_batches"
+"""The folder of the change log that holds the records of batches."""
+
+
 class BatchRecord(NamedTuple):
     """What the log's folder keeps of a batch: scope and manifest as the ledger had them, and when it was written."""
 
@@ -32,6 +36,11 @@ class BatchRecord(NamedTuple):
     at: datetime
     ranges: str
     manifest: str
+
+
+def record_name(number: int) -> str:
+    """Where the record of a batch is, relative to the change log."""
+    return f"{RECORDS}/{number // 10_000:08d}/{number:012d}.json"
 
 
 class FoundFile(NamedTuple):

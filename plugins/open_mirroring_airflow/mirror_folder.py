@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from open_mirroring.config import ConfigError, Mirror, load_mirror, load_mirrors, mirror_files
-from open_mirroring.errors import TerminalError
+from open_mirroring.errors import MirroringError, TerminalError
 
 MIRRORS = "OPEN_MIRRORING_MIRRORS"
 """Environment variable naming the folder of mirror files."""
@@ -30,17 +30,30 @@ def read_mirror_folder(folder: str | Path | None) -> MirrorFolder:
 
     Airflow drops, and after a while forgets, *all* DAGs of a file that raises while it is imported. So the file with
     the DAGs takes the mirrors from here and never raises, and a second file, without DAGs, raises the error: it shows
-    as an import error, and every good mirror keeps its schedule.
+    as an import error, and every good mirror keeps its schedule. Of files that claim one name or place, the one that
+    runs by the ledger is good.
     """
     folder = Path(folder or os.environ.get(MIRRORS) or "mirrors")
     if not folder.is_dir():
         return MirrorFolder([], _no_folder(folder))
     try:
-        return MirrorFolder(load_mirrors(folder), None)
+        return MirrorFolder(load_mirrors(folder, _standing), None)
     except ConfigError as error:
         wrong = {problem.file.absolute() for problem in error.problems}
         good = [file for file in mirror_files(folder) if file.absolute() not in wrong]
         return MirrorFolder([load_mirror(file) for file in good], error)
+
+
+def _standing(mirror: Mirror) -> int:
+    """As :func:`~open_mirroring.reconciliation.owning.standing`; asked only of files that claim one name or place."""
+    # Imported here: DAG files are read all the time, and seldom does one need a ledger.
+    from open_mirroring.reconciliation.owning import standing
+    from open_mirroring_airflow.connections import ledger_url
+
+    try:
+        return standing(mirror, ledger_url(mirror))
+    except MirroringError:
+        return 0
 
 
 def _no_folder(folder: Path) -> TerminalError:

@@ -17,10 +17,9 @@ from uuid import uuid4
 
 from open_mirroring.errors import TerminalError
 from open_mirroring.landing_zone.local_store import make_folders, sync_folder
-from open_mirroring.reconciliation.rebuilding import BatchRecord
+from open_mirroring.reconciliation.rebuilding import BatchRecord, record_name
 from open_mirroring.storage.object_path import Place
 
-FOLDER = "_batches"
 _READS_AT_ONCE = 16
 
 
@@ -81,4 +80,4 @@ def _read(root: Place, number: int) -> BatchRecord | None:
 
 
 def _place(root: Place, number: int) -> Place:
-    return root / FOLDER / f"{number // 10_000:08d}" / f"{number:012d}.json"
+    return root / record_name(number)

@@ -28,6 +28,7 @@ from deltalake.transaction import AddAction, RemoveAction
 from open_mirroring.changes.manifest import Manifest
 from open_mirroring.errors import TerminalError
 from open_mirroring.protocols.extracting import CommitRefused, Committed, LogOpened
+from open_mirroring.reconciliation.owning import MIRROR_CLASH, OWN_PLACE
 from open_mirroring.storage.arrow_files import arrow_path
 from open_mirroring.storage.delta_address import delta_address
 from open_mirroring.storage.object_path import ObjectPath, ObjectStatus, Place
@@ -37,6 +38,7 @@ from spark_jobs.changelog.schema import BATCHES_PER_BLOCK, LOG_SCHEMA, TRANSACTI
 BLOCK = "batch_block"
 _PROBE = "_created_once"
 """An object that stays beside the table; a storage that creates it twice would also commit a version twice."""
+_APP = "open_mirroring/"
 _OPENED_AT_ONCE = 8
 _CONFIGURATION = {"delta.checkpointInterval": "20", "delta.appendOnly": "false", "delta.enableDeletionVectors": "false"}
 
@@ -51,7 +53,7 @@ class ChangeLog:
 
     def __init__(self, root: Place, mirror: str) -> None:
         self.root = root
-        self._app_id = f"open_mirroring/{mirror}"
+        self._mirror, self._app_id = mirror, _app_id(mirror)
         self._opened: DeltaTable | None = None
 
     def open(self, batch: int, manifest: Manifest, document: str) -> LogOpened:
@@ -70,6 +72,14 @@ class ChangeLog:
         found = {name for name in names if name.startswith(prefix)}
         sealed = {Path(file["path"]).name for file in manifest.files}
         return LogOpened(table.version(), document if found == sealed else "")
+
+    def claim(self) -> None:
+        """Create the log if there is none; called before a batch is bound to it.
+
+        Raises:
+            TerminalError: ``MIRROR_CLASH`` when it is another mirror's.
+        """
+        self._open()
 
     def commit(self, batch: int, manifest: Manifest) -> Committed | CommitRefused:
         """Add the manifest's files in one commit on top of the state that :meth:`open` returned last.
@@ -112,6 +122,7 @@ class ChangeLog:
             self._create()
             table = opened_log(self.root)
             assert table is not None
+        _refuse_foreign(table, self.root, self._mirror)
         if what := upgraded(table):
             raise TerminalError(
                 "LOG_PROTOCOL",
@@ -138,6 +149,7 @@ class ChangeLog:
                 uri,
                 _table_schema(),
                 mode="ignore",
+                name=self._mirror,  # whoever creates the log owns it: of two, one creates version 0
                 partition_by=[BLOCK],
                 configuration=_CONFIGURATION,
                 storage_options=options,
@@ -209,10 +221,45 @@ def newest_in_log(root: Place, mirror: str) -> int:
 
     Raises:
         TransientError: ``LOG_COMMIT_FAILED`` when the log cannot be opened.
+        TerminalError: ``MIRROR_CLASH`` when the log is another mirror's.
         MirroringError: what the storage says.
     """
     table = opened_log(root)
-    return 0 if table is None else table.transaction_version(f"open_mirroring/{mirror}") or 0
+    if table is None:
+        return 0
+    _refuse_foreign(table, root, mirror)
+    return table.transaction_version(_app_id(mirror)) or 0
+
+
+def _app_id(mirror: str) -> str:
+    return f"{_APP}{mirror}"
+
+
+def _refuse_foreign(table: DeltaTable, root: Place, mirror: str) -> None:
+    """Refuse a log of another mirror: its table is named for the owner, or, of an earlier version, only commits are.
+
+    Raises:
+        TerminalError: ``MIRROR_CLASH``.
+    """
+    named = table.metadata().name
+    if named == mirror or table.transaction_version(_app_id(mirror)) is not None:
+        return
+    if named is None:
+        if not table.file_uris():
+            return  # nothing was ever committed: the first commit is the owner's
+        named = _newest_writer(root, table.version())
+    owner = f"mirror {named!r}" if named else "another mirror"
+    raise TerminalError(MIRROR_CLASH, f"the change log is that of {owner}", where=str(root), way_out=OWN_PLACE)
+
+
+def _newest_writer(root: Place, version: int) -> str:
+    """The mirror that made the newest commit of a log; empty where its entry does not tell."""
+    try:
+        lines = (root / "_delta_log" / f"{version:020}.json").read_bytes().splitlines()
+    except FileNotFoundError:
+        return ""
+    apps = [str(json.loads(line).get("txn", {}).get("appId", "")) for line in lines]
+    return next((app.removeprefix(_APP) for app in apps if app.startswith(_APP)), "")
 
 
 def log_files(root: Place) -> list[str]:

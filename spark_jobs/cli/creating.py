@@ -18,13 +18,13 @@ from open_mirroring.fabric.database_creation import find_or_create, settled, sta
 from open_mirroring.fabric.partner_events import write_partner_events
 from open_mirroring.landing_zone.onelake_address import OneLakeZone
 from open_mirroring.landing_zone.onelake_store import OneLakeStore
-from open_mirroring.ledger import open_ledger
 from open_mirroring.ledger.reading import LedgerReader
 from open_mirroring.operate.exit_codes import Exit, UsageError
 from open_mirroring.operate.job_story import story
 from open_mirroring.operate.zone_check import prove_conformance
 from open_mirroring.protocols.verdicts import FOREIGN_WRITER, LEDGER_LOST, gate
 from open_mirroring.reconciliation.inspection import inspect_mirror, zone_address
+from open_mirroring.reconciliation.joined_tables import ledger_of
 from spark_jobs.cli.reporting import json_text
 from spark_jobs.reconcile.lost_ledger import log_ahead
 
@@ -52,7 +52,7 @@ def create(arguments: argparse.Namespace) -> Exit:
         )
     connection = onelake_connection(resolve(zone.connection or ""))
     api = FabricApi(connection.fabric_endpoint, connection.login, connection.timeout_seconds)
-    made = create_database(mirror, open_ledger(mirror.ledger_url()), api)
+    made = create_database(mirror, ledger_of(mirror), api)
     print(json_text(made._asdict()) if arguments.json else "\n".join(story("create", made._asdict())))
     return Exit.TABLES_STOPPED if made.stopped else Exit.ON_HOLD if made.held else Exit.DONE
 

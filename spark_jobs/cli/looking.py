@@ -19,6 +19,7 @@ from open_mirroring.config.problems import Problem
 from open_mirroring.config.source import QlikTask
 from open_mirroring.config.storage import log_place
 from open_mirroring.errors import MirroringError, TerminalError, TransientError
+from open_mirroring.ledger import open_ledger
 from open_mirroring.ledger.decisions import OpenStop, open_stops
 from open_mirroring.ledger.letters import NO_LETTERS, LetterCounts, letter_counts, settled_letters
 from open_mirroring.ledger.opening import ledger_to_look
@@ -34,6 +35,7 @@ from open_mirroring.operate.zone_check import check_landing_zone
 from open_mirroring.protocols.verdicts import Finding
 from open_mirroring.reconciliation.inspection import inspect_mirror
 from open_mirroring.reconciliation.joined_tables import ledger_of
+from open_mirroring.reconciliation.owning import standing
 from spark_jobs.cli.reporting import dead_letters_text, json_text
 from spark_jobs.cli.status_text import colours_wanted, headline, short_status_text, status_text
 from spark_jobs.letters.dead_letters import ListedLetters, dead_letters, write_raw
@@ -177,25 +179,25 @@ def schema(_: argparse.Namespace) -> Exit:
 def problems_of(mirror: Mirror) -> list[Problem]:
     """Everything that would stop the first run of a mirror."""
     found = check_mirror(mirror)
-    refused = [] if any(problem.path == "ledger" for problem in found) else _ledger_refused(mirror)
-    return [
-        *found,
-        *check_landing_zone(mirror),
-        *check_structures(mirror),
-        *check_ledger_knows(mirror),
-        *refused,
-    ]
+    found += [*check_landing_zone(mirror), *check_structures(mirror)]
+    if all(problem.path != "ledger" for problem in found):
+        found += _refused_by_run(mirror)
+    return [*found, *check_ledger_knows(mirror)]
 
 
-def _ledger_refused(mirror: Mirror) -> list[Problem]:
-    """What a run would meet when it opens the ledger, and nobody but a person can mend: of another version, damaged."""
+def _refused_by_run(mirror: Mirror) -> list[Problem]:
+    """What a run would refuse by mirror file, ledger and landing zone: it asks what a run asks, and keeps nothing."""
     try:
-        ledger_to_look(mirror.ledger_url())
+        if ledger_to_look(mirror.ledger_url()) is None:
+            return []
+        ledger = open_ledger(mirror.ledger_url())
     except TerminalError as error:
         return [mirror.problem_of(("ledger",), error)]
     except TransientError:
-        pass
-    return []
+        return []
+    from spark_jobs.cli.run_refusals import run_refusals
+
+    return [mirror.problem_of(setting, error) for setting, error in run_refusals(mirror, ledger)]
 
 
 def never_run(mirror: Mirror) -> bool:
@@ -221,7 +223,7 @@ def mirrors_of(paths: list[Path]) -> list[Mirror]:
     """
     mirrors: list[Mirror] = []
     for path in paths:
-        found = load_mirrors(path) if path.is_dir() else [load_mirror(path)]
+        found = load_mirrors(path, standing) if path.is_dir() else [load_mirror(path)]
         if not found:
             raise UsageError("NO_MIRROR", f"{path} holds no mirror file", way_out="name a file, or a folder of them")
         mirrors += found

@@ -34,6 +34,7 @@ from spark_jobs.changelog.batch_records import write_record
 from spark_jobs.changelog.change_log import ChangeLog
 from spark_jobs.extract.new_tables import NewTablesSeen, announced_tables
 from spark_jobs.letters.open_letters import read_open_letters
+from spark_jobs.runtime.giving_way import OVERTAKEN, GivingWay
 from spark_jobs.sources.contract.source import MessageTransport
 from spark_jobs.sources.registry import source_of
 
@@ -69,6 +70,7 @@ class ExtractionDriver:
         self._name = mirror.name
         self._log = ChangeLog(log_place(mirror), mirror.name)
         self._timeout = timedelta(hours=mirror.source.fragment_timeout_hours)
+        self._giving_way = GivingWay()
         self._agenda: list[Point] = []
         self._asked: str | None = None
         self._current: tuple[str, int, Manifest] | None = None
@@ -80,7 +82,7 @@ class ExtractionDriver:
         mirror = self._mirror
         keys = {table.source: table.key for table in mirror.tables}
         types = {table.source: text for table in mirror.tables if (text := declaration(table).fixed["key_types"])}
-        self.ledger = ExtractLedger(self._engine, mirror.name, keys, types)
+        self.ledger = ExtractLedger(self._engine, mirror.name, keys, types, mirror.writes["change_log"])
         self.source = source_of(mirror)
         self.__dict__.pop("_writing", None)
 
@@ -206,7 +208,13 @@ class ExtractionDriver:
     def answer(self, request: protocol.Request) -> protocol.Reply:
         """The reply to one request; a ledger that is silent leaves its outcome unknown."""
         try:
-            return self._answer(request)
+            reply = self._answer(request)
+            if isinstance(reply, protocol.Lost):
+                what = "another run reads this mirror; this one waits, and goes on from what that one did"
+                log.warning("%s: %s", OVERTAKEN, what)
+                reader = LedgerReader(self._engine, self._name)
+                self._giving_way.wait(lambda: reader.mirror().open_batch is not None)
+            return reply
         except OperationalError as error:
             log.warning("the ledger did not answer: %s", type(error.orig).__name__)
             return protocol.Unknown()
@@ -219,6 +227,7 @@ class ExtractionDriver:
                 return self._find()
             case protocol.Bind(version, batch):
                 scope = Scope.from_json(batch.ranges)
+                self._log.claim()
                 bound = self.ledger.bind(version, batch, scope.new, scope.versions)
                 if isinstance(bound, protocol.Owned):
                     self._settle_point()

@@ -167,6 +167,22 @@ def _with_room(plan: LoadPlan, table: Table) -> LoadPlan:
 OTHER_SETTINGS = "the settings of its initial load are not those with which the load began"
 
 
+def refuse_other_load(mirror: Mirror, table: Table, plan: LoadPlan) -> None:
+    """Refuse to continue a load otherwise than it began: its files would not fit each other.
+
+    Raises:
+        TerminalError: ``LOAD_CHANGED``; ``SALT_CHANGED``, for one text would have two hashes (G-121).
+    """
+    if table.initial_load is None or plan.settings != settings_of(table):
+        raise TerminalError("LOAD_CHANGED", OTHER_SETTINGS, way_out="put them back as they were, or reset the table")
+    # What goes through the log is hashed when it is published, all of it by one salt.
+    begun_with = {column.salted for column in plan.columns if column.salted and not table.loads_through_log}
+    salt = mirror.salt() if begun_with else None
+    if begun_with and (salt is None or begun_with != {salt.check}):
+        what = "its initial load began with another salt than the connection has now"
+        raise TerminalError("SALT_CHANGED", what, way_out="put the connection back as it was, or reset the table")
+
+
 def settings_of(table: Table) -> str:
     """What a load depends on; a load that has begun is not continued under other settings."""
     load = table.initial_load

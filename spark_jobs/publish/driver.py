@@ -21,16 +21,15 @@ from open_mirroring.fabric.partner_events import write_partner_events
 from open_mirroring.fault_points import reach
 from open_mirroring.landing_zone.opening import open_store
 from open_mirroring.ledger.publish_ledger import PublishLedger, StagedDetails
-from open_mirroring.ledger.reading import TableState
+from open_mirroring.ledger.reading import LedgerReader, TableState
 from open_mirroring.protocols import publishing as protocol
 from open_mirroring.protocols.driving import drive
 from open_mirroring.reconciliation.inspection import zone_address
 from spark_jobs.publish.zone_ports import ZonePorts
+from spark_jobs.runtime.giving_way import OVERTAKEN, GivingWay
 
 log = logging.getLogger(__name__)
 
-OVERTAKEN = "OVERTAKEN"
-"""Another run, of this or of another deployment with the same ledger, was faster: what it sealed is what counts."""
 _REQUESTS_AT_ONCE = 32
 
 
@@ -73,6 +72,7 @@ class PublicationDriver:
             renamed, or is left over and found by the next look; so their folders are not listed to be swept.
 
     Attributes:
+        made: by source name, the numbers of the files that this run confirmed, whatever another one did meanwhile.
         postponed: by source name, the error that kept a table from being finished; its intent stays open.
         overtaken: source names of tables that another run took over meanwhile; both runs went on from there (I20).
     """
@@ -81,11 +81,15 @@ class PublicationDriver:
         self._ledger = PublishLedger(ledger, mirror.name)
         self._mirror = mirror
         self._store = open_store(zone_address(mirror))
-        self._ports = ZonePorts(self._store)
+        self._ports = ZonePorts(self._store, mirror.name)
         self._work = work
         self._clean = frozenset(clean)
         self._tables: Mapping[str, TableState] = {}
         self._details: dict[str, StagedDetails] = {}
+        self._reader, self._giving_way = LedgerReader(ledger, mirror.name), GivingWay()
+        self._rows: dict[str, protocol.TableRow] = {}
+        self._unanswered: set[str] = set()
+        self.made: dict[str, list[int]] = {}
         self.postponed: dict[str, MirroringError] = {}
         self.overtaken: set[str] = set()
 
@@ -107,12 +111,31 @@ class PublicationDriver:
             silent=TransientError("LEDGER_UNREACHABLE", "the ledger does not answer", way_out="try again later"),
         )
 
-    def _say_overtaken(self, replies: Mapping[str, protocol.Reply]) -> None:
+    def _note_made(self, requests: Mapping[str, protocol.Request], replies: Mapping[str, protocol.Reply]) -> None:
         for table_id, reply in replies.items():
-            if isinstance(reply, protocol.Lost):
-                source = self._tables[table_id].source
-                self.overtaken.add(source)
-                log.warning("%s: %s: another run owns the table now; this one goes on from its row", source, OVERTAKEN)
+            confirms = isinstance(requests[table_id], protocol.Confirm)
+            if isinstance(reply, protocol.Owned):
+                before = self._rows.get(table_id, reply.row).confirmed
+                if (confirms or table_id in self._unanswered) and reply.row.confirmed > before:
+                    made = self.made.setdefault(self._tables[table_id].source, [])
+                    made += range(before + 1, reply.row.confirmed + 1)
+                self._rows[table_id] = reply.row
+                self._unanswered.discard(table_id)
+            elif confirms and isinstance(reply, protocol.Unknown):
+                self._unanswered.add(table_id)
+
+    def _give_way(self, replies: Mapping[str, protocol.Reply]) -> None:
+        """Let another run finish the tables that it took over; said once of each table."""
+        lost = sorted(self._tables[t].source for t, reply in replies.items() if isinstance(reply, protocol.Lost))
+        if not lost:
+            return
+        if new := [source for source in lost if source not in self.overtaken]:
+            what = "another run publishes these tables; this one waits, and goes on from what that one did"
+            log.warning("%s: %s: %s", OVERTAKEN, what, ", ".join(new))
+        self.overtaken.update(lost)
+        self._giving_way.wait(
+            lambda: any(one.row.intent is not None for s, one in self._reader.tables().items() if s in lost)
+        )
 
     def _is_over(self, table_id: str, request: protocol.Request) -> bool:
         if isinstance(request, protocol.Stage):
@@ -131,7 +154,8 @@ class PublicationDriver:
             by_kind.setdefault(type(request), {})[table_id] = request
         for kind, group in by_kind.items():
             replies |= self._answer(kind, group)
-        self._say_overtaken(replies)
+        self._note_made(requests, replies)
+        self._give_way(replies)
         return replies
 
     def _answer(self, kind: type, group: Mapping[str, Any]) -> Mapping[str, protocol.Reply]:

@@ -178,17 +178,24 @@ class Preparation:
 
         Those that are *busy* have changes, and are judged when these are published.
 
-        Only where `types` says something new are a table's column lists asked for: a run without changes reads none.
-        What it says is noted before changes are published by it, so that no crash leaves files by types that nobody
-        noted.
+        What `types` says is noted before changes are published by it, so that no crash leaves files by types that
+        nobody noted.
         """
-        tables, found = [*tables], dict[str, CannotStage]()
-        said = {state.id: self._declared[state.source].chosen.types_text for state in tables}
-        anew = {state.id: said[state.id] for state in tables if state.types != said[state.id]}
-        quiet = [state for state in tables if state.source not in busy]
-        asked = [state.id for state in quiet if state.id in anew]
-        lists = self._reader.column_lists(asked) if asked else {}
-        for state in quiet:
+        tables = [*tables]
+        found = self.unfit([state for state in tables if state.source not in busy])
+        anew = {s.id: text for s in tables if s.types != (text := self._declared[s.source].chosen.types_text)}
+        note_types(self._reader.engine, {table_id: text for table_id, text in anew.items() if table_id not in found})
+        return found
+
+    def unfit(self, tables: Sequence[TableState]) -> dict[str, CannotStage]:
+        """Tables of which the mirror file says something else than their files have, by table id; notes nothing.
+
+        Only where `types` says something new are a table's column lists asked for: a run without changes reads none.
+        """
+        found = dict[str, CannotStage]()
+        anew = {s.id for s in tables if s.types != self._declared[s.source].chosen.types_text}
+        lists = self._reader.column_lists([*anew]) if anew else {}
+        for state in tables:
             declared = self._declared[state.source]
             try:
                 refuse_other_settings(state, declared, self._salted)
@@ -196,7 +203,6 @@ class Preparation:
                     refuse_text_no_more(state, declared, lists.get(state.id, ()))
             except PlanStop as stop:
                 found[state.id] = CannotStage(stop.code, stop.what)
-        note_types(self._reader.engine, {table_id: text for table_id, text in anew.items() if table_id not in found})
         return found
 
     def schema_from_log(self, state: TableState) -> TableSchema:

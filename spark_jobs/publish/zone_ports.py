@@ -20,8 +20,8 @@ log = logging.getLogger(__name__)
 class ZonePorts:
     """Answers one table's store requests; an unknown outcome is reported as unknown, never guessed."""
 
-    def __init__(self, store: LandingZoneStore) -> None:
-        self._store = store
+    def __init__(self, store: LandingZoneStore, mirror: str = "") -> None:
+        self._store, self._mirror = store, mirror
 
     def answer(self, table: TableState, request: protocol.Request) -> protocol.Reply:
         """The reply of the store; ``Unknown`` when it gave none."""
@@ -35,10 +35,13 @@ class ZonePorts:
         folder = table.folder
         match request:
             case protocol.CreateMarker(incarnation):
-                self._create_whole(table, layout.INCARNATION_FILE, layout.incarnation_document(incarnation))
+                self._create_whole(
+                    table, layout.INCARNATION_FILE, layout.incarnation_document(incarnation, self._mirror)
+                )
                 return protocol.Answered()
             case protocol.ReadMarker():
-                return protocol.Marker(*read_marker(self._store, folder))
+                marker = read_marker(self._store, folder)
+                return protocol.Marker(marker.incarnation, marker.etag)
             case protocol.CreateMetadata():
                 self._create_whole(table, layout.METADATA_FILE, _metadata(table))
                 return protocol.Answered()

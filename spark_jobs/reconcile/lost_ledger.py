@@ -25,6 +25,7 @@ from open_mirroring.ledger import tables as t
 from open_mirroring.ledger.extract_ledger import ExtractLedger
 from open_mirroring.protocols.verdicts import FOREIGN_WRITER, LEDGER_LOST, LOG_MISSING_BATCH, WAYS_OUT, Finding
 from open_mirroring.reconciliation.inspection import inspect_mirror
+from open_mirroring.reconciliation.owning import MIRROR_CLASH
 from spark_jobs.changelog.change_log import newest_in_log
 
 
@@ -54,17 +55,32 @@ def refuse_lost_ledger(mirror: Mirror, ledger: Engine) -> None:
         lost_tables = {s: f for s, f in inspect_mirror(mirror, ledger, record=False).items() if f.code == LEDGER_LOST}
         for source, finding in lost_tables.items():
             raise _lost(mirror, f"{source}: {finding.what}")
-    elif _logged(mirror) < row.committed and (needing := _tables_of_log(mirror, ledger)):
+    elif needing := _missing_in_log(mirror, ledger, row.committed):
         what = f"the change log ends before batch {row.committed}, the newest one that the ledger knows"
         for source in needing:
             # Kept in the ledger: only a load builds such a table anew.
             ExtractLedger(ledger, mirror.name).stop_table(source, LOG_MISSING_BATCH, what)
-        raise TerminalError(
-            LOG_MISSING_BATCH,
-            f"{what}; {needing} rest on it",
-            where=str(log_place(mirror)),
-            way_out=WAYS_OUT[LOG_MISSING_BATCH],
-        )
+        raise _log_behind(mirror, what, needing)
+
+
+def log_behind(mirror: Mirror, ledger: Engine) -> TerminalError | None:
+    """Why the change log lacks what tables rest on; None where it does not. Nothing is stopped."""
+    m = t.mirror.c
+    committed = t.first(ledger, sa.select(m.committed).where(m.name == mirror.name)) or 0
+    if not (needing := _missing_in_log(mirror, ledger, committed)):
+        return None
+    return _log_behind(mirror, f"the change log ends before batch {committed}", needing)
+
+
+def _missing_in_log(mirror: Mirror, ledger: Engine, committed: int) -> list[str]:
+    return _tables_of_log(mirror, ledger) if _logged(mirror) < committed else []
+
+
+def _log_behind(mirror: Mirror, what: str, needing: list[str]) -> TerminalError:
+    way_out = WAYS_OUT[LOG_MISSING_BATCH]
+    return TerminalError(
+        LOG_MISSING_BATCH, f"{what}; {needing} rest on it", where=str(log_place(mirror)), way_out=way_out
+    )
 
 
 def refuse_behind_log(mirror: Mirror) -> None:
@@ -112,9 +128,9 @@ def check_ledger_knows(mirror: Mirror) -> list[Problem]:
                 problems.append(
                     TerminalError(finding.code, f"{source}: {finding.what}", way_out=finding.way_out),
                 )
-    except (MirroringError, DBAPIError, OSError):
-        return []
-    return [mirror.problem(("ledger",), e.code, e.what, e.way_out) for e in problems]
+    except (MirroringError, DBAPIError, OSError) as error:
+        problems = [error] if isinstance(error, TerminalError) and error.code == MIRROR_CLASH else []
+    return [mirror.problem_of(("mirror",) if e.code == MIRROR_CLASH else ("ledger",), e) for e in problems]
 
 
 def _look(mirror: Mirror) -> tuple[int, set[str]]:

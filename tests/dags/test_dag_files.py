@@ -23,6 +23,10 @@ from airflow.serialization.serialized_objects import DagSerialization
 
 from open_mirroring.config import load_mirror
 from open_mirroring.errors import TerminalError, TransientError
+from open_mirroring.ledger import open_ledger
+from open_mirroring.ledger.extract_ledger import ExtractLedger
+from open_mirroring.protocols.extracting import Batch
+from open_mirroring.reconciliation.inspection import declare_tables
 from open_mirroring_airflow import dag_docs, mirror_dags
 from open_mirroring_airflow.dag_factory import build_dags
 from open_mirroring_airflow.provider_info import get_provider_info
@@ -300,3 +304,34 @@ def test_a_correction_is_approved_and_names_its_proof(dags: dict) -> None:
             dag.params.get_param(name).resolve(wrong)
     proof = "0b6cb1a1-6f4f-4d09-9f0e-0d1c1ab5b4f5"
     assert dag.params.get_param("proof").resolve(proof) == proof
+
+
+CLASHES = {
+    "other name": ("mirror: shop", "mirror: second"),
+    "other zone": ("path: build/", "path: build/other/"),
+    "other log": ("change_log: ", "change_log: other/"),
+    "other ledger": ("sqlite:///", "sqlite:///other/"),
+    "a copy": ("", ""),
+}
+
+
+@pytest.mark.parametrize("changed", CLASHES.values(), ids=CLASHES)
+def test_a_file_that_clashes_with_a_mirror_that_runs_has_no_dags_and_the_mirror_keeps_its_own(
+    mirrors: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, changed: tuple[str, str]
+) -> None:
+    """G-175: the ledger tells which file runs; `second.yaml` comes before `shop.yaml` by its name."""
+    monkeypatch.setenv("OPEN_MIRRORING_HOME", str(tmp_path))
+    text = EXAMPLE.read_text(encoding="utf-8")
+    (mirrors / "shop.yaml").write_text(text, encoding="utf-8")
+    (mirrors / "second.yaml").write_text(text.replace(*changed, 1), encoding="utf-8")
+    bag = _bag()
+    assert bag.dags == {} and "MIRROR_CLASH" in next(iter(bag.import_errors.values())), "neither has run"
+    mirror = load_mirror(mirrors / "shop.yaml")
+    ledger = ExtractLedger(open_ledger(mirror.ledger_url()), mirror.name, log=mirror.writes["change_log"])
+    declare_tables(mirror, open_ledger(mirror.ledger_url()))
+    ledger.bind(ledger.acquire().row.version, Batch(1, "[]"), ())
+    bag = _bag()
+    assert sorted(bag.dags) == IDS and {dag.fileloc for dag in bag.dags.values()}
+    assert all(task.mirror_file == str(mirror.file) for task in bag.dags["shop__replicate"].tasks)
+    (text,) = bag.import_errors.values()
+    assert "MIRROR_CLASH" in text and "second.yaml:" in text and "shop.yaml:" not in text

@@ -18,7 +18,7 @@ from open_mirroring.operate.exit_codes import Exit
 from open_mirroring.protocols.extracting import CommitRefused, Committed
 from open_mirroring.storage.delta_address import delta_address
 from open_mirroring.storage.object_store import ObjectStore
-from spark_jobs.changelog.change_log import ChangeLog, log_files
+from spark_jobs.changelog.change_log import ChangeLog, _newest_writer, log_files, newest_in_log
 from spark_jobs.changelog.schema import LogRow
 from spark_jobs.changelog.writing import LogWriter
 from spark_jobs.cli.command_line import main
@@ -228,3 +228,17 @@ def test_a_signature_opens_the_log_too(storage_servers, tmp_path: Path) -> None:
     with pytest.raises(TerminalError, match="STORAGE_DENIED") as denied:
         log_files(refused.place("log"))
     assert "sig=" not in str(denied.value) and "AAAAAAAA" not in str(denied.value)
+
+
+def test_a_log_is_its_first_mirrors_g_175(storage: Storage) -> None:
+    """Of two mirrors on one new log the first creates it; the other one is refused before it binds or commits."""
+    root = storage.place("log")
+    shop, second = ChangeLog(root, "shop"), ChangeLog(root, "second")
+    shop.claim()
+    manifest = written(storage, 1, "a")
+    for refused in (second.claim, lambda: second.open(1, manifest, "{}"), lambda: newest_in_log(root, "second")):
+        with pytest.raises(TerminalError, match=r"MIRROR_CLASH: the change log is that of mirror 'shop'"):
+            refused()
+    shop.open(1, manifest, "{}")
+    assert isinstance(shop.commit(1, manifest), Committed)
+    assert newest_in_log(root, "shop") == 1 and _newest_writer(root, 1) == "shop"

@@ -118,15 +118,15 @@ def test_a_change_log_that_is_gone_is_not_begun_anew(tmp_path: Path, spark, caps
     assert [found["name"] for found in orders(pipeline)] == ["Ida", "Eve"]
 
 
-def test_another_mirrors_folder_is_a_foreign_writers(tmp_path: Path, spark, capsys: Any) -> None:
+def test_another_mirrors_zone_is_refused_by_its_name_g_175(tmp_path: Path, spark, capsys: Any) -> None:
     """I23: two mirrors with two ledgers and one target; and a zone that was emptied while the ledger knows K."""
     pipeline = published(tmp_path, spark)
     second = Pipeline(tmp_path / "second", spark, [ORDERS], source={"layout": "bare"}, mirror="second")
     set_to(second, landing_zone={"store": "local", "path": str(pipeline.zone)})
     code, text = said(capsys, second, "check")
-    assert code == Exit.USAGE and "FOREIGN_WRITER" in text
+    assert code == Exit.USAGE and "MIRROR_CLASH" in text and f"{pipeline.mirror.name!r}" in text
     code, text = said(capsys, second, "tick")
-    assert code == Exit.TABLES_STOPPED and "FOREIGN_WRITER" in text
+    assert code == Exit.TERMINAL and "MIRROR_CLASH" in text and f"{pipeline.mirror.name!r}" in text
     shutil.rmtree(pipeline.zone)
     pipeline.zone.mkdir()
     code, text = said(capsys, pipeline, "tick")

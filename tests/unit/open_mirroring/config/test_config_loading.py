@@ -725,7 +725,8 @@ def test_two_mirrors_in_one_zone_of_onelake_are_refused(tmp_path: Path) -> None:
     with pytest.raises(ConfigError) as caught:
         load_mirrors(tmp_path)
     assert [(p.code, p.file.name, p.path) for p in caught.value.problems] == [
-        ("MIRROR_CLASH", "b.yaml", "landing_zone")
+        ("MIRROR_CLASH", "a.yaml", "landing_zone"),
+        ("MIRROR_CLASH", "b.yaml", "landing_zone"),
     ]
 
 
@@ -734,8 +735,18 @@ def test_two_mirrors_on_one_ledger_connection_are_refused(tmp_path: Path) -> Non
     with pytest.raises(ConfigError) as caught:
         load_mirrors(tmp_path / "mirrors")
     assert [(p.code, p.file.name, p.line, p.path) for p in caught.value.problems] == [
-        ("MIRROR_CLASH", "b.yaml", 4, "ledger")
+        ("MIRROR_CLASH", "a.yaml", 4, "ledger"),
+        ("MIRROR_CLASH", "b.yaml", 4, "ledger"),
     ]
+
+
+def test_of_two_files_that_clash_the_one_that_runs_is_right_whatever_its_name_g_175(tmp_path: Path) -> None:
+    _write(tmp_path / "mirrors", a=_mirror("b"), b=_mirror("b"), c=_mirror("b", zone="b/other"))
+    ranks = {"a.yaml": 1, "b.yaml": 2, "c.yaml": 0}
+    with pytest.raises(ConfigError) as caught:
+        load_mirrors(tmp_path / "mirrors", lambda mirror: ranks[mirror.file.name])
+    assert {p.file.name for p in caught.value.problems} == {"a.yaml", "c.yaml"}
+    assert "the name 'b' is taken by b.yaml" in str(caught.value)
 
 
 def test_mistakes_of_all_files_of_a_folder_come_together(tmp_path: Path) -> None:

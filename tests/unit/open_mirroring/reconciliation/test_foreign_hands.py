@@ -22,6 +22,7 @@ from open_mirroring.landing_zone.store import LandingZoneStore, ObjectInfo
 from open_mirroring.protocols.verdicts import WAYS_OUT
 from open_mirroring.remote.http_service import RetryBudget
 from spark_jobs.cli.creating import create_database
+from spark_jobs.publish.driver import PublicationDriver
 from tests.hand_published import CUSTOMERS, ORDERS, HandPublished
 from tests.onelake import CLIENTS, connection_variable, emulator, login_of
 
@@ -365,3 +366,32 @@ def test_with_one_ledger_two_at_the_same_time_give_every_number_once_i_20(
     ids = [key for file in files for key in pq.read_table(both[0].path(file.number))["id"].to_pylist()]
     assert ids == [1, 2, 3, 4, 5]
     assert set(both[1].codes().values()) == {"OK"}
+
+
+def test_two_publishers_give_way_to_each_other_and_each_reports_its_own_files_i_20(
+    deployment: Deployment, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Neither trades take-overs with the other: a table is warned of once, and every file is reported once."""
+    both = [deployment(name, tmp_path / "one.db") for name in ("first", "second")]
+    both[1].batches = both[0].batches
+    both[0].publish(orders=[1], customers=[1])
+    caplog.clear()
+    for batch in (2, 3):
+        both[0].batches[ORDERS].append([batch])
+        both[0].batches[CUSTOMERS].append([batch])
+    drivers: list[PublicationDriver] = []
+    begin = threading.Barrier(2)
+
+    def run(one: HandPublished) -> None:
+        begin.wait()
+        drivers.append(one.drive([ORDERS, CUSTOMERS]))
+
+    threads = [threading.Thread(target=run, args=(one,)) for one in both]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    for source in (ORDERS, CUSTOMERS):
+        made = sorted(number for driver in drivers for number in driver.made.get(source, ()))
+        assert made == both[0].numbers(source)[1:]
+    assert sum("OVERTAKEN" in record.message for record in caplog.records) <= 4

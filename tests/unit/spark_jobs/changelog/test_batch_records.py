@@ -23,7 +23,8 @@ from open_mirroring.landing_zone.schema import LandingColumn, file_schema
 from open_mirroring.ledger import open_ledger
 from open_mirroring.ledger import tables as t
 from open_mirroring.operate.exit_codes import Exit
-from spark_jobs.changelog.batch_records import FOLDER, read_records, write_record
+from open_mirroring.reconciliation.rebuilding import RECORDS
+from spark_jobs.changelog.batch_records import read_records, write_record
 from spark_jobs.changelog.change_log import ChangeLog, vacuum
 from spark_jobs.cli.command_line import main
 from tests.object_storage import KINDS, StorageServers
@@ -64,7 +65,7 @@ def test_a_record_is_on_the_disk_when_it_is_written_g_80(tmp_path: Path, monkeyp
 def test_a_damaged_record_is_told_g_80(tmp_path: Path) -> None:
     """G-80: what cannot be read is not taken for what is not there."""
     write_record(tmp_path, 1, "[]", "{}")
-    (path,) = (tmp_path / FOLDER).rglob("*.json")
+    (path,) = (tmp_path / RECORDS).rglob("*.json")
     path.write_bytes(path.read_bytes()[:-5])
     with pytest.raises(TerminalError, match="LOG_RECORD_INVALID"):
         read_records(tmp_path, 1)
@@ -77,7 +78,7 @@ def test_cleaning_up_the_log_leaves_the_records_g_80(tmp_path: Path) -> None:
     stray = tmp_path / "log" / "batch_block=0" / "stray.parquet"
     stray.parent.mkdir()
     stray.write_bytes(b"x")
-    for path in (stray, *(tmp_path / "log" / FOLDER).rglob("*.json")):
+    for path in (stray, *(tmp_path / "log" / RECORDS).rglob("*.json")):
         os.utime(path, (0, 0))
     assert vacuum(tmp_path / "log", timedelta(hours=1)) == 1 and not stray.exists()
     assert list(read_records(tmp_path / "log", 1)) == [1]
@@ -158,7 +159,7 @@ def test_an_upgrade_has_nothing_to_do_about_batches_that_were_dropped_g_80(
     """G-80: of those nobody can write a record: it is said each time, and is no step that is pending for ever."""
     file = mirror_with_log(tmp_path, [{"source": "dbo.kept", "target": "dbo/kept", "key": ["id"]}], "dbo.kept")
     mirror, now = load_mirror(file), datetime.now(UTC)
-    shutil.rmtree(tmp_path / "log" / FOLDER)
+    shutil.rmtree(tmp_path / "log" / RECORDS)
     with open_ledger(mirror.ledger_url()).begin() as db:
         db.execute(t.mirror.insert().values(name="m", committed=1))
         horizon = {"mirror": "m", "batch": 1, "at": now, "dropped": 1, "moved_at": now}

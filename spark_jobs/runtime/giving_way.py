@@ -1,0 +1,36 @@
+"""Lets a run that was overtaken wait for the other one: each take-over throws away what the other has begun."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Callable
+
+from sqlalchemy.exc import OperationalError
+
+OVERTAKEN = "OVERTAKEN"
+"""Another run, of this or of another deployment with the same ledger, was faster: what it sealed is what counts."""
+FIRST_PAUSE, POLL, PATIENCE = 0.5, 0.5, 20.0
+"""Seconds: before the first look, between looks, and how long a run waits the first time it is overtaken."""
+
+
+class GivingWay:
+    """Waits until the other run is done, each time twice as long at most: so of two runs one comes to its end."""
+
+    def __init__(self) -> None:
+        self._patience = PATIENCE
+
+    def wait(self, is_busy: Callable[[], bool]) -> None:
+        """Return once *is_busy* says that nothing is under way, or after a limited time: the other run may be dead."""
+        time.sleep(FIRST_PAUSE * random.uniform(0.5, 1.5))
+        until = time.monotonic() + self._patience
+        self._patience *= 2
+        while time.monotonic() < until and _answered(is_busy):
+            time.sleep(POLL)
+
+
+def _answered(is_busy: Callable[[], bool]) -> bool:
+    try:
+        return is_busy()
+    except OperationalError:
+        return True  # the ledger does not answer: the next request says so
