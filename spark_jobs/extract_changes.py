@@ -22,6 +22,7 @@ from open_mirroring.config import Mirror
 from open_mirroring.ledger.extract_ledger import ExtractLedger
 from open_mirroring.ledger.horizon import mirror_horizon
 from open_mirroring.protocols.backfilling import Backfill, parse_interval, refuse_below_horizon
+from open_mirroring.protocols.table_losses import ANY_TABLE, FILE_UNKNOWN
 from open_mirroring.reconciliation.inspection import declare_tables
 from open_mirroring.reconciliation.losses import look
 from open_mirroring.reconciliation.told_by_source import record_told
@@ -33,6 +34,7 @@ from spark_jobs.runtime.job_arguments import add_interval_arguments
 from spark_jobs.sources.contract.source import Found, Transport
 
 log = logging.getLogger(__name__)
+_NAMES_SHOWN = 5
 
 
 class Extracted(NamedTuple):
@@ -103,6 +105,7 @@ class _Points:
         self._waiting: Sequence[str] = ()
         self._withheld: Sequence[str] = ()
         self._overdue: Sequence[str] = ()
+        self._unread: Sequence[str] = ()
         self._gone: Sequence[str] = ()
 
     def read(self, backfill: Backfill | None) -> Extracted:
@@ -148,6 +151,7 @@ class _Points:
         self._waiting = found.waiting
         self._withheld = sorted({*found.waiting} - {*found.empty})
         self._overdue = found.overdue
+        self._unread = found.unread
         for name in found.waiting:
             log.warning("%r is not ready yet: it is read once it is whole", name)
         if not found.ranges and self._driver.has_overdue:
@@ -197,6 +201,8 @@ class _Points:
         told = source.transport.told(self._driver.spark)
         known = {name: table.source for name, table in source.tables.items()}
         signals = {(known.get(name, name), code): what for (name, code), what in told.signals.items()}
+        if self._unread:
+            signals[ANY_TABLE, FILE_UNKNOWN] = _unread_text(self._unread)
         statements = told.statements
         if statements is not None:
             statements = {known[name]: of_one for name, of_one in statements.items() if name in known}
@@ -204,6 +210,11 @@ class _Points:
         new = record_told(self._ledger, self._mirror.name, source.format.load, told, self._driver.completed)
         for (name, code), what in new.items():
             log.warning("%s: %s: %s", code, name, what)
+
+
+def _unread_text(unread: Sequence[str]) -> str:
+    more = f" and {len(unread) - _NAMES_SHOWN} others" if len(unread) > _NAMES_SHOWN else ""
+    return f"not read in the source's folder: {', '.join(unread[:_NAMES_SHOWN])}{more}"
 
 
 def _of(found: Found, ranges: Iterable[BoundRange]) -> Scope:

@@ -39,6 +39,7 @@ class Found(NamedTuple):
         versions: how files are now that will be bound by these ranges, or are bound and were seen otherwise (G-32).
         overdue: those of what waits whose writer seems to have left it: its rest may not come any more.
         refused: source tables of which nothing can be read as they are, each with the reason; nothing of them is lost.
+        unread: what is there and is not read, by its kind or the name of its folder, each with the reason.
     """
 
     ranges: list[BoundRange]
@@ -47,6 +48,7 @@ class Found(NamedTuple):
     versions: Mapping[str, FileVersion] = MappingProxyType({})
     refused: Mapping[str, TerminalError] = MappingProxyType({})
     overdue: Sequence[str] = ()
+    unread: Sequence[str] = ()
 
 
 class Chosen(NamedTuple):

@@ -28,7 +28,6 @@ from spark_jobs.sources.transports.capture import Damage
 from spark_jobs.sources.transports.file_times import files_bound_before, files_within
 from spark_jobs.sources.transports.source_files import (
     Listing,
-    SourceFile,
     as_bound,
     bound_so_far,
     gone_unread,
@@ -40,6 +39,7 @@ from spark_jobs.sources.transports.source_files import (
     versions_of,
     why_unread,
 )
+from spark_jobs.sources.transports.source_folders import SourceFile
 
 log = logging.getLogger(__name__)
 
@@ -118,13 +118,13 @@ class MessageFiles(MessageTransport):
         ranges, waiting = self.beyond(listed, bound, [one for one in unread if one.end > one.start])
         versions = versions_of(self.folder, listed.files, bound, ranges, known)
         ranges += gone_unread(listed, bound, known)
-        ranges += [BoundRange(name, 0, size) for name, size, _ in listed.unknown if size and name not in bound]
+        ranges += [BoundRange(one.name, 0, one.size) for one in listed.unknown if one.size and one.name not in bound]
         # Nothing is missing in a file to which lines may come yet; a packed one, or a Capture's, always has bytes.
         empty = tuple(name for name in listed.waiting if self.grows(name))
         half = {name for name in waiting if self.grows(name)} | ({*listed.waiting} - {*empty})
         overdue = left_behind(self.folder, [*half, *listed.unfinished], ranges)
         waiting_files = sorted([*listed.waiting, *listed.unfinished, *waiting])
-        return Found(ranges, waiting_files, empty, versions, overdue=overdue)
+        return Found(ranges, waiting_files, empty, versions, overdue=overdue, unread=listed.unread)
 
     def _start(self, file: SourceFile, bound: Mapping[str, int], seen: Mapping[str, FileVersion] | None) -> int:
         start = bound_so_far(self.path, file.name, file.size, bound)

@@ -1,0 +1,258 @@
+"""What is in a source's folder is read, or counted and named: links, pipes, hidden folders (G-62)."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+from collections.abc import Callable
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from open_mirroring.operate.exit_codes import Exit
+from tests.field.trial import Ended, Trial
+
+FILE = """mirror: links
+source: {{format: sqlserver-ces, transport: files, layout: bare, path: events}}
+landing_zone: {{store: local, path: zone, tables: tables}}
+ledger: sqlite:///ledger.db
+change_log: log
+tables:
+  - {{source: dbo.orders, target: dbo/orders, key: [id]{more}}}
+"""
+
+
+def event(key: int, table: str = "orders") -> str:
+    column = {"name": "id", "type": "int", "index": 0}
+    data = {
+        "eventsource": {
+            "db": "fieldlab",
+            "schema": "dbo",
+            "tbl": table,
+            "cols": [column],
+            "pkkey": [{"columnname": "id", "value": str(key)}],
+            "transaction": {
+                "commitlsn": f"0000002C:{key:08X}:0001",
+                "beginlsn": f"0000002C:{key:08X}:0001",
+                "sequencenumber": 1,
+                "committime": "2026-11-20T08:00:00.000Z",
+            },
+        },
+        "eventrow": {"old": "{}", "current": json.dumps({"id": str(key)})},
+    }
+    return json.dumps(
+        {
+            "specversion": "1.0",
+            "type": "com.microsoft.SQL.CES.DML.V1",
+            "source": "/",
+            "id": f"{key:032d}",
+            "logicalid": f"5b1f0c7e-2d34-4a86-9f10-77c0a1d2e3f4:0000002C{key:08X}0001:00000000000000000001",
+            "time": "2026-11-20T08:00:00.000Z",
+            "datacontenttype": "application/json",
+            "operation": "INS",
+            "segmentindex": 0,
+            "finalsegment": True,
+            "data": json.dumps(data),
+        }
+    )
+
+
+@pytest.fixture
+def trial(tmp_path: Path) -> Trial:
+    made = Trial(tmp_path / "trial")
+    made.folder.mkdir()
+    made.file.write_text(FILE.format(more=""), encoding="utf-8")
+    put(made.folder / "events" / "1.jsonl", 1)
+    return made
+
+
+def put(file: Path, *keys: int, table: str = "orders") -> None:
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text("".join(f"{event(key, table)}\n" for key in keys), encoding="utf-8")
+
+
+def keys(trial: Trial) -> list[int]:
+    trial.apply()
+    return [row["id"] for row in trial.rows("dbo/orders")]
+
+
+def ticked(trial: Trial) -> Ended:
+    ended = trial.run("tick")
+    assert ended.code == Exit.DONE, ended.text
+    assert "not read" not in ended.text
+    return ended
+
+
+def test_linked_folders_are_read_once_each(trial: Trial) -> None:
+    """Also below each other, two links to one folder, and loops."""
+    away = trial.folder / "away"
+    put(away / "2.jsonl", 2)
+    put(away / "deep" / "3.jsonl", 3)
+    put(trial.folder / "other" / "4.jsonl", 4)
+    events = trial.folder / "events"
+    (events / "b").symlink_to(away)
+    (events / "a").symlink_to("../away")
+    (away / "deep" / "other").symlink_to(trial.folder / "other")
+    (away / "deep" / "up").symlink_to(away)
+    (events / "here").symlink_to(".")
+    (events / "above").symlink_to("..")
+    ticked(trial)
+    assert keys(trial) == [1, 2, 3, 4]
+    assert "read: nothing new at the source" in ticked(trial).out, "names of files stay as they are"
+
+
+def test_a_hidden_folder_that_a_link_leads_to_is_read(trial: Trial) -> None:
+    events = trial.folder / "events"
+    put(events / ".releases" / "1" / "2.jsonl", 2)
+    (events / "current").symlink_to(".releases/1")
+    put(events / "..data" / "3.jsonl", 3)
+    (events / "3.jsonl").symlink_to("..data/3.jsonl")
+    ticked(trial)
+    assert keys(trial) == [1, 2, 3]
+
+
+def dangling(events: Path) -> str:
+    (events / "2.jsonl").symlink_to("nowhere")
+    return "2.jsonl (a link"
+
+
+def dangling_folder(events: Path) -> str:
+    (events / "november").symlink_to("/nowhere/at/all")
+    return "november (a link"
+
+
+def endless(events: Path) -> str:
+    (events / "2.jsonl").symlink_to("2.jsonl")
+    return "2.jsonl (a link"
+
+
+def pipe(events: Path) -> str:
+    os.mkfifo(events / "2.jsonl")
+    return "2.jsonl (a pipe)"
+
+
+def a_socket(events: Path) -> str:
+    with socket.socket(socket.AF_UNIX) as one:
+        before = Path.cwd()
+        os.chdir(events)
+        try:
+            one.bind("control")
+        finally:
+            os.chdir(before)
+    return "control (a socket)"
+
+
+def hidden_folder(events: Path) -> str:
+    put(events / "_audit" / "2.jsonl", 2)
+    put(events / "_audit" / "deep" / "3.jsonl", 3)
+    return "_audit (hidden by the folder's name: 2 files)"
+
+
+def hidden_link(events: Path) -> str:
+    put(events.parent / "away" / "2.jsonl", 2)
+    (events / "_audit").symlink_to("../away")
+    return "_audit (hidden by the folder's name: 1 file)"
+
+
+@pytest.mark.parametrize(
+    "odd",
+    [dangling, dangling_folder, endless, pipe, a_socket, hidden_folder, hidden_link],
+    ids=lambda one: one.__name__,
+)
+def test_what_cannot_be_read_is_counted_and_named(trial: Trial, odd: Callable[[Path], str]) -> None:
+    said = odd(trial.folder / "events")
+    for _ in range(2):
+        ended = trial.run("tick")
+        assert ended.code == Exit.DONE_WITH_LOSSES, ended.text
+        assert said in ended.text
+    assert keys(trial) == [1]
+    status = trial.run("status")
+    assert status.code == Exit.DONE_WITH_LOSSES and said in status.text
+    # Where it is put right, the next run reads it, and the loss is gone.
+    for one in (trial.folder / "events").iterdir():
+        if one.name.startswith("_"):
+            one.rename(one.with_name(one.name.strip("_")))
+        elif one.is_symlink() or not one.is_file():
+            one.unlink()
+    assert trial.run("tick").code == Exit.DONE
+    assert trial.run("status").code == Exit.DONE
+
+
+def test_a_table_whose_files_are_in_a_hidden_folder_is_not_only_called_never_seen(trial: Trial) -> None:
+    trial.file.write_text(
+        FILE.format(more="") + "  - {source: dbo._audit, target: dbo/audit, key: [id]}\n", encoding="utf-8"
+    )
+    put(trial.folder / "events" / "_audit" / "1.jsonl", 7, table="_audit")
+    trial.run("tick")
+    status = trial.run("status", "--wide")
+    (line,) = [line for line in status.out.splitlines() if "NEVER_SEEN" in line]
+    assert "_audit (hidden by the folder's name: 1 file)" in line
+
+
+def test_a_hidden_file_beside_one_of_its_name_is_another_if_its_size_is(trial: Trial) -> None:
+    put(trial.folder / "events" / "_1.jsonl", 2, 3)
+    ended = trial.run("tick")
+    assert "_1.jsonl" in ended.text
+    assert trial.run("tick").code == Exit.ON_HOLD
+
+
+def test_what_tools_leave_is_no_loss(trial: Trial) -> None:
+    events = trial.folder / "events"
+    for name in (".empty", "_also_empty", "_temporary"):
+        (events / name).mkdir()
+    for name in ("_SUCCESS", ".1.jsonl.crc", "._1.jsonl", "_logs/run.txt", "_spark_metadata/0", "_x/empty.jsonl"):
+        (events / name).parent.mkdir(exist_ok=True)
+        (events / name).write_bytes(b"" if name.endswith(("SUCCESS", "empty.jsonl")) else b"x")
+    for name in (".git/config.json", ".vscode/settings.json", "_delta_log/0.json", "__MACOSX/._1.jsonl"):
+        (events / name).parent.mkdir(exist_ok=True)
+        (events / name).write_bytes(b"{}")
+    (events / ".#1.jsonl").symlink_to("nowhere")
+    ticked(trial)
+    assert keys(trial) == [1]
+
+
+def test_a_folder_in_which_a_program_still_writes_is_awaited(trial: Trial) -> None:
+    put(trial.folder / "events" / "_temporary" / "0" / "2.jsonl", 2)
+    assert "_temporary/0/2.jsonl" in trial.run("tick").text
+    assert trial.run("tick").code == Exit.ON_HOLD
+    (trial.folder / "events" / "_temporary" / "0" / "2.jsonl").rename(trial.folder / "events" / "2.jsonl")
+    ticked(trial)
+    assert keys(trial) == [1, 2]
+
+
+@pytest.mark.parametrize("form", ["parquet", "csv"])
+def test_an_export_with_linked_parts_is_loaded(trial: Trial, form: str) -> None:
+    load = f", initial_load: {{format: {form}, path: export, stream_from: beginning, types: {{id: int}}}}"
+    trial.file.write_text(FILE.format(more=load), encoding="utf-8")
+    part(trial.folder / "export" / f"a.{form}", 101)
+    part(trial.folder / "parts" / f"b.{form}", 102)
+    (trial.folder / "export" / "parts").symlink_to("../parts")
+    (trial.folder / "export" / "once_more").symlink_to("../parts")
+    (trial.folder / "export" / "up").symlink_to("..")
+    assert trial.run("initial-load").code == Exit.DONE
+    ticked(trial)
+    assert keys(trial) == [1, 101, 102]
+
+
+@pytest.mark.parametrize("odd", ["link", "folder link", "pipe"])
+def test_an_export_with_what_cannot_be_read_is_refused(trial: Trial, odd: str) -> None:
+    load = ", initial_load: {format: parquet, path: export, stream_from: beginning}"
+    trial.file.write_text(FILE.format(more=load), encoding="utf-8")
+    part(trial.folder / "export" / "a.parquet", 101)
+    name = "b" if odd == "folder link" else "b.parquet"
+    place = trial.folder / "export" / name
+    os.mkfifo(place) if odd == "pipe" else place.symlink_to("nowhere")
+    ended = trial.run("initial-load")
+    assert ended.code not in (Exit.DONE, Exit.ON_HOLD)
+    assert "EXPORT_FOREIGN_FILE" in ended.text and f"'{name}'" in ended.text
+
+
+def part(file: Path, key: int) -> None:
+    file.parent.mkdir(parents=True, exist_ok=True)
+    if file.suffix == ".csv":
+        file.write_text(f"id\n{key}\n", encoding="utf-8")
+    else:
+        pq.write_table(pa.table({"id": pa.array([key], pa.int32())}), file)
