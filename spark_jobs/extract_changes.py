@@ -32,9 +32,9 @@ from spark_jobs.reconcile.lost_ledger import refuse_lost_ledger
 from spark_jobs.runtime.job import Job
 from spark_jobs.runtime.job_arguments import add_interval_arguments
 from spark_jobs.sources.contract.source import Found, Transport
+from spark_jobs.sources.transports.source_files import unread_text
 
 log = logging.getLogger(__name__)
-_NAMES_SHOWN = 5
 
 
 class Extracted(NamedTuple):
@@ -202,7 +202,7 @@ class _Points:
         known = {name: table.source for name, table in source.tables.items()}
         signals = {(known.get(name, name), code): what for (name, code), what in told.signals.items()}
         if self._unread:
-            signals[ANY_TABLE, FILE_UNKNOWN] = _unread_text(self._unread)
+            signals[ANY_TABLE, FILE_UNKNOWN] = unread_text(self._unread)
         statements = told.statements
         if statements is not None:
             statements = {known[name]: of_one for name, of_one in statements.items() if name in known}
@@ -210,11 +210,6 @@ class _Points:
         new = record_told(self._ledger, self._mirror.name, source.format.load, told, self._driver.completed)
         for (name, code), what in new.items():
             log.warning("%s: %s: %s", code, name, what)
-
-
-def _unread_text(unread: Sequence[str]) -> str:
-    more = f" and {len(unread) - _NAMES_SHOWN} others" if len(unread) > _NAMES_SHOWN else ""
-    return f"not read in the source's folder: {', '.join(unread[:_NAMES_SHOWN])}{more}"
 
 
 def _of(found: Found, ranges: Iterable[BoundRange]) -> Scope:

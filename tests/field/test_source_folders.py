@@ -256,3 +256,82 @@ def part(file: Path, key: int) -> None:
         file.write_text(f"id\n{key}\n", encoding="utf-8")
     else:
         pq.write_table(pa.table({"id": pa.array([key], pa.int32())}), file)
+
+
+@pytest.fixture
+def changes(tmp_path: Path) -> Trial:
+    """A file target with the folder of one change table."""
+    made = Trial(tmp_path / "changes")
+    made.folder.mkdir()
+    made.file.write_text(
+        """mirror: changes
+source: {format: qlik-change-table, transport: files, path: data, ddl_history: attrep_ddl_history}
+landing_zone: {store: local, path: zone, tables: tables}
+ledger: sqlite:///ledger.db
+change_log: log
+tables:
+  - {source: dbo.orders, target: dbo/orders, key: [id]}
+  - {source: dbo._audit, target: dbo/audit, key: [id]}
+""",
+        encoding="utf-8",
+    )
+    put_changes(made.folder / "data" / "dbo.orders__ct", 1)
+    put_changes(made.folder / "data" / "dbo._audit__ct", 1, table="_audit")
+    (made.folder / "data" / "attrep_ddl_history").mkdir()
+    return made
+
+
+def put_changes(folder: Path, key: int, table: str = "orders") -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    types = {"header__change_seq": "STRING", "header__change_oper": "STRING", "id": "INT4"}
+    names = [{"ordinal": at, "name": n, "type": t, "length": 35} for at, (n, t) in enumerate(types.items(), 1)]
+    options = {"fieldDelimiter": ",", "recordDelimiter": "\n", "nullValue": "", "quoteChar": '"', "escapeChar": '"'}
+    described = {
+        "dfmVersion": "1.1",
+        "fileInfo": {"name": f"{key}.csv", "extension": "csv", "content": "changes", "recordCount": 1},
+        "formatInfo": {"format": "delimited", "options": options},
+        "dataInfo": {
+            **{"sourceSchema": "dbo", "sourceTable": table, "targetSchema": "dbo", "targetTable": f"{table}__ct"},
+            **{"tableVersion": 1, "columns": names},
+        },
+    }
+    row = f"2026112008000000{key:019d},I,{key}"
+    (folder / f"{key}.csv").write_text(f"{','.join(types)}\n{row}\n", encoding="utf-8")
+    (folder / f"{key}.dfm").write_text(json.dumps(described), encoding="utf-8")
+
+
+def test_linked_folders_of_change_tables_and_partitions_are_read(changes: Trial) -> None:
+    data, away = changes.folder / "data", changes.folder / "away"
+    (data / "dbo.orders__ct").rename(away)
+    (data / "dbo.orders__ct").symlink_to("../away")
+    put_changes(changes.folder / "partition", 2)
+    (away / "20261120T080000_20261120T090000").symlink_to("../partition")
+    assert changes.run("check").code == Exit.DONE
+    ticked(changes)
+    assert keys(changes) == [1, 2]
+
+
+@pytest.mark.parametrize("inside", ["data", "data/dbo.orders__ct", "data/dbo.orders__ct/part"])
+def test_a_change_table_or_partition_that_cannot_be_read_is_named(changes: Trial, inside: str) -> None:
+    (changes.folder / inside).mkdir(exist_ok=True)
+    (changes.folder / inside / "more").symlink_to("nowhere")
+    ended = changes.run("tick")
+    assert ended.code == Exit.DONE_WITH_LOSSES, ended.text
+    assert "more (a link that cannot be followed: target missing)" in ended.text
+    assert keys(changes) == [1]
+
+
+def test_a_change_table_without_a_plain_name_is_named(changes: Trial) -> None:
+    data = changes.folder / "data"
+    (data / "dbo._audit__ct").rename(data / "_audit__ct")
+    check = changes.run("check")
+    assert "NEVER_SEEN" in check.text and "_audit__ct (hidden by the folder's name: 2 files)" in check.text
+    ended = changes.run("tick")
+    assert ended.code == Exit.DONE_WITH_LOSSES
+    assert "_audit__ct (hidden by the folder's name: 2 files)" in ended.text
+
+
+def test_a_history_of_ddl_that_is_not_read_as_a_whole_is_told(changes: Trial) -> None:
+    (changes.folder / "data" / "attrep_ddl_history" / "more").symlink_to("nowhere")
+    changes.run("tick")
+    assert "CONTROL_TABLE_UNREAD" in changes.run("status", "--wide").text

@@ -142,7 +142,8 @@ class ChangeFiles(MessageTransport):
 
     def survey(self) -> Survey:
         """As :meth:`Transport.survey`."""
-        return survey_files(_described_tables(self.path, self.suffix), self.tables, self.suffix, self.prefix)
+        unread = list_source_files(self.path, (*DATA_SUFFIXES, SUFFIX), was_read=True).unread
+        return survey_files(_described_tables(self.path, self.suffix), self.tables, self.suffix, self.prefix, unread)
 
     def announced(self, form: Format, most: int, spark: Callable[[], Any]) -> Iterator[Announced]:
         """As :meth:`Transport.announced`: what the metadata files tell; no row is looked at."""
