@@ -25,14 +25,13 @@ from open_mirroring.protocols.backfilling import Backfill, parse_interval, refus
 from open_mirroring.protocols.table_losses import ANY_TABLE, FILE_UNKNOWN
 from open_mirroring.reconciliation.inspection import declare_tables
 from open_mirroring.reconciliation.losses import look
-from open_mirroring.reconciliation.told_by_source import record_told
+from open_mirroring.reconciliation.told_by_source import record_told, signals_of
 from spark_jobs.extract.driver import ExtractionDriver, Point
 from spark_jobs.letters.open_letters import ensure_counted, read_open_letters
 from spark_jobs.reconcile.lost_ledger import refuse_lost_ledger
 from spark_jobs.runtime.job import Job
 from spark_jobs.runtime.job_arguments import add_interval_arguments
-from spark_jobs.sources.contract.source import Found, Transport
-from spark_jobs.sources.transports.source_files import unread_text
+from spark_jobs.sources.contract.source import Found, Transport, unread_text
 
 log = logging.getLogger(__name__)
 
@@ -188,12 +187,18 @@ class _Points:
 
     def _find(self) -> Found:
         source, ledger = self._driver.source, self._driver.ledger
-        bound, found = self._look_into(source.transport)
+        # What was not read at the last look may be where the next one would not look.
+        transport = source.transport.unlimited() if self._has_unread() else source.transport
+        bound, found = self._look_into(transport)
         read = {one.name for one in found.ranges}
         ledger.remember_versions({n: (bound[n], seen) for n, seen in found.versions.items() if n not in read})
         for name, refused in found.refused.items():
             ledger.stop_table(source.tables[name].source, refused.code, refused.what)
         return found
+
+    def _has_unread(self) -> bool:
+        with self._ledger.connect() as db:
+            return FILE_UNKNOWN in signals_of(db, self._mirror.name).get(ANY_TABLE, {})
 
     def _listen(self) -> None:
         """Keep what the source tells beside its changes: once these are read, so that its word can be held to them."""

@@ -198,6 +198,7 @@ def mirror(mirror: Mirror, ledger: Engine, now: datetime, asked: TableQuery) -> 
         "ways_out": ways_out.of_mirror(mirror, found),
         "batches": _batches(ledger, mirror.name),
         "decisions": decisions(ledger, mirror.name, None),
+        "places": places(mirror),
     }
 
 

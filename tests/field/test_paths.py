@@ -106,6 +106,15 @@ def test_check_and_status_show_where_paths_lead(trial: Trial) -> None:
     assert json.loads(trial.run("status", "--json").out)["places"]["source"] == str(wanted[0])
 
 
+def test_the_fields_paths_are_refused_with_every_setting(shared_data: Path, tmp_path: Path) -> None:
+    trial = Trial.of("S_paths", shared_data, tmp_path)
+    ended = trial.run("check", file=trial.folder / "tilde2.yaml")
+    assert ended.code == Exit.USAGE
+    for setting in ("landing_zone.path", "landing_zone.tables", "ledger", "change_log"):
+        assert f"{setting}" in ended.text
+    assert not (trial.folder / "~").exists()
+
+
 def test_the_page_shows_where_paths_lead_while_nothing_has_run(tmp_path: Path) -> None:
     made = PageMirror(tmp_path)
     made.ledger.dispose()

@@ -335,3 +335,53 @@ def test_a_history_of_ddl_that_is_not_read_as_a_whole_is_told(changes: Trial) ->
     (changes.folder / "data" / "attrep_ddl_history" / "more").symlink_to("nowhere")
     changes.run("tick")
     assert "CONTROL_TABLE_UNREAD" in changes.run("status", "--wide").text
+
+
+@pytest.mark.parametrize("odd", ["", "link", "hidden"])
+def test_a_full_load_in_a_linked_folder_is_read_as_a_whole_or_refused(changes: Trial, odd: str) -> None:
+    load = "initial_load: {format: qlik-full-load, path: data/dbo.orders, stream_from: beginning}"
+    text = changes.file.read_text(encoding="utf-8")
+    changes.file.write_text(text.replace("key: [id]}", f"key: [id], {load}}}", 1), encoding="utf-8")
+    for at in (1, 2):
+        put_load(changes.folder / "loads" / str(at), at, 100 + at)
+    (changes.folder / "data" / "dbo.orders").mkdir()
+    for at in (1, 2):
+        (changes.folder / "data" / "dbo.orders" / f"part{at}").symlink_to(f"../../loads/{at}")
+    if odd == "link":
+        (changes.folder / "data" / "dbo.orders" / "part3").symlink_to("nowhere")
+    elif odd == "hidden":
+        put_load(changes.folder / "data" / "dbo.orders" / "_part3", 3, 103)
+    ended = changes.run("initial-load")
+    if odd:
+        assert ended.code not in (Exit.DONE, Exit.ON_HOLD) and "EXPORT_INCOMPLETE" in ended.text
+        assert "part3 (" in ended.text
+        return
+    assert ended.code == Exit.DONE, ended.text
+    ticked(changes)
+    assert keys(changes) == [1, 101, 102]
+
+
+def put_load(folder: Path, number: int, key: int) -> None:
+    put_changes(folder, key)
+    described = json.loads((folder / f"{key}.dfm").read_text(encoding="utf-8"))
+    described["fileInfo"] |= {"name": f"LOAD{number}.csv", "content": "data"}
+    described["dataInfo"] |= {"targetTable": "orders"}
+    described["dataInfo"]["columns"] = [{"ordinal": 1, "name": "id", "type": "INT4", "length": 0}]
+    (folder / f"LOAD{number}.dfm").write_text(json.dumps(described), encoding="utf-8")
+    (folder / f"LOAD{number}.csv").write_text(f"id\n{key}\n", encoding="utf-8")
+    for name in (f"{key}.csv", f"{key}.dfm"):
+        (folder / name).unlink()
+
+
+def test_a_proof_reads_linked_parts_of_its_export_and_names_what_it_cannot(trial: Trial) -> None:
+    proof = ", prove: {format: csv, path: proof, types: {id: int}}"
+    trial.file.write_text(FILE.format(more=proof), encoding="utf-8")
+    ticked(trial)
+    trial.apply()
+    part(trial.folder / "parts" / "a.csv", 1)
+    (trial.folder / "proof").mkdir()
+    (trial.folder / "proof" / "parts").symlink_to("../parts")
+    assert trial.run("prove").code == Exit.DONE
+    (trial.folder / "proof" / "more").symlink_to("nowhere")
+    ended = trial.run("prove")
+    assert ended.code != Exit.DONE and "'more' is a link that cannot be followed" in ended.text

@@ -28,6 +28,8 @@ _FEWEST = 100
 Seen = Callable[[Collection[str]], Mapping[str, FileVersion]]
 """Asks how the named files were when they were seen last; answers of all that were not bound to their end, too."""
 
+_NAMES_SHOWN = 5
+
 
 class Found(NamedTuple):
     """What a look at the source brought.
@@ -49,6 +51,12 @@ class Found(NamedTuple):
     refused: Mapping[str, TerminalError] = MappingProxyType({})
     overdue: Sequence[str] = ()
     unread: Sequence[str] = ()
+
+
+def unread_text(unread: Sequence[str]) -> str:
+    """What is in a source's folder and is not read, for people."""
+    more = f" and {len(unread) - _NAMES_SHOWN} others" if len(unread) > _NAMES_SHOWN else ""
+    return f"not read in the source's folder: {', '.join(unread[:_NAMES_SHOWN])}{more}"
 
 
 class Chosen(NamedTuple):

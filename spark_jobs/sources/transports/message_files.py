@@ -34,6 +34,7 @@ from spark_jobs.sources.transports.source_files import (
     is_read,
     is_rewritten,
     left_behind,
+    list_source_files,
     may_be_rewritten,
     side_by_side,
     versions_of,
@@ -271,9 +272,11 @@ class CaptureFiles(MessageFiles):
     Args:
         path: the folder or file.
         gap_timeout_minutes: how long the files behind a hole wait (C-93).
+        lists_all: whether days that were read long ago are listed at every look, too.
     """
 
     gap_timeout_minutes: int = GAP_TIMEOUT_MINUTES
+    lists_all: bool = False
     suffixes: ClassVar[tuple[str, ...]] = capture.SUFFIXES
     settles_after: ClassVar[int] = 960  # a Capture writes its files every 15 minutes at most
 
@@ -289,7 +292,13 @@ class CaptureFiles(MessageFiles):
 
     def list_files(self, bound: Mapping[str, int]) -> Listing:
         """As :meth:`MessageFiles.list_files`."""
+        if self.lists_all:
+            return list_source_files(self.path, self.suffixes, was_read=bool(bound))
         return capture_gaps.list_capture(self.path, bound)
+
+    def unlimited(self) -> CaptureFiles:
+        """As :meth:`Transport.unlimited`."""
+        return replace(self, lists_all=True)
 
     def beyond(
         self, listed: Listing, bound: Mapping[str, int], unread: list[BoundRange]

@@ -29,7 +29,6 @@ _SMALL = 2**20
 """A file of so many bytes is fetched by one request."""
 _AT_ONCE = 16
 """So many requests about single objects are made side by side."""
-_NAMES_SHOWN = 5
 _WHOLE = "all:"
 """Begins the digests of all bytes; those of beginning and end alone begin with nothing."""
 
@@ -154,12 +153,6 @@ def sorted_out(root: Place, found: Iterable[SourceFile], suffixes: tuple[str, ..
     for folder, count in hidden.items():
         unread.append(f"{folder} (hidden by the folder's name: {count} {'file' if count == 1 else 'files'})")
     return Listing(sorted(files), sorted(waiting), sorted(unknown), sorted(unfinished), unread=tuple(sorted(unread)))
-
-
-def unread_text(unread: Sequence[str]) -> str:
-    """What is in a source's folder and is not read, for people."""
-    more = f" and {len(unread) - _NAMES_SHOWN} others" if len(unread) > _NAMES_SHOWN else ""
-    return f"not read in the source's folder: {', '.join(unread[:_NAMES_SHOWN])}{more}"
 
 
 def _is_copy(file: SourceFile, finished: SourceFile | None) -> bool:

@@ -10,10 +10,9 @@ from typing import NamedTuple
 
 from open_mirroring.config.names import SourceName
 from spark_jobs.sources.contract.decoded import shown
-from spark_jobs.sources.contract.source import Survey
+from spark_jobs.sources.contract.source import Survey, unread_text
 from spark_jobs.sources.contract.table_names import TableNames
 from spark_jobs.sources.qlik.change_table.rows import MASK
-from spark_jobs.sources.transports.source_files import unread_text
 
 
 class ExistingTable(NamedTuple):
