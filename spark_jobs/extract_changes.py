@@ -21,15 +21,16 @@ from open_mirroring.config import Mirror
 from open_mirroring.ledger.extract_ledger import ExtractLedger
 from open_mirroring.ledger.horizon import mirror_horizon
 from open_mirroring.protocols.backfilling import Backfill, parse_interval, refuse_below_horizon
+from open_mirroring.protocols.table_losses import ANY_TABLE, FILE_UNKNOWN
 from open_mirroring.reconciliation.inspection import declare_tables
 from open_mirroring.reconciliation.losses import look
-from open_mirroring.reconciliation.told_by_source import record_told
+from open_mirroring.reconciliation.told_by_source import record_told, signals_of
 from spark_jobs.extract.driver import ExtractionDriver, Point
 from spark_jobs.letters.open_letters import ensure_counted, read_open_letters
 from spark_jobs.reconcile.lost_ledger import refuse_lost_ledger
 from spark_jobs.runtime.job import Job
 from spark_jobs.runtime.job_arguments import add_interval_arguments
-from spark_jobs.sources.contract.source import Found, Transport
+from spark_jobs.sources.contract.source import Found, Transport, unread_text
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -105,6 +106,7 @@ class _Points:
         self._waiting: Sequence[str] = ()
         self._withheld: Sequence[str] = ()
         self._overdue: Sequence[str] = ()
+        self._unread: Sequence[str] = ()
         self._gone: Sequence[str] = ()
 
     def read(self, backfill: Backfill | None) -> Extracted:
@@ -150,6 +152,7 @@ class _Points:
         self._waiting = found.waiting
         self._withheld = sorted({*found.waiting} - {*found.empty})
         self._overdue = found.overdue
+        self._unread = found.unread
         for name in found.waiting:
             log.warning("%r is not ready yet: it is read once it is whole", name)
         if not found.ranges and self._driver.has_overdue:
@@ -186,12 +189,18 @@ class _Points:
 
     def _find(self) -> Found:
         source, ledger = self._driver.source, self._driver.ledger
-        bound, found = self._look_into(source.transport)
+        # What was not read at the last look may be where the next one would not look.
+        transport = source.transport.unlimited() if self._has_unread() else source.transport
+        bound, found = self._look_into(transport)
         read = {one.name for one in found.ranges}
         ledger.remember_versions({n: (bound[n], seen) for n, seen in found.versions.items() if n not in read})
         for name, refused in found.refused.items():
             ledger.stop_table(source.tables[name].source, refused.code, refused.what)
         return found
+
+    def _has_unread(self) -> bool:
+        with self._ledger.connect() as db:
+            return FILE_UNKNOWN in signals_of(db, self._mirror.name).get(ANY_TABLE, {})
 
     def _listen(self) -> None:
         """Keep what the source tells beside its changes: once these are read, so that its word can be held to them."""
@@ -199,6 +208,8 @@ class _Points:
         told = source.transport.told(self._driver.spark)
         known = {name: table.source for name, table in source.tables.items()}
         signals = {(known.get(name, name), code): what for (name, code), what in told.signals.items()}
+        if self._unread:
+            signals[ANY_TABLE, FILE_UNKNOWN] = unread_text(self._unread)
         statements = told.statements
         if statements is not None:
             statements = {known[name]: of_one for name, of_one in statements.items() if name in known}

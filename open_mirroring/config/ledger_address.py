@@ -9,7 +9,7 @@ from sqlalchemy.exc import ArgumentError
 
 from open_mirroring.config import secret_scan
 from open_mirroring.config.connections import Connection, invalid
-from open_mirroring.config.names import refusal
+from open_mirroring.config.names import check_path, refusal, why_elsewhere
 
 _WAY_OUT = "write sqlite:///FILE, postgresql+psycopg2://HOST/DATABASE without password, or {connection: NAME}"
 _POSTGRESQL = "postgresql+psycopg2"
@@ -34,7 +34,9 @@ def check_url(text: str) -> str:
         raise refusal(
             "VALUE_INVALID", "a SQLite ledger is a file, and sqlite:// needs three slashes before it", _WAY_OUT
         )
-    if not url.drivername.startswith("sqlite") and not database:
+    if url.drivername.startswith("sqlite"):
+        check_path(database)
+    elif not database:
         raise refusal("VALUE_INVALID", "the URL names no database", _WAY_OUT)
     return text
 
@@ -60,6 +62,8 @@ def from_connection(connection: Connection, home: Path) -> str:
     if connection.conn_type == "sqlite":
         if not connection.host or connection.host == ":memory:":
             raise invalid(connection.name, "a SQLite ledger needs the path of its file as host")
+        if (elsewhere := why_elsewhere(connection.host)) is not None:
+            raise invalid(connection.name, f"host: {'; '.join(elsewhere)}")
         return URL.create("sqlite", database=str(home / connection.host)).render_as_string(False)
     if connection.conn_type != "postgres":
         raise invalid(connection.name, "a ledger lives in SQLite or PostgreSQL")

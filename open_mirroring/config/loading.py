@@ -149,7 +149,7 @@ def _collisions_of_valid_tables(data: Any) -> Iterator[Mistake]:
 
 
 def _home(file: Path) -> Path:
-    return Path(os.environ.get(HOME) or file.absolute().parent.parent).absolute()
+    return Path(os.environ.get(HOME) or file.absolute().parent.parent).expanduser().absolute()
 
 
 class _Place(NamedTuple):

@@ -40,6 +40,7 @@ from open_mirroring.config.section import (
     FolderSetting,
     Positive,
     Section,
+    StoredPlace,
 )
 from open_mirroring.config.source import (
     ChangeTables,
@@ -483,6 +484,11 @@ class Mirror(Section):
     def resolve(self, path: str) -> Path:
         """An absolute path; a relative one starts at :attr:`home`. Nothing is created."""
         return self.home / path
+
+    def resolved(self, place: str | StoredPlace) -> str:
+        """A place as it is spelled in object storage, or an absolute path."""
+        text = str(place)
+        return text if is_address(text) else os.path.normpath(self.resolve(text))
 
     @property
     def reads(self) -> dict[str, list[str]]:

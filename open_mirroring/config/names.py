@@ -15,13 +15,19 @@ from pydantic_core import PydanticCustomError
 
 from open_mirroring.errors import TerminalError
 from open_mirroring.landing_zone.layout import ROW_MARKER, table_folder
-from open_mirroring.storage.address import is_address, parse_address
+from open_mirroring.storage.address import LOCAL_ADDRESS, is_address, parse_address
 
 BEGINNING = "beginning"
 
 _PART = re.compile(r'\[((?:[^\]]|\]\])+)\]|"((?:[^"]|"")+)"|(?![ \["])[^.]+(?<! )')
 _LSN = re.compile(r"^([0-9A-F]{8}):([0-9A-F]{8}):([0-9A-F]{4})$")
 _LSN_BINARY = re.compile(r"^(?:0X)?([0-9A-F]{8})([0-9A-F]{8})([0-9A-F]{4})$")
+_EXPANDED = re.compile(
+    r"^~|^\$\w|\$\{|(?<![A-Za-z0-9])\$(?:env:\w+|[A-Z_][A-Z0-9_]*(?![A-Za-z0-9_]))"
+    r"|(?<![0-9])%(?![0-9A-Fa-f]{2}%)[A-Za-z_]\w*%",
+    re.ASCII,
+)
+"""What a shell would expand. A ``$`` inside a name is none (``CRONUS$Item``), nor are escapes (``%C3%A4``)."""
 _BIDIRECTIONAL = set("\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
 _MAX_COLUMN = 128
 
@@ -160,11 +166,32 @@ def check_connection_name(name: str) -> str:
     return name
 
 
+def why_elsewhere(path: str) -> tuple[str, str] | None:
+    """Why a text that stands for a local path would lead somewhere else, and what to write; None where it does not.
+
+    `~` and variables are refused, not expanded: a scheduler, its workers and an operator have other homes and other
+    environments, and would read and write in other places. What follows ``./`` is the name of a folder, as it is.
+    """
+    if re.match(r"file:", path, re.IGNORECASE):
+        return LOCAL_ADDRESS
+    if is_address(path) or re.match(r"[A-Za-z][A-Za-z0-9+.-]+:/", path):
+        way_out = "where object storage is taken, write {path: ADDRESS, connection: NAME}; else name a local path"
+        return "an address of object storage cannot stand here by itself", way_out
+    if re.match(r"[A-Za-z]:[\\/]|\\\\", path):
+        way_out = "mount the disk or share, and write the path of the mount: /mnt/share/events"
+        return "this is a path of Windows", way_out
+    found = _EXPANDED.search(re.sub(r"(?:^|(?<=/))\./[^/]*", "", path))
+    if found is None:
+        return None
+    way_out = "write the path in full, or relative to the home folder of the mirrors; write ./ before the name of a "
+    way_out += "folder that is really called so"
+    return "`~` and variables such as $HOME, ${HOME} or %HOME% are not expanded in a path", way_out
+
+
 def check_path(path: str) -> str:
     """Refuse a text that names no local path."""
-    if is_address(path):
-        way_out = "where object storage is taken, write {path: ADDRESS, connection: NAME}; else name a local path"
-        raise refusal("VALUE_INVALID", "an address of object storage cannot stand here by itself", way_out)
+    if (elsewhere := why_elsewhere(path)) is not None:
+        raise refusal("VALUE_INVALID", *elsewhere)
     if path != path.strip() or any(unicodedata.category(c) == "Cc" for c in path):
         way_out = "write a path relative to the home folder of the mirrors, or an absolute one"
         raise refusal("VALUE_INVALID", "a path has no control character and no blank at its ends", way_out)

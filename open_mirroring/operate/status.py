@@ -123,7 +123,7 @@ class MirrorStatus:
         horizon: sources are not read again from before this moment (G-05); None while maintenance set none.
         dropped_batch: the change log's rows of batches up to this one may be gone.
         homeless_rejects: dead letters without a table, as *letters* counts them.
-        missing_offsets: which offsets between messages that were read never came (G-113); empty where none is missing.
+        unread: what of the source never came (G-113), or is there and not read (G-62), by code.
         letters: every open dead letter, as :meth:`~open_mirroring.ledger.letters.LetterCounts.document` lists them.
         losses: what the mirror's tables lack, or may lack, by table.
         ignored: tables that are not mirrored, with the messages that were ignored of each.
@@ -145,7 +145,7 @@ class MirrorStatus:
     horizon: datetime | None
     dropped_batch: int
     homeless_rejects: int
-    missing_offsets: str
+    unread: Mapping[str, str]
     letters: Mapping[str, Any]
     losses: Mapping[str, str]
     ignored: Mapping[str, Any]

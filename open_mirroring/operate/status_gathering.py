@@ -71,7 +71,7 @@ def mirror_status(
         horizon=None if horizon is None else horizon.at,
         dropped_batch=0 if horizon is None else horizon.dropped,
         homeless_rejects=report.letters.without_table.count,
-        missing_offsets=report.missing_offsets,
+        unread=report.unread,
         letters=report.letters.document(),
         losses=report.lost,
         ignored=report.document()["ignored"],

@@ -30,6 +30,7 @@ from open_mirroring.ledger.requests import ACCEPT_LETTERS
 from open_mirroring.operate import words
 from open_mirroring.operate.deciding import LOOK
 from open_mirroring.operate.overview import MirrorOverview, TableLine, overview, published_since
+from open_mirroring.operate.places import places
 from open_mirroring.operate.status import plain
 from open_mirroring.operate.table_story import Letter, decisions, open_letters, table_story
 from open_mirroring.page import ways_out
@@ -108,11 +109,15 @@ def shape(verdict: str) -> Markup:
 
 
 class MirrorEntry(NamedTuple):
-    """A mirror in the list of all; *failed* says why there is no overview though something has run."""
+    """A mirror in the list of all: *failed* says why there is no overview though something has run.
+
+    *places* are where it reads and writes, for one of which nothing has run yet.
+    """
 
     name: str
     overview: MirrorOverview | None
     failed: str
+    places: Mapping[str, str]
 
     @property
     def pipeline(self) -> dict[str, Any]:
@@ -193,12 +198,18 @@ def mirror(mirror: Mirror, ledger: Engine, now: datetime, asked: TableQuery) -> 
         "ways_out": ways_out.of_mirror(mirror, found),
         "batches": _batches(ledger, mirror.name),
         "decisions": decisions(ledger, mirror.name, None),
+        "places": places(mirror),
     }
 
 
 def not_started(mirror: Mirror, now: datetime) -> dict[str, Any]:
     """A mirror whose ledger is not there yet."""
-    return {"title": mirror.name, "taken_at": now, "mirror": {"mirror": mirror.name, "file": str(mirror.file)}}
+    return {
+        "title": mirror.name,
+        "taken_at": now,
+        "mirror": {"mirror": mirror.name, "file": str(mirror.file)},
+        "places": places(mirror),
+    }
 
 
 def table(mirror: Mirror, ledger: Engine, source: str, now: datetime) -> dict[str, Any] | None:

@@ -31,6 +31,9 @@ CHANGES_IGNORED = "CHANGES_IGNORED"
 OFFSETS_MISSING = "OFFSETS_MISSING"
 """Messages between two that were read have not come: any table may lack a change."""
 
+FILE_UNKNOWN = "FILE_UNKNOWN"
+"""The source's folder contains links, pipes or hidden folders that are not read: any table may lack a change."""
+
 TABLE_SUSPENDED = "TABLE_SUSPENDED"
 """The task at the source has suspended the table: no change of it comes, though there may be some."""
 
@@ -63,6 +66,8 @@ WAYS_OUT = {
     "tells the rows that differ, and `open-mirroring accept-dead-letters --code OFFSETS_MISSING` settles the gaps; "
     "where the lines are only some of the messages, say `offset_gaps: expected` under `source`",
     table_stops.HASH_UNMATCHED: table_stops.WAYS_OUT[table_stops.HASH_UNMATCHED],
+    FILE_UNKNOWN: "repair the links, and rename or move folders and files, or move what is none of the source's out of "
+    "its folder; the next run looks again",
     TABLE_SUSPENDED: "mend what the task names as the reason, and have it go on with the table or reload it; after a "
     "reload, or where changes were lost, reset the table with an initial load (`open-mirroring reload-table`)",
     LOAD_NOT_MADE: "reset the table, which then begins with that load (`open-mirroring reload-table`); or take "

@@ -39,6 +39,7 @@ from open_mirroring.protocols.table_losses import (
     DEAD_LETTERS_HOMELESS,
     DEAD_LETTERS_OPEN,
     DEAD_LETTERS_UNCOUNTED,
+    FILE_UNKNOWN,
     KEY_CHANGES_UNTOLD,
     LOAD_NOT_MADE,
     NEVER_SEEN,
@@ -91,9 +92,10 @@ class LossReport:
         return {source: "; ".join(map(str, losses)) for source, losses in sorted(self.losses.items())}
 
     @property
-    def missing_offsets(self) -> str:
-        """Which offsets between messages that were read never came; empty where none is missing."""
-        return next((loss.what for loss in self.losses.get(ANY_TABLE, ()) if loss.code == OFFSETS_MISSING), "")
+    def unread(self) -> dict[str, str]:
+        """By code what of the source never came, or is there and not read."""
+        codes = (OFFSETS_MISSING, FILE_UNKNOWN)
+        return {loss.code: loss.what for loss in self.losses.get(ANY_TABLE, ()) if loss.code in codes}
 
     def document(self) -> dict[str, Any]:
         """Plain JSON values for a report."""
@@ -245,7 +247,7 @@ def judge(
         has_read: the source was looked into.
         places: by partition the runs of places that were read.
         gaps_are_losses: what lies between two runs is missing (G-113).
-        signals: what control tables of the source tell of no table alone, by code.
+        signals: what the source shows of no table alone, by code.
         tasks: the tasks of the source, as they describe themselves (T-86).
         unhashed: columns that are to be hashed in any table, of which whole rows came, and that none of them has.
         databases: those whose events are read by now, where others may have been ignored; None stands for any.
@@ -255,16 +257,18 @@ def judge(
     unknown = [other for other in foreign if other.name not in mirrored and other.name not in acknowledged]
     ignored_before = _ignored_of(foreign, mirrored - acknowledged, databases)
     losses, notes = dict[str, tuple[Loss, ...]](), dict[str, tuple[str, ...]]()
+    unread = signals.get(FILE_UNKNOWN, "")
     for table in tables:
         ignored = ignored_before.get(table.name)
         renamed = _likely_name(table, unknown) if has_read and TABLE_RENAMED not in table.signals else None
-        quiet = _quiet(table, letters, unknown) if has_read and renamed is None else ""
+        quiet = _quiet(table, letters, unknown, unread) if has_read and renamed is None else ""
         losses[table.source] = tuple(_losses_of(table, letters, ignored, renamed))
         notes[table.source] = tuple(filter(None, (quiet, *_notes_of(table, ignored, places))))
     losses[ANY_TABLE] = (
         *_uncounted(letters),
         *_without_table(letters.without_table, tolerated),
         *(_missing_places(places) if gaps_are_losses else ()),
+        *([Loss(FILE_UNKNOWN, f"{unread}; any table may lack a change")] if unread else ()),
         *([Loss(HASH_UNMATCHED, unhashed_text(unhashed, "any table"))] if unhashed else ()),
     )
     notes[ANY_TABLE] = (
@@ -426,11 +430,12 @@ def _likely_name(table: SeenTable, unknown: Sequence[ForeignTable]) -> Loss | No
     return None
 
 
-def _quiet(table: SeenTable, letters: LetterCounts, unknown: Sequence[ForeignTable]) -> str:
+def _quiet(table: SeenTable, letters: LetterCounts, unknown: Sequence[ForeignTable], unread: str) -> str:
     """The note on a table that is suspiciously still; empty where it is not."""
     if not (table.last_batch or table.loaded or table.has_files or table.source in letters.tables):
         near = [shown(other.name) for other in unknown if other.name and _is_renamed(table.name, other.name)]
         hint = f"; read and ignored was {', '.join(near[:_NAMES_SHOWN])}" if near else ""
+        hint += f"; {unread}" if unread else ""
         return f"{NEVER_SEEN}: nothing was ever read of it: it is empty, or the source calls it otherwise{hint}"
     since = sorted((o for o in unknown if o.name and o.first_batch > table.last_batch), key=lambda o: o.first_seen)
     if not (since and table.last_batch):

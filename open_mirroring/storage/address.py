@@ -32,6 +32,8 @@ FORMS = (
     "abfss://CONTAINER@ACCOUNT.dfs.core.windows.net/PATH, az://CONTAINER/PATH, "
     "abfss://WORKSPACE_GUID@onelake.dfs.fabric.microsoft.com/ITEM_GUID/PATH or s3://BUCKET/PATH"
 )
+LOCAL_ADDRESS = ("a local path is written without file:", "write /data/events, not file:///data/events")
+"""What is wrong with an address of a local file, and what to write."""
 
 
 class StorageAddress(NamedTuple):
@@ -79,7 +81,11 @@ def parse_address(text: str) -> StorageAddress:
         raise _invalid("a part of its path is empty, '.' or '..', or it holds a control character")
     if text != text.strip():
         raise _invalid("it begins or ends with a blank")
-    match scheme:
+    match scheme.lower():
+        case "file":
+            raise _invalid(*LOCAL_ADDRESS)
+        case _ if scheme != scheme.lower():
+            raise _invalid("no service has addresses that begin so")
         case "abfss":
             service, host, container = _at_host(place, parts)
         case "az":
@@ -89,7 +95,8 @@ def parse_address(text: str) -> StorageAddress:
         case "abfs" | "s3a" | "s3n" | "adl" | "wasb" | "wasbs" | "https" | "http":
             raise _invalid(f"addresses that begin with {scheme}:// are not read")
         case _:
-            raise _invalid("no service has addresses that begin so")
+            what = "no service has addresses that begin so"
+            raise _invalid(what, f"write {FORMS}; mount any other storage, and write the path of the mount")
     return StorageAddress(service, host, container, path, text.removesuffix("/"))
 
 

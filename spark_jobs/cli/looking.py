@@ -27,10 +27,11 @@ from open_mirroring.ledger.proofs import ProofLedger
 from open_mirroring.ledger.reading import LedgerReader
 from open_mirroring.operate.exit_codes import Exit, UsageError, exit_of_report
 from open_mirroring.operate.metrics import mirror_metrics
+from open_mirroring.operate.places import ledger_shown, places
 from open_mirroring.operate.spark_jars import drivers_lacking
 from open_mirroring.operate.status_gathering import mirror_status
 from open_mirroring.operate.target_limits import limit_warnings
-from open_mirroring.operate.words import amount
+from open_mirroring.operate.words import amount, shown
 from open_mirroring.operate.zone_check import check_landing_zone
 from open_mirroring.protocols.verdicts import Finding
 from open_mirroring.reconciliation.inspection import inspect_mirror
@@ -71,10 +72,8 @@ def check(arguments: argparse.Namespace) -> Exit:
         print(
             f"  mirror        {mirror.name}: {amount(len(mirror.tables), 'table')}, {loads} with an initial load{also}"
         )
-        print(f"  source        {mirror.source.format} over {mirror.source.transport}, {mirror.source.place}")
-        print(f"  landing zone  {mirror.landing_zone.store}, {mirror.landing_zone.place}")
-        print(f"  ledger        {_ledger_shown(mirror)}")
-        print(f"  change log    {mirror.change_log}")
+        print(f"  read as       {mirror.source.format} over {mirror.source.transport}")
+        print(_places_text(mirror))
         key_changes, warnings = _surveyed(mirror)
         if key_changes:
             print(f"  key changes   {key_changes}")
@@ -100,7 +99,7 @@ def status(arguments: argparse.Namespace) -> Exit:
     """How far every table is, what holds or stops it, and the way out; 3 when something is stopped, 6 with losses."""
     mirror = load_mirror(arguments.file)
     if never_run(mirror) and not check_ledger_knows(mirror):
-        document = {"mirror": mirror.name, "started": False, "tables": []}
+        document = {"mirror": mirror.name, "started": False, "tables": [], "places": places(mirror)}
         print(json.dumps(document) if arguments.json else not_begun(mirror))
         return Exit.DONE
     with ExitStack() as stack:
@@ -137,9 +136,10 @@ def _status(arguments: argparse.Namespace, mirror: Mirror, ledger: Engine) -> Ex
     )
     if arguments.json:
         metrics = mirror_metrics(ledger, mirror.name, state.taken_at)
-        print(json_text({"started": True, **state.document(), "metrics": metrics.document()}))
+        document = {"started": True, "places": places(mirror), **state.document(), "metrics": metrics.document()}
+        print(json_text(document))
     else:
-        wide = f"{headline(state)}\n\n{status_text(state)}"
+        wide = f"{headline(state)}\n{_places_text(mirror)}\n\n{status_text(state)}"
         print(wide if arguments.wide else short_status_text(state, coloured=colours_wanted()))
     return exit_of_report(state.stopped, state.losses)
 
@@ -208,11 +208,12 @@ def never_run(mirror: Mirror) -> bool:
 
 def not_begun(mirror: Mirror) -> str:
     """What is said of a mirror without a ledger: the place is named, for it may be mistyped."""
-    return f"mirror {mirror.name}: nothing has run yet; there is no ledger at {_ledger_shown(mirror)}"
+    said = f"mirror {mirror.name}: nothing has run yet; there is no ledger at {ledger_shown(mirror)}"
+    return f"{said}\n{_places_text(mirror)}"
 
 
-def _ledger_shown(mirror: Mirror) -> str:
-    return make_url(mirror.ledger_url()).render_as_string(hide_password=True)
+def _places_text(mirror: Mirror) -> str:
+    return "\n".join(f"  {what:<13} {shown(place)}" for what, place in places(mirror).items())
 
 
 def mirrors_of(paths: list[Path]) -> list[Mirror]:

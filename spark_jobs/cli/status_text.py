@@ -12,7 +12,7 @@ from open_mirroring.operate.status import BoundOffsets, MirrorStatus, TableStatu
 from open_mirroring.operate.status_gathering import NO_COMPLETE_POSITION
 from open_mirroring.operate.words import age, amount, shown, size, verdict_words
 from open_mirroring.protocols.proving import Kind
-from open_mirroring.protocols.table_losses import OFFSETS_MISSING, WAYS_OUT
+from open_mirroring.protocols.table_losses import WAYS_OUT
 from open_mirroring.protocols.verdicts import Verdict
 from open_mirroring.reconciliation.told_by_source import task_text
 from spark_jobs.cli.reporting import columns, counts_text, ignored_text
@@ -39,8 +39,7 @@ def short_status_text(status: MirrorStatus, *, coloured: bool = False) -> str:
             lines += _stopped(table.source, table.code, table.what, table.way_out, coloured)
     if status.at_risk:
         lines.append(f"AT RISK: {shown(_at_risk(status))}; look at `dead-letters`")
-    if status.missing_offsets:
-        lines.append(f"AT RISK: {shown(status.missing_offsets)}; {WAYS_OUT[OFFSETS_MISSING]}")
+    lines += [f"AT RISK: {shown(what)}; {WAYS_OUT[code]}" for code, what in status.unread.items()]
     lines += [f"note: {shown(note)}" for note in status.notes]
     lines += [shown(task_text(task)) for task in status.tasks if task.is_running]
     if status.inspection_failed:
@@ -63,7 +62,8 @@ def headline(status: MirrorStatus) -> str:
     losses = sum(table.verdict == Verdict.LOSSES.value for table in mirrored)
     lossy = f" ({losses} with losses)" if losses else ""
     longest = max((lag(table, status.taken_at) for table in mirrored), default=timedelta(0))
-    behind = f", lag {age(longest)}" if longest else ", nothing waits" if mirrored == [*tables] else ""
+    is_all = mirrored == [*tables] and not status.unread
+    behind = f", lag {age(longest)}" if longest else ", nothing waits" if is_all else ""
     counted = f"{len(mirrored)} of {len(tables)} tables mirrored{lossy}{behind}"
     logged = "nothing logged yet" if status.last_commit is None else f"last logged {age(status.last_commit_age)} ago"
     return f"{status.mirror}: {counted}; {logged}"
@@ -147,8 +147,7 @@ def status_text(status: MirrorStatus) -> str:
         lines.append(f"  horizon           {status.horizon:%Y-%m-%d %H:%M} UTC{dropped}")
     if status.at_risk:
         lines.append(f"  AT RISK           {shown(_at_risk(status))}; look at `dead-letters`")
-    if status.missing_offsets:
-        lines.append(f"  AT RISK           {shown(status.missing_offsets)}")
+    lines += [f"  AT RISK           {shown(what)}; {WAYS_OUT[code]}" for code, what in status.unread.items()]
     if status.ignored:
         lines.append(f"  ignored           {ignored_text(status.ignored)}")
     lines += [f"  note              {shown(note)}" for note in status.notes]

@@ -29,6 +29,8 @@ _FEWEST = 100
 Seen = Callable[[Collection[str]], Mapping[str, FileVersion]]
 """Asks how the named files were when they were seen last; answers of all that were not bound to their end, too."""
 
+_NAMES_SHOWN = 5
+
 
 class Found(NamedTuple):
     """What a look at the source brought.
@@ -40,6 +42,7 @@ class Found(NamedTuple):
         versions: how files are now that will be bound by these ranges, or are bound and were seen otherwise (G-32).
         overdue: those of what waits whose writer seems to have left it: its rest may not come any more.
         refused: source tables of which nothing can be read as they are, each with the reason; nothing of them is lost.
+        unread: what is there and is not read, by its kind or the name of its folder, each with the reason.
     """
 
     ranges: list[BoundRange]
@@ -48,6 +51,13 @@ class Found(NamedTuple):
     versions: Mapping[str, FileVersion] = MappingProxyType({})
     refused: Mapping[str, TerminalError] = MappingProxyType({})
     overdue: Sequence[str] = ()
+    unread: Sequence[str] = ()
+
+
+def unread_text(unread: Sequence[str]) -> str:
+    """What is in a source's folder and is not read, for people."""
+    more = f" and {len(unread) - _NAMES_SHOWN} others" if len(unread) > _NAMES_SHOWN else ""
+    return f"not read in the source's folder: {', '.join(unread[:_NAMES_SHOWN])}{more}"
 
 
 class Chosen(NamedTuple):

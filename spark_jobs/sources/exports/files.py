@@ -10,11 +10,10 @@ Public source: Qlik help, *File target: data files, metadata files*.
 
 from __future__ import annotations
 
-import os
 from bisect import bisect_right
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from pathlib import Path, PurePosixPath
+from pathlib import PurePosixPath
 from typing import Literal, NamedTuple
 
 import pyarrow as pa
@@ -34,6 +33,7 @@ from spark_jobs.sources.qlik.types import log_type
 from spark_jobs.sources.sql_server.chosen_types import chosen_digits
 from spark_jobs.sources.sql_server.typed_rows import Failure
 from spark_jobs.sources.transports.source_files import list_source_files
+from spark_jobs.sources.transports.source_folders import files_below, is_in_hidden
 
 _ROWS_AT_ONCE = 65_536
 _BEGINNING = "LOAD"
@@ -82,33 +82,32 @@ def export_files(export: Export) -> list[str]:
         return load_files(export.root)
     if export.root.is_file():
         return [""]
+    below = files_below(export.root)
+    _refuse_layouts(export.root, below.folders)
     found: list[str] = []
-    for folder, folders, names in _walk(export.root):
-        _refuse_layouts(folder, folders)
-        folders.sort()
-        hidden_folder = any(part.startswith(("_", ".")) for part in _below(export.root, folder).parts)
-        for name in names:
-            if hidden_folder or name.startswith(("_", ".")):
-                if not _may_hold_rows(name, export.format):
-                    continue
-                what, way_out = (
-                    "is hidden by its name or that of a folder, and may hold rows",
-                    "give file and folder a plain name if they belong to the export",
-                )
-                raise _error(folder, "EXPORT_FOREIGN_FILE", f"the file {name!r} {what}", f"{way_out}, or take it out")
-            if not name.endswith(f".{export.format}"):
-                what, way_out = f"does not end with .{export.format}", "an export is a folder of its own"
-                way_out += ": rename the file, or take it out"
-                raise _error(folder, "EXPORT_FOREIGN_FILE", f"the file {name!r} {what}", way_out)
-            found.append((_below(export.root, folder) / name).as_posix())
+    for file in sorted(below.files):
+        name = file.name.rpartition("/")[2]
+        is_hidden = name.startswith(("_", ".")) or is_in_hidden(file.name)
+        if is_hidden and not _may_hold_rows(name, export.format):
+            continue
+        if file.unread:
+            what, way_out = f"is {file.unread}, and may stand for rows", "put the file or folder itself in its place"
+        elif is_hidden:
+            what = "is hidden by its name or that of a folder, and may hold rows"
+            way_out = "give file and folder a plain name if they belong to the export"
+        elif name.endswith(f".{export.format}"):
+            found.append(file.name)
+            continue
+        elif not file.size:
+            continue  # some services keep an empty folder as such an object
+        else:
+            what = f"does not end with .{export.format}"
+            way_out = "an export is a folder of its own: rename the file"
+        raise _error(export.root, "EXPORT_FOREIGN_FILE", f"the file {file.name!r} {what}", f"{way_out}, or take it out")
     if not found:
         way_out = "put the export there (a table without rows has one file too), or mend `path`"
         raise _error(export.root, "EXPORT_MISSING", f"there is no .{export.format} file", way_out)
     return sorted(found)
-
-
-def _below(root: Place, folder: str) -> PurePosixPath:
-    return PurePosixPath(folder).relative_to(str(root))
 
 
 def _may_hold_rows(name: str, form: str) -> bool:
@@ -117,31 +116,17 @@ def _may_hold_rows(name: str, form: str) -> bool:
     return f".{form}" in folded and not folded.endswith(".crc")
 
 
-def _walk(root: Place) -> Iterator[tuple[str, list[str], list[str]]]:
-    """As :func:`os.walk`, which stands aside for folders that the caller takes out."""
-    if isinstance(root, Path):
-        yield from os.walk(root)
-        return
-    below, objects = root.store.folders(root.key)
-    folders = [folder.rpartition("/")[2] for folder in below]
-    # Some services keep a folder as an object of its own.
-    names = [one.name.rpartition("/")[2] for one in objects]
-    files = [name for name, one in zip(names, objects, strict=True) if one.size or name not in folders]
-    yield str(root), folders, files
-    for folder in folders:
-        yield from _walk(root / folder)
-
-
-def _refuse_layouts(folder: str, folders: Sequence[str]) -> None:
+def _refuse_layouts(root: Place, folders: Sequence[str]) -> None:
     """Refuse what is more than files: reading all of them would bring rows that are gone, or lose columns."""
-    if "_delta_log" in folders:
+    names = [folder.rpartition("/")[2] for folder in sorted(folders)]
+    if "_delta_log" in names:
         what, way_out = "the folder is a Delta table", "export its rows into a folder of plain files"
-    elif partitions := [name for name in folders if "=" in name]:
+    elif partitions := [name for name in names if "=" in name]:
         what = f"the folder {partitions[0]!r} names a column that the files in it do not have"
         way_out = "export without partitioning"
     else:
         return
-    raise _error(folder, "EXPORT_NOT_PLAIN", what, way_out)
+    raise _error(root, "EXPORT_NOT_PLAIN", what, way_out)
 
 
 def cut_file(export: Export, file: str, max_rows: int, max_bytes: int) -> list[Piece]:
@@ -335,7 +320,7 @@ def load_files(root: Place) -> list[str]:
     """
     there = isinstance(root, ObjectPath) or root.is_dir()
     listed = list_source_files(root, (*DATA_SUFFIXES, SUFFIX), was_read=True) if there else None
-    if listed is None or not any((listed.files, listed.waiting, listed.unknown, listed.unfinished)):
+    if listed is None or not any((listed.files, listed.waiting, listed.unknown, listed.unfinished, listed.unread)):
         raise _error(root, "EXPORT_MISSING", "there is no full load here", "let the task write it, or mend `path`")
     names = [file.name for file in listed.files]
     empty = [name for name in listed.waiting if is_said_empty(root / name)]
@@ -347,13 +332,21 @@ def load_files(root: Place) -> list[str]:
         what = f"the file {foreign[0]!r} is none of a full load: their names begin with {_BEGINNING}, and end as data"
         raise _error(root, "EXPORT_FOREIGN_FILE", what, "name the folder of one table, not that of its changes")
     described = {name.removesuffix(SUFFIX) for name in names if name.endswith(SUFFIX)}
-    if len(listed.waiting) > len(empty) or listed.unfinished or described != {stem(name) for name in data}:
+    if (
+        len(listed.waiting) > len(empty)
+        or listed.unfinished
+        or listed.unread
+        or described != {stem(name) for name in data}
+    ):
         odd = [
             *sorted({*listed.waiting} - {*empty}),
             *listed.unfinished,
+            *listed.unread,
             *sorted(described ^ {stem(name) for name in data}),
         ]
-        what = f"{odd[0]!r} is empty, unfinished, or has no file beside it that describes it or that it describes"
+        what = (
+            f"{odd[0]!r} is empty, unfinished, hidden, or has no file beside it that describes it or that it describes"
+        )
         raise _error(root, "EXPORT_INCOMPLETE", what, "wait until the full load is complete, or copy all of its files")
     return data
 

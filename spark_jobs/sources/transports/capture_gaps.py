@@ -29,14 +29,12 @@ from spark_jobs.changelog.origins import partition_of
 from spark_jobs.sources.transports.capture import SUFFIXES, UNREADABLE
 from spark_jobs.sources.transports.source_files import (
     Listing,
-    SourceFile,
-    files_below,
-    files_in,
     list_source_files,
     open_source,
     side_by_side,
     sorted_out,
 )
+from spark_jobs.sources.transports.source_folders import SourceFile, files_below, files_in
 
 _SYNC_BYTES = 16
 _SINCE = timedelta(days=1)
@@ -230,6 +228,8 @@ def list_capture(root: Place, bound: Mapping[str, int], today: date | None = Non
     for partition, (files, start) in zip(partitions, listed, strict=True):
         found += files
         begun[partition] = start
+    if any(file.unread for file in found):
+        return list_source_files(root, SUFFIXES, was_read=True)  # links are followed from the root alone
     return sorted_out(root, found, SUFFIXES)._replace(begun=begun)
 
 
@@ -273,6 +273,10 @@ def _walked(root: Place, starts: Mapping[str, str]) -> tuple[list[SourceFile], l
     return others, partitions
 
 
+def _all_below(root: Place, folder: str) -> list[SourceFile]:
+    return files_below(root, folder, follow=False).files
+
+
 def _is_year(folder: str) -> bool:
     name = folder.rpartition("/")[2]
     return len(name) == 4 and name.isascii() and name.isdigit()
@@ -281,14 +285,14 @@ def _is_year(folder: str) -> bool:
 def _since(root: Place, partition: str, start: str, bound: Mapping[str, int]) -> tuple[list[SourceFile], str]:
     """The files of a partition behind a name, and that name; all of them where those are no anchor for what is new."""
     if not start:
-        return files_below(root, partition), ""
+        return _all_below(root, partition), ""
     files = list(_from_day(root, partition, tuple(start[len(partition) + 1 :].split("/"))))
     captured = [file for file in sorted(files, reverse=True) if partition_of(file.name) == partition]
     known = [file for file in captured if bound.get(file.name) == file.size]
     if len(known) == len(captured) or any(has_numbers(root, file) for file in known):
         return files, start
     # Empty windows alone: whether a new file follows the one with the last numbers is not to be seen from here.
-    return files_below(root, partition), ""
+    return _all_below(root, partition), ""
 
 
 def _from_day(root: Place, folder: str, day: tuple[str, ...]) -> Iterator[SourceFile]:
@@ -297,7 +301,7 @@ def _from_day(root: Place, folder: str, day: tuple[str, ...]) -> Iterator[Source
     By folders, not behind a name: that is not how every service lists.
     """
     if not day:
-        yield from files_below(root, folder)
+        yield from _all_below(root, folder)
         return
     folders, files = files_in(root, folder)
     yield from files

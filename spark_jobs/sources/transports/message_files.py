@@ -28,18 +28,19 @@ from spark_jobs.sources.transports.capture import Damage
 from spark_jobs.sources.transports.file_times import files_bound_before, files_within
 from spark_jobs.sources.transports.source_files import (
     Listing,
-    SourceFile,
     as_bound,
     bound_so_far,
     gone_unread,
     is_read,
     is_rewritten,
     left_behind,
+    list_source_files,
     may_be_rewritten,
     side_by_side,
     versions_of,
     why_unread,
 )
+from spark_jobs.sources.transports.source_folders import SourceFile
 
 log = logging.getLogger(__name__)
 
@@ -118,13 +119,13 @@ class MessageFiles(MessageTransport):
         ranges, waiting = self.beyond(listed, bound, [one for one in unread if one.end > one.start])
         versions = versions_of(self.folder, listed.files, bound, ranges, known)
         ranges += gone_unread(listed, bound, known)
-        ranges += [BoundRange(name, 0, size) for name, size, _ in listed.unknown if size and name not in bound]
+        ranges += [BoundRange(one.name, 0, one.size) for one in listed.unknown if one.size and one.name not in bound]
         # Nothing is missing in a file to which lines may come yet; a packed one, or a Capture's, always has bytes.
         empty = tuple(name for name in listed.waiting if self.grows(name))
         half = {name for name in waiting if self.grows(name)} | ({*listed.waiting} - {*empty})
         overdue = left_behind(self.folder, [*half, *listed.unfinished], ranges)
         waiting_files = sorted([*listed.waiting, *listed.unfinished, *waiting])
-        return Found(ranges, waiting_files, empty, versions, overdue=overdue)
+        return Found(ranges, waiting_files, empty, versions, overdue=overdue, unread=listed.unread)
 
     def _start(self, file: SourceFile, bound: Mapping[str, int], seen: Mapping[str, FileVersion] | None) -> int:
         start = bound_so_far(self.path, file.name, file.size, bound)
@@ -271,9 +272,11 @@ class CaptureFiles(MessageFiles):
     Args:
         path: the folder or file.
         gap_timeout_minutes: how long the files behind a hole wait (C-93).
+        lists_all: whether days that were read long ago are listed at every look, too.
     """
 
     gap_timeout_minutes: int = GAP_TIMEOUT_MINUTES
+    lists_all: bool = False
     suffixes: ClassVar[tuple[str, ...]] = capture.SUFFIXES
     settles_after: ClassVar[int] = 960  # a Capture writes its files every 15 minutes at most
 
@@ -289,7 +292,13 @@ class CaptureFiles(MessageFiles):
 
     def list_files(self, bound: Mapping[str, int]) -> Listing:
         """As :meth:`MessageFiles.list_files`."""
+        if self.lists_all:
+            return list_source_files(self.path, self.suffixes, was_read=bool(bound))
         return capture_gaps.list_capture(self.path, bound)
+
+    def unlimited(self) -> CaptureFiles:
+        """As :meth:`Transport.unlimited`."""
+        return replace(self, lists_all=True)
 
     def beyond(
         self, listed: Listing, bound: Mapping[str, int], unread: list[BoundRange]

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import math
-import os
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
 from pathlib import Path
 from types import MappingProxyType
 from typing import IO, NamedTuple, TypeVar
@@ -16,7 +15,8 @@ from typing import IO, NamedTuple, TypeVar
 from open_mirroring.changes.manifest import BoundFile, BoundRange, FileVersion
 from open_mirroring.errors import TerminalError
 from open_mirroring.storage.object_path import Held, ObjectPath, Place
-from open_mirroring.storage.object_store import ObjectReplaced, ObjectStat
+from open_mirroring.storage.object_store import ObjectReplaced
+from spark_jobs.sources.transports.source_folders import SourceFile, files_below, folders_around, hides
 
 Item = TypeVar("Item")
 Looked = TypeVar("Looked")
@@ -33,37 +33,12 @@ _WHOLE = "all:"
 """Begins the digests of all bytes; those of beginning and end alone begin with nothing."""
 
 
-class SourceFile(NamedTuple):
-    """A file as it was listed.
-
-    Args:
-        name: its name relative to the root, with ``/`` between parts.
-        size: in bytes.
-        version: another text whenever it may have been written to.
-    """
-
-    name: str
-    size: int
-    version: str = ""
-
-    @classmethod
-    def of(cls, path: Place, name: str) -> SourceFile:
-        """The file as it is now."""
-        if isinstance(path, ObjectPath):
-            known = path.stat()
-            return cls(name, known.st_size, known.version)
-        return cls.found(name, path.stat())
-
-    @classmethod
-    def found(cls, name: str, status: os.stat_result) -> SourceFile:
-        """A file on a disk."""
-        return cls(name, status.st_size, f"{status.st_size}:{status.st_mtime_ns}")
-
-
 UNFINISHED = (".tmp", ".temp", ".part", ".partial", ".filepart", ".inprogress", ".crdownload", ".swp", "~")
 """How the names of files end that a copying program is still writing: it gives them their own names when it is done."""
 _FORGOTTEN_SECONDS = 86_400
 """A file that is hidden or unfinished for so long will not be renamed any more."""
+_IN_PROGRESS = ("tmp", "temp", "stag", "partial", "progress")
+"""What the names of hidden folders contain in which a program writes files before it moves them to their places."""
 _LEFT_SECONDS = 60
 """Somebody who writes into another file for so long has left the one before."""
 
@@ -77,6 +52,8 @@ class Listing(NamedTuple):
         unknown: those whose name says nothing that is read here. Whoever lists a source has to tell of them.
         unfinished: those that would be read but for their names, which say that somebody is still writing them.
         begun: by folder the one below it with which its listing began; what comes before is there, as far as is known.
+        unread: what is there and is not read until an operator changes something, each with the reason: links that lead
+            nowhere, pipes, hidden folders with the number of their files.
     """
 
     files: list[SourceFile]
@@ -84,13 +61,14 @@ class Listing(NamedTuple):
     unknown: Sequence[SourceFile] = ()
     unfinished: Sequence[str] = ()
     begun: Mapping[str, str] = MappingProxyType({})
+    unread: Sequence[str] = ()
 
 
 def list_source_files(root: Place, suffixes: tuple[str, ...], *, was_read: bool = False) -> Listing:
     """All files below a folder, those to read being the ones whose names end in one of *suffixes*, in any case.
 
-    Folders whose names begin with a dot or an underscore are not looked into. A file with such a name is hidden, and
-    one that ends as in :data:`UNFINISHED` is still being written: it is not read, but told of if it would be (G-62).
+    A file is hidden if its name, or that of a folder around it, begins with a dot or an underscore, and one that ends
+    as in :data:`UNFINISHED` is still being written: it is not read, but reported if it would be (G-62).
 
     Args:
         root: the folder.
@@ -103,10 +81,10 @@ def list_source_files(root: Place, suffixes: tuple[str, ...], *, was_read: bool 
     if isinstance(root, Path) and not root.is_dir():
         raise TerminalError(
             "SOURCE_FOLDER_MISSING",
-            f"the folder {str(root)!r} does not exist",
+            f"the folder {str(root)!r} {'is neither a folder nor a file' if root.exists() else 'does not exist'}",
             way_out="correct `source.path` in the mirror file, or mount the storage",
         )
-    found = files_below(root)
+    found = files_below(root).files
     if isinstance(root, ObjectPath) and not (found or was_read) and root.key:
         # In object storage a wrong path looks like an empty one (S-07).
         raise TerminalError(
@@ -115,69 +93,6 @@ def list_source_files(root: Place, suffixes: tuple[str, ...], *, was_read: bool 
             way_out="correct the path in the mirror file; or, if it is right, run again once its first file is there",
         )
     return sorted_out(root, found, suffixes)
-
-
-def files_below(root: Place, folder: str = "") -> list[SourceFile]:
-    """All files below a folder that is below *root*, but for those in hidden folders; in no order.
-
-    Raises:
-        TerminalError: ``SOURCE_FOLDER_DENIED``; what the storage raises.
-    """
-    if isinstance(root, ObjectPath):
-        return _of_objects(root, root.store.objects(_key(root, folder)))
-    found, ahead = [], [folder]
-    while ahead:
-        folders, files = files_in(root, ahead.pop())
-        ahead += folders
-        found += files
-    return found
-
-
-def files_in(root: Place, folder: str) -> tuple[list[str], list[SourceFile]]:
-    """The folders directly below a folder that is below *root*, but for hidden ones, and the files directly in it.
-
-    Raises:
-        TerminalError: ``SOURCE_FOLDER_DENIED``; what the storage raises.
-    """
-    if isinstance(root, ObjectPath):
-        keys, objects = root.store.folders(_key(root, folder))
-        folders = [root.relative(key) for key in keys]
-        files = _of_objects(root, objects, {*keys})
-    else:
-        folders, files = _entries(root / folder, f"{folder}/" if folder else "")
-    return [one for one in folders if one.rpartition("/")[2][0] not in "._"], files
-
-
-def _entries(path: Path, prefix: str) -> tuple[list[str], list[SourceFile]]:
-    folders, files = [], []
-    try:
-        with suppress(FileNotFoundError), os.scandir(path) as entries:  # it was taken away between the two looks
-            for entry in entries:
-                name = prefix + entry.name
-                with suppress(FileNotFoundError):
-                    if entry.is_dir():
-                        folders += [] if entry.is_symlink() else [name]
-                    else:
-                        files.append(SourceFile.found(name, entry.stat()))
-    except PermissionError as error:
-        raise TerminalError(
-            "SOURCE_FOLDER_DENIED",
-            f"the folder {str(path)!r} may not be read: {error.strerror}",
-            way_out="give the user of the jobs the right to list and read it, or take it out of the source's folder",
-        ) from error
-    return folders, files
-
-
-def _of_objects(root: ObjectPath, objects: Iterable[ObjectStat], folders: Iterable[str] = ()) -> list[SourceFile]:
-    found = list(objects)
-    # Some services keep a folder as an object of its own.
-    known = {*folders, *(name.rpartition("/")[0] for name, *_ in found)}
-    files = (SourceFile(root.relative(f.name), f.size, f.version) for f in found if f.size or f.name not in known)
-    return [file for file in files if not any(folder[0] in "._" for folder in file.name.split("/")[:-1])]
-
-
-def _key(root: ObjectPath, folder: str) -> str:
-    return (root / folder).key if folder else root.key
 
 
 def is_read(name: str, suffixes: tuple[str, ...]) -> bool:
@@ -207,19 +122,48 @@ def sorted_out(root: Place, found: Iterable[SourceFile], suffixes: tuple[str, ..
     read either, such as a checksum or a mark. One that stays so for a day is of the unknown ones (G-62).
     """
     files, waiting, unknown, unfinished = [], [], [], []
+    unread: list[str] = []
+    hidden = Counter[str]()
     listed = {file.name: file for file in found}
     for file in listed.values():
         finished = finished_name(file.name)
-        if finished != file.name:
-            if file.size and finished not in listed and finished.casefold().endswith(suffixes):
+        would_be_read = finished.casefold().endswith(suffixes)
+        folder = next(filter(hides, folders_around(file.name)), None)
+        if file.unread:
+            # An editor locks a file by a link that leads nowhere.
+            is_lock = file.name.rpartition("/")[2].startswith(".#")
+            if not is_lock and (would_be_read or (folder is None and not hides(file.name))):
+                unread.append(f"{file.name} ({file.unread})")
+        elif folder is not None:
+            if not (file.size and would_be_read) or file.name.rpartition("/")[2].startswith("._"):
+                continue
+            if any(word in folder.casefold() for word in _IN_PROGRESS):
+                unfinished.append(file.name)
+            else:
+                hidden[folder] += 1
+        elif finished != file.name:
+            if file.size and would_be_read and not _is_copy(file, listed.get(finished)):
                 unknown.append(file) if is_forgotten(root / file.name) else unfinished.append(file.name)
-        elif not file.name.casefold().endswith(suffixes):
+        elif not would_be_read:
             unknown.append(file)
         elif file.size:
             files.append(file)
         else:
             waiting.append(file.name)
-    return Listing(sorted(files), sorted(waiting), sorted(unknown), sorted(unfinished))
+    for folder, count in hidden.items():
+        unread.append(f"{folder} (hidden by the folder's name: {count} {'file' if count == 1 else 'files'})")
+    return Listing(sorted(files), sorted(waiting), sorted(unknown), sorted(unfinished), unread=tuple(sorted(unread)))
+
+
+def _is_copy(file: SourceFile, finished: SourceFile | None) -> bool:
+    """Whether a hidden or unfinished file is what copying left of the finished one.
+
+    A name that only begins with an underscore may be that of another table: then the two are not of one size.
+    """
+    if finished is None:
+        return False
+    folder, slash, name = finished.name.rpartition("/")
+    return file.name != f"{folder}{slash}_{name}" or file.size == finished.size
 
 
 def is_forgotten(path: Place) -> bool:

@@ -58,7 +58,6 @@ from spark_jobs.sources.transports.file_times import files_bound_before, files_w
 from spark_jobs.sources.transports.source_files import (
     MAX_RAW,
     Listing,
-    SourceFile,
     as_bound,
     bound_so_far,
     is_read,
@@ -71,6 +70,7 @@ from spark_jobs.sources.transports.source_files import (
     versions_of,
     why_unread,
 )
+from spark_jobs.sources.transports.source_folders import SourceFile
 
 NOT_STORED = Note("there is a full load of the table, and no change table yet")
 LOAD_FILE = "LOAD"
@@ -142,7 +142,8 @@ class ChangeFiles(MessageTransport):
 
     def survey(self) -> Survey:
         """As :meth:`Transport.survey`."""
-        return survey_files(_described_tables(self.path, self.suffix), self.tables, self.suffix, self.prefix)
+        unread = list_source_files(self.path, (*DATA_SUFFIXES, SUFFIX), was_read=True).unread
+        return survey_files(_described_tables(self.path, self.suffix), self.tables, self.suffix, self.prefix, unread)
 
     def announced(self, form: Format, most: int, spark: Callable[[], Any]) -> Iterator[Announced]:
         """As :meth:`Transport.announced`: what the metadata files tell; no row is looked at."""
@@ -236,7 +237,7 @@ def find_files(
     names = [file.name for file in everything.files]
     refused = {table: _unread(table, file) for table, file in _unread_loads(root, names, unloaded)}
     refused |= {table: _elsewhere(table, at, suffix) for table, at in _elsewhere_alone(root, names, suffix, mirrored)}
-    return Found(ranges, sorted(waiting), versions=versions, refused=refused, overdue=overdue)
+    return Found(ranges, sorted(waiting), versions=versions, refused=refused, overdue=overdue, unread=listed.unread)
 
 
 def _in_change_tables(root: Place, listed: Listing, suffix: str) -> Listing:
@@ -250,6 +251,7 @@ def _in_change_tables(root: Place, listed: Listing, suffix: str) -> Listing:
         [name for name in listed.waiting if is_in_one(name)],
         [file for file in listed.unknown if is_in_one(file.name)],
         [name for name in listed.unfinished if is_in_one(name)],
+        unread=listed.unread,
     )
 
 

@@ -48,7 +48,10 @@ def read_history_files(folder: Place, tables: Mapping[tuple[str, str], str]) -> 
 
 
 def _lines(folder: Place) -> Iterator[tuple[Any, ...]]:
-    found = [file.name for file in list_source_files(folder, (*DATA_SUFFIXES, SUFFIX), was_read=True).files]
+    listed = list_source_files(folder, (*DATA_SUFFIXES, SUFFIX), was_read=True)
+    if listed.unread:
+        raise Refusal("FILE_UNKNOWN", f"not all of it is read: {', '.join(listed.unread[:3])}")
+    found = [file.name for file in listed.files]
     described = {name[: -len(SUFFIX)]: name for name in found if name.lower().endswith(SUFFIX)}
     for name in sorted(name for name in found if stem(name) in described and not name.lower().endswith(SUFFIX)):
         dfm = read_dfm((folder / described[stem(name)]).read_bytes())

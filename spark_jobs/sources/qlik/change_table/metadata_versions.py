@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from open_mirroring.changes.manifest import FileVersion
 from open_mirroring.storage.object_path import Place
-from spark_jobs.sources.transports.source_files import SourceFile
+from spark_jobs.sources.transports.source_folders import SourceFile
 
 _BETWEEN = "|"
 

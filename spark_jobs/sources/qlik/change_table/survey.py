@@ -5,12 +5,12 @@ A change table without masks and before images hides changes of keys (T-60).
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from open_mirroring.config.names import SourceName
 from spark_jobs.sources.contract.decoded import shown
-from spark_jobs.sources.contract.source import Survey
+from spark_jobs.sources.contract.source import Survey, unread_text
 from spark_jobs.sources.contract.table_names import TableNames
 from spark_jobs.sources.qlik.change_table.rows import MASK
 
@@ -22,8 +22,13 @@ class ExistingTable(NamedTuple):
     columns: tuple[str, ...]
 
 
-def survey_files(found: Iterable[ExistingTable], mirrored: Collection[str], suffix: str, prefix: str) -> Survey:
-    """Which mirrored tables the folders of a file target have; *found* are its change tables with a metadata file."""
+def survey_files(
+    found: Iterable[ExistingTable], mirrored: Collection[str], suffix: str, prefix: str, unread: Sequence[str] = ()
+) -> Survey:
+    """Which mirrored tables the folders of a file target have; *found* are its change tables with a metadata file.
+
+    Where one has none, what is *unread* there may be it.
+    """
     tables = list(found)
     there = {name: table for table in tables for name in table.names}
     names = TableNames(there)
@@ -33,6 +38,7 @@ def survey_files(found: Iterable[ExistingTable], mirrored: Collection[str], suff
             other = names.meant_by(one)
             alike = f"; there is {shown(other)}" if other is not None else ""
             unseen[one] = f"no folder {one + suffix!r} has a file with its metadata file{alike}"
+            unseen[one] += f"; {unread_text(unread)}" if unread else ""
     mask = (prefix + MASK).lower()
     without_mask = [one for one in mirrored if one in there and mask not in {c.lower() for c in there[one].columns}]
     return Survey(unseen, without_mask)

@@ -1,0 +1,235 @@
+"""Walks through the folders of a source or an export: what is there, also where it cannot be read.
+
+One walk serves all transports, on disks and in object storage, so that nothing is passed over by one and not by another
+(G-62).
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Iterable
+from contextlib import suppress
+from itertools import chain
+from pathlib import Path
+from typing import NamedTuple
+
+from open_mirroring.errors import TerminalError
+from open_mirroring.storage.object_path import ObjectPath, Place
+from open_mirroring.storage.object_store import ObjectStat
+
+_OF_TOOLS = (
+    *("_delta_log", "_spark_metadata", "__macosx", ".appledouble", ".git", ".hg", ".svn", ".idea", ".vscode"),
+    *(".ipynb_checkpoints", ".snapshot", ".snapshots", ".trash", ".trashes"),
+)
+"""Folders that tools keep for themselves. They contain nothing of a source, though some names in them look like it."""
+_KINDS = {stat.S_IFIFO: "a pipe", stat.S_IFSOCK: "a socket"}
+
+
+class SourceFile(NamedTuple):
+    """A file as it was listed.
+
+    Args:
+        name: its name relative to the root, with ``/`` between parts.
+        size: in bytes.
+        version: another text whenever it may have been written to.
+        unread: why it cannot be read, whatever its name; empty where it can.
+    """
+
+    name: str
+    size: int
+    version: str = ""
+    unread: str = ""
+
+    @classmethod
+    def of(cls, path: Place, name: str) -> SourceFile:
+        """The file as it is now."""
+        if isinstance(path, ObjectPath):
+            known = path.stat()
+            return cls(name, known.st_size, known.version)
+        return cls.found(name, path.stat())
+
+    @classmethod
+    def found(cls, name: str, status: os.stat_result) -> SourceFile:
+        """A file on a disk."""
+        return cls(name, status.st_size, f"{status.st_size}:{status.st_mtime_ns}")
+
+
+class Below(NamedTuple):
+    """The files below a folder, in no order, and the folders below it: hidden ones, and the files in them, too."""
+
+    files: list[SourceFile]
+    folders: list[str]
+
+
+def files_below(root: Place, folder: str = "", *, follow: bool = True) -> Below:
+    """Everything below a folder that is below *root*.
+
+    Each folder is read once: under its own name if that is not hidden, else under that of the first link to it. So
+    loops of links end, and a hidden folder that a link leads to is read.
+
+    Args:
+        root: where the names of files start.
+        folder: its name.
+        follow: whether links to folders are followed; else each is among the files, unread.
+
+    Raises:
+        TerminalError: ``SOURCE_FOLDER_DENIED``; what the storage raises.
+    """
+    if isinstance(root, ObjectPath):
+        return _of_objects(root, root.store.objects(_key(root, folder)))
+    walk = _Walk(root, follow)
+    walk.into(folder)
+    while walk.links or walk.hidden:
+        walk.into(walk.next_one())
+    return walk.found
+
+
+def files_in(root: Place, folder: str) -> tuple[list[str], list[SourceFile]]:
+    """The folders directly below a folder that is below *root*, and the files directly in it.
+
+    Hidden folders are not among them, but the files in these are. Links to folders are, unread.
+
+    Raises:
+        TerminalError: ``SOURCE_FOLDER_DENIED``; what the storage raises.
+    """
+    if isinstance(root, ObjectPath):
+        keys, objects = root.store.folders(_key(root, folder))
+        folders = [root.relative(key) for key in keys]
+        files = _of_objects(root, objects, {*keys}).files
+    else:
+        level = _entries(root / folder, f"{folder}/" if folder else "")
+        folders, files = level.folders, [*level.files, *map(_unfollowed, level.links)]
+    hidden = [files_below(root, one, follow=False).files for one in folders if hides(one) and not _is_of_tool(one)]
+    return [one for one in folders if not hides(one)], [*files, *chain.from_iterable(hidden)]
+
+
+class _Level(NamedTuple):
+    folders: list[str]
+    links: list[str]
+    files: list[SourceFile]
+    linked: list[str]
+
+
+class _Walk:
+    """A walk through local folders: first all that are not hidden, then links, then hidden folders."""
+
+    def __init__(self, root: Path, follow: bool) -> None:
+        self._root, self._real, self._follow = root, os.path.realpath(root), follow
+        self._read: set[str] = set()
+        self.found = Below([], [])
+        self.links: list[str] = []
+        self.hidden: list[str] = []
+
+    def next_one(self) -> str:
+        """The next of the folders that were put off: the first link by name, then a hidden folder."""
+        ahead = self.links or self.hidden
+        ahead.sort(reverse=True)
+        return ahead.pop()
+
+    def into(self, folder: str) -> None:
+        """Read a folder and all that are below it, but for those that are put off."""
+        ahead = [(folder, os.path.realpath(self._root / folder))]
+        is_hidden = is_in_hidden(f"{folder}/")
+        while ahead:
+            name, real = ahead.pop()
+            if real in self._read:
+                continue
+            self._read.add(real)
+            try:
+                level = _entries(self._root / name, f"{name}/" if name else "")
+            except TerminalError:
+                if is_hidden:
+                    continue  # only its owner knows what it is for
+                raise
+            self.found.folders.extend(level.folders)
+            for below in filter(lambda one: not _is_of_tool(one), level.folders):
+                if is_hidden or not hides(below):
+                    ahead.append((below, f"{real.rstrip('/')}/{below.rpartition('/')[2]}"))
+                else:
+                    self.hidden.append(below)
+            for link in filter(lambda one: not _is_of_tool(one), level.links):
+                if not self._follow:
+                    self.found.files.append(_unfollowed(link))
+                elif not self._leads_back(link, real):
+                    (self.hidden if is_hidden or hides(link) else self.links).append(link)
+            files = level.files
+            if is_hidden:
+                files = [one for one in files if os.path.realpath(self._root / one.name) not in self._read]
+            else:
+                self._read.update(os.path.realpath(self._root / one) for one in level.linked)
+            self.found.files.extend(files)
+
+    def _leads_back(self, link: str, real: str) -> bool:
+        """Whether a link leads to a folder around the one that it is in, or around the root: that is a loop."""
+        target = os.path.realpath(self._root / link).rstrip("/")
+        return any(f"{around}/".startswith(f"{target}/") for around in (real, self._real))
+
+
+def _unfollowed(link: str) -> SourceFile:
+    return SourceFile(link, 0, unread="a link to a folder")
+
+
+def _entries(path: Path, prefix: str) -> _Level:
+    level = _Level([], [], [], [])
+    try:
+        # It was taken away between the two looks.
+        with suppress(FileNotFoundError, NotADirectoryError), os.scandir(path) as entries:
+            for entry in entries:
+                name = prefix + entry.name
+                try:
+                    if entry.is_dir():
+                        (level.links if entry.is_symlink() else level.folders).append(name)
+                        continue
+                    status = entry.stat()
+                except OSError as error:
+                    if entry.is_symlink():
+                        why = "target missing" if isinstance(error, FileNotFoundError) else error.strerror
+                        level.files.append(SourceFile(name, 0, unread=f"a link that cannot be followed: {why}"))
+                    elif not isinstance(error, FileNotFoundError):
+                        raise
+                    continue
+                unread = "" if stat.S_ISREG(status.st_mode) else _KINDS.get(stat.S_IFMT(status.st_mode), "a device")
+                level.files.append(SourceFile.found(name, status)._replace(unread=unread))
+                if entry.is_symlink():
+                    level.linked.append(name)
+    except PermissionError as error:
+        raise TerminalError(
+            "SOURCE_FOLDER_DENIED",
+            f"the folder {str(path)!r} may not be read: {error.strerror}",
+            way_out="give the user of the jobs the right to list and read it, or take it out of the source's folder",
+        ) from error
+    return level
+
+
+def _of_objects(root: ObjectPath, objects: Iterable[ObjectStat], folders: Iterable[str] = ()) -> Below:
+    found = list(objects)
+    # Some services keep a folder as an object of its own.
+    known = {*folders, *(name.rpartition("/")[0] for name, *_ in found)}
+    files = [SourceFile(root.relative(f.name), f.size, f.version) for f in found if f.size or f.name not in known]
+    around = {folder for file in files for folder in folders_around(file.name)}
+    return Below([f for f in files if not any(map(_is_of_tool, folders_around(f.name)))], sorted(around))
+
+
+def folders_around(name: str) -> list[str]:
+    """The folders that a file is in, the outermost first."""
+    parts = name.split("/")[:-1]
+    return ["/".join(parts[: at + 1]) for at in range(len(parts))]
+
+
+def hides(name: str) -> bool:
+    """Whether the last part of a name hides what it names."""
+    return name.rpartition("/")[2][:1] in (".", "_")
+
+
+def _is_of_tool(folder: str) -> bool:
+    return folder.rpartition("/")[2].casefold() in _OF_TOOLS
+
+
+def is_in_hidden(name: str) -> bool:
+    """Whether a file is in a hidden folder."""
+    return any(map(hides, folders_around(name)))
+
+
+def _key(root: ObjectPath, folder: str) -> str:
+    return (root / folder).key if folder else root.key
