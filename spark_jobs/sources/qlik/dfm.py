@@ -6,7 +6,9 @@ Public source: Qlik help, *Metadata file description*.
 from __future__ import annotations
 
 import json
+import re
 from codecs import BOM_UTF8
+from contextlib import suppress
 from typing import NamedTuple
 
 import msgspec
@@ -17,6 +19,11 @@ from spark_jobs.sources.contract.json_numbers import members_once
 SUFFIX = ".dfm"
 DATA_SUFFIXES = tuple(f".{kind}{packed}" for kind in ("csv", "json", "parquet") for packed in ("", ".gz"))
 """What the names of data files end with."""
+
+
+_HEX = re.compile(r"0[xX](?:[0-9A-Fa-f]{2})+")
+_ESCAPE = re.compile(r"\\(?:[tnr]|x[0-9A-Fa-f]{2}|u[0-9A-Fa-f]{4}|[0-7]{3})")
+_NAMED = {"\\t": "\t", "\\n": "\n", "\\r": "\r"}
 
 
 class DfmColumn(msgspec.Struct, frozen=True):
@@ -146,9 +153,29 @@ def read_dfm(content: bytes) -> Dfm:
         table=_dotted(data.sourceSchema, data.sourceTable),
         target=_dotted(data.targetSchema, data.targetTable),
         columns=tuple(columns),
-        csv=CsvForm(*(getattr(options, name) for name in options.__struct_fields__)),
+        csv=CsvForm(
+            _characters(options.fieldDelimiter),
+            _characters(options.recordDelimiter),
+            _characters(options.nullValue, escapes=False),
+            _characters(options.quoteChar, escapes=False),
+            _characters(options.escapeChar, escapes=False),
+        ),
         task=(document.taskInfo.name or "").strip() if document.taskInfo is not None else "",
     )
+
+
+def _characters(spelled: str, *, escapes: bool = True) -> str:
+    """The characters that an option of the file target stands for: ``0x0D0A`` is hexadecimal, ``\\t`` a tab."""
+    if _HEX.fullmatch(spelled):
+        # Bytes that are no UTF-8 stay as they are spelled: no file has such a delimiter, and that is refused.
+        with suppress(UnicodeDecodeError):
+            return bytes.fromhex(spelled[2:]).decode()
+    return _ESCAPE.sub(_escaped, spelled) if escapes else spelled
+
+
+def _escaped(found: re.Match[str]) -> str:
+    text = found[0]
+    return _NAMED.get(text) or chr(int(text[2:], 16) if text[1] in "xu" else int(text[1:], 8))
 
 
 def check_file(dfm: Dfm, file: str) -> None:
