@@ -19,7 +19,7 @@ import pyarrow as pa
 import pyarrow.csv as pv
 
 from open_mirroring.storage.object_path import ObjectPath, Place
-from spark_jobs.sources.qlik.delimited import line_ends
+from spark_jobs.sources.qlik.data_files import line_ends
 
 _BLOCK = 16 << 20
 _QUOTE, _COMMA, _LF, _CR = b'",\n\r'

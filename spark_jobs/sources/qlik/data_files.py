@@ -14,6 +14,7 @@ from itertools import islice
 from pathlib import Path
 from typing import IO, Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
@@ -23,7 +24,7 @@ from open_mirroring.storage.object_path import Place
 from spark_jobs.sources.contract.decoded import Refusal, shown
 from spark_jobs.sources.contract.json_numbers import JsonNumber, may_be_rounded, members_once, rounded
 from spark_jobs.sources.qlik.delimited import BLOCK, read_delimited
-from spark_jobs.sources.qlik.dfm import SUFFIX, CsvForm, Dfm, DfmColumn, read_dfm, stem
+from spark_jobs.sources.qlik.dfm import CsvForm, Dfm, DfmColumn, metadata_file, read_dfm
 from spark_jobs.sources.qlik.types import (
     BINARIES,
     RANGES,
@@ -38,6 +39,7 @@ from spark_jobs.sources.transports.text_encoding import as_utf8, is_utf8, why_no
 
 _ROWS_AT_ONCE = 20_000
 _SHOWN = 200
+_LINE_ENDS = b"\n\r"
 _BOOLEAN = "BOOLEAN"
 _TRUTHS = (("false", "true"), ("0", "1"))
 """The texts of false and true: for other columns than truths, of which no number may be made, and for these."""
@@ -152,7 +154,7 @@ def is_said_empty(path: Place) -> bool:
     if not path.name.lower().endswith((".csv", ".json")):
         return False
     try:
-        return read_dfm(path.with_name(stem(path.name) + SUFFIX).read_bytes()).records == 0
+        return read_dfm(metadata_file(path).read_bytes()).records == 0
     except (Refusal, OSError):
         return False
 
@@ -374,3 +376,18 @@ def _short_seconds(texts: pa.Array) -> pa.Array:
 def _by_value(values: pa.Array, spell: Callable[[Any], str]) -> pa.Array:
     spelled: Sequence[str | None] = [None if value is None else spell(value) for value in values.to_pylist()]
     return pa.array(spelled, pa.string())
+
+
+def line_ends(values: np.ndarray[Any, Any], quotes: np.ndarray[Any, Any], *, inside: bool, previous: int) -> set[bool]:
+    """How lines end in a block of bytes, quoted texts apart: with a carriage return before the line feed, or without.
+
+    Args:
+        values: the bytes.
+        quotes: the places of quotes among them.
+        inside: whether the block begins within quotes.
+        previous: the byte before it.
+    """
+    ends = np.flatnonzero(values == _LINE_ENDS[0])
+    ends = ends[(np.searchsorted(quotes, ends) + inside) % 2 == 0]
+    returned = np.where(ends > 0, values[ends - 1], previous) == _LINE_ENDS[1]
+    return {bool(one) for one in np.unique(returned)}

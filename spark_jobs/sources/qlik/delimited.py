@@ -278,7 +278,8 @@ class _Splitter:
         first = np.maximum.accumulate(np.where(begins, np.arange(len(places)), 0))
         # Of several in a row each second one is itself escaped.
         escaped = places[(np.arange(len(places)) - first) % 2 == 0] + 1
-        return escaped[escaped < len(values)]
+        inside: _Places = escaped[escaped < len(values)]
+        return inside
 
     def _check_width(self, body: bytes, at: int, lasts: _Places, starts: _Places) -> None:
         widths = np.diff(np.append(-1, lasts))
@@ -339,7 +340,10 @@ class _Splitter:
     def _doubled(self, cut: _Cut) -> _Places:
         """The second ones of doubled quotes: such a pair closes and opens again at once."""
         opens, closes = cut.quotes[0::2], cut.quotes[1::2]
-        return opens[:0] if self._escape else opens[1:][opens[1:] == closes[: len(opens) - 1] + 1]
+        if self._escape:
+            return opens[:0]
+        is_second: _Places = opens[1:] == closes[: len(opens) - 1] + 1
+        return np.asarray(opens[1:][is_second], np.int64)
 
     def _refuse_quotes(self, cut: _Cut, starts: _Places, stops: _Places, at: int) -> None:
         """Name the first quote that is neither at the border of a field nor doubled.
@@ -366,18 +370,3 @@ def _found(values: _Places, wanted: bytes) -> _Places:
                 free = place + len(wanted)
         places = np.array(kept)
     return places
-
-
-def line_ends(values: _Places, quotes: _Places, *, inside: bool, previous: int) -> set[bool]:
-    """How lines end in a block of bytes, quoted texts apart: with a carriage return before the line feed, or without.
-
-    Args:
-        values: the bytes.
-        quotes: the places of quotes among them.
-        inside: whether the block begins within quotes.
-        previous: the byte before it.
-    """
-    ends = np.flatnonzero(values == _LF)
-    ends = ends[(np.searchsorted(quotes, ends) + inside) % 2 == 0]
-    returned = np.where(ends > 0, values[ends - 1], previous) == _CR
-    return {bool(one) for one in np.unique(returned)}

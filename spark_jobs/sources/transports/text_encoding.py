@@ -7,35 +7,12 @@ from __future__ import annotations
 
 import codecs
 import io
-import re
 from typing import IO
 
-_MARKS = (
-    # The mark of UTF-32 begins with that of UTF-16.
-    (codecs.BOM_UTF32_LE, "utf-32-le"),
-    (codecs.BOM_UTF32_BE, "utf-32-be"),
-    (codecs.BOM_UTF8, "utf-8"),
-    (codecs.BOM_UTF16_LE, "utf-16-le"),
-    (codecs.BOM_UTF16_BE, "utf-16-be"),
-)
-_HEAD = 16
-_WITHOUT_MARK = (
-    (re.compile(rb"(?:[\t\n\r -~]\0){2,}"), "utf-16-le"),
-    (re.compile(rb"(?:\0[\t\n\r -~]){2,}"), "utf-16-be"),
-)
+from spark_jobs.sources.contract.encodings import encoding_of, looks_like
+
+_HEAD = 8
 _BLOCK = 1 << 20
-
-
-def encoding_of(head: bytes) -> tuple[str, int]:
-    """The encoding that the first bytes of a file show, and the length of its byte order mark.
-
-    ASCII characters with a zero byte each are UTF-16 without a mark. An empty name: the bytes show none.
-    """
-    for mark, name in _MARKS:
-        if head.startswith(mark):
-            return name, len(mark)
-    head = head[:_HEAD]
-    return next((name for form, name in _WITHOUT_MARK if form.fullmatch(head[: len(head) & ~1])), ""), 0
 
 
 def as_utf8(file: IO[bytes], encoding: str = "utf-8") -> IO[bytes]:
@@ -49,7 +26,7 @@ def as_utf8(file: IO[bytes], encoding: str = "utf-8") -> IO[bytes]:
     """
     shown, mark = encoding_of(file.read(_HEAD))
     file.seek(mark)
-    name = codecs.lookup(shown or encoding).name
+    name = codecs.lookup(encoding if shown == "utf-8" and not mark else shown).name
     return file if name == "utf-8" else io.BufferedReader(_Recoded(file, name), _BLOCK)
 
 
@@ -105,8 +82,5 @@ def why_not(error: UnicodeDecodeError) -> str:
     if b"\0" in around:
         return f"{what}; it looks like UTF-16"
     if not raw[: error.start].isascii():
-        return f"{what}; what is before it is UTF-8, so the byte is damaged"
-    try:
-        return f"{what}; it looks like windows-1252 (cp1252), in which these bytes are {around.decode('cp1252')!r}"
-    except UnicodeDecodeError:
-        return f"{what}; it looks like another code page"
+        return f"{what}; the text before it is UTF-8, so the byte is damaged"
+    return f"{what}; {looks_like(raw)}"

@@ -380,7 +380,7 @@ GOOD = f"{HEADER}\n{LINE}\n".encode()
         (GOOD.replace(b"1.50", b'1"50'), dfm(), 0, "FILE_DAMAGED", "quote at byte"),
         (GOOD + b'x,I,2,"cut', dfm(records=2), 0, "FILE_DAMAGED", "not closed"),
         (GOOD + b"x,I\n", dfm(records=2), 0, "FILE_DAMAGED", "columns"),
-        (GOOD.replace(b"c\nd", b"\xff"), dfm(), 0, "FORMAT_UNSUPPORTED", "looks like windows-1252"),
+        (GOOD.replace(b"c\nd", b"\xff"), dfm(), 0, "FORMAT_UNSUPPORTED", "looks like Windows-1252"),
         (GOOD, dfm(options={"recordDelimiter": "#"}), 0, "FORMAT_UNSUPPORTED", "'#'"),
         (GOOD, dfm(options={"fieldDelimiter": "||"}), 0, "FORMAT_UNSUPPORTED", "'||'"),
         (GOOD, dfm(options={"escapeChar": "\\", "nullValue": "\\N"}), 0, "FORMAT_UNSUPPORTED", "NULL is written"),
