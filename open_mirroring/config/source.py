@@ -9,6 +9,7 @@ limitations): such a column is loaded, and no change ever carries it.
 
 from __future__ import annotations
 
+import codecs
 import re
 from collections.abc import Iterable, Mapping
 from typing import Annotated, Any, ClassVar, Literal, get_args
@@ -34,6 +35,7 @@ from open_mirroring.errors import TerminalError
 HEADER_PREFIX, TABLE_SUFFIX, OVERLAP_MINUTES = "header__", "__ct", 10
 GAP_TIMEOUT_MINUTES, MAX_MESSAGES_PER_RUN, SEQUENCE_DIGITS = 60, 10_000_000, 35
 """What holds where the mirror file does not choose. No other module says it again."""
+UTF8 = "utf-8"
 _TOPIC = re.compile(r"[A-Za-z0-9._-]{1,249}")
 _CONNECTION = Field(
     description="Name of the connection, which is set in the scheduler or in the environment as AIRFLOW_CONN_<NAME>."
@@ -46,6 +48,17 @@ def _topic(name: str) -> str:
     if not _TOPIC.fullmatch(name) or name in (".", ".."):
         way_out = "use letters, digits, dots, underscores and hyphens; patterns are not taken"
         raise names.refusal("VALUE_INVALID", f"{name!r} is no name of a topic", way_out)
+    return name
+
+
+def _encoding(name: str) -> str:
+    try:
+        "".encode(name)
+    except (LookupError, UnicodeError):
+        raise names.refusal("VALUE_INVALID", f"{name!r} is no encoding of text", "write for example cp1252") from None
+    if codecs.lookup(name).name in ("utf-16", "utf-32"):
+        what = f"{name!r} does not say the order of bytes of a file without a byte order mark"
+        raise names.refusal("VALUE_INVALID", what, f"write {name}-le or {name}-be; with a mark no `encoding` is needed")
     return name
 
 
@@ -87,6 +100,11 @@ class AnySource(Section):
     def ordered_partitions(self) -> int:
         """The partitions that have to show a later commit before a transaction is whole; 0 where nothing can tell."""
         return 0
+
+    @property
+    def text_encoding(self) -> str:
+        """The encoding of text files that show no other one at their beginning (T-46)."""
+        return UTF8
 
     @property
     def place(self) -> str:
@@ -290,6 +308,21 @@ class ChangeTablesInFolder(ChangeTables, InFolder, title="qlik-change-table over
         description="Folder of the control table attrep_ddl_history, below `path`, which then tells whether columns "
         "were renamed, and what was done to whole tables (T-98).",
     )
+    encoding: Annotated[str, AfterValidator(_encoding)] = Field(
+        default=UTF8,
+        description="Encoding (code page) of CSV and JSON files of the file target that have no byte order mark, also "
+        "of its full loads: cp1252, utf-16-le … (T-46). Default: utf-8.",
+    )
+
+    @property
+    def text_encoding(self) -> str:
+        """As :attr:`AnySource.text_encoding`."""
+        return self.encoding
+
+    @property
+    def reads(self) -> dict[str, list[str]]:
+        """As :attr:`AnySource.reads`; another encoding may have made other texts of the same bytes."""
+        return {**super().reads, **({"encoding": [self.encoding]} if self.encoding != UTF8 else {})}
 
 
 class ChangeTablesInDatabase(ChangeTables, title="qlik-change-table over jdbc"):

@@ -208,7 +208,7 @@ def pace_of(load: JdbcLoad) -> Pace:
 
 def export_of(mirror: Mirror, load: ExportLoad) -> Export:
     """Where the export of a table is."""
-    return Export(place_of(mirror, load.path, load.connection), load.format)
+    return Export(place_of(mirror, load.path, load.connection), load.format, mirror.source.text_encoding)
 
 
 def pieces_of(chunk: Any) -> tuple[Piece, ...]:

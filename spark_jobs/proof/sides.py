@@ -203,7 +203,8 @@ def source_side(
     if isinstance(chosen, JdbcLoad):
         return JdbcSource(spark, table, chosen, gone, streamed)
     since = None if chosen.since is None else ("" if chosen.since == BEGINNING else chosen.since.replace(":", ""))
-    export_of_rows = Export(place_of(mirror, chosen.path, chosen.connection), chosen.format)
+    place = place_of(mirror, chosen.path, chosen.connection)
+    export_of_rows = Export(place, chosen.format, mirror.source.text_encoding)
     return ExportSource(spark, table, export_of_rows, chosen.types, since, gone)
 
 

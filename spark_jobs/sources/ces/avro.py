@@ -17,6 +17,7 @@ from typing import Any
 
 import fastavro
 
+from spark_jobs.sources.contract.avro_codecs import refuse_missing_codec
 from spark_jobs.sources.contract.decoded import Refusal, shown
 
 DATUM_START = b"\x061.0"
@@ -103,10 +104,12 @@ def read_container(body: bytes) -> dict[str, Any]:
 
     Raises:
         Refusal: ``AVRO_MALFORMED`` when it cannot be read, ``FRAMING_UNKNOWN`` when it holds not one record.
+        TerminalError: ``CODEC_MISSING``.
     """
     try:
         records: list[Any] = list(islice(fastavro.reader(io.BytesIO(body)), 2))
     except Exception as error:  # the file brings its own schema, which may be anything
+        refuse_missing_codec(error)
         raise Refusal("AVRO_MALFORMED", f"an Avro container file that cannot be read: {_said(error)}") from error
     if len(records) != 1 or not isinstance(records[0], dict):
         many = "more than one record" if records else "no record"

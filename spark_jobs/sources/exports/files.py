@@ -28,7 +28,7 @@ from spark_jobs.sources.contract.decoded import Refusal
 from spark_jobs.sources.exports.columns import land_column, landing_column
 from spark_jobs.sources.exports.csv import csv_header, read_csv, readable, why_malformed
 from spark_jobs.sources.qlik.data_files import is_said_empty, read_texts
-from spark_jobs.sources.qlik.dfm import DATA_SUFFIXES, SUFFIX, Dfm, check_file, read_dfm, stem
+from spark_jobs.sources.qlik.dfm import DATA_SUFFIXES, SUFFIX, Dfm, check_file, metadata_file, read_dfm, stem
 from spark_jobs.sources.qlik.types import log_type
 from spark_jobs.sources.sql_server.chosen_types import chosen_digits
 from spark_jobs.sources.sql_server.typed_rows import Failure
@@ -41,10 +41,11 @@ _BEGINNING = "LOAD"
 
 
 class Export(NamedTuple):
-    """Where the files of an export are, and their format."""
+    """Where the files of an export are, their format, and the encoding of a full load's text files (T-46)."""
 
     root: Place
     format: Literal["parquet", "csv", "qlik-full-load"]
+    encoding: str = "utf-8"
 
     def path(self, file: str) -> Place:
         """The path of a file named relative to the root; the root itself when it is the one file."""
@@ -236,7 +237,7 @@ class ExportRows:
             yield from read_csv(path, names)
             return
         if self._export.format == "qlik-full-load":
-            yield from read_load(path, names)
+            yield from read_load(path, names, self._export.encoding)
             return
         with readable(path) as opened, pq.ParquetFile(opened) as file:
             groups = range(piece.first, piece.last)
@@ -331,7 +332,7 @@ def load_files(root: Place) -> list[str]:
     if foreign:
         what = f"the file {foreign[0]!r} is none of a full load: their names begin with {_BEGINNING}, and end as data"
         raise _error(root, "EXPORT_FOREIGN_FILE", what, "name the folder of one table, not that of its changes")
-    described = {name.removesuffix(SUFFIX) for name in names if name.endswith(SUFFIX)}
+    described = {stem(name) for name in names if name.endswith(SUFFIX)}
     if (
         len(listed.waiting) > len(empty)
         or listed.unfinished
@@ -390,21 +391,21 @@ def load_types(path: Place, chosen: ColumnChoice, given: Mapping[str, str]) -> d
     return found
 
 
-def read_load(path: Place, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+def read_load(path: Place, columns: Sequence[str], encoding: str) -> Iterator[pa.RecordBatch]:
     """The rows of a file with these columns, every value a string or NULL.
 
     Raises:
         TerminalError: ``EXPORT_INVALID`` when it is damaged or not what its metadata file says; ``EXPORT_INCOMPLETE``.
     """
     try:
-        for batch in read_texts(path, _dfm_of(path)):
+        for batch in read_texts(path, _dfm_of(path), encoding=encoding):
             yield batch.select(list(columns))
     except Refusal as refusal:
         raise _invalid(path, refusal) from refusal
 
 
 def _dfm_of(path: Place) -> Dfm:
-    described = path.with_name(stem(path.name) + SUFFIX)
+    described = metadata_file(path)
     try:
         dfm = read_dfm(described.read_bytes())
         check_file(dfm, path.name)

@@ -6,17 +6,27 @@ Public source: Qlik help, *Metadata file description*.
 from __future__ import annotations
 
 import json
+import re
 from codecs import BOM_UTF8
+from contextlib import suppress
 from typing import NamedTuple
 
 import msgspec
 
+from open_mirroring.storage.object_path import Place
 from spark_jobs.sources.contract.decoded import Refusal, shown
 from spark_jobs.sources.contract.json_numbers import members_once
 
 SUFFIX = ".dfm"
 DATA_SUFFIXES = tuple(f".{kind}{packed}" for kind in ("csv", "json", "parquet") for packed in ("", ".gz"))
 """What the names of data files end with."""
+_COMPRESSIONS = (".snappy", ".gz", ".gzip", ".zstd", ".zst", ".lz4", ".brotli", ".lzo", ".uncompressed")
+"""What stands before the suffix of a Parquet file that some tools write or copy: ``1.snappy.parquet``."""
+
+
+_HEX = re.compile(r"0[xX](?:[0-9A-Fa-f]{2})+")
+_ESCAPE = re.compile(r"\\(?:[tnr]|x[0-9A-Fa-f]{2}|u[0-9A-Fa-f]{4}|[0-7]{3})")
+_NAMED = {"\\t": "\t", "\\n": "\n", "\\r": "\r"}
 
 
 class DfmColumn(msgspec.Struct, frozen=True):
@@ -146,9 +156,29 @@ def read_dfm(content: bytes) -> Dfm:
         table=_dotted(data.sourceSchema, data.sourceTable),
         target=_dotted(data.targetSchema, data.targetTable),
         columns=tuple(columns),
-        csv=CsvForm(*(getattr(options, name) for name in options.__struct_fields__)),
+        csv=CsvForm(
+            _characters(options.fieldDelimiter),
+            _characters(options.recordDelimiter),
+            _characters(options.nullValue, escapes=False),
+            _characters(options.quoteChar, escapes=False),
+            _characters(options.escapeChar, escapes=False),
+        ),
         task=(document.taskInfo.name or "").strip() if document.taskInfo is not None else "",
     )
+
+
+def _characters(spelled: str, *, escapes: bool = True) -> str:
+    """The characters that an option of the file target stands for, which may be hexadecimal or escaped."""
+    if _HEX.fullmatch(spelled):
+        # Bytes that are no UTF-8 stay as they are spelled: no file has such a delimiter, and that is refused.
+        with suppress(UnicodeDecodeError):
+            return bytes.fromhex(spelled[2:]).decode()
+    return _ESCAPE.sub(_escaped, spelled) if escapes else spelled
+
+
+def _escaped(found: re.Match[str]) -> str:
+    text = found[0]
+    return _NAMED.get(text) or chr(int(text[2:], 16) if text[1] in "xu" else int(text[1:], 8))
 
 
 def check_file(dfm: Dfm, file: str) -> None:
@@ -164,9 +194,26 @@ def check_file(dfm: Dfm, file: str) -> None:
 
 
 def stem(file: str) -> str:
-    """A data file's name without what says its format, in any case of letters."""
+    """A data file's or metadata file's name without what says its format and compression, in any case of letters."""
+    bare = without_suffix(file)
+    folded = bare.lower()
+    return next((bare[: -len(end)] for end in _COMPRESSIONS if folded.endswith(end)), bare)
+
+
+def without_suffix(file: str) -> str:
+    """The name of a data file or metadata file without its suffix."""
     folded = file.lower()
-    return next((file[: -len(end)] for end in DATA_SUFFIXES if folded.endswith(end)), file)
+    return next((file[: -len(end)] for end in (*DATA_SUFFIXES, SUFFIX) if folded.endswith(end)), file)
+
+
+def metadata_file(path: Place) -> Place:
+    """The metadata file beside a data file, with or without the compression in its name, its suffix in any case."""
+    own, other = (path.with_name(name + SUFFIX) for name in (without_suffix(path.name), stem(path.name)))
+    if own.exists() or other.exists():
+        return own if own.exists() else other
+    beside: list[Place] = [*path.parent.glob("*")]
+    alike = (one for one in sorted(beside, key=str) if one.name.lower().endswith(SUFFIX))
+    return next((one for one in alike if stem(one.name) == stem(path.name)), own)
 
 
 def _dotted(schema: str, table: str) -> str:

@@ -15,6 +15,7 @@ import fastavro
 
 from open_mirroring.storage.object_path import Place
 from spark_jobs.changelog.schema import RawMessage
+from spark_jobs.sources.contract.avro_codecs import refuse_missing_codec
 from spark_jobs.sources.contract.decoded import Damage
 from spark_jobs.sources.transports.source_files import MAX_RAW, open_source
 
@@ -38,7 +39,7 @@ def read_capture(root: Place, name: str, size: int) -> Iterator[RawMessage | Dam
         size: how many bytes were bound; a file that grows meanwhile is read up to here.
 
     Raises:
-        TerminalError: ``SOURCE_FILE_MISSING``.
+        TerminalError: ``SOURCE_FILE_MISSING``, ``CODEC_MISSING``.
     """
     with open_source(root / name) as file:
         prefix = _Prefix(file, size)
@@ -55,6 +56,7 @@ def read_capture(root: Place, name: str, size: int) -> Iterator[RawMessage | Dam
             if good != size:
                 raise ValueError(f"the file ends at byte {good}, but {size} bytes were bound")
         except UNREADABLE as error:
+            refuse_missing_codec(error)
             file.seek(good)
             yield Damage(name, good, "CAPTURE_DAMAGED", _said(error), file.read(min(MAX_RAW, max(0, size - good))))
 

@@ -26,6 +26,7 @@ import fastavro
 
 from open_mirroring.storage.object_path import Place
 from spark_jobs.changelog.origins import partition_of
+from spark_jobs.sources.contract.avro_codecs import refuse_missing_codec
 from spark_jobs.sources.transports.capture import SUFFIXES, UNREADABLE
 from spark_jobs.sources.transports.source_files import (
     Listing,
@@ -81,7 +82,7 @@ def holes(root: Place, files: Sequence[SourceFile], bound: Mapping[str, int]) ->
         bound: up to which size each was bound, from the ledger.
 
     Raises:
-        TerminalError: ``SOURCE_FILE_MISSING``.
+        TerminalError: ``SOURCE_FILE_MISSING``, ``CODEC_MISSING``.
     """
     partitions: dict[str, list[SourceFile]] = defaultdict(list)
     for file in sorted(files):
@@ -162,7 +163,8 @@ def _broken(before: _Found | None, found: _Found) -> str:
 def _numbers(path: Place, size: int) -> _Found:
     try:
         return _span(path, size) or "empty"
-    except UNREADABLE:
+    except UNREADABLE as error:
+        refuse_missing_codec(error)
         return "damaged"
 
 

@@ -21,7 +21,7 @@ import pyarrow as pa
 
 from open_mirroring.changes.manifest import BoundFile, BoundRange, FileVersion
 from open_mirroring.config import Mirror
-from open_mirroring.config.source import HEADER_PREFIX, TABLE_SUFFIX, ChangeTablesInFolder
+from open_mirroring.config.source import HEADER_PREFIX, TABLE_SUFFIX, UTF8, ChangeTablesInFolder
 from open_mirroring.config.storage import place_of
 from open_mirroring.errors import TerminalError
 from open_mirroring.protocols.backfilling import Interval
@@ -53,7 +53,7 @@ from spark_jobs.sources.qlik.change_table.rows import (
 )
 from spark_jobs.sources.qlik.change_table.survey import ExistingTable, survey_files
 from spark_jobs.sources.qlik.data_files import has_binary, is_said_empty, read_texts
-from spark_jobs.sources.qlik.dfm import DATA_SUFFIXES, SUFFIX, Dfm, check_file, read_dfm, stem
+from spark_jobs.sources.qlik.dfm import DATA_SUFFIXES, SUFFIX, Dfm, check_file, metadata_file, read_dfm, stem
 from spark_jobs.sources.transports.file_times import files_bound_before, files_within
 from spark_jobs.sources.transports.source_files import (
     MAX_RAW,
@@ -92,6 +92,7 @@ class ChangeFiles(MessageTransport):
         timeout_hours: how long a file may wait for its other half (T-42).
         files: how the files were when they were bound; matters in object storage only.
         history: folder of the task's history of DDL; None: none is looked at (T-98).
+        encoding: what text files have that show no other one (T-46).
     """
 
     describes_tables: ClassVar[bool] = True
@@ -104,6 +105,7 @@ class ChangeFiles(MessageTransport):
     files: Mapping[str, BoundFile] = field(default_factory=dict)
     unloaded: tuple[str, ...] = ()
     history: str | None = None
+    encoding: str = UTF8
 
     @classmethod
     def of(cls, mirror: Mirror, source: ChangeTablesInFolder) -> ChangeFiles:
@@ -115,8 +117,8 @@ class ChangeFiles(MessageTransport):
         mirrored = tuple(".".join(table.source_name) for table in mirror.tables)
         unloaded = tuple(".".join(table.source_name) for table in mirror.tables if table.initial_load is None)
         path, hours = place_of(mirror, source.path, source.connection), source.fragment_timeout_hours
-        folder = source.ddl_history
-        return cls(path, source.table_suffix, source.header_prefix, mirrored, hours, unloaded=unloaded, history=folder)
+        found = cls(path, source.table_suffix, source.header_prefix, mirrored, hours, unloaded=unloaded)
+        return replace(found, history=source.ddl_history, encoding=source.encoding)
 
     def find(self, spark: Any, bound: Mapping[str, int], seen: Seen | None = None) -> Found:
         """See :func:`find_files`."""
@@ -130,7 +132,7 @@ class ChangeFiles(MessageTransport):
         parts = {source: source.partition(".") for source in self.tables}
         named = {(s.casefold(), t.casefold()): source for source, (s, _, t) in parts.items()}
         named |= {(s, t + self.suffix.casefold()): source for (s, t), source in named.items()}
-        return read_history_files(self.path / self.history, named)
+        return read_history_files(self.path / self.history, named, self.encoding)
 
     def within(self, ranges: Iterable[BoundRange], interval: Interval) -> list[BoundRange]:
         """As :meth:`Transport.within`."""
@@ -176,13 +178,14 @@ class ChangeFiles(MessageTransport):
 
     def read(self, bound: BoundRange) -> Iterator[ChangeRow | TableDamage | Damage]:
         """See :func:`read_file`."""
-        return read_file(self._as_bound(bound), bound, self.suffix, self.prefix, self.tables)
+        return read_file(self._as_bound(bound), bound, self.suffix, self.prefix, self.tables, self.encoding)
 
     def blocks(self, bound: BoundRange) -> Iterator[TextBlock | TableDamage] | None:
         """As :meth:`MessageTransport.blocks`; a ``change_seq`` is in one block."""
         if bound.end < _WORTH_BYTES:
             return None
-        return cut_file(self.prefix, read_batches(self._as_bound(bound), bound, self.suffix, self.prefix, self.tables))
+        folder, how = self._as_bound(bound), (self.suffix, self.prefix, self.tables, self.encoding)
+        return cut_file(self.prefix, read_batches(folder, bound, *how))
 
 
 def find_files(
@@ -216,7 +219,7 @@ def find_files(
     """
     everything = list_source_files(root, (*DATA_SUFFIXES, SUFFIX), was_read=bool(bound))
     listed = _in_change_tables(root, everything, suffix)
-    described = {file.name[: -len(SUFFIX)]: file for file in listed.files if file.name.lower().endswith(SUFFIX)}
+    described = {stem(file.name): file for file in listed.files if file.name.lower().endswith(SUFFIX)}
     data = {file.name: file for file in listed.files if not file.name.lower().endswith(SUFFIX)}
     beside = {name: described[stem(name)] for name in data if stem(name) in described}
     fresh = list(_fresh(root, data, beside, bound, seen))
@@ -360,6 +363,7 @@ def read_file(
     suffix: str = TABLE_SUFFIX,
     prefix: str = HEADER_PREFIX,
     mirrored: Collection[str] = (),
+    encoding: str = UTF8,
 ) -> Iterator[ChangeRow | TableDamage | Damage]:
     """The rows of one bound file, in its order; *place* counts them from 0.
 
@@ -370,7 +374,7 @@ def read_file(
     Raises:
         TerminalError: ``SOURCE_FILE_MISSING``.
     """
-    for found in read_batches(root, bound, suffix, prefix, mirrored):
+    for found in read_batches(root, bound, suffix, prefix, mirrored, encoding):
         if isinstance(found, TextBlock):
             yield from found.messages(np.arange(found.size))
         else:
@@ -383,6 +387,7 @@ def read_batches(
     suffix: str = TABLE_SUFFIX,
     prefix: str = HEADER_PREFIX,
     mirrored: Collection[str] = (),
+    encoding: str = UTF8,
 ) -> Iterator[TextBlock | TableDamage]:
     """As :func:`read_file`, the rows in blocks as they come from the file."""
     path = root / bound.name
@@ -397,7 +402,7 @@ def read_batches(
         if isinstance(path, Path) and path.is_file() and path.stat().st_size < bound.end:
             what = f"the file was bound with {bound.end} bytes and has {path.stat().st_size} now"
             raise Refusal("FILE_DAMAGED", what)
-        with open_source(_metadata_file(path)) as file:
+        with open_source(metadata_file(path)) as file:
             content = file.read()
         dfm = read_dfm(content)
         if "." in dfm.table:
@@ -415,7 +420,7 @@ def read_batches(
         _check(dfm, root, bound.name, suffix)
         structure = structure_of(dfm, table, binary_mask=has_binary(path, _spelled(dfm, prefix + MASK)))
         headers = [column.name for column in dfm.columns if header_name(column.name, prefix) is not None]
-        for batch in read_texts(path, dfm, headers):
+        for batch in read_texts(path, dfm, headers, encoding):
             yield TextBlock(bound.name, place, structure, batch)
             place += batch.num_rows
     except Refusal as refusal:
@@ -463,16 +468,6 @@ def structure_of(dfm: Dfm, table: str, *, binary_mask: bool = False) -> Structur
         for column in dfm.columns
     ]
     return Structure(table, tuple(columns), binary_mask, dfm.key, dfm.task)
-
-
-def _metadata_file(path: Place) -> Place:
-    """The metadata file beside a data file, whose suffix may be in any case of letters."""
-    wanted = path.with_name(stem(path.name) + SUFFIX)
-    if wanted.exists():
-        return wanted
-    beside: list[Place] = [*path.parent.glob("*")]
-    alike = (one for one in sorted(beside, key=str) if one.name.lower() == wanted.name.lower())
-    return next((one for one in alike if one.name[: -len(SUFFIX)] == stem(path.name)), wanted)
 
 
 def _spelled(dfm: Dfm, column: str) -> str:

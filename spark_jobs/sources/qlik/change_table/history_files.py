@@ -25,15 +25,16 @@ from spark_jobs.sources.transports.source_files import list_source_files
 _COLUMNS = ("task_name", "table_owner", "table_name", "change_seq", "timestamp", "ddl_type", "details")
 
 
-def read_history_files(folder: Place, tables: Mapping[tuple[str, str], str]) -> Told:
+def read_history_files(folder: Place, tables: Mapping[tuple[str, str], str], encoding: str) -> Told:
     """What the history tells of tables.
 
     Args:
         folder: its data files, each with a ``.dfm`` beside; one that waits for it is read once that is there.
         tables: the mirrored tables by owner and name, without case.
+        encoding: what text files have that show no other one.
     """
     try:
-        lines = list(_lines(folder))
+        lines = list(_lines(folder, encoding))
     except (MirroringError, Refusal, OSError, pa.ArrowException) as error:
         what = f"the history of DDL in the folder {shown(folder.name)} cannot be read: {shown(str(error))}"
         return Told({(ANY_TABLE, CONTROL_TABLE_UNREAD): f"{what}; what it says of tables is not known"})
@@ -47,17 +48,17 @@ def read_history_files(folder: Place, tables: Mapping[tuple[str, str], str]) -> 
     return Told(statements=statements_of(row for row in rows if len(tasks[row[0]]) == 1), by=folder.name)
 
 
-def _lines(folder: Place) -> Iterator[tuple[Any, ...]]:
+def _lines(folder: Place, encoding: str) -> Iterator[tuple[Any, ...]]:
     listed = list_source_files(folder, (*DATA_SUFFIXES, SUFFIX), was_read=True)
     if listed.unread:
         raise Refusal("FILE_UNKNOWN", f"not all of it is read: {', '.join(listed.unread[:3])}")
     found = [file.name for file in listed.files]
-    described = {name[: -len(SUFFIX)]: name for name in found if name.lower().endswith(SUFFIX)}
+    described = {stem(name): name for name in found if name.lower().endswith(SUFFIX)}
     for name in sorted(name for name in found if stem(name) in described and not name.lower().endswith(SUFFIX)):
         dfm = read_dfm((folder / described[stem(name)]).read_bytes())
         check_file(dfm, name.rpartition("/")[2])
         places = {column.lower(): at for at, column in enumerate(dfm.names)}
         if lacking := [column for column in _COLUMNS if column not in places]:
             raise Refusal("DFM_CONTRADICTS", f"it has no columns {lacking}")
-        for batch in read_texts(folder / name, dfm):
+        for batch in read_texts(folder / name, dfm, encoding=encoding):
             yield from zip(*(batch.column(places[column]).to_pylist() for column in _COLUMNS), strict=True)

@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 import fastavro
 from fastavro.schema import SchemaParseException, UnknownType
 
+from spark_jobs.sources.contract.avro_codecs import refuse_missing_codec
 from spark_jobs.sources.contract.decoded import Refusal, shown
 from spark_jobs.sources.qlik.message.sections import custom_fields
 
@@ -203,6 +204,7 @@ def read_container(body: bytes) -> tuple[str, bytes]:
 
     Raises:
         Refusal: ``AVRO_MALFORMED`` when it is damaged or does not hold exactly one record.
+        TerminalError: ``CODEC_MISSING``.
     """
     try:
         reader = fastavro.block_reader(io.BytesIO(body))
@@ -211,6 +213,7 @@ def read_container(body: bytes) -> tuple[str, bytes]:
         if [records for records, _ in blocks if records] != [1]:
             raise ValueError(f"{sum(records for records, _ in blocks)} records instead of one")
     except _NO_SCHEMA as error:
+        refuse_missing_codec(error)
         reason = f"no Avro container of one message: {type(error).__name__}: {error}"
         raise Refusal("AVRO_MALFORMED", reason[:300]) from error
     return schema, next(datum for records, datum in blocks if records)

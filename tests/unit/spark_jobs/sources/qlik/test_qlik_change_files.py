@@ -26,12 +26,11 @@ from spark_jobs.extract.read_task import Decoding, LogTarget
 from spark_jobs.sources.contract.decoded import Damage, MirroredTable
 from spark_jobs.sources.contract.source import Found
 from spark_jobs.sources.exports.files import Export, ExportRows, cut_file, export_columns, export_files
-from spark_jobs.sources.qlik import data_files
+from spark_jobs.sources.qlik import data_files, delimited
 from spark_jobs.sources.qlik.change_table import files
 from spark_jobs.sources.qlik.change_table.decoder import ChangeRow, QlikChangeTableDecoder, TableDamage
 from spark_jobs.sources.qlik.change_table.files import ChangeFiles, find_files, read_file
 from spark_jobs.sources.qlik.change_table.format import ChangeTableFormat
-from spark_jobs.sources.qlik.data_files import QuoteProof
 from tests.qlik_change_rows import TABLE, decoder, sequence
 from tests.unit.spark_jobs.sources.ces.test_ces_shared_data import assert_equal_cell_by_cell, expected, folded
 
@@ -386,7 +385,7 @@ GOOD = f"{HEADER}\n{LINE}\n".encode()
         (GOOD.replace(b"1.50", b'1"50'), dfm(), 0, "FILE_DAMAGED", "quote at byte"),
         (GOOD + b'x,I,2,"cut', dfm(records=2), 0, "FILE_DAMAGED", "not closed"),
         (GOOD + b"x,I\n", dfm(records=2), 0, "FILE_DAMAGED", "columns"),
-        (GOOD.replace(b"c\nd", b"\xff"), dfm(), 0, "FILE_DAMAGED", "utf-8"),
+        (GOOD.replace(b"c\nd", b"\xff"), dfm(), 0, "FORMAT_UNSUPPORTED", "looks like Windows-1252"),
         (GOOD, dfm(options={"recordDelimiter": "#"}), 0, "FORMAT_UNSUPPORTED", "'#'"),
         (GOOD, dfm(options={"fieldDelimiter": "||"}), 0, "FORMAT_UNSUPPORTED", "'||'"),
         (GOOD, dfm(options={"escapeChar": "\\", "nullValue": "\\N"}), 0, "FORMAT_UNSUPPORTED", "NULL is written"),
@@ -439,14 +438,14 @@ def test_a_disk_that_fails_is_worth_another_try(tmp_path: Path, monkeypatch: pyt
     def fails(*_: object) -> bytes:
         raise OSError(errno.EIO, "Input/output error")
 
-    monkeypatch.setattr(QuoteProof, "read", fails)
+    monkeypatch.setattr(data_files, "read_delimited", fails)
     with pytest.raises(TransientError, match=r"SOURCE_UNREADABLE.*Input/output error"):
         rows_of(tmp_path, name)
 
 
 def test_json_records_with_other_columns_are_refused(tmp_path: Path) -> None:
-    """A column that is missing would be a silent NULL."""
-    for record in ({}, {name: None for name, *_ in COLUMNS} | {"more": 1}, {name: None for name, *_ in COLUMNS[1:]}):
+    """A column under another name would be a silent NULL; a member that is left out is one."""
+    for record in ({}, {name: None for name, *_ in COLUMNS} | {"more": 1}, {"id": 1, "names": "a"}):
         _, last = damage_of(tmp_path, json.dumps(record).encode(), dfm("1.json"), "1.json")
         assert last.damage.code == "DFM_CONTRADICTS"
 
@@ -538,7 +537,7 @@ def test_a_file_in_blocks_becomes_the_same_rows_and_the_same_damage_t11(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """T-11, T-42: blocks divide no pair; rows before the damage count, and the damage stops the table as ever."""
-    monkeypatch.setattr(data_files, "_BLOCK", 700)
+    monkeypatch.setattr(delimited, "BLOCK", 700)
     lines = [f'{sequence(at)},I,{at},"n{at}",1.50,' for at in range(1, 30)]
     lines += [f'{sequence(at)},{op},{at - 40},"{op}",1.50,' for at in range(41, 60) for op in "BU"]
     lines[20] = f'{sequence(21)},I,,"no key",1.50,'
