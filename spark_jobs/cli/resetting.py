@@ -27,7 +27,7 @@ from spark_jobs import reload_table as job
 from spark_jobs import repairs
 from spark_jobs.cli.reporting import json_text
 from spark_jobs.runtime.job_arguments import request_of
-from spark_jobs.runtime.session import build_session
+from spark_jobs.runtime.session import session_on_demand
 
 
 def reload_table(arguments: argparse.Namespace) -> Exit:
@@ -49,10 +49,10 @@ def reload_table(arguments: argparse.Namespace) -> Exit:
         return Exit.DONE
 
     def session() -> SparkSession:
-        return build_session(f"open-mirroring {mirror.name}")
+        return session_on_demand(f"open-mirroring {mirror.name}")
 
     wait = timedelta(minutes=arguments.wait)
-    done = job.reload_table(
+    done = job.reload_and_publish(
         mirror, ledger, session, arguments.table, wait=wait, word=arguments.target_says, request=request
     )
     for table, what in done.stopped.items():

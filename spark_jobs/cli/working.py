@@ -23,7 +23,7 @@ from open_mirroring.protocols.proving import ProofVerdict
 from open_mirroring.reconciliation.joined_tables import ledger_of
 from spark_jobs.cli.reporting import json_text, proved_text, tick_text
 from spark_jobs.runtime.job import Job, exit_of_result
-from spark_jobs.runtime.session import build_session, session_on_demand
+from spark_jobs.runtime.session import session_on_demand
 
 log = logging.getLogger(__name__)
 
@@ -124,8 +124,7 @@ def prove(arguments: argparse.Namespace) -> Exit:
         raise UsageError("FILE_EXISTS", f"{arguments.repair_plan} is there already", way_out="name a new file")
     if arguments.correct and not (arguments.approved_by and arguments.why):
         raise UsageError("APPROVAL_MISSING", "nobody approves it", way_out="add --approved-by NAME and --why TEXT")
-    log.info("starting Spark")
-    spark = build_session(f"open-mirroring {mirror.name}")
+    spark = session_on_demand(f"open-mirroring {mirror.name}")
     proved = run(mirror, ledger, spark, arguments.tables, asked)
     if arguments.correct:
         proved = proved._replace(tables=_correct(mirror, ledger, spark, proved.tables, arguments))
