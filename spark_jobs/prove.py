@@ -135,7 +135,8 @@ def prove(
     A table that cannot be compared is unproven, with a code that says why; the others go on. Its last proof stays.
 
     Raises:
-        TerminalError: ``TABLE_UNKNOWN``, ``SOURCE_UNNAMED`` where none of the tables can be compared, ``TABLES_UNNAMED``, ``TABLES_MISSING``; ledger and mirror file do not agree.
+        TerminalError: ``TABLE_UNKNOWN``; ``SOURCE_UNNAMED`` where none of the tables can be compared;
+            ``TABLES_UNNAMED``, ``TABLES_MISSING``; ledger and mirror file do not agree.
         TransientError: the ledger or the landing zone does not answer.
     """
     ids = declare_tables(mirror, ledger)

@@ -195,7 +195,7 @@ def reload_and_publish(
     word: Word | None = None,
     request: str = "",
 ) -> Reloaded:
-    """Carry a reset on as :func:`reload_table` does; once it is over, publish what was logged of the table meanwhile."""
+    """Carry a reset on as :func:`reload_table` does; once it is over, publish what the log has behind its load."""
     done = reload_table(mirror, ledger, spark, source, wait=wait, word=word, request=request)
     if done.waits_for or done.stopped:
         return done
