@@ -141,9 +141,7 @@ def _joined(pieces: Iterable[PublishedFiles]) -> list[PublishedFiles]:
         if found and found[-1][:2] == piece[:2] and found[-1].number + 1 == piece.first_number:
             first = found.pop()
             rows = first.rows + piece.rows
-            piece = piece._replace(
-                first_number=first.first_number, rows=rows, first_position=first.first_position
-            )
+            piece = piece._replace(first_number=first.first_number, rows=rows, first_position=first.first_position)
         found.append(piece)
     return found
 
