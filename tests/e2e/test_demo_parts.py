@@ -205,7 +205,7 @@ def test_an_interrupted_demo_stops_everything(tmp_path: Path) -> None:
 
 
 INTERRUPTED_AT_ONCE = """
-import os, signal, sys, time
+import os, signal, sys, threading, time
 from demo import run
 
 
@@ -213,8 +213,11 @@ class Story:
     def __init__(self, *_, **__): ...
 
     def prove(self):
-        os.kill(os.getpid(), signal.SIGINT)
-        os.kill(os.getpid(), signal.SIGTERM)
+        both = {signal.SIGINT, signal.SIGTERM}
+        signal.pthread_sigmask(signal.SIG_BLOCK, both)
+        for number in both:
+            signal.pthread_kill(threading.main_thread().ident, number)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, both)
         time.sleep(60)
 
     def end(self):
