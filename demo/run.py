@@ -13,7 +13,7 @@ import argparse
 import signal
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from types import FrameType
 
@@ -23,6 +23,7 @@ from demo.source_formats import FORMATS
 from demo.story import Story
 
 _NEXT = "next: `make ui` shows such a run on Airflow's pages; docs/tutorial.md leads to a table of your own"
+_ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _LAG = "lag: seconds from the last delivery of events to the last change of the mirrored table"
 
 
@@ -30,7 +31,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run the demo; returns the exit code."""
     arguments = _parser().parse_args(argv)
     # Also where the caller had them ignored, as a shell does for what it starts with `&`; children inherit that.
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+    for number in _ENDING:
         signal.signal(number, _interrupt)
     started = time.monotonic()
 
@@ -63,7 +64,9 @@ def main(argv: Sequence[str] | None = None) -> int:
                 elif proved:
                     print(_NEXT, flush=True)
             finally:
-                _unstoppable(story.end)
+                # A second Ctrl-C while it ends would leave processes behind.
+                _ignore_signals()
+                story.end()
     except DemoFailed as failure:
         code = 1
         print(f"\nThe demo failed: {failure.what}", file=sys.stderr)
@@ -77,14 +80,14 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _interrupt(number: int, frame: FrameType | None) -> None:
+    # At once: a second signal that follows the first would end this program before it has ended the others.
+    _ignore_signals()
     raise KeyboardInterrupt
 
 
-def _unstoppable(end: Callable[[], None]) -> None:
-    # A second Ctrl-C while it ends would leave processes behind.
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+def _ignore_signals() -> None:
+    for number in _ENDING:
         signal.signal(number, signal.SIG_IGN)
-    end()
 
 
 def _parser() -> argparse.ArgumentParser:

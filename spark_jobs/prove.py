@@ -61,7 +61,7 @@ from spark_jobs.changelog.schema import CHANGE
 from spark_jobs.proof.keys import differing_keys, logged_among, read_sums
 from spark_jobs.proof.mirrored_files import Target, table_place, tables_place
 from spark_jobs.proof.rows import KEYS_SCHEMA, HashKeys, Shape
-from spark_jobs.proof.sides import HashedSource, Source, kept, source_side
+from spark_jobs.proof.sides import HashedSource, Source, kept, proof_source, source_side, source_unnamed
 from spark_jobs.runtime.job import Job
 from spark_jobs.runtime.job_arguments import add_tables_argument
 from spark_jobs.runtime.worker_tasks import parallelism
@@ -132,16 +132,21 @@ def prove(
 ) -> Proved:
     """Compare every table (of *only*, if given) with its source, and keep what was found in the ledger.
 
-    A table that cannot be compared is unproven, with a code that says why; the others go on.
+    A table that cannot be compared is unproven, with a code that says why; the others go on. Its last proof stays.
 
     Raises:
-        TerminalError: ``TABLE_UNKNOWN``, ``TABLES_UNNAMED``, ``TABLES_MISSING``; ledger and mirror file do not agree.
+        TerminalError: ``TABLE_UNKNOWN``; ``SOURCE_UNNAMED`` where none of the tables can be compared;
+            ``TABLES_UNNAMED``, ``TABLES_MISSING``; ledger and mirror file do not agree.
         TransientError: the ledger or the landing zone does not answer.
     """
     ids = declare_tables(mirror, ledger)
     if unknown := sorted(set(only or ()) - ids.keys()):
         raise UsageError("TABLE_UNKNOWN", f"the mirror has no tables {unknown}", way_out=f"choose from {sorted(ids)}")
-    return _Proving(mirror, ledger, spark, asked or ProofOptions(), tables_place(mirror), sleep).run(only)
+    asked = asked or ProofOptions()
+    chosen = [table for table in mirror.tables if only is None or table.source in only]
+    if chosen and not any(proof_source(table, (asked.exports or {}).get(table.source)) for table in chosen):
+        raise source_unnamed([table.source for table in chosen])
+    return _Proving(mirror, ledger, spark, asked, tables_place(mirror), sleep).run(only)
 
 
 class _Proving:
@@ -420,7 +425,9 @@ class _Proving:
         )
         recorded = RecordedProof(str(uuid4()), case.state.id, case.state.row.generation, proof)
         reach("prove.looked")
-        ProofLedger(self._ledger).record(recorded)
+        if proof.looks:
+            # Where nothing was compared, an earlier proof is still the last one.
+            ProofLedger(self._ledger).record(recorded)
         reach("prove.recorded")
         if proof.verdict is ProofVerdict.EQUAL:
             log.info("%s: equal, %d rows", case.table.source, proof.rows_source)

@@ -24,7 +24,7 @@ from open_mirroring.config import Mirror, Table
 from open_mirroring.config.source import ChangeTables
 from open_mirroring.config.storage import log_place
 from open_mirroring.config.tables import JdbcLoad
-from open_mirroring.errors import TerminalError, TransientError
+from open_mirroring.errors import TerminalError
 from open_mirroring.fabric.target import target_watch
 from open_mirroring.fault_points import reach
 from open_mirroring.ledger.auditing import Reason
@@ -32,6 +32,7 @@ from open_mirroring.ledger.decisions import RENAME_POSSIBLE
 from open_mirroring.ledger.reading import LedgerReader, TableState
 from open_mirroring.ledger.requests import RELOAD, Asked, answer, table_unknown
 from open_mirroring.ledger.reset_ledger import ResetLedger, load_needed
+from open_mirroring.operate.exit_codes import Exit, exit_of_report
 from open_mirroring.operate.reset_driver import ResetDriver, ResetOutcome, Word
 from open_mirroring.protocols.resetting import RESET_OPEN
 from open_mirroring.protocols.table_stops import LOAD_REPEATED, RELOAD_SEEN
@@ -75,6 +76,13 @@ class Reloaded(NamedTuple):
     waits_for: str
     stopped: dict[str, str]
     losses: Mapping[str, str] = MappingProxyType({})
+
+    @property
+    def exit(self) -> Exit:
+        """Stopped tables, then a reset that waits for something: whoever runs it again carries it on."""
+        if self.waits_for and not self.stopped:
+            return Exit.ON_HOLD
+        return exit_of_report(self.stopped, self.losses)
 
     @property
     def hold(self) -> str:
@@ -177,6 +185,24 @@ def reload_table(
         return Reloaded(source, finished["generation"], "", "", stopped, losses)
     generation = LedgerReader(ledger, mirror.name).tables()[source].row.generation
     return Reloaded(source, generation, stage_text(outcome), outcome.waits_for, stopped, losses)
+
+
+def reload_and_publish(
+    mirror: Mirror,
+    ledger: Engine,
+    spark: Callable[[], SparkSession],
+    source: str,
+    *,
+    wait: timedelta = timedelta(0),
+    word: Word | None = None,
+    request: str = "",
+) -> Reloaded:
+    """Carry a reset on as :func:`reload_table` does; once it is over, publish what the log has behind its load."""
+    done = reload_table(mirror, ledger, spark, source, wait=wait, word=word, request=request)
+    if done.waits_for or done.stopped:
+        return done
+    published = publish(mirror, ledger, spark(), [source])
+    return done._replace(stopped={table: why for table, why in published.stopped.items() if table == source})
 
 
 def publish_and_follow(
@@ -461,19 +487,10 @@ def _stop(preparation: Preparation, state: TableState) -> PlanStop | None:
 
 
 def _reload(mirror: Mirror, ledger: Engine, spark: SparkSession, arguments: argparse.Namespace) -> Reloaded:
-    """Raises a transient error while the reset waits for something: whoever runs it again carries it on."""
     reason, request = Reason(arguments.approved_by, arguments.reason), arguments.request or ""
     request_reload(mirror, ledger, arguments.table, reason, request=request, made_anew=bool(arguments.made_anew))
     wait = timedelta(minutes=arguments.wait)
-    done = reload_table(mirror, ledger, lambda: spark, arguments.table, wait=wait, request=request)
-    if done.waits_for and not done.stopped:
-        raise TransientError(
-            "RESET_WAITS",
-            f"the reset of {done.table!r} ({done.stage}) waits for {done.waits_for}",
-            where=f"mirror {mirror.name}",
-            way_out="run again; `open-mirroring reload-table --target-says` tells what nothing else can tell",
-        )
-    return done
+    return reload_and_publish(mirror, ledger, lambda: spark, arguments.table, wait=wait, request=request)
 
 
 main = Job("reload_table", _reload, add_reload_arguments)

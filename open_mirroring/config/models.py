@@ -623,9 +623,9 @@ def _extra_columns(entries: Sequence[TableEntry], before: Mapping[str, Any]) -> 
 
 def _handovers(entries: Sequence[TableEntry], before: Mapping[str, Any]) -> Iterator[Mistake]:
     source: Source | None = before.get("source")
-    what = "only the commits of change events divide a stream exactly (G-127)"
+    what = "only the commits of change events divide a stream exactly"
     way_out = "make the export while nothing changes, and say `handover: quiesced`; or give the table a key"
-    kept = "only a table that a task keeps beside the change tables of `source` may stay as it was loaded (T-30)"
+    kept = "only a table that a task keeps beside the change tables of `source` may stay as it was loaded"
     leave = "leave `stream_from` out, or read the table by the connection of `source`"
     for index, entry in enumerate(entries):
         load = entry.initial_load

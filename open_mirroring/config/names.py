@@ -126,7 +126,7 @@ def check_column(name: str) -> str:
     if not name or len(name) > _MAX_COLUMN:
         raise refusal("NAME_UNSAFE", f"a column name has 1 to {_MAX_COLUMN} characters, not {len(name)}", way_out)
     if name.casefold() == ROW_MARKER.casefold():
-        raise refusal("COLUMN_RESERVED", f"the target reserves the column name {name!r} (F-50)", way_out)
+        raise refusal("COLUMN_RESERVED", f"the target reserves the column name {name!r}", way_out)
     if any(c in _BIDIRECTIONAL or unicodedata.category(c) in ("Cc", "Zl", "Zp") for c in name):
         raise refusal("NAME_UNSAFE", f"the column name {name!r} holds a control or direction character", way_out)
     return name

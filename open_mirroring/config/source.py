@@ -455,25 +455,25 @@ def check_complete_position(source: AnySource) -> None:
     """
     key = "set `consistency: key`: every row is exact, and late changes repair it"
     if isinstance(source, ChangeTablesInFolder):
-        what = "nothing tells that no file with older changes of a table is still to come (T-80): no complete position"
+        what = "nothing tells that no file with older changes of a table is still to come: no complete position"
         raise names.refusal("COMBINATION_INVALID", what, key)
     if isinstance(source, ChangeTablesInDatabase):
         if source.partitions is None:
-            what = "without closed partitions a lower change_seq may be committed after a higher one was read (T-18)"
+            what = "without closed partitions a lower change_seq may be committed after a higher one was read"
             way_out = "switch Change Data Partitioning on, and name its control table in `partitions`"
             raise names.refusal("COMBINATION_INVALID", what, f"{way_out}; or {key}")
         return
     if not isinstance(source, ChangeEvents | Messages):
         raise names.refusal("COMBINATION_INVALID", "this format has no complete position", key)
     if isinstance(source, ChangeEvents) and source.partition_key_scheme == "none":
-        what = "changes spread round robin over partitions have no complete position (C-88)"
+        what = "changes spread round robin over partitions have no complete position"
         way_out = "at the source choose a @partition_key_scheme other than None, and name it in `partition_key_scheme`"
         raise names.refusal("COMBINATION_INVALID", what, f"{way_out}; or {key}")
     if isinstance(source, InLines) and source.layout == "bare":
         what = "bare lines do not tell the partition that a message came from"
         raise names.refusal("COMBINATION_INVALID", what, f"use the layout wrapped; or {key}")
     if isinstance(source, ChangeEvents) and not source.ordered_partitions:
-        what = f"with partitions by {source.partition_key_scheme} their number must be known (C-34)"
+        what = f"with partitions by {source.partition_key_scheme} their number must be known"
         raise names.refusal("SETTING_MISSING", what, "name those that carry changes: `partition_count: 4`")
 
 

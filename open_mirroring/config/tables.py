@@ -96,7 +96,7 @@ class DelimitedText(Section):
         names.check_distinct(list(columns))
         for name, kind in columns.items():
             if kind not in DATA_TYPES:
-                what = f"delimited text has no type {kind!r} for the column {name!r} (F-24)"
+                what = f"delimited text has no type {kind!r} for the column {name!r}"
                 way_out = f"choose from {', '.join(DATA_TYPES)}; with a decimal column leave `delimited_text` out"
                 raise names.refusal("TYPE_UNSUPPORTED", what, way_out)
         return columns
@@ -680,7 +680,7 @@ class Table(Section):
         if not info.data["key"]:
             cls._without_key(load, info)
         elif load.handover is not None:
-            what = "over the load of a table with a key changes are published as upserts, whatever both hold (G-08)"
+            what = "over the load of a table with a key changes are published as upserts, whatever both hold"
             raise names.refusal("COMBINATION_INVALID", what, "leave `handover` out")
         wanted = [*info.data["key"], *(_chosen(info.data.get("columns")).listed or ())]
         complete = isinstance(load, ExportLoad) and load.types and load.format != "qlik-full-load"
@@ -700,7 +700,7 @@ class Table(Section):
     @staticmethod
     def _without_key(load: ExportLoad | JdbcLoad, info: ValidationInfo) -> None:
         """Refuse a load of a table without key that may share a row with its stream (G-127)."""
-        what = "without a key a row that both the load and the stream bring would be there twice (G-127)"
+        what = "without a key a row that both the load and the stream bring would be there twice"
         if isinstance(load, JdbcLoad) and load.handover is None:
             way_out = (
                 "say `handover: quiesced` if nothing is changed in it from before the load until it is complete, and "

@@ -63,7 +63,7 @@ def find_or_create(mirror: Mirror, api: FabricApi) -> MirroredDatabase:
     if source.get("type") != "GenericMirror":
         raise TerminalError(
             "DATABASE_UNFIT",
-            "the database mirrors another kind of source, or has no definition (R-06)",
+            "the database mirrors another kind of source, or has no definition",
             where=f"database {found.name}",
             way_out="name another item, or delete this one if nobody needs it",
         )
@@ -96,7 +96,7 @@ def settled(api: FabricApi, database: MirroredDatabase, sleep: Callable[[float],
     if status.state in (DatabaseState.STOPPED, DatabaseState.STOPPING):
         raise TerminalError(
             "DATABASE_STOPPED",
-            "mirroring of the database is stopped; a start would begin from scratch with every table (F-76)",
+            "mirroring of the database is stopped; a start would begin from scratch with every table",
             where=f"database {database.name}",
             way_out="find out who stopped it and why; who starts it in Fabric decides to have every table built anew",
         )

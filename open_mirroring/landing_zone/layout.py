@@ -58,7 +58,7 @@ _MAX_NAME = 128
 def file_name(number: int, extension: str = PARQUET) -> str:
     """``1`` → ``00000000000000000001.parquet`` (F-31)."""
     if not 1 <= number < 10**20:
-        raise TerminalError("NUMBER_INVALID", f"{number} is no file number", way_out="numbers run from 1 (F-31)")
+        raise TerminalError("NUMBER_INVALID", f"{number} is no file number", way_out="numbers run from 1")
     return f"{number:020d}.{extension}"
 
 
@@ -136,11 +136,11 @@ def _why_unsafe(name: str) -> str | None:
     if bad:
         return f"contains {bad[0]!r}"
     if name.startswith("_"):
-        return "starts with an underscore: the service ignores it (F-05)"
+        return "starts with an underscore: the service ignores it"
     if name[0] in " ." or name[-1] in " .":
         return "starts or ends with a dot or a blank"
     if name.casefold().endswith(".schema"):
-        return "ends with '.schema', which marks a schema folder (F-03)"
+        return "ends with '.schema', which marks a schema folder"
     if name.casefold().split(".")[0] in _DEVICE_NAMES:
         return "is a device name"
     return None

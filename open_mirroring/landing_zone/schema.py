@@ -89,7 +89,7 @@ def refuse_reserved(name: str) -> None:
     """
     what, way_out = f"the source has a column named {name!r}", "rename it at the source or list the other `columns`"
     if name.casefold() == ROW_MARKER.casefold() or name.startswith(_EXTRA):
-        raise TerminalError("COLUMN_RESERVED", what, way_out=f"the target reserves this name (F-50): {way_out}")
+        raise TerminalError("COLUMN_RESERVED", what, way_out=f"the target reserves this name: {way_out}")
     if "\0" in name:
         what += ", and a reader of Parquet ends the name at its NUL"
         raise TerminalError("COLUMN_RESERVED", what, way_out=way_out)
@@ -251,7 +251,7 @@ class TableSchema(NamedTuple):
                     raise TerminalError(
                         "SCHEMA_CHANGED",
                         f"column {column.name!r} changed its type from {known.type} to {column.type}",
-                        way_out="the target cannot change a type in place (F-87): load this table anew",
+                        way_out="the target cannot change a type in place: load this table anew",
                     )
                 if kind != known.type:
                     by_name[column.name] = columns[columns.index(known)] = known._replace(type=kind)

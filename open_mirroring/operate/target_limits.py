@@ -28,7 +28,7 @@ def limit_warnings(mirror: Mirror) -> list[Problem]:
         what = f"a mirrored database takes {MOST_TABLES:,} tables, this mirror has {len(mirror.tables):,}"
         found.append(
             mirror.problem(
-                ("tables",), "TARGET_LIMIT", what, "divide the tables between mirrors, each with its database (F-91)"
+                ("tables",), "TARGET_LIMIT", what, "divide the tables between mirrors, each with its database"
             )
         )
     for place, table in mirror.placed_tables:
@@ -37,7 +37,7 @@ def limit_warnings(mirror: Mirror) -> list[Problem]:
             what = f"the target's SQL endpoint takes {_MOST_COLUMNS:,} columns of a table, this one names {named:,}"
             found.append(
                 mirror.problem(
-                    place, "TARGET_LIMIT", what, "leave some out with `columns`, or read the table with Spark (F-91)"
+                    place, "TARGET_LIMIT", what, "leave some out with `columns`, or read the table with Spark"
                 )
             )
     return found

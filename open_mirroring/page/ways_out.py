@@ -85,7 +85,7 @@ def of_table(mirror: Mirror, line: TableLine, unknown_epochs: tuple[str, ...], c
         buttons += [Button(ACCEPT_EPOCH, f"Accept stream {epoch}", effect, epoch) for epoch in unknown_epochs]
         begin_so = (table.source for table in mirror.tables if table.begins_with_load_of_task)
         if isinstance(mirror.source, ChangeTables) and line.source in begin_so:
-            effect = "the task has written its full load anew: the next run builds the table from it (G-128)"
+            effect = "the task has written its full load anew: the next run builds the table from it"
             buttons.insert(0, Button(ACCEPT_RELOAD, "Accept the newest full load", effect))
         commands.append(reset)
     elif is_kept and line.code == RENAME_POSSIBLE:

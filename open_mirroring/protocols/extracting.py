@@ -171,7 +171,10 @@ def step(state: State, reply: Reply) -> State:
             if manifest is None:
                 return replace(state, request=CommitLog(batch, snapshot))
             if manifest != batch.manifest:
-                what = f"the change log holds batch {batch.number} with other files than the ledger sealed"
+                what = (
+                    f"the change log holds batch {batch.number} with other files than the ledger sealed: "
+                    "another ledger or mirror writes into this log, or log and ledger were restored from other times"
+                )
                 return replace(state, request=Stop(row.version, LOG_CONFLICT, what))
             return replace(state, request=Complete(row.version))
         case OpenLog(), Unknown():

@@ -263,7 +263,7 @@ def _owning(state: State, row: ResetRow) -> State:
 def _after_look(state: State, row: ResetRow, sight: Sight) -> State:
     if row.stage is ResetStage.REBUILDING:
         back = sight is Sight.THERE
-        request: Request = Finished("the target to show the table again (F-75)")
+        request: Request = Finished("the target to show the table again")
         return replace(state, request=Advance(row.version, ResetStage.TABLE_BACK) if back else request)
     match sight:
         case Sight.FOLDER_BACK:
@@ -277,6 +277,6 @@ def _after_look(state: State, row: ResetRow, sight: Sight) -> State:
         case Sight.THERE if row.absent:
             return replace(state, request=Advance(row.version, ResetStage.FOLDER_DELETED))
         case Sight.THERE:
-            return replace(state, request=Finished("the table to be gone from the target (F-75)"))
+            return replace(state, request=Finished("the table to be gone from the target"))
         case Sight.UNSEEN:
-            return replace(state, request=Finished("somebody to say that the table is gone from the target (F-75)"))
+            return replace(state, request=Finished("somebody to say that the table is gone from the target"))

@@ -43,7 +43,7 @@ HASH_UNMATCHED = "HASH_UNMATCHED"
 WAYS_OUT = {
     NEW_TABLE: "accept it (`open-mirroring accept-table`): its changes are logged from the first one on; or name it "
     f"under `exclude` of its pattern, and {DROP}",
-    "SCHEMA_CHANGED": f"the target cannot change a column's type in place (F-87): {RESET}{FROM_LOG}",
+    "SCHEMA_CHANGED": f"the target cannot change a column's type in place: {RESET}{FROM_LOG}",
     "COLUMN_NOT_STREAMED": "if they were dropped at the source, run `open-mirroring accept-schema --dropped COLUMN…`; "
     f"if the source does not send them, exclude them in the mirror file (`columns: {{exclude: […]}}`), and {RESET}",
     "RENAME_POSSIBLE": "look at the source: if a column was dropped, run `open-mirroring accept-schema --dropped "
@@ -55,7 +55,7 @@ WAYS_OUT = {
     "COLUMN_ADDED": "nothing tells whether the column came with a default, which the rows have that did not change: "
     f"{RESET} with a new initial load; or, if it came without one, say `require_reload_on_add: false` and lift the "
     "stop",
-    "COLUMN_RESERVED": "the target reserves this column name, or cannot hold it (F-50): leave it out in the "
+    "COLUMN_RESERVED": "the target reserves this column name, or cannot hold it: leave it out in the "
     "mirror file (`columns: {exclude: […]}`) and lift the stop, or rename it at the source",
     "COLUMN_CASE": "the target compares column names without case: list `columns` with one of the two in the mirror "
     "file and lift the stop, or rename one at the source",
@@ -130,7 +130,7 @@ WAYS_OUT = {
     "messages were only delivered twice, lift the stop",
     LOAD_NEEDED: f"give the table an `initial_load` in the mirror file, then {RESET}",
     LEDGER_UNKNOWN: f"{RESET}; the other tables go on",
-    "KEYLESS_CHANGE": f"without key a table takes inserts only (F-12): give it a `key`, and {RESET}",
+    "KEYLESS_CHANGE": f"without key a table takes inserts only: give it a `key`, and {RESET}",
 }
 """What to do, by code; what was found stands beside the code."""
 

@@ -107,7 +107,7 @@ WAYS_OUT = {
     LAST_FILE_MISSING: _BRING_BACK,
     MISSING: _BRING_BACK,
     TABLE_FAILED: f"read the error at the target and mend its cause, or {_RESET}; never restart the target's database "
-    "for one table (F-76)",
+    "for one table",
     TARGET_RESTARTED: "find out who stopped and started mirroring, or touched the table at the target; its rows "
     f"are not ours any more: {_RESET}, and so every table that says so; if its rows are all there and only the count "
     "began anew, `open-mirroring resume`",

@@ -53,13 +53,13 @@ def check_permitted(
         raise _refused(
             table,
             number,
-            f"the target counts as having applied everything up to {finding.applied}, and reads no number twice (F-37)",
+            f"the target counts as having applied everything up to {finding.applied}, and reads no number twice",
             "compare the target with the source; if rows are missing, reset the table: `open-mirroring reload-table`",
         )
     if record.rows == 0:
-        return "it has no rows (F-41)"
+        return "it has no rows"
     if any(repair.number == number for repair in finding.repairs):
-        return "the target's trusted count of rows proves that it is not applied (F-40)"
+        return "the target's trusted count of rows proves that it is not applied"
     if not not_applied:
         raise _refused(
             table,
@@ -68,7 +68,7 @@ def check_permitted(
             "look for its rows at the target, and say how you know with `--not-applied`; or compare the target's count "
             "of rows with the ledger's, and set `gate.trust_counters`",
         )
-    return f"somebody looked (F-40): {not_applied}"
+    return f"somebody looked: {not_applied}"
 
 
 def _also(finding: Finding) -> list[str]:

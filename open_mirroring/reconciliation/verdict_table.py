@@ -305,11 +305,11 @@ def _backlog(facts: TableFacts, sequence: FileSequence) -> Backlog:
 def _notes(facts: TableFacts, sequence: FileSequence) -> Iterator[str]:
     confirmed, intent = facts.row.confirmed, facts.row.intent
     if confirmed and confirmed == sequence.highest and confirmed not in sequence.final:
-        yield f"LAST_NOT_KEPT: number {confirmed} left the folder although it is the last (F-35)"
+        yield f"LAST_NOT_KEPT: number {confirmed} left the folder although it is the last"
     if behind := [number for number in sequence.final if number < max(sequence.moved, default=0)]:
         yield f"LEFT_BEHIND: {ranges(behind)} in the folder although a higher number was processed"
     if facts.target and facts.target.state is TargetState.NOT_STARTED:
-        yield "NOT_STARTED: the target was never started; structure and first files come before (F-42)"
+        yield "NOT_STARTED: the target was never started; structure and first files come before"
     if sequence.purged:
         yield f"PURGED: {ranges(sequence.purged)}"
     if intent is not None:

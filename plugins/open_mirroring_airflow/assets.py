@@ -2,8 +2,8 @@
 
 An event promises that the files *first_number* to *number* of the table are in the landing zone, sealed and confirmed,
 and hold exactly the changes of the log's batches up to *batch*. It does not promise that the target has applied them.
-The event of a retry covers what its failed attempts published. A run that never succeeds sends no event. Clearing a
-task repeats its events, as for any task.
+A task's event also covers what its failed attempts published. A run that never succeeds sends no event. A task that is
+cleared after it succeeded announces what its new attempt publishes, and repeats nothing.
 
 To OpenLineage a source table is a dataset of its mirror, for the mirror file does not tell which server it is on. A
 mirrored table has the name that its storage gives it, so that it is the same dataset to whatever reads it.
@@ -13,7 +13,7 @@ Public source: OpenLineage, *Naming conventions*: ``abfss://{container}@{service
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import quote
 
@@ -98,6 +98,51 @@ def published_since(ledger: LedgerReader, before: Mapping[str, Mark], tables: It
                     max(file.batch_to for file in files),
                 )
             )
+    return found
+
+
+class Attempts:
+    """What the attempts of one task published that no event has announced yet.
+
+    Between attempts the task's state store keeps what failed ones published. Of an attempt that was killed it keeps
+    only where that began: the next one looks from there.
+
+    Args:
+        ledger: the mirror's ledger.
+        store: the task state store.
+        tables: the source tables that have an asset.
+    """
+
+    _KEY = "attempts"
+
+    def __init__(self, ledger: LedgerReader, store: Any, tables: Collection[str]) -> None:
+        self._ledger, self._store, self._tables = ledger, store, tables
+        kept = store.get(self._KEY) or {}
+        owed = [PublishedFiles(**document) for document in kept.get("owed", ())]
+        self._owed = [one for one in owed if one.table in tables]
+        self._before: Mapping[str, Mark] = kept["before"] if "before" in kept else marks(ledger)
+        store.set(self._KEY, {"owed": kept.get("owed", []), "before": self._before})
+
+    def published(self) -> list[PublishedFiles]:
+        """All of it; ends the attempt that is under way."""
+        found = _joined([*self._owed, *published_since(self._ledger, self._before, self._tables)])
+        self._store.set(self._KEY, {"owed": [one._asdict() for one in found]})
+        return found
+
+    def forget(self) -> None:
+        """Everything is announced."""
+        self._store.set(self._KEY, {"owed": []})
+
+
+def _joined(pieces: Iterable[PublishedFiles]) -> list[PublishedFiles]:
+    """The same, where pieces of a table that follow each other are one: no other run published in between."""
+    found: list[PublishedFiles] = []
+    for piece in sorted(pieces):
+        if found and found[-1][:2] == piece[:2] and found[-1].number + 1 == piece.first_number:
+            first = found.pop()
+            rows = first.rows + piece.rows
+            piece = piece._replace(first_number=first.first_number, rows=rows, first_position=first.first_position)
+        found.append(piece)
     return found
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NoReturn
@@ -11,14 +12,14 @@ from airflow.sdk import BaseHook, Context
 from airflow.sdk.exceptions import AirflowException, AirflowNotFoundException, AirflowSkipException
 
 from open_mirroring.config import Mirror, load_mirror
-from open_mirroring.errors import MirroringError, TerminalError, TransientError
+from open_mirroring.errors import TerminalError, TransientError
 from open_mirroring.operate.exit_codes import Exit
 from open_mirroring.operate.job_story import story
 from open_mirroring.operate.spark_jars import jar_files
 from open_mirroring_airflow.connections import job_connections, missing
-from open_mirroring_airflow.run_note import leave_note
+from open_mirroring_airflow.run_note import noted
 from open_mirroring_airflow.spark_installation import job_environment, job_file, logging_option
-from open_mirroring_airflow.submit_hook import ClusterSubmitHook, JobSubmitHook, is_cluster_mode
+from open_mirroring_airflow.submit_hook import NO_END, ClusterSubmitHook, JobSubmitHook, is_cluster_mode
 
 _ERRORS: dict[int, type[TerminalError | TransientError]] = {
     Exit.TERMINAL: TerminalError,
@@ -59,10 +60,16 @@ class OpenMirroringSparkOperator(SparkSubmitOperator):
         self.mirror = mirror
         self.mirror_file = mirror_file
         self.job = job
+        self.said: list[str] = []
+        self._is_ended_by_airflow = False
 
+    @noted
     def execute(self, context: Context) -> Any:
         """Run the job to its end."""
-        mirror = load_mirror(Path(self.mirror_file))
+        return self.work(load_mirror(Path(self.mirror_file)), context)
+
+    def work(self, mirror: Mirror, context: Context) -> Any:
+        """What the task does; the note is kept around it."""
         return self.run_job(mirror, self.job_arguments(mirror, context), context)
 
     def job_arguments(self, mirror: Mirror, context: Context) -> list[str]:
@@ -82,20 +89,15 @@ class OpenMirroringSparkOperator(SparkSubmitOperator):
                 raise
         # Outside of the handler: the provider's error repeats the job's log, and would stand above ours.
         if hook.result.report is not None:
-            self.tell(hook.result.report, context)
-        try:
-            return self._judge(hook, hook.exit_code) if hook.exit_code else short(hook.result.report)
-        except MirroringError as error:
-            if hook.result.report is None:
-                leave_note(context, [str(error)])
-            raise
+            self.tell(hook.result.report)
+        return self._judge(hook, hook.exit_code) if hook.exit_code else short(hook.result.report)
 
-    def tell(self, report: dict[str, Any], context: Context) -> None:
+    def tell(self, report: dict[str, Any]) -> None:
         """Say in a few lines what the job did: below all that was logged on the way, and in the notes."""
         lines = story(self.job, report)
         for line in lines:
             self.log.info("%s", line)
-        leave_note(context, lines)
+        self.said += lines
 
     def tables_stopped(self, report: dict[str, Any] | None) -> dict[str, Any] | None:
         """What to make of tables that stopped while the others are done: here, the task fails naming them.
@@ -110,7 +112,7 @@ class OpenMirroringSparkOperator(SparkSubmitOperator):
             way_out="see the runbook's section of each code; `open-mirroring status` shows the evidence",
         )
 
-    def on_hold(self, report: dict[str, Any] | None) -> NoReturn:
+    def on_hold(self, report: dict[str, Any]) -> NoReturn:
         """What to make of a job that could do nothing now: the task is skipped.
 
         Raises:
@@ -125,6 +127,7 @@ class OpenMirroringSparkOperator(SparkSubmitOperator):
 
     def on_kill(self) -> None:
         """End the submitting process, if there is one."""
+        self._is_ended_by_airflow = True
         if self._hook is not None:
             self._hook.on_kill()
 
@@ -164,7 +167,7 @@ class OpenMirroringSparkOperator(SparkSubmitOperator):
                 way_out="`open-mirroring status` shows the last proof; the runbook says what to do",
             )
         if exit_code == Exit.ON_HOLD:
-            self.on_hold(short(hook.result.report))
+            self.on_hold(short(hook.result.report) or {})
         self._fail(hook, exit_code)
 
     def _fail(self, hook: JobSubmitHook | ClusterSubmitHook, exit_code: int) -> NoReturn:
@@ -180,13 +183,31 @@ class OpenMirroringSparkOperator(SparkSubmitOperator):
                 way_out="the task's log says which; are Airflow's plugins and the jobs of the same version?",
             )
         # Killed, or ended before the job's own code could say why: another attempt may do, and can do no harm.
-        how = f"with exit code {exit_code} " if exit_code > 0 else ""
-        raise TransientError(
-            "JOB_DIED",
-            f"the job ended {how}without saying why",
-            where=self.job,
-            way_out="look at the last lines of the task's log",
+        what, way_out = _death(exit_code, is_ended_by_airflow=self._is_ended_by_airflow)
+        raise TransientError("JOB_DIED", what, where=self.job, way_out=way_out)
+
+
+def _death(exit_code: int, *, is_ended_by_airflow: bool) -> tuple[str, str]:
+    """How a job ended that left neither report nor error, and what to do."""
+    goes_on = "the next attempt goes on where it ended"
+    if is_ended_by_airflow:
+        return (
+            "Airflow ended the job: its task was cleared, marked, or timed out, or its worker is shutting down",
+            f"{goes_on}; nothing has to be done",
         )
+    if exit_code == NO_END:
+        return (
+            "the job ended without saying why: its driver on the cluster was killed, or never began",
+            f"look at the driver's log on the cluster; {goes_on}",
+        )
+    # A shell in between reports the signal as 128 and its number.
+    number = -exit_code if exit_code < 0 else exit_code - 128
+    if number in {*signal.Signals}:
+        name = signal.Signals(number).name
+        if number == signal.SIGKILL:
+            name += ", which the system sends where memory runs out"
+        return f"the job was ended by {name}", f"{goes_on}; if it happens again, give the machine more memory"
+    return f"the job ended with exit code {exit_code} and left no message", "look at the last lines of the task's log"
 
 
 def short(report: dict[str, Any] | None) -> dict[str, Any] | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -11,20 +12,18 @@ from airflow.sdk import BaseOperator, Context
 from airflow.sdk.exceptions import AirflowSkipException
 
 from open_mirroring.config import Mirror, load_mirror
-from open_mirroring.errors import TerminalError, TransientError
+from open_mirroring.errors import MirroringError, TerminalError, TransientError
 from open_mirroring.ledger import open_ledger
 from open_mirroring.ledger.auditing import Reason
 from open_mirroring.ledger.reading import LedgerReader
 from open_mirroring.ledger.requests import TARGET_BACK, TARGET_GONE
 from open_mirroring.reconciliation.joined_tables import take_in_joined
 from open_mirroring_airflow.assets import (
-    Mark,
+    Attempts,
     PublishedFiles,
     asset_alias,
     lineage,
-    marks,
     operator_lineage,
-    published_since,
     table_assets,
 )
 from open_mirroring_airflow.connections import landing_zone, ledger_url
@@ -35,6 +34,7 @@ from open_mirroring_airflow.job_operator import (
     losses_text,
     verdicts_text,
 )
+from open_mirroring_airflow.run_note import noted
 from open_mirroring_airflow.run_params import (
     MADE_ANEW,
     NOT_APPLIED,
@@ -53,7 +53,6 @@ from open_mirroring_airflow.triggers import ResetTrigger
 if TYPE_CHECKING:
     from airflow.providers.openlineage.extractors import OperatorLineage
 
-_MARKS = "confirmed_before"
 _LOOK_MINUTES = 0.2
 """A reset looks at the target twice, and gives its slot back while it waits."""
 _LOOK_SECONDS = 60.0
@@ -98,7 +97,7 @@ class ProveOperator(OpenMirroringSparkOperator):
         """The tables to compare."""
         return _tables_argument(mirror, chosen_tables(mirror, context))
 
-    def on_hold(self, report: dict[str, Any] | None) -> NoReturn:
+    def on_hold(self, report: dict[str, Any]) -> NoReturn:
         """Skip, naming what is not proved."""
         raise AirflowSkipException(f"UNPROVEN: {verdicts_text(report, 'UNPROVEN')}; no table is found to differ")
 
@@ -136,27 +135,42 @@ class PublishingOperator(OpenMirroringSparkOperator):
         self._whole: dict[str, Any] | None = None
         self._sent: tuple[Mirror, Sequence[PublishedFiles]] | None = None
 
-    def execute(self, context: Context) -> Any:
+    def work(self, mirror: Mirror, context: Context) -> Any:
         """Publish, and send asset events for what is new in the ledger."""
-        mirror = load_mirror(Path(self.mirror_file))
         arguments = self.job_arguments(mirror, context)
         ledger = LedgerReader(open_ledger(ledger_url(mirror)), mirror.name)
         ledger.mirror().refuse_stopped(mirror.name)
-        before = self._marks_before(ledger, context)
-        report = self.run_job(mirror, arguments, context)
-        published = self._send(mirror, ledger, before, context)
-        self._sent = mirror, published
-        if self._whole is not None:
-            super().tell({"rows": {one.table: one.rows for one in published}, **self._whole}, context)
+        self._whole = None
+        attempts = Attempts(ledger, context["task_state_store"], table_assets(mirror))
+        try:
+            report = self.run_job(mirror, arguments, context)
+        except Exception:
+            with suppress(MirroringError):  # a ledger that does not answer now is asked by the next attempt
+                self._tell(attempts.published())
+            raise
+        self._tell(published := attempts.published())
+        self._send(mirror, published, context)
+        attempts.forget()
         return report
 
     def get_openlineage_facets_on_complete(self, task_instance: Any) -> OperatorLineage[Any, Any] | None:
         """What was read and written; Airflow's provider of OpenLineage asks for it by this name."""
         return None if self._sent is None else operator_lineage(*self._sent)
 
-    def tell(self, report: dict[str, Any], context: Context) -> None:
-        """Not yet: how many rows were published the ledger tells at the end."""
+    def tell(self, report: dict[str, Any]) -> None:
+        """Not yet: the ledger shows at the end which files and rows were published."""
         self._whole = report
+
+    def _tell(self, published: Sequence[PublishedFiles]) -> None:
+        """Tell the job's report, with files and rows as the ledger has them: earlier attempts published some."""
+        if self._whole is None:
+            return
+        files: dict[str, list[int]] = {}
+        rows: dict[str, int] = {}
+        for one in published:
+            files.setdefault(one.table, []).extend(range(one.first_number, one.number + 1))
+            rows[one.table] = rows.get(one.table, 0) + one.rows
+        super().tell({**self._whole, **({"files": files, "rows": rows} if files else {})})
 
     def job_arguments(self, mirror: Mirror, context: Context) -> list[str]:
         """The tables to publish."""
@@ -176,25 +190,13 @@ class PublishingOperator(OpenMirroringSparkOperator):
             raise AirflowSkipException(answer["note"] or "No table passes the gate.")
         return checked_tables(mirror, answer["passing"])
 
-    def _marks_before(self, ledger: LedgerReader, context: Context) -> dict[str, Mark]:
-        """How far the tables were before the first attempt of this task, so that a retry tells of all that is new."""
-        store = context["task_state_store"]
-        before: Any = store.get(_MARKS)
-        if before is None:
-            before = marks(ledger)
-            store.set(_MARKS, before)
-        return dict(before)
-
-    def _send(
-        self, mirror: Mirror, ledger: LedgerReader, before: dict[str, Mark], context: Context
-    ) -> list[PublishedFiles]:
-        """Send an asset event for each table with new files; what is new of it."""
+    def _send(self, mirror: Mirror, published: Sequence[PublishedFiles], context: Context) -> None:
+        """Send an asset event for each table with new files."""
+        self._sent = mirror, published
         assets = table_assets(mirror)
         events = context["outlet_events"][asset_alias(mirror.name)]
-        found = published_since(ledger, before, assets)
-        for published in found:
-            events.add(assets[published.table], extra={**lineage(mirror, published.table), **published._asdict()})
-        return found
+        for one in published:
+            events.add(assets[one.table], extra={**lineage(mirror, one.table), **one._asdict()})
 
 
 class _ApprovedOperator(OpenMirroringSparkOperator):
@@ -242,10 +244,11 @@ class ReloadOperator(_ApprovedOperator, PublishingOperator):
             done its part after a day, and nobody has said that it has.
     """
 
-    def execute(self, context: Context) -> Any:
+    def work(self, mirror: Mirror, context: Context) -> Any:
         """Carry the reset as far as it goes; defer while it waits."""
-        return self._carry_on(context, (datetime.now(UTC) + _TARGET_WAIT).isoformat())
+        return self._carry_on(mirror, context, (datetime.now(UTC) + _TARGET_WAIT).isoformat())
 
+    @noted
     def execute_complete(self, context: Context, event: dict[str, Any]) -> Any:
         """Take the trigger's answer, and carry the reset on."""
         error = event_error(event)
@@ -253,15 +256,19 @@ class ReloadOperator(_ApprovedOperator, PublishingOperator):
             raise error
         if not event["goes_on"]:
             raise TerminalError(RESET_WAITS, event["waits_for"], where=self.job, way_out=self._way_out)
-        return self._carry_on(context, event["until"])
+        return self._carry_on(load_mirror(Path(self.mirror_file)), context, event["until"])
 
-    def _carry_on(self, context: Context, until: str) -> Any:
+    def on_hold(self, report: dict[str, Any]) -> NoReturn:
+        """Wait for the target, which the job did for a moment only."""
+        what = f"the reset of {report['table']} ({report['stage']}) waits for {report['waits_for']}"
+        raise TransientError(RESET_WAITS, what, where=self.job)
+
+    def _carry_on(self, mirror: Mirror, context: Context, until: str) -> Any:
         try:
-            return super().execute(context)
+            return super().work(mirror, context)
         except TransientError as waits:
             if waits.code != RESET_WAITS:
                 raise
-            mirror = load_mirror(Path(self.mirror_file))
             table = context["params"][TABLE]
             reset = LedgerReader(open_ledger(ledger_url(mirror)), mirror.name).tables(table)[table].reset
             self.log.info("Waiting: %s. %s", waits.what, self._way_out)
@@ -281,8 +288,8 @@ class ReloadOperator(_ApprovedOperator, PublishingOperator):
     @property
     def _way_out(self) -> str:
         return (
-            f"Where nothing shows what the target has, look there, and say so: start {self.mirror}__decide with the "
-            f"decision {TARGET_GONE} or {TARGET_BACK}. A run that has given up is cleared, and goes on"
+            f"Where nothing shows what the target has, look there, then start {self.mirror}__decide with the decision "
+            f"{TARGET_GONE} or {TARGET_BACK}. Clear this task if it has given up: it goes on from there"
         )
 
     def job_arguments(self, mirror: Mirror, context: Context) -> list[str]:
@@ -363,7 +370,9 @@ class DecideOperator(BaseOperator):
     def __init__(self, *, mirror_file: str, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.mirror_file = mirror_file
+        self.said: list[str] = []
 
+    @noted
     def execute(self, context: Context) -> list[str]:
         """Decide, and look at the table once."""
         action, fields = chosen_decision(context["params"])
@@ -387,6 +396,7 @@ class DecideOperator(BaseOperator):
         )
         for sentence in said:
             self.log.info("%s", sentence)
+        self.said += said
         return said
 
 

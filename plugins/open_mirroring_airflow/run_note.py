@@ -1,16 +1,21 @@
-"""Writes into a run's note what the run came to, so that Airflow's list of runs tells it before a log is opened.
+"""Writes the outcome of a run into its note, so that Airflow's list of runs shows it before a log is opened.
 
 A task cannot write a note in Airflow 3. It leaves its lines as an XCom, and a listener writes them into the notes of
 the task and of the run when the run ends: that happens in the scheduler, which may write to Airflow's database.
+Airflow's page of a run shows the first line of a note alone, so that line is the outcome.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from functools import wraps
+from typing import TYPE_CHECKING, Any
 
 from airflow.listeners import hookimpl
 from airflow.sdk import Context
+from airflow.sdk.exceptions import AirflowSkipException
+
+from open_mirroring.errors import MirroringError
 
 if TYPE_CHECKING:
     from airflow.models.dagrun import DagRun
@@ -19,13 +24,39 @@ if TYPE_CHECKING:
 TAG = "open-mirroring"
 """The tag of every DAG of a mirror."""
 
+FAILED = "Failed: "
+"""How the note of a failed task or run begins."""
+
 _KEY = "note"
 _LONGEST = 1000  # characters: what Airflow's column holds
+_RED = ("failed", "upstream_failed")
 
 
-def leave_note(context: Context, lines: Iterable[str]) -> None:
-    """Keep what a task has to say until its run ends. The lines repeat no secret: users of Airflow see them."""
-    context["ti"].xcom_push(key=_KEY, value="\n".join(lines))
+def noted(execute: Callable[..., Any]) -> Callable[..., Any]:
+    """Keep what the operator has collected in ``self.said`` as the note of its task, however ``execute`` ends.
+
+    An error becomes the first line. It is left before the task fails, because the run may end in the same moment. The
+    lines repeat no secret: users of Airflow see them. Of errors that are not ours only the kind is shown.
+    """
+
+    @wraps(execute)
+    def run(self: Any, context: Context, *arguments: Any, **named: Any) -> Any:
+        self.said = []
+        try:
+            return execute(self, context, *arguments, **named)
+        except AirflowSkipException as skipped:
+            self.said.insert(0, str(skipped))
+            raise
+        except Exception as error:
+            what = str(error) if isinstance(error, MirroringError) else f"{type(error).__name__}; see the task's log"
+            if not (self.said and self.said[0].startswith(FAILED)):
+                self.said.insert(0, FAILED + what)
+            raise
+        finally:
+            if self.said and "ti" in context:
+                context["ti"].xcom_push(key=_KEY, value="\n".join(self.said))
+
+    return run
 
 
 class RunNotes:
@@ -52,13 +83,18 @@ def _write_notes(run: DagRun) -> None:
         return
     left = XComModel.get_many(run_id=run.run_id, dag_ids=run.dag_id, key=_KEY)
     texts = {(one.task_id, one.map_index): str(XComModel.deserialize_value(one)) for one in session.scalars(left)}
-    told = [task for task in run.get_task_instances(session=session) if (task.task_id, task.map_index) in texts]
-    # The last task looked at everything, so its lines come first: what does not fit is cut off at the end.
-    told.sort(key=lambda task: task.end_date.timestamp() if task.end_date else 0.0, reverse=True)
-    for task in told:
+    tasks = run.get_task_instances(session=session)
+    noted_ones = [task for task in tasks if (task.task_id, task.map_index) in texts]
+    # Failed tasks first; of these, and of the others, the last one looked at everything. A note is cut off at its end.
+    noted_ones.sort(key=lambda task: (task.state in _RED, task.end_date.timestamp() if task.end_date else 0.0))
+    for task in noted_ones:
         _write(task, texts[task.task_id, task.map_index])
-    if told:
-        _write(run, "\n".join(texts[task.task_id, task.map_index] for task in told))
+    lines = [texts[task.task_id, task.map_index] for task in reversed(noted_ones)]
+    if run.state == "failed" and not (lines and lines[0].startswith(FAILED)):
+        red = ", ".join(sorted({task.task_id for task in tasks if task.state in _RED})) or "the run"
+        lines.insert(0, f"{FAILED}{red} ended without a message: killed, timed out, or marked as failed. See its log.")
+    if lines:
+        _write(run, "\n".join(lines))
 
 
 def _write(noted: DagRun | TaskInstance, text: str) -> None:

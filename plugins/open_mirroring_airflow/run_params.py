@@ -141,14 +141,14 @@ def chosen_decision(params: Mapping[str, Any]) -> tuple[str, dict[str, str]]:
     missing = [name for name in form.needs if name not in filled]
     strange = [name for name in filled if name not in (*form.needs, *form.may_have)]
     if missing or strange:
-        said = [f"is missing: {', '.join(missing)}"] if missing else []
-        said += [f"has no place in it: {', '.join(strange)}"] if strange else []
+        said = [f"a field of the form is missing: {', '.join(missing)}"] if missing else []
+        said += [f"a field has no place in it: {', '.join(strange)}"] if strange else []
         needs = ", ".join((*form.needs, *(f"{name} (optional)" for name in form.may_have))) or "only a reason"
         raise TerminalError(
             "DECISION_UNCLEAR",
-            f"of the decision {action!r} {'; and '.join(said)}; nothing was decided",
+            f"nothing was decided: for {form.label!r} ({action}) {'; and '.join(said)}",
             where="the run's form",
-            way_out=f"start another run; {action} takes: {needs}",
+            way_out=f"start another run of this DAG; {action} takes: {needs}",
         )
     return action, filled
 

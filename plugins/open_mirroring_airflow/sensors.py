@@ -12,6 +12,7 @@ from airflow.sdk import BaseSensorOperator, Context
 from open_mirroring.config import load_mirror
 from open_mirroring_airflow.connections import landing_zone, ledger_url
 from open_mirroring_airflow.gate import GateEvent, event_error, gate_event, is_settled
+from open_mirroring_airflow.run_note import noted
 from open_mirroring_airflow.run_params import chosen_tables
 from open_mirroring_airflow.triggers import GateTrigger
 
@@ -42,7 +43,9 @@ class GateSensor(BaseSensorOperator):
         super().__init__(**kwargs)
         self.mirror_file = mirror_file
         self.poll_interval = poll_interval
+        self.said: list[str] = []
 
+    @noted
     def execute(self, context: Context) -> GateEvent:
         """Ask; defer when waiting may help."""
         mirror = load_mirror(Path(self.mirror_file))
@@ -59,6 +62,7 @@ class GateSensor(BaseSensorOperator):
             timeout=limit + _GRACE,
         )
 
+    @noted
     def execute_complete(self, context: Context, event: dict[str, Any]) -> GateEvent:
         """Take the trigger's answer."""
         error = event_error(event)

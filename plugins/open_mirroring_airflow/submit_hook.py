@@ -36,8 +36,8 @@ _LOOPBACK = {"spark.driver.bindAddress": "127.0.0.1", "spark.driver.host": "127.
 
 KEY, KEY_FILE = "job-key", "job-key-file"
 """Names in the extra of the Spark connection: the connection that holds the key, and the key's file at the driver."""
-_NO_END = -1
-"""The exit code of a job that left none: it was killed, or never began."""
+NO_END = 256
+"""In place of the exit code of a driver that left none: it was killed, or never began. No process ends with it."""
 _ON_CLUSTER = {
     "spark.ui.enabled": "false",
     # A second attempt by the cluster would repeat what ended with an answer; Airflow knows when to try again.
@@ -167,7 +167,7 @@ class ClusterSubmitHook(SparkSubmitHook):
         )
         self._text = sealed(order, key)
         self._application_args = [key_file, self._text]
-        self.exit_code = _NO_END
+        self.exit_code = NO_END
         self.result = JobResult()
 
     def submit(self, application: str = "", **kwargs: Any) -> str | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -19,23 +19,40 @@ from open_mirroring.operate.job_story import story
 from open_mirroring.operate.metrics import mirror_metrics
 from open_mirroring.operate.words import SEVERITY, amount, verdict_words, waiting_pieces
 from open_mirroring.protocols.table_losses import ANY_TABLE, WAYS_OUT
-from open_mirroring.protocols.verdicts import HOLDS_FOR_SOMEBODY, Finding, gate
+from open_mirroring.protocols.verdicts import HOLDS_FOR_SOMEBODY, Finding, Verdict, gate
 from open_mirroring.reconciliation.inspection import inspect_mirror
 from open_mirroring.reconciliation.losses import look
 from open_mirroring_airflow.connections import landing_zone, ledger_url
 from open_mirroring_airflow.gate import hold_note
 from open_mirroring_airflow.job_operator import done_with_losses, losses_text, stopped_text
-from open_mirroring_airflow.run_note import leave_note
-from open_mirroring_airflow.run_params import TABLES
+from open_mirroring_airflow.run_note import FAILED, noted
+from open_mirroring_airflow.run_params import TABLE, TABLES
 
+_NAMED = 3
 _RED = {TaskInstanceState.FAILED.value, TaskInstanceState.UPSTREAM_FAILED.value}
 
 
-def verdicts_line(findings: Mapping[str, Finding]) -> str:
-    """How many tables are how, the worst first."""
-    counts = Counter(finding.verdict for finding in findings.values())
+def verdicts_line(findings: Mapping[str, Finding], left: Collection[str]) -> str:
+    """How many tables are how, the worst first; a table with changes *left* to publish waits."""
+    sound = (Verdict.PASS, Verdict.LOSSES)
+    counts = Counter(
+        Verdict.HOLD if table in left and finding.verdict in sound else finding.verdict
+        for table, finding in findings.items()
+    )
     said = [f"{counts[verdict]} {verdict_words(verdict)}" for verdict in SEVERITY if verdict and counts[verdict]]
     return f"{amount(len(findings), 'table')}: {', '.join(said) or 'none'}."
+
+
+def _outcome(stopped: Mapping[str, str], red: Sequence[str], lost: Mapping[str, str]) -> str:
+    """Why the run fails, in one line: Airflow's page of a run shows no more; empty where it does not."""
+    said = [f"{what} {_coded(tables)}" for what, tables in (("stopped", stopped), ("with losses", lost)) if tables]
+    said += [f"task {task} failed" for task in red]
+    return f"{FAILED}{'; '.join(said)}." if said else ""
+
+
+def _coded(tables: Mapping[str, str]) -> str:
+    named = [f"{table} ({why.partition(':')[0]})" for table, why in sorted(tables.items())]
+    return ", ".join(named[:_NAMED]) + (f" and {len(named) - _NAMED} more" if len(named) > _NAMED else "")
 
 
 class ReconcileOperator(BaseOperator):
@@ -66,7 +83,9 @@ class ReconcileOperator(BaseOperator):
     def __init__(self, *, mirror_file: str, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.mirror_file = mirror_file
+        self.said: list[str] = []
 
+    @noted
     def execute(self, context: Context) -> dict[str, Any]:
         """Look once and judge."""
         mirror = load_mirror(Path(self.mirror_file))
@@ -82,14 +101,15 @@ class ReconcileOperator(BaseOperator):
             self.log.warning("%s", note)
         stopped = dict(result.stopped) or self._stopped_by_publishing(context)
         stopped |= {table: why for table, why in result.held.items() if findings[table].code in HOLDS_FOR_SOMEBODY}
-        lines = [verdicts_line(findings), *story("", {"stopped": stopped, "losses": report.lost})]
+        lines = [verdicts_line(findings, left), *story("", {"stopped": stopped, "losses": report.lost})]
         # A run's note has an end: what is only noted of tables comes last.
-        noted = story("", {"notes": report.notes})
-        for line in [*lines, *noted]:
+        notes = story("", {"notes": report.notes})
+        for line in [*lines, *notes]:
             self.log.info("%s", line)
-        leave_note(context, [*lines, *filter(None, [note]), *noted])
         losses = losses_text({"losses": report.lost}) if report.lost else ""
         red = self._red_tasks(context)
+        outcome = _outcome(stopped, red, report.lost)
+        self.said += [*filter(None, [outcome, note]), *lines, *notes]
         if red or stopped:
             failed = f"failed before this: {', '.join(red)}" if red else ""
             named = f"tables stopped: {stopped_text({'stopped': stopped})}" if stopped else ""
@@ -117,14 +137,14 @@ class ReconcileOperator(BaseOperator):
         left = {}
         if fragments := reader.open_fragment_count():
             left[ANY_TABLE] = waiting_pieces(fragments)
-        if "publish" in self.upstream_task_ids:
-            chosen = context["params"].get(TABLES) or passing
-            known = reader.tables()
-            asked = {source: known[source] for source in passing if source in chosen and source in known}
-            # Where transactions are held back, what lies above the complete position is not work of any run as yet.
-            whole = mirror.consistency == "transaction"
-            for source in next_changes(reader, asked, reader.mirror().committed, whole_transactions=whole):
-                left[source] = "logged changes are not published yet; the next run does it"
+        params = context["params"]
+        chosen = [params[TABLE]] if params.get(TABLE) else params.get(TABLES) or passing
+        known = reader.tables()
+        asked = {source: known[source] for source in passing if source in chosen and source in known}
+        # Where transactions are held back, what lies above the complete position is not work of any run as yet.
+        whole = mirror.consistency == "transaction"
+        for source in next_changes(reader, asked, reader.mirror().committed, whole_transactions=whole):
+            left[source] = "logged changes are not published yet; the next run does it"
         return left
 
     def _red_tasks(self, context: Context) -> list[str]:

@@ -110,7 +110,7 @@ def _entry(mirror: Mirror, announced: AnnouncedTable, first: FirstRows) -> Entry
     entry.remarks += [f"Warning: {note.text}." for note in announced.notes]
     if len(announced.senders) > 1:
         names = " and ".join(sorted(announced.senders))
-        entry.remarks.append(f"Warning: changes of it come from {names}: these may be two tables of one name (C-12).")
+        entry.remarks.append(f"Warning: changes of it come from {names}: these may be two tables of one name.")
     if entry.settings["target"] != f"{announced.schema}/{announced.table}":
         entry.remarks.append("Warning: the target takes no such name; choose another `target` if you like.")
     _choose_columns(entry, announced, first)

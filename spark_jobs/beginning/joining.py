@@ -77,7 +77,7 @@ def _check_names(mirror: Mirror, found: list[PatternMatch]) -> None:
     for collision in table_collisions(enumerate(tables)):
         raise refused(mirror, tables[int(collision.path[0])].source, collision.what)
     if found and len(tables) > MOST_TABLES:
-        what = f"the mirror has {len(mirror.tables)} tables, and a mirrored database takes {MOST_TABLES} (G-72)"
+        what = f"the mirror has {len(mirror.tables)} tables, and a mirrored database takes {MOST_TABLES}"
         raise refused(mirror, found[0].table.source, what)
 
 

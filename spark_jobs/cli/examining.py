@@ -161,7 +161,7 @@ def _clock(mirror: Mirror, ledger: Engine) -> Examined:
 def _last_day(mirror: Mirror, ledger: Engine) -> Examined:
     published = LedgerReader(ledger, mirror.name).published_bytes(datetime.now(UTC) - timedelta(days=1))
     what = f"published by {mirror.name} in 24 hours"
-    found = f"{size(published)}, of {size(MOST_BYTES_A_DAY)} that a mirrored database takes on one day (F-91)"
+    found = f"{size(published)}, of {size(MOST_BYTES_A_DAY)} that a mirrored database takes on one day"
     way_out = "divide the tables between mirrors, each with its database: the target is slowed down beyond that"
     return Examined(what, found, way_out if is_near_daily_bytes(published) else "")
 

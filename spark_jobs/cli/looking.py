@@ -80,7 +80,7 @@ def check(arguments: argparse.Namespace) -> Exit:
         if mirror.consistency == "key":
             print("  consistency   key: each row is exact, a transaction may show in parts (C-88)")
         else:
-            print("  consistency   transaction: changes wait until the source has shown a later one (C-34, K-80, T-80)")
+            print("  consistency   transaction: changes wait until the source has shown a later one")
         for warning in [*limit_warnings(mirror), *drivers_lacking(mirror), *warnings, *sampled.get(mirror.name, ())]:
             print(f"warning: {warning}")
     return Exit.DONE

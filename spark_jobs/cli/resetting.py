@@ -54,7 +54,7 @@ def reload_table(arguments: argparse.Namespace) -> Exit:
         return session_on_demand(mirror, "reload_table")
 
     wait = timedelta(minutes=arguments.wait)
-    done = job.reload_table(
+    done = job.reload_and_publish(
         mirror, ledger, session, arguments.table, wait=wait, word=arguments.target_says, request=request
     )
     for table, what in done.stopped.items():

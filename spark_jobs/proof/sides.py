@@ -29,6 +29,7 @@ from open_mirroring.errors import TerminalError
 from open_mirroring.landing_zone.salt import Salt
 from open_mirroring.landing_zone.schema import file_schema
 from open_mirroring.ledger.load_ledger import LoadColumn, columns_of_both
+from open_mirroring.operate.exit_codes import UsageError
 from spark_jobs.load.planning import CHUNK_BYTES, pace_of
 from spark_jobs.proof.rows import Shape, Work
 from spark_jobs.runtime.parcels import sealed_frame
@@ -174,6 +175,20 @@ class ExportSource:
         return ask()
 
 
+def proof_source(table: Table, export: ProofExport | None) -> ProofExport | JdbcLoad | None:
+    """Where the source's rows of a table can be read: an export that the caller names, or what the mirror file says."""
+    return export or table.prove or (table.initial_load if isinstance(table.initial_load, JdbcLoad) else None)
+
+
+def source_unnamed(tables: Sequence[str]) -> UsageError:
+    """The refusal of a proof of tables whose source rows no one has named a place for."""
+    return UsageError(
+        "SOURCE_UNNAMED",
+        f"the mirror file does not say where the source's rows of {', '.join(tables)} can be read",
+        way_out="set `prove` of the table to a connection or an export, or name one with --export",
+    )
+
+
 def source_side(
     spark: SparkSession,
     mirror: Mirror,
@@ -182,24 +197,18 @@ def source_side(
     gone: Collection[str] = (),
     streamed: Mapping[str, str] = MappingProxyType({}),
 ) -> Source:
-    """The source's rows of a table: an export that the caller names, or what the mirror file says.
+    """The source's rows of a table.
 
     Columns that are *gone* need not be there, though `columns` lists them; whoever has them shows them. *streamed* are
     the types by which changes carry columns: a database's texts have their digits (G-114).
 
     Raises:
-        TerminalError: ``SOURCE_UNNAMED`` where nothing says what to compare with; the source is not as it is said to
-            be: the code says how.
+        TerminalError: ``SOURCE_UNNAMED``; the source is not as it is said to be: the code says how.
         TransientError: the source does not answer.
     """
-    chosen = export or table.prove or (table.initial_load if isinstance(table.initial_load, JdbcLoad) else None)
+    chosen = proof_source(table, export)
     if chosen is None:
-        raise TerminalError(
-            "SOURCE_UNNAMED",
-            "nothing says where the source's rows can be read",
-            where=f"table {table.source}",
-            way_out="set `prove` of the table to a connection or an export, or name one with --export",
-        )
+        raise source_unnamed([table.source])
     if isinstance(chosen, JdbcLoad):
         return JdbcSource(spark, table, chosen, gone, streamed)
     since = None if chosen.since is None else ("" if chosen.since == BEGINNING else chosen.since.replace(":", ""))

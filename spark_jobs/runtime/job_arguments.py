@@ -67,7 +67,7 @@ def add_reload_arguments(parser: argparse.ArgumentParser) -> None:
 def add_made_anew_argument(parser: argparse.ArgumentParser) -> None:
     """Whether the table was made anew at the source."""
     about = "the source dropped the table and made it again, empty, before its newest stream began: older streams told "
-    about += "of another table (G-108)"
+    about += "of another table"
     parser.add_argument("--made-anew", action="store_true", help=about)
 
 

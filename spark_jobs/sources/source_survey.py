@@ -43,7 +43,7 @@ def warnings(mirror: Mirror) -> list[Problem]:
             way_out = "mend `source` or `change_table` if the source spells them otherwise; else it will come"
             found.append(mirror.problem((*place, "source"), NEVER_SEEN, unseen[name], way_out))
         if name in survey.without_mask and table.key and not (table.keys_never_change or paired):
-            what = "its change table has no change mask: an update without before image stops it (T-60)"
+            what = "its change table has no change mask: an update without before image stops it"
             way_out = "have the task store before images and say `before_images: true`, or select change_mask; or "
             way_out += "say `keys_never_change: true`"
             found.append(mirror.problem((*place, "key"), KEY_CHANGES_UNTOLD, what, way_out))

@@ -204,6 +204,47 @@ def test_an_interrupted_demo_stops_everything(tmp_path: Path) -> None:
     assert [process for process in started if process.is_running()] == []
 
 
+INTERRUPTED_AT_ONCE = """
+import os, signal, sys, threading, time
+from demo import run
+
+
+class Story:
+    def __init__(self, *_, **__): ...
+
+    def prove(self):
+        both = {signal.SIGINT, signal.SIGTERM}
+        signal.pthread_sigmask(signal.SIG_BLOCK, both)
+        for number in both:
+            signal.pthread_kill(threading.main_thread().ident, number)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, both)
+        time.sleep(60)
+
+    def end(self):
+        os.kill(os.getpid(), signal.SIGINT)
+        time.sleep(0.1)
+        print("everything is stopped", flush=True)
+
+
+run.Story = Story
+sys.exit(run.main(["--folder", sys.argv[1]]))
+"""
+
+
+def test_a_second_signal_that_follows_at_once_leaves_nothing_running(tmp_path: Path) -> None:
+    """As a terminal and a supervisor send them: SIGINT and SIGTERM in the same moment."""
+    ended = subprocess.run(
+        [sys.executable, "-c", INTERRUPTED_AT_ONCE, str(tmp_path / "demo")],
+        env=clean_environment(),
+        cwd=Path(__file__).parents[2],
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert ended.returncode == 130, ended.stderr
+    assert "everything is stopped" in ended.stdout
+
+
 # --- the broker ------------------------------------------------------------------------------------------------------
 
 

@@ -30,11 +30,11 @@ from spark_jobs.sources.contract.source import Format
 
 NO_OLD_VALUES = Note(
     "updates come without old values (@include_old_values = 0): an update that changes the key stops the table, or is "
-    "not seen where its event names the new key only (C-73)"
+    "not seen where its event names the new key only"
 )
 SOME_COLUMNS = Note(
     "updates leave columns out (@include_all_columns = 0), and what they leave out is not known to be NULL: set it to "
-    "1 at the source, or `complete_rows: true` here (G-04)",
+    "1 at the source, or `complete_rows: true` here",
     ("complete_rows", "full_rows"),
 )
 _LISTS_KEPT = 10_000
