@@ -326,7 +326,9 @@ def refused(failure: Failure, where: str) -> TerminalError:
 
 def invalid(path: Place, what: str) -> TerminalError:
     """The error for a file that is not what its name says."""
-    return _error(path, "EXPORT_INVALID", f"the file cannot be read: {what}", "correct the file, or export the table again")
+    return _error(
+        path, "EXPORT_INVALID", f"the file cannot be read: {what}", "correct the file, or export the table again"
+    )
 
 
 @contextmanager
