@@ -202,7 +202,7 @@ def _bind(
             refuse_other_load(mirror, table, state.load_plan)
     except MirroringError as error:
         log.error("%s cannot be loaded: %s", table.source, error)
-        ledger.note_refused(state.id, f"{error.code}: {error.what}")
+        ledger.note_refused(state.id, str(error))
         return error
     if state.load_refused is not None:
         ledger.note_refused(state.id, None)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from codecs import BOM_UTF16_BE, BOM_UTF16_LE
 from collections.abc import Callable, Iterator, Sequence
 from itertools import combinations
 from pathlib import Path
@@ -112,10 +113,11 @@ def _problem(file: Path, tree: YamlTree, found: Mistake) -> Problem:
 
 def _text(file: Path) -> str | Problem:
     try:
-        return file.read_bytes().decode("utf-8-sig")
+        content = file.read_bytes()
+        return content.decode("utf-16" if content.startswith((BOM_UTF16_LE, BOM_UTF16_BE)) else "utf-8-sig")
     except UnicodeDecodeError as error:
         line = error.object[: error.start].count(b"\n") + 1
-        what = "the file is not UTF-8"
+        what = f"the file is not UTF-8 (byte 0x{error.object[error.start]:02X})"
         return Problem("YAML_INVALID", file, line, "", what, "save it as UTF-8 text")
     except OSError as error:
         what = f"the file cannot be read: {error.strerror}"

@@ -686,7 +686,7 @@ class Table(Section):
         complete = isinstance(load, ExportLoad) and load.types and load.format != "qlik-full-load"
         missing = [n for n in wanted if complete and isinstance(load, ExportLoad) and n not in load.types]
         if missing:
-            what = f"`types` of the export does not name the column {missing[0]!r}"
+            what = f"`types` of the export does not name {missing}, of `key` or `columns`"
             raise names.refusal("SETTING_MISSING", what, "name the SQL type of every column, spelled alike")
         return load
 

@@ -108,8 +108,14 @@ class YamlTree:
             line = key_node.start_mark.line + 1
             key = self._key(key_node)
             if key is None:
-                way_out = "write a plain name, in quotes if it looks like a number, a date or a yes/no"
-                self.findings.append(Mistake(path, "SETTING_UNKNOWN", "a key here is no text", way_out, line))
+                what, way_out = (
+                    "a key here is no text",
+                    "write a plain name, in quotes if it looks like a number or a date",
+                )
+                if isinstance(key_node, yaml.ScalarNode) and key_node.value.casefold() in _BOOLEANS:
+                    what = f"the name {key_node.value} is a yes/no in YAML, not a text"
+                    way_out = f"put it in quotes: '{key_node.value}'"
+                self.findings.append(Mistake(path, "SETTING_UNKNOWN", what, way_out, line))
                 continue
             in_columns = bool(path) and path[-1] == _SOURCE_COLUMNS
             if secret_scan.text_smells(key) or (secret_scan.key_smells(key) and not in_columns):
@@ -176,13 +182,49 @@ def _composed(text: str) -> yaml.Node | None:
     return yaml.compose(text, yaml.SafeLoader)
 
 
+_BOOLEANS = ("yes", "no", "on", "off", "true", "false")
+_CAUSES = (
+    ("'\\t'", "a tab stands where only spaces may", "replace the tab by spaces", False),
+    ("tab character", "a tab stands where only spaces may", "replace the tab by spaces", False),
+    (
+        "mapping values are not allowed",
+        "a second colon in one setting, or a line that is indented deeper than the one above allows",
+        "indent the line like its neighbours; text with a colon belongs in quotes",
+        False,
+    ),
+    (
+        "expected <block end>",
+        "the line is indented otherwise than its neighbours",
+        "indent all settings of one level alike, and begin each item of a list with a dash",
+        False,
+    ),
+    (
+        "could not find expected ':'",
+        "a line has no colon with a space behind it",
+        "write `name: value`, with a space behind the colon",
+        True,
+    ),
+    (
+        "expected ',' or",
+        "an opened bracket is not closed, or a comma between its items is missing",
+        "close the bracket; text with a colon or a comma belongs in quotes",
+        True,
+    ),
+)
+"""The parser's words, the cause they stand for, what to do, and whether the place is where the faulty part begins."""
+
+
 class _TooLarge(Exception):
     pass
 
 
 def _explain(error: yaml.MarkedYAMLError) -> tuple[int, str, str]:
-    mark = error.problem_mark or error.context_mark
+    problem, mark = error.problem or error.context or "it is malformed", error.problem_mark or error.context_mark
+    way_out = "correct the indentation, quotes or brackets there; text with special characters belongs in quotes"
+    for words, what, cure, is_earlier in _CAUSES:
+        if words in problem:
+            mark = error.context_mark or mark if is_earlier else mark
+            return (mark.line + 1 if mark else 1, f"the text is no YAML: {what}", cure)
     # The parser quotes aliases and tags, which are file content (`password: *hunter2`); its own words it quotes too.
-    reason = re.sub(r"""(['"])(?!<)[^'"]{2,}\1""", "'…'", error.problem or error.context or "it is malformed")
-    way_out = "mend the indentation, quotes or brackets there; text with special characters belongs in quotes"
+    reason = re.sub(r"""(['"])(.*?)\1""", lambda m: m[0] if len(m[2]) < 2 or m[2][0] == "<" else "'…'", problem)
     return (mark.line + 1 if mark else 1, f"the text is no YAML: {reason}", way_out)

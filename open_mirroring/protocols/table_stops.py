@@ -115,10 +115,10 @@ WAYS_OUT = {
     "KEY_NULL": f"name the primary key as `key`, or mend the export, and {RESET}",
     "VALUE_AMBIGUOUS": f"name the column's SQL type under `types` of the initial load, and {RESET}",
     "KEY_AMBIGUOUS": f"name the column's SQL type under `types` of the initial load, and {RESET}",
-    "VALUE_INVALID": f"mend the value in the export, or the column's type under `types`, and {RESET}",
+    "VALUE_INVALID": f"correct the value in the export, or the column's type under `types`, and {RESET}",
     "LOAD_UNFILLED": "have the export write char(n), nchar(n) and binary(n) with their full length, without TRIM, "
     f"or load over JDBC; then {RESET}",
-    "EXPORT_INVALID": f"deliver a whole export with a `stream_from` of its own, and {RESET}",
+    "EXPORT_INVALID": f"deliver a complete export with a `stream_from` of its own, and {RESET}",
     "LATE_BELOW_HORIZON": "find out why the source sent it so late, and raise `maintenance.keep_days` if that may "
     f"happen again; whether it is still the newest of its key is not known: {RESET}",
     RELOAD_SEEN: "when that load has ended at the source, say that it counts (`open-mirroring accept-reload`): the "

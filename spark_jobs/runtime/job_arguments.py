@@ -82,10 +82,10 @@ def add_repair_arguments(parser: argparse.ArgumentParser) -> None:
 
 def positive(text: str) -> int:
     """A whole number from 1 on."""
-    number = int(text)
-    if number < 1:
-        raise argparse.ArgumentTypeError(f"{number} is below 1")
-    return number
+    if not (text.isascii() and text.isdigit() and int(text)):
+        place = "; write the mirror file before this option" if text.casefold().endswith((".yaml", ".yml")) else ""
+        raise argparse.ArgumentTypeError(f"{text!r} is no whole number from 1 on{place}")
+    return int(text)
 
 
 def stated(text: str) -> str:

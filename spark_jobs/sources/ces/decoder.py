@@ -44,6 +44,7 @@ from spark_jobs.sources.contract.decoded import (
     Unjoinable,
     Waiting,
     damaged_row,
+    refused_row,
     shown,
 )
 from spark_jobs.sources.contract.table_names import TableNames
@@ -155,7 +156,7 @@ class CesDecoder(IndependentMessages):
         try:
             event = self.read(body)
         except Refusal as refusal:
-            return self.placed(_rejected(message.origin, message.place, refusal, body), table_in_body(body))
+            return self.placed(refused_row(message.origin, message.place, refusal, body), table_in_body(body))
         if event.split is not UNSPLIT:
             whole = event.split.whole
             if whole is False or (whole is None and not is_complete(event.data)):
@@ -190,7 +191,7 @@ class CesDecoder(IndependentMessages):
                 return outcome._replace(notices=notices)
             return outcome
         except Refusal as refusal:
-            row = _rejected(origin, place, refusal, raw)
+            row = refused_row(origin, place, refusal, raw)
             position = event.position(0 if event.operation == "DEL" else 1)
             row = row._replace(epoch=event.epoch, pos=position)
             if table and data:
@@ -267,10 +268,6 @@ def _check_position(event: Event, data: Data) -> None:
             f"logicalid says {event.lsn}, {event.sequence}, but the transaction block says "
             f"{shown(transaction.commitlsn)}, {transaction.sequencenumber}",
         )
-
-
-def _rejected(origin: str, place: int, refusal: Refusal, raw: bytes | None) -> LogRow:
-    return LogRow(REJECTED, origin, place, code=refusal.code, reason=refusal.reason, raw=raw)
 
 
 def _fragment(message: RawMessage, event: Event) -> LogRow:

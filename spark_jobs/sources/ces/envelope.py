@@ -35,6 +35,7 @@ _SOURCE_NAMES = {"db", "schema", "tbl", "cols", "pkkey", "transaction"}
 _NOTHING = Notices()
 _NULL = msgspec.Raw(b"null")
 _SURROGATE = re.compile(rb"\\u[dD][89A-Fa-f]")
+_PLACE_AS_TEXT = re.compile(rb'"(?:segmentindex|finalsegment|splitindex|splittotalcnt)"\s*:\s*"')
 _BLANKS = b" \t\r\n"
 _MAX_INDEX = 2**31 - 1
 
@@ -195,7 +196,7 @@ def _read_json(body: bytes) -> _Envelope:
     try:
         envelope = _decode_envelope(body)
     except msgspec.ValidationError as error:
-        raise _why_invalid(body, error) from error
+        envelope = _with_numbers_as_texts(body, error)
     except (msgspec.DecodeError, RecursionError) as error:
         piece = _with_half_a_character(body)
         if piece is None:
@@ -232,6 +233,20 @@ def _refuse_twice(body: bytes) -> None:
         json.loads(body, object_pairs_hook=members_once)
     except (ValueError, RecursionError) as error:
         raise Refusal("ENVELOPE_INVALID", str(error)) from error
+
+
+def _with_numbers_as_texts(body: bytes, error: msgspec.ValidationError) -> _Envelope:
+    """An event whose place among its pieces a forwarder wrote as texts: ``"segmentindex": "0"`` (C-18).
+
+    Raises:
+        Refusal: something else is wrong with it as well.
+    """
+    try:
+        if _PLACE_AS_TEXT.search(body):
+            return msgspec.json.decode(body, type=_Envelope, strict=False)
+    except (msgspec.DecodeError, RecursionError):
+        pass
+    raise _why_invalid(body, error) from error
 
 
 def _with_half_a_character(body: bytes) -> _Envelope | None:

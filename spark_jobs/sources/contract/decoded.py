@@ -6,6 +6,7 @@ so that the counts of a batch add up to the messages read.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, NamedTuple, Protocol
@@ -13,8 +14,10 @@ from typing import Any, NamedTuple, Protocol
 from open_mirroring.changes.column_choice import ALL_COLUMNS, ColumnChoice
 from open_mirroring.changes.row_key import columns_lacking
 from spark_jobs.changelog.schema import REJECTED, LogRow
+from spark_jobs.sources.contract.encodings import looks_like
 
 _LIST_BYTES = 64 * 2**20
+_BASE64 = re.compile(rb'"?[A-Za-z0-9+/]{16,}={0,2}"?')
 
 
 class MirroredTable(NamedTuple):
@@ -234,6 +237,22 @@ class Refusal(Exception):
         self.code = code
         self.reason = reason
         self.key = key
+
+
+def refused_row(origin: str, place: int, refusal: Refusal, raw: bytes | None) -> LogRow:
+    """The dead letter of a message, still without table; its reason says what the bytes look like, if they show it."""
+    reason = f"{refusal.reason}{_hint(refusal.code, raw or b'')}"
+    return LogRow(REJECTED, origin, place, code=refusal.code, reason=reason, raw=raw)
+
+
+def _hint(code: str, raw: bytes) -> str:
+    if code == "BODY_NOT_UTF8":
+        return f"; {looks_like(raw)}"
+    if code == "ENVELOPE_INVALID" and all(name in raw for name in (b'"topic"', b'"partition"', b'"offset"')):
+        return "; the line wraps a message with topic, partition and offset, as `layout: wrapped` reads it"
+    if code in ("JSON_MALFORMED", "FRAMING_UNKNOWN") and _BASE64.fullmatch(raw.strip()):
+        return "; the message is a text in base64: send it decoded, or as `value` of wrapped lines"
+    return ""
 
 
 def damaged_row(damage: Damage) -> LogRow:

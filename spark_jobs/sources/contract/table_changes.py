@@ -25,6 +25,7 @@ from spark_jobs.sources.contract.decoded import (
     Unjoinable,
     Waiting,
     damaged_row,
+    refused_row,
     shown,
 )
 from spark_jobs.sources.contract.json_numbers import JsonNumber, members_once, no_number
@@ -119,8 +120,8 @@ class TableChanges(IndependentMessages, ABC):
             at = at._replace(pos=self.position(event.content))
             return self.rows(event.content, at, self._tables[name])
         except Refusal as why:
-            letter = at._replace(key=why.key, bucket=key_bucket(why.key), code=why.code, reason=why.reason)
-            return [letter._replace(raw=message.body)]
+            letter = refused_row(message.origin, message.place, why, message.body)
+            return [letter._replace(tbl=at.tbl, epoch=at.epoch, pos=at.pos, key=why.key, bucket=key_bucket(why.key))]
 
     def _position_told(self, content: Any) -> str:
         """Where the event of a table that is not mirrored stands; empty where it does not tell."""

@@ -1,4 +1,6 @@
-"""Reads exported CSV files (RFC 4180, UTF-8, one header line) as text; an empty field without quotes is NULL.
+"""Reads exported CSV files (RFC 4180, one header line) as text; an empty field without quotes is NULL.
+
+A file is UTF-8, or UTF-16 as its first bytes show, which is read as if it were UTF-8.
 
 A parser that mends what it reads would turn half a file into rows. So before a file is parsed, its quotes are proven
 to open and close at the borders of fields, its lines to end in one way (T-93), and its last line to be ended.
@@ -6,8 +8,9 @@ to open and close at the borders of fields, its lines to end in one way (T-93), 
 
 from __future__ import annotations
 
+import re
 import shutil
-from codecs import BOM_UTF8
+from codecs import BOM_UTF8, getincrementaldecoder, getreader, getwriter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -18,10 +21,15 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.csv as pv
 
-from open_mirroring.storage.object_path import ObjectPath, Place
+from open_mirroring.storage.object_path import Place
+from spark_jobs.sources.contract.encodings import encoding_of, looks_like
 from spark_jobs.sources.qlik.data_files import line_ends
 
 _BLOCK = 16 << 20
+_EMPTY = "it is empty: even a table without rows has a header line"
+_DASHES = re.compile(rb'"?-*-{3,}-*"?(?:,"?-+"?)*|(?:"?-+"?,)+"?-*-{3,}-*"?(?:,"?-+"?)*')
+_COUNTED = re.compile(r"\(\d+ rows? affected\)")
+_SEPARATORS = (";", "\t", "|", "\x01")
 _QUOTE, _COMMA, _LF, _CR = b'",\n\r'
 
 
@@ -31,7 +39,7 @@ def csv_header(path: Place) -> list[str]:
     Raises:
         pa.ArrowInvalid: the file is empty or cannot be parsed.
     """
-    with readable(path) as file, pv.open_csv(file, _READ, _PARSE) as reader:
+    with _in_utf8(path) as file, pv.open_csv(file, _READ, _PARSE) as reader:
         return list(reader.schema.names)
 
 
@@ -49,7 +57,7 @@ def read_csv(path: Place, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
         quoted_strings_can_be_null=False,
         null_values=[""],
     )
-    with readable(path) as file, pv.open_csv(file, _READ, _PARSE, convert) as reader:
+    with _in_utf8(path) as file, pv.open_csv(file, _READ, _PARSE, convert) as reader:
         yield from reader
 
 
@@ -58,17 +66,21 @@ _PARSE = pv.ParseOptions(newlines_in_values=True, ignore_empty_lines=False)
 
 
 def why_malformed(path: Place) -> str | None:
-    """What is wrong with the file's quotes or its end; None for a file that is whole."""
+    """What is wrong with the file's encoding, quotes or end; None for a file that is sound."""
     if path.stat().st_size == 0:
-        return "it is empty: even a table without rows has a header line"
-    if isinstance(path, ObjectPath):
-        with path.open() as file, TemporaryFile() as copy:
-            shutil.copyfileobj(file, copy, _BLOCK)
-            return _why_malformed(np.memmap(copy, dtype=np.uint8, mode="r"))
-    return _why_malformed(np.memmap(path, dtype=np.uint8, mode="r"))
+        return _EMPTY
+    with _in_utf8(path) as text:
+        if isinstance(text, Path):
+            return _why_malformed(np.memmap(text, dtype=np.uint8, mode="r"))
+        with TemporaryFile() as copy:
+            shutil.copyfileobj(text, copy, _BLOCK)
+            copy.flush()
+            return _why_malformed(np.memmap(copy, dtype=np.uint8, mode="r")) if copy.tell() else _EMPTY
 
 
 def _why_malformed(data: np.memmap[Any, np.dtype[np.uint8]]) -> str | None:
+    if reason := _why_no_text(data):
+        return reason
     if data[-1] != _LF:
         return "its last line is not ended: it may be cut off"
     inside = 0
@@ -90,6 +102,53 @@ def _why_malformed(data: np.memmap[Any, np.dtype[np.uint8]]) -> str | None:
             return "a quote stands inside a field and is not doubled"
         inside = (inside + len(quotes)) % 2
     return "a quoted field is not closed: it may be cut off" if inside else None
+
+
+def _why_no_text(data: np.memmap[Any, np.dtype[np.uint8]]) -> str | None:
+    """What the bytes are if they are not UTF-8, or if the lines below the header are no rows."""
+    read = getincrementaldecoder("utf-8")().decode
+    for at in range(0, len(data), _BLOCK):
+        block = bytes(data[at : at + _BLOCK])
+        try:
+            if not block.isascii() or at:
+                read(block, final=at + _BLOCK >= len(data))
+        except UnicodeDecodeError as error:
+            line = int(np.count_nonzero(data[:at] == _LF)) + error.object.count(b"\n", 0, error.start) + 1
+            found = f"byte 0x{error.object[error.start]:02X}, line {line}"
+            return f"its text is not UTF-8 ({found}); {looks_like(block)}"
+    second = bytes(data[:_BLOCK]).split(b"\n", 2)[1:2]
+    if second and _DASHES.fullmatch(second[0].strip()):
+        return "its second line holds dashes, as sqlcmd writes them below the header: delete that line, or use bcp"
+    return None
+
+
+def why_unparsed(error: str) -> str:
+    """What a parser's *error* means, where the text of the line shows it."""
+    if _COUNTED.search(error):
+        return f"it ends with a count of rows, as sqlcmd writes it: export with `SET NOCOUNT ON` ({error})"
+    return error
+
+
+def separator_in(names: Sequence[str]) -> str | None:
+    """The separator that a header of one column seems to have in place of the comma."""
+    found = [one for one in _SEPARATORS if len(names) == 1 and one in names[0]]
+    return found[0] if found else None
+
+
+@contextmanager
+def _in_utf8(path: Place) -> Iterator[Any]:
+    """What Arrow's readers take, in UTF-8."""
+    with path.open("rb") as file:
+        codec, mark = encoding_of(file.read(4))
+        if codec != "utf-8":
+            with TemporaryFile() as copy:
+                file.seek(mark)
+                shutil.copyfileobj(getreader(codec)(file), getwriter("utf-8")(copy), _BLOCK)
+                copy.seek(0)
+                yield copy
+            return
+    with readable(path) as text:
+        yield text
 
 
 @contextmanager

@@ -10,9 +10,12 @@ Public source: Qlik help, *File target: data files, metadata files*.
 
 from __future__ import annotations
 
+import re
 from bisect import bisect_right
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import PurePosixPath
 from typing import Literal, NamedTuple
 
@@ -24,9 +27,9 @@ from open_mirroring.errors import TerminalError, TransientError
 from open_mirroring.ledger.load_ledger import LoadColumn
 from open_mirroring.storage.object_path import ObjectPath, ObjectStatus, Place
 from open_mirroring.storage.object_store import ObjectReplaced
-from spark_jobs.sources.contract.decoded import Refusal
+from spark_jobs.sources.contract.decoded import Refusal, shown
 from spark_jobs.sources.exports.columns import land_column, landing_column
-from spark_jobs.sources.exports.csv import csv_header, read_csv, readable, why_malformed
+from spark_jobs.sources.exports.csv import csv_header, read_csv, readable, separator_in, why_malformed, why_unparsed
 from spark_jobs.sources.qlik.data_files import is_said_empty, read_texts
 from spark_jobs.sources.qlik.dfm import DATA_SUFFIXES, SUFFIX, Dfm, check_file, metadata_file, read_dfm, stem
 from spark_jobs.sources.qlik.types import log_type
@@ -36,6 +39,8 @@ from spark_jobs.sources.transports.source_files import list_source_files
 from spark_jobs.sources.transports.source_folders import files_below, is_in_hidden
 
 _ROWS_AT_ONCE = 65_536
+_INDEX = re.compile(r"|Unnamed: \d+|__index_level_\d+__")
+_NULLS = {"", "NULL", "\\N", "(NULL)", "<NULL>", "NONE", "NAN", "N/A", "NA"}
 _BEGINNING = "LOAD"
 """What the names of the files of a full load by Qlik begin with."""
 
@@ -174,20 +179,47 @@ def export_columns(
         else:
             with readable(path) as opened:
                 kinds = _parquet_kinds(pq.ParquetFile(opened))
-    names = [name for name, _ in kinds]
+    names = _spelled([name for name, _ in kinds], types)
+    kinds = [(name, kind) for name, (_, kind) in zip(names, kinds, strict=True)]
+    if export.format == "csv":
+        _refuse_header(path, names, types)
     if twice := sorted({name for name in names if names.count(name) > 1}):
         raise _error(path, "COLUMN_TWICE", f"the file has the columns {twice} more than once", "rename them")
     # Every column that `types` names must be there too: a misspelled one would lose its column silently.
     missing = chosen.absent([*names, *gone]) if chosen.listed else [name for name in types if name not in names]
     if missing:
-        raise _error(path, "COLUMN_MISSING", f"the file has no columns {missing}", "mend the export or `columns`")
+        what = f"the file has no columns {missing}; it has {names}"
+        raise _error(path, "COLUMN_MISSING", what, "correct the export, or `types` and `columns` in the mirror file")
     wanted = {*chosen.of(names)}
+    if index := [name for name in names if name in wanted and name not in types and _INDEX.fullmatch(name)]:
+        what = f"column {index[0]!r} is no column of the table: it looks like the index of a data frame"
+        raise _error(
+            path, "COLUMN_UNTYPED", what, "export without it (pandas: `index=False`), or exclude it in `columns`"
+        )
     untyped = [name for name in names if name in wanted and export.format == "csv" and name not in types]
     if untyped:
         raise _error(path, "COLUMN_UNTYPED", f"`types` does not name {untyped}", "name their SQL types")
     return tuple(
         landing_column(name, kind, types.get(name), chosen.type_of(name)) for name, kind in kinds if name in wanted
     )
+
+
+def _spelled(names: Sequence[str], wanted: Iterable[str]) -> list[str]:
+    """Names, each as one of *wanted* spells it: a name means its column in any case (G-12)."""
+    wanted = [*wanted]
+    folded = {name.casefold(): name for name in wanted if name not in names}
+    alone = Counter(name.casefold() for name in names)
+    return [folded.get(name.casefold(), name) if alone[name.casefold()] == 1 else name for name in names]
+
+
+def _refuse_header(path: Place, names: Sequence[str], types: Mapping[str, str]) -> None:
+    """Refuse a first line that is no header of commas and names."""
+    if separator := separator_in(names):
+        what = f"the header line is one column, {shown(names[0])}: {separator!r} separates its fields, not ','"
+        raise _error(path, "COLUMN_MISSING", what, "export the file with commas")
+    if not {*names} & {*types}:
+        what = f"the first line, {shown(names)}, has none of the columns of `types`: a header line seems to be missing"
+        raise _error(path, "COLUMN_MISSING", what, f"export with a header line, or add it: {','.join(types)}")
 
 
 def _parquet_kinds(file: pq.ParquetFile) -> list[tuple[str, pa.DataType]]:
@@ -234,15 +266,17 @@ class ExportRows:
         if self._export.format == "csv":
             if reason := why_malformed(path):
                 raise invalid(path, reason)
-            yield from read_csv(path, names)
+            found = _spelled(names, csv_header(path))
+            for batch in read_csv(path, found):
+                yield batch.rename_columns(names)
             return
         if self._export.format == "qlik-full-load":
             yield from read_load(path, names, self._export.encoding)
             return
         with readable(path) as opened, pq.ParquetFile(opened) as file:
-            groups = range(piece.first, piece.last)
-            for batch in file.iter_batches(_ROWS_AT_ONCE, row_groups=groups, columns=list(names), use_threads=False):
-                yield batch.select(names)
+            groups, found = range(piece.first, piece.last), _spelled(names, file.schema_arrow.names)
+            for batch in file.iter_batches(_ROWS_AT_ONCE, row_groups=groups, columns=found, use_threads=False):
+                yield batch.select(found).rename_columns([*names])
 
     def _typed(self, batch: pa.RecordBatch) -> pa.Table:
         bad: dict[int, Failure] = {}
@@ -252,8 +286,18 @@ class ExportRows:
         ]
         if bad:
             first = bad[min(bad)]
+            if self._export.format == "csv":
+                texts = [values[first.index].as_py() for values in batch.columns]
+                first = replace(first, reason=first.reason + _why_no_value(first.reason, texts))
             raise refused(first, self.place(self._read + first.index))
         return pa.Table.from_arrays(arrays, schema=self._schema)
+
+
+def _why_no_value(reason: str, texts: Sequence[str | None]) -> str:
+    """What a refused field of a CSV file seems to stand for."""
+    if any(f"{text!r} " in reason for text in texts if text is not None and text.upper() in _NULLS):
+        return "; NULL is an empty field without quotes in a CSV export: export it so"
+    return ""
 
 
 def refused(failure: Failure, where: str) -> TerminalError:
@@ -262,13 +306,15 @@ def refused(failure: Failure, where: str) -> TerminalError:
         failure.code,
         failure.reason,
         where=where,
-        way_out="mend the value at the source, or the column's type; load anew",
+        way_out="correct the value in the export, or the column's type, and load again",
     )
 
 
 def invalid(path: Place, what: str) -> TerminalError:
     """The error for a file that is not what its name says."""
-    return _error(path, "EXPORT_INVALID", f"the file cannot be read: {what}", "export the table anew")
+    return _error(
+        path, "EXPORT_INVALID", f"the file cannot be read: {what}", "correct the file, or export the table again"
+    )
 
 
 @contextmanager
@@ -279,7 +325,7 @@ def reading(path: Place) -> Iterator[None]:
     except ObjectReplaced:
         raise _changed(path, "another object stands there now") from None
     except (pa.ArrowException, UnicodeDecodeError) as error:
-        raise invalid(path, str(error)) from error
+        raise invalid(path, why_unparsed(str(error))) from error
     except OSError as error:
         # Arrow reports damaged pages as OSError without an errno; the system's own errors carry one.
         if error.errno is None:

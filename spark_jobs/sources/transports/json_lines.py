@@ -7,8 +7,12 @@ A byte order mark at the beginning of a file is no part of its first message (RF
 ignore it).
 
 A wrapped line is a JSON object with ``topic``, ``partition``, ``offset``, ``encoding`` (``utf8`` or ``base64``) and
-``value`` (text or null); ``key``, the message's own key, is base64, text, or the key's members. Further members are
-allowed.
+``value`` (text, the message's own JSON object, or null); ``key``, the message's own key, is base64, text, or the key's
+members. Further members are allowed.
+
+The lines of everyday tools are read as well: ``payload`` for ``value`` (kcat), base64 without ``encoding`` (Spark),
+numbers as texts, and ``sequence_number`` of the Event Hubs SDK, whose ``offset`` counts bytes. A file of JSON that is
+not one value a line is read by :mod:`spark_jobs.sources.transports.json_documents`.
 """
 
 from __future__ import annotations
@@ -33,6 +37,7 @@ from open_mirroring.storage.object_path import Place
 from spark_jobs.changelog.schema import RawMessage
 from spark_jobs.sources.contract.decoded import Damage
 from spark_jobs.sources.contract.message_blocks import BLOCK_BYTES, Places
+from spark_jobs.sources.transports.json_documents import document_codec, packed_as, read_values
 from spark_jobs.sources.transports.source_files import MAX_RAW, Listing, list_source_files, open_source
 
 Layout = Literal["bare", "wrapped"]
@@ -44,6 +49,7 @@ RANGE_BYTES = 64 * 2**20
 _Line = tuple[int, bytes]
 """The byte at which a line begins, and what it holds."""
 _CHUNK = 1 << 16
+_MARK = 8
 _GZIP_DAMAGE = (EOFError, OSError, zlib.error)
 
 
@@ -55,12 +61,16 @@ class _Wrapper(msgspec.Struct, gc=False):
     topic: str
     partition: int
     offset: _Place
-    value: str | None
-    encoding: Literal["utf8", "base64"] = "utf8"
+    value: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
+    payload: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
+    encoding: Literal["utf8", "base64"] | None = None
     key: Any = None
+    sequence_number: _Place | msgspec.UnsetType = msgspec.UNSET
 
 
-_decode_wrapper = msgspec.json.Decoder(_Wrapper).decode
+_decode_wrapper = msgspec.json.Decoder(_Wrapper, strict=False).decode
+_decode_value = msgspec.json.Decoder(str | None).decode
+_BASE64 = re.compile(r"[A-Za-z0-9+/]+={0,2}")
 _MEMBERS = tuple(f'"{name}"'.encode() for name in _Wrapper.__struct_fields__)
 _VALUE = b'"value":'
 _ESCAPED = re.compile(rb"\\u00[2-7]")
@@ -104,6 +114,9 @@ def ranges(root: Place, name: str, start: int, size: int) -> list[BoundRange]:
     found = []
     end = last_line_end(root / name, start, size=size)
     with open_source(root / name) as file:
+        is_document = document_codec(file) is not None
+        if is_document or packed_as(file.read(_MARK)):
+            return [BoundRange(name, start, end)] if end > start else []
         while start < end:
             cut = end
             if end - start > RANGE_BYTES:
@@ -133,9 +146,17 @@ def last_line_end(path: Place, start: int, *, size: int | None = None) -> int:
         TerminalError: ``SOURCE_FILE_MISSING``.
     """
     with open_source(path) as file:
+        codec = document_codec(file)
+        is_packed = packed_as(file.read(_MARK))
         end = file.seek(0, os.SEEK_END)
         if size is not None:
             end = min(end, size)
+        if is_packed:
+            return end
+        if codec is not None:
+            file.seek(start)
+            values = read_values(file.read(end - start), codec, start)
+            return end if values.fault else values.end
         line_end = _last_newline(file, start, end)
         file.seek(line_end)
         return end if _is_object(body_of(file.read(end - line_end), line_end)) else line_end
@@ -191,7 +212,7 @@ def read_lines(root: Place, name: str, start: int, end: int, layout: Layout) -> 
     Raises:
         TerminalError: ``SOURCE_FILE_MISSING``.
     """
-    lines = _unpacked_lines(root / name, name) if is_gzip(name) else _plain_lines(root / name, start, end, name)
+    lines = _unpacked(root / name, name) if is_gzip(name) else _plain(root / name, start, end, name)
     for line in lines:
         if isinstance(line, Damage):
             yield line
@@ -204,9 +225,27 @@ def is_gzip(name: str) -> bool:
     return name.casefold().endswith(".gz")
 
 
-def _plain_lines(path: Place, start: int, end: int, origin: str) -> Iterator[_Line | Damage]:
+def is_in_lines(path: Place) -> bool:
+    """Whether each line of a plain file is one message, in UTF-8.
+
+    Raises:
+        TerminalError: ``SOURCE_FILE_MISSING``.
+    """
     with open_source(path) as file:
+        return document_codec(file) is None and packed_as(file.read(_MARK)) is None
+
+
+def _plain(path: Place, start: int, end: int, origin: str) -> Iterator[_Line | Damage]:
+    with open_source(path) as file:
+        codec = document_codec(file)
+        if packed := packed_as(file.read(_MARK)):
+            reason = f"the file is {packed}, but its name ends as a text does: nothing of it was read"
+            yield Damage(origin, start, "FILE_UNKNOWN", reason, None)
+            return
         file.seek(start)
+        if codec is not None:
+            yield from _in_document(file.read(end - start), codec, start, origin)
+            return
         at = start
         while at < end:
             line = next(file, b"")
@@ -219,20 +258,29 @@ def _plain_lines(path: Place, start: int, end: int, origin: str) -> Iterator[_Li
             at += len(line)
 
 
-def _unpacked_lines(path: Place, origin: str) -> Iterator[_Line | Damage]:
+def _unpacked(path: Place, origin: str) -> Iterator[_Line | Damage]:
     with open_source(path) as packed, gzip.GzipFile(fileobj=packed) as file:
         at = 0
-        while True:
-            try:
-                line = file.readline()
-            except _GZIP_DAMAGE as error:
-                reason = f"the compressed file is damaged: {error}"
-                yield Damage(origin, at, "LINES_DAMAGED", reason, _packed_tail(packed))
+        try:
+            codec = document_codec(file)
+            if codec is not None:
+                yield from _in_document(file.read(), codec, 0, origin)
                 return
-            if not line:
-                return
-            yield at, body_of(line, at)
-            at += len(line)
+            while line := file.readline():
+                yield at, body_of(line, at)
+                at += len(line)
+        except _GZIP_DAMAGE as error:
+            yield Damage(origin, at, "LINES_DAMAGED", f"the compressed file is damaged: {error}", _packed_tail(packed))
+
+
+def _in_document(content: bytes, codec: str, start: int, origin: str) -> Iterator[_Line | Damage]:
+    """The messages of a document, and what is left of it that holds none."""
+    values = read_values(content, codec, start)
+    yield from values.found
+    reason = values.fault or ("the file ends within a value or an array" if values.end < start + len(content) else "")
+    if reason:
+        raw = content[values.at - start :][:MAX_RAW]
+        yield Damage(origin, values.at, "LINES_DAMAGED", f"{reason}; nothing was read from here on", raw)
 
 
 def _packed_tail(packed: IO[bytes]) -> bytes:
@@ -251,8 +299,14 @@ def _unwrapped(origin: str, at: int, text: bytes) -> RawMessage | Damage:
     try:
         return _usual(text) or _exactly(text)
     except (msgspec.DecodeError, ValueError, RecursionError) as error:
-        reason = f"the line wraps no message: {error}"
+        reason = f"the line wraps no message: {_why_no_wrapper(text, error)}"
         return Damage(origin, at, "WRAPPER_MALFORMED", reason, text, _claimed(text))
+
+
+def _why_no_wrapper(text: bytes, error: Exception) -> str:
+    if "required field" in str(error) and all(name not in text for name in _MEMBERS[:3]):
+        return "it has no topic, partition and offset, so it may be a message itself, as `layout: bare` reads it"
+    return str(error)
 
 
 def _claimed(text: bytes) -> tuple[str, int] | None:
@@ -271,7 +325,7 @@ def _usual(text: bytes) -> RawMessage | None:
     topic, partition, offset, key, encoding = head.groups()
     try:
         value = _decode_text(text[head.end() : -1])
-        body = base64.b64decode(value, validate=True) if encoding == b"base64" else value.encode()
+        body = _body(value, None if encoding is None else encoding.decode())
     except (msgspec.DecodeError, ValueError):
         return None
     told = None if key is None or key == b"null" else _key(key[1:-1].decode())
@@ -291,16 +345,26 @@ def _exactly(text: bytes) -> RawMessage:
     """
     text.decode()
     wrapper = _decode_wrapper(text)
-    value = wrapper.value
+    if (wrapper.value is msgspec.UNSET) == (wrapper.payload is msgspec.UNSET):
+        raise ValueError("it must have `value` or `payload`, and not both")
+    raw = bytes(wrapper.payload if isinstance(wrapper.value, msgspec.UnsetType) else wrapper.value)  # type: ignore[arg-type]
+    value = None if raw.startswith(b"{") else _decode_value(raw)
     if not _is_ordinary(text, value) and (_ESCAPED.search(text) or any(text.count(name) > 1 for name in _MEMBERS)):
         _refuse_twice(text)
-    if value is None:
-        body = None
-    elif wrapper.encoding == "base64":
-        body = base64.b64decode(value, validate=True)
-    else:
-        body = value.encode()
-    return RawMessage(f"{wrapper.topic}/{wrapper.partition}", wrapper.offset, body, _key(wrapper.key))
+    body = raw if raw.startswith(b"{") else None if value is None else _body(value, wrapper.encoding)
+    offset = wrapper.offset if isinstance(wrapper.sequence_number, msgspec.UnsetType) else wrapper.sequence_number
+    return RawMessage(f"{wrapper.topic}/{wrapper.partition}", offset, body, _key(wrapper.key))
+
+
+def _body(value: str, encoding: str | None) -> bytes:
+    """The message that a text stands for. No message is written in base64's letters alone, so such a text is base64.
+
+    Raises:
+        ValueError: the text is no base64.
+    """
+    if encoding == "base64" or (encoding is None and len(value) % 4 == 0 and _BASE64.fullmatch(value)):
+        return base64.b64decode(value, validate=True)
+    return value.encode()
 
 
 def _is_ordinary(text: bytes, value: str | None) -> bool:

@@ -244,7 +244,8 @@ class LineFiles(MessageFiles):
     def in_blocks(self, bound: BoundRange) -> Iterator[Block]:
         """As :meth:`MessageFiles.in_blocks`."""
         folder = self._as_bound(bound)
-        if self.layout == "bare" and self.grows(bound.name) and self._is_known(bound.name):
+        is_plain = self.layout == "bare" and self.grows(bound.name) and self._is_known(bound.name)
+        if is_plain and json_lines.is_in_lines(folder / bound.name):
             read_to = bound.start
             for block in json_lines.read_blocks(folder, *bound):
                 yield block

@@ -22,10 +22,11 @@ from spark_jobs.sources.contract.decoded import (
     SourceSchema,
     Unjoinable,
     Waiting,
+    refused_row,
 )
 from spark_jobs.sources.contract.table_names import TableNames
 from spark_jobs.sources.qlik.message.images import ImagesMade, TableImages
-from spark_jobs.sources.qlik.message.reading import BY_KEY, UNTOLD, MessageReader, QlikMessageSettings, rejected
+from spark_jobs.sources.qlik.message.reading import BY_KEY, UNTOLD, MessageReader, QlikMessageSettings
 from spark_jobs.sources.qlik.message.registry import Structures
 from spark_jobs.sources.qlik.message.structures import Structure, registry_schema
 from spark_jobs.sources.qlik.message.tables import key_that_tells
@@ -118,6 +119,6 @@ class QlikMessageDecoder(IndependentMessages):
                 refusal = Refusal("TABLE_UNTOLD", f"nothing tells whose change it is: {reason}")
             else:
                 refusal = Refusal("METADATA_MISSING", f"nothing announced the structure {piece.fragment_of}: {reason}")
-            row = rejected(piece.origin, piece.place, refusal, piece.raw)
+            row = refused_row(piece.origin, piece.place, refusal, piece.raw)
             rows.append(row._replace(tbl=piece.tbl, epoch=piece.epoch, pos=piece.pos))
         return rows

@@ -24,6 +24,7 @@ from spark_jobs.sources.contract.decoded import (
     Sender,
     SourceSchema,
     damaged_row,
+    refused_row,
     shown,
 )
 from spark_jobs.sources.contract.table_names import TableNames
@@ -184,7 +185,7 @@ class MessageReader:
                 seen.table = self._tables.get(told or "")
                 if told is not None and self._names.meant_by(told) is None:
                     return [], told
-            row = rejected(message.origin, message.place, refusal, message.body)
+            row = refused_row(message.origin, message.place, refusal, message.body)
             position = self._position(seen.record, message.place)
             if position is not None:
                 row = row._replace(epoch=self._settings.load, pos=position)
@@ -200,7 +201,7 @@ class MessageReader:
                     try:
                         self._names.refuse_other_case(unknown.table)
                     except Refusal as refusal:
-                        return [rejected(message.origin, message.place, refusal, message.body)], None
+                        return [refused_row(message.origin, message.place, refusal, message.body)], None
                 table = self._tables[unknown.table].source
             of_key = f"{BY_KEY}{seen.may_be}" if seen.may_be and unknown.name.startswith(UNTOLD) else ""
             fragment = LogRow(
@@ -410,11 +411,6 @@ def _identity(where: str, name: str) -> str:
 
 def _digest(text: str) -> str:
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:16]
-
-
-def rejected(origin: str, place: int, refusal: Refusal, raw: bytes | None) -> LogRow:
-    """The dead letter of a message, still without table."""
-    return LogRow(REJECTED, origin, place, code=refusal.code, reason=refusal.reason, raw=raw)
 
 
 def _readers(known: Sequence[Structure], datum: bytes) -> list[Structure]:

@@ -247,7 +247,7 @@ def test_wrapped_messages_bring_their_coordinates(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     "line",
-    [b"{", b"[]", b'{"topic":"x"}', wrapped("x", encoding="rot13"), wrapped("x", offset="9"),
+    [b"{", b"[]", b'{"topic":"x"}', wrapped("x", encoding="rot13"), wrapped("x", offset="nine"),
      wrapped("#", encoding="base64"),
      wrapped("x")[:-1] + b'\xff}', b'{"topic":' + b"[" * 100_000],
 )  # fmt: skip

@@ -1,0 +1,124 @@
+"""Reads files that are not one UTF-8 message a line: JSON arrays, indented JSON, lines with commas, UTF-16.
+
+Such a file is a *document*: JSON values one behind the other, of which an outermost array is only the wrapping. Its
+first bytes show what it is. It is read up to its last complete value or array; an array that is not closed waits.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import IO, NamedTuple
+
+from spark_jobs.sources.contract.encodings import encoding_of
+
+_HEAD = 1 << 16
+_NEAR = 8
+"""A literal or an escape that is cut fails so many characters before the end at most."""
+_PACKED = (
+    (b"\x1f\x8b", "packed by gzip"),
+    (b"PK\x03\x04", "a ZIP archive"),
+    (b"\x28\xb5\x2f\xfd", "packed by zstandard"),
+    (b"BZh", "packed by bzip2"),
+    (b"\xfd7zXZ\x00", "packed by xz"),
+    (b"PAR1", "a Parquet file"),
+)
+_UNIT = {"utf-8": 1, "utf-16-le": 2, "utf-16-be": 2, "utf-32-le": 4, "utf-32-be": 4}
+_ERRORS = {codec: "surrogateescape" if codec == "utf-8" else "surrogatepass" for codec in _UNIT}
+"""Bytes that are no text stay as they are: the decoder of the message refuses them."""
+_BLANKS = re.compile(r"[ \t\r\n]*")
+_read_value = json.JSONDecoder(parse_int=str, parse_float=str).raw_decode
+
+
+class Value(NamedTuple):
+    """One message of a document: the byte of the file at which it begins, and its text in UTF-8."""
+
+    at: int
+    text: bytes
+
+
+class Values(NamedTuple):
+    """The messages of a range of a document.
+
+    Attributes:
+        found: the complete ones.
+        end: the byte behind the last complete value or array.
+        fault: what is wrong behind them; empty if nothing follows, or only the beginning of a value.
+        at: where that is.
+    """
+
+    found: list[Value]
+    end: int
+    fault: str
+    at: int
+
+
+def packed_as(head: bytes) -> str | None:
+    """What a file is that begins so, if it holds no text at all."""
+    return next((what for mark, what in _PACKED if head.startswith(mark)), None)
+
+
+def document_codec(file: IO[bytes]) -> str | None:
+    """How the text of a document is encoded; None for a file of lines. Leaves *file* at its beginning."""
+    file.seek(0)
+    head = file.read(_HEAD)
+    file.seek(0)
+    codec, mark = encoding_of(head)
+    is_document = codec != "utf-8" or _is_no_line(head[mark:].decode(errors="replace").lstrip())
+    return codec if is_document else None
+
+
+def _is_no_line(head: str) -> bool:
+    """Whether the first value of a text is an array, is longer than its line, or is followed by a comma."""
+    if head.startswith("["):
+        return True
+    line, is_ended, _ = head.partition("\n")
+    if not is_ended or not head.startswith("{"):
+        return False
+    try:
+        _, end = _read_value(head)
+    except ValueError as error:
+        return _is_cut(error, head) and line.rstrip().endswith(("{", "[", ","))
+    except RecursionError:
+        return False
+    return end > len(line) or line[end:].strip() == ","
+
+
+def _is_cut(error: ValueError, text: str) -> bool:
+    at = error.pos if isinstance(error, json.JSONDecodeError) else 0
+    return at >= len(text.rstrip()) - _NEAR or str(error).startswith("Unterminated string")
+
+
+def read_values(content: bytes, codec: str, start: int = 0) -> Values:
+    """The messages of a document from its byte *start*, outside every array; *content* begins there."""
+    mark = encoding_of(content[:4])[1] if not start else 0
+    text = content[mark : len(content) - len(content) % _UNIT[codec]].decode(codec, _ERRORS[codec])
+    found = list[Value]()
+    place, behind = start + mark, 0
+
+    def byte_of(character: int) -> int:
+        nonlocal place, behind
+        place += len(text[behind:character].encode(codec, _ERRORS[codec]))
+        behind = character
+        return place
+
+    at, end, whole, in_array = 0, start, 0, False
+    while True:
+        at = _BLANKS.match(text, at).end()  # type: ignore[union-attr]
+        if not in_array:
+            end, whole = byte_of(at), len(found)
+        if at == len(text):
+            return Values(found[:whole], end, "", end)
+        if text[at] == "," or text[at] == ("]" if in_array else "["):
+            in_array = in_array != (text[at] != ",")
+            at += 1
+            continue
+        try:
+            _, behind_value = _read_value(text, at)
+        except (ValueError, RecursionError) as error:
+            if isinstance(error, ValueError) and _is_cut(error, text):
+                return Values(found[:whole], end, "", end)
+            line = text.count("\n", 0, at) + 1
+            return Values(found, end, f"line {line} holds no JSON value: {error}", byte_of(at))
+        found.append(Value(byte_of(at), text[at:behind_value].encode(errors=_ERRORS[codec])))
+        at = behind_value
