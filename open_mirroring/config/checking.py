@@ -169,7 +169,7 @@ def _proofs(mirror: Mirror) -> Iterator[Problem]:
 
 
 def _readable(path: Path) -> bool:
-    return path.exists() and os.access(path, os.R_OK | (os.X_OK if path.is_dir() else 0))
+    return (path.is_file() or path.is_dir()) and os.access(path, os.R_OK | (os.X_OK if path.is_dir() else 0))
 
 
 def _why_not_writable(folder: Path) -> str:

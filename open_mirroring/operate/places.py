@@ -14,7 +14,7 @@ def places(mirror: Mirror) -> dict[str, str]:
     source, zone = mirror.source, mirror.landing_zone
     found = {
         "mirror file": str(mirror.file),
-        "home": f"{mirror.home}, where relative paths start",
+        "home": f"{mirror.home}, where relative paths start; OPEN_MIRRORING_HOME names another folder",
         "source": mirror.resolved(source.path) if isinstance(source, InFolder) else source.place,
         "landing zone": mirror.resolved(zone.path) if zone.store == "local" else zone.place,
     }

@@ -385,3 +385,11 @@ def test_a_proof_reads_linked_parts_of_its_export_and_names_what_it_cannot(trial
     (trial.folder / "proof" / "more").symlink_to("nowhere")
     ended = trial.run("prove")
     assert ended.code != Exit.DONE and "'more' is a link that cannot be followed" in ended.text
+
+
+def test_a_source_that_is_neither_a_folder_nor_a_file_is_refused(trial: Trial) -> None:
+    os.mkfifo(trial.folder / "pipe")
+    trial.file.write_text(FILE.format(more="").replace("path: events", "path: pipe"), encoding="utf-8")
+    assert "SOURCE_MISSING" in trial.run("check").text
+    ended = trial.run("tick")
+    assert ended.code not in (Exit.DONE, Exit.ON_HOLD) and "is neither a folder nor a file" in ended.text
