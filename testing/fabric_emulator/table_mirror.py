@@ -100,16 +100,16 @@ class TableMirror:
                         break
                     applied += 1
                     yield done
-            self._refuse_empty(now)
+            self._refuse_empty(now, bool(waiting))
         except TableFailure as failure:
             self._latch(failure)
         finally:
             state.pending = sum(number > state.number for number in waiting)
 
-    def _refuse_empty(self, now: float) -> None:
+    def _refuse_empty(self, now: float, has_files: bool) -> None:
         """A table of which no file came in time fails (field: it stays Snapshotting for about two weeks)."""
         state = self._state
-        if state.number:
+        if state.number or has_files:
             state.empty_since = None
             return
         state.empty_since = now if state.empty_since is None else state.empty_since

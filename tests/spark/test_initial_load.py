@@ -118,10 +118,10 @@ def test_the_shortest_value_of_all_chunks_is_kept_for_what_the_stream_tells_late
     assert [len(pipeline.mirrored("dbo", name)) for name in ("untold", "full")] == [4, 4]
 
 
-def one_table(folder: Path, spark: Any) -> Pipeline:
+def one_table(folder: Path, spark: Any, **settings: Any) -> Pipeline:
     """A mirror of `dbo.t`, whose export is in `t`, beside `dbo.good`."""
     parquet(folder / "good" / "a.parquet", id=pa.array([1, 2], INT))
-    return mirror_of(folder, spark, {"t": {}, "good": {}})
+    return mirror_of(folder, spark, {"t": {}, "good": {}}, **settings)
 
 
 def parquet(path: Path, **columns: Any) -> Path:
@@ -247,10 +247,10 @@ def test_a_bad_export_stops_its_table_alone(name: str, bad_load: tuple[Pipeline,
 
 
 def test_an_empty_table_is_one_file_without_rows(tmp_path: Path, spark) -> None:
-    """F-41: the target learns of the table and its columns."""
+    """F-41, F-92: with `empty_tables: create` the target learns of the table and its columns."""
     for name in ("a", "b"):
         parquet(tmp_path / "t" / f"{name}.parquet", id=pa.array([], INT), name=pa.array([], pa.string()))
-    pipeline = one_table(tmp_path, spark)
+    pipeline = one_table(tmp_path, spark, publish={"empty_tables": "create"})
     assert load(pipeline).files["dbo.t"] == [1]
     file = pipeline.zone / "t" / f"{1:020d}.parquet"
     assert (pq.read_metadata(file).num_rows, pq.read_schema(file).names) == (0, ["id", "name"])

@@ -95,6 +95,7 @@ def test_every_type_arrives_exactly(tmp_path: Path, spark, source: PostgresServe
         {"source": "shop.lists"},
         {"source": "shop.big"},
         {"source": "shop.nothing"},
+        publish={"empty_tables": "create"},
     )
     loaded = load(pipeline)
     assert {table: what.partition(":")[0] for table, what in loaded.stopped.items()} == {

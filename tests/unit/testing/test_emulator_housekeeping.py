@@ -95,7 +95,7 @@ def test_status_has_the_shape_of_the_rest_call_and_metrics_only_grow(zone: Zone)
             "sourceObjectType": "Table",
             "sourceSchemaName": "dbo",
             "sourceTableName": "items",
-            "status": "Initialized",
+            "status": "Snapshotting",
             "metrics": {"processedBytes": 0, "processedRows": 0},
         }
     }
