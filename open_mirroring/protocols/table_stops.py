@@ -43,7 +43,8 @@ HASH_UNMATCHED = "HASH_UNMATCHED"
 WAYS_OUT = {
     NEW_TABLE: "accept it (`open-mirroring accept-table`): its changes are logged from the first one on; or name it "
     f"under `exclude` of its pattern, and {DROP}",
-    "SCHEMA_CHANGED": f"the target cannot change a column's type in place (F-87): {RESET}{FROM_LOG}",
+    "SCHEMA_CHANGED": f"the target cannot change a column's type in place (F-87): {RESET}{FROM_LOG}; if an export "
+    "without `types` brought the column, name its SQL type under `types` of the load first",
     "COLUMN_NOT_STREAMED": "if the column was dropped at the source, say so (`open-mirroring accept-schema --dropped "
     "COLUMN`); if the source leaves it out of its changes for its type (C-77), leave it out in the mirror file "
     f"(`columns: {{exclude: […]}}`), and {RESET}",
