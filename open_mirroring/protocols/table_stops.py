@@ -43,7 +43,8 @@ HASH_UNMATCHED = "HASH_UNMATCHED"
 WAYS_OUT = {
     NEW_TABLE: "accept it (`open-mirroring accept-table`): its changes are logged from the first one on; or name it "
     f"under `exclude` of its pattern, and {DROP}",
-    "SCHEMA_CHANGED": f"the target cannot change a column's type in place: {RESET}{FROM_LOG}",
+    "SCHEMA_CHANGED": f"the target cannot change a column's type in place: {RESET}{FROM_LOG}; if an export "
+    "without `types` brought the column, name its SQL type under `types` of the load first",
     "COLUMN_NOT_STREAMED": "if they were dropped at the source, run `open-mirroring accept-schema --dropped COLUMN…`; "
     f"if the source does not send them, exclude them in the mirror file (`columns: {{exclude: […]}}`), and {RESET}",
     "RENAME_POSSIBLE": "look at the source: if a column was dropped, run `open-mirroring accept-schema --dropped "

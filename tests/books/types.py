@@ -109,9 +109,9 @@ refuses what the source's type does not allow. Text has one spelling whoever pri
 ISO form with all digits of their type, a `datetimeoffset` with its offset, binary values in capital hexadecimal without
 0x. A date that no calendar has (`0000-00-00`, `9999-12-31 24:00:00`) lands as text, too; with its own type it is a dead
 letter. A number that does not fit is a dead letter. A key lands as text, or as a wider number with the same digits
-behind the point. A NUMERIC without digits (PostgreSQL, Oracle by way of Qlik) has those that `types` says, and is refused
-without. The log holds what the source told: a table that is published already is built anew from it with other types
-(SCHEMA_CHANGED), but for its key (TABLE_REDECLARED).
+behind the point. A NUMERIC without digits (PostgreSQL, Oracle by way of Qlik) has those that `types` says, and is
+refused without. The log holds what the source told: a table that is published already is built anew from it with other
+types (SCHEMA_CHANGED), but for its key (TABLE_REDECLARED).
 """
 _NUMBERS = {"NUMERIC": (0, 12, 2), "STRING": (50, 0, 0), "WSTRING": (50, 0, 0), "BYTES": (16, 0, 0)}
 _HEAD = """# Types
@@ -121,8 +121,8 @@ not fit is a dead letter with its column and the reason, never NULL, never round
 second beyond the sixth are cut, and a `datetimeoffset` becomes its instant in UTC; `types` of a table lands both as
 text, which loses neither. Without it a type that keeps seven digits of a second cannot be a key.
 A type that is not here (geography, geometry, hierarchyid, sql_variant, rowversion, vector, json, alias types) stops its
-table with TYPE_UNKNOWN: `types: {column: string}` lands the text that was sent, also of a key. SQL Server's change event
-streaming cuts values at 1 MB without a word: values of exactly that length are counted and shown by `status`.
+table with TYPE_UNKNOWN: `types: {column: string}` lands the text that was sent, also of a key. SQL Server's change
+event streaming cuts values at 1 MB without a word: values of exactly that length are counted and shown by `status`.
 """
 
 

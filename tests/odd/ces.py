@@ -83,7 +83,8 @@ value("v_offset_bad", "datetimeoffset(7)", "2026-08-07 16:25:00", "9999-12-31 23
       "0001-01-01 00:00:00 +14:00", "2026-08-07 16:25:00 +15:00", "2026-08-07 16:25:00 +02:75", tell=True)  # fmt: skip
 value("v_date", "date", "0001-01-01", "9999-12-31", "2024-02-29")
 value("v_date_bad", "date", "2023-02-29", "2025-03-14 16:45:01", "20250314", "25-03-14", tell=True)
-value("v_time_bad", "time(7)", "24:00:00", "12:60:00", "4:45PM", tell=True)
+value("v_time_bad", "time(7)", "12:60:00", "4:45PM", tell=True)
+value("v_time_beyond_a_day", "time(7)", V("24:00:00", "24:00:00"))
 value("v_guid", "uniqueidentifier", V("0e984725-c51c-4bf4-9960-e1c80e27aba0", "0E984725-C51C-4BF4-9960-E1C80E27ABA0"))
 value("v_guid_bad", "uniqueidentifier", "0e984725c51c4bf49960e1c80e27aba0x", "0e984725-c51c-4bf4-9960-e1c80e27aba",
       "", tell=True)  # fmt: skip

@@ -98,8 +98,9 @@ def log_type(type: str, length: int, precision: int, scale: int) -> str:
         raise TerminalError(
             "TYPE_UNKNOWN",
             f"'NUMERIC' with precision {precision} and scale {scale} tells no digits, as of an Oracle NUMBER without "
-            "precision: give the column digits by `types`, such as decimal(38,10)",
-            way_out="set `types: {column: decimal(38,10)}`; a column that is no key can also be left out with `columns`",
+            "precision: give the column digits by `types`, such as decimal(38,10), or, if it is no key, leave "
+            "it out with `columns`",
+            way_out="set `types: {column: decimal(38,10)}`, or, if it is no key, leave it out with `columns`",
         )
     if text is None:
         raise TerminalError(

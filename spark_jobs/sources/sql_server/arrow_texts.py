@@ -32,8 +32,10 @@ def texts_of(values: pa.Array) -> pa.Array:
         return _by_value(values, repr) if kind == pa.float64() else pc.cast(single, pa.string())
     if types.is_boolean(kind):
         return pc.if_else(values, "1", "0")
-    if types.is_timestamp(kind):
-        return pc.cast(pc.cast(values, pa.timestamp(kind.unit)), pa.string())
+    if types.is_timestamp(kind) or types.is_time(kind):
+        clock = pc.cast(values, pa.timestamp(kind.unit)) if types.is_timestamp(kind) else values
+        # No type declares more than seven digits of a second.
+        return pc.replace_substring_regex(pc.cast(clock, pa.string()), r"(\.[0-9]{7})00$", r"\1")
     return pc.cast(values, pa.string())
 
 
