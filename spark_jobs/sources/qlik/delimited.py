@@ -301,7 +301,10 @@ class _Splitter:
         Raises:
             Refusal: ``FORMAT_UNSUPPORTED``.
         """
-        if self._width > 1 and beginning and self._delimiter not in beginning:
+        first = beginning.partition(self._end)[0]
+        if self._quote and self._quote in first:
+            first = beginning  # what ends the record may be within quotes
+        if self._width > 1 and first and self._delimiter not in first:
             self._refuse_form(beginning[:200], 1)
 
     def _refuse_form(self, raw: bytes, found: int) -> None:
