@@ -293,6 +293,10 @@ def test_parquet_may_have_its_compression_in_its_name(tmp_path: Path) -> None:
     files = [("1.snappy.parquet", "1.snappy"), ("1.snappy.parquet", "1"), ("1.parquet", "1"), ("1.parquet", "1.snappy")]
     files += [("1.SNAPPY.PARQUET", "1"), ("1.gz.parquet", "1"), ("1.zstd.parquet", "1.zstd")]
     judged(tmp_path, [Case(file, sink.getvalue(), beside=beside) for file, beside in files])
+    pq.write_table(pa.Table.from_arrays(arrays[3:], names[3:]), sink := io.BytesIO())
+    loads = [Case(f"LOAD{file}", sink.getvalue(), beside=f"LOAD{beside}") for file, beside in files]
+    (tmp_path / "load").mkdir()
+    judged(tmp_path / "load", loads, load=True)
 
 
 def test_the_tables_of_a_file_target_from_the_field(shared_data: Path, tmp_path: Path) -> None:
