@@ -92,11 +92,13 @@ WAYS_OUT = {
     "DFM_CONTRADICTS": f"find the metadata file that belongs to the data file; {_FILES}",
     "DFM_ERRORS": "look into the task's log for the records that it could not write, mend the cause, and load the "
     "table anew: which rows are missing is not known",
-    "DFM_COUNT_DIFFERS": f"look whether the data file is complete at the target; {_FILES}",
+    "DFM_COUNT_DIFFERS": "look whether the data file is complete at the target, and whether its first line is a header "
+    f"line; {_FILES}",
     "FILE_DAMAGED": f"look whether the data file is complete at the target; {_FILES}",
     "FILE_INCOMPLETE": "look whether the task or the copying has failed; copy the data file or its metadata file, "
     "whichever is missing or empty, to its place, and resume the table: the file is read once it is whole",
-    "FORMAT_UNSUPPORTED": f"set delimiters of one character, and no gzip around Parquet, at the file target; {_FILES}",
+    "FORMAT_UNSUPPORTED": "set `encoding` under `source` if the file is not UTF-8; else change delimiters, quotes, NULL"
+    f" or compression at the file target, as the reason says; {_FILES}",
     "NULL_AMBIGUOUS": "set a quote character, or a text of its own for NULL, at the file target: an empty field may be "
     f"NULL or an empty text; {_FILES}",
     # The message of a Qlik task does not say what it is, or where it belongs.

@@ -59,7 +59,7 @@ def _encoding(name: str) -> str:
     if codecs.lookup(name).name in ("utf-16", "utf-32"):
         what = f"{name!r} does not say the order of bytes of a file without a byte order mark"
         raise names.refusal("VALUE_INVALID", what, f"write {name}-le or {name}-be; with a mark no `encoding` is needed")
-    return name
+    return UTF8 if codecs.lookup(name).name == UTF8 else name
 
 
 OffsetGaps = Literal["lost", "expected"]

@@ -201,7 +201,12 @@ def _opened(path: Place, encoding: str) -> IO[bytes]:
     Raises:
         Refusal: ``FORMAT_UNSUPPORTED`` for one that is UTF-8 although the mirror file says otherwise.
     """
-    if not codecs.lookup(encoding).name.startswith("utf") and is_utf8(_unpacked(path)):
+    if not codecs.lookup(encoding).name.startswith("utf"):
+        with _unpacked(path) as file:
+            is_other = is_utf8(file)
+    else:
+        is_other = False
+    if is_other:
         what = f"the file is UTF-8, and the mirror file says `encoding: {encoding}`"
         raise Refusal("FORMAT_UNSUPPORTED", f"{what}: leave `encoding` out, or set this code page at the file target")
     return as_utf8(_unpacked(path), encoding)

@@ -41,7 +41,7 @@ def read_delimited(file: IO[bytes], form: CsvForm, columns: Sequence[DfmColumn])
         if len(held) < size and not ended:
             continue
         if is_first:
-            splitter.prove_form(held)
+            splitter.prove_form(held, ended=ended)
         cut = splitter.cut(held, at, ended=ended)
         if is_first and len(cut.ends):
             is_first, start = False, splitter.first_end(cut)
@@ -295,13 +295,16 @@ class _Splitter:
             raise Refusal("FILE_DAMAGED", f"{what}: {shown(raw.decode(errors='replace'))}")
         self._refuse_form(raw, found)
 
-    def prove_form(self, beginning: bytes) -> None:
+    def prove_form(self, beginning: bytes, *, ended: bool) -> None:
         """Refuse a file in which what ends fields is not there.
 
         Raises:
             Refusal: ``FORMAT_UNSUPPORTED``.
         """
-        if self._width > 1 and beginning and self._delimiter not in beginning:
+        first, found, _ = beginning.partition(self._end)
+        if self._quote and self._quote in first:
+            first, found = beginning, b""  # what ends the record may be within quotes
+        if self._width > 1 and first and (found or ended) and self._delimiter not in first:
             self._refuse_form(beginning[:200], 1)
 
     def _refuse_form(self, raw: bytes, found: int) -> None:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 import re
-from codecs import BOM_UTF8
 from contextlib import suppress
 from typing import NamedTuple
 
@@ -15,6 +14,7 @@ import msgspec
 
 from open_mirroring.storage.object_path import Place
 from spark_jobs.sources.contract.decoded import Refusal, shown
+from spark_jobs.sources.contract.encodings import encoding_of
 from spark_jobs.sources.contract.json_numbers import members_once
 
 SUFFIX = ".dfm"
@@ -135,9 +135,11 @@ def read_dfm(content: bytes) -> Dfm:
     Raises:
         Refusal: ``DFM_INVALID`` when it is no JSON document of this kind, or contradicts itself.
     """
+    encoding, mark = encoding_of(content)
     try:
-        document = _decode(content.removeprefix(BOM_UTF8))
-        json.loads(content.removeprefix(BOM_UTF8), object_pairs_hook=members_once)
+        text = content[mark:].decode(encoding)
+        document = _decode(text)
+        json.loads(text, object_pairs_hook=members_once)
     except (msgspec.DecodeError, ValueError, RecursionError) as error:
         raise Refusal("DFM_INVALID", f"the metadata file cannot be read: {error}") from error
     file, data, options = document.fileInfo, document.dataInfo, document.formatInfo.options

@@ -59,7 +59,10 @@ class _Recoded(io.RawIOBase):
 
 
 def is_utf8(file: IO[bytes]) -> bool:
-    """Whether a file is UTF-8 and has characters beyond ASCII: a text of a code page practically never is."""
+    """Whether a file without a mark is UTF-8 and has characters beyond ASCII: a text of a code page rarely is."""
+    if encoding_of(file.read(_HEAD))[1]:
+        return False
+    file.seek(0)
     decoder, is_ascii = codecs.getincrementaldecoder("utf-8")(), True
     try:
         for block in iter(lambda: file.read(_BLOCK), b""):
