@@ -345,7 +345,7 @@ def _follow_schema_change(mirror: Mirror, ledger: Engine, declared: Table, state
     is_asked = state.stop_code == RENAME_POSSIBLE
     answer = declared.on_possible_rename or mirror.publish.on_possible_rename
     if is_asked and _loads_anew(declared, answer):
-        setting, chosen, is_asked = "on_possible_rename", answer, False
+        setting, chosen, is_asked = "on_possible_rename", "reload", False
     if chosen == "stop" or (declared.initial_load is not None and not _loads_anew(declared, chosen)):
         return
     published = [c.name for c in state.columns.columns if not c.tells and c.name not in declared.key]

@@ -32,8 +32,7 @@ from spark_jobs.plan.plan import Identity, PlanStop, TablePlan
 from spark_jobs.plan.transaction_cut import Cut
 from spark_jobs.publish.staging import StageTarget
 from spark_jobs.publish.table_columns import SourceColumns, TableColumns, refuse_other_settings, refuse_text_no_more
-from spark_jobs.sources.contract.decoded import SourceSchema
-from spark_jobs.sources.registry import format_of
+from spark_jobs.sources.registry import format_of, structures_of
 
 ROWS_PER_TASK = 125_000
 """A worker holds at most about this many logged rows of a table at once."""
@@ -71,7 +70,7 @@ class Preparation:
         form = format_of(mirror)
 
         def structures() -> Mapping[str, Sequence[Structure]]:
-            return form.structures([SourceSchema(*one) for one in ExtractLedger(reader.engine, mirror.name).schemas()])
+            return structures_of(mirror, ExtractLedger(reader.engine, mirror.name).schemas())
 
         return cls(
             mirror.name,

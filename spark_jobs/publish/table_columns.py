@@ -183,6 +183,8 @@ class TableColumns:
     def _history(self, placed: Sequence[ListOfColumns]) -> ColumnHistory:
         loaded = self._loaded_lists
         missing = {name for one in loaded for name in one.types} - {name for one in placed for name in one.types}
+        if not any(one.seen.whole_last for one in placed):
+            missing = set()  # no row proves that changes lack them
         return column_history(
             placed,
             [Dropped(one.column, one.up_to) for one in self._decided],

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
+from open_mirroring.changes.column_history import Structure
+from open_mirroring.changes.manifest import AnnouncedSchema
 from open_mirroring.config import Mirror, Table
 from open_mirroring.config import source as described
 from open_mirroring.config.connections import resolve
@@ -49,6 +52,11 @@ def source_of(mirror: Mirror) -> MirrorSource:
     registry = mirror.source.connections.get("schema_registry")
     schemas = None if registry is None else _schemas(registry)
     return MirrorSource(transport_of(mirror), format_of(mirror), tables, schemas, given_structures(mirror))
+
+
+def structures_of(mirror: Mirror, kept: Iterable[AnnouncedSchema]) -> Mapping[str, Sequence[Structure]]:
+    """By ``schema.table`` the structures that a mirror's source announced, as :meth:`Format.structures`."""
+    return format_of(mirror).structures([SourceSchema(*one) for one in kept])
 
 
 def _schemas(connection: str) -> SchemaRegistry:
