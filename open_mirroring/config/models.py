@@ -505,11 +505,14 @@ class Mirror(Section):
 
     @property
     def writes(self) -> dict[str, list[str]]:
-        """Where rows go, by setting and spelled as in :attr:`reads`, and the name of the file that says so (G-175)."""
+        """Where rows go, by setting, and the name of the file that says so (G-175).
+
+        Folders are absolute: a copy of the file in another :attr:`home` writes elsewhere.
+        """
         zone, log = self.landing_zone, self.change_log
         return {
-            "landing_zone": [self._one_spelling(zone.path) if zone.store == "local" else zone.place],
-            "change_log": [self._one_spelling(log if isinstance(log, str) else log.path)],
+            "landing_zone": [os.path.realpath(self.resolve(zone.path)) if zone.store == "local" else zone.place],
+            "change_log": [os.path.realpath(self.resolve(log)) if isinstance(log, str) else log.path.removesuffix("/")],
             "file": [self.file.name],
         }
 

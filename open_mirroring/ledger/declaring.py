@@ -236,7 +236,9 @@ def noted_places(ledger: Engine, mirror: str) -> dict[str, list[str]]:
 
 def note_log(db: Connection, mirror: str, place: Sequence[str]) -> None:
     """Note the change log that a batch is bound to; its row is locked."""
-    _note(db, mirror, {**_noted(db, mirror), CHANGE_LOG: [*place]})
+    former = _noted(db, mirror)
+    if former.get(CHANGE_LOG) != [*place]:
+        _note(db, mirror, {**former, CHANGE_LOG: [*place]})
 
 
 def _noted(db: Connection, mirror: str) -> dict[str, list[str]]:

@@ -131,13 +131,11 @@ def standing(mirror: Mirror, url: str | None = None) -> int:
         ledger = ledger_to_look(url or mirror.ledger_url())
         if ledger is None or not _has_begun(ledger, mirror.name):
             return 0
-        noted = noted_places(ledger, mirror.name)
+        refuse_other_zone(mirror, ledger)
+        refuse_other_log(mirror, ledger)
+        return 2 if noted_places(ledger, mirror.name).get(MIRROR_FILE) == mirror.writes[MIRROR_FILE] else 1
     except (MirroringError, SQLAlchemyError, OSError):
         return 0
-    now = mirror.writes
-    if any(noted.get(name, now[name]) != now[name] for name in (ZONE, CHANGE_LOG)):
-        return 0
-    return 2 if noted.get(MIRROR_FILE) == now[MIRROR_FILE] else 1
 
 
 def owner_of(ledger: Engine, incarnation: str) -> str:

@@ -31,7 +31,7 @@ class Shop(Trial):
     def __init__(self, folder: Path) -> None:
         super().__init__(folder)
         self.commit = 16
-        (folder / "events").mkdir()
+        (folder / "events").mkdir(parents=True)
         self.file.write_text(MIRROR, encoding="utf-8")
 
     def change(self, name: str) -> None:
@@ -203,3 +203,15 @@ def test_a_lost_log_is_still_a_loss_of_the_owner(shop: Shop) -> None:
     shutil.rmtree(shop.folder / "change_log")
     ended = shop.run("tick")
     assert ended.code != 0 and "LOG_MISSING_BATCH" in ended.text and "MIRROR_CLASH" not in ended.text
+
+
+def test_a_copy_in_another_folder_with_the_same_ledger_is_refused(shop: Shop, tmp_path: Path) -> None:
+    """Its relative places are spelled alike, and are others."""
+    other = Shop(tmp_path / "other")
+    ledger = f"sqlite:///{tmp_path}/ledger.db"
+    for one in (shop, other):
+        one.file.write_text(MIRROR.replace("sqlite:///ledger.db", ledger), encoding="utf-8")
+    before = shop.contents()
+    refused(other.run("tick"))
+    assert shop.contents() == before and other.run("check").code == 2
+    assert shop.run("tick").code == 0
