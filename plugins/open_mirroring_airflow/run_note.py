@@ -83,22 +83,23 @@ def _write_notes(run: DagRun) -> None:
         return
     left = XComModel.get_many(run_id=run.run_id, dag_ids=run.dag_id, key=_KEY)
     texts = {(one.task_id, one.map_index): str(XComModel.deserialize_value(one)) for one in session.scalars(left)}
-    tasks = run.get_task_instances(session=session)
-    noted_ones = [task for task in tasks if (task.task_id, task.map_index) in texts]
     # Failed tasks first; of these, and of the others, the last one looked at everything. A note is cut off at its end.
-    noted_ones.sort(key=lambda task: (task.state in _RED, task.end_date.timestamp() if task.end_date else 0.0))
-    for task in noted_ones:
-        _write(task, texts[task.task_id, task.map_index])
-    lines = [texts[task.task_id, task.map_index] for task in reversed(noted_ones)]
+    tasks = run.get_task_instances(session=session)
+    tasks.sort(key=lambda task: (task.state in _RED, task.end_date.timestamp() if task.end_date else 0.0), reverse=True)
+    lines = []
+    for task in tasks:
+        # A task that did not run may have left lines before the run was cleared.
+        text = "" if task.state == "upstream_failed" else texts.get((task.task_id, task.map_index), "")
+        _write(task, text)
+        lines += [text] if text else []
     if run.state == "failed" and not (lines and lines[0].startswith(FAILED)):
         red = ", ".join(sorted({task.task_id for task in tasks if task.state in _RED})) or "the run"
         lines.insert(0, f"{FAILED}{red} ended without a message: killed, timed out, or marked as failed. See its log.")
-    if lines:
-        _write(run, "\n".join(lines))
+    _write(run, "\n".join(lines))
 
 
 def _write(noted: DagRun | TaskInstance, text: str) -> None:
     kept = noted.dag_run_note if hasattr(noted, "dag_run_note") else noted.task_instance_note
     # What a user wrote is never replaced; what an earlier attempt of the run left is.
-    if kept is None or kept.user_id is None:
+    if (text and kept is None) or (kept is not None and kept.user_id is None):
         noted.note = text if len(text) <= _LONGEST else text[: _LONGEST - 1] + "…"

@@ -75,6 +75,12 @@ def test_a_run_whose_task_left_no_line_names_the_task(made: HandMadeMirror, fake
     fake_spark.answers(1)
     [line] = _note("maintain", forgets=True)
     assert line.startswith("Failed: maintain ended without a message: killed, timed out, or marked as failed.")
+    with create_session() as session:
+        run = session.scalars(sa.select(DagRun).order_by(DagRun.id.desc()).limit(1)).one()
+        run.state = "success"  # as after it was cleared
+        run.dag = DagBag(dag_folder=ROOT / "dags").dags[run.dag_id]
+        run.notify_dagrun_state_changed(msg="success")
+        assert run.note == "", "nothing is left of the attempt before"
 
 
 def _operator(kind: Any, made: HandMadeMirror, job: str, **named: Any) -> Any:
