@@ -176,6 +176,8 @@ _REFUSED: dict[str, tuple[str | bytes, tuple[str, ...]]] = {
     "null_text": (_HEADER + "1,Ada,NULL,NULL\n", ("'NULL' is no decimal", "NULL is an empty field without quotes")),
     "quoted_null": (_HEADER + '1,"",1.5,""\n', ("NULL is an empty field without quotes",)),
     "lacking": ("id,name,prize,at\n" + _ROW, ("no columns ['price']", "'prize'")),
+    "packed": (gzip.compress(b"id\n"), ("packed by gzip",)),
+    "sheet": (b"PK\x03\x04\n", ("a ZIP archive",)),
     "empty": ("", ("it is empty",)),
 }
 
