@@ -73,7 +73,7 @@ def text(value: Any, indent: int | None = None) -> str:
 
 
 def test_json_in_any_shape_is_read(tmp_path: Path) -> None:
-    """An array, indented JSON, commas behind lines, UTF-16 with and without a mark, packed or not."""
+    """An array, indented JSON, commas behind lines, UTF-16 with and without a mark, packed or not (G-185)."""
     lines = [text(event(number)) for number in range(1, 40)]
     files = {
         "array.json": f"[\n{lines[0]},\n{lines[1]}\n]\n".encode(),
