@@ -15,9 +15,9 @@ _PACKED = (
     (b"\x1f\x8b", "packed by gzip"),
     (b"PK\x03\x04", "a ZIP archive"),
     (b"\x28\xb5\x2f\xfd", "packed by zstandard"),
-    (b"BZh", "packed by bzip2"),
+    (b"BZh91AY&SY", "packed by bzip2"),
     (b"\xfd7zXZ\x00", "packed by xz"),
-    (b"PAR1", "a Parquet file"),
+    (b"PAR1\x15", "a Parquet file"),
 )
 _MARKS_OF_1252 = {0x80, 0x85, *range(0x91, 0x98)}
 """The euro sign, the ellipsis, quotes and dashes, which texts of code page 1252 hold between 0x80 and 0x9F."""

@@ -106,7 +106,7 @@ def _why_malformed(data: np.memmap[Any, np.dtype[np.uint8]]) -> str | None:
 
 def _why_no_text(data: np.memmap[Any, np.dtype[np.uint8]]) -> str | None:
     """What the bytes are if they are not UTF-8, or if the lines below the header are no rows."""
-    if packed := packed_as(bytes(data[:8])):
+    if packed := packed_as(bytes(data[:16])):
         return f"it is {packed}: unpack or convert it"
     read = getincrementaldecoder("utf-8")().decode
     for at in range(0, len(data), _BLOCK):

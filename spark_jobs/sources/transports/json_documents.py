@@ -52,7 +52,10 @@ def document_codec(file: IO[bytes] | GzipFile) -> str | None:
     head = file.read(_HEAD)
     file.seek(0)
     codec, mark = encoding_of(head)
-    is_document = codec != "utf-8" or _is_no_line(head[mark:].decode(errors="replace").lstrip())
+    if codec != "utf-8":
+        # Without a mark only JSON is told from binary messages.
+        return codec if mark or head[:2].strip(b"\0") in (b"{", b"[", b" ", b"\t", b"\r", b"\n") else None
+    is_document = _is_no_line(head[mark:].decode(errors="replace").lstrip())
     return codec if is_document else None
 
 

@@ -50,7 +50,7 @@ RANGE_BYTES = 64 * 2**20
 _Line = tuple[int, bytes]
 """The byte at which a line begins, and what it holds."""
 _CHUNK = 1 << 16
-_MARK = 8
+_MARK = 16
 _GZIP_DAMAGE = (EOFError, OSError, zlib.error)
 
 
