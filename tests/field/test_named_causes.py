@@ -73,7 +73,7 @@ def text(value: Any, indent: int | None = None) -> str:
 
 
 def test_json_in_any_shape_is_read(tmp_path: Path) -> None:
-    """An array, indented JSON, commas behind lines, UTF-16 with and without a mark, packed or not."""
+    """An array, indented JSON, commas behind lines, UTF-16 with and without a mark, packed or not (G-185)."""
     lines = [text(event(number)) for number in range(1, 40)]
     files = {
         "array.json": f"[\n{lines[0]},\n{lines[1]}\n]\n".encode(),
@@ -176,6 +176,8 @@ _REFUSED: dict[str, tuple[str | bytes, tuple[str, ...]]] = {
     "null_text": (_HEADER + "1,Ada,NULL,NULL\n", ("'NULL' is no decimal", "NULL is an empty field without quotes")),
     "quoted_null": (_HEADER + '1,"",1.5,""\n', ("NULL is an empty field without quotes",)),
     "lacking": ("id,name,prize,at\n" + _ROW, ("no columns ['price']", "'prize'")),
+    "packed": (gzip.compress(b"id\n"), ("packed by gzip",)),
+    "sheet": (b"PK\x03\x04\n", ("a ZIP archive",)),
     "empty": ("", ("it is empty",)),
 }
 

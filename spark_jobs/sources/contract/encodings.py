@@ -11,6 +11,14 @@ _BOMS = (
     (codecs.BOM_UTF16_LE, "utf-16-le"),
     (codecs.BOM_UTF16_BE, "utf-16-be"),
 )
+_PACKED = (
+    (b"\x1f\x8b", "packed by gzip"),
+    (b"PK\x03\x04", "a ZIP archive"),
+    (b"\x28\xb5\x2f\xfd", "packed by zstandard"),
+    (b"BZh91AY&SY", "packed by bzip2"),
+    (b"\xfd7zXZ\x00", "packed by xz"),
+    (b"PAR1\x15", "a Parquet file"),
+)
 _MARKS_OF_1252 = {0x80, 0x85, *range(0x91, 0x98)}
 """The euro sign, the ellipsis, quotes and dashes, which texts of code page 1252 hold between 0x80 and 0x9F."""
 
@@ -29,6 +37,11 @@ def encoding_of(head: bytes) -> tuple[str, int]:
     if first == b"\0" and second not in (b"", b"\0") and second.isascii():
         return "utf-16-be", 0
     return "utf-8", 0
+
+
+def packed_as(head: bytes) -> str | None:
+    """What a file is that begins so, if it holds no text at all."""
+    return next((what for mark, what in _PACKED if head.startswith(mark)), None)
 
 
 def looks_like(content: bytes) -> str:

@@ -22,7 +22,7 @@ import pyarrow as pa
 import pyarrow.csv as pv
 
 from open_mirroring.storage.object_path import Place
-from spark_jobs.sources.contract.encodings import encoding_of, looks_like
+from spark_jobs.sources.contract.encodings import encoding_of, looks_like, packed_as
 from spark_jobs.sources.qlik.data_files import line_ends
 
 _BLOCK = 16 << 20
@@ -106,6 +106,8 @@ def _why_malformed(data: np.memmap[Any, np.dtype[np.uint8]]) -> str | None:
 
 def _why_no_text(data: np.memmap[Any, np.dtype[np.uint8]]) -> str | None:
     """What the bytes are if they are not UTF-8, or if the lines below the header are no rows."""
+    if packed := packed_as(bytes(data[:16])):
+        return f"it is {packed}: unpack or convert it"
     read = getincrementaldecoder("utf-8")().decode
     for at in range(0, len(data), _BLOCK):
         block = bytes(data[at : at + _BLOCK])

@@ -214,7 +214,7 @@ def _spelled(names: Sequence[str], wanted: Iterable[str]) -> list[str]:
 
 def _refuse_header(path: Place, names: Sequence[str], types: Mapping[str, str]) -> None:
     """Refuse a first line that is no header of commas and names."""
-    if separator := separator_in(names):
+    if names[0] not in types and (separator := separator_in(names)):
         what = f"the header line is one column, {shown(names[0])}: {separator!r} separates its fields, not ','"
         raise _error(path, "COLUMN_MISSING", what, "export the file with commas")
     if not {*names} & {*types}:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import re
+from gzip import GzipFile
 from typing import IO, NamedTuple
 
 from spark_jobs.sources.contract.encodings import encoding_of
@@ -15,14 +16,6 @@ from spark_jobs.sources.contract.encodings import encoding_of
 _HEAD = 1 << 16
 _NEAR = 8
 """A literal or an escape that is cut fails so many characters before the end at most."""
-_PACKED = (
-    (b"\x1f\x8b", "packed by gzip"),
-    (b"PK\x03\x04", "a ZIP archive"),
-    (b"\x28\xb5\x2f\xfd", "packed by zstandard"),
-    (b"BZh", "packed by bzip2"),
-    (b"\xfd7zXZ\x00", "packed by xz"),
-    (b"PAR1", "a Parquet file"),
-)
 _UNIT = {"utf-8": 1, "utf-16-le": 2, "utf-16-be": 2, "utf-32-le": 4, "utf-32-be": 4}
 _ERRORS = {codec: "surrogateescape" if codec == "utf-8" else "surrogatepass" for codec in _UNIT}
 """Bytes that are no text stay as they are: the decoder of the message refuses them."""
@@ -53,18 +46,16 @@ class Values(NamedTuple):
     at: int
 
 
-def packed_as(head: bytes) -> str | None:
-    """What a file is that begins so, if it holds no text at all."""
-    return next((what for mark, what in _PACKED if head.startswith(mark)), None)
-
-
-def document_codec(file: IO[bytes]) -> str | None:
+def document_codec(file: IO[bytes] | GzipFile) -> str | None:
     """How the text of a document is encoded; None for a file of lines. Leaves *file* at its beginning."""
     file.seek(0)
     head = file.read(_HEAD)
     file.seek(0)
     codec, mark = encoding_of(head)
-    is_document = codec != "utf-8" or _is_no_line(head[mark:].decode(errors="replace").lstrip())
+    if codec != "utf-8":
+        # Without a mark only JSON is told from binary messages.
+        return codec if mark or head[:2].strip(b"\0") in (b"{", b"[", b" ", b"\t", b"\r", b"\n") else None
+    is_document = _is_no_line(head[mark:].decode(errors="replace").lstrip())
     return codec if is_document else None
 
 

@@ -36,8 +36,9 @@ from open_mirroring.changes.manifest import BoundRange
 from open_mirroring.storage.object_path import Place
 from spark_jobs.changelog.schema import RawMessage
 from spark_jobs.sources.contract.decoded import Damage
+from spark_jobs.sources.contract.encodings import packed_as
 from spark_jobs.sources.contract.message_blocks import BLOCK_BYTES, Places
-from spark_jobs.sources.transports.json_documents import document_codec, packed_as, read_values
+from spark_jobs.sources.transports.json_documents import document_codec, read_values
 from spark_jobs.sources.transports.source_files import MAX_RAW, Listing, list_source_files, open_source
 
 Layout = Literal["bare", "wrapped"]
@@ -49,7 +50,7 @@ RANGE_BYTES = 64 * 2**20
 _Line = tuple[int, bytes]
 """The byte at which a line begins, and what it holds."""
 _CHUNK = 1 << 16
-_MARK = 8
+_MARK = 16
 _GZIP_DAMAGE = (EOFError, OSError, zlib.error)
 
 
