@@ -116,6 +116,10 @@ bench-publish: setup ## changes per second into the landing zone, beside DuckDB 
 bench-tables: setup ## check, status and the parse of the DAGs with 1,000 tables beside 10; ARGS="--tables 500"
 	$(RUN) benchmarks/many_tables.py $(ARGS)
 
+.PHONY: bench-small
+bench-small: setup ## seconds of a tick over 100 events, one with nothing new, and status; writes benchmarks/RESULTS.md
+	$(RUN) benchmarks/small_runs.py $(ARGS)
+
 .PHONY: bench-prove
 bench-prove: setup ## rows per second of a table proved against its source in PostgreSQL, beside DuckDB; ROWS=10000000
 	$(RUN) benchmarks/prove.py --rows $(or $(ROWS),10000000) $(ARGS)

@@ -1,0 +1,114 @@
+"""Times what an operator waits for when little has changed: a tick over 100 events, one with nothing new, and `status`.
+
+``make bench-small``. Each command is a whole process, start of Python included. The same 100 events are read in turns
+by the job's own process and by Spark (``spark.start_above: 0``); with ``--earlier CHECKOUT`` also by the product of
+another checkout. The table in RESULTS.md is written by this program.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from many_tables import _events
+
+ROOT = Path(__file__).resolve().parents[1]
+RESULTS = ROOT / "benchmarks" / "RESULTS.md"
+TABLES, EVENTS = 5, 100
+_BEGIN, _END = "<!-- small runs: begin -->", "<!-- small runs: end -->"
+_LINE = "import sys; from spark_jobs.cli.command_line import main; sys.exit(main(sys.argv[1:]))"
+
+
+class Mirror:
+    """A mirror of five tables that has run once.
+
+    Args:
+        home: its folder.
+        checkout: whose product runs it.
+        settings: further lines of its file.
+    """
+
+    def __init__(self, home: Path, checkout: Path, settings: str = "") -> None:
+        self._home, self._checkout = home, checkout
+        (home / "source").mkdir(parents=True)
+        self._deliver("first", 0, TABLES)
+        self.file = home / "mirrors" / "small.yaml"
+        source = "format: sqlserver-ces, transport: files, path: source, layout: bare"
+        self.timed("init", str(self.file), "--source", source)
+        self.file.write_text(self.file.read_text() + settings)
+        self.timed("tick", str(self.file))
+
+    def _deliver(self, name: str, round_: int, events: int) -> None:
+        """Inserts into the tables in turns, under keys of the round's own."""
+        lines = []
+        for at in range(events):
+            (line,) = _events(at % TABLES + 1).splitlines()[at % TABLES :]
+            key, place = f"{round_ * 1000 + at + 1}", f"{(round_ + 1) * 100_000 + at:020d}"
+            line = line.replace(r"\\\"id\\\": \\\"1\\\"", rf"\\\"id\\\": \\\"{key}\\\"")
+            line = re.sub(r"(:0000002C000000100001:)\d{20}", rf"\g<1>{place}", line)
+            line = line.replace(r"\"value\": \"1\"", rf"\"value\": \"{key}\"")
+            lines.append(re.sub(r'"id": "[0-9a-f]{8}-', f'"id": "{(round_ + 1) * 1000 + at:08x}-', line, count=1))
+        (self._home / "source" / f"{name}.jsonl").write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+
+    def timed(self, *command: str) -> float:
+        """Seconds of a command, which has to end well."""
+        environment = {**os.environ, "OPEN_MIRRORING_HOME": str(self._home), "PYTHONPATH": str(self._checkout)}
+        began = time.monotonic()
+        done = subprocess.run(
+            [sys.executable, "-c", _LINE, *command], env=environment, cwd=self._checkout, capture_output=True, text=True
+        )
+        took = time.monotonic() - began
+        if done.returncode:
+            raise SystemExit(f"{command} ended with {done.returncode}:\n{done.stdout[-2000:]}{done.stderr[-2000:]}")
+        return took
+
+    def tick(self, round_: int) -> float:
+        """Seconds of a tick over 100 new events."""
+        self._deliver(f"{round_:03d}", round_, EVENTS)
+        return self.timed("tick", str(self.file))
+
+
+def _shown(seconds: Sequence[float]) -> str:
+    return f"{statistics.median(seconds):.2f} s ({min(seconds):.2f}–{max(seconds):.2f})"
+
+
+def main() -> None:
+    """Measure in turns, and write the table."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--earlier", type=Path, metavar="CHECKOUT", help="an earlier version, with jars, to compare")
+    given = parser.parse_args()
+    found: dict[str, list[float]] = {}
+    with tempfile.TemporaryDirectory(prefix="small-runs-") as folder:
+        own = Mirror(Path(folder, "own"), ROOT)
+        mirrors: Mapping[str, Mirror] = {
+            "`tick`, 100 events": own,
+            "… by Spark (`start_above: 0`)": Mirror(Path(folder, "spark"), ROOT, "spark: {start_above: 0}\n"),
+            **({"… earlier version": Mirror(Path(folder, "earlier"), given.earlier)} if given.earlier else {}),
+        }
+        for round_ in range(1, given.rounds + 1):
+            for name, mirror in mirrors.items():
+                found.setdefault(name, []).append(mirror.tick(round_))
+            for name, command in (("`tick`, nothing new", "tick"), ("`status`, one mirror", "status")):
+                found.setdefault(name, []).append(own.timed(command, str(own.file)))
+                if given.earlier:
+                    late = mirrors["… earlier version"]
+                    found.setdefault(f"{name}, earlier version", []).append(late.timed(command, str(late.file)))
+    lines = [f"| {name} | {_shown(seconds)} | {len(seconds)} |" for name, seconds in found.items()]
+    table = "\n".join(["| Whole process | Median (lowest–highest) | Rounds |", "|---|---|---|", *lines])
+    text = RESULTS.read_text(encoding="utf-8")
+    before, _, rest = text.partition(_BEGIN)
+    RESULTS.write_text(f"{before}{_BEGIN}\n{table}\n{_END}{rest.partition(_END)[2]}", encoding="utf-8")
+    print(table)
+
+
+if __name__ == "__main__":
+    main()
