@@ -27,7 +27,7 @@ _LINE = "import sys; from spark_jobs.cli.command_line import main; sys.exit(main
 _PARSE = "import runpy, sys; runpy.run_path(sys.argv[1])"
 
 
-def _events(tables: int) -> str:
+def events_of(tables: int) -> str:
     """An insert into each of so many tables, as change events."""
     lines = []
     for number in range(tables):
@@ -85,7 +85,7 @@ def _cpu() -> float:
 def _made(home: Path, tables: int) -> Mapping[str, Sequence[str]]:
     """A mirror of so many tables that has run once; the commands to be timed."""
     (home / "source").mkdir(parents=True)
-    (home / "source" / "a.jsonl").write_text(_events(tables), encoding="utf-8")
+    (home / "source" / "a.jsonl").write_text(events_of(tables), encoding="utf-8")
     file = str(home / "mirrors" / "many.yaml")
     source = "format: sqlserver-ces, transport: files, path: source, layout: bare"
     init = _run([_LINE, "init", file, "--source", source], home)

@@ -18,7 +18,10 @@ import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from many_tables import _events
+if __name__ == "__main__":
+    sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from benchmarks.many_tables import events_of
 
 ROOT = Path(__file__).resolve().parents[1]
 RESULTS = ROOT / "benchmarks" / "RESULTS.md"
@@ -50,7 +53,7 @@ class Mirror:
         """Inserts into the tables in turns, under keys of the round's own."""
         lines = []
         for at in range(events):
-            (line,) = _events(at % TABLES + 1).splitlines()[at % TABLES :]
+            (line,) = events_of(at % TABLES + 1).splitlines()[at % TABLES :]
             key, place = f"{round_ * 1000 + at + 1}", f"{(round_ + 1) * 100_000 + at:020d}"
             line = line.replace(r"\\\"id\\\": \\\"1\\\"", rf"\\\"id\\\": \\\"{key}\\\"")
             line = re.sub(r"(:0000002C000000100001:)\d{20}", rf"\g<1>{place}", line)
