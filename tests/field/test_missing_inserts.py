@@ -32,6 +32,7 @@ def notes(trial: Trial) -> list[str]:
     ],
 )
 def test_updates_without_a_row_leave_the_table_unverified(events: list, tmp_path: Path) -> None:
+    """G-190."""
     trial = orders(tmp_path / "made")
     write_events(trial, [event(at, "dbo.orders", COLUMNS, ["id"], *images) for at, images in enumerate(events, 1)])
     assert trial.run("tick").code == 0
