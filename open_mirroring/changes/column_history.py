@@ -221,16 +221,19 @@ def names_before_return(column: str, back: Back, lists: Sequence[ListOfColumns],
     """The names that a column may have had before it came back, each with the first position of that name.
 
     The column may have been gone more than once, and the lists do not show how often. So every column is named that
-    came after it and before its return, has a type that it had, and was not carried beside it until then.
+    came after it and before its return, has a type and a place that it had, and was not carried with it until then.
     """
     having = [one for one in lists if column in one.types]
-    kinds, first = {one.types[column] for one in having}, min(one.seen.first for one in having)
+    first = min(one.seen.first for one in having)
     found: dict[str, str] = {}
     for other in sorted({name for one in lists for name in one.types} - {column}):
         theirs = [one for one in lists if other in one.types]
         since = min(one.seen.first for one in theirs)
-        beside = any(column in one.types and one.seen.first <= back.gone_at for one in theirs)
-        if not first < since <= back.gone_at or beside or not kinds & {one.types[other] for one in theirs}:
+        together = any(column in one.types and one.seen.first <= back.gone_at for one in theirs)
+        if not first < since <= back.gone_at or together:
+            continue
+        alone = [one for one in theirs if column not in one.types]
+        if not any(_may_be(column, before, other, after) for before in having for after in alone):
             continue
         if renames or since.partition(":")[0] != first.partition(":")[0]:
             found[other] = since

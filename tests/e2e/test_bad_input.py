@@ -93,7 +93,7 @@ BAD = [
     Bad("other type", avro_event(tbl="lost", replaced={"type": "x"}), "TYPE_VERSION_UNKNOWN", "'x'", "dbo.lost"),
     Bad("newer CloudEvents", lost(replaced={"specversion": "2.0"}), "ENVELOPE_INVALID", "2.0", "dbo.lost"),
     Bad("no operation", lost(replaced={"operation": ...}), "ENVELOPE_INVALID", "`operation`", "dbo.lost"),
-    Bad("field of another type", lost(replaced={"segmentindex": "0"}), "ENVELOPE_INVALID", "$.segmentindex",
+    Bad("field of another type", lost(replaced={"segmentindex": "x"}), "ENVELOPE_INVALID", "segmentindex",
         "dbo.lost"),
     Bad("other content", lost(replaced={"datacontenttype": "text/xml"}), "CONTENT_TYPE_UNKNOWN", "xml", "dbo.lost"),
     Bad("no data", lost(replaced={"data": ...}), "DATA_MISSING", "no data"),

@@ -236,7 +236,9 @@ def test_what_a_newer_decoder_reads_heals_its_table(
         lambda envelope, is_avro: read(msgspec.structs.replace(envelope, type=ces_envelope.EVENT_TYPE), is_avro),
     )
     # Workers are processes of their own, and would not have the newer decoder.
-    monkeypatch.setattr(batch_writing, "run_job", lambda _spark, _name, work, tasks: [work(task) for task in tasks])
+    monkeypatch.setattr(
+        batch_writing, "run_job", lambda _spark, _name, work, tasks, _size: [work(task) for task in tasks]
+    )
     assert main(["replay-dead-letters", str(pipeline.file)]) == Exit.DONE
     assert pipeline.reader.tables()["dbo.orders"].stop_code == "CHANGES_RECOVERED"
     assert main(["resume", str(pipeline.file), "--table", "dbo.orders", "--why", "updated"]) == Exit.DONE

@@ -49,7 +49,8 @@ class Values(NamedTuple):
 def document_codec(file: IO[bytes] | GzipFile) -> str | None:
     """How the text of a document is encoded; None for a file of lines. Leaves *file* at its beginning."""
     file.seek(0)
-    head = file.read(_HEAD)
+    # Of a packed file that is cut off, what could be unpacked.
+    head = file.read1(_HEAD) if isinstance(file, GzipFile) else file.read(_HEAD)
     file.seek(0)
     codec, mark = encoding_of(head)
     if codec != "utf-8":

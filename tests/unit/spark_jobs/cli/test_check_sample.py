@@ -40,7 +40,7 @@ def checked(
     }
     file.write_text(yaml.safe_dump(document, sort_keys=False))
     code = main(["check", str(file), "--sample", "1000"])
-    lines = [line.removeprefix("warning: ") for line in capsys.readouterr().out.splitlines() if str(file) in line]
+    lines = [line.removeprefix("warning: ") for line in capsys.readouterr().out.splitlines() if f"{file}:" in line]
     return code, [" ".join(part.strip() for part in one.split(": ")[1:3]) for one in lines if ": OK" not in one]
 
 
