@@ -30,7 +30,6 @@ from open_mirroring.landing_zone.schema import landed
 from open_mirroring.landing_zone.store import LandingZoneStore
 from open_mirroring.ledger.extract_ledger import ExtractLedger
 from open_mirroring.ledger.horizon import mirror_horizon
-from open_mirroring.ledger.read_places import note_missing, noted_missing
 from open_mirroring.ledger.reading import LedgerReader, TableState
 from open_mirroring.ledger.verdict_ledger import FoundInDepth, record_deep_findings, record_verdicts
 from open_mirroring.protocols import verdicts as v
@@ -39,11 +38,9 @@ from open_mirroring.reconciliation.deep_check import DeepFinding, FileContent, T
 from open_mirroring.reconciliation.inspection import declare_tables, inspect_mirror, zone_address
 from open_mirroring.reconciliation.log_check import LogRecord, check_log
 from open_mirroring.reconciliation.losses import look
-from spark_jobs.changelog.change_log import log_files
 from spark_jobs.letters.open_letters import ensure_counted
 from spark_jobs.reconcile.file_contents import CheckedTable, CheckTask, ListedFile, read_contents
 from spark_jobs.reconcile.log_state import read_log_state
-from spark_jobs.reconcile.missing_inserts import InsertsTask, is_loaded, missing_inserts
 from spark_jobs.runtime.job import Job
 from spark_jobs.runtime.job_arguments import add_tables_argument
 from spark_jobs.runtime.tasks import run_job, tasks_wanted
@@ -58,7 +55,6 @@ CHANGE_LOG = "(change log)"
 
 _LOOKS = 5
 _TASKS_PER_CORE = 3
-_LOGGED_BYTES = 256
 
 
 class Reconciled(NamedTuple):
@@ -99,7 +95,6 @@ def reconcile_deep(
     found = [finding for source in chosen for finding in check_table(known.records[source], contents[source])]
     found += [finding for finding in _check_log(mirror, reader, spark, known) if finding.table in (None, *chosen)]
     verdicts |= _record(mirror, ledger, known, verdicts, found)
-    _note_missing(mirror, ledger, spark, known, chosen)
     for finding in found:
         level = logging.ERROR if finding.stops or finding.table is None else logging.WARNING
         log.log(level, "%s: %s: %s", finding.table or CHANGE_LOG, finding.code, finding.what)
@@ -174,30 +169,6 @@ def _check_log(mirror: Mirror, reader: LedgerReader, spark: SparkSession, known:
     newest = max(now.committed, now.open_batch or 0)
     record = LogRecord(known.committed, newest, known.manifests, known.contents, known.waiting, known.dropped)
     return check_log(record, state)
-
-
-def _note_missing(mirror: Mirror, ledger: Engine, spark: SparkSession, known: _Known, sources: Sequence[str]) -> None:
-    """Note the tables of which updates have no row in the log (G-190)."""
-    declared, root = {table.source: table for table in mirror.tables}, log_place(mirror)
-    there = {*log_files(root)}
-    tasks = []
-    for source in sources:
-        state = known.states[source]
-        if not state.keys:
-            continue
-        parts = known.contents[source]
-        loaded = declared[source].initial_load is not None or any(is_loaded(part.lowest) for part in parts)
-        begins = not (loaded or known.dropped) and state.row.generation == 1 and len({one.epoch for one in parts}) == 1
-        behind = noted_missing(ledger, state.id, state.row.generation)
-        if files := {file for part in parts for file in part.files} & there:
-            tasks.append(InsertsTask(root, tuple(sorted(files)), source, behind, begins))
-    size = sum(part.rows for task in tasks for part in known.contents[task.source]) * _LOGGED_BYTES
-    for task, found in zip(
-        tasks, run_job(spark, "look for missing inserts", missing_inserts, tasks, size), strict=True
-    ):
-        if found is not None:
-            log.warning("%s: %d updates are of rows that no insert brought, the first is %s", task.source, *found)
-            note_missing(ledger, mirror.name, task.source, *found, known.committed)
 
 
 def _read_files(

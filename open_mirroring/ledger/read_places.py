@@ -57,26 +57,6 @@ def record_places(db: Connection, mirror: str, number: int, manifest: Manifest) 
     upsert(db, t.read_place, rows, keys=["mirror", "partition"], update=["runs"])
 
 
-_MISSING = "rows were updated that no insert brought"
-"""What the note of such a table says, behind their number."""
-
-
-def noted_missing(ledger: Engine, table_id: str, generation: int) -> int:
-    """Up to which batch updates of rows that no insert brought were noted of a table; 0: none were."""
-    c = t.unverified_column.c
-    here = (c.table_id == table_id) & (c.generation == generation) & c.column.contains(_MISSING)
-    return t.first(ledger, sa.select(sa.func.max(c.batch)).where(here)) or 0
-
-
-def note_missing(ledger: Engine, mirror: str, source: str, count: int, first: str, batch: int) -> None:
-    """Note of a table that rows were updated that no insert brought (G-190)."""
-    c = t.mirrored_table.c
-    why = f"{count} {_MISSING}, so changes are missing; the first is {first}"[:_NAMED]
-    with ledger.begin() as db:
-        query = sa.select(c.id, c.generation).where(c.mirror == mirror, c.source == source)
-        note_rows(db, db.execute(query), why, batch)
-
-
 def _note_rows(db: Connection, mirror: str, why: str, number: int, *, only_loaded: bool = False) -> None:
     """Note it of every table; *only_loaded* leaves out those of which reports tell it as ``BEGUN_LATE``."""
     m = t.mirrored_table.c
