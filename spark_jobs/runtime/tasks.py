@@ -6,6 +6,7 @@ leave the same files.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
 
     from open_mirroring.config import Mirror
 
+log = logging.getLogger(__name__)
 Task = TypeVar("Task")
 Result = TypeVar("Result")
 
@@ -33,8 +35,12 @@ class SessionOnDemand:
         self.most_without = most_without
 
     def __getattr__(self, attribute: str) -> Any:
+        from pyspark.sql import SparkSession
+
         from spark_jobs.runtime.session import build_session
 
+        if SparkSession.getActiveSession() is None:
+            log.info("starting Spark")
         return getattr(build_session(self._name), attribute)
 
 
