@@ -42,7 +42,7 @@ WHOLE_FOLDERS = {"tests/e2e", "tests/spark", "tests/dags", "tests/odd"}
 # The largest folder would end last, alone: these of its files go with another one.
 _WITH_SPARK = (
     *("prove", "prove_random", "drift", "chosen_types", "delimited_text", "dropped_columns", "wheel", "rebuild_ledger"),
-    *("silent_gaps_ces", "upgrade", "transaction_cut", "transaction_cut_qlik", "source_reloads", "late_change_rows"),
+    *("silent_gaps_ces", "transaction_cut", "transaction_cut_qlik", "source_reloads", "late_change_rows"),
 )
 _ELSEWHERE = dict.fromkeys((f"tests/e2e/test_{name}.py" for name in _WITH_SPARK), "tests/spark")
 

@@ -1,4 +1,7 @@
-"""Opens a ledger: sets up connections whose writes exclude each other, runs the migrations, tells what databases raise.
+"""Opens a ledger: connections whose writes exclude each other, tables, and errors of databases as ours.
+
+A new ledger gets the tables of :mod:`~open_mirroring.ledger.tables` and the newest revision. Alembic migrates one of an
+earlier revision; nothing else loads it.
 
 Public source: SQLite, *Result and Error Codes*; PostgreSQL, *Appendix A. PostgreSQL Error Codes*.
 """
@@ -13,9 +16,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib import resources
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import Connection, Engine, create_engine, event, inspect, text
+from sqlalchemy import Column, Connection, Engine, MetaData, String, Table, create_engine, event, inspect, select, text
 from sqlalchemy.engine import make_url
 from sqlalchemy.exc import DatabaseError, OperationalError
 from sqlalchemy.pool import NullPool
@@ -25,14 +28,16 @@ from open_mirroring.ledger.tables import metadata
 
 if TYPE_CHECKING:
     from alembic.config import Config
-    from alembic.script import ScriptDirectory
 
-HEAD = "0030"
-"""The newest revision of the migrations. Most ledgers have it, and are opened without Alembic, which loads slowly."""
+HEAD = "0001"
+"""The newest revision of the migrations. It is repeated here because Alembic loads slowly."""
 _BUSY_SECONDS = 60
 _LOOK_SECONDS = 10
-_UPGRADE = threading.Lock()  # alembic keeps the upgrade that is under way in module state: one at a time per process
+_UPGRADE = threading.Lock()  # Alembic keeps the upgrade that is under way in module state: one at a time per process
 _MIGRATION_LOCK = 7_160_203_118  # any constant: one migration at a time per PostgreSQL database
+
+_VERSION = Table("alembic_version", MetaData(), Column("version_num", String(32), primary_key=True))
+"""Where Alembic keeps the revision."""
 
 _NOT_TO_BE_WRITTEN = ("SQLITE_READONLY", "25006", "42501")
 """A file or folder, a server that only reads, a user without the right."""
@@ -41,12 +46,12 @@ _DISK = ("SQLITE_FULL", "SQLITE_IOERR", "53100")
 
 
 def open_ledger(url: str) -> Engine:
-    """Open the ledger at a SQLAlchemy URL, creating or migrating its tables when they are older than this version.
+    """Open the ledger at a SQLAlchemy URL. Creates its tables, or migrates those of an earlier revision.
 
     Raises:
         TransientError: ``LEDGER_UNREACHABLE`` when the database does not answer.
-        TerminalError: ``LEDGER_NEWER`` when the ledger was written by a newer version of this product;
-            ``LEDGER_FOREIGN`` when the database belongs to something else; what :func:`ledger_error` tells.
+        TerminalError: ``LEDGER_REVISION`` when the ledger has a revision that this version does not know;
+            ``LEDGER_FOREIGN`` when the database belongs to something else; what :func:`ledger_error` returns.
     """
     parsed = make_url(url)
     is_sqlite = parsed.get_backend_name() == "sqlite"
@@ -68,9 +73,8 @@ def ledger_to_look(url: str) -> Engine | None:
     Returns None when there is no ledger yet.
 
     Raises:
-        TransientError: ``LEDGER_UNREACHABLE``; ``LEDGER_OUTDATED`` while an earlier version's was not brought up to
-            date by a run.
-        TerminalError: ``LEDGER_NEWER``, ``LEDGER_FOREIGN``.
+        TransientError: ``LEDGER_UNREACHABLE``.
+        TerminalError: ``LEDGER_REVISION``, ``LEDGER_FOREIGN``.
     """
     parsed = make_url(url)
     is_sqlite = parsed.get_backend_name() == "sqlite"
@@ -82,48 +86,9 @@ def ledger_to_look(url: str) -> Engine | None:
         _make_sqlite_readable(engine)
     with _database_told(_shown(engine)), engine.connect() as connection:
         current = _revision(connection)
-        if current != HEAD:
-            tables = set(inspect(connection).get_table_names())
-            if current is None and not tables & metadata.tables.keys():
-                return None
-            _refuse(_scripts(_alembic()), current, tables)
-            raise TransientError(
-                "LEDGER_OUTDATED",
-                f"the ledger has revision {current}, of an earlier version",
-                way_out="the next run brings it up to date",
-            )
-    return engine
-
-
-class Migration(NamedTuple):
-    """A step that brings a ledger to a later version: its id, and what it is for."""
-
-    revision: str
-    what: str
-
-
-def pending_migrations(url: str) -> list[Migration]:
-    """The steps that opening a ledger would take, in order; nothing is changed. None for a ledger that is not there.
-
-    Raises:
-        TransientError: ``LEDGER_UNREACHABLE``.
-        TerminalError: ``LEDGER_NEWER``, ``LEDGER_FOREIGN``.
-    """
-    parsed = make_url(url)
-    if parsed.get_backend_name() == "sqlite" and not Path(parsed.database or "").is_file():
-        return []
-    engine = create_engine(parsed, poolclass=NullPool)
-    with _database_told(_shown(engine)), engine.connect() as connection:
-        current = _revision(connection)
-        tables = set(inspect(connection).get_table_names())
-    if current is None and not tables & metadata.tables.keys():
-        return []
-    if current == HEAD:
-        return []
-    scripts = _scripts(_alembic())
-    _refuse(scripts, current, tables)
-    steps = scripts.iterate_revisions("head", current)
-    return [Migration(step.revision, (step.doc or "").partition("\n")[0]) for step in reversed([*steps])]
+    if current not in (None, HEAD):
+        raise _unknown(current)
+    return None if current is None else engine
 
 
 def ledger_error(error: DatabaseError, where: str = "") -> MirroringError | None:
@@ -237,38 +202,52 @@ def _alembic() -> Config:
     return config
 
 
-def _scripts(config: Config) -> ScriptDirectory:
-    from alembic.script import ScriptDirectory
-
-    return ScriptDirectory.from_config(config)
-
-
 def _migrate(engine: Engine) -> None:
     with engine.begin() as connection:
         if engine.dialect.name == "postgresql":
             connection.execute(text("SELECT pg_advisory_xact_lock(:lock)"), {"lock": _MIGRATION_LOCK})
         current = _revision(connection)
-        if current == HEAD:
-            return
-        from alembic import command
+        if current is None:
+            metadata.create_all(connection, checkfirst=False)
+            _VERSION.create(connection, checkfirst=False)
+            connection.execute(_VERSION.insert().values(version_num=HEAD))
+        elif current != HEAD:
+            _upgrade(connection, current)
 
-        config = _alembic()
-        _refuse(_scripts(config), current, set(inspect(connection).get_table_names()))
-        config.attributes["connection"] = connection
-        with _UPGRADE, _without_chatter():
-            command.upgrade(config, "head")
+
+def _upgrade(connection: Connection, current: str) -> None:
+    """Migrate a ledger of an earlier revision."""
+    from alembic import command
+    from alembic.script import ScriptDirectory
+
+    config = _alembic()
+    if current not in {script.revision for script in ScriptDirectory.from_config(config).walk_revisions()}:
+        raise _unknown(current)
+    config.attributes["connection"] = connection
+    with _UPGRADE, _without_chatter():
+        command.upgrade(config, "head")
 
 
 def _revision(connection: Connection) -> str | None:
-    """The revision that Alembic noted; None where it noted none."""
-    if not inspect(connection).has_table("alembic_version"):
+    """The revision of a ledger; None where there is no ledger yet.
+
+    Raises:
+        TerminalError: ``LEDGER_FOREIGN``.
+    """
+    there = set(inspect(connection).get_table_names())
+    if _VERSION.name not in there:
+        if taken := sorted(metadata.tables.keys() & there):
+            raise _foreign(f"it has tables of our names that are not a ledger's: {', '.join(taken)}")
         return None
-    return connection.execute(text("SELECT version_num FROM alembic_version")).scalar()
+    current: str | None = connection.execute(select(_VERSION.c.version_num)).scalar()
+    if current is None or "mirrored_table" not in there:
+        raise _foreign(f"its revision table `{_VERSION.name}` belongs to another product")
+    return current
 
 
 @contextmanager
 def _without_chatter() -> Iterator[None]:
-    """Let alembic not tell each time that it looks: in a task's log it hides what the task says."""
+    """Keep what Alembic logs at each look out of a task's log."""
     logger = logging.getLogger("alembic.runtime.migration")
     level = logger.level
     logger.setLevel(logging.WARNING)
@@ -278,19 +257,12 @@ def _without_chatter() -> Iterator[None]:
         logger.setLevel(level)
 
 
-def _refuse(scripts: ScriptDirectory, current: str | None, tables: set[str]) -> None:
-    """Refuse a database that is no ledger of this version or an earlier one."""
-    if current is not None and "mirrored_table" not in tables:
-        raise _foreign("its revision table `alembic_version` counts another product's revisions")
-    if current is not None and current not in {script.revision for script in scripts.walk_revisions()}:
-        raise TerminalError(
-            "LEDGER_NEWER",
-            f"the ledger has revision {current}, which this version does not know",
-            way_out="install the version of open_mirroring that wrote it, or a newer one",
-        )
-    taken = sorted(metadata.tables.keys() & tables)
-    if current is None and taken:
-        raise _foreign(f"it has tables of our names that are not a ledger's: {', '.join(taken)}")
+def _unknown(current: str) -> TerminalError:
+    return TerminalError(
+        "LEDGER_REVISION",
+        f"the ledger has revision {current}, and this version of open_mirroring works with {HEAD}",
+        way_out="install the version of open_mirroring that wrote the ledger, or a newer one",
+    )
 
 
 def _foreign(why: str) -> TerminalError:

@@ -293,9 +293,6 @@ def _parser() -> argparse.ArgumentParser:
     again.add_argument("--apply", action="store_true", help="write it, while no job of the mirror runs")
     again.add_argument("--approved-by", type=stated, metavar="NAME", help="who decided that; kept in the audit")
     again.add_argument("--reason", type=stated, metavar="TEXT", help="and why")
-    about = "bring ledger and change log to this version, as the next run would; goes on where it stopped"
-    newer = commands.on_file("upgrade", "upgrading:upgrade", about)
-    newer.add_argument("--check", action="store_true", help="only tell what would be done")
     ui = commands.add("ui", "serving:ui", "serve the page that shows all mirrors, and takes decisions, to a browser")
     ui.add_argument("mirrors", nargs="*", type=Path, help="mirror files or folders (default: mirrors)")
     ui.add_argument("--host", default="127.0.0.1", help="address to listen on; any but loopback needs a token")

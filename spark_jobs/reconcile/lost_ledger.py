@@ -83,19 +83,6 @@ def _log_behind(mirror: Mirror, what: str, needing: list[str]) -> TerminalError:
     )
 
 
-def refuse_behind_log(mirror: Mirror) -> None:
-    """Refuse a ledger, of whatever version, that is not the one of the change log; nothing is created or changed.
-
-    Raises:
-        TerminalError: ``LEDGER_LOST``.
-    """
-    newest = _logged(mirror)
-    with _looked_at(mirror) as db:
-        known = 0 if db is None else _bound(db, mirror.name)
-    if lost := _ahead(mirror, newest, known):
-        raise lost
-
-
 @contextmanager
 def empty_ledger() -> Iterator[Engine]:
     """A ledger that knows nothing, for a look at what is there without one."""

@@ -190,12 +190,12 @@ def test_the_page_reads_while_a_run_writes(made: PageMirror, client: TestClient)
         assert client.get("/mirrors/shop").status_code == 200, "a reader waits for no writer"
 
 
-def test_a_ledger_of_an_earlier_version_is_left_to_the_next_run(made: PageMirror, client: TestClient) -> None:
+def test_a_ledger_of_an_unknown_revision_is_refused(made: PageMirror, client: TestClient) -> None:
     with made.ledger.begin() as db:
-        db.exec_driver_sql("UPDATE alembic_version SET version_num = '0001'")
+        db.exec_driver_sql("UPDATE alembic_version SET version_num = '9999'")
     answer = client.get("/mirrors/shop")
-    assert answer.status_code == 503 and "LEDGER_OUTDATED" in answer.text
-    assert "LEDGER_OUTDATED" in client.get("/").text
+    assert answer.status_code == 503 and "LEDGER_REVISION" in answer.text
+    assert "LEDGER_REVISION" in client.get("/").text
 
 
 # --- hostile names and values -----------------------------------------------------------------------------------

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import os
-import shutil
 import stat
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -15,13 +14,10 @@ import pytest
 import yaml
 
 from open_mirroring.changes.manifest import Manifest
-from open_mirroring.config import load_mirror
 from open_mirroring.errors import TerminalError
 from open_mirroring.landing_zone import layout
 from open_mirroring.landing_zone.data_file import Footer, write_data_file
 from open_mirroring.landing_zone.schema import LandingColumn, file_schema
-from open_mirroring.ledger import open_ledger
-from open_mirroring.ledger import tables as t
 from open_mirroring.operate.exit_codes import Exit
 from open_mirroring.reconciliation.rebuilding import RECORDS
 from spark_jobs.changelog.batch_records import read_records, write_record
@@ -151,20 +147,3 @@ def test_a_table_that_is_still_at_the_target_is_not_taken_for_a_dropped_one_g_80
         return
     assert code == Exit.TERMINAL and "LEDGER_NOT_TOLD" in told.err, told
     assert "['dbo.schema/gone']" in told.err and "drop-table" in told.err
-
-
-def test_an_upgrade_has_nothing_to_do_about_batches_that_were_dropped_g_80(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """G-80: of those nobody can write a record: it is said each time, and is no step that is pending for ever."""
-    file = mirror_with_log(tmp_path, [{"source": "dbo.kept", "target": "dbo/kept", "key": ["id"]}], "dbo.kept")
-    mirror, now = load_mirror(file), datetime.now(UTC)
-    shutil.rmtree(tmp_path / "log" / RECORDS)
-    with open_ledger(mirror.ledger_url()).begin() as db:
-        db.execute(t.mirror.insert().values(name="m", committed=1))
-        horizon = {"mirror": "m", "batch": 1, "at": now, "dropped": 1, "moved_at": now}
-        db.execute(t.mirror_horizon.insert().values(horizon))
-    for more in (["--check"], []):
-        assert main(["upgrade", str(file), *more]) == Exit.DONE
-        said = capsys.readouterr().out
-        assert "nothing to do" in said and "of 1 batches" in said and "back up the ledger" in said, said

@@ -161,9 +161,9 @@ def test_the_doctor_tells_the_way_out_of_whatever_is_wrong(
     with made.ledger.begin() as db:
         db.exec_driver_sql("UPDATE alembic_version SET version_num = '9999'")
     ran = Ran(capsys, "doctor", made.file)
-    assert ran.code == Exit.USAGE and ran.out.count("LEDGER_NEWER") == 1 and "  do: install" in ran.out
+    assert ran.code == Exit.USAGE and ran.out.count("LEDGER_REVISION") == 1 and "  do: install" in ran.out
     checked = Ran(capsys, "check", made.file)
-    assert checked.code == Exit.USAGE and "LEDGER_NEWER: ledger: " in checked.out
+    assert checked.code == Exit.USAGE and "LEDGER_REVISION: ledger: " in checked.out
     assert "need somebody" in ran.err and Ran(capsys, "doctor", tmp_path / "none.yaml").code == Exit.USAGE
 
 

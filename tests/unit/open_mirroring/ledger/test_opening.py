@@ -1,7 +1,8 @@
-"""Opening a ledger: what the migrations make is what the tables say, once, whoever comes first."""
+"""Opening a ledger: it has exactly the declared tables, made once, whoever comes first."""
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
@@ -13,6 +14,7 @@ import pytest
 import sqlalchemy as sa
 from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
+from alembic.script import ScriptDirectory
 
 from open_mirroring.errors import TerminalError, TransientError
 from open_mirroring.ledger import open_ledger, opening
@@ -44,12 +46,43 @@ def bare_database(url: str, *statements: str) -> None:
     engine.dispose()
 
 
-def test_the_migrations_make_what_the_tables_say(ledger_url: str) -> None:
+def test_a_new_ledger_has_exactly_the_tables_that_are_declared(ledger_url: str) -> None:
     assert differences(open_ledger(ledger_url)) == []
 
 
-def test_the_newest_revision_is_known_without_alembic() -> None:
-    assert opening._scripts(opening._alembic()).get_current_head() == opening.HEAD
+def test_the_newest_revision_is_noted_right() -> None:
+    assert ScriptDirectory.from_config(opening._alembic()).get_current_head() == opening.HEAD
+
+
+def test_opening_a_ledger_of_this_revision_loads_no_alembic(tmp_path: Path) -> None:
+    """Alembic loads slowly. The ledger is made by the first call and found by the second."""
+    program = (
+        "import sys; from open_mirroring.ledger import open_ledger; "
+        "open_ledger(sys.argv[1]); open_ledger(sys.argv[1]); sys.exit('alembic' in sys.modules)"
+    )
+    subprocess.run([sys.executable, "-c", program, f"sqlite:///{tmp_path}/ledger.db"], cwd=ROOT, check=True)
+
+
+def test_a_ledger_of_an_earlier_revision_is_migrated(
+    ledger_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first real migration will be the only one: here it is one of the test's own."""
+    open_ledger(ledger_url)
+    migration = (
+        "import sqlalchemy as sa\nfrom alembic import op\n"
+        "revision = '0002'\ndown_revision = '0001'\n"
+        "def upgrade():\n    op.create_table('later', sa.Column('id', sa.Integer, primary_key=True))\n"
+    )
+    (tmp_path / "0002_later.py").write_text(migration, encoding="utf-8")
+    config = opening._alembic()
+    versions = f"{config.get_main_option('script_location')}/versions"
+    config.set_main_option("path_separator", "os")
+    config.set_main_option("version_locations", f"{versions}{os.pathsep}{tmp_path}")
+    monkeypatch.setattr(opening, "_alembic", lambda: config)
+    monkeypatch.setattr(opening, "HEAD", "0002")
+    for _ in range(2):
+        ledger = open_ledger(ledger_url)
+    assert [(kind, subject.name) for kind, subject, *_ in differences(ledger)] == [("remove_table", "later")]
 
 
 def test_a_difference_would_be_found(ledger_url: str) -> None:
@@ -138,13 +171,13 @@ def test_connections_that_are_the_first_at_once_wait_for_each_other(tmp_path: Pa
             assert [mode.result() for mode in modes] == ["wal"] * OPENERS
 
 
-def test_a_ledger_of_a_newer_version_is_refused_and_left_alone(ledger_url: str) -> None:
+def test_a_ledger_of_an_unknown_revision_is_refused_and_left_alone(ledger_url: str) -> None:
     ledger = open_ledger(ledger_url)
     with ledger.begin() as db:
         db.execute(sa.text("UPDATE alembic_version SET version_num = '9999'"))
-    with pytest.raises(TerminalError, match="9999") as refused:
-        open_ledger(ledger_url)
-    assert refused.value.code == "LEDGER_NEWER"
+    for look in (open_ledger, opening.ledger_to_look):
+        with pytest.raises(TerminalError, match="LEDGER_REVISION: the ledger has revision 9999"):
+            look(ledger_url)
     with ledger.connect() as db:
         assert db.scalar(sa.text("SELECT version_num FROM alembic_version")) == "9999"
 
@@ -178,7 +211,7 @@ def test_a_database_of_something_else_is_refused_and_left_alone(ledger_url: str,
 def test_a_file_that_is_no_database_is_told_and_left_alone(content: bytes, tmp_path: Path) -> None:
     file = tmp_path / "ledger.db"
     file.write_bytes(content)
-    for look in (open_ledger, opening.ledger_to_look, opening.pending_migrations):
+    for look in (open_ledger, opening.ledger_to_look):
         with pytest.raises(TerminalError, match=r"LEDGER_DAMAGED.*ledger\.db"):
             look(f"sqlite:///{file}")
     assert file.read_bytes() == content
