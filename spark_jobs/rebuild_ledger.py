@@ -24,10 +24,10 @@ from open_mirroring.config.names import split_source_name
 from open_mirroring.config.storage import log_place
 from open_mirroring.errors import MirroringError, TerminalError
 from open_mirroring.landing_zone import layout
+from open_mirroring.landing_zone.arrow_schema import landing_columns
 from open_mirroring.landing_zone.data_file import read_footer
 from open_mirroring.landing_zone.listing import FileStage, list_tables, split_listing
 from open_mirroring.landing_zone.opening import LocalZone, ZoneAddress, open_store
-from open_mirroring.landing_zone.schema import landing_columns
 from open_mirroring.landing_zone.store import LandingZoneStore, ObjectInfo, read_marker
 from open_mirroring.ledger import open_ledger
 from open_mirroring.ledger.auditing import Reason
