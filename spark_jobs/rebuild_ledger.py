@@ -34,9 +34,9 @@ from open_mirroring.ledger.auditing import Reason
 from open_mirroring.ledger.reading import LedgerReader
 from open_mirroring.protocols.publishing import CannotStage, Intent
 from open_mirroring.protocols.table_stops import DROP
+from open_mirroring.reconciliation.batch_record import BatchRecord
 from open_mirroring.reconciliation.inspection import declaration, zone_address
 from open_mirroring.reconciliation.rebuilding import (
-    BatchRecord,
     Decision,
     Finished,
     FoundFile,
@@ -55,7 +55,8 @@ from open_mirroring.reconciliation.rebuilding import (
 from open_mirroring.reconciliation.rebuilt_ledger import adopt, refuse_known, seal_last, stop_unknown, write_tables
 from open_mirroring.storage.object_path import Place
 from spark_jobs.changelog.batch_records import read_records
-from spark_jobs.changelog.change_log import log_files, newest_in_log
+from spark_jobs.changelog.change_log import log_files
+from spark_jobs.changelog.newest_batch import newest_in_log
 from spark_jobs.publish.driver import StagedWork
 from spark_jobs.publish.publication import Preparation, Prepared
 from spark_jobs.publish.staging import StageTask, stage

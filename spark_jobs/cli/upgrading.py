@@ -18,7 +18,7 @@ from open_mirroring.ledger.opening import pending_migrations
 from open_mirroring.operate.exit_codes import Exit
 from open_mirroring.operate.words import shown
 from spark_jobs.changelog.batch_records import read_records, write_record
-from spark_jobs.changelog.change_log import newest_in_log
+from spark_jobs.changelog.newest_batch import newest_in_log
 from spark_jobs.reconcile.lost_ledger import refuse_behind_log
 
 

@@ -24,7 +24,7 @@ from open_mirroring.landing_zone.schema import LandingColumn
 from open_mirroring.ledger import open_ledger
 from open_mirroring.ledger import tables as t
 from open_mirroring.operate.exit_codes import Exit
-from open_mirroring.reconciliation.rebuilding import RECORDS
+from open_mirroring.reconciliation.batch_record import RECORDS
 from spark_jobs.changelog.batch_records import read_records, write_record
 from spark_jobs.changelog.change_log import ChangeLog, vacuum
 from spark_jobs.cli.command_line import main
