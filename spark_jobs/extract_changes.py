@@ -26,7 +26,8 @@ from open_mirroring.reconciliation.inspection import declare_tables
 from open_mirroring.reconciliation.losses import look
 from open_mirroring.reconciliation.told_by_source import record_told, signals_of
 from spark_jobs.extract.driver import ExtractionDriver, Point
-from spark_jobs.letters.open_letters import ensure_counted, read_open_letters
+from spark_jobs.letters.counting import ensure_counted
+from spark_jobs.letters.open_letters import read_open_letters
 from spark_jobs.reconcile.lost_ledger import refuse_lost_ledger
 from spark_jobs.runtime.job import Job
 from spark_jobs.runtime.job_arguments import add_interval_arguments

@@ -27,8 +27,8 @@ from open_mirroring.protocols import publishing as protocol
 from open_mirroring.protocols.verdicts import gate
 from open_mirroring.reconciliation.inspection import declare_tables, inspect_mirror, zone_address
 from open_mirroring.reconciliation.losses import look
+from spark_jobs.letters.counting import ensure_counted
 from spark_jobs.letters.healing import settle_outdated_letters
-from spark_jobs.letters.open_letters import ensure_counted
 from spark_jobs.plan.plan import PlanStop, TablePlan
 from spark_jobs.publish.driver import PublicationDriver, StagedWork, Staging
 from spark_jobs.publish.publication import Preparation, Prepared

@@ -24,19 +24,19 @@ from open_mirroring.config.names import split_source_name
 from open_mirroring.config.storage import log_place
 from open_mirroring.errors import MirroringError, TerminalError
 from open_mirroring.landing_zone import layout
+from open_mirroring.landing_zone.arrow_schema import landing_columns
 from open_mirroring.landing_zone.data_file import read_footer
 from open_mirroring.landing_zone.listing import FileStage, list_tables, split_listing
 from open_mirroring.landing_zone.opening import LocalZone, ZoneAddress, open_store
-from open_mirroring.landing_zone.schema import landing_columns
 from open_mirroring.landing_zone.store import LandingZoneStore, ObjectInfo, read_marker
 from open_mirroring.ledger import open_ledger
 from open_mirroring.ledger.auditing import Reason
 from open_mirroring.ledger.reading import LedgerReader
 from open_mirroring.protocols.publishing import CannotStage, Intent
 from open_mirroring.protocols.table_stops import DROP
+from open_mirroring.reconciliation.batch_record import BatchRecord
 from open_mirroring.reconciliation.inspection import declaration, zone_address
 from open_mirroring.reconciliation.rebuilding import (
-    BatchRecord,
     Decision,
     Finished,
     FoundFile,
@@ -55,7 +55,8 @@ from open_mirroring.reconciliation.rebuilding import (
 from open_mirroring.reconciliation.rebuilt_ledger import adopt, refuse_known, seal_last, stop_unknown, write_tables
 from open_mirroring.storage.object_path import Place
 from spark_jobs.changelog.batch_records import read_records
-from spark_jobs.changelog.change_log import log_files, newest_in_log
+from spark_jobs.changelog.change_log import log_files
+from spark_jobs.changelog.newest_batch import newest_in_log
 from spark_jobs.publish.driver import StagedWork
 from spark_jobs.publish.publication import Preparation, Prepared
 from spark_jobs.publish.staging import StageTask, stage

@@ -38,7 +38,7 @@ from open_mirroring.reconciliation.deep_check import DeepFinding, FileContent, T
 from open_mirroring.reconciliation.inspection import declare_tables, inspect_mirror, zone_address
 from open_mirroring.reconciliation.log_check import LogRecord, check_log
 from open_mirroring.reconciliation.losses import look
-from spark_jobs.letters.open_letters import ensure_counted
+from spark_jobs.letters.counting import ensure_counted
 from spark_jobs.reconcile.file_contents import CheckedTable, CheckTask, ListedFile, read_contents
 from spark_jobs.reconcile.log_state import read_log_state
 from spark_jobs.runtime.job import Job

@@ -17,9 +17,10 @@ import yaml
 from fabric_emulator.web.emulator_server import EmulatorServer
 from open_mirroring.config import load_mirror
 from open_mirroring.landing_zone import layout
+from open_mirroring.landing_zone.arrow_schema import file_schema
 from open_mirroring.landing_zone.data_file import Footer, write_data_file
 from open_mirroring.landing_zone.opening import open_store
-from open_mirroring.landing_zone.schema import LandingColumn, TableSchema, file_schema
+from open_mirroring.landing_zone.schema import LandingColumn, TableSchema
 from open_mirroring.ledger import open_ledger
 from open_mirroring.ledger import tables as t
 from open_mirroring.ledger.publish_ledger import StagedDetails

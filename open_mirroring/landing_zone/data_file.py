@@ -18,9 +18,9 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from open_mirroring.errors import TerminalError, TransientError
+from open_mirroring.landing_zone.arrow_schema import MARKER_FIELD
 from open_mirroring.landing_zone.digest import EMPTY, SequenceDigest, combine, digest_of
 from open_mirroring.landing_zone.layout import DEFAULT_COMPRESSION, ROW_MARKER, Compression, RowMarker
-from open_mirroring.landing_zone.schema import MARKER_FIELD
 
 FOOTER_KEY = b"open_mirroring"
 """The entry of the Parquet key/value metadata that holds our footer as one JSON object."""

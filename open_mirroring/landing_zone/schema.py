@@ -9,31 +9,15 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable
 from typing import NamedTuple
 
 import msgspec
-import pyarrow as pa
 
 from open_mirroring.errors import TerminalError
 from open_mirroring.landing_zone.layout import ROW_MARKER
 
-MARKER_FIELD = pa.field(ROW_MARKER, pa.int32(), nullable=False)
-"""Always the last column: int32, never null (F-50)."""
-
-_SIMPLE: dict[str, pa.DataType] = {
-    "bool": pa.bool_(),
-    "int16": pa.int16(),
-    "int32": pa.int32(),
-    "int64": pa.int64(),
-    "float32": pa.float32(),
-    "float64": pa.float64(),
-    "string": pa.string(),
-    "binary": pa.binary(),
-    "date": pa.date32(),
-    # UTC-adjusted microseconds: zone-less timestamps troubled readers of the target; a wall clock is read as UTC.
-    "timestamp": pa.timestamp("us", tz="UTC"),
-}
+_SIMPLE = frozenset(["bool", "int16", "int32", "int64", "float32", "float64", "string", "binary", "date", "timestamp"])
 _DECIMAL = re.compile(r"^decimal\(([0-9]{1,2}),([0-9]{1,2})\)$")
 EXTRA_TYPES = {
     "commit_time": "timestamp",
@@ -52,7 +36,7 @@ class LandingColumn(NamedTuple):
 
     Attributes:
         name: as the source names it, which is what everything but a file of the landing zone calls it.
-        type: one of the names of :func:`arrow_type`.
+        type: one of the names of :func:`check_type`.
         renamed: its name in files and at the target, where that is another one (G-120).
         salted: of a column whose files hold hashes, what tells their salt from another one (G-121).
     """
@@ -95,8 +79,8 @@ def refuse_reserved(name: str) -> None:
         raise TerminalError("COLUMN_RESERVED", what, way_out=way_out)
 
 
-def arrow_type(landing_type: str) -> pa.DataType:
-    """The Arrow type of a landing type.
+def check_type(landing_type: str) -> tuple[int, int] | None:
+    """Digits and scale of a decimal; None of any other landing type.
 
     Landing types are ``bool int16 int32 int64 float32 float64 string binary date timestamp`` and ``decimal(p,s)`` with
     p ≤ 38.
@@ -104,12 +88,11 @@ def arrow_type(landing_type: str) -> pa.DataType:
     Raises:
         TerminalError: ``TYPE_UNSUPPORTED`` for any other text.
     """
-    simple = _SIMPLE.get(landing_type)
-    if simple is not None:
-        return simple
+    if landing_type in _SIMPLE:
+        return None
     match = _DECIMAL.match(landing_type)
     if match and 1 <= int(match[1]) <= 38 and int(match[2]) <= int(match[1]):
-        return pa.decimal128(int(match[1]), int(match[2]))
+        return int(match[1]), int(match[2])
     raise TerminalError(
         "TYPE_UNSUPPORTED",
         f"{landing_type!r} is no type of the landing zone",
@@ -158,42 +141,11 @@ def _exact_digits(kind: str) -> tuple[int, int] | None:
     return None if match is None else (int(match[1]), int(match[2]))
 
 
-def landing_columns(schema: pa.Schema) -> tuple[LandingColumn, ...]:
-    """The columns of a data file of ours, as its Parquet schema tells them; the marker left out.
-
-    Raises:
-        TerminalError: ``TYPE_UNSUPPORTED`` for a type that none of our files has.
-    """
-    names = {arrow: name for name, arrow in _SIMPLE.items()}
-    found = []
-    for field in schema:
-        if field.name != ROW_MARKER:
-            kind = field.type
-            decimal = f"decimal({kind.precision},{kind.scale})" if pa.types.is_decimal(kind) else str(kind)
-            found.append(LandingColumn(field.name, names.get(kind, decimal)))
-            arrow_type(found[-1].type)
-    return tuple(found)
-
-
-def file_schema(columns: Sequence[LandingColumn], keys: Sequence[str], *, marker: bool) -> pa.Schema:
-    """The Arrow schema of a data file: the columns in order, keys not null, the marker last if asked for.
-
-    Every other column is nullable, so that a later file may leave it out (F-84, F-86).
-    """
-    fields = [pa.field(c.name, arrow_type(c.type), nullable=c.name not in keys) for c in columns]
-    return pa.schema([*fields, MARKER_FIELD] if marker else fields)
-
-
 def landed(columns: Iterable[LandingColumn], keys: Iterable[str]) -> tuple[tuple[LandingColumn, ...], tuple[str, ...]]:
     """Columns and keys under the names that they have in files: the one place where names of the source end (G-120)."""
     columns = tuple(columns)
     names = {column.name: column.landed_name for column in columns}
     return tuple(LandingColumn(c.landed_name, c.type) for c in columns), tuple(names.get(key, key) for key in keys)
-
-
-def landed_file_schema(columns: Iterable[LandingColumn], keys: Iterable[str], *, marker: bool) -> pa.Schema:
-    """As :func:`file_schema`, of columns and keys under the names that they have in files."""
-    return file_schema(*landed(columns, keys), marker=marker)
 
 
 class TableSchema(NamedTuple):
@@ -258,7 +210,7 @@ class TableSchema(NamedTuple):
                 continue
             alike = by_landed.get(column.landed_name.casefold())
             _refuse_name(column, by_fold.get(column.name.casefold()), None if alike is None else by_name[alike])
-            arrow_type(column.type)
+            check_type(column.type)
             columns.append(column)
             by_name[column.name] = column
             by_fold[column.name.casefold()] = column.name

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Sequence
 from datetime import UTC, datetime
+from importlib import import_module
 from typing import Any, TypeVar
 
 from sqlalchemy import (
@@ -28,7 +29,6 @@ from sqlalchemy import (
     TypeDecorator,
     UniqueConstraint,
 )
-from sqlalchemy.dialects import postgresql, sqlite
 
 R = TypeVar("R", bound=tuple[Any, ...])
 V = TypeVar("V")
@@ -631,8 +631,7 @@ def upsert(
     """Insert rows; where *keys* are taken, overwrite the columns *update* (none: leave the row as it is)."""
     if not rows:
         return
-    dialect = postgresql if db.dialect.name == "postgresql" else sqlite
-    statement = dialect.insert(table)
+    statement = import_module(f"sqlalchemy.dialects.{db.dialect.name}").insert(table)
     if update:
         statement = statement.on_conflict_do_update(
             index_elements=list(keys), set_={column: statement.excluded[column] for column in update}

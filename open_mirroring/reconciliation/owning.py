@@ -25,7 +25,7 @@ from open_mirroring.landing_zone.store import read_marker
 from open_mirroring.ledger import tables as t
 from open_mirroring.ledger.declaring import CHANGE_LOG, MIRROR_FILE, ZONE, noted_places
 from open_mirroring.ledger.opening import ledger_to_look
-from open_mirroring.reconciliation.rebuilding import record_name
+from open_mirroring.reconciliation.batch_record import record_name
 
 MIRROR_CLASH = "MIRROR_CLASH"
 """Two mirror files claim one name or place: this one is not the owner's."""

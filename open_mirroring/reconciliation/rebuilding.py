@@ -13,34 +13,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
 from typing import NamedTuple
 
 from open_mirroring.landing_zone.data_file import Footer
 from open_mirroring.landing_zone.schema import LandingColumn
 from open_mirroring.landing_zone.standing import Standing
 from open_mirroring.protocols.publishing import Work
+from open_mirroring.reconciliation.batch_record import BatchRecord
 
 REBUILT = "rebuilt"
 """The kind of the one publication that stands for all before the ledger was lost."""
-
-
-RECORDS = "_batches"
-"""The folder of the change log that holds the records of batches."""
-
-
-class BatchRecord(NamedTuple):
-    """What the log's folder keeps of a batch: scope and manifest as the ledger had them, and when it was written."""
-
-    number: int
-    at: datetime
-    ranges: str
-    manifest: str
-
-
-def record_name(number: int) -> str:
-    """Where the record of a batch is, relative to the change log."""
-    return f"{RECORDS}/{number // 10_000:08d}/{number:012d}.json"
 
 
 class FoundFile(NamedTuple):

@@ -30,9 +30,9 @@ from open_mirroring.ledger.publish_ledger import PublishLedger, StagedDetails
 from open_mirroring.ledger.tables import upsert
 from open_mirroring.protocols.publishing import Intent, Lost, Owned, StagedFile, TableRow
 from open_mirroring.protocols.table_stops import LEDGER_UNKNOWN
+from open_mirroring.reconciliation.batch_record import BatchRecord
 from open_mirroring.reconciliation.rebuilding import (
     REBUILT,
-    BatchRecord,
     Decision,
     FoundFile,
     KnownTable,

@@ -20,12 +20,13 @@ import urllib.request
 from collections.abc import Callable, Mapping
 from email.utils import parsedate_to_datetime
 from types import MappingProxyType
-from typing import Any, BinaryIO, NamedTuple
+from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple
 from urllib.parse import urlencode, urlsplit
 
-import urllib3
-
 from open_mirroring.errors import TerminalError, TransientError
+
+if TYPE_CHECKING:
+    import urllib3
 
 LONGEST_WAIT_SECONDS = 120.0
 """Who is asked to wait longer fails instead: the next run is the better one to go on."""
@@ -145,6 +146,8 @@ class HttpService:
     def __init__(
         self, endpoint: str, name: str, timeout_seconds: float = 60.0, budget: RetryBudget | None = None
     ) -> None:
+        import urllib3  # the first service loads it: a mirror of local folders calls none
+
         self._endpoint = endpoint.rstrip("/")
         self.name = name
         self.budget = budget or RetryBudget()
@@ -161,6 +164,7 @@ class HttpService:
             self._pool: urllib3.PoolManager = urllib3.ProxyManager(proxy, **options)
         else:
             self._pool = urllib3.PoolManager(**options)
+        self._failures = urllib3.exceptions.HTTPError
 
     def send(self, request: Request) -> Answer:
         """The service's answer, whatever its status says, except those below.
@@ -222,7 +226,7 @@ class HttpService:
             if request.into is None:
                 return Answer(response.status, response.headers, response.data)
             return _received(response, request.into)
-        except (urllib3.exceptions.HTTPError, ValueError) as error:
+        except (self._failures, ValueError) as error:
             # Its text holds the address with its query, or a header: only the kind of failure is shown.
             return Said(type(error).__name__)
 

@@ -17,7 +17,7 @@ from uuid import uuid4
 
 from open_mirroring.errors import TerminalError
 from open_mirroring.landing_zone.local_store import make_folders, sync_folder
-from open_mirroring.reconciliation.rebuilding import BatchRecord, record_name
+from open_mirroring.reconciliation.batch_record import BatchRecord, record_name
 from open_mirroring.storage.object_path import Place
 
 _READS_AT_ONCE = 16

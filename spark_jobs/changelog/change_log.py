@@ -33,12 +33,12 @@ from open_mirroring.storage.arrow_files import arrow_path
 from open_mirroring.storage.delta_address import delta_address
 from open_mirroring.storage.object_path import ObjectPath, ObjectStatus, Place
 from spark_jobs.changelog.delta_log import log_error, opened_log, our_log_errors, upgraded
+from spark_jobs.changelog.newest_batch import APP, app_id, entry_name
 from spark_jobs.changelog.schema import BATCHES_PER_BLOCK, LOG_SCHEMA, TRANSACTION_COLUMNS
 
 BLOCK = "batch_block"
 _PROBE = "_created_once"
 """An object that stays beside the table; a storage that creates it twice would also commit a version twice."""
-_APP = "open_mirroring/"
 _OPENED_AT_ONCE = 8
 _CONFIGURATION = {"delta.checkpointInterval": "20", "delta.appendOnly": "false", "delta.enableDeletionVectors": "false"}
 
@@ -53,7 +53,7 @@ class ChangeLog:
 
     def __init__(self, root: Place, mirror: str) -> None:
         self.root = root
-        self._mirror, self._app_id = mirror, _app_id(mirror)
+        self._mirror, self._app_id = mirror, app_id(mirror)
         self._opened: DeltaTable | None = None
 
     def open(self, batch: int, manifest: Manifest, document: str) -> LogOpened:
@@ -216,8 +216,8 @@ def _invalid(path: Path | ObjectPath, what: str) -> TerminalError:
     )
 
 
-def newest_in_log(root: Place, mirror: str) -> int:
-    """The newest batch of a mirror that its change log holds; 0 where there is none, or no log. Creates nothing.
+def newest_in_table(root: Place, mirror: str) -> int:
+    """As :func:`~spark_jobs.changelog.newest_batch.newest_in_log`, by the whole state of the table.
 
     Raises:
         TransientError: ``LOG_COMMIT_FAILED`` when the log cannot be opened.
@@ -228,11 +228,7 @@ def newest_in_log(root: Place, mirror: str) -> int:
     if table is None:
         return 0
     _refuse_foreign(table, root, mirror)
-    return table.transaction_version(_app_id(mirror)) or 0
-
-
-def _app_id(mirror: str) -> str:
-    return f"{_APP}{mirror}"
+    return table.transaction_version(app_id(mirror)) or 0
 
 
 def _refuse_foreign(table: DeltaTable, root: Place, mirror: str) -> None:
@@ -242,7 +238,7 @@ def _refuse_foreign(table: DeltaTable, root: Place, mirror: str) -> None:
         TerminalError: ``MIRROR_CLASH``.
     """
     named = table.metadata().name
-    if named == mirror or table.transaction_version(_app_id(mirror)) is not None:
+    if named == mirror or table.transaction_version(app_id(mirror)) is not None:
         return
     if named is None:
         if not table.file_uris():
@@ -255,11 +251,11 @@ def _refuse_foreign(table: DeltaTable, root: Place, mirror: str) -> None:
 def _newest_writer(root: Place, version: int) -> str:
     """The mirror that made the newest commit of a log; empty where its entry does not tell."""
     try:
-        lines = (root / "_delta_log" / f"{version:020}.json").read_bytes().splitlines()
+        lines = (root / "_delta_log" / entry_name(version)).read_bytes().splitlines()
     except FileNotFoundError:
         return ""
     apps = [str(json.loads(line).get("txn", {}).get("appId", "")) for line in lines]
-    return next((app.removeprefix(_APP) for app in apps if app.startswith(_APP)), "")
+    return next((app.removeprefix(APP) for app in apps if app.startswith(APP)), "")
 
 
 def log_files(root: Place) -> list[str]:

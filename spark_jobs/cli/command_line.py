@@ -201,7 +201,7 @@ def _parser() -> argparse.ArgumentParser:
     parser = _Parser(_PROGRAM, description=_ABOUT, epilog=_MORE, formatter_class=raw)
     parser.add_argument("--version", action=_Version, nargs=0, help="print the version and end")
     commands = _Commands(parser)
-    checked = commands.on_file("check", "looking:check", "report every mistake in a mirror file (or a folder of them)")
+    checked = commands.on_file("check", "checking:check", "report every mistake in a mirror file (or a folder of them)")
     about = f"compare it with what the source sends, too: about N messages are looked at (default {SAMPLE})"
     checked.add_argument("--sample", type=positive, nargs="?", const=SAMPLE, metavar="N", help=about)
     about = "and with the catalog of the source database"
@@ -249,7 +249,7 @@ def _parser() -> argparse.ArgumentParser:
     status.add_argument(
         "--watch", dest="every", nargs="?", const="5s", type=_length, metavar="TIME", help="again every TIME (5s)"
     )
-    letters = commands.reporting("dead-letters", "looking:list_dead_letters", "list what could not be read or typed")
+    letters = commands.reporting("dead-letters", "letters:list_dead_letters", "list what could not be read or typed")
     letters.add_argument("--limit", type=positive, default=50, metavar="N", help="the newest N (default 50)")
     letters.add_argument(
         "--raw", type=Path, metavar="NEWFILE", help="write their contents into a new file, yours alone"

@@ -28,7 +28,7 @@ from open_mirroring.operate.exit_codes import Exit
 from open_mirroring.operate.spark_jars import REMOTE, drivers_lacking, jar_files, jars_folder, server_shown
 from open_mirroring.operate.target_limits import MOST_BYTES_A_DAY, is_near_daily_bytes
 from open_mirroring.operate.words import age, shown, size
-from spark_jobs.cli.looking import mirrors_of, problems_of
+from spark_jobs.cli.checking import mirrors_of, problems_of
 from spark_jobs.cli.reporting import json_text
 
 _JAVA = 17

@@ -31,7 +31,7 @@ from open_mirroring.config.names import split_source_name
 from open_mirroring.config.storage import log_place
 from open_mirroring.config.tables import ExportLoad, JdbcLoad
 from open_mirroring.errors import MirroringError, TerminalError
-from open_mirroring.landing_zone.schema import file_schema
+from open_mirroring.landing_zone.arrow_schema import file_schema
 from open_mirroring.ledger.load_ledger import LoadColumn, LoadPlan
 from open_mirroring.ledger.reading import LedgerReader, TableState
 from spark_jobs.changelog.schema import CHANGE, INSERT, LogRow

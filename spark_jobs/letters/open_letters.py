@@ -24,7 +24,7 @@ from open_mirroring.changes.manifest import (
 )
 from open_mirroring.config import Mirror
 from open_mirroring.config.storage import log_place
-from open_mirroring.ledger.letters import count_anew, is_counted, settled_letters
+from open_mirroring.ledger.letters import count_anew, settled_letters
 from open_mirroring.ledger.reading import LedgerReader
 from open_mirroring.protocols.table_stops import KEY_MENDED
 from open_mirroring.storage.object_path import Place
@@ -146,14 +146,12 @@ def untyped_letters(reader: LedgerReader, settled: Collection[LetterPlace]) -> l
     return [letter for letter in found if letter.at not in settled]
 
 
-def ensure_counted(mirror: Mirror, ledger: Engine) -> None:
-    """Enter the open dead letters of the log into a ledger that does not know them one by one, of an earlier version.
+def count_open_letters(mirror: Mirror, ledger: Engine) -> None:
+    """Enter the open dead letters of the log into a ledger that does not know them one by one.
 
-    A ledger that knows them costs one query. When a batch is completed meanwhile, or the log cannot be read, they stay
-    uncounted, which is a loss of its own: the next run counts.
+    When a batch is completed meanwhile, or the log cannot be read, they stay uncounted, which is a loss of its own:
+    the next run counts.
     """
-    if is_counted(ledger, mirror.name):
-        return
     import duckdb
 
     committed = LedgerReader(ledger, mirror.name).mirror().committed

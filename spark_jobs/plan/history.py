@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 from open_mirroring.changes.log_position import LogPosition
 from open_mirroring.changes.logged_change import Left, Logged, RowUntold
 from open_mirroring.changes.plan_rule import key_history
-from open_mirroring.landing_zone.schema import file_schema
+from open_mirroring.landing_zone.arrow_schema import file_schema
 from spark_jobs.changelog.schema import DELETE, KEY_LEFT
 from spark_jobs.plan.moved_rows import KeyChangePlace
 from spark_jobs.plan.table_plan import (

@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 from open_mirroring.changes.log_position import LogPosition
 from open_mirroring.changes.logged_change import Left, Logged, RowUntold
 from open_mirroring.changes.plan_rule import plan_key
-from open_mirroring.landing_zone.schema import file_schema
+from open_mirroring.landing_zone.arrow_schema import file_schema
 from open_mirroring.protocols.table_stops import ROW_INCOMPLETE
 from spark_jobs.plan.certain_keys import certain_keys
 from spark_jobs.plan.history import plan_history

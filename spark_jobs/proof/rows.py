@@ -17,8 +17,9 @@ import pyarrow as pa
 
 from open_mirroring.changes.row_key import encode_key
 from open_mirroring.errors import MirroringError, TerminalError
+from open_mirroring.landing_zone.arrow_schema import arrow_type
 from open_mirroring.landing_zone.digest import row_hashes, value_hashes
-from open_mirroring.landing_zone.schema import LandingColumn, arrow_type
+from open_mirroring.landing_zone.schema import LandingColumn
 from open_mirroring.protocols.proving import BUCKETS_OF_RANGE, BUCKETS_OF_TABLE, CellSum
 from spark_jobs.sources.sql_server.types import canonical_text, type_of_landed_key
 

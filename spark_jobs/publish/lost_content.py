@@ -17,9 +17,9 @@ from open_mirroring.config import Mirror
 from open_mirroring.config.storage import log_place
 from open_mirroring.errors import TerminalError
 from open_mirroring.landing_zone import layout
+from open_mirroring.landing_zone.arrow_schema import landed_file_schema
 from open_mirroring.landing_zone.data_file import Footer
 from open_mirroring.landing_zone.opening import open_store
-from open_mirroring.landing_zone.schema import landed_file_schema
 from open_mirroring.ledger.reading import LedgerReader, Publication, PublishedFile, TableState
 from open_mirroring.protocols.publishing import Intent, StagedFile, Work
 from open_mirroring.reconciliation.inspection import zone_address

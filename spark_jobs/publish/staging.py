@@ -19,11 +19,12 @@ import pyarrow.compute as pc
 
 from open_mirroring.errors import TransientError
 from open_mirroring.landing_zone import layout
+from open_mirroring.landing_zone.arrow_schema import landed_file_schema
 from open_mirroring.landing_zone.data_file import Footer, WrittenFile, check_data_file, invalid_file, write_data_file
 from open_mirroring.landing_zone.delimited_text import bytes_digest, write_text_file
 from open_mirroring.landing_zone.opening import ZoneAddress, open_store
 from open_mirroring.landing_zone.salt import Salt
-from open_mirroring.landing_zone.schema import landed, landed_file_schema
+from open_mirroring.landing_zone.schema import landed
 from open_mirroring.landing_zone.store import LandingZoneStore, ObjectInfo
 from open_mirroring.landing_zone.text_format import TextFormat
 from open_mirroring.protocols.publishing import StagedFile

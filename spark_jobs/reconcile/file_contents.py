@@ -11,10 +11,11 @@ import pyarrow.parquet as pq
 
 from open_mirroring.errors import TerminalError, TransientError
 from open_mirroring.landing_zone import layout
+from open_mirroring.landing_zone.arrow_schema import file_schema
 from open_mirroring.landing_zone.data_file import check_data_file, read_footer, rows_digest
 from open_mirroring.landing_zone.delimited_text import bytes_digest
 from open_mirroring.landing_zone.opening import ZoneAddress, open_store
-from open_mirroring.landing_zone.schema import LandingColumn, file_schema
+from open_mirroring.landing_zone.schema import LandingColumn
 from open_mirroring.landing_zone.store import LandingZoneStore
 from open_mirroring.landing_zone.text_format import TextFormat
 from open_mirroring.reconciliation.deep_check import FileContent

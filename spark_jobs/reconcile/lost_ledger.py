@@ -26,7 +26,7 @@ from open_mirroring.ledger.extract_ledger import ExtractLedger
 from open_mirroring.protocols.verdicts import FOREIGN_WRITER, LEDGER_LOST, LOG_MISSING_BATCH, WAYS_OUT, Finding
 from open_mirroring.reconciliation.inspection import inspect_mirror
 from open_mirroring.reconciliation.owning import MIRROR_CLASH
-from spark_jobs.changelog.change_log import newest_in_log
+from spark_jobs.changelog.newest_batch import newest_in_log
 
 
 def log_ahead(mirror: Mirror, ledger: Engine) -> TerminalError | None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 
 from open_mirroring.errors import TerminalError
-from open_mirroring.landing_zone.schema import arrow_type
+from open_mirroring.landing_zone.arrow_schema import arrow_type
 from spark_jobs.sources.qlik.message.avro import LOGICAL_TYPES, PLAIN_TYPES
 from spark_jobs.sources.qlik.types import QLIK_TYPES, log_type
 from spark_jobs.sources.sql_server.chosen_types import can_land, chosen_key_converter, widest

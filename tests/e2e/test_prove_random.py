@@ -12,7 +12,8 @@ import pyarrow.parquet as pq
 import pytest
 from deltalake import write_deltalake
 
-from open_mirroring.landing_zone.schema import LandingColumn, arrow_type
+from open_mirroring.landing_zone.arrow_schema import arrow_type
+from open_mirroring.landing_zone.schema import LandingColumn
 from spark_jobs.prove import ProofOptions, prove
 from tests.mutated_tables import TYPES, mutated, random_rows
 from tests.pipeline import Pipeline

@@ -17,9 +17,10 @@ from hypothesis import strategies as st
 from fabric_emulator.delimited_text import read_delimited_text
 from fabric_emulator.text_format import read_text_format
 from open_mirroring.errors import TerminalError
+from open_mirroring.landing_zone.arrow_schema import file_schema
 from open_mirroring.landing_zone.delimited_text import bytes_digest, write_text_file
 from open_mirroring.landing_zone.layout import ROW_MARKER, describes, metadata_document
-from open_mirroring.landing_zone.schema import LandingColumn, file_schema
+from open_mirroring.landing_zone.schema import LandingColumn
 from open_mirroring.landing_zone.text_format import NULL_TEXT, TextFormat
 
 _LARGEST = 3.4028234663852886e38

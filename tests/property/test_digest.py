@@ -17,8 +17,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from open_mirroring.errors import TerminalError
+from open_mirroring.landing_zone.arrow_schema import arrow_type
 from open_mirroring.landing_zone.digest import EMPTY, LONG_VALUE, combine, digest_of
-from open_mirroring.landing_zone.schema import arrow_type
 
 M64 = (1 << 64) - 1
 EXACT = Context(prec=50)

@@ -14,7 +14,8 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from open_mirroring.landing_zone.schema import LandingColumn, arrow_type
+from open_mirroring.landing_zone.arrow_schema import arrow_type
+from open_mirroring.landing_zone.schema import LandingColumn
 from open_mirroring.protocols.proving import CellSum, add_sums, differing_cells
 from spark_jobs.proof.rows import HashKeys, Shape, SumCells
 from tests.mutated_tables import TYPES, mutated, random_rows, value_of

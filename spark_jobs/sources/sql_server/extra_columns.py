@@ -14,8 +14,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from open_mirroring.changes.log_position import is_load_epoch
+from open_mirroring.landing_zone.arrow_schema import arrow_type
 from open_mirroring.landing_zone.layout import RowMarker
-from open_mirroring.landing_zone.schema import LandingColumn, arrow_type
+from open_mirroring.landing_zone.schema import LandingColumn
 from spark_jobs.changelog.schema import INSERT, LOAD_MAJOR
 
 LOADED, _CORRECTED, _INSERTED, _UPDATED = "load", "correction", "insert", "update"

@@ -116,7 +116,7 @@ def _is_valid(parsed: SqlType) -> bool:
 
 @lru_cache(maxsize=4096)
 def landing_type(sql_type: str) -> str:
-    """The landing type (``open_mirroring.landing_zone.schema.arrow_type``) of a SQL type text.
+    """The landing type (``open_mirroring.landing_zone.schema.check_type``) of a SQL type text.
 
     Raises:
         TerminalError: ``TYPE_UNKNOWN`` for a type that cannot be mirrored.

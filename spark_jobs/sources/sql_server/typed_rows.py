@@ -19,8 +19,9 @@ import pyarrow.compute as pc
 import pyarrow.json as pj
 
 from open_mirroring.errors import TerminalError
+from open_mirroring.landing_zone.arrow_schema import arrow_type, file_schema, landing_columns
 from open_mirroring.landing_zone.layout import RowMarker
-from open_mirroring.landing_zone.schema import LandingColumn, arrow_type, file_schema, landing_columns
+from open_mirroring.landing_zone.schema import LandingColumn
 from spark_jobs.changelog.schema import DELETE, KEY_LEFT
 from spark_jobs.sources.sql_server.chosen_types import number_reader, text_reader
 from spark_jobs.sources.sql_server.column_casts import cast_to, matches

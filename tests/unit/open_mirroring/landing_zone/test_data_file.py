@@ -14,6 +14,7 @@ import pytest
 
 from open_mirroring.errors import TerminalError, TransientError
 from open_mirroring.landing_zone import data_file
+from open_mirroring.landing_zone.arrow_schema import file_schema
 from open_mirroring.landing_zone.data_file import (
     FOOTER_KEY,
     Footer,
@@ -24,7 +25,7 @@ from open_mirroring.landing_zone.data_file import (
 )
 from open_mirroring.landing_zone.digest import EMPTY, digest_of
 from open_mirroring.landing_zone.layout import Compression
-from open_mirroring.landing_zone.schema import LandingColumn, file_schema
+from open_mirroring.landing_zone.schema import LandingColumn
 
 TYPES = ["bool", "int16", "int32", "int64", "float32", "float64", "string", "binary", "date", "timestamp"]
 COLUMNS = [

@@ -9,7 +9,8 @@ import pyarrow as pa
 import pytest
 
 from open_mirroring.errors import TerminalError
-from open_mirroring.landing_zone.schema import LandingColumn, TableSchema, arrow_type, file_schema, landed, wider
+from open_mirroring.landing_zone.arrow_schema import arrow_type, file_schema
+from open_mirroring.landing_zone.schema import LandingColumn, TableSchema, landed, wider
 
 ID, NAME, ADDED = LandingColumn("id", "int64"), LandingColumn("name", "string"), LandingColumn("added", "date")
 MARKER = pa.field("__rowMarker__", pa.int32(), nullable=False)

@@ -37,6 +37,7 @@ from spark_jobs.changelog.schema import REJECTED, LogRow
 from spark_jobs.cli.status_text import status_text
 from spark_jobs.extract.read_task import RowSummary
 from spark_jobs.letters import open_letters
+from spark_jobs.letters.counting import ensure_counted
 from spark_jobs.letters.healing import settle_outdated_letters
 from spark_jobs.sources.ces.format import CesFormat
 from spark_jobs.sources.contract.decoded import MirroredTable
@@ -271,9 +272,9 @@ def test_a_log_that_cannot_be_read_leaves_the_letters_uncounted_g_23(
 
     with monkeypatch.context() as patch:
         patch.setattr(open_letters, "read_open_letters", fail)
-        open_letters.ensure_counted(made.mirror, made.ledger)
+        ensure_counted(made.mirror, made.ledger)
     assert list(look(made.mirror, made.ledger).lost) == [ANY_TABLE]
-    open_letters.ensure_counted(made.mirror, made.ledger)
+    ensure_counted(made.mirror, made.ledger)
     assert look(made.mirror, made.ledger).lost == {}
 
 

@@ -9,10 +9,11 @@ import pyarrow.parquet as pq
 import pytest
 
 from open_mirroring.errors import MirroringError, TransientError
+from open_mirroring.landing_zone.arrow_schema import file_schema
 from open_mirroring.landing_zone.data_file import Footer, write_data_file
 from open_mirroring.landing_zone.local_store import LocalStore
 from open_mirroring.landing_zone.opening import LocalZone
-from open_mirroring.landing_zone.schema import LandingColumn, file_schema
+from open_mirroring.landing_zone.schema import LandingColumn
 from open_mirroring.landing_zone.store import ObjectInfo
 from open_mirroring.landing_zone.text_format import TextFormat
 from open_mirroring.ledger.load_ledger import LoadColumn

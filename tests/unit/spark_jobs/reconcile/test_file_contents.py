@@ -10,11 +10,12 @@ import pyarrow as pa
 import pytest
 
 from open_mirroring.errors import TerminalError, TransientError
+from open_mirroring.landing_zone.arrow_schema import file_schema
 from open_mirroring.landing_zone.data_file import Footer, WrittenFile, write_data_file
 from open_mirroring.landing_zone.delimited_text import write_text_file
 from open_mirroring.landing_zone.layout import file_name
 from open_mirroring.landing_zone.opening import LocalZone
-from open_mirroring.landing_zone.schema import LandingColumn, file_schema
+from open_mirroring.landing_zone.schema import LandingColumn
 from open_mirroring.landing_zone.text_format import TextFormat
 from spark_jobs.reconcile import file_contents
 from spark_jobs.reconcile.file_contents import CheckedTable, CheckTask, ListedFile, read_contents

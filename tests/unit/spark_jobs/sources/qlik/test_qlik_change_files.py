@@ -20,7 +20,7 @@ import pytest
 from open_mirroring.changes.column_choice import ALL_COLUMNS
 from open_mirroring.changes.manifest import BoundRange, FileVersion
 from open_mirroring.errors import TerminalError, TransientError
-from open_mirroring.landing_zone.schema import arrow_type
+from open_mirroring.landing_zone.arrow_schema import arrow_type
 from spark_jobs.changelog.schema import LogRow
 from spark_jobs.extract.read_task import Decoding, LogTarget
 from spark_jobs.sources.contract.decoded import Damage, MirroredTable

@@ -7,7 +7,7 @@ import pyarrow as pa
 import pytest
 
 from open_mirroring.errors import TerminalError
-from open_mirroring.landing_zone.schema import arrow_type
+from open_mirroring.landing_zone.arrow_schema import arrow_type
 from spark_jobs.sources.sql_server.types import (
     canonical_text,
     converter,

@@ -11,7 +11,8 @@ import pytest
 
 from open_mirroring.changes.column_choice import ColumnChoice
 from open_mirroring.errors import TerminalError
-from open_mirroring.landing_zone.schema import LandingColumn, file_schema
+from open_mirroring.landing_zone.arrow_schema import file_schema
+from open_mirroring.landing_zone.schema import LandingColumn
 from spark_jobs.sources.contract.decoded import MirroredTable
 from spark_jobs.sources.exports.columns import land_column, landing_column
 from spark_jobs.sources.qlik.change_table.rows import RowLayout, Structure

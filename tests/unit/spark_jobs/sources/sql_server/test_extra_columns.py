@@ -10,7 +10,8 @@ import pytest
 
 from open_mirroring.changes.log_position import load_epoch
 from open_mirroring.errors import TerminalError
-from open_mirroring.landing_zone.schema import LandingColumn, TableSchema, extra_columns, file_schema
+from open_mirroring.landing_zone.arrow_schema import file_schema
+from open_mirroring.landing_zone.schema import LandingColumn, TableSchema, extra_columns
 from spark_jobs.changelog.reading import DATED_SCHEMA
 from spark_jobs.sources.sql_server.extra_columns import loaded_extra, times, with_extra
 

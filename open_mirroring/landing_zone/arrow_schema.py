@@ -1,0 +1,72 @@
+"""The Arrow schema of a landing-zone file.
+
+It is apart from :mod:`~open_mirroring.landing_zone.schema` because Arrow takes long to load, and who only looks at
+columns needs none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+import pyarrow as pa
+
+from open_mirroring.landing_zone.layout import ROW_MARKER
+from open_mirroring.landing_zone.schema import LandingColumn, check_type, landed
+
+MARKER_FIELD = pa.field(ROW_MARKER, pa.int32(), nullable=False)
+"""Always the last column: int32, never null (F-50)."""
+
+_SIMPLE: dict[str, pa.DataType] = {
+    "bool": pa.bool_(),
+    "int16": pa.int16(),
+    "int32": pa.int32(),
+    "int64": pa.int64(),
+    "float32": pa.float32(),
+    "float64": pa.float64(),
+    "string": pa.string(),
+    "binary": pa.binary(),
+    "date": pa.date32(),
+    # UTC-adjusted microseconds: zone-less timestamps troubled readers of the target; a wall clock is read as UTC.
+    "timestamp": pa.timestamp("us", tz="UTC"),
+}
+
+
+def arrow_type(landing_type: str) -> pa.DataType:
+    """The Arrow type of a landing type.
+
+    Raises:
+        TerminalError: ``TYPE_UNSUPPORTED`` for a text that is none.
+    """
+    decimal = check_type(landing_type)
+    return _SIMPLE[landing_type] if decimal is None else pa.decimal128(*decimal)
+
+
+def landing_columns(schema: pa.Schema) -> tuple[LandingColumn, ...]:
+    """The columns of a data file of ours, as its Parquet schema tells them; the marker left out.
+
+    Raises:
+        TerminalError: ``TYPE_UNSUPPORTED`` for a type that none of our files has.
+    """
+    names = {arrow: name for name, arrow in _SIMPLE.items()}
+    found = []
+    for field in schema:
+        if field.name != ROW_MARKER:
+            kind = field.type
+            decimal = f"decimal({kind.precision},{kind.scale})" if pa.types.is_decimal(kind) else str(kind)
+            found.append(LandingColumn(field.name, names.get(kind, decimal)))
+            check_type(found[-1].type)
+    return tuple(found)
+
+
+def file_schema(columns: Sequence[LandingColumn], keys: Sequence[str], *, marker: bool) -> pa.Schema:
+    """The Arrow schema of a data file: the columns in order, keys not null, the marker last if asked for.
+
+    Every other column is nullable, so that a later file may leave it out (F-84, F-86).
+    """
+    fields = [pa.field(c.name, arrow_type(c.type), nullable=c.name not in keys) for c in columns]
+    return pa.schema([*fields, MARKER_FIELD] if marker else fields)
+
+
+def landed_file_schema(columns: Iterable[LandingColumn], keys: Iterable[str], *, marker: bool) -> pa.Schema:
+    """As :func:`file_schema`, of columns and keys under the names that they have in files."""
+    return file_schema(*landed(columns, keys), marker=marker)

@@ -1,0 +1,60 @@
+"""Tells the newest batch of a change log from the entry of its newest commit.
+
+Every look at a mirror asks for it, and most runs find nothing new: neither waits for delta-rs to load, and to read all
+entries since the last checkpoint.
+
+Public source: Delta Lake, *Delta Transaction Log Protocol*: names of entries, transaction identifiers.
+"""
+
+from __future__ import annotations
+
+import json
+from contextlib import suppress
+
+from open_mirroring.errors import MirroringError
+from open_mirroring.storage.object_path import Place
+
+APP = "open_mirroring/"
+_ENTRIES = 20
+"""Entries without a batch are those of maintenance: a few in a row at most."""
+
+
+def app_id(mirror: str) -> str:
+    """The application by which the commits of a mirror name their batches."""
+    return f"{APP}{mirror}"
+
+
+def entry_name(version: int) -> str:
+    """The name of the entry of a version of the log."""
+    return f"{version:020}.json"
+
+
+def newest_in_log(root: Place, mirror: str) -> int:
+    """The newest batch of a mirror that its change log holds; 0 where there is none, or no log. Creates nothing.
+
+    Raises:
+        TransientError: ``LOG_COMMIT_FAILED`` when the log cannot be opened.
+        TerminalError: ``MIRROR_CLASH`` when the log is another mirror's.
+        MirroringError: what the storage says.
+    """
+    newest = None
+    # What cannot be read so is told by the whole state, which says why.
+    with suppress(OSError, ValueError, LookupError, AttributeError, TypeError, MirroringError):
+        newest = _by_entries(root / "_delta_log", app_id(mirror))
+    if newest is not None:
+        return newest
+    from spark_jobs.changelog.change_log import newest_in_table
+
+    return newest_in_table(root, mirror)
+
+
+def _by_entries(folder: Place, app: str) -> int | None:
+    """The batch that the newest entries of the log name; None where they name none of this application."""
+    names = [entry.name for entry in folder.glob("*")]
+    versions = [int(name[:20]) for name in names if name[:20].isdigit() and name[20:] == ".json"]
+    for version in range(newest := max(versions, default=-1), max(newest - _ENTRIES, -1), -1):
+        for line in (folder / entry_name(version)).read_bytes().splitlines():
+            transaction = json.loads(line).get("txn")
+            if transaction is not None and transaction["appId"] == app:
+                return int(transaction["version"])
+    return None

@@ -1,0 +1,112 @@
+"""The command that examines a mirror file, and a source by a sample: check. It needs no JVM."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+
+from open_mirroring.config import Mirror, check_mirror, load_mirror, load_mirrors
+from open_mirroring.config.problems import Problem
+from open_mirroring.config.source import QlikTask
+from open_mirroring.errors import TerminalError, TransientError
+from open_mirroring.ledger import open_ledger
+from open_mirroring.ledger.opening import ledger_to_look
+from open_mirroring.operate.exit_codes import Exit, UsageError
+from open_mirroring.operate.spark_jars import drivers_lacking
+from open_mirroring.operate.target_limits import limit_warnings
+from open_mirroring.operate.words import amount
+from open_mirroring.operate.zone_check import check_landing_zone
+from open_mirroring.reconciliation.owning import standing
+from spark_jobs.cli.looking import places_text
+from spark_jobs.reconcile.lost_ledger import check_ledger_knows
+from spark_jobs.sources.qlik.message.given_structures import check_structures
+
+
+def check(arguments: argparse.Namespace) -> Exit:
+    """Every mistake of a mirror file (or of all in a folder), then everything that would stop its first run.
+
+    With ``--sample`` also what of the file is not as the source sends it.
+    """
+    mirrors = mirrors_of([arguments.file])
+    problems = [problem for mirror in mirrors for problem in problems_of(mirror)]
+    sampled: dict[str, list[Problem]] = {}
+    is_sampled = arguments.sample is not None or arguments.database is not None
+    for mirror in mirrors if is_sampled and not problems else ():
+        from spark_jobs.cli.beginning import sampled_mirror  # brings Spark's Python, which other looks do not wait for
+
+        mistakes, sampled[mirror.name] = sampled_mirror(mirror, arguments)
+        problems += mistakes
+    for problem in problems:
+        print(problem)
+    if problems:
+        print(f"{len(problems)} {'problem' if len(problems) == 1 else 'problems'} found", file=sys.stderr)
+        return Exit.USAGE
+    for mirror in mirrors:
+        loads = sum(table.initial_load is not None for table in mirror.tables)
+        print(f"{arguments.file if len(mirrors) == 1 else mirror.file}: OK")
+        patterns = len(mirror.entries) - len(mirror.tables)
+        also = f", and those of {patterns} {'pattern' if patterns == 1 else 'patterns'}" if patterns else ""
+        print(
+            f"  mirror        {mirror.name}: {amount(len(mirror.tables), 'table')}, {loads} with an initial load{also}"
+        )
+        print(f"  read as       {mirror.source.format} over {mirror.source.transport}")
+        print(places_text(mirror))
+        key_changes, warnings = _surveyed(mirror)
+        if key_changes:
+            print(f"  key changes   {key_changes}")
+        if mirror.consistency == "key":
+            print("  consistency   key: each row is exact, a transaction may show in parts (C-88)")
+        else:
+            print("  consistency   transaction: changes wait until the source has shown a later one")
+        for warning in [*limit_warnings(mirror), *drivers_lacking(mirror), *warnings, *sampled.get(mirror.name, ())]:
+            print(f"warning: {warning}")
+    return Exit.DONE
+
+
+def _surveyed(mirror: Mirror) -> tuple[str, list[Problem]]:
+    """How the source sends changes of keys, and what is worth a look at the source; a Qlik task leaves both open."""
+    if not isinstance(mirror.source, QlikTask):
+        return "", []
+    from spark_jobs.sources import registry, source_survey  # brings Spark's Python, which other looks do not wait for
+
+    return registry.format_of(mirror).key_changes, source_survey.warnings(mirror)
+
+
+def problems_of(mirror: Mirror) -> list[Problem]:
+    """Everything that would stop the first run of a mirror."""
+    found = check_mirror(mirror)
+    found += [*check_landing_zone(mirror), *check_structures(mirror)]
+    if all(problem.path != "ledger" for problem in found):
+        found += _refused_by_run(mirror)
+    return [*found, *check_ledger_knows(mirror)]
+
+
+def _refused_by_run(mirror: Mirror) -> list[Problem]:
+    """What a run would refuse by mirror file, ledger and landing zone: it asks what a run asks, and keeps nothing."""
+    try:
+        if ledger_to_look(mirror.ledger_url()) is None:
+            return []
+        ledger = open_ledger(mirror.ledger_url())
+    except TerminalError as error:
+        return [mirror.problem_of(("ledger",), error)]
+    except TransientError:
+        return []
+    from spark_jobs.cli.run_refusals import run_refusals
+
+    return [mirror.problem_of(setting, error) for setting, error in run_refusals(mirror, ledger)]
+
+
+def mirrors_of(paths: list[Path]) -> list[Mirror]:
+    """The mirrors of some files and folders.
+
+    Raises:
+        UsageError: ``NO_MIRROR`` for one without any.
+    """
+    mirrors: list[Mirror] = []
+    for path in paths:
+        found = load_mirrors(path, standing) if path.is_dir() else [load_mirror(path)]
+        if not found:
+            raise UsageError("NO_MIRROR", f"{path} holds no mirror file", way_out="name a file, or a folder of them")
+        mirrors += found
+    return mirrors
