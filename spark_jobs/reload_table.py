@@ -462,7 +462,7 @@ def _as_log_tells(mirror: Mirror, ledger: Engine, table: Table, *, made_anew: bo
     # A possible rename is asked of the operator once the table is built up to it; the answer lets it go on from there.
     asked = {stop.at or "": _Log(asks=True)} if stop.code == RENAME_POSSIBLE else {}
     is_plain = table.key and not table.complete_rows and state.newest_load is None
-    if is_plain and table.history != "full" and stop.code in FOLLOWED:
+    if is_plain and stop.code in FOLLOWED:
         streams = {epoch: at for epoch, at in epochs.items() if at >= (begins_at or 0)}
         rows = LoggedRows(log_place(mirror), sorted(wanted), table.source, streams)
         oldest = rows.oldest_living()

@@ -358,7 +358,6 @@ class Mirror(Section):
             _settings_of_formats,
             _promises,
             _change_tables,
-            _histories,
             _hashes,
             _extra_columns,
             _handovers,
@@ -597,14 +596,6 @@ def _change_tables(entries: Sequence[TableEntry], before: Mapping[str, Any]) -> 
                 yield unfit((index, "change_table"), what, "leave `change_table` out")
     elif isinstance(source, ChangeTables):
         yield from change_table_collisions(_tables_of(entries), source.table_suffix)
-
-
-def _histories(entries: Sequence[TableEntry], before: Mapping[str, Any]) -> Iterator[Mistake]:
-    what = "without a complete position a change may still come that belongs before one that is published"
-    way_out = "set `consistency: transaction` for the mirror, or leave `history` out: the newest row of each key"
-    for index, entry in enumerate(entries):
-        if entry.history == "full" and before.get("consistency", "transaction") != "transaction":
-            yield unfit((index, "history"), what, way_out)
 
 
 def _hashes(entries: Sequence[TableEntry], before: Mapping[str, Any]) -> Iterator[Mistake]:

@@ -461,12 +461,6 @@ class Table(Section):
         description="What becomes of the table when a Qlik task loads it again: stop or rebuild, as under `publish` "
         "(G-126). Default: that of the mirror.",
     )
-    history: Literal["latest", "full"] = Field(
-        default="latest",
-        description="What is published of the changes of a key. latest: the newest that arrived since the last time. "
-        "full: every one, in the order of the source (I14), for targets whose change feed is to show them; needs "
-        "`consistency: transaction`, and what comes too late for its place stops the table.",
-    )
     delimited_text: DelimitedText | None = Field(
         default=None, description="How its files are written as delimited text. Default: they are Parquet."
     )
@@ -639,15 +633,6 @@ class Table(Section):
             raise names.refusal("COMBINATION_INVALID", f"a table without key has none that {could}", "leave it out")
         return value
 
-    @field_validator("history")
-    @classmethod
-    def _history(cls, history: str, info: ValidationInfo) -> str:
-        if history == "full" and info.data.get("complete_rows"):
-            what = "rows that are completed by earlier changes are put together for the newest change of a key only"
-            way_out = "have the source send whole rows (@include_all_columns = 1), or leave `history` out"
-            raise names.refusal("COMBINATION_INVALID", what, way_out)
-        return history
-
     @field_validator("delimited_text")
     @classmethod
     def _delimited_text(cls, text: DelimitedText | None, info: ValidationInfo) -> DelimitedText | None:
@@ -760,7 +745,6 @@ class TablePattern(Section):
     require_reload_on_add: StrictBool | None = Field(default=None, description="As `require_reload_on_add` of a table.")
     widen: Widen | None = Field(default=None, description="As `widen` of a table.")
     on_reload: OnReload | None = Field(default=None, description="As `on_reload` of a table.")
-    history: Literal["latest", "full"] = Field(default="latest", description="As `history` of a table.")
     dead_letters: DeadLetters | None = Field(default=None, description="As `dead_letters` of a table.")
     initial_load: JdbcLoad | None = Field(
         default=None,
@@ -838,7 +822,6 @@ _OF_EACH_TABLE = (
     "require_reload_on_add",
     "widen",
     "on_reload",
-    "history",
     "dead_letters",
     "prove",
 )

@@ -189,21 +189,14 @@ def _written(
 ) -> Iterator[_LocalFile]:
     """Write the table's files, none longer than ``max_rows``; nothing planned, no file."""
     schema, (_, keys) = landed_file_schema(plan.columns, plan.keys, marker=True), landed(plan.columns, plan.keys)
+    lowest, highest = planned.positions
     planned_rows = landed_rows(planned.rows, plan.columns, schema.names, salt)
     for index, start in enumerate(range(0, planned.rows.num_rows, target.max_rows)):
         local = scratch / f"{name}.{index:04d}"
         rows = planned_rows.slice(start, target.max_rows)
-        lowest, highest = _bounds(planned, start, rows.num_rows)
         written = target.write(local, rows, schema, lowest, highest)
         path = f"{layout.staging_folder(target.folder, target.footer.generation)}/{name}.{index:04d}"
         yield _LocalFile(path, local, written, schema, keys, lowest, highest, target.text is not None)
-
-
-def _bounds(planned: PlannedRows, start: int, rows: int) -> tuple[str, str]:
-    """The positions of some rows: their own where they are in order, else those of the whole plan."""
-    if planned.orders is None:
-        return planned.positions
-    return planned.orders[start].as_py(), planned.orders[start + rows - 1].as_py()
 
 
 def _create(store: LandingZoneStore, file: _LocalFile) -> StagedFile:
