@@ -21,7 +21,6 @@ from open_mirroring.changes.log_position import BEGINS_EMPTY, LogPosition, above
 from open_mirroring.changes.row_key import columns_lacking
 from open_mirroring.config import Mirror, Table
 from open_mirroring.config.exports import stream_from
-from open_mirroring.config.models import widens_ahead
 from open_mirroring.config.names import BEGINNING, split_source_name
 from open_mirroring.config.source import keeps_tables, refuse_unstreamed
 from open_mirroring.config.storage import place_of
@@ -40,7 +39,7 @@ from spark_jobs.sources.jdbc.dialects import Range
 from spark_jobs.sources.jdbc.pacing import Pace
 from spark_jobs.sources.jdbc.tables import JdbcTable, SplitColumn
 from spark_jobs.sources.qlik.types import key_type
-from spark_jobs.sources.sql_server.chosen_types import as_wide_as, chosen_key_converter, spelled_as_streamed, widest
+from spark_jobs.sources.sql_server.chosen_types import as_wide_as, chosen_key_converter, spelled_as_streamed
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -110,8 +109,7 @@ def plan_load(
     TableSchema(()).extended(bound.plan.schema.columns)
     columns = [(column.name, column.sql_type) for column in bound.plan.columns]
     refuse_unstreamed(mirror.source, columns, f"table {table.source}")
-    plan = _as_wide_as_streamed(bound.plan, table, streamed)
-    return bound._replace(plan=_with_room(plan, table) if widens_ahead(table, mirror.publish) else plan)
+    return bound._replace(plan=_as_wide_as_streamed(bound.plan, table, streamed))
 
 
 def published_over(table: Table, load: JdbcLoad, hand_over: HandOver, *, is_kept: bool) -> tuple[int, str | None, str]:
@@ -157,12 +155,6 @@ def _as_wide_as_streamed(plan: LoadPlan, table: Table, streamed: Mapping[str, Co
         return column if table.chosen.type_of(column.name) or is_spelled_otherwise else column._replace(type=kind)
 
     return replace(plan, columns=tuple(map(widened, plan.columns)))
-
-
-def _with_room(plan: LoadPlan, table: Table) -> LoadPlan:
-    """A plan whose numbers land with room for wider ones, but for those of which `types` says what they land as."""
-    columns = (c if table.chosen.type_of(c.name) else c._replace(type=widest(c.type)) for c in plan.columns)
-    return replace(plan, columns=tuple(columns))
 
 
 OTHER_SETTINGS = "the settings of its initial load are not those with which the load began"

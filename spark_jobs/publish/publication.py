@@ -16,7 +16,7 @@ from open_mirroring.changes.column_history import FormerColumn, Structure
 from open_mirroring.changes.horizon import BatchContents
 from open_mirroring.changes.log_position import LogPosition, is_of_generation, load_epoch, not_below, position_order
 from open_mirroring.config import Mirror, Table
-from open_mirroring.config.models import Publish, widens_ahead
+from open_mirroring.config.models import Publish
 from open_mirroring.landing_zone.data_file import Footer
 from open_mirroring.landing_zone.salt import Salt
 from open_mirroring.landing_zone.schema import TableSchema
@@ -237,7 +237,6 @@ class Preparation:
         up_to: str | None = None,
     ) -> TableColumns:
         declared = self._declared[state.source]
-        ahead = widens_ahead(declared, self._settings)
         return TableColumns(
             state,
             declared,
@@ -247,7 +246,6 @@ class Preparation:
             former,
             source=self._source_columns(declared),
             up_to=up_to,
-            ahead=ahead,
             salted=self._salted,
         )
 

@@ -62,13 +62,6 @@ def chosen_digits(kind: str, chosen: str | None) -> str | None:
     return chosen if is_decimal and kind.casefold() == "numeric" else None
 
 
-def widest(landing: str) -> str:
-    """The landing type with room for what a column may become: int64, or a decimal of 38 digits."""
-    if landing in ("int16", "int32"):
-        return "int64"
-    return f"decimal({_MOST_DIGITS},{landing.rpartition(',')[2]}" if landing.startswith("decimal") else landing
-
-
 def as_wide_as(loaded: str, streamed: Collection[str]) -> str:
     """The landing type of a loaded column that takes what changes carry of it, too, by these types.
 
