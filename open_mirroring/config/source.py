@@ -339,8 +339,8 @@ class ChangeTablesInDatabase(ChangeTables, title="qlik-change-table over jdbc"):
     control_schema: str | None = Field(
         default=None,
         min_length=1,
-        description="Schema of Qlik's control tables attrep_suspended_tables, attrep_apply_exceptions, "
-        "attrep_ddl_history and attrep_status, which are looked at in each run (T-81, T-84 to T-86). Default: that of "
+        description="Schema of Qlik's control tables attrep_suspended_tables, attrep_apply_exceptions "
+        "and attrep_ddl_history, which are looked at in each run (T-81, T-84, T-85). Default: that of "
         "`partitions`; without both none is looked at.",
     )
     task: str | None = Field(

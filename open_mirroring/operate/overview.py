@@ -28,7 +28,6 @@ from open_mirroring.protocols.table_losses import ANY_TABLE, WAYS_OUT, Loss
 from open_mirroring.protocols.verdicts import OTHER_WAY_OUT, Backlog, Verdict
 from open_mirroring.protocols.verdicts import WAYS_OUT as ALL_WAYS_OUT
 from open_mirroring.reconciliation.losses import LossReport, look
-from open_mirroring.reconciliation.told_by_source import TaskState
 
 HOURS = 24
 NOT_INSPECTED, LOOK_OVERDUE = "NOT_INSPECTED", "LOOK_OVERDUE"
@@ -98,7 +97,6 @@ class MirrorOverview:
         looked_at: when the landing zone was inspected last.
         next_run: when its schedule runs it next.
         notes: what is worth a look of all of it.
-        tasks: the tasks of the source, as they describe themselves (T-86).
     """
 
     mirror: str
@@ -117,7 +115,6 @@ class MirrorOverview:
     next_run: datetime | None
     tables: tuple[TableLine, ...]
     notes: tuple[str, ...] = ()
-    tasks: tuple[TaskState, ...] = ()
 
     @property
     def verdict(self) -> Verdict | None:
@@ -178,7 +175,6 @@ def overview(mirror: Mirror, ledger: Engine, now: datetime) -> MirrorOverview:
         next_run=next_after(mirror.schedule, now),
         tables=lines,
         notes=report.notes.get(ANY_TABLE, ()),
-        tasks=tuple(report.tasks),
     )
 
 
