@@ -182,15 +182,11 @@ def settings_of(table: Table) -> str:
     chosen = load.model_dump(mode="json", exclude=_FREE) if load is not None else {}
     if isinstance(load, ExportLoad):
         chosen.pop("connection")  # it says how the files are reached, not which they are
-    elif not chosen.get("handover"):
-        chosen.pop("handover", None)  # a load that began before there was this setting goes on
     logged = {"logged": True} if table.loads_through_log else {}
     landing: dict[str, Any] = {"landing": table.types} if table.types else {}
     landing |= {"hashed": table.chosen.hashed} if table.chosen.hashed else {}
     landing |= {"extra": table.chosen.extra} if table.chosen.extra else {}
     columns = table.model_dump(mode="json")["columns"]
-    if isinstance(columns, dict) and not columns["rename"]:
-        del columns["rename"]  # a load that began before there was this setting goes on
     return json.dumps({"columns": columns, **logged, **landing, **chosen}, sort_keys=True)
 
 
