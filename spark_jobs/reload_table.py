@@ -10,7 +10,7 @@ from __future__ import annotations
 import argparse
 import logging
 import sys
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from types import MappingProxyType
@@ -38,7 +38,7 @@ from open_mirroring.protocols.resetting import RESET_OPEN
 from open_mirroring.protocols.table_stops import LOAD_REPEATED, RELOAD_SEEN
 from open_mirroring.reconciliation.inspection import declaration, zone_address
 from open_mirroring.reconciliation.losses import look
-from spark_jobs.changelog.change_log import log_files
+from spark_jobs.changelog.delta_log import log_files
 from spark_jobs.extract_changes import read_mended
 from spark_jobs.initial_load import load
 from spark_jobs.load.planning import refuse_handed_over

@@ -19,7 +19,7 @@ import pyarrow.parquet as pq
 from open_mirroring.changes.manifest import ListSeen, LoggedFile, PlacesSeen, merged
 from open_mirroring.errors import TransientError
 from open_mirroring.storage.object_path import ObjectPath, Place
-from spark_jobs.changelog.change_log import file_path
+from spark_jobs.changelog.log_paths import file_path
 from spark_jobs.changelog.schema import (
     CHANGE,
     CODED,
