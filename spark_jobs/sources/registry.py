@@ -80,7 +80,7 @@ def transport_of(mirror: Mirror) -> Transport:
     """
     match mirror.source:
         case described.InCapture() as source:
-            from spark_jobs.sources.transports.message_files import CaptureFiles
+            from spark_jobs.sources.transports.capture_files import CaptureFiles
 
             return CaptureFiles.of(mirror, source)
         case described.InLines() as source:
