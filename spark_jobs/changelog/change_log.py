@@ -31,10 +31,11 @@ from open_mirroring.protocols.extracting import CommitRefused, Committed, LogOpe
 from open_mirroring.reconciliation.owning import MIRROR_CLASH, OWN_PLACE
 from open_mirroring.storage.delta_address import delta_address
 from open_mirroring.storage.object_path import ObjectPath, ObjectStatus, Place
+from spark_jobs.changelog.arrow_schema import LOG_SCHEMA
 from spark_jobs.changelog.delta_log import log_error, opened_log, our_log_errors, upgraded
 from spark_jobs.changelog.log_paths import BLOCK
 from spark_jobs.changelog.newest_batch import APP, app_id, entry_name
-from spark_jobs.changelog.schema import BATCHES_PER_BLOCK, LOG_SCHEMA, TRANSACTION_COLUMNS
+from spark_jobs.changelog.schema import BATCHES_PER_BLOCK, TRANSACTION_COLUMNS
 
 _PROBE = "_created_once"
 """An object that stays beside the table; a storage that creates it twice would also commit a version twice."""
