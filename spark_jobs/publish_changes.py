@@ -41,6 +41,8 @@ from spark_jobs.runtime.tasks import run_job, tasks_wanted
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from spark_jobs.reload_table import Reloaded
+
 log = logging.getLogger(__name__)
 
 _TASKS_PER_CORE = 3
@@ -98,6 +100,30 @@ def publish(mirror: Mirror, ledger: Engine, spark: SparkSession, only: Sequence[
     stopped = {s: f"{t.stop_code}: {t.stop_what}" for s, t in after.items() if t.stop_code and s in chosen}
     settle_outdated_letters(mirror, ledger)
     return Published(driver.made, verdict.held, {**verdict.stopped, **stopped})
+
+
+def publish_and_follow(
+    mirror: Mirror, ledger: Engine, spark: SparkSession, only: Sequence[str] | None = None
+) -> tuple[Published, dict[str, Reloaded]]:
+    """Publish tables, and reset those that a change of structure or a reload stopped; what came meanwhile, too.
+
+    Raises:
+        TransientError, TerminalError: as :func:`publish` and :func:`~spark_jobs.reload_table.follow`.
+    """
+    published = publish(mirror, ledger, spark, only)
+    if not any(is_followed(state) for state in LedgerReader(ledger, mirror.name).tables().values()):
+        return published, {}
+    from spark_jobs.reload_table import follow  # a reset publishes, too, so that its job needs this one
+
+    reloads = follow(mirror, ledger, spark, only)
+    if back := [source for source, one in reloads.items() if not one.hold]:
+        published = published.followed_by(publish(mirror, ledger, spark, back), back)
+    return published, reloads
+
+
+def is_followed(state: TableState) -> bool:
+    """Whether a table may have to be reset: most are neither stopped nor in a reset, and cost no look of their own."""
+    return not (state.accepted is None and state.stop_code is None and state.reset is None)
 
 
 class _ChangesWork:
@@ -227,9 +253,6 @@ def staged_work(prepared: Prepared | PlanStop, parts: Sequence[StagedTable]) -> 
 
 
 def _publish(mirror: Mirror, ledger: Engine, spark: SparkSession, arguments: argparse.Namespace) -> Published:
-    # A reset publishes, too, so that its job needs this one.
-    from spark_jobs.reload_table import publish_and_follow
-
     published, reloads = publish_and_follow(mirror, ledger, spark, arguments.tables)
     left = {source: what for source, what in published.stopped.items() if source not in reloads}
     stopped = {**left, **{source: one.stopped[source] for source, one in reloads.items() if source in one.stopped}}

@@ -7,6 +7,7 @@ does. Its word counts only where it leaves no doubt; otherwise a person is asked
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import NamedTuple
 
 ALTER, DROP, ADD = "ALTER", "DROP", "ADD"
@@ -37,6 +38,20 @@ class Statement(NamedTuple):
     columns: Mapping[str, ColumnStep] | None
     renamed_to: str | None = None
     at: str = ""
+
+
+class Told(NamedTuple):
+    """What a source reports in addition to its changes.
+
+    Attributes:
+        signals: how tables fare, by table and code.
+        statements: what was done to them, by table; None where nothing reports it.
+        by: what reports the statements.
+    """
+
+    signals: Mapping[tuple[str, str], str] = MappingProxyType({})
+    statements: Mapping[str, Sequence[Statement]] | None = None
+    by: str = ""
 
 
 class ToldColumn(NamedTuple):

@@ -7,13 +7,11 @@ history of DDL tells it for ever, but once the table was built anew it concerns 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from types import MappingProxyType
-from typing import NamedTuple
 
 import sqlalchemy as sa
 from sqlalchemy import Connection, Engine
 
-from open_mirroring.changes.told_statements import Statement
+from open_mirroring.changes.told_statements import Statement, Told
 from open_mirroring.ledger import tables as t
 from open_mirroring.ledger.decisions import EXPLAINED_BY_A_WORD, accept_told
 from open_mirroring.ledger.tables import upsert
@@ -21,20 +19,6 @@ from open_mirroring.protocols.table_losses import TABLE_DROPPED, TABLE_RENAMED, 
 
 _LOOKED, _BEFORE = "", -1
 _DONE_TO_ROWS = {"TRUNCATE_TABLE": (TABLE_TRUNCATED, "truncated"), "DROP_TABLE": (TABLE_DROPPED, "dropped")}
-
-
-class Told(NamedTuple):
-    """What a source tells beside its changes.
-
-    Attributes:
-        signals: how tables fare, by table and code.
-        statements: what was done to them, by table; None where nothing tells it.
-        by: what tells the statements.
-    """
-
-    signals: Mapping[tuple[str, str], str] = MappingProxyType({})
-    statements: Mapping[str, Sequence[Statement]] | None = None
-    by: str = ""
 
 
 def record_told(

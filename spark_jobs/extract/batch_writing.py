@@ -28,7 +28,6 @@ from open_mirroring.ledger.extract_ledger import ExtractLedger
 from open_mirroring.protocols.table_stops import LOAD_REPEATED, RELOAD_SEEN
 from open_mirroring.storage.object_path import Place
 from spark_jobs.changelog.schema import LOAD_MAJOR
-from spark_jobs.extract.change_table_reading import read_batch
 from spark_jobs.extract.fragment_joining import FragmentJoining
 from spark_jobs.extract.load_rows import judge_loads, repeated_load
 from spark_jobs.extract.misread_ids import misread, stops_of_shared
@@ -39,15 +38,13 @@ from spark_jobs.extract.read_task import LogTarget, ReadTask, read
 from spark_jobs.extract.replay_task import ReplayTask, replay
 from spark_jobs.letters.open_letters import OpenLetter, covered_by, healed_tables
 from spark_jobs.runtime.tasks import run_job, tasks_wanted
-from spark_jobs.sources.contract.decoded import Dispositions, MirroredTable, SourceSchema
+from spark_jobs.sources.contract.decoded import BY_HAND, Dispositions, MirroredTable, SourceSchema
 from spark_jobs.sources.contract.source import Format, MessageTransport, Transport
-from spark_jobs.sources.qlik.change_table.format import ChangeTableFormat
-from spark_jobs.sources.qlik.change_table.jdbc import ChangeTables
-from spark_jobs.sources.qlik.message.schema_registry import SchemaRegistry
-from spark_jobs.sources.qlik.message.structures import BY_HAND
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+    from spark_jobs.sources.qlik.message.schema_registry import SchemaRegistry
 
 log = logging.getLogger(__name__)
 
@@ -81,8 +78,8 @@ class BatchWriting:
     given: Sequence[SourceSchema]
     timeout: timedelta
     letters: Callable[[], list[OpenLetter]]
-    loads: RowsOfRanges
-    corrections: RowsOfRanges
+    loads: Callable[[], RowsOfRanges]
+    corrections: Callable[[], RowsOfRanges]
     may_join: Callable[[str], bool]
     reads: Reads
 
@@ -106,9 +103,9 @@ class BatchWriting:
     def _written(self, batch: int, scope: Scope) -> Manifest:
         attempt = uuid4().hex
         if any(LoadChunk.of(bound.name) for bound in scope.ranges):
-            return merge(self.loads.read(batch, attempt, scope.ranges), (), self.format.partitions)
+            return merge(self.loads().read(batch, attempt, scope.ranges), (), self.format.partitions)
         if any(CorrectionRange.of(bound.name) for bound in scope.ranges):
-            return merge(self.corrections.read(batch, attempt, scope.ranges), (), self.format.partitions)
+            return merge(self.corrections().read(batch, attempt, scope.ranges), (), self.format.partitions)
         kept = [SourceSchema(*schema) for schema in self.ledger.schemas()]
         # What the mirror file gave in earlier batches is kept to tell what is new of it, and counts no more.
         known = [*self.given, *(schema for schema in kept if schema.topic not in (BY_HAND, SENT_BY))]
@@ -262,12 +259,15 @@ class BatchWriting:
     ) -> list[Part]:
         """Read and decode: a part for each task, in order; of change tables in a database one for each range."""
         log.info("batch %d: reading %d ranges in %d tasks", batch, sum(map(len, tasks)), len(tasks))
-        if isinstance(self.transport, ChangeTables):
-            assert isinstance(self.format, ChangeTableFormat)
+        if not isinstance(self.transport, MessageTransport):
+            from spark_jobs.extract.change_table_reading import read_batch
+            from spark_jobs.sources.qlik.change_table.format import ChangeTableFormat
+            from spark_jobs.sources.qlik.change_table.jdbc import ChangeTables
+
+            assert isinstance(self.transport, ChangeTables) and isinstance(self.format, ChangeTableFormat)
             ranges = [bound for task in tasks for bound in task]
             target = LogTarget(self.root, batch, attempt, first_task)
             return read_batch(self.spark, self.transport, ranges, self.format, self.tables, target)
-        assert isinstance(self.transport, MessageTransport)
         names = {bound.name for task in tasks for bound in task}
         source = self.transport.pinned(self.ledger.bound, lambda: self.ledger.seen_files(names))
         reads = [

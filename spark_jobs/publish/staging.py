@@ -30,7 +30,7 @@ from open_mirroring.landing_zone.text_format import TextFormat
 from open_mirroring.protocols.publishing import StagedFile
 from open_mirroring.storage.arrow_files import arrow_files
 from open_mirroring.storage.object_path import Place
-from spark_jobs.changelog.change_log import log_files, paths_of
+from spark_jobs.changelog.log_paths import paths_of
 from spark_jobs.changelog.reading import CHANGES_SCHEMA, DATED_SCHEMA, Wanted, read_changes, read_history
 from spark_jobs.plan.plan import PlannedRows, PlanStop, TablePlan, plan_table
 from spark_jobs.plan.transaction_cut import rows_of
@@ -151,6 +151,8 @@ class _History:
 
     def older(self, condition: pc.Expression) -> pa.Table:
         """The published changes that fulfil a condition in all other files of the log, which mostly nobody reads."""
+        from spark_jobs.changelog.delta_log import log_files  # brings delta-rs, which few tasks wait for
+
         others = paths_of(self._root, sorted({*log_files(self._root)} - {*self._all}))
         older = condition & (pc.field("batch") <= self._plan.batch_from)
         return self._read(others, older)

@@ -108,6 +108,10 @@ class Notices(NamedTuple):
         return Notices(*map(int.__add__, self, other))
 
 
+BY_HAND = "(given by hand)"
+"""Stands for the topic of what the mirror file gives: no topic has such a name (K-61)."""
+
+
 class SourceSchema(NamedTuple):
     """A structure that the source announced in a message of its own; kept in the ledger, so that later runs know it.
 

@@ -9,9 +9,9 @@ from open_mirroring.config import Mirror
 from open_mirroring.config.problems import Problem
 from open_mirroring.config.structures import GivenStructure
 from open_mirroring.errors import TerminalError
-from spark_jobs.sources.contract.decoded import Refusal, SourceSchema
+from spark_jobs.sources.contract.decoded import BY_HAND, Refusal, SourceSchema
 from spark_jobs.sources.qlik.message.envelope import registry_id
-from spark_jobs.sources.qlik.message.structures import BY_HAND, Structure, announced_table, known_structure
+from spark_jobs.sources.qlik.message.structures import Structure, announced_table, known_structure
 
 _TIMES = ("TIME", "DATETIME", "TIMESTAMP")
 

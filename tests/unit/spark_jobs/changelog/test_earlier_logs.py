@@ -12,10 +12,12 @@ from deltalake.exceptions import DeltaError
 
 from open_mirroring.changes.manifest import Manifest
 from open_mirroring.protocols.extracting import Committed
-from spark_jobs.changelog.change_log import BLOCK, ChangeLog, file_path
+from spark_jobs.changelog.arrow_schema import LOG_SCHEMA
+from spark_jobs.changelog.change_log import ChangeLog
 from spark_jobs.changelog.delta_log import log_error
+from spark_jobs.changelog.log_paths import BLOCK, file_path
 from spark_jobs.changelog.reading import DATED_SCHEMA, Wanted, read_changes, read_history
-from spark_jobs.changelog.schema import CHANGE, LOG_SCHEMA, TRANSACTION_COLUMNS, LogRow
+from spark_jobs.changelog.schema import CHANGE, TRANSACTION_COLUMNS, LogRow
 from spark_jobs.changelog.writing import LogWriter, log_table
 
 EARLIER = pa.schema([field for field in LOG_SCHEMA if field.name not in TRANSACTION_COLUMNS])
