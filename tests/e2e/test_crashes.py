@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from open_mirroring.operate.exit_codes import Exit
+from spark_jobs.cli.command_line import main
 from tests.e2e.test_histories import TABLES, assert_mirrored, history
 from tests.pipeline import Pipeline
 from workload_generator.ces import CesOptions, render
@@ -35,3 +37,26 @@ def test_the_next_tick_finishes(fault: str, tmp_path: Path, executor) -> None:
     assert [batch for batch, _, _ in pipeline.reader.batches()] == [1, 2]
     staged = [path.name for path in pipeline.zone.rglob("_stage-*/*")]
     assert staged == [], "objects of confirmed numbers are swept"
+
+
+@pytest.mark.parametrize("task", ["extract.batch_writing.read", "publish_changes.stage"])
+def test_a_task_without_memory_is_told_and_the_next_tick_goes_on(
+    task: str, tmp_path: Path, spark, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """S-25: in one line with a code, as any other failure; what the run had done is not done again."""
+    made = history(seed=4, transactions=12)
+    pipeline = Pipeline(tmp_path, spark, TABLES)
+    pipeline.deliver("1.jsonl", json_lines(render(made.changes, CesOptions(), Delivery(seed=4)), layout="wrapped"))
+
+    def starved(*_: object) -> None:
+        raise MemoryError
+
+    with monkeypatch.context() as patched:
+        patched.setattr(f"spark_jobs.{task}", starved)
+        assert main(["tick", str(pipeline.file)]) == Exit.TRANSIENT
+    told = capsys.readouterr().err
+    assert "MEMORY_FULL: the process got no more memory" in told and "Traceback" not in told
+    assert main(["tick", str(pipeline.file)]) == Exit.DONE
+    pipeline.service.poll()
+    assert_mirrored(pipeline, made)
+    assert [batch for batch, _, _ in pipeline.reader.batches()] == [1]
