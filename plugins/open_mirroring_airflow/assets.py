@@ -21,10 +21,11 @@ from airflow.sdk import Asset, AssetAlias
 
 from open_mirroring.config import Mirror
 from open_mirroring.landing_zone.onelake_address import PUBLIC_ENDPOINT
-from open_mirroring.ledger.reading import LedgerReader
 
 if TYPE_CHECKING:
     from airflow.providers.openlineage.extractors import OperatorLineage
+
+    from open_mirroring.ledger.reading import LedgerReader
 
 Mark = list[int]
 """Generation and highest confirmed number of a table; a list, because it is kept as JSON between attempts."""

@@ -13,11 +13,7 @@ from airflow.sdk.exceptions import AirflowSkipException
 
 from open_mirroring.config import Mirror, load_mirror
 from open_mirroring.errors import MirroringError, TerminalError, TransientError
-from open_mirroring.ledger import open_ledger
-from open_mirroring.ledger.auditing import Reason
-from open_mirroring.ledger.reading import LedgerReader
 from open_mirroring.ledger.requests import TARGET_BACK, TARGET_GONE
-from open_mirroring.reconciliation.joined_tables import take_in_joined
 from open_mirroring_airflow.assets import (
     Attempts,
     PublishedFiles,
@@ -52,6 +48,8 @@ from open_mirroring_airflow.triggers import ResetTrigger
 
 if TYPE_CHECKING:
     from airflow.providers.openlineage.extractors import OperatorLineage
+
+    from open_mirroring.ledger.reading import LedgerReader
 
 _LOOK_MINUTES = 0.2
 """A reset looks at the target twice, and gives its slot back while it waits."""
@@ -138,7 +136,7 @@ class PublishingOperator(OpenMirroringSparkOperator):
     def work(self, mirror: Mirror, context: Context) -> Any:
         """Publish, and send asset events for what is new in the ledger."""
         arguments = self.job_arguments(mirror, context)
-        ledger = LedgerReader(open_ledger(ledger_url(mirror)), mirror.name)
+        ledger = _ledger_reader(mirror)
         ledger.mirror().refuse_stopped(mirror.name)
         self._whole = None
         attempts = Attempts(ledger, context["task_state_store"], table_assets(mirror))
@@ -270,7 +268,7 @@ class ReloadOperator(_ApprovedOperator, PublishingOperator):
             if waits.code != RESET_WAITS:
                 raise
             table = context["params"][TABLE]
-            reset = LedgerReader(open_ledger(ledger_url(mirror)), mirror.name).tables(table)[table].reset
+            reset = _ledger_reader(mirror).tables(table)[table].reset
             self.log.info("Waiting: %s. %s", waits.what, self._way_out)
             self.defer(
                 trigger=ResetTrigger(
@@ -384,8 +382,10 @@ class DecideOperator(BaseOperator):
                 where=f"run {context['run_id']}",
                 way_out="start it as a user of Airflow: *Trigger*, on the DAG's page",
             )
-        # Not at the top: it brings Arrow, and every parse of the DAGs imports this module.
+        from open_mirroring.ledger import open_ledger
+        from open_mirroring.ledger.auditing import Reason
         from open_mirroring.operate.deciding import decide_and_look
+        from open_mirroring.reconciliation.joined_tables import take_in_joined
 
         mirror = load_mirror(Path(self.mirror_file))
         ledger = open_ledger(ledger_url(mirror))
@@ -398,6 +398,13 @@ class DecideOperator(BaseOperator):
             self.log.info("%s", sentence)
         self.said += said
         return said
+
+
+def _ledger_reader(mirror: Mirror) -> LedgerReader:
+    from open_mirroring.ledger import open_ledger
+    from open_mirroring.ledger.reading import LedgerReader
+
+    return LedgerReader(open_ledger(ledger_url(mirror)), mirror.name)
 
 
 def _tables_argument(mirror: Mirror, tables: list[str]) -> list[str]:

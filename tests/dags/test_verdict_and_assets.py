@@ -128,7 +128,7 @@ def test_a_hold_that_nobody_but_an_operator_ends_fails_the_run_and_stops_nothing
 ) -> None:
     declare_tables(mirror, open_ledger(mirror.ledger_url()))
     refused = Finding(Verdict.HOLD, STATUS_REFUSED, "SERVICE_DENIED", {}, 0, Backlog())
-    monkeypatch.setattr("open_mirroring_airflow.verdict.inspect_mirror", lambda *_: {"dbo.orders": refused})
+    monkeypatch.setattr("open_mirroring.reconciliation.inspection.inspect_mirror", lambda *_: {"dbo.orders": refused})
     with pytest.raises(TerminalError, match=r"dbo\.orders: STATUS_REFUSED") as caught:
         _leaf(mirror).execute(task_context)
     assert "Contributor" in caught.value.way_out
