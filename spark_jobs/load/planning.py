@@ -25,7 +25,7 @@ from open_mirroring.config.names import BEGINNING, split_source_name
 from open_mirroring.config.source import keeps_tables, refuse_unstreamed
 from open_mirroring.config.storage import place_of
 from open_mirroring.config.tables import ExportLoad, JdbcLoad, check_handover
-from open_mirroring.errors import TerminalError
+from open_mirroring.errors import MirroringError, TerminalError
 from open_mirroring.landing_zone.arrow_schema import file_schema
 from open_mirroring.landing_zone.load_columns import LoadColumn, columns_of_both
 from open_mirroring.landing_zone.schema import TableSchema, extra_columns
@@ -206,9 +206,15 @@ def pieces_of(chunk: Any) -> tuple[Piece, ...]:
     return tuple(Piece(*piece) for piece in chunk)
 
 
-def weight_of(load: ExportLoad | JdbcLoad | None, plan: LoadPlan) -> int:
-    """About how many bytes are left to load; those of a database table are unknown, and may be any number."""
-    if not isinstance(load, ExportLoad):
+def weight_of(spark: SparkSession, table: Table, plan: LoadPlan) -> int:
+    """About how many bytes are left to load; those of a database table are all that it has, if that is known."""
+    load = table.initial_load
+    if isinstance(load, JdbcLoad):
+        try:
+            return JdbcTable(spark, load.connection, split_source_name(load.table or table.source)).size()
+        except MirroringError:
+            return sys.maxsize  # whoever reads the table is told why
+    if load is None:
         return sys.maxsize
     return sum(piece.weight for chunk in plan.remaining for piece in pieces_of(plan.chunks[chunk]))
 

@@ -11,7 +11,7 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
-from open_mirroring.errors import MirroringError, disk_error
+from open_mirroring.errors import MirroringError, disk_error, memory_error
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -120,6 +120,16 @@ class _NoPandas:
             raise ModuleNotFoundError(name)
 
 
+def is_of_spark(error: Exception) -> bool:
+    """Whether Spark raised an error, or the way to its JVM."""
+    if "pyspark" not in sys.modules:
+        return False
+    from py4j.protocol import Py4JError
+    from pyspark.errors import PySparkException
+
+    return isinstance(error, PySparkException | Py4JError)
+
+
 class _ErrorsAsValues:
     """Returns a task's own errors as values: Spark would retry them and bury them in a stack of its own."""
 
@@ -132,6 +142,8 @@ class _ErrorsAsValues:
             return self._function(task)
         except MirroringError as error:
             return error
+        except MemoryError:
+            return memory_error()
         except OSError as error:
             ours = disk_error(error)
             if ours is None:

@@ -59,6 +59,10 @@ class Dialect(Protocol):
         where = f"c.TABLE_SCHEMA = {self.text(schema)} AND c.TABLE_NAME = {self.text(table)}"
         return f"SELECT {self.of_column} FROM INFORMATION_SCHEMA.COLUMNS c WHERE {where}"
 
+    def size_query(self, schema: str, table: str) -> str | None:
+        """A query of the bytes that a table has, NULL where that is not known; None: the database is not asked."""
+        return None
+
     def alike_query(self, schema: str, *tables: str) -> str:
         """A query of the catalog: schema and name of all tables and views that differ from these in case at most."""
         names = ", ".join(f"LOWER({self.text(table)})" for table in tables)
@@ -171,6 +175,15 @@ class PostgreSql(Dialect):
         if found is None:
             raise _unsupported(column, "cannot be mirrored")
         return found
+
+    def size_query(self, schema: str, table: str) -> str:
+        """As the disk has them, partitions with their table; of a view or a foreign table nothing is known."""
+        found = f"to_regclass({self.text(f'{self.quote(schema)}.{self.quote(table)}')})"
+        is_known = "c.relkind = 'p' OR c.relkind = 'r' AND NOT c.relhassubclass"
+        return (
+            f"SELECT CASE WHEN bool_and({is_known}) THEN sum(pg_table_size(c.oid)) END AS bytes FROM pg_class c "
+            f"WHERE c.oid = {found} OR c.oid IN (SELECT relid FROM pg_partition_tree({found}))"
+        )
 
     def as_text(self, name: str, sql_type: str) -> str:
         """PostgreSQL's own text is exact (floats the shortest that reads back); a few spellings differ."""
