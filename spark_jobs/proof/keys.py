@@ -105,7 +105,7 @@ def _joined_here(sides: Sequence[pa.Table], before: pa.Table | None, most: int, 
             db.register("before_it", before.select(_STAYS))
         stays = "" if before is None else "AND (k1, k2) IN (SELECT (k1, k2) FROM before_it)"
         columns = "list_filter(range(len(a)), lambda i: a[i + 1] <> b[i + 1])"
-        return db.execute(
+        return db.sql(
             f"""SELECT k1, k2, key, kind, times::BIGINT AS times,
                   CASE WHEN kind = '{Kind.DIFFERENT}' THEN {columns} ELSE [] END::INTEGER[] AS columns
                 FROM (SELECT *, {kind} AS kind, {times} AS times FROM ({_OF_BOTH}) WHERE {differ} {stays})
