@@ -4,6 +4,8 @@ PYTHON ?= $(shell for p in python3.11 python3.12 python3; do \
 	$$p -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] < (3, 13))' 2>/dev/null && echo $$p && break; done)
 UV_VERSION := 0.13.9
 VENV := .venv
+# Where the environment forbids compiled modules, every one of some hundred programs would compile them again.
+unexport PYTHONDONTWRITEBYTECODE
 RUN := $(VENV)/bin/python
 # One name for every way to pass pytest more: make test ARGS="-k zone -x"
 ARGS ?=
