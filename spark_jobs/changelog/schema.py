@@ -62,7 +62,7 @@ LOG_SCHEMA = pa.schema(
 )
 
 TRANSACTION_COLUMNS = ("committed", "transaction")
-"""Columns that came later than the others: files of earlier versions lack them."""
+"""When a change was committed, and in which transaction."""
 
 CODED = ("kind", "tbl", "epoch", "op", "cols", "origin")
 """Columns of few different values: while they are held in memory, rows have codes for them."""

@@ -95,7 +95,7 @@ class BatchWriting:
             TransientError: what a transport raises.
         """
         manifest = self._written(batch, scope)
-        return replace(manifest, places={**self._begun_empty(scope), **(manifest.places or {})}, reads=self.reads)
+        return replace(manifest, places={**self._begun_empty(scope), **manifest.places}, reads=self.reads)
 
     def _begun_empty(self, scope: Scope) -> dict[str, list[Run]]:
         """The partitions that had nothing at the first look: the next message of each is not its first (G-143)."""
