@@ -1,8 +1,12 @@
-"""Makes the format and transport that a mirror file asks for; the only module that knows all sources."""
+"""Makes the format and transport that a mirror file asks for; the only module that knows all sources.
+
+A format that is none of the product's is one that an installed package registers by an entry point.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from importlib.metadata import entry_points
 from typing import TYPE_CHECKING, NamedTuple
 
 from open_mirroring.changes.column_history import Structure
@@ -13,7 +17,6 @@ from open_mirroring.config.connections import resolve
 from spark_jobs.sources.ces.format import CesFormat
 from spark_jobs.sources.contract.decoded import MirroredTable, SourceSchema
 from spark_jobs.sources.contract.source import Format, Transport
-from spark_jobs.sources.debezium.format import DebeziumFormat
 from spark_jobs.sources.kafka.transport import KafkaTopics
 from spark_jobs.sources.qlik.change_table.files import ChangeFiles
 from spark_jobs.sources.qlik.change_table.format import ChangeTableFormat
@@ -99,5 +102,6 @@ def format_of(mirror: Mirror) -> Format:
             return ChangeTableFormat.of(source, whole_transactions=mirror.consistency == "transaction")
         case described.Messages() as source:
             return QlikMessageFormat.of(mirror, source)
-        case described.DebeziumInLines():
-            return DebeziumFormat()
+        case described.RegisteredMessages() as source:
+            registered: Format = entry_points(group=described.FORMATS)[source.format].load()()
+            return registered

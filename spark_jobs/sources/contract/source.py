@@ -1,7 +1,7 @@
 """Defines what a source is to everybody else: a format, which decodes, and a transport, which knows ranges and bytes.
 
-Nothing outside of :mod:`spark_jobs.sources` asks which format or transport a mirror has. Whoever adds a source writes
-one object of each kind in a folder of its own, and names both in :mod:`spark_jobs.sources.registry`.
+Nothing outside of :mod:`spark_jobs.sources` asks which format or transport a mirror has. A source is one object of each
+kind. :mod:`spark_jobs.sources.registry` names those of the product; other packages register formats by entry points.
 """
 
 from __future__ import annotations

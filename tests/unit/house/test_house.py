@@ -16,8 +16,8 @@ ROOT = Path(__file__).resolve().parents[3]
 
 PRODUCT = {"open_mirroring", "open_mirroring_airflow", "spark_jobs"}
 SPARK = {"pyspark", "delta"}
-# The distribution of testing/, and what only a checkout has.
-TESTING = {"fabric_emulator", "workload_generator", "demo", "benchmarks", "tests"}
+# The distributions of testing/ and examples/, and what only a checkout has.
+TESTING = {"fabric_emulator", "workload_generator", "open_mirroring_debezium", "demo", "benchmarks", "tests"}
 
 # Imports point down only: room -> top-level packages that it must not import, at any depth of the code.
 WALLS: dict[str, set[str]] = {
@@ -25,6 +25,7 @@ WALLS: dict[str, set[str]] = {
     "spark_jobs": {"airflow", "open_mirroring_airflow", *TESTING},
     "plugins": {*SPARK, "deltalake", "spark_jobs", *TESTING},
     "dags": {*SPARK, "deltalake", "spark_jobs", *TESTING},
+    "examples/debezium": {"airflow", *SPARK, "open_mirroring_airflow", *TESTING},
     "testing/fabric_emulator": {"airflow", *SPARK, *PRODUCT - {"open_mirroring"}, *TESTING - {"fabric_emulator"}},
     "testing/workload_generator": {"airflow", *SPARK, *PRODUCT, *TESTING - {"workload_generator"}},
     "demo/judge.py": {"airflow", *SPARK, *PRODUCT, *TESTING},
