@@ -16,6 +16,7 @@ import msgspec
 import sqlalchemy as sa
 from sqlalchemy import Connection, Engine
 
+from open_mirroring.changes.told_statements import TaskState
 from open_mirroring.config import Mirror
 from open_mirroring.config.schedule import next_after
 from open_mirroring.ledger import tables as t
@@ -28,7 +29,6 @@ from open_mirroring.protocols.table_losses import ANY_TABLE, WAYS_OUT, Loss
 from open_mirroring.protocols.verdicts import OTHER_WAY_OUT, Backlog, Verdict
 from open_mirroring.protocols.verdicts import WAYS_OUT as ALL_WAYS_OUT
 from open_mirroring.reconciliation.losses import LossReport, look
-from open_mirroring.reconciliation.told_by_source import TaskState
 
 HOURS = 24
 NOT_INSPECTED, LOOK_OVERDUE = "NOT_INSPECTED", "LOOK_OVERDUE"

@@ -13,9 +13,9 @@ from datetime import datetime, timedelta
 from enum import Enum
 from typing import Any
 
+from open_mirroring.changes.told_statements import TaskState
 from open_mirroring.ledger.decisions import OpenStop
 from open_mirroring.protocols.verdicts import Verdict
-from open_mirroring.reconciliation.told_by_source import TaskState
 
 RECENT_BATCHES = 100
 """Counts of messages are given over so many of the newest batches."""

@@ -20,6 +20,7 @@ from sqlalchemy import Engine
 from open_mirroring.changes.column_choice import lacking
 from open_mirroring.changes.manifest import KEYS_UNTOLD
 from open_mirroring.changes.read_places import Run, gaps
+from open_mirroring.changes.told_statements import TaskState
 from open_mirroring.config import Mirror
 from open_mirroring.config.names import split_source_name
 from open_mirroring.config.source import ChangeEvents, InCapture, InLines
@@ -57,7 +58,7 @@ from open_mirroring.protocols.table_losses import (
 from open_mirroring.protocols.table_stops import HASH_UNMATCHED, unhashed_text
 from open_mirroring.reconciliation.evidence_text import shown
 from open_mirroring.reconciliation.joined_tables import take_in_joined
-from open_mirroring.reconciliation.told_by_source import TaskState, signals_of, task_states, task_text
+from open_mirroring.reconciliation.told_by_source import signals_of, task_states, task_text
 
 _NAMES_SHOWN = 3
 _ALIKE = 0.9

@@ -19,13 +19,13 @@ from open_mirroring.changes.manifest import Manifest, Scope
 from open_mirroring.errors import TerminalError
 from open_mirroring.landing_zone import layout
 from open_mirroring.landing_zone.data_file import Footer
-from open_mirroring.landing_zone.schema import LandingColumn, TableSchema
+from open_mirroring.landing_zone.schema import LandingColumn, LoadColumn, TableSchema
 from open_mirroring.ledger import tables as t
 from open_mirroring.ledger.auditing import Reason, audit
 from open_mirroring.ledger.batch_contents import record_contents, stop_table
 from open_mirroring.ledger.columns import keep_column_lists, note_columns
 from open_mirroring.ledger.declaring import TableDeclaration
-from open_mirroring.ledger.load_ledger import LoadColumn, LoadPlan
+from open_mirroring.ledger.load_ledger import LoadPlan
 from open_mirroring.ledger.publish_ledger import PublishLedger, StagedDetails
 from open_mirroring.ledger.tables import upsert
 from open_mirroring.protocols.publishing import Intent, Lost, Owned, StagedFile, TableRow

@@ -7,68 +7,18 @@ history of DDL tells it for ever, but once the table was built anew it concerns 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from datetime import datetime, timedelta
-from types import MappingProxyType
-from typing import NamedTuple
 
 import sqlalchemy as sa
 from sqlalchemy import Connection, Engine
 
-from open_mirroring.changes.told_statements import Statement
+from open_mirroring.changes.told_statements import Statement, TaskState, Told
 from open_mirroring.ledger import tables as t
 from open_mirroring.ledger.decisions import EXPLAINED_BY_A_WORD, accept_told
 from open_mirroring.ledger.tables import upsert
 from open_mirroring.protocols.table_losses import TABLE_DROPPED, TABLE_RENAMED, TABLE_TRUNCATED
 
-_RUNNING = ("FULL LOAD", "CHANGE PROCESSING")
 _LOOKED, _BEFORE = "", -1
 _DONE_TO_ROWS = {"TRUNCATE_TABLE": (TABLE_TRUNCATED, "truncated"), "DROP_TABLE": (TABLE_DROPPED, "dropped")}
-
-
-class TaskState(NamedTuple):
-    """A task as it described itself last.
-
-    Attributes:
-        name: the task.
-        status: what it says that it does.
-        status_at: when it said so.
-        read_up_to: up to which moment it had read its source then.
-        pending: how many changes it had still to bring to its target.
-    """
-
-    name: str
-    status: str
-    status_at: datetime | None = None
-    read_up_to: datetime | None = None
-    pending: int | None = None
-
-    @property
-    def is_running(self) -> bool:
-        """Whether it says that it loads or reads changes."""
-        return self.status.upper() in _RUNNING
-
-    @property
-    def lag(self) -> timedelta | None:
-        """How far it was behind its source when it said so."""
-        if self.status_at is None or self.read_up_to is None:
-            return None
-        return max(timedelta(0), self.status_at - self.read_up_to)
-
-
-class Told(NamedTuple):
-    """What a source tells beside its changes.
-
-    Attributes:
-        signals: how tables fare, by table and code.
-        statements: what was done to them, by table; None where nothing tells it.
-        tasks: the tasks that send them.
-        by: what tells the statements.
-    """
-
-    signals: Mapping[tuple[str, str], str] = MappingProxyType({})
-    statements: Mapping[str, Sequence[Statement]] | None = None
-    tasks: Sequence[TaskState] = ()
-    by: str = ""
 
 
 def record_told(

@@ -28,8 +28,8 @@ from open_mirroring.config.storage import place_of
 from open_mirroring.config.tables import ExportLoad, JdbcLoad, check_handover
 from open_mirroring.errors import TerminalError
 from open_mirroring.landing_zone.arrow_schema import file_schema
-from open_mirroring.landing_zone.schema import TableSchema, extra_columns
-from open_mirroring.ledger.load_ledger import HandOver, LoadColumn, LoadLedger, LoadPlan, columns_of_both
+from open_mirroring.landing_zone.schema import LoadColumn, TableSchema, columns_of_both, extra_columns
+from open_mirroring.ledger.load_ledger import HandOver, LoadLedger, LoadPlan
 from open_mirroring.protocols.table_stops import HASH_UNMATCHED, unhashed_text
 from open_mirroring.protocols.table_stops import WAYS_OUT as WAYS_OUT_OF_STOPS
 from spark_jobs.load.task import duplicate_key

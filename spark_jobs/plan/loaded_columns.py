@@ -15,7 +15,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from open_mirroring.config.source import is_streamed
-from open_mirroring.ledger.load_ledger import LoadColumn, LoadPlan
+from open_mirroring.landing_zone.schema import LoadColumn
+from open_mirroring.ledger.load_ledger import LoadPlan
 from spark_jobs.changelog.schema import DELETE, KEY_LEFT
 from spark_jobs.sources.sql_server.chosen_types import is_spelled_alike
 from spark_jobs.sources.sql_server.type_text import TIMESTAMPS, SqlType, is_known, read_any

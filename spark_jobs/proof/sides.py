@@ -28,7 +28,7 @@ from open_mirroring.config.tables import JdbcLoad, ProofExport
 from open_mirroring.errors import TerminalError
 from open_mirroring.landing_zone.arrow_schema import file_schema
 from open_mirroring.landing_zone.salt import Salt
-from open_mirroring.ledger.load_ledger import LoadColumn, columns_of_both
+from open_mirroring.landing_zone.schema import LoadColumn, columns_of_both
 from open_mirroring.operate.exit_codes import UsageError
 from spark_jobs.load.planning import CHUNK_BYTES, pace_of
 from spark_jobs.proof.rows import Shape, Work

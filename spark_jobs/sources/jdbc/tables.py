@@ -17,7 +17,7 @@ from open_mirroring.changes.column_choice import ColumnChoice
 from open_mirroring.config.connections import Connection, resolve
 from open_mirroring.config.names import SourceName
 from open_mirroring.errors import MirroringError, TerminalError, TransientError
-from open_mirroring.ledger.load_ledger import LoadColumn
+from open_mirroring.landing_zone.schema import LoadColumn
 from spark_jobs.sources.exports.files import refused
 from spark_jobs.sources.jdbc.dialects import BoundKind, Dialect, Range, condition, database_error, dialect_of, ranges
 from spark_jobs.sources.jdbc.pacing import Pace, paced

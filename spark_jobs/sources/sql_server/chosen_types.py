@@ -13,8 +13,7 @@ from functools import lru_cache
 from typing import Any
 
 from open_mirroring.errors import TerminalError
-from open_mirroring.landing_zone.schema import is_exact_number, wider
-from open_mirroring.ledger.load_ledger import LoadColumn
+from open_mirroring.landing_zone.schema import LoadColumn, is_exact_number, wider
 from spark_jobs.sources.sql_server.times import date_text, timestamp_text
 from spark_jobs.sources.sql_server.type_changes import keeps_key
 from spark_jobs.sources.sql_server.type_text import (

@@ -156,6 +156,34 @@ def test_no_two_rooms_depend_on_each_other() -> None:
     TopologicalSorter(_drawn_rooms()).prepare()  # raises CycleError, naming the circle
 
 
+def _loaded(module: str) -> set[str]:
+    """The product's modules that loading one of them loads: what it imports outside of functions, and so on."""
+    found, open_ = set[str](), [module]
+    while open_:
+        name = open_.pop()
+        path = ROOT / name.replace(".", "/")
+        path = path / "__init__.py" if path.is_dir() else path.with_suffix(".py")
+        if name in found or not path.is_file():
+            continue
+        found.add(name)
+        top = [node for node in ast.parse(path.read_text(encoding="utf-8")).body if isinstance(node, _IMPORT)]
+        for name in _imports("\n".join(map(ast.unparse, top)), _package(path)):
+            parts = name.split(".")
+            open_ += [".".join(parts[:end]) for end in range(1, len(parts) + 1)] if parts[0] in PRODUCT else []
+    return found
+
+
+_IMPORT = (ast.Import, ast.ImportFrom)
+
+
+def test_decoding_loads_neither_ledger_nor_reconciliation() -> None:
+    """A worker decodes: what decides is not its business, and would take long to load."""
+    modules = [".".join(path.relative_to(ROOT).with_suffix("").parts) for path in _modules("spark_jobs/sources")]
+    deciding = ("open_mirroring.ledger", "open_mirroring.reconciliation", "open_mirroring.operate")
+    assert {m: sorted(found) for m in modules if (found := {x for x in _loaded(m) if x.startswith(deciding)})} == {}
+    assert any(name.startswith(deciding) for name in _loaded("spark_jobs.extract_changes")), "else it would see nothing"
+
+
 def test_no_room_outgrows_itself() -> None:
     sizes = Counter(
         path.parent.relative_to(ROOT).as_posix()

@@ -16,6 +16,7 @@ from contextlib import suppress
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from open_mirroring.changes.told_statements import TaskState, Told
 from open_mirroring.config.names import SourceName
 from open_mirroring.errors import TerminalError
 from open_mirroring.protocols.table_losses import (
@@ -26,7 +27,6 @@ from open_mirroring.protocols.table_losses import (
     TASK_UNKNOWN,
     TASKS_MIXED,
 )
-from open_mirroring.reconciliation.told_by_source import TaskState, Told
 from spark_jobs.sources.contract.decoded import shown
 from spark_jobs.sources.jdbc.tables import JdbcTable
 from spark_jobs.sources.qlik.change_table.ddl_history import statements_of

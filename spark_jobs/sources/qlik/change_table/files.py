@@ -20,13 +20,13 @@ import numpy as np
 import pyarrow as pa
 
 from open_mirroring.changes.manifest import BoundFile, BoundRange, FileVersion
+from open_mirroring.changes.told_statements import Told
 from open_mirroring.config import Mirror
 from open_mirroring.config.source import HEADER_PREFIX, TABLE_SUFFIX, UTF8, ChangeTablesInFolder
 from open_mirroring.config.storage import place_of
 from open_mirroring.errors import TerminalError
 from open_mirroring.protocols.backfilling import Interval
 from open_mirroring.protocols.table_stops import LOAD_UNREAD
-from open_mirroring.reconciliation.told_by_source import Told
 from open_mirroring.storage.object_path import Place
 from spark_jobs.sources.contract.announced import Announced, Note
 from spark_jobs.sources.contract.decoded import Damage, Refusal, shown

@@ -12,9 +12,9 @@ from typing import Any
 
 import pyarrow as pa
 
+from open_mirroring.changes.told_statements import Told
 from open_mirroring.errors import MirroringError
 from open_mirroring.protocols.table_losses import ANY_TABLE, CONTROL_TABLE_UNREAD
-from open_mirroring.reconciliation.told_by_source import Told
 from open_mirroring.storage.object_path import Place
 from spark_jobs.sources.contract.decoded import Refusal, shown
 from spark_jobs.sources.qlik.change_table.ddl_history import statements_of

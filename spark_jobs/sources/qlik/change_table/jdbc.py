@@ -17,13 +17,13 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 from open_mirroring.changes.column_choice import ALL_COLUMNS, ColumnChoice
 from open_mirroring.changes.manifest import BoundRange, FileVersion
+from open_mirroring.changes.told_statements import Told
 from open_mirroring.config import Mirror, Table
 from open_mirroring.config.connections import resolve
 from open_mirroring.config.names import SourceName, split_source_name
 from open_mirroring.config.source import HEADER_PREFIX, OVERLAP_MINUTES, TABLE_SUFFIX, ChangeTablesInDatabase
 from open_mirroring.errors import TerminalError, TransientError
 from open_mirroring.protocols.backfilling import Interval
-from open_mirroring.reconciliation.told_by_source import Told
 from spark_jobs.sources.contract.announced import Announced
 from spark_jobs.sources.contract.source import Chosen, Format, Found, Seen, Survey, Transport, longest
 from spark_jobs.sources.jdbc.catalog import catalog

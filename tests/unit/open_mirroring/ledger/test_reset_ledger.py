@@ -16,6 +16,7 @@ from open_mirroring.changes.manifest import ListSeen, PlacesSeen
 from open_mirroring.changes.source_reloads import NewestLoad, ReloadedRows
 from open_mirroring.errors import TerminalError, TransientError
 from open_mirroring.fabric.target import TablesFolder
+from open_mirroring.landing_zone.schema import LoadColumn
 from open_mirroring.ledger import tables as t
 from open_mirroring.ledger.auditing import Reason
 from open_mirroring.ledger.columns import record_columns
@@ -23,7 +24,7 @@ from open_mirroring.ledger.decisions import resume_table
 from open_mirroring.ledger.declaring import TableDeclaration, declare
 from open_mirroring.ledger.extract_ledger import ExtractLedger
 from open_mirroring.ledger.horizon import move_horizon
-from open_mirroring.ledger.load_ledger import LoadColumn, LoadLedger, LoadPlan
+from open_mirroring.ledger.load_ledger import LoadLedger, LoadPlan
 from open_mirroring.ledger.publish_ledger import PublishLedger
 from open_mirroring.ledger.reading import NOTHING, LedgerReader, published_position
 from open_mirroring.ledger.reset_ledger import LOG_LACKS, ResetLedger
