@@ -74,6 +74,8 @@ class AnySource(Section):
 
     spells_by_reading: ClassVar[bool] = False
     """Whether a row carries the columns of the time when it is read, not of the time when it changed (T-33)."""
+    is_surveyed: ClassVar[bool] = False
+    """Whether settings at the source leave open what it sends, so that `check` looks there."""
     fragment_timeout_hours: Positive = Field(
         default=24,
         description="Hours after which messages that wait for others (pieces of a split event, a before image, the "
@@ -223,6 +225,8 @@ class ChangeEvents(AnySource):
 
 class QlikTask(AnySource):
     """What a task of Qlik's sends, whatever carries it."""
+
+    is_surveyed = True
 
     load: Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,39}$")] = Field(
         default="1",

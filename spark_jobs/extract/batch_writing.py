@@ -39,12 +39,10 @@ from spark_jobs.extract.read_task import LogTarget, ReadTask, read
 from spark_jobs.extract.replay_task import ReplayTask, replay
 from spark_jobs.letters.open_letters import OpenLetter, covered_by, healed_tables
 from spark_jobs.runtime.tasks import run_job, tasks_wanted
-from spark_jobs.sources.contract.decoded import Dispositions, MirroredTable, SourceSchema
-from spark_jobs.sources.contract.source import Format, MessageTransport, Transport
+from spark_jobs.sources.contract.decoded import BY_HAND, Dispositions, MirroredTable, SourceSchema
+from spark_jobs.sources.contract.source import Format, MessageTransport, SchemaLookup, Transport
 from spark_jobs.sources.qlik.change_table.format import ChangeTableFormat
 from spark_jobs.sources.qlik.change_table.jdbc import ChangeTables
-from spark_jobs.sources.qlik.message.schema_registry import SchemaRegistry
-from spark_jobs.sources.qlik.message.structures import BY_HAND
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -77,7 +75,7 @@ class BatchWriting:
     transport: Transport
     format: Format
     tables: Mapping[str, MirroredTable]
-    registry: SchemaRegistry | None
+    registry: SchemaLookup | None
     given: Sequence[SourceSchema]
     timeout: timedelta
     letters: Callable[[], list[OpenLetter]]

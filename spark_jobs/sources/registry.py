@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from importlib.metadata import entry_points
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from open_mirroring.changes.column_history import Structure
 from open_mirroring.changes.manifest import AnnouncedSchema
@@ -16,7 +16,7 @@ from open_mirroring.config import source as described
 from open_mirroring.config.connections import resolve
 from spark_jobs.sources.ces.format import CesFormat
 from spark_jobs.sources.contract.decoded import MirroredTable, SourceSchema
-from spark_jobs.sources.contract.source import Format, Transport
+from spark_jobs.sources.contract.source import Format, SchemaLookup, Transport
 from spark_jobs.sources.kafka.transport import KafkaTopics
 from spark_jobs.sources.qlik.change_table.files import ChangeFiles
 from spark_jobs.sources.qlik.change_table.format import ChangeTableFormat
@@ -24,9 +24,6 @@ from spark_jobs.sources.qlik.change_table.jdbc import ChangeTables
 from spark_jobs.sources.qlik.message.format import QlikMessageFormat
 from spark_jobs.sources.qlik.message.given_structures import given_structures
 from spark_jobs.sources.transports.message_files import CaptureFiles, LineFiles
-
-if TYPE_CHECKING:
-    from spark_jobs.sources.qlik.message.schema_registry import SchemaRegistry
 
 
 class MirrorSource(NamedTuple):
@@ -38,7 +35,7 @@ class MirrorSource(NamedTuple):
     transport: Transport
     format: Format
     tables: dict[str, MirroredTable]
-    registry: SchemaRegistry | None
+    registry: SchemaLookup | None
     given: tuple[SourceSchema, ...] = ()
 
 
@@ -62,7 +59,7 @@ def structures_of(mirror: Mirror, kept: Iterable[AnnouncedSchema]) -> Mapping[st
     return format_of(mirror).structures([SourceSchema(*one) for one in kept])
 
 
-def _schemas(connection: str) -> SchemaRegistry:
+def _schemas(connection: str) -> SchemaLookup:
     # What its client brings takes as long to load as a look at a source that has nothing new.
     from spark_jobs.sources.qlik.message.schema_registry import SchemaRegistry
 

@@ -108,6 +108,10 @@ class Notices(NamedTuple):
         return Notices(*map(int.__add__, self, other))
 
 
+BY_HAND = "(given by hand)"
+"""Stands for the topic of a structure that the mirror file gives."""
+
+
 class SourceSchema(NamedTuple):
     """A structure that the source announced in a message of its own; kept in the ledger, so that later runs know it.
 

@@ -10,7 +10,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from types import MappingProxyType
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple, Protocol
 
 from open_mirroring.changes.column_history import Structure
 from open_mirroring.changes.manifest import BoundFile, BoundRange, FileVersion
@@ -143,6 +143,19 @@ class Format(ABC):
     ) -> FastDecoder | None:
         """What takes most messages from blocks, much faster than the decoder; None where nothing does."""
         return None
+
+
+class SchemaLookup(Protocol):
+    """Knows the structures of messages that do not describe themselves, such as a schema registry."""
+
+    def schemas(self, identities: Iterable[str]) -> list[SourceSchema]:
+        """The structures that waiting messages need; unknown ones are left out.
+
+        Raises:
+            TerminalError: it refuses the request.
+            TransientError: it does not answer.
+        """
+        ...
 
 
 class Transport(ABC):

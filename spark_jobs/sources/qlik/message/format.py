@@ -19,7 +19,7 @@ from open_mirroring.errors import TerminalError
 from spark_jobs.changelog.origins import topic_of
 from spark_jobs.changelog.schema import RawMessage
 from spark_jobs.sources.contract.announced import Announced, AnnouncedColumn, Note
-from spark_jobs.sources.contract.decoded import Damage, MirroredTable, Refusal, SourceSchema, is_described
+from spark_jobs.sources.contract.decoded import BY_HAND, Damage, MirroredTable, Refusal, SourceSchema, is_described
 from spark_jobs.sources.contract.source import Format
 from spark_jobs.sources.qlik.message.avro import data_schema
 from spark_jobs.sources.qlik.message.decoder import DEFAULT_SETTINGS, QlikMessageDecoder, QlikMessageSettings
@@ -27,7 +27,6 @@ from spark_jobs.sources.qlik.message.envelope import AvroData, Metadata, read_me
 from spark_jobs.sources.qlik.message.fast_path import FastQlikMessages
 from spark_jobs.sources.qlik.message.headers import stated_table
 from spark_jobs.sources.qlik.message.structures import (
-    BY_HAND,
     Column,
     Structure,
     derived_structure,

@@ -14,9 +14,9 @@ from collections import defaultdict
 from collections.abc import Container, Iterable, Mapping, Sequence
 from typing import Any
 
-from spark_jobs.sources.contract.decoded import Refusal, SourceSchema, is_described, shown
+from spark_jobs.sources.contract.decoded import BY_HAND, Refusal, SourceSchema, is_described, shown
 from spark_jobs.sources.qlik.masks import MaskOrder, readings, width
-from spark_jobs.sources.qlik.message.structures import BY_HAND, Structure, Unfit, known_structure
+from spark_jobs.sources.qlik.message.structures import Structure, Unfit, known_structure
 
 
 class Structures:

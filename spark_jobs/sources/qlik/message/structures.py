@@ -29,8 +29,6 @@ MAX_COLUMNS = 4096
 """More than any source has in a table."""
 MAX_ID, MAX_NAME = 200, 300
 """As much as the ledger keeps."""
-BY_HAND = "(given by hand)"
-"""Stands for the topic of what the mirror file gives: no topic has such a name (K-61)."""
 _WHOLE_AND_CUT = {"float": ("INT8",), "real": ("INT4", "INT8", "UINT4")}
 """Whole numbers of which a float of the writer schema does not hold each."""
 _REGISTERED, _TYPE = "registeredSchema", "schemaType"
