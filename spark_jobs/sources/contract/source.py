@@ -22,6 +22,7 @@ from spark_jobs.changelog.origins import partition_of
 from spark_jobs.sources.contract.announced import Announced
 from spark_jobs.sources.contract.decoded import Decoder, MirroredTable, SourceSchema
 from spark_jobs.sources.contract.fast_decoder import FastDecoder
+from spark_jobs.sources.contract.message_blocks import RowBlock
 
 _FEWEST = 100
 """A sample looks at so many messages of a range at least, and rather at fewer ranges."""
@@ -253,6 +254,39 @@ class Transport(ABC):
 
         Raises:
             MirroringError: as :meth:`find`.
+        """
+
+
+class BlockLog(Protocol):
+    """Decodes and logs blocks of rows, in a worker."""
+
+    def take_block(self, block: RowBlock) -> None:
+        """Decode and log rows."""
+        ...
+
+    def finish(self) -> Any:
+        """What was written and seen."""
+        ...
+
+
+class QueriedTransport(Transport):
+    """A transport whose ranges are read by queries, each in a task of its own."""
+
+    @abstractmethod
+    def read(self, spark: Any, ranges: Sequence[BoundRange], log: Callable[[int], BlockLog], job: str) -> list[Any]:
+        """Read, decode and log ranges; what came of each, in no particular order.
+
+        Nothing is kept of a job that fails: nothing refers to what a worker wrote before.
+
+        Args:
+            spark: the session.
+            ranges: what the ledger bound.
+            log: begins to log the range at a place of *ranges*. It goes to the workers.
+            job: what people see of it in Spark.
+
+        Raises:
+            TerminalError: a range or a table is not as it must be; the code says how.
+            TransientError: the source did not answer to the end.
         """
 
 
