@@ -18,7 +18,8 @@ COPY --chown=50000:0 jars jars
 RUN jars/fetch python \
     && ln -s "$(python -c 'import importlib.util as u, os; print(os.path.dirname(u.find_spec("pyspark").origin))')" spark
 COPY --chown=50000:0 . .
-RUN python -m pip install --no-cache-dir --no-deps --no-build-isolation --editable . --editable testing
+RUN python -m pip install --no-cache-dir --no-deps --no-build-isolation --editable . --editable testing \
+    && python -m compileall -q open_mirroring spark_jobs plugins dags
 
 # What is in this image, for whoever has to answer for it: sbom.json (CycloneDX). Its maker stays outside.
 RUN python -m venv build/sbom \

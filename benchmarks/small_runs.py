@@ -42,14 +42,14 @@ class Mirror:
     def __init__(self, home: Path, checkout: Path, settings: str = "") -> None:
         self._home, self._checkout = home, checkout
         (home / "source").mkdir(parents=True)
-        self._deliver("first", 0, TABLES)
+        self.deliver("first", 0, TABLES)
         self.file = home / "mirrors" / "small.yaml"
         source = "format: sqlserver-ces, transport: files, path: source, layout: bare"
         self.timed("init", str(self.file), "--source", source)
         self.file.write_text(self.file.read_text() + settings)
         self.timed("tick", str(self.file))
 
-    def _deliver(self, name: str, round_: int, events: int) -> None:
+    def deliver(self, name: str, round_: int, events: int) -> None:
         """Inserts into the tables in turns, under keys of the round's own."""
         lines = []
         for at in range(events):
@@ -64,6 +64,8 @@ class Mirror:
     def timed(self, *command: str) -> float:
         """Seconds of a command, which has to end well."""
         environment = {**os.environ, "OPEN_MIRRORING_HOME": str(self._home), "PYTHONPATH": str(self._checkout)}
+        # As installed: a product that may not keep its compiled modules compiles them in every run.
+        environment.pop("PYTHONDONTWRITEBYTECODE", None)
         began = time.monotonic()
         done = subprocess.run(
             [sys.executable, "-c", _LINE, *command], env=environment, cwd=self._checkout, capture_output=True, text=True
@@ -75,7 +77,7 @@ class Mirror:
 
     def tick(self, round_: int) -> float:
         """Seconds of a tick over 100 new events."""
-        self._deliver(f"{round_:03d}", round_, EVENTS)
+        self.deliver(f"{round_:03d}", round_, EVENTS)
         return self.timed("tick", str(self.file))
 
 

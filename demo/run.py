@@ -87,7 +87,12 @@ def _interrupt(number: int, frame: FrameType | None) -> None:
 
 def _ignore_signals() -> None:
     for number in _ENDING:
-        signal.signal(number, signal.SIG_IGN)
+        # Not SIG_IGN: Python shows a traceback for a signal that has come already.
+        signal.signal(number, _let_pass)
+
+
+def _let_pass(number: int, frame: FrameType | None) -> None:
+    pass
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -50,6 +50,15 @@ class TransientError(MirroringError):
     """May pass by itself: the same call is worth repeating."""
 
 
+def memory_error() -> MirroringError:
+    """Our error for memory that a process asked for and did not get."""
+    return TransientError(
+        "MEMORY_FULL",
+        "the process got no more memory",
+        way_out="give it more, or let a smaller `spark.start_above` leave such work to Spark; the next run goes on",
+    )
+
+
 def disk_error(error: OSError, where: str = "") -> MirroringError | None:
     """Our error for a disk that is full, or where this process may not read or write; None for any other."""
     what, where = error.strerror or str(error), where or str(error.filename or "")

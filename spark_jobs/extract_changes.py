@@ -54,6 +54,7 @@ class Extracted(NamedTuple):
         losses: what the mirror's tables lack, or may, by table; the job asks, :func:`extract` leaves it empty.
         told: likewise dead letters and ignored tables, as
             :meth:`~open_mirroring.reconciliation.losses.LossReport.document` lists them.
+        published: what the job published as well, as its own report; None: it was not asked to, or it is not little.
     """
 
     batch: int | None
@@ -66,6 +67,7 @@ class Extracted(NamedTuple):
     withheld: Sequence[str] = ()
     overdue: Sequence[str] = ()
     joined: Mapping[str, str] = MappingProxyType({})
+    published: Mapping[str, Any] | None = None
 
 
 def extract(mirror: Mirror, ledger: Engine, spark: SparkSession, backfill: Backfill | None = None) -> Extracted:
@@ -230,7 +232,15 @@ def _of(found: Found, ranges: Iterable[BoundRange]) -> Scope:
 def _extract(mirror: Mirror, ledger: Engine, spark: SparkSession, arguments: argparse.Namespace) -> Extracted:
     extracted = extract(mirror, ledger, spark, backfill_of(arguments))
     report = look(mirror, ledger, has_read=True)
-    return extracted._replace(losses=report.lost, told=report.document())
+    extracted = extracted._replace(losses=report.lost, told=report.document())
+    if arguments.publish is None:
+        return extracted
+    # Not at the top: publishing may reset a table, whose job needs this one.
+    from spark_jobs.publish_changes import publish_little
+
+    published = publish_little(mirror, ledger, spark, arguments.publish.split(",") if arguments.publish else None)
+    job = {"job": "publish_changes", "mirror": mirror.name}
+    return extracted._replace(published=None if published is None else {**job, **published._asdict()})
 
 
 def backfill_of(arguments: argparse.Namespace) -> Backfill | None:
@@ -244,7 +254,13 @@ def backfill_of(arguments: argparse.Namespace) -> Backfill | None:
     return Backfill(parse_interval(arguments.start or "", arguments.end or ""), arguments.reread)
 
 
-main = Job("extract_changes", _extract, partial(add_interval_arguments, required=False))
+def _add_arguments(parser: argparse.ArgumentParser) -> None:
+    add_interval_arguments(parser, required=False)
+    about = "publish as well, where that is little; of all tables, or only of these source tables"
+    parser.add_argument("--publish", nargs="?", const="", metavar="TABLES", help=about)
+
+
+main = Job("extract_changes", _extract, _add_arguments)
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -131,7 +131,7 @@ def _log(
     """
     sources, planned = [table.source for table in loading], reader.tables()
     plans = {table.source: planned[table.source].load_plan for table in loading}
-    size = sum(weight_of(t.initial_load, plan) for t in loading if (plan := plans[t.source]) is not None)
+    size = sum(weight_of(spark, table, plan) for table in loading if (plan := plans[table.source]) is not None)
     at_once = tasks_wanted(spark, size, _CHUNKS_PER_CORE)
     given_back: dict[str, str] = {}
     rows: dict[str, int] = {}

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import logging
+import os
 import sys
 import time
 from collections import Counter
@@ -16,15 +17,11 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 from uuid import uuid4
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from py4j.protocol import Py4JError
-from pyspark.errors import PySparkException
-from pyspark.sql import SparkSession
-from pyspark.sql import functions as F
 from sqlalchemy import Engine
 
 from open_mirroring.changes.log_position import LogPosition, not_below
@@ -60,19 +57,21 @@ from open_mirroring.storage.object_path import Place
 from spark_jobs.changelog.schema import CHANGE
 from spark_jobs.proof.keys import differing_keys, logged_among, read_sums
 from spark_jobs.proof.mirrored_files import Target, table_place, tables_place
-from spark_jobs.proof.rows import KEYS_SCHEMA, HashKeys, Shape
-from spark_jobs.proof.sides import HashedSource, Source, kept, proof_source, source_side, source_unnamed
+from spark_jobs.proof.rows import Shape
+from spark_jobs.proof.sides import HashedSource, Source, proof_source, source_side, source_unnamed
 from spark_jobs.runtime.job import Job
 from spark_jobs.runtime.job_arguments import add_tables_argument
-from spark_jobs.runtime.worker_tasks import parallelism
+from spark_jobs.runtime.tasks import is_of_spark
 from spark_jobs.sources.registry import transport_of
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 log = logging.getLogger(__name__)
 
-_STAYS = ["k1", "k2"]
 _MOST_KEYS = 250_000
 """So many keys of a table that differ are looked at again, and held on the driver meanwhile."""
-_MOST_AT_ONCE = 8
+_AT_ONCE = min(8, max(2, os.cpu_count() or 1))
 _NOWHERE = Position(0, None)
 
 
@@ -205,9 +204,8 @@ class _Proving:
     def _look_at(self, cases: Sequence[_Case], look: Callable[[_Case], None]) -> None:
         """Look at several tables at a time, because planning of small tables leaves the cores idle."""
         self._findings = inspect_mirror(self._mirror, self._ledger, record=False)
-        at_once = min(_MOST_AT_ONCE, max(2, parallelism(self._spark)))
         begun = time.monotonic()
-        with ThreadPoolExecutor(at_once) as pool:
+        with ThreadPoolExecutor(_AT_ONCE) as pool:
             looked = pool.map(lambda case: self._looked(case, look), cases)
             for done, (case, _) in enumerate(zip(cases, looked, strict=True), 1):
                 seconds = time.monotonic() - begun
@@ -230,7 +228,7 @@ class _Proving:
         case.source = self._as_published(source, case.state)
         case.shape = _shape(case, target)
         log.info("%s: comparing with %s", case.table.source, case.source.text)
-        sums = [read_sums(side, case.shape) for side in (case.source, target)]
+        sums = [read_sums(self._spark, side, case.shape) for side in (case.source, target)]
         cells = differing_cells(*sums)
         case.cells = frozenset(cells)
         case.proof = replace(
@@ -297,18 +295,8 @@ class _Proving:
     def _differing(self, case: _Case, target: Target) -> pa.Table:
         """The keys that differ, of those that differed at the look before if there was one."""
         assert case.source is not None and case.shape is not None
-        shape = case.shape
-        work = HashKeys(shape, case.cells)
-        ranges = {cell // shape.buckets for cell in case.cells}
-        frames = [kept(side, side.frame(shape, work, KEYS_SCHEMA, ranges)) for side in (case.source, target)]
-        found = differing_keys(*frames, keyed=bool(shape.keys))
-        if case.left is not None:
-            before = self._spark.createDataFrame(case.left.select(_STAYS))
-            found = found.join(F.broadcast(before), _STAYS, "left_semi")
-        keys = found.orderBy(_STAYS).limit(_MOST_KEYS + 1).toArrow()
-        for frame in frames:
-            frame.unpersist()
-        return keys
+        sides = (case.source, target)
+        return differing_keys(self._spark, sides, case.shape, case.cells, case.left, _MOST_KEYS + 1)
 
     def _looked(self, case: _Case, look: Callable[[_Case], None]) -> None:
         """Look at one table; an error becomes its result, and the other tables go on."""
@@ -317,7 +305,9 @@ class _Proving:
             return
         except MirroringError as error:
             failure = error
-        except (PySparkException, Py4JError) as error:
+        except Exception as error:
+            if not is_of_spark(error):
+                raise
             what = str(error).splitlines()[0][:300]
             failure = TransientError("PROOF_FAILED", f"Spark failed: {what}", way_out="prove it again")
         self._fail(case, failure)
@@ -365,7 +355,7 @@ class _Proving:
         if not case.table.key:
             return None
         chosen &= (pc.field("kind") == CHANGE) & (pc.field("tbl") == source)
-        return logged_among(self._spark, self._log_root, files, chosen, keys)
+        return logged_among(self._spark, self._log_root, files, chosen, keys, sum(part.rows for part in contents))
 
     def _dropped_reaches(self, source: str, since: str) -> bool:
         horizon = self._reader.mirror_horizon()

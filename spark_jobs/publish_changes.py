@@ -20,6 +20,7 @@ from sqlalchemy import Engine
 from open_mirroring.changes.column_history import place_text
 from open_mirroring.config import Mirror
 from open_mirroring.config.storage import log_place
+from open_mirroring.errors import MirroringError
 from open_mirroring.ledger.columns import note_columns, note_former, note_gone
 from open_mirroring.ledger.publish_ledger import StagedDetails
 from open_mirroring.ledger.reading import LedgerReader, TableState, changes_up_to, next_changes
@@ -36,10 +37,12 @@ from spark_jobs.publish.staging import StagedTable, StageTarget, StageTask, stag
 from spark_jobs.reconcile.lost_ledger import log_ahead
 from spark_jobs.runtime.job import Job
 from spark_jobs.runtime.job_arguments import add_tables_argument
-from spark_jobs.runtime.tasks import run_job, tasks_wanted
+from spark_jobs.runtime.tasks import needs_spark, run_job, tasks_wanted
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+    from spark_jobs.reload_table import Reloaded
 
 log = logging.getLogger(__name__)
 
@@ -98,6 +101,30 @@ def publish(mirror: Mirror, ledger: Engine, spark: SparkSession, only: Sequence[
     stopped = {s: f"{t.stop_code}: {t.stop_what}" for s, t in after.items() if t.stop_code and s in chosen}
     settle_outdated_letters(mirror, ledger)
     return Published(driver.made, verdict.held, {**verdict.stopped, **stopped})
+
+
+def publish_and_follow(
+    mirror: Mirror, ledger: Engine, spark: SparkSession, only: Sequence[str] | None = None
+) -> tuple[Published, dict[str, Reloaded]]:
+    """Publish tables, and reset those that a change of structure or a reload stopped; what came meanwhile, too.
+
+    Raises:
+        TransientError, TerminalError: as :func:`publish` and :func:`~spark_jobs.reload_table.follow`.
+    """
+    published = publish(mirror, ledger, spark, only)
+    if not any(is_followed(state) for state in LedgerReader(ledger, mirror.name).tables().values()):
+        return published, {}
+    from spark_jobs.reload_table import follow  # a reset publishes, too, so that its job needs this one
+
+    reloads = follow(mirror, ledger, spark, only)
+    if back := [source for source, one in reloads.items() if not one.hold]:
+        published = published.followed_by(publish(mirror, ledger, spark, back), back)
+    return published, reloads
+
+
+def is_followed(state: TableState) -> bool:
+    """Whether a table may have to be reset: most are neither stopped nor in a reset, and cost no look of their own."""
+    return not (state.accepted is None and state.stop_code is None and state.reset is None)
 
 
 class _ChangesWork:
@@ -227,15 +254,35 @@ def staged_work(prepared: Prepared | PlanStop, parts: Sequence[StagedTable]) -> 
 
 
 def _publish(mirror: Mirror, ledger: Engine, spark: SparkSession, arguments: argparse.Namespace) -> Published:
-    # A reset publishes, too, so that its job needs this one.
-    from spark_jobs.reload_table import publish_and_follow
+    return _published(mirror, ledger, spark, arguments.tables)
 
-    published, reloads = publish_and_follow(mirror, ledger, spark, arguments.tables)
+
+def _published(mirror: Mirror, ledger: Engine, spark: SparkSession, only: Sequence[str] | None) -> Published:
+    published, reloads = publish_and_follow(mirror, ledger, spark, only)
     left = {source: what for source, what in published.stopped.items() if source not in reloads}
     stopped = {**left, **{source: one.stopped[source] for source, one in reloads.items() if source in one.stopped}}
     held = {**published.held, **{source: one.hold for source, one in reloads.items() if one.hold}}
     report = look(mirror, ledger)
     return published._replace(stopped=stopped, held=held, losses=report.lost, told=report.document())
+
+
+def publish_little(mirror: Mirror, ledger: Engine, spark: SparkSession, only: Sequence[str] | None) -> Published | None:
+    """Publish in the program that has read, which then need not be started again; None where that may take long.
+
+    What fails here is left to the run's own publishing, which meets it again.
+    """
+    reader = LedgerReader(ledger, mirror.name)
+    tables = [t for s, t in reader.tables().items() if only is None or s in only]
+    if any(t.stop_code is not None or t.accepted is not None or t.reset is not None for t in tables):
+        return None
+    logged = reader.contents({t.source: t.row.published_batch for t in tables}, reader.mirror().committed)
+    if needs_spark(spark, _ROW_BYTES * sum(part.rows for parts in logged.values() for part in parts)):
+        return None
+    try:
+        return _published(mirror, ledger, spark, only)
+    except MirroringError as error:
+        log.warning("publishing is left to the run's next task: %s", error)
+        return None
 
 
 main = Job("publish_changes", _publish, add_tables_argument)

@@ -55,7 +55,7 @@ from open_mirroring.reconciliation.rebuilding import (
 from open_mirroring.reconciliation.rebuilt_ledger import adopt, refuse_known, seal_last, stop_unknown, write_tables
 from open_mirroring.storage.object_path import Place
 from spark_jobs.changelog.batch_records import read_records
-from spark_jobs.changelog.change_log import log_files
+from spark_jobs.changelog.delta_log import log_files
 from spark_jobs.changelog.newest_batch import newest_in_log
 from spark_jobs.publish.driver import StagedWork
 from spark_jobs.publish.publication import Preparation, Prepared

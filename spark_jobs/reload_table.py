@@ -10,7 +10,7 @@ from __future__ import annotations
 import argparse
 import logging
 import sys
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from types import MappingProxyType
@@ -38,14 +38,14 @@ from open_mirroring.protocols.resetting import RESET_OPEN
 from open_mirroring.protocols.table_stops import LOAD_REPEATED, RELOAD_SEEN
 from open_mirroring.reconciliation.inspection import declaration, zone_address
 from open_mirroring.reconciliation.losses import look
-from spark_jobs.changelog.change_log import log_files
+from spark_jobs.changelog.delta_log import log_files
 from spark_jobs.extract_changes import read_mended
 from spark_jobs.initial_load import load
 from spark_jobs.load.planning import refuse_handed_over
 from spark_jobs.plan.plan import PlanStop
 from spark_jobs.publish.logged_rows import LoggedRows, reloaded_rows
 from spark_jobs.publish.publication import Preparation
-from spark_jobs.publish_changes import Published, publish
+from spark_jobs.publish_changes import is_followed, publish
 from spark_jobs.runtime.job import Job
 from spark_jobs.runtime.job_arguments import add_reload_arguments
 from spark_jobs.sources.registry import format_of
@@ -205,21 +205,6 @@ def reload_and_publish(
     return done._replace(stopped={table: why for table, why in published.stopped.items() if table == source})
 
 
-def publish_and_follow(
-    mirror: Mirror, ledger: Engine, spark: SparkSession, only: Sequence[str] | None = None
-) -> tuple[Published, dict[str, Reloaded]]:
-    """Publish tables, and reset those that a change of structure or a reload stopped; what came meanwhile, too.
-
-    Raises:
-        TransientError, TerminalError: as :func:`publish` and :func:`follow`.
-    """
-    published = publish(mirror, ledger, spark, only)
-    reloads = follow(mirror, ledger, spark, only)
-    if back := [source for source, one in reloads.items() if not one.hold]:
-        published = published.followed_by(publish(mirror, ledger, spark, back), back)
-    return published, reloads
-
-
 def follow(
     mirror: Mirror, ledger: Engine, spark: SparkSession, only: Collection[str] | None = None
 ) -> dict[str, Reloaded]:
@@ -239,8 +224,7 @@ def follow(
     done: dict[str, Reloaded] = {}
     for source, state in reader.tables().items():
         table = declared.get(source)
-        # Most tables are neither stopped nor in a reset: they cost no look of their own.
-        if table is None or (state.accepted is None and state.stop_code is None and state.reset is None):
+        if table is None or not is_followed(state):
             continue
         is_ours = state.reset is None or state.reset.who == approver or state.reset.is_carried_on
         if state.accepted is not None or (state.stop_code in (RELOAD_SEEN, LOAD_REPEATED) and is_ours):
@@ -462,7 +446,7 @@ def _as_log_tells(mirror: Mirror, ledger: Engine, table: Table, *, made_anew: bo
     # A possible rename is asked of the operator once the table is built up to it; the answer lets it go on from there.
     asked = {stop.at or "": _Log(asks=True)} if stop.code == RENAME_POSSIBLE else {}
     is_plain = table.key and not table.complete_rows and state.newest_load is None
-    if is_plain and table.history != "full" and stop.code in FOLLOWED:
+    if is_plain and stop.code in FOLLOWED:
         streams = {epoch: at for epoch, at in epochs.items() if at >= (begins_at or 0)}
         rows = LoggedRows(log_place(mirror), sorted(wanted), table.source, streams)
         oldest = rows.oldest_living()

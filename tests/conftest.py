@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from tests.kafka_broker import KafkaBroker
-    from tests.mariadb import MariaDbServer
     from tests.object_storage import StorageServers
     from tests.page_mirror import PageMirror
     from tests.postgres import PostgresServer
@@ -34,7 +33,6 @@ MARK_OF_FIXTURE = {
     "postgres": "postgres",
     "kafka": "kafka",
     "storage_servers": "storage",
-    "mariadb": "mariadb",
 }
 
 # `-n 2` shares the work between two processes. What needs Spark, its servers or Airflow is dealt out by whole folders,
@@ -138,17 +136,6 @@ def postgres() -> Iterator[PostgresServer]:
     from tests.postgres import running_postgres
 
     with running_postgres() as server:
-        yield server
-
-
-@pytest.fixture(scope="session")
-def mariadb() -> Iterator[MariaDbServer]:
-    """A MariaDB server of this test run's own."""
-    from tests.mariadb import PROGRAMS, is_there, running_mariadb
-
-    if not is_there():
-        pytest.skip(f"needs the programs {', '.join(PROGRAMS)}: `apt-get install mariadb-server` brings them")
-    with running_mariadb() as server:
         yield server
 
 

@@ -29,8 +29,6 @@ _SIGNALS = {
     '"STATEMENT" text, "ERROR" text',
     "attrep_ddl_history": "server_name text, task_name text, table_owner text, table_name text, change_seq text, "
     "timestamp timestamp, table_version int, ddl_type text, details text",
-    "attrep_status": "server_name text, task_name text, task_status text, status_time timestamp, pending_changes int, "
-    "source_current_position text, source_current_timestamp timestamp",
 }
 _DECIMALS = ("decimal", "numeric", "money", "smallmoney")
 
@@ -118,12 +116,6 @@ def ddl(
     details = {"owner": table.schema, "table": table.name, "tableNewName": new_name, "version": 2, "columns": told}
     texts = _texts("server", task, table.schema, table.name, sequence, str(at), "2", kind, json.dumps(details))
     return f'INSERT INTO {_quoted(control)}."attrep_ddl_history" VALUES ({texts})'
-
-
-def task_status(status: str, at: datetime, read_up_to: datetime, pending: int = 0, control: str = "control") -> str:
-    """SQL by which a task says what it does."""
-    texts = _texts("server", "task", status, str(at), str(pending), "0", str(read_up_to))
-    return f'INSERT INTO {_quoted(control)}."attrep_status" VALUES ({texts})'
 
 
 def _texts(*texts: str) -> str:

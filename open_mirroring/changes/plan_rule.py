@@ -20,9 +20,6 @@ ends at a complete position holds each transaction as a whole or not at all, so 
 earlier changes back to one that carries the whole row. The target has it unless one of these rows differs: a late
 change may complete the row without being the newest. A row that changed its key is completed from the changes of its
 old key, so a late change of the old key may change the row at the new key.
-
-*Every change published* (:func:`key_history`). All changes between the two sets are published as they are. This needs
-the complete position: below it, no change that belongs in between can be missing.
 """
 
 from __future__ import annotations
@@ -37,7 +34,6 @@ from open_mirroring.changes.logged_change import (
     RowUntold,
     rests_on_image,
     same_content,
-    standing,
 )
 
 
@@ -110,64 +106,6 @@ def plan_key(
         return KeyPlan(None, incomplete=newest)
     unverified = rests_on_image(unique)
     return KeyPlan(newest, None, None, duplicates, 0, max(0, fresh - 1), int(not fresh), unverified)
-
-
-class KeyHistory(NamedTuple):
-    """The decision of the rule on one key where every change is published.
-
-    Attributes:
-        publish: the changes to publish, oldest first.
-        late: a new change at a position that the target has passed: the table has to stop.
-        conflict: two changes of one identity with different content: the table has to stop (G-02).
-        duplicates: new changes that repeat an identity already logged.
-        superseded: what left a key and removed nothing, because another row had taken it (G-03).
-        unverified: as in :class:`KeyPlan`, of any of the changes.
-    """
-
-    publish: tuple[Logged, ...] = ()
-    late: Logged | None = None
-    conflict: tuple[Logged, Logged] | None = None
-    duplicates: int = 0
-    superseded: int = 0
-    unverified: bool = False
-
-
-def key_history(
-    changes: Sequence[Logged],
-    published_batch: int,
-    published_position: str,
-    late_up_to: str,
-    untypable: Collection[LogPosition] = frozenset(),
-) -> KeyHistory:
-    """All new changes of one key, for a target that gets each in source order (I14); arguments as :func:`plan_key`.
-
-    Applied one after the other they end in what :func:`plan_key` publishes: every change is published but what leaves a
-    key and decides nothing, so that the last one published is the one that decides. Each is published once,
-    however often it was logged (I16). A new one at or below *late_up_to* (:attr:`LogPosition.order`) is late: its
-    successors are published.
-    """
-
-    def is_new(change: Logged) -> bool:
-        return change.position.order > published_position or change.batch > published_batch
-
-    unique, repetitions, conflict = _distinct(changes)
-    if conflict:
-        return KeyHistory(conflict=conflict)
-    publish: list[Logged] = []
-    superseded, unverified = 0, False
-    for at, change in enumerate(unique):
-        if not is_new(change):
-            continue
-        if change.position.order <= late_up_to:
-            return KeyHistory(late=change)
-        if change.position in untypable:
-            continue
-        if change.after is None and standing(unique[at:], untypable) is not change:
-            superseded += 1
-        else:
-            publish.append(change)
-            unverified |= rests_on_image(unique[at:])
-    return KeyHistory(tuple(reversed(publish)), None, None, sum(map(is_new, repetitions)), superseded, unverified)
 
 
 class _Distinct(NamedTuple):

@@ -7,13 +7,11 @@ does. Its word counts only where it leaves no doubt; otherwise a person is asked
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from datetime import datetime, timedelta
 from types import MappingProxyType
 from typing import NamedTuple
 
 ALTER, DROP, ADD = "ALTER", "DROP", "ADD"
 """What a statement does to a column; ``ALTER`` renames it, too."""
-_RUNNING = ("FULL LOAD", "CHANGE PROCESSING")
 _LEAVE_COLUMNS = ("ALTER_TABLE", "TRUNCATE_TABLE")
 
 
@@ -42,49 +40,17 @@ class Statement(NamedTuple):
     at: str = ""
 
 
-class TaskState(NamedTuple):
-    """A task as it described itself last.
-
-    Attributes:
-        name: the task.
-        status: what it says that it does.
-        status_at: when it said so.
-        read_up_to: up to which moment it had read its source then.
-        pending: how many changes it had still to bring to its target.
-    """
-
-    name: str
-    status: str
-    status_at: datetime | None = None
-    read_up_to: datetime | None = None
-    pending: int | None = None
-
-    @property
-    def is_running(self) -> bool:
-        """Whether it says that it loads or reads changes."""
-        return self.status.upper() in _RUNNING
-
-    @property
-    def lag(self) -> timedelta | None:
-        """How far it was behind its source when it said so."""
-        if self.status_at is None or self.read_up_to is None:
-            return None
-        return max(timedelta(0), self.status_at - self.read_up_to)
-
-
 class Told(NamedTuple):
-    """What a source tells beside its changes.
+    """What a source reports in addition to its changes.
 
     Attributes:
         signals: how tables fare, by table and code.
-        statements: what was done to them, by table; None where nothing tells it.
-        tasks: the tasks that send them.
-        by: what tells the statements.
+        statements: what was done to them, by table; None where nothing reports it.
+        by: what reports the statements.
     """
 
     signals: Mapping[tuple[str, str], str] = MappingProxyType({})
     statements: Mapping[str, Sequence[Statement]] | None = None
-    tasks: Sequence[TaskState] = ()
     by: str = ""
 
 

@@ -25,7 +25,7 @@ KAFKA_FORM = "open_mirroring_kafka"
 _SPELLINGS = {"postgresql": "postgres", KAFKA_FORM: "kafka"}
 _FORM = (
     '{"conn_type": "postgres", "host": "…", "port": 5432, "login": "…", "password": "…", "schema": "…"} for a '
-    'database (or mssql, mysql), {"conn_type": "wasb", "login": "ACCOUNT", "password": "KEY"} for object storage (or '
+    'database (or mssql), {"conn_type": "wasb", "login": "ACCOUNT", "password": "KEY"} for object storage (or '
     "adls, aws), kafka or event_hubs for a broker, http for a schema registry, open_mirroring_onelake for OneLake"
 )
 

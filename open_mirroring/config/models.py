@@ -61,7 +61,6 @@ from open_mirroring.config.tables import (
     Table,
     TableEntry,
     TablePattern,
-    Widen,
     change_table_collisions,
     hashed_key,
     refuse,
@@ -131,12 +130,6 @@ class Publish(Section):
         description="What becomes of a table that has no rows yet (F-92). wait: the target gets it with its first row. "
         "create: a Parquet file without rows makes it there, as soon as its columns are known.",
     )
-    widen: Widen = Field(
-        default="later",
-        description="How much room new columns of numbers have (G-111); a table may say otherwise. later: as much as "
-        "their source's type has; a wider type there has the table built anew. ahead: whole numbers land as int64, "
-        "decimals with 38 digits, so that most wider types go on.",
-    )
     on_schema_change: OnSchemaChange = Field(
         default="log",
         description="What becomes of a table that a change of structure stopped, as the target cannot follow it in "
@@ -163,11 +156,6 @@ class Publish(Section):
     reloads_per_day: Positive = Field(
         default=3, description="How often in 24 hours a table is built anew by `on_reload` at most."
     )
-
-
-def widens_ahead(table: Table, publish: Publish) -> bool:
-    """Whether new columns of a table's numbers land with room for wider types (G-111)."""
-    return table.delimited_text is None and (table.widen or publish.widen) == "ahead"
 
 
 class Maintenance(Section):
@@ -358,7 +346,6 @@ class Mirror(Section):
             _settings_of_formats,
             _promises,
             _change_tables,
-            _histories,
             _hashes,
             _extra_columns,
             _handovers,
@@ -597,14 +584,6 @@ def _change_tables(entries: Sequence[TableEntry], before: Mapping[str, Any]) -> 
                 yield unfit((index, "change_table"), what, "leave `change_table` out")
     elif isinstance(source, ChangeTables):
         yield from change_table_collisions(_tables_of(entries), source.table_suffix)
-
-
-def _histories(entries: Sequence[TableEntry], before: Mapping[str, Any]) -> Iterator[Mistake]:
-    what = "without a complete position a change may still come that belongs before one that is published"
-    way_out = "set `consistency: transaction` for the mirror, or leave `history` out: the newest row of each key"
-    for index, entry in enumerate(entries):
-        if entry.history == "full" and before.get("consistency", "transaction") != "transaction":
-            yield unfit((index, "history"), what, way_out)
 
 
 def _hashes(entries: Sequence[TableEntry], before: Mapping[str, Any]) -> Iterator[Mistake]:

@@ -30,6 +30,7 @@ from pydantic import (
 from pydantic_core import PydanticKnownError
 
 from open_mirroring.changes.places_left import EXPECTED, GAPS
+from open_mirroring.changes.streamed_types import is_streamed
 from open_mirroring.config import names
 from open_mirroring.config.section import ConnectionName, ConnectionOfPath, PlaceText, Positive, Section
 from open_mirroring.errors import TerminalError
@@ -347,8 +348,8 @@ class ChangeTablesInDatabase(ChangeTables, title="qlik-change-table over jdbc"):
     control_schema: str | None = Field(
         default=None,
         min_length=1,
-        description="Schema of Qlik's control tables attrep_suspended_tables, attrep_apply_exceptions, "
-        "attrep_ddl_history and attrep_status, which are looked at in each run (T-81, T-84 to T-86). Default: that of "
+        description="Schema of Qlik's control tables attrep_suspended_tables, attrep_apply_exceptions "
+        "and attrep_ddl_history, which are looked at in each run (T-81, T-84, T-85). Default: that of "
         "`partitions`; without both none is looked at.",
     )
     task: str | None = Field(
@@ -518,30 +519,6 @@ def check_complete_position(source: AnySource) -> None:
     if isinstance(source, ChangeEvents) and not source.ordered_partitions:
         what = f"with partitions by {source.partition_key_scheme} their number must be known"
         raise names.refusal("SETTING_MISSING", what, "name those that carry changes: `partition_count: 4`")
-
-
-NOT_STREAMED = frozenset(
-    {
-        "geography",
-        "geometry",
-        "image",
-        "json",
-        "ntext",
-        "rowversion",
-        "sql_variant",
-        "text",
-        "timestamp",
-        "vector",
-        "xml",
-    }
-)
-_NAME = re.compile(r"\s*(?:\[?sys\]?\s*\.\s*)?\[?([A-Za-z_][A-Za-z0-9_]*)\]?")
-
-
-def is_streamed(sql_type: str) -> bool:
-    """Whether events carry columns of a SQL type; also true for unknown types, such as those that users define."""
-    match = _NAME.match(sql_type)
-    return match is None or match[1].lower() not in NOT_STREAMED
 
 
 def keeps_tables(source: AnySource, connection: str) -> bool:

@@ -60,10 +60,6 @@ OnReload = Literal["stop", "rebuild"]
 """What becomes of a table whose source sent its full load again."""
 
 
-Widen = Literal["later", "ahead"]
-"""How much room columns of numbers have for wider types."""
-
-
 _NULL_VALUE = r"^([A-Za-z_/\\][A-Za-z0-9_/.\\-]{0,31})?$"
 """Empty, or a word that no number, date or separator is."""
 
@@ -441,11 +437,6 @@ class Table(Section):
         description="Whether a column that is added at the source stops the table until it is loaded anew: rows that "
         "do not change then may have a default there, which no change tells (G-07). Default: that of the mirror.",
     )
-    widen: Widen | None = Field(
-        default=None,
-        description="How much room new columns of numbers have for wider types: later or ahead, as under `publish` "
-        "(G-111). Default: that of the mirror; files of delimited text have the columns that are declared.",
-    )
     on_schema_change: OnSchemaChange | None = Field(
         default=None,
         description="What becomes of the table when a change of structure stops it: stop, log or reload, as under "
@@ -460,12 +451,6 @@ class Table(Section):
         default=None,
         description="What becomes of the table when a Qlik task loads it again: stop or rebuild, as under `publish` "
         "(G-126). Default: that of the mirror.",
-    )
-    history: Literal["latest", "full"] = Field(
-        default="latest",
-        description="What is published of the changes of a key. latest: the newest that arrived since the last time. "
-        "full: every one, in the order of the source (I14), for targets whose change feed is to show them; needs "
-        "`consistency: transaction`, and what comes too late for its place stops the table.",
     )
     delimited_text: DelimitedText | None = Field(
         default=None, description="How its files are written as delimited text. Default: they are Parquet."
@@ -639,15 +624,6 @@ class Table(Section):
             raise names.refusal("COMBINATION_INVALID", f"a table without key has none that {could}", "leave it out")
         return value
 
-    @field_validator("history")
-    @classmethod
-    def _history(cls, history: str, info: ValidationInfo) -> str:
-        if history == "full" and info.data.get("complete_rows"):
-            what = "rows that are completed by earlier changes are put together for the newest change of a key only"
-            way_out = "have the source send whole rows (@include_all_columns = 1), or leave `history` out"
-            raise names.refusal("COMBINATION_INVALID", what, way_out)
-        return history
-
     @field_validator("delimited_text")
     @classmethod
     def _delimited_text(cls, text: DelimitedText | None, info: ValidationInfo) -> DelimitedText | None:
@@ -667,9 +643,6 @@ class Table(Section):
         if other := [n for n, kind in text.columns.items() if types.type_of(n) not in (None, kind)]:
             what = f"`types` and `delimited_text` say two types of the column {other[0]!r}"
             raise names.refusal("COMBINATION_INVALID", what, "say the same in both")
-        if info.data.get("widen") == "ahead":
-            what = "delimited text has the columns that are declared, which take no wider type"
-            raise names.refusal("COMBINATION_INVALID", what, "declare the wider types, or leave out one of the two")
         return text
 
     @field_validator("initial_load")
@@ -758,9 +731,7 @@ class TablePattern(Section):
     complete_rows: StrictBool | None = Field(default=None, description="As `complete_rows` of a table.")
     keys_never_change: StrictBool | None = Field(default=None, description="As `keys_never_change` of a table.")
     require_reload_on_add: StrictBool | None = Field(default=None, description="As `require_reload_on_add` of a table.")
-    widen: Widen | None = Field(default=None, description="As `widen` of a table.")
     on_reload: OnReload | None = Field(default=None, description="As `on_reload` of a table.")
-    history: Literal["latest", "full"] = Field(default="latest", description="As `history` of a table.")
     dead_letters: DeadLetters | None = Field(default=None, description="As `dead_letters` of a table.")
     initial_load: JdbcLoad | None = Field(
         default=None,
@@ -836,9 +807,7 @@ _OF_EACH_TABLE = (
     "complete_rows",
     "keys_never_change",
     "require_reload_on_add",
-    "widen",
     "on_reload",
-    "history",
     "dead_letters",
     "prove",
 )

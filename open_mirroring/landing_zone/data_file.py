@@ -19,7 +19,7 @@ import pyarrow.parquet as pq
 
 from open_mirroring.errors import TerminalError, TransientError
 from open_mirroring.landing_zone.arrow_schema import MARKER_FIELD
-from open_mirroring.landing_zone.digest import EMPTY, SequenceDigest, combine, digest_of
+from open_mirroring.landing_zone.digest import EMPTY, combine, digest_of
 from open_mirroring.landing_zone.layout import DEFAULT_COMPRESSION, ROW_MARKER, Compression, RowMarker
 
 FOOTER_KEY = b"open_mirroring"
@@ -38,7 +38,7 @@ _KEYED_MARKERS = [int(RowMarker.DELETE), int(RowMarker.UPSERT)]
 _KEYLESS_MARKERS = [int(RowMarker.INSERT)]
 
 
-FileKind = Literal["changes", "load", "history"]
+FileKind = Literal["changes", "load"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,9 +47,9 @@ class Footer:
 
     *first_number* is the first number of the publication it belongs to: files of a table are staged side by side
     before each has its own number, which is its name's. *batch_from* (excluded) and *batch_to* (included) bound its
-    log batches; the positions bound its changes, empty for a load and for a file without rows. A file of the kind
-    ``history`` holds every change in source order, so that its digest is one of a sequence. *standing* is what a lost
-    ledger would have to know of the table (:class:`~open_mirroring.landing_zone.standing.Standing`), empty in a load.
+    log batches; the positions bound its changes, empty for a load and for a file without rows. *standing* is
+    what a lost ledger would have to know of the table (:class:`~open_mirroring.landing_zone.standing.Standing`), empty
+    in a load.
     :func:`write_data_file` fills in *rows* and *digest*.
     """
 
@@ -92,35 +92,16 @@ def write_data_file(
         TerminalError: ``DATA_FILE_INVALID`` when a table does not fit the schema; ``TYPE_UNSUPPORTED`` when the
             schema has a type that no file may have. What was written until then is no valid Parquet file.
     """
-    rows, digest = 0, _RowsDigest(footer)
-    digest.add(schema.empty_table())
+    rows, digests = 0, [digest_of(schema.empty_table())]
     # Without the Arrow schema in the file, what is read back is what Parquet says, as every reader will see it.
     with pq.ParquetWriter(path, schema, store_schema=False, compression=compression, **_ENCODING) as writer:
         for group in _row_groups([tables] if isinstance(tables, pa.Table) else tables, schema, path):
             writer.write_table(group, row_group_size=LARGEST_ROW_GROUP_ROWS)
             rows += group.num_rows
-            digest.add(group)
-        finished = replace(footer, rows=rows, digest=digest.text)
+            digests.append(digest_of(group))
+        finished = replace(footer, rows=rows, digest=combine(digests))
         writer.add_key_value_metadata({FOOTER_KEY: json.dumps(asdict(finished), ensure_ascii=False)})
     return WrittenFile(rows, path.stat().st_size, finished.digest)
-
-
-class _RowsDigest:
-    """The digest that a file's footer asks for: of a set of rows, or of a sequence."""
-
-    def __init__(self, footer: Footer | None) -> None:
-        self._sequence = SequenceDigest() if footer is not None and footer.kind == "history" else None
-        self._sets: list[str] = []
-
-    def add(self, rows: pa.Table) -> None:
-        if self._sequence is None:
-            self._sets.append(digest_of(rows))
-        else:
-            self._sequence.add(rows)
-
-    @property
-    def text(self) -> str:
-        return combine(self._sets) if self._sequence is None else self._sequence.text
 
 
 def _row_groups(tables: Iterable[pa.Table], schema: pa.Schema, path: Path) -> Iterator[pa.Table]:
@@ -180,17 +161,12 @@ def _footer(path: Path, metadata: pq.FileMetaData) -> Footer | None:
 def rows_digest(path: Path) -> str:
     """The digest of the rows that a data file holds, computed from its content, row group by row group.
 
-    Whether their order counts is what its footer says; a file that is not ours holds a set.
-
     Raises:
         TerminalError: ``DATA_FILE_INVALID`` when the file cannot be read to its end.
         TransientError: ``DATA_FILE_GONE`` when the file was moved away meanwhile.
     """
     with _reading(path), pq.ParquetFile(path) as file:
-        digest = _RowsDigest(_footer(path, file.metadata))
-        for group in range(file.num_row_groups):
-            digest.add(file.read_row_group(group))
-        return digest.text
+        return combine(digest_of(file.read_row_group(group)) for group in range(file.num_row_groups))
 
 
 def check_data_file(path: Path, expected_schema: pa.Schema, keys: Sequence[str]) -> None:

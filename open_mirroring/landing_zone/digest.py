@@ -15,9 +15,6 @@ twice does. Digests are stored as long as files are, so the hash is defined here
 * A row's hash, per lane: ``mix(row seed + sum of its values' hashes)``. **A NULL adds nothing**: it differs from an
   empty string, and a nullable column added later (F-83) does not change the digests of older rows.
 
-Where the order of rows is content, too (a file that holds every change, F-34), the digest of a *sequence* of rows is
-used: the 16-byte BLAKE2b of their hashes in order, each as its two lanes, little-endian.
-
 The digest detects accidents and wrong bookkeeping. It is no signature against somebody who forges rows.
 """
 
@@ -63,29 +60,6 @@ def digest_of(rows: pa.Table | pa.RecordBatch) -> str:
         low += _sum(lanes[0])
         high += _sum(lanes[1])
     return _text(low + (high << 64))
-
-
-class SequenceDigest:
-    """The digest of rows in their order, which come piece by piece; how they are cut into pieces does not matter."""
-
-    def __init__(self) -> None:
-        self._hashes = blake2b(digest_size=16)
-        self._rows = 0
-
-    def add(self, rows: pa.Table | pa.RecordBatch) -> None:
-        """Take the next rows.
-
-        Raises:
-            TerminalError: ``TYPE_UNSUPPORTED`` for a column whose type no landing-zone file has.
-        """
-        for lanes in _hashed_rows(rows):
-            self._hashes.update(np.ascontiguousarray(lanes.T, "<u8").tobytes())
-        self._rows += rows.num_rows
-
-    @property
-    def text(self) -> str:
-        """32 hex digits for what was taken so far; :data:`EMPTY` for no rows."""
-        return self._hashes.hexdigest() if self._rows else EMPTY
 
 
 def _hashed_rows(rows: pa.Table | pa.RecordBatch) -> Iterator[_Words]:

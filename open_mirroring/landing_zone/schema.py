@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable
 from typing import NamedTuple
 
 import msgspec
@@ -146,34 +146,6 @@ def landed(columns: Iterable[LandingColumn], keys: Iterable[str]) -> tuple[tuple
     columns = tuple(columns)
     names = {column.name: column.landed_name for column in columns}
     return tuple(LandingColumn(c.landed_name, c.type) for c in columns), tuple(names.get(key, key) for key in keys)
-
-
-class LoadColumn(NamedTuple):
-    """A column of the load: its landing type, its SQL type where one is known, and what differs at the target.
-
-    *held* is of times whose SQL type nothing tells, and says what they are in their files: ``wall clock`` without a
-    zone, moments in a ``zone`` other than UTC, in whole ``milliseconds``.
-    """
-
-    name: str
-    type: str
-    sql_type: str | None = None
-    held: Sequence[str] = ()
-    renamed: str | None = None
-    salted: str | None = None
-
-    @property
-    def landing(self) -> LandingColumn:
-        """The same as a column of the mirrored table."""
-        return LandingColumn(self.name, self.type, self.renamed, self.salted)
-
-
-def columns_of_both(one: Sequence[LoadColumn], other: Sequence[LoadColumn]) -> tuple[LoadColumn, ...] | None:
-    """The columns of two files of one export, as the first has them in order; None if they differ."""
-    others = {column.name: column for column in other}
-    if sorted(column[:3] for column in one) != sorted(column[:3] for column in other):
-        return None
-    return tuple(column._replace(held=sorted({*column.held, *others[column.name].held})) for column in one)
 
 
 class TableSchema(NamedTuple):

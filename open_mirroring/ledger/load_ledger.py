@@ -16,7 +16,8 @@ from sqlalchemy import Engine
 
 from open_mirroring.changes.log_position import BEGINS_EMPTY, above
 from open_mirroring.errors import TransientError
-from open_mirroring.landing_zone.schema import LandingColumn, LoadColumn, TableSchema
+from open_mirroring.landing_zone.load_columns import LoadColumn
+from open_mirroring.landing_zone.schema import LandingColumn, TableSchema
 from open_mirroring.ledger import tables as t
 from open_mirroring.ledger.columns import keep_column_lists, note_load
 from open_mirroring.ledger.horizon import newest_dropped

@@ -23,7 +23,7 @@ from sqlalchemy.engine import make_url
 from sqlalchemy.exc import DatabaseError, OperationalError
 from sqlalchemy.pool import NullPool
 
-from open_mirroring.errors import MirroringError, TerminalError, TransientError, disk_error
+from open_mirroring.errors import MirroringError, TerminalError, TransientError, disk_error, memory_error
 from open_mirroring.ledger.tables import metadata
 
 if TYPE_CHECKING:
@@ -132,7 +132,9 @@ def ledger_error(error: DatabaseError, where: str = "") -> MirroringError | None
 
 
 def system_error(error: Exception) -> MirroringError | None:
-    """Our error for one that the ledger's database or a disk raised; None for any other."""
+    """Our error for one that the ledger's database or a disk raised, or of want of memory; None for any other."""
+    if isinstance(error, MemoryError):
+        return memory_error()
     if isinstance(error, DatabaseError):
         return ledger_error(error)
     return disk_error(error) if isinstance(error, OSError) else None

@@ -467,18 +467,6 @@ source_event = Table(
     Column("what", Text, nullable=False),
 )
 
-# How far a task of the source was, by its own control table, when that was looked at last (T-86).
-source_task = Table(
-    "source_task",
-    metadata,
-    Column("mirror", String(64), primary_key=True),
-    Column("name", String(300), primary_key=True),
-    Column("status", String(300), nullable=False),
-    Column("status_at", Moment),
-    Column("read_up_to", Moment),
-    Column("pending", BigInteger),
-)
-
 # How a job ended whose driver ran elsewhere, for whoever started it (S-16): *run* is the name that the starter chose.
 job_end = Table(
     "job_end",

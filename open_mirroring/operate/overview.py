@@ -16,7 +16,6 @@ import msgspec
 import sqlalchemy as sa
 from sqlalchemy import Connection, Engine
 
-from open_mirroring.changes.told_statements import TaskState
 from open_mirroring.config import Mirror
 from open_mirroring.config.schedule import next_after
 from open_mirroring.ledger import tables as t
@@ -98,7 +97,6 @@ class MirrorOverview:
         looked_at: when the landing zone was inspected last.
         next_run: when its schedule runs it next.
         notes: what is worth a look of all of it.
-        tasks: the tasks of the source, as they describe themselves (T-86).
     """
 
     mirror: str
@@ -117,7 +115,6 @@ class MirrorOverview:
     next_run: datetime | None
     tables: tuple[TableLine, ...]
     notes: tuple[str, ...] = ()
-    tasks: tuple[TaskState, ...] = ()
 
     @property
     def verdict(self) -> Verdict | None:
@@ -178,7 +175,6 @@ def overview(mirror: Mirror, ledger: Engine, now: datetime) -> MirrorOverview:
         next_run=next_after(mirror.schedule, now),
         tables=lines,
         notes=report.notes.get(ANY_TABLE, ()),
-        tasks=tuple(report.tasks),
     )
 
 

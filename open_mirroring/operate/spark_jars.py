@@ -20,7 +20,7 @@ SUBMITTED = "OPEN_MIRRORING_SUBMITTED"
 """Environment variable of a job whose Spark is to be started by the options in ``PYSPARK_SUBMIT_ARGS``."""
 REMOTE = "SPARK_REMOTE"
 """Spark's own variable for a server of Spark Connect (``sc://HOST:PORT/;token=…``)."""
-_DRIVERS = {"postgres": "postgresql", "mssql": "mssql-jdbc", "mysql": "mariadb-java-client"}
+_DRIVERS = {"postgres": "postgresql", "mssql": "mssql-jdbc"}
 """What the jar of each database's driver is called."""
 _CHECKOUT = Path(__file__).resolve().parents[2] / "jars"
 

@@ -13,7 +13,6 @@ from datetime import datetime, timedelta
 from enum import Enum
 from typing import Any
 
-from open_mirroring.changes.told_statements import TaskState
 from open_mirroring.ledger.decisions import OpenStop
 from open_mirroring.protocols.verdicts import Verdict
 
@@ -131,7 +130,6 @@ class MirrorStatus:
         recent: messages by disposition in the newest batches, at most :data:`RECENT_BATCHES`.
         inspection_failed: why the landing zone could not be inspected; empty when it was.
         notes: what is worth a look of the mirror as a whole.
-        tasks: the tasks of the source, as their control table describes them (T-86).
     """
 
     mirror: str
@@ -156,7 +154,6 @@ class MirrorStatus:
     bound_offsets: Mapping[str, int]
     tables: tuple[TableStatus, ...]
     notes: tuple[str, ...] = ()
-    tasks: tuple[TaskState, ...] = ()
 
     @property
     def stopped(self) -> tuple[str, ...]:

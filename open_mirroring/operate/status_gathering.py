@@ -84,7 +84,6 @@ def mirror_status(
             gathered.one(source, findings.get(source), by_table.get(source), inspection_failed) for source in tables
         ),
         notes=report.notes.get(ANY_TABLE, ()),
-        tasks=tuple(report.tasks),
     )
 
 

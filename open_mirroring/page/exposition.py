@@ -46,10 +46,6 @@ RETENTION = Metric(
 )
 HORIZON = Metric(f"{_P}horizon_age_seconds", "How far back sources may be read again, and the log be compared.")
 PROOF = Metric(f"{_P}table_proof_age_seconds", "Age of the last proof of a table.", ("table", "verdict"))
-TASK_RUNS = Metric(f"{_P}task_runs", "1 where a task of the source says that it loads or reads, else 0.", ("task",))
-TASK_LAG = Metric(f"{_P}task_lag_seconds", "How far a task was behind its source when it said so last.", ("task",))
-TASK_SAID = Metric(f"{_P}task_status_age_seconds", "Age of what a task said last.", ("task",))
-TASK_PENDING = Metric(f"{_P}task_pending_changes", "Changes that a task had still to bring to its target.", ("task",))
 METRICS: Sequence[Metric] = tuple(value for value in dict(vars()).values() if isinstance(value, Metric))
 
 _Samples = dict[Metric, list[tuple[Mapping[str, str], float]]]
@@ -94,11 +90,6 @@ def _add(samples: _Samples, mirror: Mirror, ledger: Engine, now: datetime) -> No
     for name, lag in metrics.partitions.items():
         put(BEHIND, lag.behind, partition=name)
         put(RETENTION, lag.until_loss, partition=name)
-    for task in found.tasks:
-        put(TASK_RUNS, float(task.is_running), task=task.name)
-        put(TASK_LAG, None if task.lag is None else task.lag.total_seconds(), task=task.name)
-        put(TASK_SAID, None if task.status_at is None else (now - task.status_at).total_seconds(), task=task.name)
-        put(TASK_PENDING, task.pending, task=task.name)
     _add_tables(samples, found)
 
 

@@ -37,7 +37,6 @@ from open_mirroring.page import ways_out
 from open_mirroring.page.runbook import as_text, section
 from open_mirroring.protocols import table_losses
 from open_mirroring.protocols.verdicts import Verdict
-from open_mirroring.reconciliation.told_by_source import task_text
 from open_mirroring.storage.arrow_files import arrow_files, arrow_path
 
 SHOWN_BYTES = 2_000
@@ -313,7 +312,6 @@ def _whole(found: MirrorOverview) -> dict[str, Any]:
         "stop",
         "losses",
         "notes",
-        "tasks",
         "letters",
         "hours",
         "hours_out",
@@ -456,4 +454,3 @@ _TEMPLATES.globals |= {
     "homeless": table_losses.DEAD_LETTERS_HOMELESS,
 }
 _TEMPLATES.filters |= {"exact": _exact, "moment": _moment, "query": urlencode, "said": as_text}
-_TEMPLATES.filters["task_text"] = task_text

@@ -50,9 +50,9 @@ that is listed; its stream was not read from its first message, and nothing else
 not tell the key that their row had before."""
 
 APPLY_EXCEPTIONS, CONTROL_TABLE_UNREAD = "APPLY_EXCEPTIONS", "CONTROL_TABLE_UNREAD"
-TASK_NOT_RUNNING, TASKS_MIXED, TASK_UNKNOWN = "TASK_NOT_RUNNING", "TASKS_MIXED", "TASK_UNKNOWN"
-"""Notes: the task at the source recorded errors of the table; a control table of it is absent or may not be read; a
-task says that it does not run; control tables name a table for two tasks; they do not name the mirror file's task."""
+TASKS_MIXED, TASK_UNKNOWN = "TASKS_MIXED", "TASK_UNKNOWN"
+"""Notes: the task at the source recorded errors of the table; a control table of it is absent or may not be read;
+control tables name a table for two tasks; they do not name the mirror file's task."""
 
 WAYS_OUT = {
     DEAD_LETTERS_OPEN: "look at `open-mirroring dead-letters`: it says what to do about each; what nobody can mend is "

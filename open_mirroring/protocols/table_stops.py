@@ -99,8 +99,6 @@ WAYS_OUT = {
     f"count from a lower place; give `load` a new name in the mirror file, and {RESET}",
     "IDENTITY_CONFLICT": "see that the source path holds the events of one stream group of one database only; which of "
     f"the two values is true cannot be decided from the events: {RESET}",
-    "CHANGE_LATE": f"{RESET}: changes behind it are published and cannot be taken back; or say `history: latest` and "
-    "lift the stop: then it is published only if it is the newest of its key",
     "SENDER_OTHER": "of two databases name the one to mirror as `source.database`, of two tasks take the topic of one "
     f"out, and {RESET} with a load; or, if it is the same source under a new name and nothing was missed, lift the "
     "stop",

@@ -160,7 +160,7 @@ def check_table(record: TableRecord, files: Iterable[FileContent]) -> list[DeepF
 def _check_files(record: TableRecord, files: Iterable[FileContent], problems: Problems) -> None:
     sealed = {file.number: file for file in record.published}
     first_numbers = {file.number: group[0].number for group in _groups(record).values() for file in group}
-    widest, last, rebuilt = (0, 0), ("", 0), _rebuilt(record)[0]
+    widest, rebuilt = (0, 0), _rebuilt(record)[0]
     for found in sorted(files, key=lambda file: (file.number, file.place)):
         expected = sealed.get(found.number)
         if expected is None:
@@ -186,12 +186,6 @@ def _check_files(record: TableRecord, files: Iterable[FileContent], problems: Pr
             # A sticky schema only grows (F-83): a file that lacks a column of an earlier one is no prefix's successor.
             text = f"{found.columns} columns, while number {widest[1]} before it has {widest[0]}"
             problems.add(v.FILE_UNFIT, f"{where}: {text}")
-        if found.footer is not None and found.footer.kind == "history":
-            if found.number != last[1] and found.footer.first_position <= last[0]:
-                # Rows stay in source order over all files of a history (I4, F-34).
-                text = f"begins at {found.footer.first_position}, while number {last[1]} before it ends at {last[0]}"
-                problems.add(v.FILE_UNFIT, f"{where}: {text}")
-            last = max(last, (found.footer.last_position, found.number))
         widest = max(widest, (found.columns, found.number))
 
 
@@ -219,8 +213,7 @@ def _footer_mismatches(
         first_number=first_number,
         batch_from=sealed.batch_from,
         batch_to=sealed.batch_to,
-        # Whether changes stand in source order is the file's own word; its digest, made accordingly, proves it.
-        kind="load" if sealed.kind == "load" else "history" if found.footer.kind == "history" else "changes",
+        kind="load" if sealed.kind == "load" else "changes",
         first_position=sealed.first_position,
         last_position=sealed.last_position,
         rows=sealed.rows,

@@ -21,7 +21,6 @@ from open_mirroring.errors import TerminalError, TransientError
 from open_mirroring.fabric.target import open_target
 from open_mirroring.fabric.target_status import TargetStatus
 from open_mirroring.landing_zone import layout
-from open_mirroring.landing_zone.data_file import read_footer
 from open_mirroring.landing_zone.listing import ListedItem, list_tables, split_listing
 from open_mirroring.landing_zone.onelake_address import OneLakeZone
 from open_mirroring.landing_zone.opening import ZoneAddress, open_store
@@ -242,6 +241,8 @@ class _Looking:
         unknown = [(number, path) for number, path in numbers if number is not None and number > state.row.intended]
         if not unknown:
             return "", ""
+        from open_mirroring.landing_zone.data_file import read_footer  # brings Arrow, which no other look waits for
+
         number, path = max(unknown)
         with self._store.fetch(path) as local:
             try:

@@ -20,7 +20,6 @@ from sqlalchemy import Engine
 from open_mirroring.changes.column_choice import lacking
 from open_mirroring.changes.manifest import KEYS_UNTOLD
 from open_mirroring.changes.read_places import Run, gaps
-from open_mirroring.changes.told_statements import TaskState
 from open_mirroring.config import Mirror
 from open_mirroring.config.names import split_source_name
 from open_mirroring.config.source import ChangeEvents, InCapture, InLines
@@ -50,7 +49,6 @@ from open_mirroring.protocols.table_losses import (
     TABLE_RENAMED,
     TABLE_SUSPENDED,
     TABLE_TRUNCATED,
-    TASK_NOT_RUNNING,
     TASK_UNKNOWN,
     TASKS_MIXED,
     Loss,
@@ -58,7 +56,7 @@ from open_mirroring.protocols.table_losses import (
 from open_mirroring.protocols.table_stops import HASH_UNMATCHED, unhashed_text
 from open_mirroring.reconciliation.evidence_text import shown
 from open_mirroring.reconciliation.joined_tables import take_in_joined
-from open_mirroring.reconciliation.told_by_source import signals_of, task_states, task_text
+from open_mirroring.reconciliation.told_by_source import signals_of
 
 _NAMES_SHOWN = 3
 _ALIKE = 0.9
@@ -77,7 +75,6 @@ class LossReport:
         notes: by source table what may be a loss, with its code.
         ignored: the tables whose messages were ignored, except those that the mirror file names by now.
         acknowledged: names of them that stand under ``ignore``.
-        tasks: the tasks of the source, as they describe themselves.
     """
 
     letters: LetterCounts
@@ -85,7 +82,6 @@ class LossReport:
     notes: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     ignored: Sequence[ForeignTable] = ()
     acknowledged: frozenset[str] = frozenset()
-    tasks: Sequence[TaskState] = ()
 
     @property
     def lost(self) -> dict[str, str]:
@@ -212,7 +208,6 @@ def look(mirror: Mirror, ledger: Engine, *, has_read: bool = False) -> LossRepor
         and not (isinstance(mirror.source, InLines) and mirror.source.offset_gaps == "expected"),
         databases=[mirror.source.database] if isinstance(mirror.source, ChangeEvents) else (),
         signals=signals.get(ANY_TABLE, {}),
-        tasks=task_states(ledger, mirror.name),
         unhashed=[
             name
             for columns, among in hashed
@@ -233,7 +228,6 @@ def judge(
     places: Mapping[str, Sequence[Run]] = MappingProxyType({}),
     gaps_are_losses: bool = True,
     signals: Mapping[str, str] = MappingProxyType({}),
-    tasks: Sequence[TaskState] = (),
     unhashed: Sequence[str] = (),
     databases: Collection[str | None] = (),
 ) -> LossReport:
@@ -249,7 +243,6 @@ def judge(
         places: by partition the runs of places that were read.
         gaps_are_losses: what lies between two runs is missing (G-113).
         signals: what the source shows of no table alone, by code.
-        tasks: the tasks of the source, as they describe themselves (T-86).
         unhashed: columns that are to be hashed in any table, of which whole rows came, and that none of them has.
         databases: those whose events are read by now, where others may have been ignored; None stands for any.
     """
@@ -272,17 +265,13 @@ def judge(
         *([Loss(FILE_UNKNOWN, f"{unread}; any table may lack a change")] if unread else ()),
         *([Loss(HASH_UNMATCHED, unhashed_text(unhashed, "any table"))] if unhashed else ()),
     )
-    notes[ANY_TABLE] = (
-        *(f"{code}: {signals[code]}" for code in _TOLD_NOTES if code in signals),
-        *(f"{TASK_NOT_RUNNING}: {task_text(task)}" for task in tasks if not task.is_running),
-    )
+    notes[ANY_TABLE] = tuple(f"{code}: {signals[code]}" for code in _TOLD_NOTES if code in signals)
     return LossReport(
         letters,
         {source: found for source, found in losses.items() if found},
         {source: noted for source, noted in notes.items() if noted},
         [other for other in foreign if other.name not in mirrored],
         acknowledged,
-        tasks,
     )
 
 

@@ -19,7 +19,8 @@ from open_mirroring.changes.manifest import Manifest, Scope
 from open_mirroring.errors import TerminalError
 from open_mirroring.landing_zone import layout
 from open_mirroring.landing_zone.data_file import Footer
-from open_mirroring.landing_zone.schema import LandingColumn, LoadColumn, TableSchema
+from open_mirroring.landing_zone.load_columns import LoadColumn
+from open_mirroring.landing_zone.schema import LandingColumn, TableSchema
 from open_mirroring.ledger import tables as t
 from open_mirroring.ledger.auditing import Reason, audit
 from open_mirroring.ledger.batch_contents import record_contents, stop_table

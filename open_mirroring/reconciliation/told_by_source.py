@@ -1,4 +1,4 @@
-"""Keeps what control tables of the source tell of its tables and tasks, beside the changes (T-81, T-84 to T-86).
+"""Keeps what control tables of the source tell of its tables, in addition to the changes (T-81, T-84, T-85).
 
 What stands there now replaces what stood there before. Only what happened to a table as a whole is kept for good: its
 history of DDL tells it for ever, but once the table was built anew it concerns nobody any more.
@@ -11,7 +11,7 @@ from collections.abc import Collection, Mapping, Sequence
 import sqlalchemy as sa
 from sqlalchemy import Connection, Engine
 
-from open_mirroring.changes.told_statements import Statement, TaskState, Told
+from open_mirroring.changes.told_statements import Statement, Told
 from open_mirroring.ledger import tables as t
 from open_mirroring.ledger.decisions import EXPLAINED_BY_A_WORD, accept_told
 from open_mirroring.ledger.tables import upsert
@@ -35,7 +35,6 @@ def record_told(
     """
     with ledger.begin() as db:
         new = _record_signals(db, mirror, told.signals)
-        _record_tasks(db, mirror, told.tasks)
         if told.statements is not None:
             new |= _record_events(db, mirror, load, told.statements)
         asking = _asking(db, mirror, batches) if told.statements else []
@@ -44,23 +43,6 @@ def record_told(
             for column, what in accept_told(ledger, mirror, source, load, statements, told.by).items():
                 new[source, f"SCHEMA_TOLD {column!r}"] = what
     return new
-
-
-def task_states(ledger: Engine, mirror: str) -> list[TaskState]:
-    """The tasks of a mirror's source, by name."""
-    c = t.source_task.c
-    query = sa.select(c.name, c.status, c.status_at, c.read_up_to, c.pending).where(c.mirror == mirror)
-    return [TaskState(*row) for row in t.rows(ledger, query.order_by(c.name))]
-
-
-def task_text(task: TaskState) -> str:
-    """A task for people: what it does, since when it says so, and how far it has read its source."""
-    said = f"the task {task.name!r} says {task.status!r}"
-    if task.status_at is not None:
-        said += f" since {task.status_at:%Y-%m-%d %H:%M:%S} UTC"
-    if task.read_up_to is not None:
-        said += f", having read its source up to {task.read_up_to:%Y-%m-%d %H:%M:%S} UTC"
-    return said + (f", with {task.pending} changes still to bring" if task.pending else "")
 
 
 def signals_of(db: Connection, mirror: str) -> dict[str, dict[str, str]]:
@@ -95,15 +77,6 @@ def _asking(db: Connection, mirror: str, batches: Collection[int]) -> list[str]:
     brought = sa.select(b.source).where(b.mirror == mirror, b.batch.in_(list(batches)))
     may_ask = sa.or_(m.source.in_(brought), m.stop_code.in_(EXPLAINED_BY_A_WORD))
     return list(db.scalars(sa.select(m.source).where(m.mirror == mirror, may_ask).order_by(m.source)))
-
-
-def _record_tasks(db: Connection, mirror: str, tasks: Sequence[TaskState]) -> None:
-    known = db.scalar(sa.select(sa.func.count()).where(t.source_task.c.mirror == mirror))
-    if not known and not tasks:
-        return
-    db.execute(t.source_task.delete().where(t.source_task.c.mirror == mirror))
-    rows = [{"mirror": mirror, **task._asdict()} for task in tasks]
-    upsert(db, t.source_task, rows, keys=["mirror", "name"], update=["status"])
 
 
 def _record_events(

@@ -21,10 +21,11 @@ from airflow.sdk import Asset, AssetAlias
 
 from open_mirroring.config import Mirror
 from open_mirroring.landing_zone.onelake_address import PUBLIC_ENDPOINT
-from open_mirroring.ledger.reading import LedgerReader
 
 if TYPE_CHECKING:
     from airflow.providers.openlineage.extractors import OperatorLineage
+
+    from open_mirroring.ledger.reading import LedgerReader
 
 Mark = list[int]
 """Generation and highest confirmed number of a table; a list, because it is kept as JSON between attempts."""
@@ -111,15 +112,18 @@ class Attempts:
         ledger: the mirror's ledger.
         store: the task state store.
         tables: the source tables that have an asset.
+        owed: what an earlier task of the run published and leaves to this one to announce.
     """
 
     _KEY = "attempts"
 
-    def __init__(self, ledger: LedgerReader, store: Any, tables: Collection[str]) -> None:
+    def __init__(
+        self, ledger: LedgerReader, store: Any, tables: Collection[str], owed: Sequence[Mapping[str, Any]] = ()
+    ) -> None:
         self._ledger, self._store, self._tables = ledger, store, tables
-        kept = store.get(self._KEY) or {}
-        owed = [PublishedFiles(**document) for document in kept.get("owed", ())]
-        self._owed = [one for one in owed if one.table in tables]
+        kept = store.get(self._KEY) or {"owed": list(owed)}
+        left = [PublishedFiles(**document) for document in kept.get("owed", ())]
+        self._owed = [one for one in left if one.table in tables]
         self._before: Mapping[str, Mark] = kept["before"] if "before" in kept else marks(ledger)
         store.set(self._KEY, {"owed": kept.get("owed", []), "before": self._before})
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import BaseHook
 from airflow.sdk.exceptions import AirflowNotFoundException
@@ -19,8 +19,9 @@ from open_mirroring.config import connections as core
 from open_mirroring.config.ledger_address import from_connection
 from open_mirroring.config.models import LedgerConnection
 from open_mirroring.errors import TerminalError
-from open_mirroring.landing_zone.opening import ZoneAddress
-from open_mirroring.reconciliation.inspection import zone_address
+
+if TYPE_CHECKING:
+    from open_mirroring.landing_zone.opening import ZoneAddress
 
 
 def named_connections(mirror: Mirror) -> list[str]:
@@ -73,12 +74,16 @@ def landing_zone(mirror: Mirror) -> ZoneAddress:
     Raises:
         TerminalError: ``CONNECTION_MISSING``, ``CONNECTION_INVALID``.
     """
+    from open_mirroring.reconciliation.inspection import zone_address
+
     name = mirror.landing_zone.connection
     return zone_address(mirror, None if name is None else resolved(name, _found(name, mirror.file)))
 
 
 async def landing_zone_in_trigger(mirror: Mirror) -> ZoneAddress:
     """:func:`landing_zone` for the triggerer, whose event loop must not wait for a look-up."""
+    from open_mirroring.reconciliation.inspection import zone_address
+
     name = mirror.landing_zone.connection
     return zone_address(mirror, None if name is None else resolved(name, await _found_in_trigger(name, mirror.file)))
 

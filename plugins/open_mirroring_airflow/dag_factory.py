@@ -93,12 +93,13 @@ def _replicate(mirror: Mirror, spark: dict[str, Any]) -> DAG:
     }
     deadline = _deadline(mirror)
     with _dag(mirror, "replicate", params, mirror.schedule, deadline=deadline) as dag:
-        extract = ExtractOperator(task_id="extract", job="extract_changes", **spark)
+        extract = ExtractOperator(task_id="extract", job="extract_changes", publishes=True, **spark)
         gate = GateSensor(task_id="gate", mirror_file=str(mirror.file))
         publish = PublishingOperator(
             task_id="publish",
             job="publish_changes",
             gate_task_id=gate.task_id,
+            extract_task_id=extract.task_id,
             # What the log has is published, also when this run could not read more.
             trigger_rule=TriggerRule.ALL_DONE,
             **spark,

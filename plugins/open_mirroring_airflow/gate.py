@@ -7,14 +7,13 @@ table is left that waiting could help. Nobody waits for a stopped table.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, TypedDict
+from typing import TYPE_CHECKING, Any, TypedDict
 
 from open_mirroring.config import Mirror
 from open_mirroring.errors import MirroringError, TerminalError, TransientError
-from open_mirroring.landing_zone.opening import ZoneAddress
-from open_mirroring.ledger import open_ledger
-from open_mirroring.protocols.verdicts import gate
-from open_mirroring.reconciliation.inspection import inspect_mirror
+
+if TYPE_CHECKING:
+    from open_mirroring.landing_zone.opening import ZoneAddress
 
 
 class GateEvent(TypedDict):
@@ -42,6 +41,10 @@ def gate_event(mirror: Mirror, ledger_url: str, tables: Sequence[str], zone: Zon
         TransientError: ledger or landing zone do not answer.
         TerminalError: ledger and mirror file do not agree.
     """
+    from open_mirroring.ledger import open_ledger
+    from open_mirroring.protocols.verdicts import gate
+    from open_mirroring.reconciliation.inspection import inspect_mirror
+
     engine = open_ledger(ledger_url)
     try:
         findings = inspect_mirror(mirror, engine, zone)

@@ -1,25 +1,29 @@
-"""Runs a job of the product as a program of its own, and turns its exit code and report into a task state."""
+"""Runs a job of the product as a program of its own, and turns its exit code and report into a task state.
+
+Airflow imports this module for each task and each parse of the DAGs, so only what every task needs is imported at the
+top of it and of the modules beside it: the provider of Spark alone brings those of OpenLineage, in half a second.
+"""
 
 from __future__ import annotations
 
 import signal
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
-from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
-from airflow.sdk import BaseHook, Context
+from airflow.sdk import BaseHook, BaseOperator, Context
 from airflow.sdk.exceptions import AirflowException, AirflowNotFoundException, AirflowSkipException
 
 from open_mirroring.config import Mirror, load_mirror
 from open_mirroring.errors import TerminalError, TransientError
 from open_mirroring.operate.exit_codes import Exit
-from open_mirroring.operate.job_story import story
 from open_mirroring.operate.spark_jars import jar_files
 from open_mirroring_airflow.connections import job_connections, missing
 from open_mirroring_airflow.run_note import noted
 from open_mirroring_airflow.spark_installation import job_environment, job_file, logging_option
-from open_mirroring_airflow.submit_hook import NO_END, ClusterSubmitHook, JobSubmitHook, is_cluster_mode
+
+if TYPE_CHECKING:
+    from open_mirroring_airflow.submit_hook import ClusterSubmitHook, JobSubmitHook
 
 _ERRORS: dict[int, type[TerminalError | TransientError]] = {
     Exit.TERMINAL: TerminalError,
@@ -28,7 +32,7 @@ _ERRORS: dict[int, type[TerminalError | TransientError]] = {
 }
 
 
-class OpenMirroringSparkOperator(SparkSubmitOperator):
+class OpenMirroringSparkOperator(BaseOperator):
     """Run one of our jobs for a mirror; returns the job's own short report.
 
     The mirror file is read where the task runs, so it has to be there under the same path. Connections that it names
@@ -55,12 +59,13 @@ class OpenMirroringSparkOperator(SparkSubmitOperator):
     template_fields: Sequence[str] = ("name", "mirror_file")
 
     def __init__(self, *, mirror: str, mirror_file: str, job: str, **kwargs: Any) -> None:
-        # Airflow would look for the driver of the attempt before: ours find in the ledger what that one began.
-        super().__init__(name=f"{mirror} {job}", durable=False, **kwargs)
+        super().__init__(**kwargs)
+        self.name = f"{mirror} {job}"
         self.mirror = mirror
         self.mirror_file = mirror_file
         self.job = job
         self.said: list[str] = []
+        self._hook: JobSubmitHook | ClusterSubmitHook | None = None
         self._is_ended_by_airflow = False
 
     @noted
@@ -78,11 +83,12 @@ class OpenMirroringSparkOperator(SparkSubmitOperator):
 
     def run_job(self, mirror: Mirror, arguments: list[str], context: Context) -> dict[str, Any] | None:
         """Submit, wait, and judge the exit code; the job's report."""
-        self.application = str(job_file(self.job))
-        self.application_args = [str(mirror.file), *arguments]
+        from open_mirroring_airflow.submit_hook import ClusterSubmitHook
+
+        program = str(job_file(self.job))
         self._hook = hook = self._job_hook(mirror, arguments)
         try:
-            super().execute(context)
+            hook.submit(program)
         except AirflowException:
             # An end in the ledger is the job's own word, whatever the cluster makes of its driver.
             if not hook.exit_code and not isinstance(hook, ClusterSubmitHook):
@@ -94,6 +100,8 @@ class OpenMirroringSparkOperator(SparkSubmitOperator):
 
     def tell(self, report: dict[str, Any]) -> None:
         """Say in a few lines what the job did: below all that was logged on the way, and in the notes."""
+        from open_mirroring.operate.job_story import story
+
         lines = story(self.job, report)
         for line in lines:
             self.log.info("%s", line)
@@ -132,6 +140,8 @@ class OpenMirroringSparkOperator(SparkSubmitOperator):
             self._hook.on_kill()
 
     def _job_hook(self, mirror: Mirror, arguments: list[str]) -> JobSubmitHook | ClusterSubmitHook:
+        from open_mirroring_airflow.submit_hook import ClusterSubmitHook, JobSubmitHook, is_cluster_mode
+
         spark = mirror.spark
         try:
             connection = BaseHook.get_connection(spark.connection)
@@ -150,7 +160,7 @@ class OpenMirroringSparkOperator(SparkSubmitOperator):
             environment=job_environment(job_connections(mirror)),
             cores=spark.cores,
             conf={"spark.driver.extraJavaOptions": logging_option(), "spark.ui.enabled": "false"},
-            application_args=self.application_args,
+            application_args=[str(mirror.file), *arguments],
             **common,
         )
 
@@ -195,6 +205,8 @@ def _death(exit_code: int, *, is_ended_by_airflow: bool) -> tuple[str, str]:
             "Airflow ended the job: its task was cleared, marked, or timed out, or its worker is shutting down",
             f"{goes_on}; nothing has to be done",
         )
+    from open_mirroring_airflow.submit_hook import NO_END
+
     if exit_code == NO_END:
         return (
             "the job ended without saying why: its driver on the cluster was killed, or never began",

@@ -13,11 +13,7 @@ from airflow.sdk.exceptions import AirflowSkipException
 
 from open_mirroring.config import Mirror, load_mirror
 from open_mirroring.errors import MirroringError, TerminalError, TransientError
-from open_mirroring.ledger import open_ledger
-from open_mirroring.ledger.auditing import Reason
-from open_mirroring.ledger.reading import LedgerReader
 from open_mirroring.ledger.requests import TARGET_BACK, TARGET_GONE
-from open_mirroring.reconciliation.joined_tables import take_in_joined
 from open_mirroring_airflow.assets import (
     Attempts,
     PublishedFiles,
@@ -32,6 +28,7 @@ from open_mirroring_airflow.job_operator import (
     OpenMirroringSparkOperator,
     done_with_losses,
     losses_text,
+    short,
     verdicts_text,
 )
 from open_mirroring_airflow.run_note import noted
@@ -53,6 +50,8 @@ from open_mirroring_airflow.triggers import ResetTrigger
 if TYPE_CHECKING:
     from airflow.providers.openlineage.extractors import OperatorLineage
 
+    from open_mirroring.ledger.reading import LedgerReader
+
 _LOOK_MINUTES = 0.2
 """A reset looks at the target twice, and gives its slot back while it waits."""
 _LOOK_SECONDS = 60.0
@@ -61,13 +60,38 @@ _TARGET_WAIT = timedelta(days=1)
 """How long a reset waits for the target to show what happened there, or for somebody to say it."""
 _GRACE = timedelta(minutes=5)
 RESET_WAITS = "RESET_WAITS"
+_OWED = "announce"
 
 
 class ExtractOperator(OpenMirroringSparkOperator):
     """Carry what is new at the source into the change log.
 
     What is read next is decided by the ledger; only a backfill reads its own interval first.
+
+    Args:
+        publishes: whether it publishes as well, where that is little: one program for both. The task that publishes
+            then only tells and announces it.
+        kwargs: those of :class:`OpenMirroringSparkOperator`.
     """
+
+    def __init__(self, *, publishes: bool = False, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.publishes = publishes
+
+    def work(self, mirror: Mirror, context: Context) -> Any:
+        """Read; hand on what was published as well."""
+        if not self.publishes:
+            return super().work(mirror, context)
+        attempts = Attempts(_ledger_reader(mirror), context["task_state_store"], table_assets(mirror))
+        try:
+            report = super().work(mirror, context)
+        except Exception:
+            with suppress(MirroringError):  # as in publishing
+                attempts.published()
+            raise
+        owed = [one._asdict() for one in attempts.published()]
+        attempts.forget()
+        return report and {**report, _OWED: owed}
 
     def job_arguments(self, mirror: Mirror, context: Context) -> list[str]:
         """The interval of a backfill; extraction is always for all tables.
@@ -75,7 +99,11 @@ class ExtractOperator(OpenMirroringSparkOperator):
         Raises:
             TerminalError: ``INTERVAL_MISSING`` for a run that is to read again without saying what.
         """
-        return backfill_arguments(context)
+        asked = backfill_arguments(context)
+        if not self.publishes:
+            return asked
+        tables = _tables_listed(mirror, chosen_tables(mirror, context))
+        return [f"--publish={tables}" if tables else "--publish", *asked]
 
 
 class ReplayOperator(OpenMirroringSparkOperator):
@@ -122,6 +150,7 @@ class PublishingOperator(OpenMirroringSparkOperator):
 
     Args:
         gate_task_id: the gate whose passing tables are published; None: the tables chosen for the run.
+        extract_task_id: the task that reads, and may have published as well.
         kwargs: those of :class:`OpenMirroringSparkOperator`.
 
     Raises:
@@ -129,21 +158,30 @@ class PublishingOperator(OpenMirroringSparkOperator):
         TerminalError: also with the mirror's own code, when it is stopped as a whole.
     """
 
-    def __init__(self, *, gate_task_id: str | None = None, **kwargs: Any) -> None:
+    def __init__(self, *, gate_task_id: str | None = None, extract_task_id: str | None = None, **kwargs: Any) -> None:
         super().__init__(outlets=[asset_alias(kwargs["mirror"])], **kwargs)
         self.gate_task_id = gate_task_id
+        self.extract_task_id = extract_task_id
         self._whole: dict[str, Any] | None = None
         self._sent: tuple[Mirror, Sequence[PublishedFiles]] | None = None
 
     def work(self, mirror: Mirror, context: Context) -> Any:
         """Publish, and send asset events for what is new in the ledger."""
-        arguments = self.job_arguments(mirror, context)
-        ledger = LedgerReader(open_ledger(ledger_url(mirror)), mirror.name)
+        read = context["ti"].xcom_pull(task_ids=self.extract_task_id) if self.extract_task_id else None
+        done = self._done_by_reading(read or {}, context)
+        arguments = self.job_arguments(mirror, context) if done is None else []
+        ledger = _ledger_reader(mirror)
         ledger.mirror().refuse_stopped(mirror.name)
         self._whole = None
-        attempts = Attempts(ledger, context["task_state_store"], table_assets(mirror))
+        owed = (read or {}).get(_OWED, ())
+        attempts = Attempts(ledger, context["task_state_store"], table_assets(mirror), owed)
         try:
-            report = self.run_job(mirror, arguments, context)
+            if done is None:
+                report = self.run_job(mirror, arguments, context)
+            else:
+                self.log.info("The program that read has published as well.")
+                self.tell(done)
+                report = short(done)
         except Exception:
             with suppress(MirroringError):  # a ledger that does not answer now is asked by the next attempt
                 self._tell(attempts.published())
@@ -175,6 +213,17 @@ class PublishingOperator(OpenMirroringSparkOperator):
     def job_arguments(self, mirror: Mirror, context: Context) -> list[str]:
         """The tables to publish."""
         return _tables_argument(mirror, self._tables(mirror, context))
+
+    def _done_by_reading(self, read: dict[str, Any], context: Context) -> dict[str, Any] | None:
+        """The report of what the task that read has published; None where something may be left to publish.
+
+        That may be what was on hold then and passes the gate by now. Whoever clears this task wants it done again.
+        """
+        done: dict[str, Any] | None = read.get("published")
+        if done is None or context["ti"].try_number > 1:
+            return None
+        gate = context["ti"].xcom_pull(task_ids=self.gate_task_id) or {}
+        return None if {*gate.get("passing", ())} & {*done["held"]} else done
 
     def tables_stopped(self, report: dict[str, Any] | None) -> dict[str, Any] | None:
         """Go on: what is told at the end names them."""
@@ -270,7 +319,7 @@ class ReloadOperator(_ApprovedOperator, PublishingOperator):
             if waits.code != RESET_WAITS:
                 raise
             table = context["params"][TABLE]
-            reset = LedgerReader(open_ledger(ledger_url(mirror)), mirror.name).tables(table)[table].reset
+            reset = _ledger_reader(mirror).tables(table)[table].reset
             self.log.info("Waiting: %s. %s", waits.what, self._way_out)
             self.defer(
                 trigger=ResetTrigger(
@@ -384,8 +433,10 @@ class DecideOperator(BaseOperator):
                 where=f"run {context['run_id']}",
                 way_out="start it as a user of Airflow: *Trigger*, on the DAG's page",
             )
-        # Not at the top: it brings Arrow, and every parse of the DAGs imports this module.
+        from open_mirroring.ledger import open_ledger
+        from open_mirroring.ledger.auditing import Reason
         from open_mirroring.operate.deciding import decide_and_look
+        from open_mirroring.reconciliation.joined_tables import take_in_joined
 
         mirror = load_mirror(Path(self.mirror_file))
         ledger = open_ledger(ledger_url(mirror))
@@ -400,10 +451,22 @@ class DecideOperator(BaseOperator):
         return said
 
 
+def _ledger_reader(mirror: Mirror) -> LedgerReader:
+    from open_mirroring.ledger import open_ledger
+    from open_mirroring.ledger.reading import LedgerReader
+
+    return LedgerReader(open_ledger(ledger_url(mirror)), mirror.name)
+
+
 def _tables_argument(mirror: Mirror, tables: list[str]) -> list[str]:
-    # A command line has an end: all tables need no list.
+    listed = _tables_listed(mirror, tables)
+    return ["--tables", listed] if listed else []
+
+
+def _tables_listed(mirror: Mirror, tables: list[str]) -> str:
+    """Tables as an argument of a job; empty for all of them: a command line has an end."""
     if len(tables) == len(mirror.tables):
-        return []
+        return ""
     unlistable = [table for table in tables if "," in table]
     if unlistable:
         raise TerminalError(
@@ -412,4 +475,4 @@ def _tables_argument(mirror: Mirror, tables: list[str]) -> list[str]:
             where=str(mirror.file),
             way_out="publish all tables of this mirror, or give that table a mirror of its own",
         )
-    return ["--tables", ",".join(tables)]
+    return ",".join(tables)

@@ -9,9 +9,8 @@ from airflow.sdk import Context, Param
 
 from open_mirroring.config import Mirror
 from open_mirroring.errors import TerminalError
-from open_mirroring.ledger import open_ledger, requests
+from open_mirroring.ledger import requests
 from open_mirroring.ledger.requests import table_unknown
-from open_mirroring.reconciliation.joined_tables import take_in_joined
 from open_mirroring_airflow.connections import ledger_url
 
 TABLES, REREAD, MADE_ANEW = "tables", "reread", "made_anew"
@@ -201,6 +200,9 @@ def checked_tables(mirror: Mirror, wanted: Sequence[str]) -> list[str]:
 
 def _see_joined(mirror: Mirror) -> None:
     if mirror.has_patterns:
+        from open_mirroring.ledger import open_ledger
+        from open_mirroring.reconciliation.joined_tables import take_in_joined
+
         take_in_joined(mirror, open_ledger(ledger_url(mirror)))
 
 

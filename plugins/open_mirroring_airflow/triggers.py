@@ -9,17 +9,17 @@ import asyncio
 from collections.abc import AsyncIterator, Callable
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from airflow.triggers.base import BaseTrigger, TriggerEvent
 
 from open_mirroring.config import Mirror, load_mirror
 from open_mirroring.errors import MirroringError, TransientError
-from open_mirroring.landing_zone.opening import ZoneAddress
-from open_mirroring.ledger import open_ledger
-from open_mirroring.operate.reset_driver import ResetDriver
 from open_mirroring_airflow.connections import landing_zone_in_trigger, ledger_url_in_trigger
 from open_mirroring_airflow.gate import error_event, gate_event, is_settled
+
+if TYPE_CHECKING:
+    from open_mirroring.landing_zone.opening import ZoneAddress
 
 T = TypeVar("T")
 
@@ -144,6 +144,9 @@ class ResetTrigger(_Looking):
 
 def may_go_on(mirror: Mirror, url: str, table: str, stage: str, zone: ZoneAddress) -> bool:
     """Whether a run would carry the reset of a table beyond *stage*; blocks for as long as ledger and target take."""
+    from open_mirroring.ledger import open_ledger
+    from open_mirroring.operate.reset_driver import ResetDriver
+
     engine = open_ledger(url)
     try:
         return ResetDriver(mirror, engine, table, zone=zone).may_go_on(stage)

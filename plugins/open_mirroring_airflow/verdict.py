@@ -7,26 +7,21 @@ from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import BaseOperator, Context, TaskInstanceState
 
 from open_mirroring.config import Mirror, load_mirror
 from open_mirroring.errors import TerminalError
-from open_mirroring.ledger import open_ledger
-from open_mirroring.ledger.reading import LedgerReader, next_changes
-from open_mirroring.operate.job_story import story
-from open_mirroring.operate.metrics import mirror_metrics
-from open_mirroring.operate.words import SEVERITY, amount, verdict_words, waiting_pieces
-from open_mirroring.protocols.table_losses import ANY_TABLE, WAYS_OUT
-from open_mirroring.protocols.verdicts import HOLDS_FOR_SOMEBODY, Finding, Verdict, gate
-from open_mirroring.reconciliation.inspection import inspect_mirror
-from open_mirroring.reconciliation.losses import look
 from open_mirroring_airflow.connections import landing_zone, ledger_url
 from open_mirroring_airflow.gate import hold_note
 from open_mirroring_airflow.job_operator import done_with_losses, losses_text, stopped_text
 from open_mirroring_airflow.run_note import FAILED, noted
 from open_mirroring_airflow.run_params import TABLE, TABLES
+
+if TYPE_CHECKING:
+    from open_mirroring.ledger.reading import LedgerReader
+    from open_mirroring.protocols.verdicts import Finding
 
 _NAMED = 3
 _RED = {TaskInstanceState.FAILED.value, TaskInstanceState.UPSTREAM_FAILED.value}
@@ -34,6 +29,9 @@ _RED = {TaskInstanceState.FAILED.value, TaskInstanceState.UPSTREAM_FAILED.value}
 
 def verdicts_line(findings: Mapping[str, Finding], left: Collection[str]) -> str:
     """How many tables are how, the worst first; a table with changes *left* to publish waits."""
+    from open_mirroring.operate.words import SEVERITY, amount, verdict_words
+    from open_mirroring.protocols.verdicts import Verdict
+
     sound = (Verdict.PASS, Verdict.LOSSES)
     counts = Counter(
         Verdict.HOLD if table in left and finding.verdict in sound else finding.verdict
@@ -88,6 +86,15 @@ class ReconcileOperator(BaseOperator):
     @noted
     def execute(self, context: Context) -> dict[str, Any]:
         """Look once and judge."""
+        from open_mirroring.ledger import open_ledger
+        from open_mirroring.ledger.reading import LedgerReader
+        from open_mirroring.operate.job_story import story
+        from open_mirroring.operate.metrics import mirror_metrics
+        from open_mirroring.protocols.table_losses import WAYS_OUT
+        from open_mirroring.protocols.verdicts import HOLDS_FOR_SOMEBODY, gate
+        from open_mirroring.reconciliation.inspection import inspect_mirror
+        from open_mirroring.reconciliation.losses import look
+
         mirror = load_mirror(Path(self.mirror_file))
         ledger = open_ledger(ledger_url(mirror))
         findings = inspect_mirror(mirror, ledger, landing_zone(mirror))
@@ -134,6 +141,10 @@ class ReconcileOperator(BaseOperator):
         self, mirror: Mirror, reader: LedgerReader, passing: Sequence[str], context: Context
     ) -> dict[str, str]:
         """What the run has not published although nothing holds it: as where somebody marked a task of it as done."""
+        from open_mirroring.ledger.reading import next_changes
+        from open_mirroring.operate.words import waiting_pieces
+        from open_mirroring.protocols.table_losses import ANY_TABLE
+
         left = {}
         if fragments := reader.open_fragment_count():
             left[ANY_TABLE] = waiting_pieces(fragments)

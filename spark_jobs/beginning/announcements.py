@@ -8,7 +8,6 @@ from typing import Any
 
 from open_mirroring.config import Mirror
 from spark_jobs.sources.contract.announced import Announced, Note
-from spark_jobs.sources.jdbc.catalog import catalog
 from spark_jobs.sources.registry import format_of, transport_of
 from spark_jobs.sources.sql_server.type_text import is_known
 
@@ -96,7 +95,7 @@ def announcements(
         MirroringError: the source, or the database, cannot be looked at.
     """
     tables = together(transport_of(mirror).announced(format_of(mirror), most, spark))
-    for one in catalog(database, spark) if database is not None else ():
+    for one in _catalog(database, spark) if database is not None else ():
         known = tables.get((one.schema, one.table))
         if known is None:
             known = tables[one.schema, one.table] = AnnouncedTable(one.schema, one.table, is_streamed=False)
@@ -104,6 +103,12 @@ def announcements(
         known.catalog = dict(one.columns)
         known.key = known.key or one.key
     return dict(sorted(tables.items()))
+
+
+def _catalog(database: str, spark: Callable[[], Any]) -> Iterable[Announced]:
+    from spark_jobs.sources.jdbc.catalog import catalog  # brings a database's client, which few looks ask for
+
+    return catalog(database, spark)
 
 
 def together(announced: Iterable[Announced]) -> dict[tuple[str, str], AnnouncedTable]:

@@ -17,10 +17,10 @@ import yaml
 from pydantic import ValidationError
 from pydantic_core import PydanticCustomError
 
+from open_mirroring.changes.streamed_types import is_streamed
 from open_mirroring.config import Mirror, Table
 from open_mirroring.config.names import check_column, check_target, split_source_name, stream_position
 from open_mirroring.config.secret_scan import text_smells
-from open_mirroring.config.source import is_streamed
 from open_mirroring.config.tables import table_collisions
 from open_mirroring.storage.address import is_address
 from spark_jobs.beginning.announcements import AnnouncedTable

@@ -11,7 +11,7 @@ files that no commit refers to.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 from functools import partial
@@ -28,23 +28,18 @@ from open_mirroring.changes.manifest import Manifest
 from open_mirroring.errors import TerminalError
 from open_mirroring.protocols.extracting import CommitRefused, Committed, LogOpened
 from open_mirroring.reconciliation.owning import MIRROR_CLASH, OWN_PLACE
-from open_mirroring.storage.arrow_files import arrow_path
 from open_mirroring.storage.delta_address import delta_address
 from open_mirroring.storage.object_path import ObjectPath, ObjectStatus, Place
+from spark_jobs.changelog.arrow_schema import LOG_SCHEMA
 from spark_jobs.changelog.delta_log import log_error, opened_log, our_log_errors, upgraded
+from spark_jobs.changelog.log_paths import BLOCK
 from spark_jobs.changelog.newest_batch import app_id
-from spark_jobs.changelog.schema import BATCHES_PER_BLOCK, LOG_SCHEMA
+from spark_jobs.changelog.schema import BATCHES_PER_BLOCK
 
-BLOCK = "batch_block"
 _PROBE = "_created_once"
 """An object that stays beside the table; a storage that creates it twice would also commit a version twice."""
 _OPENED_AT_ONCE = 8
 _CONFIGURATION = {"delta.checkpointInterval": "20", "delta.appendOnly": "false", "delta.enableDeletionVectors": "false"}
-
-
-def file_path(batch: int, attempt: str, index: int, one_try: str) -> str:
-    """Where one attempt writes its log file number *index*, relative to the log; a name is used once, by one try."""
-    return f"{BLOCK}={batch // BATCHES_PER_BLOCK}/{batch:012d}-{attempt}-{index:05d}-{one_try}.parquet"
 
 
 class ChangeLog:
@@ -235,19 +230,6 @@ def _refuse_foreign(table: DeltaTable, root: Place, mirror: str) -> None:
     if named != mirror:
         owner = f"mirror {named!r}" if named else "another writer"
         raise TerminalError(MIRROR_CLASH, f"the change log is that of {owner}", where=str(root), way_out=OWN_PLACE)
-
-
-def log_files(root: Place) -> list[str]:
-    """All files of a log, relative to it; none where there is no log."""
-    table = opened_log(root)
-    # Addresses are percent-encoded; the last two parts, block and name, never need to be.
-    uris = [] if table is None else table.file_uris()
-    return ["/".join(uri.split("/")[-2:]) for uri in uris]
-
-
-def paths_of(root: Place, files: Sequence[str]) -> list[str]:
-    """Log files as Arrow names them in their file system."""
-    return [arrow_path(root / file) for file in files]
 
 
 _NOT_MAINTAINED = "it could not be maintained; what is below the horizon is only not gone yet"

@@ -78,3 +78,11 @@ def log_error(root: Place, what: str, error: Exception) -> MirroringError:
         where=str(root),
         way_out="try again later; if it stays so, look at the storage of the change log",
     )
+
+
+def log_files(root: Place) -> list[str]:
+    """All files of a log, relative to it; none where there is no log."""
+    table = opened_log(root)
+    # Addresses are percent-encoded; the last two parts, block and name, never need to be.
+    uris = [] if table is None else table.file_uris()
+    return ["/".join(uri.split("/")[-2:]) for uri in uris]

@@ -20,8 +20,9 @@ from pyarrow.fs import FileSystem
 
 from open_mirroring.storage.arrow_files import arrow_files
 from open_mirroring.storage.object_path import Place
-from spark_jobs.changelog.change_log import paths_of
-from spark_jobs.changelog.schema import CHANGE, HELD_SCHEMA, LOG_SCHEMA, TRANSACTION_COLUMNS
+from spark_jobs.changelog.arrow_schema import HELD_SCHEMA, LOG_SCHEMA
+from spark_jobs.changelog.log_paths import paths_of
+from spark_jobs.changelog.schema import CHANGE, TRANSACTION_COLUMNS
 
 if TYPE_CHECKING:
     import pyarrow.dataset as ds

@@ -9,8 +9,6 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-import pyarrow as pa
-
 from open_mirroring.changes.log_position import LOAD_MAJOR as LOAD_MAJOR
 from open_mirroring.changes.row_key import KEY_BUCKETS
 
@@ -22,59 +20,11 @@ INSERT, UPDATE, DELETE, KEY_LEFT = "I", "U", "D", "K"
 BATCHES_PER_BLOCK = 100
 """The log is partitioned by ``batch_block = batch // BATCHES_PER_BLOCK``, so that maintenance drops whole blocks."""
 
-LOG_SCHEMA = pa.schema(
-    [
-        pa.field("batch", pa.int64(), nullable=False),
-        pa.field("kind", pa.string(), nullable=False),
-        # Source table as the mirror file names it (`schema.table`); null where a rejected message did not tell.
-        pa.field("tbl", pa.string()),
-        # Key bucket, crc32 of the key's UTF-8 bytes modulo KEY_BUCKETS; -1 where there is no key.
-        pa.field("bucket", pa.int16(), nullable=False),
-        # Log position: the epoch's own name (guid, load) and `major:minor:sub`.
-        pa.field("epoch", pa.string()),
-        pa.field("pos", pa.string()),
-        pa.field("op", pa.string()),
-        # Canonical key text (open_mirroring.changes.row_key.encode_key); null for a table without key.
-        pa.field("key", pa.string()),
-        # The columns the message carries, as compact JSON [[name, source type, index], ...] in source order.
-        pa.field("cols", pa.string()),
-        # True: the list in `cols` is proven to be the whole row; false: it may be only what changed.
-        pa.field("whole", pa.bool_()),
-        # Row images as compact JSON objects, name -> text or null; `row` after (I, U), `before` for D and K.
-        pa.field("row", pa.string()),
-        pa.field("before", pa.string()),
-        # Coordinates of the message: file or topic partition, and line, sequence number or offset in it.
-        pa.field("origin", pa.string(), nullable=False),
-        pa.field("place", pa.int64(), nullable=False),
-        # Fragments: identity (logicalid), 0- or 1-based index as sent, whether it is the last, total if announced.
-        pa.field("fragment_of", pa.string()),
-        pa.field("piece", pa.int32()),
-        pa.field("last_piece", pa.bool_()),
-        pa.field("pieces", pa.int32()),
-        # Rejected: stable code and reason. `raw` holds the message's bytes for rejected rows and fragments.
-        pa.field("code", pa.string()),
-        pa.field("reason", pa.string()),
-        pa.field("raw", pa.binary()),
-        # When the change was committed and in which transaction, as its source spells it (G-118); null: nobody asked.
-        pa.field("committed", pa.string()),
-        pa.field("transaction", pa.string()),
-    ]
-)
-
 TRANSACTION_COLUMNS = ("committed", "transaction")
 """When a change was committed, and in which transaction."""
 
 CODED = ("kind", "tbl", "epoch", "op", "cols", "origin")
 """Columns of few different values: while they are held in memory, rows have codes for them."""
-
-HELD_SCHEMA = pa.schema(
-    [
-        field.with_type(pa.dictionary(pa.int32(), pa.string())) if field.name in CODED else field
-        for field in LOG_SCHEMA
-        if field.name != "batch"
-    ]
-)
-"""Rows of the log before they are written: without their batch, and with :data:`CODED` dictionary-encoded."""
 
 
 def bucket_ranges(rows: int, at_most: int) -> list[tuple[int, int]]:

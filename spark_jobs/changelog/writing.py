@@ -19,18 +19,9 @@ import pyarrow.parquet as pq
 from open_mirroring.changes.manifest import ListSeen, LoggedFile, PlacesSeen, merged
 from open_mirroring.errors import TransientError
 from open_mirroring.storage.object_path import ObjectPath, Place
-from spark_jobs.changelog.change_log import file_path
-from spark_jobs.changelog.schema import (
-    CHANGE,
-    CODED,
-    FRAGMENT,
-    HELD_SCHEMA,
-    INSERT,
-    LOG_SCHEMA,
-    UPDATE,
-    LogRow,
-    bucket_ranges,
-)
+from spark_jobs.changelog.arrow_schema import HELD_SCHEMA, LOG_SCHEMA
+from spark_jobs.changelog.log_paths import file_path
+from spark_jobs.changelog.schema import CHANGE, CODED, FRAGMENT, INSERT, UPDATE, LogRow, bucket_ranges
 
 ROWS_PER_FILE = 200_000
 BYTES_PER_FILE = 256 * 2**20

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import difflib
+import gc
 import importlib
 import logging
 import os
@@ -62,6 +63,8 @@ _OURS = ("open_mirroring", "spark_jobs")
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; returns one of :class:`~open_mirroring.operate.exit_codes.Exit`, or 130 when interrupted."""
+    # What a command makes mostly lives to its end: to look for garbage in it took a tenth of a short run.
+    gc.set_threshold(50_000)
     parser = _parser()
     if "_ARGCOMPLETE" in os.environ:
         # A shell asks how a line may go on; it is answered, and nothing else is done.

@@ -14,7 +14,6 @@ from open_mirroring.operate.words import age, amount, shown, size, verdict_words
 from open_mirroring.protocols.proving import Kind
 from open_mirroring.protocols.table_losses import WAYS_OUT
 from open_mirroring.protocols.verdicts import Verdict
-from open_mirroring.reconciliation.told_by_source import task_text
 from spark_jobs.cli.reporting import columns, counts_text, ignored_text
 from spark_jobs.sources.contract.decoded import Notices
 
@@ -41,7 +40,6 @@ def short_status_text(status: MirrorStatus, *, coloured: bool = False) -> str:
         lines.append(f"AT RISK: {shown(_at_risk(status))}; look at `dead-letters`")
     lines += [f"AT RISK: {shown(what)}; {WAYS_OUT[code]}" for code, what in status.unread.items()]
     lines += [f"note: {shown(note)}" for note in status.notes]
-    lines += [shown(task_text(task)) for task in status.tasks if task.is_running]
     if status.inspection_failed:
         lines.append(f"not inspected: {shown(status.inspection_failed)}")
     if status.ignored:
@@ -151,7 +149,6 @@ def status_text(status: MirrorStatus) -> str:
     if status.ignored:
         lines.append(f"  ignored           {ignored_text(status.ignored)}")
     lines += [f"  note              {shown(note)}" for note in status.notes]
-    lines += [f"  source            {shown(task_text(task))}" for task in status.tasks if task.is_running]
     if status.stop is not None:
         lines.append(f"  STOP              {shown(status.stop.code)}: {shown(status.stop.what)}")
     if status.inspection_failed:

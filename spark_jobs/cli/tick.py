@@ -20,7 +20,7 @@ from open_mirroring.protocols.verdicts import LOAD_AHEAD, Verdict
 from open_mirroring.reconciliation.inspection import inspect_mirror
 from open_mirroring.reconciliation.losses import look
 from spark_jobs.extract_changes import Extracted, extract
-from spark_jobs.reload_table import publish_and_follow
+from spark_jobs.publish_changes import publish_and_follow
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -44,6 +44,7 @@ from spark_jobs.sources.contract.source import Format, MessageTransport, Queried
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+
 log = logging.getLogger(__name__)
 
 _TASK_BYTES = 64 * 1024 * 1024
@@ -76,8 +77,8 @@ class BatchWriting:
     given: Sequence[SourceSchema]
     timeout: timedelta
     letters: Callable[[], list[OpenLetter]]
-    loads: RowsOfRanges
-    corrections: RowsOfRanges
+    loads: Callable[[], RowsOfRanges]
+    corrections: Callable[[], RowsOfRanges]
     may_join: Callable[[str], bool]
     reads: Reads
 
@@ -101,9 +102,9 @@ class BatchWriting:
     def _written(self, batch: int, scope: Scope) -> Manifest:
         attempt = uuid4().hex
         if any(LoadChunk.of(bound.name) for bound in scope.ranges):
-            return merge(self.loads.read(batch, attempt, scope.ranges), (), self.format.partitions)
+            return merge(self.loads().read(batch, attempt, scope.ranges), (), self.format.partitions)
         if any(CorrectionRange.of(bound.name) for bound in scope.ranges):
-            return merge(self.corrections.read(batch, attempt, scope.ranges), (), self.format.partitions)
+            return merge(self.corrections().read(batch, attempt, scope.ranges), (), self.format.partitions)
         kept = [SourceSchema(*schema) for schema in self.ledger.schemas()]
         # What the mirror file gave in earlier batches is kept to tell what is new of it, and counts no more.
         known = [*self.given, *(schema for schema in kept if schema.topic not in (BY_HAND, SENT_BY))]

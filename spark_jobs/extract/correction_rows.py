@@ -29,8 +29,8 @@ from spark_jobs.changelog.schema import CHANGE, DELETE, UPDATE, LogRow
 from spark_jobs.extract.part import Part
 from spark_jobs.extract.read_task import LogTarget
 from spark_jobs.proof.rows import Shape, Tables, fitted, key_texts
-from spark_jobs.proof.sides import kept, source_side
-from spark_jobs.runtime.parcels import ParcelKey
+from spark_jobs.proof.sides import kept, lines_here, source_side
+from spark_jobs.runtime.tasks import needs_spark
 from spark_jobs.sources.sql_server.chosen_types import type_of_landed
 from spark_jobs.sources.sql_server.types import canonical_text, type_of_landed_key
 
@@ -81,9 +81,12 @@ class LoggedCorrections:
         gone = [column.column for column in reader.gone_columns([state]).get(state.id, [])]
         source = source_side(self.spark, self.mirror, table, None, gone, reader.streamed_types(state.id))
         shape = Shape(tuple(column.landing for column in source.columns), tuple(table.key))
-        frame = kept(source, source.frame(shape, _RowsOfKeys(shape, frozenset(keys)), _ROWS_SCHEMA))
         types = {column.name: type_of_landed(column) for column in source.columns}
-        write = CorrectionWrite(wanted, keys, types, places, target)
+        write, chosen = CorrectionWrite(wanted, keys, types, places, target), _RowsOfKeys(shape, frozenset(keys))
+        if not needs_spark(self.spark, source.size):
+            rows = lines_here(source, chosen, _ROWS)
+            return write.part(dict(zip(rows["key"].to_pylist(), rows["row"].to_pylist(), strict=True)))
+        frame = kept(source, source.frame(shape, chosen, _ROWS_SCHEMA))
         try:
             return written(self.spark, frame, write)
         finally:
@@ -159,6 +162,8 @@ def written(spark: SparkSession, frame: DataFrame, write: CorrectionWrite) -> Pa
 
     What it writes, and where, goes to it sealed, as a line that has no key (S-11).
     """
+    from spark_jobs.runtime.parcels import ParcelKey
+
     key = ParcelKey()
 
     def each(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

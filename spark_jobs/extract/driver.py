@@ -30,8 +30,6 @@ from open_mirroring.reconciliation.inspection import declaration, declare_tables
 from open_mirroring.reconciliation.joined_tables import refused
 from spark_jobs.beginning.announcements import AnnouncedTable, together
 from spark_jobs.beginning.joining import fitting, joining
-from spark_jobs.changelog.batch_records import write_record
-from spark_jobs.changelog.change_log import ChangeLog
 from spark_jobs.extract.new_tables import NewTablesSeen, announced_tables
 from spark_jobs.letters.open_letters import read_open_letters
 from spark_jobs.runtime.giving_way import OVERTAKEN, GivingWay
@@ -41,7 +39,8 @@ from spark_jobs.sources.registry import source_of
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from spark_jobs.extract.batch_writing import BatchWriting
+    from spark_jobs.changelog.change_log import ChangeLog
+    from spark_jobs.extract.batch_writing import BatchWriting, RowsOfRanges
 
 log = logging.getLogger(__name__)
 
@@ -68,7 +67,6 @@ class ExtractionDriver:
         self._see_tables()
         self.spark = spark
         self._name = mirror.name
-        self._log = ChangeLog(log_place(mirror), mirror.name)
         self._timeout = timedelta(hours=mirror.source.fragment_timeout_hours)
         self._giving_way = GivingWay()
         self._agenda: list[Point] = []
@@ -87,19 +85,30 @@ class ExtractionDriver:
         self.__dict__.pop("_writing", None)
 
     @cached_property
+    def _log(self) -> ChangeLog:
+        from spark_jobs.changelog.change_log import ChangeLog
+
+        return ChangeLog(log_place(self._mirror), self._name)
+
+    @cached_property
     def _writing(self) -> BatchWriting:
         # Imported when there is something to write: most ticks find nothing new, and are done before it is loaded.
         from spark_jobs.extract.batch_writing import BatchWriting
-        from spark_jobs.extract.correction_rows import LoggedCorrections
+
+        mirror, spark, root = self._mirror, self.spark, self._log.root
+        letters = partial(read_open_letters, mirror, self._engine)
+        rows = letters, self._loads, self._corrections, self._may_join, mirror.reads
+        return BatchWriting(spark, self.ledger, root, *self.source, self._timeout, *rows)
+
+    def _loads(self) -> RowsOfRanges:
         from spark_jobs.extract.logged_loads import LoggedLoads
 
-        mirror, ledger, spark = self._mirror, self._engine, self.spark
-        letters = partial(read_open_letters, mirror, ledger)
-        loads = LoggedLoads(mirror, LedgerReader(ledger, mirror.name), spark)
-        corrections = LoggedCorrections(mirror, ledger, spark)
-        root = self._log.root
-        rows = letters, loads, corrections, self._may_join, mirror.reads
-        return BatchWriting(spark, self.ledger, root, *self.source, self._timeout, *rows)
+        return LoggedLoads(self._mirror, LedgerReader(self._engine, self._name), self.spark)
+
+    def _corrections(self) -> RowsOfRanges:
+        from spark_jobs.extract.correction_rows import LoggedCorrections
+
+        return LoggedCorrections(self._mirror, self._engine, self.spark)
 
     def _may_join(self, name: str) -> bool:
         return self._mirror.has_patterns and fitting(self._mirror, name) is not None
@@ -246,6 +255,8 @@ class ExtractionDriver:
                 self._current = (batch.ranges, batch.number, Manifest.from_json(document))
                 return self._log.open(*self._current[1:], document)
             case protocol.CommitLog(batch, _):
+                from spark_jobs.changelog.batch_records import write_record
+
                 write_record(self._log.root, batch.number, batch.ranges, batch.manifest or "")
                 committed = self._log.commit(batch.number, Manifest.from_json(batch.manifest or ""))
                 reach("extract.committed")

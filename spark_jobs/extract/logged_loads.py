@@ -32,7 +32,7 @@ from open_mirroring.config.storage import log_place
 from open_mirroring.config.tables import ExportLoad, JdbcLoad
 from open_mirroring.errors import MirroringError, TerminalError
 from open_mirroring.landing_zone.arrow_schema import file_schema
-from open_mirroring.landing_zone.schema import LoadColumn
+from open_mirroring.landing_zone.load_columns import LoadColumn
 from open_mirroring.ledger.load_ledger import LoadPlan
 from open_mirroring.ledger.reading import LedgerReader, TableState
 from spark_jobs.changelog.schema import CHANGE, INSERT, LogRow

@@ -27,7 +27,7 @@ from open_mirroring.changes.manifest import (
 )
 from open_mirroring.changes.read_places import Numbering, Run, joined
 from open_mirroring.storage.object_path import Place
-from spark_jobs.changelog.change_log import paths_of
+from spark_jobs.changelog.log_paths import paths_of
 from spark_jobs.changelog.origins import partition_of
 from spark_jobs.changelog.reading import log_rows
 from spark_jobs.changelog.schema import CHANGE, FRAGMENT, LOAD_MAJOR, REJECTED, LogRow

@@ -18,7 +18,7 @@ from open_mirroring.changes.manifest import LetterPlace
 from open_mirroring.errors import TerminalError
 from open_mirroring.ledger.reading import LedgerReader
 from open_mirroring.storage.object_path import Place
-from spark_jobs.changelog.change_log import log_files
+from spark_jobs.changelog.delta_log import log_files
 from spark_jobs.changelog.reading import logged, query_files
 from spark_jobs.changelog.schema import CHANGE, REJECTED
 from spark_jobs.letters.open_letters import untyped_letters

@@ -70,7 +70,7 @@ def settle_outdated_letters(mirror: Mirror, ledger: Engine) -> int:
         reloaded = {row.at for row in rows.stale if _is_in_load(state, row, epochs, before)}
         outcomes |= dict.fromkeys(reloaded, "reloaded")
         table = declared.get(source)
-        if table is None or not state.keys or table.history == "full" or state.reset is not None:
+        if table is None or not state.keys or state.reset is not None:
             continue
         starts = reader.starts(state.id)
         left = [row for row in rows.stale if row.at not in reloaded and not _is_of_reload(row, starts)]

@@ -9,7 +9,6 @@ import logging
 from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import NamedTuple
 
-import pyarrow as pa
 from sqlalchemy import Engine
 
 from open_mirroring.changes.dead_letters import NO_MESSAGE
@@ -28,8 +27,6 @@ from open_mirroring.ledger.letters import count_anew, settled_letters
 from open_mirroring.ledger.reading import LedgerReader
 from open_mirroring.protocols.table_stops import KEY_MENDED
 from open_mirroring.storage.object_path import Place
-from spark_jobs.changelog.reading import logged
-from spark_jobs.changelog.schema import REJECTED
 
 log = logging.getLogger(__name__)
 
@@ -109,6 +106,9 @@ def open_letters(
                       bool_and(raw IS NOT NULL AND fragment_of IS NULL), count(*), any_value(reason),
                       CASE WHEN count(*) = 1 THEN any_value(key) END
                FROM logged WHERE kind = $kind GROUP BY ALL ORDER BY batch, origin, place"""
+    from spark_jobs.changelog.reading import logged  # few runs find dead letters to look at
+    from spark_jobs.changelog.schema import REJECTED
+
     with logged(root, files) as db:
         rows = db.execute(query, {"kind": REJECTED}).fetchall()
     found = []
@@ -153,6 +153,7 @@ def count_open_letters(mirror: Mirror, ledger: Engine) -> None:
     the next run counts.
     """
     import duckdb
+    import pyarrow as pa
 
     committed = LedgerReader(ledger, mirror.name).mirror().committed
     seen: dict[int, list[SeenLetter]] = {}

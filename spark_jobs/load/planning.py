@@ -21,14 +21,14 @@ from open_mirroring.changes.log_position import BEGINS_EMPTY, LogPosition, above
 from open_mirroring.changes.row_key import columns_lacking
 from open_mirroring.config import Mirror, Table
 from open_mirroring.config.exports import stream_from
-from open_mirroring.config.models import widens_ahead
 from open_mirroring.config.names import BEGINNING, split_source_name
 from open_mirroring.config.source import keeps_tables, refuse_unstreamed
 from open_mirroring.config.storage import place_of
 from open_mirroring.config.tables import ExportLoad, JdbcLoad, check_handover
-from open_mirroring.errors import TerminalError
+from open_mirroring.errors import MirroringError, TerminalError
 from open_mirroring.landing_zone.arrow_schema import file_schema
-from open_mirroring.landing_zone.schema import LoadColumn, TableSchema, columns_of_both, extra_columns
+from open_mirroring.landing_zone.load_columns import LoadColumn, columns_of_both
+from open_mirroring.landing_zone.schema import TableSchema, extra_columns
 from open_mirroring.ledger.load_ledger import HandOver, LoadLedger, LoadPlan
 from open_mirroring.protocols.table_stops import HASH_UNMATCHED, unhashed_text
 from open_mirroring.protocols.table_stops import WAYS_OUT as WAYS_OUT_OF_STOPS
@@ -48,7 +48,7 @@ from spark_jobs.sources.exports.files import (
 from spark_jobs.sources.jdbc.dialects import Range
 from spark_jobs.sources.jdbc.pacing import Pace
 from spark_jobs.sources.jdbc.tables import JdbcTable, SplitColumn
-from spark_jobs.sources.sql_server.chosen_types import as_wide_as, chosen_key_converter, spelled_as_streamed, widest
+from spark_jobs.sources.sql_server.chosen_types import as_wide_as, chosen_key_converter, spelled_as_streamed
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -118,8 +118,7 @@ def plan_load(
     TableSchema(()).extended(bound.plan.schema.columns)
     columns = [(column.name, column.sql_type) for column in bound.plan.columns]
     refuse_unstreamed(mirror.source, columns, f"table {table.source}")
-    plan = _as_wide_as_streamed(bound.plan, table, streamed)
-    return bound._replace(plan=_with_room(plan, table) if widens_ahead(table, mirror.publish) else plan)
+    return bound._replace(plan=_as_wide_as_streamed(bound.plan, table, streamed))
 
 
 def published_over(table: Table, load: JdbcLoad, hand_over: HandOver, *, is_kept: bool) -> tuple[int, str | None, str]:
@@ -167,12 +166,6 @@ def _as_wide_as_streamed(plan: LoadPlan, table: Table, streamed: Mapping[str, Co
     return replace(plan, columns=tuple(map(widened, plan.columns)))
 
 
-def _with_room(plan: LoadPlan, table: Table) -> LoadPlan:
-    """A plan whose numbers land with room for wider ones, but for those of which `types` says what they land as."""
-    columns = (c if table.chosen.type_of(c.name) else c._replace(type=widest(c.type)) for c in plan.columns)
-    return replace(plan, columns=tuple(columns))
-
-
 OTHER_SETTINGS = "the settings of its initial load are not those with which the load began"
 
 
@@ -198,15 +191,11 @@ def settings_of(table: Table) -> str:
     chosen = load.model_dump(mode="json", exclude=_FREE) if load is not None else {}
     if isinstance(load, ExportLoad):
         chosen.pop("connection")  # it says how the files are reached, not which they are
-    elif not chosen.get("handover"):
-        chosen.pop("handover", None)  # a load that began before there was this setting goes on
     logged = {"logged": True} if table.loads_through_log else {}
     landing: dict[str, Any] = {"landing": table.types} if table.types else {}
     landing |= {"hashed": table.chosen.hashed} if table.chosen.hashed else {}
     landing |= {"extra": table.chosen.extra} if table.chosen.extra else {}
     columns = table.model_dump(mode="json")["columns"]
-    if isinstance(columns, dict) and not columns["rename"]:
-        del columns["rename"]  # a load that began before there was this setting goes on
     return json.dumps({"columns": columns, **logged, **landing, **chosen}, sort_keys=True)
 
 
@@ -225,9 +214,15 @@ def pieces_of(chunk: Any) -> tuple[Piece, ...]:
     return tuple(Piece(*piece) for piece in chunk)
 
 
-def weight_of(load: ExportLoad | JdbcLoad | None, plan: LoadPlan) -> int:
-    """About how many bytes are left to load; those of a database table are unknown, and may be any number."""
-    if not isinstance(load, ExportLoad):
+def weight_of(spark: SparkSession, table: Table, plan: LoadPlan) -> int:
+    """About how many bytes are left to load; those of a database table are all that it has, if that is known."""
+    load = table.initial_load
+    if isinstance(load, JdbcLoad):
+        try:
+            return JdbcTable(spark, load.connection, split_source_name(load.table or table.source)).size()
+        except MirroringError:
+            return sys.maxsize  # whoever reads the table is told why
+    if load is None:
         return sys.maxsize
     return sum(piece.weight for chunk in plan.remaining for piece in pieces_of(plan.chunks[chunk]))
 

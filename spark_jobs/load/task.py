@@ -23,9 +23,10 @@ from open_mirroring.errors import MirroringError, TerminalError
 from open_mirroring.landing_zone import layout
 from open_mirroring.landing_zone.arrow_schema import file_schema, landed_file_schema
 from open_mirroring.landing_zone.data_file import Footer, WrittenFile, write_data_file
+from open_mirroring.landing_zone.load_columns import LoadColumn
 from open_mirroring.landing_zone.opening import ZoneAddress, open_store
 from open_mirroring.landing_zone.salt import Salt
-from open_mirroring.landing_zone.schema import LandingColumn, LoadColumn, landed
+from open_mirroring.landing_zone.schema import LandingColumn, landed
 from open_mirroring.protocols.publishing import StagedFile
 from spark_jobs.load.unique_keys import find_duplicate, key_columns
 from spark_jobs.publish.staging import create_staged

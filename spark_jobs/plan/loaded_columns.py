@@ -8,19 +8,21 @@ column that may have lost digits is reported as unverified.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from open_mirroring.config.source import is_streamed
-from open_mirroring.landing_zone.schema import LoadColumn
-from open_mirroring.ledger.load_ledger import LoadPlan
+from open_mirroring.changes.streamed_types import is_streamed
+from open_mirroring.landing_zone.load_columns import LoadColumn
 from spark_jobs.changelog.schema import DELETE, KEY_LEFT
 from spark_jobs.sources.sql_server.chosen_types import is_spelled_alike
 from spark_jobs.sources.sql_server.type_text import TIMESTAMPS, SqlType, is_known, read_any
 from spark_jobs.sources.sql_server.types import filled_length
+
+if TYPE_CHECKING:
+    from open_mirroring.ledger.load_ledger import LoadPlan
 
 _GUID_LENGTH = 36
 _MILLISECONDS = 3

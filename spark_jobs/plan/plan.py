@@ -22,7 +22,6 @@ from open_mirroring.changes.plan_rule import plan_key
 from open_mirroring.landing_zone.arrow_schema import file_schema
 from open_mirroring.protocols.table_stops import ROW_INCOMPLETE
 from spark_jobs.plan.certain_keys import certain_keys
-from spark_jobs.plan.history import plan_history
 from spark_jobs.plan.moved_rows import KeyChangePlace, MovedRows, Read
 from spark_jobs.plan.partial_rows import Completed, partial_keys, with_rows
 from spark_jobs.plan.table_plan import (
@@ -77,12 +76,9 @@ def plan_table(
 
     Raises:
         PlanStop: ``IDENTITY_CONFLICT`` (G-02), ``KEYLESS_CHANGE`` (F-12), ``EPOCH_UNKNOWN`` (G-01),
-            ``ROW_INCOMPLETE`` (G-04), ``SWAP_POSSIBLE`` (G-115), ``LATE_BELOW_HORIZON`` (G-05), ``CHANGE_LATE`` where
-            every change is published in its order.
+            ``ROW_INCOMPLETE`` (G-04), ``SWAP_POSSIBLE`` (G-115), ``LATE_BELOW_HORIZON`` (G-05).
     """
     taken = TakenKeys(plan, read_any, read_older) if read_any is not None and read_older is not None else None
-    if plan.late_up_to is not None:
-        return plan_history(plan, plan.late_up_to, new, read_history, taken)
     floor = "" if plan.highest is None else plan.highest.order
     changes = eligible(plan, new)
     refuse_late(plan, changes)

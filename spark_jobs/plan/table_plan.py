@@ -1,8 +1,4 @@
-"""Holds the input and the result of planning a table, and selects the logged changes that a plan looks at.
-
-Both rules share it: the newest change of each key (:mod:`spark_jobs.plan.plan`), and every change in its order
-(:mod:`spark_jobs.plan.history`).
-"""
+"""Holds the input and the result of planning a table, and selects the logged changes that a plan looks at."""
 
 from __future__ import annotations
 
@@ -62,8 +58,6 @@ class TablePlan:
         rejected: changes that are dead letters already, and so no changes.
         types: source type of every known column.
         cut: where transactions are held back, which positions are published; None: all.
-        late_up_to: where every change is published, the order up to which a new change is too late;
-            None where the newest of each key is published.
         completing: whether updates may carry only what changed, so that earlier changes complete them (G-04); then
             *history_files* are all that hold the table.
         horizon: the log may lack changes of this transaction and earlier ones.
@@ -96,7 +90,6 @@ class TablePlan:
     stream_epoch: int = 0
     horizon: TableHorizon | None = None
     generation: int = 1
-    late_up_to: str | None = None
     gone: Mapping[str, str] = field(default_factory=dict)
     unread: frozenset[str] = frozenset()
     former: tuple[FormerColumn, ...] = ()
@@ -130,15 +123,13 @@ class PlannedRows(NamedTuple):
 
     *counts* add up: changes + released + renewed = published + compacted + duplicates + superseded + in_load + rejected
     + waiting (I1); *waiting* changes are released by a later plan. *rejected* are the dead letters found here, as the
-    ledger records them. *orders*, where every change is published, are the rows' positions, ascending as the rows are.
-    From the place *unverified* on, a before image alone tells that keys have no row (G-115).
+    ledger records them. From the place *unverified* on, a before image alone tells that keys have no row (G-115).
     """
 
     rows: pa.Table
     positions: tuple[str, str]
     counts: dict[str, int]
     rejected: list[dict[str, Any]]
-    orders: pa.Array | None = None
     unverified: str | None = None
 
 

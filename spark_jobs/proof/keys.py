@@ -1,38 +1,41 @@
-"""Finds the keys that differ between two sides, and which of them the log has a change of; Spark joins them.
+"""Finds the keys that differ between two sides, and which of them the log has a change of.
 
-It joins hashes of rows, never the rows; and workers read the log's files, wherever they are.
+Hashes of rows are joined, never the rows: by Spark, or by DuckDB where the sides are small.
 """
 
 from __future__ import annotations
 
 import pickle
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Sequence
+from functools import partial
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyspark import StorageLevel
-from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F
 
-from open_mirroring.errors import MirroringError
 from open_mirroring.protocols.proving import CellSum, Kind, add_sums
 from open_mirroring.storage.object_path import Place
 from spark_jobs.changelog.reading import log_rows
-from spark_jobs.proof.rows import SUMS_SCHEMA, Shape, SumCells
-from spark_jobs.proof.sides import Side
-from spark_jobs.runtime.parcels import sealed_frame
-from spark_jobs.runtime.worker_tasks import parallelism
+from spark_jobs.proof.rows import KEYS, KEYS_SCHEMA, SUMS, SUMS_SCHEMA, HashKeys, Shape, SumCells
+from spark_jobs.proof.sides import Side, kept, lines_here
+from spark_jobs.runtime.tasks import needs_spark, run_job, tasks_wanted
 
-_FOUND = pa.schema([pa.field("key", pa.string()), pa.field("error", pa.binary())])
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
 _TASKS_PER_CORE = 3
+_ROW_BYTES = 256
+_STAYS = ["k1", "k2"]
 
 
-def read_sums(side: Side, shape: Shape) -> dict[int, CellSum]:
+def read_sums(spark: SparkSession, side: Side, shape: Shape) -> dict[int, CellSum]:
     """The cells of a side, from the sums of its partitions.
 
     Raises:
         MirroringError: what a worker met.
     """
+    if not needs_spark(spark, side.size):
+        return add_sums(map(pickle.loads, lines_here(side, SumCells(shape), SUMS)["sums"].to_pylist()))
     parts = []
     # Read once and not kept: a line for each partition is all there is.
     for line in side.asked(side.frame(shape, SumCells(shape), SUMS_SCHEMA).collect):
@@ -42,12 +45,77 @@ def read_sums(side: Side, shape: Shape) -> dict[int, CellSum]:
     return add_sums(parts)
 
 
-def differing_keys(source: DataFrame, target: DataFrame, *, keyed: bool) -> DataFrame:
-    """``k1, k2, key, kind, times, columns``: every key that is not the same on both sides.
+def differing_keys(
+    spark: SparkSession, sides: Sequence[Side], shape: Shape, cells: frozenset[int], before: pa.Table | None, most: int
+) -> pa.Table:
+    """``k1, k2, key, kind, times, columns``: the keys of some cells that are not the same on both sides.
 
     *columns* are places of columns that differ, where both sides have the key once. *times* is 1, or, where the whole
     row is the key, how many rows one side has more.
+
+    Args:
+        spark: the session.
+        sides: source and target.
+        shape: how their rows are compared.
+        cells: those that differ.
+        before: what differed at the look before, if there was one: no other key counts.
+        most: of so many keys the first are returned.
+
+    Raises:
+        MirroringError: what a worker met.
     """
+    work, keyed = HashKeys(shape, cells), bool(shape.keys)
+    if not needs_spark(spark, sum(side.size for side in sides)):
+        return _joined_here([lines_here(side, work, KEYS) for side in sides], before, most, keyed=keyed)
+    from pyspark.sql import functions as F
+
+    ranges = {cell // shape.buckets for cell in cells}
+    frames = [kept(side, side.frame(shape, work, KEYS_SCHEMA, ranges)) for side in sides]
+    found = _joined(*frames, keyed=keyed)
+    if before is not None:
+        found = found.join(F.broadcast(spark.createDataFrame(before.select(_STAYS))), _STAYS, "left_semi")
+    keys = found.orderBy(_STAYS).limit(most).toArrow()
+    for frame in frames:
+        frame.unpersist()
+    return keys
+
+
+_BY_KEY = """SELECT k1, k2, count(*) AS n, min(key) AS key, list_sort(list({'r1': r1, 'r2': r2})) AS rows,
+               any_value(hashes) AS hashes
+             FROM SIDE GROUP BY k1, k2"""
+_OF_BOTH = f"""SELECT coalesce(s.k1, t.k1) AS k1, coalesce(s.k2, t.k2) AS k2, coalesce(s.key, t.key) AS key,
+                 coalesce(s.n, 0) AS ours, coalesce(t.n, 0) AS theirs, s.rows IS DISTINCT FROM t.rows AS differ,
+                 s.hashes AS a, t.hashes AS b
+               FROM ({_BY_KEY.replace("SIDE", "source")}) s
+               FULL OUTER JOIN ({_BY_KEY.replace("SIDE", "target")}) t ON s.k1 = t.k1 AND s.k2 = t.k2"""
+_KEYED = f"""CASE WHEN theirs = 0 THEN '{Kind.MISSING}' WHEN ours = 0 THEN '{Kind.EXTRA}'
+                  WHEN ours > 1 OR theirs > 1 THEN '{Kind.DOUBLED}' ELSE '{Kind.DIFFERENT}' END"""
+_COUNTED = f"CASE WHEN ours > theirs THEN '{Kind.MISSING}' ELSE '{Kind.EXTRA}' END"
+
+
+def _joined_here(sides: Sequence[pa.Table], before: pa.Table | None, most: int, *, keyed: bool) -> pa.Table:
+    """The same as :func:`_joined` and what follows it, of two small sides."""
+    import duckdb
+
+    times, differ, kind = ("1", "differ", _KEYED) if keyed else ("abs(ours - theirs)", "ours <> theirs", _COUNTED)
+    with duckdb.connect() as db:
+        for name, lines in zip(("source", "target"), sides, strict=True):
+            db.register(name, lines)
+        if before is not None:
+            db.register("before_it", before.select(_STAYS))
+        stays = "" if before is None else "AND (k1, k2) IN (SELECT (k1, k2) FROM before_it)"
+        columns = "list_filter(range(len(a)), lambda i: a[i + 1] <> b[i + 1])"
+        return db.execute(
+            f"""SELECT k1, k2, key, kind, times::BIGINT AS times,
+                  CASE WHEN kind = '{Kind.DIFFERENT}' THEN {columns} ELSE [] END::INTEGER[] AS columns
+                FROM (SELECT *, {kind} AS kind, {times} AS times FROM ({_OF_BOTH}) WHERE {differ} {stays})
+                ORDER BY k1, k2 LIMIT {most}"""
+        ).to_arrow_table()
+
+
+def _joined(source: DataFrame, target: DataFrame, *, keyed: bool) -> DataFrame:
+    from pyspark.sql import functions as F
+
     ours, theirs = _by_key(source, "s"), _by_key(target, "t")
     both = ours.join(theirs, ["k1", "k2"], "full_outer")
     n_source, n_target = F.coalesce("s_n", F.lit(0)), F.coalesce("t_n", F.lit(0))
@@ -79,6 +147,8 @@ def differing_keys(source: DataFrame, target: DataFrame, *, keyed: bool) -> Data
 
 
 def _by_key(rows: DataFrame, side: str) -> DataFrame:
+    from pyspark.sql import functions as F
+
     grouped = rows.where("error IS NULL").groupBy("k1", "k2")
     return grouped.agg(
         F.count("*").alias(f"{side}_n"),
@@ -89,32 +159,23 @@ def _by_key(rows: DataFrame, side: str) -> DataFrame:
 
 
 def logged_among(
-    spark: SparkSession, root: Place, files: Sequence[str], chosen: pc.Expression, keys: pa.Table
+    spark: SparkSession, root: Place, files: Sequence[str], chosen: pc.Expression, keys: pa.Table, rows: int
 ) -> pa.Array:
-    """The *keys* of which log files hold a *chosen* row; the other keys of these rows stay in the workers.
+    """The *keys* of which log files hold a *chosen* row; the files have about so many *rows*.
 
     Raises:
         MirroringError: what the storage of the log says.
     """
+    size = rows * _ROW_BYTES
+    tasks = min(len(files), tasks_wanted(spark, size, _TASKS_PER_CORE))
+    look = partial(_logged, root, chosen, keys["key"].combine_chunks())
+    found: Collection[pa.Array] = run_job(
+        spark, "look for keys in the log", look, [files[at::tasks] for at in range(tasks)], size
+    )
+    return pa.chunked_array(found, pa.string()).unique()
 
-    def each(files: Sequence[str]) -> Iterator[pa.RecordBatch]:
-        try:
-            for file in files:
-                for found in log_rows(root, [file]).to_batches(columns=["key"], filter=chosen, use_threads=False):
-                    errors = pa.nulls(found.num_rows, pa.binary())
-                    yield pa.RecordBatch.from_arrays([found.column(0), errors], schema=_FOUND)
-        except MirroringError as error:
-            # Raised here, Spark would bury it in a stack of its own.
-            yield pa.RecordBatch.from_pylist([{"key": None, "error": pickle.dumps(error)}], _FOUND)
 
-    tasks = min(len(files), _TASKS_PER_CORE * parallelism(spark))
-    shares = [files[at::tasks] for at in range(tasks)]
-    logged = sealed_frame(spark, each, shares, "key string, error binary").persist(StorageLevel.DISK_ONLY)
-    try:
-        (line,) = logged.agg(F.max("error").alias("error")).collect()
-        if line["error"] is not None:
-            raise pickle.loads(bytes(line["error"]))
-        wanted = spark.createDataFrame(keys.select(["key"]))
-        return wanted.join(logged, "key", "left_semi").toArrow()["key"].combine_chunks()
-    finally:
-        logged.unpersist()
+def _logged(root: Place, chosen: pc.Expression, keys: pa.Array, files: Sequence[str]) -> pa.Array:
+    """Those of *keys* that some log files have a *chosen* row of."""
+    chosen &= pc.field("key").isin(keys)
+    return log_rows(root, files).to_table(columns=["key"], filter=chosen, use_threads=False)["key"].unique()

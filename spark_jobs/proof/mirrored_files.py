@@ -40,7 +40,6 @@ from open_mirroring.storage.delta_address import delta_address
 from open_mirroring.storage.object_path import Place
 from spark_jobs.proof.rows import Shape, Work
 from spark_jobs.proof.table_log import DeletionVector, committed_at, deletion_vectors
-from spark_jobs.runtime.parcels import sealed_frame
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -97,6 +96,7 @@ class Target:
         self.changed: datetime | None = None
         self.columns: tuple[LandingColumn, ...] = ()
         self._pieces: Sequence[_Piece] = ()
+        self.size = 0
         self._names = _Names(False, {}, {})
         if place is not None:
             with _our_errors(place):
@@ -120,9 +120,16 @@ class Target:
         columns = {_told(field, mode): sources[field.name] for field in of_source}
         self._names = _Names(mode == "id", columns, {sources[field.name]: field.type for field in of_source})
         self._pieces = list(_pieces(table, place, sources))
+        self.size = sum(piece.size for piece in self._pieces)
+
+    def lines(self, work: Work) -> Iterator[pa.RecordBatch]:
+        """As :class:`~spark_jobs.proof.sides.Side`."""
+        return work(() if self._place is None else _rows(self._place, self._names, self._pieces))
 
     def frame(self, shape: Shape, work: Work, schema: str, ranges: Collection[int] | None = None) -> DataFrame:
         """As :class:`~spark_jobs.proof.sides.Side`; *ranges* are left to *work*, which looks at the cells."""
+        from spark_jobs.runtime.parcels import sealed_frame
+
         place, names = self._place, self._names
         if place is None or not self._pieces:
             return self._spark.createDataFrame([], schema)

@@ -25,7 +25,7 @@ from spark_jobs.sources.sql_server.types import canonical_text, type_of_landed_k
 
 SUMS_SCHEMA = "sums binary, error binary"
 KEYS_SCHEMA = "k1 bigint, k2 bigint, key string, r1 bigint, r2 bigint, hashes array<bigint>, error binary"
-_KEYS = pa.schema(
+KEYS = pa.schema(
     [
         pa.field("k1", pa.int64()),
         pa.field("k2", pa.int64()),
@@ -36,7 +36,7 @@ _KEYS = pa.schema(
         pa.field("error", pa.binary()),
     ]
 )
-_SUMS = pa.schema([pa.field("sums", pa.binary()), pa.field("error", pa.binary())])
+SUMS = pa.schema([pa.field("sums", pa.binary()), pa.field("error", pa.binary())])
 
 Tables = Iterable[pa.Table]
 Work = Callable[[Tables], Iterator[pa.RecordBatch]]
@@ -133,12 +133,12 @@ class SumCells:
             for table in tables:
                 self._add(fitted(table, self.shape), counts, lanes)
         except MirroringError as error:
-            yield pa.RecordBatch.from_pylist([{"sums": None, "error": pickle.dumps(error)}], _SUMS)
+            yield pa.RecordBatch.from_pylist([{"sums": None, "error": pickle.dumps(error)}], SUMS)
             return
         full = np.flatnonzero(counts)
         columns = zip(full.tolist(), counts[full].tolist(), *(lane[full].tolist() for lane in lanes), strict=True)
         cells = {cell: CellSum(*sums) for cell, *sums in columns}
-        yield pa.RecordBatch.from_pylist([{"sums": pickle.dumps(cells), "error": None}], _SUMS)
+        yield pa.RecordBatch.from_pylist([{"sums": pickle.dumps(cells), "error": None}], SUMS)
 
     def _add(self, rows: pa.Table, counts: npt.NDArray[np.int64], lanes: npt.NDArray[np.uint64]) -> None:
         if not rows.num_rows:
@@ -165,7 +165,7 @@ class HashKeys:
             for table in tables:
                 yield from self._keys(fitted(table, self.shape), wanted)
         except MirroringError as error:
-            yield pa.RecordBatch.from_pylist([{"error": pickle.dumps(error)}], _KEYS)
+            yield pa.RecordBatch.from_pylist([{"error": pickle.dumps(error)}], KEYS)
 
     def _keys(self, rows: pa.Table, wanted: npt.NDArray[np.int64]) -> Iterator[pa.RecordBatch]:
         if not rows.num_rows:
@@ -191,7 +191,7 @@ class HashKeys:
                 pa.ListArray.from_arrays(offsets, flat),
                 pa.nulls(rows.num_rows, pa.binary()),
             ],
-            schema=_KEYS,
+            schema=KEYS,
         )
 
 

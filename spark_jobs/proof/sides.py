@@ -1,6 +1,7 @@
 """Reads the source's side of a proof, from a database or an export, and defines what a side is.
 
-Spark's workers read each side and return only what a function computes of its typed rows, never the rows.
+Spark's workers read each side and return only what a function computes of its typed rows, never the rows. Small sides
+are read by the job's own process.
 """
 
 from __future__ import annotations
@@ -8,17 +9,14 @@ from __future__ import annotations
 import pickle
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from datetime import UTC, date, datetime
 from itertools import groupby
 from threading import Lock
 from types import MappingProxyType
-from typing import Any, NamedTuple, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
 
 import pyarrow as pa
-from pyspark import StorageLevel
-from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F
 
 from open_mirroring.changes.column_choice import ColumnChoice
 from open_mirroring.config import Mirror, Table
@@ -27,18 +25,20 @@ from open_mirroring.config.storage import place_of
 from open_mirroring.config.tables import JdbcLoad, ProofExport
 from open_mirroring.errors import TerminalError
 from open_mirroring.landing_zone.arrow_schema import file_schema
+from open_mirroring.landing_zone.load_columns import LoadColumn, columns_of_both
 from open_mirroring.landing_zone.salt import Salt
-from open_mirroring.landing_zone.schema import LoadColumn, columns_of_both
 from open_mirroring.operate.exit_codes import UsageError
 from spark_jobs.load.planning import CHUNK_BYTES, pace_of
 from spark_jobs.proof.rows import Shape, Work
-from spark_jobs.runtime.parcels import sealed_frame
 from spark_jobs.sources.exports.files import Export, ExportRows, Piece, cut_file, export_columns, export_files
 from spark_jobs.sources.jdbc.dialects import Range
-from spark_jobs.sources.jdbc.pacing import Pace
+from spark_jobs.sources.jdbc.pacing import Pace, paced
 from spark_jobs.sources.jdbc.tables import JdbcRows, JdbcTable, SplitColumn
 from spark_jobs.sources.sql_server.chosen_types import spelled_as_streamed
 from spark_jobs.sources.sql_server.hashed_columns import hashed_tables
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
 
 Answer = TypeVar("Answer")
 _LIMITED: defaultdict[str, Lock] = defaultdict(Lock)
@@ -55,7 +55,17 @@ class Split(NamedTuple):
 
 
 class Side(Protocol):
-    """The rows of one side."""
+    """The rows of one side.
+
+    Attributes:
+        size: about how many bytes they are.
+    """
+
+    size: int
+
+    def lines(self, work: Work) -> Iterator[pa.RecordBatch]:
+        """What *work* makes of all rows, which this process reads."""
+        ...
 
     def frame(self, shape: Shape, work: Work, schema: str, ranges: Collection[int] | None = None) -> DataFrame:
         """What *work* makes of the rows, of some *ranges* of the shape only if given; read when it is asked for."""
@@ -100,6 +110,7 @@ class JdbcSource:
         self.columns = spelled_as_streamed(self._table.columns(table.chosen, gone), streamed)
         self._keys, self._pace, self._chunks = table.key, pace_of(load), load.chunks
         self._connection = load.connection
+        self.size = self._table.size()
         self._cut: tuple[SplitColumn, list[Range]] | None = None
         self.split: Split | None = None
         if load.split_column is not None:
@@ -111,6 +122,12 @@ class JdbcSource:
                 kind = self._cut[0].kind
                 borders = tuple(_border(kind, part.low) for part in self._cut[1] if part.low is not None)
                 self.split = Split(column.name, borders)
+
+    def lines(self, work: Work) -> Iterator[pa.RecordBatch]:
+        """As :class:`Side`."""
+        with self._turn():
+            texts = paced(self._table.texts(self.columns, None, [Range(None, None, True)]), self._pace.share(1))
+            yield from work(JdbcRows(texts, self.columns, _typed_schema(self.columns, self._keys), self.text))
 
     def frame(self, shape: Shape, work: Work, schema: str, ranges: Collection[int] | None = None) -> DataFrame:
         """As :class:`Side`."""
@@ -128,9 +145,13 @@ class JdbcSource:
         return self._table.frame(self.columns, split, parts, each, schema, self._pace)
 
     def asked(self, ask: Callable[[], Answer]) -> Answer:
-        """As :class:`Side`; tables with a limit are read one after the other, or two would take twice as much."""
-        with nullcontext() if self._pace == Pace() else _LIMITED[self._connection]:
+        """As :class:`Side`."""
+        with self._turn():
             return self._table.asked("reading its rows", ask)
+
+    def _turn(self) -> AbstractContextManager[Any]:
+        """Tables with a limit are read one after the other, or two would take twice as much."""
+        return nullcontext() if self._pace == Pace() else _LIMITED[self._connection]
 
 
 class ExportSource:
@@ -157,12 +178,19 @@ class ExportSource:
                     way_out="export the whole table anew, all files by the same columns and types",
                 )
         self._pieces: Sequence[Piece] = [p for f in files for p in cut_file(export, f, _ROWS_PER_PIECE, CHUNK_BYTES)]
+        self.size = sum(piece.weight for piece in self._pieces)
         self.text = f"the {export.format} export {export.root}"
         self.split: Split | None = None
         self.since = since
 
+    def lines(self, work: Work) -> Iterator[pa.RecordBatch]:
+        """As :class:`Side`."""
+        return work(ExportRows(self._export, self._pieces, self.columns, _typed_schema(self.columns, self._keys)))
+
     def frame(self, shape: Shape, work: Work, schema: str, ranges: Collection[int] | None = None) -> DataFrame:
         """As :class:`Side`; an export has no ranges."""
+        from spark_jobs.runtime.parcels import sealed_frame
+
         export, columns, schema_of_rows = self._export, self.columns, _typed_schema(self.columns, self._keys)
 
         def each(piece: Piece) -> Iterator[pa.RecordBatch]:
@@ -223,20 +251,36 @@ class HashedSource:
     def __init__(self, source: Source, hashed: Sequence[str], salt: Salt | None) -> None:
         self._source, self._hashed, self._salt = source, tuple(hashed), salt
         self.text, self.columns, self.since = source.text, source.columns, source.since
-        self.split = source.split
+        self.split, self.size = source.split, source.size
+
+    def lines(self, work: Work) -> Iterator[pa.RecordBatch]:
+        """As :class:`Side`."""
+        return self._source.lines(self._on_hashes(work))
 
     def frame(self, shape: Shape, work: Work, schema: str, ranges: Collection[int] | None = None) -> DataFrame:
         """As :class:`Side`."""
+        return self._source.frame(shape, self._on_hashes(work), schema, ranges)
+
+    def _on_hashes(self, work: Work) -> Work:
         hashed, salt = self._hashed, self._salt
-
-        def on_hashes(tables: Iterable[pa.Table]) -> Iterator[pa.RecordBatch]:
-            return work(hashed_tables(tables, hashed, salt))
-
-        return self._source.frame(shape, on_hashes, schema, ranges)
+        return lambda tables: work(hashed_tables(tables, hashed, salt))
 
     def asked(self, ask: Callable[[], Answer]) -> Answer:
         """As :class:`Side`."""
         return self._source.asked(ask)
+
+
+def lines_here(side: Side, work: Work, schema: pa.Schema) -> pa.Table:
+    """The lines that *work* makes of a side's rows in this process, but for the one of an error.
+
+    Raises:
+        MirroringError: what was met.
+    """
+    lines = pa.Table.from_batches(side.lines(work), schema)
+    errors = lines["error"].drop_null()
+    if len(errors):
+        raise pickle.loads(errors[0].as_py())
+    return lines
 
 
 def kept(side: Side, frame: DataFrame) -> DataFrame:
@@ -245,6 +289,8 @@ def kept(side: Side, frame: DataFrame) -> DataFrame:
     Raises:
         MirroringError: what a worker met: it comes back as a line, for Spark would bury it in a stack of its own.
     """
+    from pyspark import StorageLevel
+    from pyspark.sql import functions as F
 
     def keep() -> bytes | None:
         (line,) = frame.persist(StorageLevel.DISK_ONLY).agg(F.max("error").alias("error")).collect()

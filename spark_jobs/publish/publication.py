@@ -16,7 +16,7 @@ from open_mirroring.changes.column_history import FormerColumn, Structure
 from open_mirroring.changes.horizon import BatchContents
 from open_mirroring.changes.log_position import LogPosition, is_of_generation, load_epoch, not_below, position_order
 from open_mirroring.config import Mirror, Table
-from open_mirroring.config.models import Publish, widens_ahead
+from open_mirroring.config.models import Publish
 from open_mirroring.landing_zone.data_file import Footer
 from open_mirroring.landing_zone.salt import Salt
 from open_mirroring.landing_zone.schema import TableSchema
@@ -25,7 +25,7 @@ from open_mirroring.ledger.columns import UnverifiedColumn, note_types
 from open_mirroring.ledger.extract_ledger import ExtractLedger
 from open_mirroring.ledger.reading import ColumnDecision, ColumnList, LedgerReader, TableState, Unpublished, unpublished
 from open_mirroring.protocols.publishing import CannotStage, Intent, Work
-from spark_jobs.changelog.schema import LOAD_MAJOR, bucket_ranges
+from spark_jobs.changelog.schema import bucket_ranges
 from spark_jobs.plan.loaded_columns import loaded_columns
 from spark_jobs.plan.partial_rows import types_of
 from spark_jobs.plan.plan import Identity, PlanStop, TablePlan
@@ -237,7 +237,6 @@ class Preparation:
         up_to: str | None = None,
     ) -> TableColumns:
         declared = self._declared[state.source]
-        ahead = widens_ahead(declared, self._settings)
         return TableColumns(
             state,
             declared,
@@ -247,7 +246,6 @@ class Preparation:
             former,
             source=self._source_columns(declared),
             up_to=up_to,
-            ahead=ahead,
             salted=self._salted,
         )
 
@@ -308,30 +306,11 @@ class Preparation:
             completing=completing,
             generation=generation,
             cut=None if start is None else Cut(start, end, batches),
-            late_up_to=self._late_up_to(state, intent, top),
             loaded_keys={name: one for name, one in loaded.items() if one.is_key},
             loaded=state.load_state == "loaded" and load_epoch(generation) not in epochs,
             null_text=None if state.text is None else state.text.null,
             of_reading=self._of_reading,
         )
-
-    def _late_up_to(self, state: TableState, intent: Intent, highest: LogPosition | None) -> str | None:
-        """Up to which order a new change is late where every change is published in its order; None where it is not.
-
-        Late is what has a successor that is published: of a quiet table the *highest* change may lie far below the
-        position up to which it is published. Rows of a full load among the changes have no order of their own (K-18).
-
-        An intent without a complete position was made by other settings, and is finished by them.
-        """
-        start, end = intent.work.position_from, intent.work.position_to
-        if start is None or end is None or self._declared[state.source].history != "full":
-            return None
-        load = state.load_plan
-        if load is not None and state.row.published_position is None and intent.batch_from == load.hand_over_batch:
-            return ""  # nothing was published over the load yet: the load's position says what it holds already
-        if highest is None:
-            return start
-        return "" if highest.major == LOAD_MAJOR else min(start, highest.order)
 
     def _history(
         self,
@@ -371,14 +350,12 @@ class Preparation:
             intent.first_number,
             intent.batch_from,
             intent.work.batch_to,
-            "changes" if plan.late_up_to is None else "history",
+            "changes",
             standing=standing.to_json(),
         )
         settings = self._settings
         target = StageTarget(state.folder, settings.max_rows_per_file, footer, settings.compression, state.text)
-        # One order over all keys is one task's work.
-        divisible = bool(plan.keys) and plan.late_up_to is None
-        ranges = bucket_ranges(rows, ROWS_PER_TASK) if divisible else [plan.buckets]
+        ranges = bucket_ranges(rows, ROWS_PER_TASK) if plan.keys else [plan.buckets]
         plans = [(replace(plan, buckets=buckets), target) for buckets in ranges]
         return Prepared(plans, schema, rows)
 

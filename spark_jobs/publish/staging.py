@@ -30,7 +30,7 @@ from open_mirroring.landing_zone.text_format import TextFormat
 from open_mirroring.protocols.publishing import StagedFile
 from open_mirroring.storage.arrow_files import arrow_files
 from open_mirroring.storage.object_path import Place
-from spark_jobs.changelog.change_log import log_files, paths_of
+from spark_jobs.changelog.log_paths import paths_of
 from spark_jobs.changelog.reading import CHANGES_SCHEMA, DATED_SCHEMA, Wanted, read_changes, read_history
 from spark_jobs.plan.plan import PlannedRows, PlanStop, TablePlan, plan_table
 from spark_jobs.plan.transaction_cut import rows_of
@@ -151,6 +151,8 @@ class _History:
 
     def older(self, condition: pc.Expression) -> pa.Table:
         """The published changes that fulfil a condition in all other files of the log, which mostly nobody reads."""
+        from spark_jobs.changelog.delta_log import log_files  # brings delta-rs, which few tasks wait for
+
         others = paths_of(self._root, sorted({*log_files(self._root)} - {*self._all}))
         older = condition & (pc.field("batch") <= self._plan.batch_from)
         return self._read(others, older)
@@ -189,21 +191,14 @@ def _written(
 ) -> Iterator[_LocalFile]:
     """Write the table's files, none longer than ``max_rows``; nothing planned, no file."""
     schema, (_, keys) = landed_file_schema(plan.columns, plan.keys, marker=True), landed(plan.columns, plan.keys)
+    lowest, highest = planned.positions
     planned_rows = landed_rows(planned.rows, plan.columns, schema.names, salt)
     for index, start in enumerate(range(0, planned.rows.num_rows, target.max_rows)):
         local = scratch / f"{name}.{index:04d}"
         rows = planned_rows.slice(start, target.max_rows)
-        lowest, highest = _bounds(planned, start, rows.num_rows)
         written = target.write(local, rows, schema, lowest, highest)
         path = f"{layout.staging_folder(target.folder, target.footer.generation)}/{name}.{index:04d}"
         yield _LocalFile(path, local, written, schema, keys, lowest, highest, target.text is not None)
-
-
-def _bounds(planned: PlannedRows, start: int, rows: int) -> tuple[str, str]:
-    """The positions of some rows: their own where they are in order, else those of the whole plan."""
-    if planned.orders is None:
-        return planned.positions
-    return planned.orders[start].as_py(), planned.orders[start + rows - 1].as_py()
 
 
 def _create(store: LandingZoneStore, file: _LocalFile) -> StagedFile:

@@ -50,7 +50,7 @@ from open_mirroring.ledger.reading import ColumnDecision, ColumnList, TableState
 from open_mirroring.protocols.table_stops import HASH_UNMATCHED, PARTIAL_ROWS, ROW_INCOMPLETE, unhashed_text
 from spark_jobs.plan.loaded_columns import doubt, is_streamed_for_sure, loaded_columns, may_lack_digits
 from spark_jobs.plan.plan import PlanStop
-from spark_jobs.sources.sql_server.chosen_types import keeps_spelling, landed_as, widest
+from spark_jobs.sources.sql_server.chosen_types import keeps_spelling, landed_as
 from spark_jobs.sources.sql_server.type_changes import keeps_key, keeps_values
 from spark_jobs.sources.sql_server.types import landing_type, type_of_landed_key
 
@@ -113,7 +113,6 @@ class TableColumns:
         former: how columns of earlier rows are read in this generation, as its first publication noted it.
         source: what the source and the mirror file say of its columns.
         up_to: only what stands up to this place is looked at; None: all.
-        ahead: whether numbers that are not published yet land with room for wider types (G-111).
         salted: what tells the salt of hashes from another one (G-121); None where nothing is hashed.
     """
 
@@ -128,7 +127,6 @@ class TableColumns:
         *,
         source: SourceColumns,
         up_to: str | None = None,
-        ahead: bool = False,
         salted: str | None = None,
     ) -> None:
         self._state, self._declared, self._up_to = state, declared, up_to
@@ -136,7 +134,7 @@ class TableColumns:
         if up_to is not None:
             self._beyond = TableColumns(state, declared, lists, epochs, decided, former, source=source)
         self._epochs, self._given, self._source = epochs, decided, source
-        self._noted, self._ahead, self._salted = former, ahead, salted
+        self._noted, self._salted = former, salted
         self._ever = [one.cols for one in lists]
         # What only loaded rows have stands below every change.
         below = state.columns_above is None
@@ -357,8 +355,6 @@ class TableColumns:
             at, schema = None, schema.extended(extra) if schema.columns else schema
         except TerminalError as error:
             raise PlanStop(error.code, error.what, at) from error
-        if self._ahead:
-            schema = TableSchema(tuple(c if c.name in published else self._with_room(c) for c in schema.columns))
         self._refuse_converted()
         types = self._types(schema)
         if declared.complete_rows:
@@ -378,9 +374,6 @@ class TableColumns:
     def _column(self, name: str, sql_type: str) -> LandingColumn:
         chosen = self._declared.chosen
         return landing_of(LandingColumn(name, self._lands(name, sql_type)), chosen, self._salted)
-
-    def _with_room(self, column: LandingColumn) -> LandingColumn:
-        return column if self._declared.chosen.type_of(column.name) else column._replace(type=widest(column.type))
 
     @cached_property
     def appeared(self) -> dict[str, str]:

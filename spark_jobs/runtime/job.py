@@ -19,7 +19,7 @@ from open_mirroring.ledger.opening import system_error
 from open_mirroring.operate.exit_codes import Exit, exit_of, exit_of_report
 from open_mirroring.operate.job_result import RESULT_FILE, leave_error, leave_report
 from open_mirroring.reconciliation.joined_tables import ledger_of
-from spark_jobs.runtime.tasks import session_on_demand
+from spark_jobs.runtime.tasks import is_of_spark, session_on_demand
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -39,14 +39,11 @@ class HasExit(Protocol):
 
 def told(error: Exception) -> MirroringError | None:
     """Our error for one that a job met outside of its own code; None for one that its developers have to mend."""
-    if "pyspark" not in sys.modules:
+    if not is_of_spark(error):
         return system_error(error)
-    from py4j.protocol import Py4JError
-    from pyspark.errors import PySparkException
-
     from spark_jobs.runtime.worker_tasks import workers_error
 
-    return workers_error(error) if isinstance(error, PySparkException | Py4JError) else system_error(error)
+    return workers_error(error)
 
 
 class Job(NamedTuple):

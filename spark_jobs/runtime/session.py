@@ -78,6 +78,7 @@ def build_session(name: str, *, cores: int | None = None) -> SparkSession:
             conf.set("spark.driver.extraJavaOptions", f"-Dlog4j2.configurationFile={_LOGGING}")
             conf.set("spark.driver.bindAddress", "127.0.0.1")
             conf.set("spark.driver.host", "127.0.0.1")
+            conf.set("spark.python.daemon.module", "spark_jobs.runtime.daemon")
         if SparkContext._gateway is None:
             SparkContext(conf=conf, gateway=_start_jvm(conf))
     return SparkSession.builder.config(conf=conf).getOrCreate()

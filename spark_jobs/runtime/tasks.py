@@ -7,10 +7,11 @@ leave the same files.
 from __future__ import annotations
 
 import logging
+import sys
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
-from open_mirroring.errors import MirroringError, disk_error
+from open_mirroring.errors import MirroringError, disk_error, memory_error
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -95,6 +96,40 @@ def run_job(
     return found
 
 
+def _keep_pandas_out() -> None:
+    """Let Arrow take pandas for missing: its first array of Python values would load it, longer than most tasks take.
+
+    It only asks whether the values are a series of pandas. Whoever imports pandas later gets it all the same.
+    """
+    import pyarrow as pa
+
+    if "pandas" not in sys.modules:
+        sys.meta_path.insert(0, _NoPandas)
+        try:
+            pa.array([None])
+        finally:
+            sys.meta_path.remove(_NoPandas)
+
+
+class _NoPandas:
+    """Refuses the import of pandas, as a finder of modules."""
+
+    @staticmethod
+    def find_spec(name: str, _path: object, _target: object = None) -> None:
+        if name == "pandas":
+            raise ModuleNotFoundError(name)
+
+
+def is_of_spark(error: Exception) -> bool:
+    """Whether Spark raised an error, or the way to its JVM."""
+    if "pyspark" not in sys.modules:
+        return False
+    from py4j.protocol import Py4JError
+    from pyspark.errors import PySparkException
+
+    return isinstance(error, PySparkException | Py4JError)
+
+
 class _ErrorsAsValues:
     """Returns a task's own errors as values: Spark would retry them and bury them in a stack of its own."""
 
@@ -102,10 +137,13 @@ class _ErrorsAsValues:
         self._function = function
 
     def __call__(self, task: Any) -> Any:
+        _keep_pandas_out()
         try:
             return self._function(task)
         except MirroringError as error:
             return error
+        except MemoryError:
+            return memory_error()
         except OSError as error:
             ours = disk_error(error)
             if ours is None:

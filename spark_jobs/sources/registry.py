@@ -1,12 +1,12 @@
 """Makes the format and transport that a mirror file asks for; the only module that knows all sources.
 
-A format that is none of the product's is one that an installed package registers by an entry point.
+A source is loaded when a mirror file asks for it: most of what the others need takes long to load. A format that is
+none of the product's is one that an installed package registers by an entry point.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from importlib.metadata import entry_points
 from typing import NamedTuple
 
 from open_mirroring.changes.column_history import Structure
@@ -14,16 +14,8 @@ from open_mirroring.changes.manifest import AnnouncedSchema
 from open_mirroring.config import Mirror, Table
 from open_mirroring.config import source as described
 from open_mirroring.config.connections import resolve
-from spark_jobs.sources.ces.format import CesFormat
 from spark_jobs.sources.contract.decoded import MirroredTable, SourceSchema
 from spark_jobs.sources.contract.source import Format, SchemaLookup, Transport
-from spark_jobs.sources.kafka.transport import KafkaTopics
-from spark_jobs.sources.qlik.change_table.files import ChangeFiles
-from spark_jobs.sources.qlik.change_table.format import ChangeTableFormat
-from spark_jobs.sources.qlik.change_table.jdbc import ChangeTables
-from spark_jobs.sources.qlik.message.format import QlikMessageFormat
-from spark_jobs.sources.qlik.message.given_structures import given_structures
-from spark_jobs.sources.transports.message_files import CaptureFiles, LineFiles
 
 
 class MirrorSource(NamedTuple):
@@ -51,7 +43,8 @@ def source_of(mirror: Mirror) -> MirrorSource:
     tables = {".".join(table.source_name): _mirrored(table) for table in by_period}
     registry = mirror.source.connections.get("schema_registry")
     schemas = None if registry is None else _schemas(registry)
-    return MirrorSource(transport_of(mirror), format_of(mirror), tables, schemas, given_structures(mirror))
+    given = _given(mirror) if mirror.structures else ()
+    return MirrorSource(transport_of(mirror), format_of(mirror), tables, schemas, given)
 
 
 def structures_of(mirror: Mirror, kept: Iterable[AnnouncedSchema]) -> Mapping[str, Sequence[Structure]]:
@@ -64,6 +57,12 @@ def _schemas(connection: str) -> SchemaLookup:
     from spark_jobs.sources.qlik.message.schema_registry import SchemaRegistry
 
     return SchemaRegistry(resolve(connection))
+
+
+def _given(mirror: Mirror) -> tuple[SourceSchema, ...]:
+    from spark_jobs.sources.qlik.message.given_structures import given_structures
+
+    return given_structures(mirror)
 
 
 def _mirrored(table: Table) -> MirroredTable:
@@ -79,14 +78,24 @@ def transport_of(mirror: Mirror) -> Transport:
     """
     match mirror.source:
         case described.InCapture() as source:
+            from spark_jobs.sources.transports.capture_files import CaptureFiles
+
             return CaptureFiles.of(mirror, source)
         case described.InLines() as source:
+            from spark_jobs.sources.transports.message_files import LineFiles
+
             return LineFiles.of(mirror, source)
         case described.InTopics() as source:
+            from spark_jobs.sources.kafka.transport import KafkaTopics
+
             return KafkaTopics.of(source)
         case described.ChangeTablesInFolder() as source:
+            from spark_jobs.sources.qlik.change_table.files import ChangeFiles
+
             return ChangeFiles.of(mirror, source)
         case described.ChangeTablesInDatabase() as source:
+            from spark_jobs.sources.qlik.change_table.jdbc import ChangeTables
+
             return ChangeTables.of(mirror, source)
 
 
@@ -94,11 +103,19 @@ def format_of(mirror: Mirror) -> Format:
     """How the changes of a mirror are decoded."""
     match mirror.source:
         case described.ChangeEvents() as source:
+            from spark_jobs.sources.ces.format import CesFormat
+
             return CesFormat.of(mirror, source)
         case described.ChangeTables() as source:
+            from spark_jobs.sources.qlik.change_table.format import ChangeTableFormat
+
             return ChangeTableFormat.of(source, whole_transactions=mirror.consistency == "transaction")
         case described.Messages() as source:
+            from spark_jobs.sources.qlik.message.format import QlikMessageFormat
+
             return QlikMessageFormat.of(mirror, source)
         case described.RegisteredMessages() as source:
+            from importlib.metadata import entry_points
+
             registered: Format = entry_points(group=described.FORMATS)[source.format].load()()
             return registered

@@ -11,7 +11,7 @@ from open_mirroring.errors import TerminalError
 from open_mirroring.landing_zone.arrow_schema import arrow_type
 from spark_jobs.sources.qlik.message.avro import LOGICAL_TYPES, PLAIN_TYPES
 from spark_jobs.sources.qlik.types import QLIK_TYPES, log_type
-from spark_jobs.sources.sql_server.chosen_types import can_land, chosen_key_converter, widest
+from spark_jobs.sources.sql_server.chosen_types import can_land, chosen_key_converter
 from spark_jobs.sources.sql_server.type_changes import Consequence, consequence
 from spark_jobs.sources.sql_server.type_text import landing_type
 
@@ -99,8 +99,6 @@ no change tells of; `status` says so until they are compared. *Built anew from t
 `on_schema_change` or `open-mirroring reload-table` go on from there without a load. *Stops for a load*:
 SCHEMA_CHANGED, and the log cannot tell what the source made of the other rows. A key column has to keep the spelling
 of its values, too: whole numbers among each other, decimals of one scale, longer texts; else it stops for a load.
-`widen: ahead`, under `publish` or of a table, lands whole numbers as int64 and decimals with 38 digits from the first
-file on, so that most wider types go on (G-111). What is published already keeps its type until the table is built anew.
 """
 _CHOICES_HEAD = """## Types of your own choice
 
@@ -164,13 +162,10 @@ def _can_be_key(sql_type: str, chosen: str) -> bool:
 
 
 def _changes() -> str:
-    lines = [["From", "To", "Lands as", "and then as", "The table", "with `widen: ahead`"], ["---"] * 6]
+    lines = [["From", "To", "Lands as", "and then as", "The table"], ["---"] * 5]
     for old, new in TYPE_CHANGES:
-        lands, wide = landing_type(old), widest(landing_type(old))
-        becomes, ahead = consequence(old, new), consequence(old, new, landed=wide)
-        goes_on = ahead is Consequence.GOES_ON is not becomes
-        room = f"goes on as {wide}" if goes_on else "the same"
-        lines.append([f"`{old}`", f"`{new}`", lands, landing_type(new), _CONSEQUENCES[becomes], room])
+        becomes = _CONSEQUENCES[consequence(old, new)]
+        lines.append([f"`{old}`", f"`{new}`", landing_type(old), landing_type(new), becomes])
     return "\n".join(f"| {' | '.join(line)} |" for line in lines) + "\n"
 
 

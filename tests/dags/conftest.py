@@ -174,6 +174,8 @@ def task_context() -> dict[str, Any]:
             self.xcoms: dict[str, Any] = {}
             self.states: dict[str, str] = {}
 
+        try_number = 1
+
         def xcom_pull(self, task_ids: str) -> Any:
             return self.xcoms.get(task_ids)
 

@@ -58,7 +58,7 @@ def test_chosen_tables_reach_publishing(home: Path, fake_spark: Any) -> None:
     state, _ = _run("replicate", tables=["dbo.orders"])
     assert state == "success"
     assert fake_spark.calls[-1]["argv"][-2:] == ["--tables", "dbo.orders"]
-    assert "--tables" not in fake_spark.calls[0]["argv"], "extraction is for all tables"
+    assert fake_spark.calls[0]["argv"][-1] == "--publish=dbo.orders", "extraction itself is for all tables"
 
 
 def test_a_replay_takes_the_letters_it_was_started_for_and_is_published(home: Path, fake_spark: Any) -> None:
@@ -87,8 +87,8 @@ def test_a_failed_gate_publishes_nothing_and_makes_the_run_red(home: Path, fake_
     (home / "ledger.db").write_text("this is no database, and never will be one " * 50)
     state, tasks = _run_failing_at_once("replicate")
     assert state == "failed"
-    assert (tasks["gate"], tasks["publish"]) == ("failed", "skipped")
-    assert fake_spark.jobs() == ["extract_changes"]
+    assert (tasks["extract"], tasks["gate"], tasks["publish"]) == ("failed", "failed", "skipped")
+    assert fake_spark.jobs() == [], "a ledger that tells nothing tells no job anything"
 
 
 def _run_failing_at_once(name: str, **conf: Any) -> tuple[str, dict[str, str]]:

@@ -24,7 +24,7 @@ from open_mirroring.ledger.reading import LedgerReader
 from open_mirroring.protocols.verdicts import STATUS_REFUSED, Backlog, Finding, Verdict
 from open_mirroring.reconciliation.inspection import declare_tables
 from open_mirroring_airflow.assets import table_asset
-from open_mirroring_airflow.operators import PublishingOperator
+from open_mirroring_airflow.operators import ExtractOperator, PublishingOperator
 from open_mirroring_airflow.verdict import ReconcileOperator
 from tests.dags.conftest import MIRROR
 
@@ -128,7 +128,7 @@ def test_a_hold_that_nobody_but_an_operator_ends_fails_the_run_and_stops_nothing
 ) -> None:
     declare_tables(mirror, open_ledger(mirror.ledger_url()))
     refused = Finding(Verdict.HOLD, STATUS_REFUSED, "SERVICE_DENIED", {}, 0, Backlog())
-    monkeypatch.setattr("open_mirroring_airflow.verdict.inspect_mirror", lambda *_: {"dbo.orders": refused})
+    monkeypatch.setattr("open_mirroring.reconciliation.inspection.inspect_mirror", lambda *_: {"dbo.orders": refused})
     with pytest.raises(TerminalError, match=r"dbo\.orders: STATUS_REFUSED") as caught:
         _leaf(mirror).execute(task_context)
     assert "Contributor" in caught.value.way_out
@@ -277,6 +277,43 @@ def test_openlineage_sees_source_and_mirrored_tables_with_their_rows(
     assert (written["namespace"], written["name"]) == (namespace, name.format(home=mirror.home))
     counted = written["outputFacets"]["outputStatistics"]
     assert (counted["rowCount"], counted["fileCount"]) == (30, 3)
+
+
+def test_what_the_reading_program_published_is_announced_and_told_and_not_done_again(
+    mirror: Mirror, task_context: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One program for both; unless a table was on hold then and passes the gate by now, or the task is cleared."""
+    published = {"job": "publish_changes", "held": {"dbo.customers": "HOLD: x"}, "stopped": {}, "losses": {}}
+
+    def read(*_: object) -> dict[str, Any]:
+        _confirm(mirror, "dbo.orders", range(1, 4))
+        return {"job": "extract_changes", "batch": 1, "published": published}
+
+    monkeypatch.setattr(ExtractOperator, "run_job", read)
+    given = {"mirror": "shop", "mirror_file": str(mirror.file)}
+    extract = ExtractOperator(task_id="extract", job="extract_changes", publishes=True, **given)
+    ti, again = task_context["ti"], []
+    ti.xcoms |= {"extract": extract.execute(task_context), "gate": {"passing": ["dbo.orders"], "note": ""}}
+    task_context["task_state_store"].set("attempts", None)  # each task has a store of its own
+
+    def job(*_: object) -> dict[str, Any]:
+        again.append(ti.try_number)
+        return published
+
+    monkeypatch.setattr(PublishingOperator, "run_job", job)
+    publish = PublishingOperator(
+        task_id="publish", job="publish_changes", gate_task_id="gate", extract_task_id="extract", **given
+    )
+    assert publish.execute(task_context)["job"] == "publish_changes" and not again
+    [(_, extra)] = task_context["outlet_events"]["open-mirroring/shop"]
+    assert (extra["first_number"], extra["number"], extra["rows"]) == (1, 3, 30)
+    assert "Published: 3 files of 1 table, 30 rows." in "\n".join(publish.said)
+    ti.try_number = 2
+    publish.execute(task_context)
+    assert again == [2] and task_context["outlet_events"]["open-mirroring/shop"] == []
+    ti.try_number, ti.xcoms["gate"] = 1, {"passing": ["dbo.customers", "dbo.orders"], "note": ""}
+    publish.execute(task_context)
+    assert again == [2, 1]
 
 
 def test_nothing_published_is_no_event(mirror: Mirror, publish: Callable[..., list[Any]]) -> None:

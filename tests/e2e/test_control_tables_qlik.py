@@ -7,7 +7,7 @@ import io
 import json
 from collections.abc import Sequence
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import datetime
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -15,7 +15,6 @@ import pytest
 import yaml
 
 from open_mirroring.operate.exit_codes import Exit
-from open_mirroring.page.exposition import exposition
 from spark_jobs.cli.command_line import main
 from tests.e2e.test_bad_input_qlik_change_tables import dfm
 from tests.e2e.test_dead_letters_seen import Shop
@@ -25,7 +24,7 @@ from tests.e2e.test_histories import TABLES, history
 from tests.e2e.test_transaction_cut_qlik import OVER_JDBC, stored
 from tests.postgres import PostgresServer
 from tests.qlik_change_rows import sequence
-from tests.qlik_change_tables_sql import apply_exception, control_table_statements, ddl, suspended, task_status
+from tests.qlik_change_tables_sql import apply_exception, control_table_statements, ddl, suspended
 from tests.spark.test_initial_load_jdbc import connect
 from workload_generator.tables import CUSTOMERS, ORDERS, TableDef
 
@@ -45,7 +44,7 @@ def shop(
 def test_what_control_tables_tell_is_told_t_81(
     shop: Shop, postgres: PostgresServer, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """T-81, T-86: a suspended table is no quiet one; an error is a note; absent tables, or rights, are told once."""
+    """T-81: a suspended table is no quiet one; an error is a note; absent tables, or rights, are told once."""
     for times in (1, 1):
         told = shop.tick()
         assert (told.code, told.document["losses"]) == (Exit.DONE, {})
@@ -66,21 +65,6 @@ def test_what_control_tables_tell_is_told_t_81(
         assert "\x1b" not in loss, "a foreign text is shown, not printed"
         note = "APPLY_EXCEPTIONS: the task recorded 2 errors of it, the newest at 2024-01-01 13:30"
         assert note in str(told.document)
-    at, read = SINCE.replace(hour=14), SINCE.replace(hour=14, minute=0, second=0)
-    postgres.execute(task_status("CHANGE PROCESSING", at, read, 7))
-    shop.tick()
-    told = shop.run("status")
-    said = "says 'CHANGE PROCESSING' since 2024-01-01 14:30:00 UTC, having read its source up to 2024-01-01 14:00:00"
-    assert f"the task 'task' {said} UTC, with 7 changes still to bring" in shop.run("status", json=False).text
-    assert [task["pending"] for task in told.document["tasks"]] == [7]
-    with_metrics = exposition([(shop.pipeline.mirror, shop.pipeline.ledger)], at.replace(hour=15, tzinfo=UTC))
-    for name, value in (("runs", 1), ("lag_seconds", 1800), ("status_age_seconds", 3600), ("pending_changes", 7)):
-        assert f'open_mirroring_task_{name}{{mirror="{shop.pipeline.name}",task="task"}} {value}\n' in with_metrics
-    postgres.execute("UPDATE control.attrep_status SET task_status = 'STOPPED'")
-    told = shop.tick()
-    assert told.code == Exit.DONE_WITH_LOSSES and "TASK_NOT_RUNNING" in str(told.document["notes"]["(any table)"])
-    told = shop.run("status")
-    assert "TASK_NOT_RUNNING: the task 'task' says 'STOPPED'" in str(told.document["notes"])
     (orders,) = (one for one in told.document["tables"] if one["source"] == "dbo.orders")
     assert (orders["verdict"], orders["code"]) == ("LOSSES", "TABLE_SUSPENDED")
     postgres.execute("DELETE FROM control.attrep_suspended_tables", "DROP TABLE control.attrep_apply_exceptions")

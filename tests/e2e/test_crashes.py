@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
 
+from open_mirroring.operate.exit_codes import Exit
+from spark_jobs.cli.command_line import main
+from spark_jobs.extract_changes import main as extract_changes
 from tests.e2e.test_histories import TABLES, assert_mirrored, history
 from tests.pipeline import Pipeline
 from workload_generator.ces import CesOptions, render
@@ -35,3 +39,44 @@ def test_the_next_tick_finishes(fault: str, tmp_path: Path, executor) -> None:
     assert [batch for batch, _, _ in pipeline.reader.batches()] == [1, 2]
     staged = [path.name for path in pipeline.zone.rglob("_stage-*/*")]
     assert staged == [], "objects of confirmed numbers are swept"
+
+
+@pytest.mark.parametrize("fault", ["extract.committed", "publish.intended", "publish.sealed", "publish.all_renamed"])
+def test_a_program_that_reads_and_publishes_is_finished_by_the_next_one(fault: str, tmp_path: Path, spark) -> None:
+    """Little work is published by the program that read it; killed there, it leaves what two programs leave."""
+    made = history(seed=5, transactions=12)
+    pipeline = Pipeline(tmp_path, spark, TABLES)
+    pipeline.deliver("1.jsonl", json_lines(render(made.changes, CesOptions(), Delivery(seed=5)), layout="wrapped"))
+    pipeline.killed("extract_changes", fault, "--publish")
+    report = tmp_path / "report.json"
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setenv("OPEN_MIRRORING_RESULT", str(report))
+        assert extract_changes([str(pipeline.file), "--publish"]) == Exit.DONE
+    published = json.loads(report.read_text())["report"]["published"]
+    assert (published["job"], published["held"], published["stopped"]) == ("publish_changes", {}, {})
+    pipeline.service.poll()
+    assert_mirrored(pipeline, made)
+    assert [batch for batch, _, _ in pipeline.reader.batches()] == [1]
+
+
+@pytest.mark.parametrize("task", ["extract.batch_writing.read", "publish_changes.stage"])
+def test_a_task_without_memory_is_told_and_the_next_tick_goes_on(
+    task: str, tmp_path: Path, spark, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """S-25: in one line with a code, as any other failure; what the run had done is not done again."""
+    made = history(seed=4, transactions=12)
+    pipeline = Pipeline(tmp_path, spark, TABLES)
+    pipeline.deliver("1.jsonl", json_lines(render(made.changes, CesOptions(), Delivery(seed=4)), layout="wrapped"))
+
+    def starved(*_: object) -> None:
+        raise MemoryError
+
+    with monkeypatch.context() as patched:
+        patched.setattr(f"spark_jobs.{task}", starved)
+        assert main(["tick", str(pipeline.file)]) == Exit.TRANSIENT
+    told = capsys.readouterr().err
+    assert "MEMORY_FULL: the process got no more memory" in told and "Traceback" not in told
+    assert main(["tick", str(pipeline.file)]) == Exit.DONE
+    pipeline.service.poll()
+    assert_mirrored(pipeline, made)
+    assert [batch for batch, _, _ in pipeline.reader.batches()] == [1]

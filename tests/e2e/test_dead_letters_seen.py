@@ -247,21 +247,6 @@ def test_a_table_that_is_built_anew_from_the_log_lacks_what_its_letters_hide_g_2
     }
 
 
-def test_a_table_whose_every_change_is_published_lacks_one_for_ever_g_22(
-    tmp_path: Path, spark: SparkSession, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """G-22: its newest rows are right again, its history is not; transactions that are held back heal nothing yet."""
-    tables = [{**ORDERS, "history": "full"}, CLEAN]
-    source = {"partition_key_scheme": "stream-group", "partition_count": 1}
-    shop = Shop(tmp_path / "shop", spark, capsys, tables=tables, consistency="transaction", source=source)
-    shop.tick(*GOOD, event("INS", '{"id":"2","name":{}}', commit=12, tbl="clean", pkkey={"id": 2}))
-    assert shop.tick(UNREADABLE, event("INS", row(2), commit=30, tbl="clean")).code == Exit.DONE_WITH_LOSSES
-    told = shop.tick(event("INS", row(2), commit=30), event("INS", row(9), commit=40))
-    assert list(told.document["losses"]) == ["dbo.orders"], "that of the other table is published by now, and heals"
-    told = shop.tick(event("UPD", row(2, "new"), row(2), commit=50), event("INS", row(8), commit=60))
-    assert (told.code, told.document["dead_letters"]["open"]) == (Exit.DONE_WITH_LOSSES, 1)
-
-
 def test_what_is_held_back_heals_when_it_is_published_g_22(
     tmp_path: Path, spark: SparkSession, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -36,7 +36,6 @@ PATIENCE = 12
 
 DRAWN: Sequence[Mapping[str, Any]] = (
     {},
-    {"widen": "ahead"},
     {"hash": ["name"]},
     {"columns": {"rename": {"amount": "total"}}},
     {"on_schema_change": "reload"},
@@ -301,7 +300,7 @@ def tell(kind: type[Teller], folder: Path, spark: Any, seed: int, tables: int, r
 def test_tables_that_drift_end_equal(
     kind: type[Teller], tmp_path: Path, spark: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """G-60, G-65, G-66, G-67, G-68, G-111, G-118, G-120, G-121, T-84, T-88: the short form of the year."""
+    """G-60, G-65, G-66, G-67, G-68, G-118, G-120, G-121, T-84, T-88: the short form of the year."""
     salted(monkeypatch)
     teller = tell(kind, tmp_path, spark, seed=7, tables=6, rounds=3, steps=2)
     assert teller.pipeline.reader.tables()

@@ -18,7 +18,8 @@ from open_mirroring.operate.exit_codes import Exit
 from open_mirroring.protocols.extracting import CommitRefused, Committed
 from open_mirroring.storage.delta_address import delta_address
 from open_mirroring.storage.object_store import ObjectStore
-from spark_jobs.changelog.change_log import ChangeLog, _newest_writer, log_files
+from spark_jobs.changelog.change_log import ChangeLog, _newest_writer
+from spark_jobs.changelog.delta_log import log_files
 from spark_jobs.changelog.newest_batch import newest_in_log
 from spark_jobs.changelog.schema import LogRow
 from spark_jobs.changelog.writing import LogWriter

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
 from collections.abc import Callable, Mapping
 from decimal import Decimal
 from pathlib import Path
@@ -21,7 +24,7 @@ from open_mirroring.operate.exit_codes import Exit
 from spark_jobs.cli.command_line import main
 from spark_jobs.prove import ProofOptions, prove
 from tests.ces_messages import envelope, lsn, payload
-from tests.pipeline import Pipeline
+from tests.pipeline import ROOT, Pipeline
 from tests.postgres import PostgresServer
 from workload_generator.delivery import Message
 from workload_generator.history import ColumnDef, TableDef
@@ -114,6 +117,20 @@ class Shop:
 def shop_of(
     tmp_path: Path, spark: Any, postgres: PostgresServer, monkeypatch: pytest.MonkeyPatch
 ) -> Callable[..., Shop]:
+    _connect(postgres, monkeypatch)
+    return lambda *tables, **settings: Shop(tmp_path / "shop", spark, postgres, tables, **settings)
+
+
+@pytest.fixture
+def shop_anywhere(
+    tmp_path: Path, executor: Any, postgres: PostgresServer, monkeypatch: pytest.MonkeyPatch
+) -> Callable[..., Shop]:
+    """As `shop_of`, in the tests' own process and in Spark."""
+    _connect(postgres, monkeypatch)
+    return lambda *tables, **settings: Shop(tmp_path / "shop", executor, postgres, tables, **settings)
+
+
+def _connect(postgres: PostgresServer, monkeypatch: pytest.MonkeyPatch) -> None:
     content = {
         "conn_type": "postgres",
         "host": "127.0.0.1",
@@ -123,7 +140,6 @@ def shop_of(
         "schema": postgres.database,
     }
     monkeypatch.setenv("AIRFLOW_CONN_SHOP_DB", json.dumps(content))
-    return lambda *tables, **settings: Shop(tmp_path / "shop", spark, postgres, tables, **settings)
 
 
 def proved(shop: Shop, capsys: pytest.CaptureFixture[str], *argv: object) -> tuple[int, dict[str, Any]]:
@@ -133,11 +149,11 @@ def proved(shop: Shop, capsys: pytest.CaptureFixture[str], *argv: object) -> tup
 
 
 def test_every_kind_of_difference_is_found_and_nothing_else(
-    shop_of: Callable[..., Shop], capsys: pytest.CaptureFixture[str]
+    shop_anywhere: Callable[..., Shop], capsys: pytest.CaptureFixture[str]
 ) -> None:
     """G-40, G-42: of five tables one is written meanwhile; the others have a lost row, a ghost, NULL over a value, a
     stale row, another last digit, a trailing blank and another case."""
-    shop = shop_of(*TABLES)
+    shop = shop_anywhere(*TABLES)
     for table in TABLES:
         for key in range(40):
             shop.set(table, (key, f"name {key}", f"{key}.50"))
@@ -268,11 +284,11 @@ def test_an_export_proves_what_was_not_changed_since(
 
 
 def test_a_csv_export_and_a_full_load_prove_what_the_database_would(
-    shop_of: Callable[..., Shop], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    shop_anywhere: Callable[..., Shop], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """G-40, G-43: NULL, empty text, blanks and digits are told apart in each format; a stale row is found."""
     types = {name: kind for name, kind in COLUMNS}
-    shop = shop_of(
+    shop = shop_anywhere(
         *TABLES[:2],
         exports={
             "shop.t1": {"format": "csv", "path": "export/t1.csv", "types": types},
@@ -408,14 +424,66 @@ def test_a_correction_publishes_exactly_these_rows_by_the_protocol(
     assert "shop.t1: last proof" in capsys.readouterr().out
 
 
+def test_a_small_table_is_loaded_and_proved_without_spark(
+    tmp_path: Path, postgres: PostgresServer, spark: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """G-08, G-40: read by the job's own process, in ranges as well; of a view nobody tells how large it is."""
+    _connect(postgres, monkeypatch)
+    postgres.execute(
+        "DROP SCHEMA IF EXISTS shop CASCADE",
+        "CREATE SCHEMA shop",
+        "CREATE TABLE shop.t (id int PRIMARY KEY, name text, at timestamptz, price numeric(10,2)) "
+        "PARTITION BY HASH (id)",
+        "CREATE TABLE shop.t0 PARTITION OF shop.t FOR VALUES WITH (MODULUS 2, REMAINDER 0)",
+        "CREATE TABLE shop.t1 PARTITION OF shop.t FOR VALUES WITH (MODULUS 2, REMAINDER 1)",
+        "INSERT INTO shop.t SELECT n, CASE n % 3 WHEN 0 THEN '' WHEN 1 THEN NULL ELSE 'ä\"' || n END, "
+        "TIMESTAMPTZ '2024-07-01 12:00:00.123456+02', n / 100.0 FROM generate_series(-10, 4999) n",
+        "CREATE TABLE shop.lines (name text)",
+        "INSERT INTO shop.lines VALUES ('a'), ('a'), (NULL)",
+        "CREATE VIEW shop.seen AS SELECT * FROM shop.t",
+    )
+    load = {"format": "jdbc", "connection": "shop_db"}
+    tables: list[dict[str, Any]] = [
+        {"source": "shop.t", "target": "shop/t", "key": ["id"]}
+        | {"initial_load": {**load, "split_column": "id", "chunks": 3, "max_rows_per_second": 1_000_000}},
+        {"source": "shop.lines", "target": "shop/lines", "key": [], "initial_load": {**load, "handover": "quiesced"}},
+    ]
+    zone = {"store": "local", "path": "zone", "tables": "tables"}
+    shop = Pipeline(tmp_path / "shop", spark, tables, landing_zone=zone, prove={"settle_seconds": 0})
+
+    def run(job: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+        # A folder without a program `java` in it.
+        nowhere = {**os.environ, "JAVA_HOME": str(tmp_path), "PYTHONPATH": os.pathsep.join([str(ROOT), *sys.path])}
+        command = [sys.executable, "-m", f"spark_jobs.{job}", str(shop.file), *arguments]
+        return subprocess.run(command, env=nowhere, capture_output=True, text=True, timeout=300)
+
+    for job in ("initial_load", "prove"):
+        done = run(job)
+        assert (done.returncode, "starting Spark" in done.stderr) == (Exit.DONE, False), done.stderr
+        shop.service.poll()
+    assert len(shop.mirrored("shop", "t")) == 5_010
+    postgres.execute("UPDATE shop.t SET name = 'new' WHERE id = 7", "INSERT INTO shop.lines VALUES ('a'), ('b')")
+    told = run("prove", "--tables", "shop.t")
+    assert (told.returncode, "starting Spark" in told.stderr) == (Exit.NOT_EQUAL, False), told.stderr
+    assert 'shop.t: different: ["7"] name' in told.stderr
+    lines = json.loads(run("prove", "--tables", "shop.lines").stdout)["tables"]["shop.lines"]
+    assert (lines["verdict"], lines["missing"], lines["extra"]) == ("DIFFERENT", 2, 0)
+    shop.file.write_text(
+        shop.file.read_text().replace(
+            "key: []", "prove: {format: jdbc, connection: shop_db, table: shop.seen}\n  key: []"
+        )
+    )
+    assert "starting Spark" in run("prove", "--tables", "shop.lines").stderr
+
+
 def test_one_approval_has_one_effect_wherever_it_was_killed(
-    shop_of: Callable[..., Shop], capsys: pytest.CaptureFixture[str]
+    shop_anywhere: Callable[..., Shop], capsys: pytest.CaptureFixture[str]
 ) -> None:
     """G-46: a proof that dies leaves nothing, a correction that dies is finished by whatever runs next, once."""
     from open_mirroring.ledger.auditing import Reason
     from spark_jobs.corrections import correct
 
-    shop = shop_of("shop.t1")
+    shop = shop_anywhere("shop.t1")
     spoiled(shop)
     shop.pipeline.killed("prove", "prove.looked")
     [state] = shop.pipeline.reader.tables().values()

@@ -1,4 +1,4 @@
-"""A full load that comes again where transactions are held together and every change is published (K-83)."""
+"""A full load that comes again where transactions are held together (K-83)."""
 
 from __future__ import annotations
 
@@ -8,10 +8,8 @@ from typing import Any
 import pytest
 
 from open_mirroring.operate.exit_codes import Exit
-from tests.e2e.test_full_history import lines_of
 from tests.e2e.test_silent_qlik_messages import MD_A, TABLES, A, Lines, landed, load, of
 from tests.e2e.test_source_reloads import WATCHED, accept, ticked
-from tests.e2e.test_table_shapes import files_of
 
 
 def at(commit: int, key: int, name: str = "Ada", operation: str = "INSERT", **more: Any) -> bytes:
@@ -20,23 +18,14 @@ def at(commit: int, key: int, name: str = "Ada", operation: str = "INSERT", **mo
     return of(A, key, name, operation, changeSequence=sequence, transactionEventCounter=1, **more)
 
 
-@pytest.mark.parametrize(
-    ("approved", "history"),
-    [
-        ("by the mirror file", "full"),
-        pytest.param("by hand", "full", marks=pytest.mark.long),
-        pytest.param("by the mirror file", "latest", marks=pytest.mark.long),
-        pytest.param("by hand", "latest", marks=pytest.mark.long),
-    ],
-)
+@pytest.mark.parametrize("approved", ["by the mirror file", pytest.param("by hand", marks=pytest.mark.long)])
 def test_a_load_that_comes_again_in_several_partitions_begins_the_table_anew_k83(
-    approved: str, history: str, tmp_path: Path, spark: Any
+    approved: str, tmp_path: Path, spark: Any
 ) -> None:
     """K-83, K-80, G-125, G-126: its rows and whole transactions behind it, each once, in order."""
-    tables = [{**TABLES[0], "history": history}]
     publish = {"on_reload": "rebuild"} if approved == "by the mirror file" else {}
     settings = {"consistency": "transaction", "source": {"partition_count": 2}, "publish": publish, **WATCHED}
-    lines = Lines(tmp_path, spark, tables=tables, **settings)
+    lines = Lines(tmp_path, spark, tables=TABLES[:1], **settings)
     lines.send(MD_A, (0, load(A, 1)), (1, load(A, 2)), (1, load(A, 4)))
     lines.send((0, at(5, 1, "new", "UPDATE", changeMask="02")), (1, at(6, 3)), (0, at(7, 8)), (1, at(7, 9)))
     assert lines.tick() == Exit.DONE
@@ -52,11 +41,3 @@ def test_a_load_that_comes_again_in_several_partitions_begins_the_table_anew_k83
     lines.send((0, at(13, 9, "x")), (1, at(13, 10)))
     assert lines.tick() == Exit.DONE
     assert lines.rows("a") == landed((1, "last"), (2, "again"), 5, 6, 7)
-    if history == "full":
-        told = [
-            (row["id"], row["name"])
-            for file in files_of(lines.pipeline, lines.pipeline.reader.tables()["dbo.a"].folder)
-            for _, row in lines_of(file)
-        ]
-        assert sorted(told[:2]) == [(1, "again"), (2, "again")]
-        assert told[2:] == [(5, "Ada"), (6, "Ada"), (1, "last"), (7, "Ada")]

@@ -22,7 +22,8 @@ from open_mirroring.changes.manifest import LoadChunk
 from open_mirroring.changes.row_key import KEY_BUCKETS, encode_key
 from open_mirroring.landing_zone.arrow_schema import file_schema
 from open_mirroring.landing_zone.layout import ROW_MARKER
-from open_mirroring.landing_zone.schema import LandingColumn, LoadColumn
+from open_mirroring.landing_zone.load_columns import LoadColumn
+from open_mirroring.landing_zone.schema import LandingColumn
 from spark_jobs.changelog.schema import CHANGE, LogRow
 from spark_jobs.changelog.writing import log_table
 from spark_jobs.extract.logged_loads import BaseTarget, base_rows

@@ -15,7 +15,8 @@ from hypothesis import strategies as st
 
 from open_mirroring.changes.source_reloads import RELOAD_UNCLEAR, RELOAD_UNSEEN, ReloadedRows
 from open_mirroring.errors import TerminalError
-from spark_jobs.changelog.schema import LOAD_MAJOR, LOG_SCHEMA
+from spark_jobs.changelog.arrow_schema import LOG_SCHEMA
+from spark_jobs.changelog.schema import LOAD_MAJOR
 from spark_jobs.publish.logged_rows import reloaded_rows
 
 EPOCH = "1"

@@ -155,6 +155,39 @@ def test_the_target_is_the_fold_of_batches_up_to_b_and_positions_up_to_w(story: 
 
 
 @EXPLORING
+@given(story=stories(keyless=True), data=st.data())
+def test_a_table_without_key_gets_each_insert_once(story: Story, data: st.DataObject) -> None:
+    """I16, F-12, C-88: wherever batches and positions are cut."""
+    places = sorted({change.place[:3] for batch in story.batches for message in batch for change in message})
+    ends = sorted(data.draw(st.lists(st.sampled_from(places), min_size=1, max_size=4)))
+    batches = sorted(data.draw(st.lists(st.integers(0, len(story.batches)), min_size=len(ends), max_size=len(ends))))
+    target = CutTarget(story, keys=())
+    published: Counter[tuple[str, str]] = Counter()
+    for up_to, below in [*zip(batches, ends, strict=True), (len(story.batches), None)]:
+        rows = target.publish(up_to, below).rows.to_pylist()
+        assert {row[ROW_MARKER] for row in rows} <= {0}
+        published.update((str(row["id"]), str(row["v"])) for row in rows)
+        inserts = (dict(change.after or ()) for change in {*target.held(up_to, below)})
+        assert published == Counter((row["id"], row["v"]) for row in inserts)
+
+
+def test_both_halves_of_a_key_change_are_published_together() -> None:
+    """I14, F-55, F-56: whatever else the transaction wrote; swapped keys leave both rows (G-03)."""
+
+    def moved(minor: int, one: str, other: str, value: str) -> tuple[Change, Change]:
+        left = Change((0, 6, minor, 0), "K", one, None, (("id", one), ("v", value)))
+        return left, Change((0, 6, minor, 1), "U", other, (("id", other), ("v", value)))
+
+    first = [(Change((0, 5, n, 1), "I", str(n), (("id", str(n)), ("v", str(10 * n)))),) for n in (1, 2, 3)]
+    second = [moved(1, "3", "4", "30"), moved(2, "1", "2", "10"), moved(3, "2", "1", "20")]
+    target = CutTarget(Story([first, second], [1, 2], {}))
+    target.publish(1, (0, 6))
+    rows = [(row["id"], row["v"], row[ROW_MARKER]) for row in target.publish(2, EVERYTHING).rows.to_pylist()]
+    assert sorted(rows) == [(1, 20, 4), (2, 10, 4), (3, None, 2), (4, 30, 4)]
+    assert target.rows == {"1": "20", "2": "10", "4": "30"}
+
+
+@EXPLORING
 @given(data=st.data())
 def test_below_the_complete_position_everything_has_arrived(data: st.DataObject) -> None:
     """C-34: partitions rise, ranges are cut anywhere, messages repeated, pieces missing for a while."""

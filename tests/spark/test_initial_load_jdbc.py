@@ -22,7 +22,7 @@ from pyspark.sql import DataFrameReader
 
 from open_mirroring.config.names import SourceName
 from open_mirroring.errors import TerminalError, TransientError
-from open_mirroring.landing_zone.schema import LoadColumn
+from open_mirroring.landing_zone.load_columns import LoadColumn
 from spark_jobs.load.planning import settings_of
 from spark_jobs.sources.jdbc.dialects import Range
 from spark_jobs.sources.jdbc.pacing import Pace

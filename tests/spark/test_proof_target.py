@@ -181,7 +181,7 @@ def test_the_rows_are_those_of_the_version(
     for place in (folder, storage.place("all tables/a table")):
         target = Target(spark, place)
         assert {column.name for column in target.columns} >= {"id", "Name"}
-        assert read_sums(target, SHAPE) == add_sums([pickle.loads(line["sums"][0].as_py())]), place
+        assert read_sums(spark, target, SHAPE) == add_sums([pickle.loads(line["sums"][0].as_py())]), place
 
 
 def test_a_file_that_is_gone_is_said(tmp_path: Path, spark: Any) -> None:
@@ -191,6 +191,6 @@ def test_a_file_that_is_gone_is_said(tmp_path: Path, spark: Any) -> None:
     for file in tmp_path.glob("*.parquet"):
         file.unlink()
     with pytest.raises(TransientError, match="TARGET_UNREADABLE"):
-        read_sums(target, SHAPE)
+        read_sums(spark, target, SHAPE)
     with pytest.raises(TransientError, match="TARGET_UNREADABLE"):
-        read_sums(Target(spark, tmp_path), SHAPE)
+        read_sums(spark, Target(spark, tmp_path), SHAPE)

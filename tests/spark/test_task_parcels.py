@@ -166,7 +166,7 @@ def test_a_search_of_the_log_leaves_no_login_on_disk(spark: Any, storage_servers
     before = set(_files(spark))
     files = [file["path"] for file in manifest.files]
     keys = pa.table({"key": ["k0", "k1", "k2"]})
-    assert logged_among(spark, storage.place("log"), files, chosen, keys).to_pylist() == ["k1"]
+    assert logged_among(spark, storage.place("log"), files, chosen, keys, 4).to_pylist() == ["k1"]
     assert not [path for path in _files(spark) - before if _secret(storage) in path.read_bytes()]
 
 

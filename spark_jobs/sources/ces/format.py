@@ -8,11 +8,9 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from open_mirroring.changes.column_choice import ALL_COLUMNS
-from open_mirroring.config import Mirror
-from open_mirroring.config.source import ChangeEvents
 from spark_jobs.changelog.schema import RawMessage
 from spark_jobs.sources.ces.changes import ColumnList
 from spark_jobs.sources.ces.decoder import DEFAULT_SETTINGS, CesDecoder, CesSettings
@@ -27,6 +25,10 @@ from spark_jobs.sources.contract.decoded import (
     SourceSchema,
 )
 from spark_jobs.sources.contract.source import Format
+
+if TYPE_CHECKING:
+    from open_mirroring.config import Mirror
+    from open_mirroring.config.source import ChangeEvents
 
 NO_OLD_VALUES = Note(
     "updates come without old values (@include_old_values = 0): an update that changes the key stops the table, or is "

@@ -120,7 +120,7 @@ class Notices(NamedTuple):
 
 
 BY_HAND = "(given by hand)"
-"""Stands for the topic of a structure that the mirror file gives."""
+"""Stands for the topic of what the mirror file gives: no topic has such a name (K-61)."""
 
 
 class SourceSchema(NamedTuple):

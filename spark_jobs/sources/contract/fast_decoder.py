@@ -14,7 +14,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from spark_jobs.changelog.schema import CHANGE, HELD_SCHEMA, TRANSACTION_COLUMNS
+from spark_jobs.changelog.arrow_schema import HELD_SCHEMA
+from spark_jobs.changelog.schema import CHANGE, TRANSACTION_COLUMNS
 from spark_jobs.sources.contract.decoded import Sender, SourceSchema
 from spark_jobs.sources.contract.message_blocks import Block
 

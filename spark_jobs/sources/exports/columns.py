@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from open_mirroring.errors import TerminalError
-from open_mirroring.landing_zone.schema import LoadColumn
+from open_mirroring.landing_zone.load_columns import LoadColumn
 from spark_jobs.sources.sql_server.arrow_texts import beyond_exact, texts_as
 from spark_jobs.sources.sql_server.chosen_types import can_land, landed_as
 from spark_jobs.sources.sql_server.column_casts import matches

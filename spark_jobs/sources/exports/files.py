@@ -24,7 +24,7 @@ import pyarrow.parquet as pq
 
 from open_mirroring.changes.column_choice import ColumnChoice
 from open_mirroring.errors import TerminalError, TransientError
-from open_mirroring.landing_zone.schema import LoadColumn
+from open_mirroring.landing_zone.load_columns import LoadColumn
 from open_mirroring.storage.object_path import ObjectPath, ObjectStatus, Place
 from open_mirroring.storage.object_store import ObjectReplaced
 from spark_jobs.sources.contract.decoded import Refusal, shown

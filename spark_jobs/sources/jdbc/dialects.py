@@ -1,10 +1,10 @@
-"""The SQL of an initial load over JDBC, for PostgreSQL, SQL Server and MySQL, and what their refusals mean: pure texts.
+"""The SQL of an initial load over JDBC, for PostgreSQL and SQL Server, and what their refusals mean: pure texts.
 
 Every column is read as text, in a spelling that loses nothing, and typed by the readers that type the stream's
 changes. So the load agrees with the stream about each column, and no driver rounds, shifts or nulls a value.
 
 Public sources: Microsoft Learn, *CAST and CONVERT (Transact-SQL)* for the styles; PostgreSQL documentation, *Data
-Types*, *Data Type Formatting Functions*; MySQL Reference Manual, *Data Types*, *Cast Functions*, *Server SQL Modes*.
+Types*, *Data Type Formatting Functions*.
 """
 
 from __future__ import annotations
@@ -59,6 +59,10 @@ class Dialect(Protocol):
         where = f"c.TABLE_SCHEMA = {self.text(schema)} AND c.TABLE_NAME = {self.text(table)}"
         return f"SELECT {self.of_column} FROM INFORMATION_SCHEMA.COLUMNS c WHERE {where}"
 
+    def size_query(self, schema: str, table: str) -> str | None:
+        """A query of the bytes that a table has, NULL where that is not known; None: the database is not asked."""
+        return None
+
     def alike_query(self, schema: str, *tables: str) -> str:
         """A query of the catalog: schema and name of all tables and views that differ from these in case at most."""
         names = ", ".join(f"LOWER({self.text(table)})" for table in tables)
@@ -108,14 +112,14 @@ class Range(NamedTuple):
 
 
 def dialect_of(connection: Connection) -> Dialect:
-    """The dialect of a connection's type: ``postgres``, ``mssql`` or ``mysql``.
+    """The dialect of a connection's type: ``postgres`` or ``mssql``.
 
     Raises:
         TerminalError: ``CONNECTION_INVALID`` for any other type.
     """
-    dialects: dict[str, Dialect] = {"postgres": PostgreSql(), "mssql": SqlServer(), "mysql": MySql()}
+    dialects: dict[str, Dialect] = {"postgres": PostgreSql(), "mssql": SqlServer()}
     if connection.conn_type not in dialects:
-        raise invalid(connection.name, "its conn_type is none of postgres, mssql and mysql")
+        raise invalid(connection.name, "its conn_type is neither postgres nor mssql")
     return dialects[connection.conn_type]
 
 
@@ -171,6 +175,15 @@ class PostgreSql(Dialect):
         if found is None:
             raise _unsupported(column, "cannot be mirrored")
         return found
+
+    def size_query(self, schema: str, table: str) -> str:
+        """As the disk has them, partitions with their table; of a view or a foreign table nothing is known."""
+        found = f"to_regclass({self.text(f'{self.quote(schema)}.{self.quote(table)}')})"
+        is_known = "c.relkind = 'p' OR c.relkind = 'r' AND NOT c.relhassubclass"
+        return (
+            f"SELECT CASE WHEN bool_and({is_known}) THEN sum(pg_table_size(c.oid)) END AS bytes FROM pg_class c "
+            f"WHERE c.oid = {found} OR c.oid IN (SELECT relid FROM pg_partition_tree({found}))"
+        )
 
     def as_text(self, name: str, sql_type: str) -> str:
         """PostgreSQL's own text is exact (floats the shortest that reads back); a few spellings differ."""
@@ -255,89 +268,6 @@ class SqlServer(Dialect):
             return f"CONVERT(datetimeoffset, {literal(iso + 'Z')}, 127)"
         return f"CONVERT(datetime2, {literal(iso)}, 126)"
 
-
-class MySql(Dialect):
-    """MySQL 8 or newer, MariaDB 10.6 or newer; a schema is what they call a database. Read by MariaDB's driver."""
-
-    driver = "org.mariadb.jdbc.Driver"
-    # A type without sign says so behind its name.
-    of_column = (
-        "c.column_name AS \"name\", CASE WHEN c.column_type LIKE '%unsigned%' THEN concat(c.data_type, ' unsigned') "
-        'ELSE c.data_type END AS "data_type", CAST(c.character_maximum_length AS signed) AS "length", '
-        'CAST(c.numeric_precision AS signed) AS "digits", CAST(c.numeric_scale AS signed) AS "scale", '
-        'CAST(c.datetime_precision AS signed) AS "second_digits", CAST(c.ordinal_position AS signed) AS "place"'
-    )
-    of_keys = (
-        "LEFT JOIN (SELECT table_schema, table_name, column_name, CAST(ordinal_position AS signed) AS key_place "
-        "FROM INFORMATION_SCHEMA.KEY_COLUMN_USAGE WHERE constraint_name = 'PRIMARY') k "
-        "ON k.table_schema = c.table_schema AND k.table_name = c.table_name AND k.column_name = c.column_name "
-        "WHERE c.table_schema NOT IN ('mysql', 'sys', 'information_schema', 'performance_schema')"
-    )
-
-    def address(self, connection: Connection) -> tuple[str, dict[str, str]]:
-        """The session spells names and texts as the standard does, and tells instants in UTC.
-
-        `sslMode` of the connection's extra says whether the server's certificate is checked: see the driver.
-        """
-        session = "sql_mode='ANSI_QUOTES,NO_BACKSLASH_ESCAPES',time_zone='+00:00'"
-        chosen = str(connection.extra.get("sslMode", "disable"))
-        if chosen not in _SSL_MODES:
-            raise invalid(connection.name, f"its sslMode is none of {', '.join(_SSL_MODES)}")
-        database = quote(connection.schema or "", safe="")
-        url = f"jdbc:mariadb://{_host(connection)}:{connection.port or 3306}/{database}"
-        return url, {"sessionVariables": session, "sslMode": chosen}
-
-    def sql_type(self, column: Mapping[str, Any]) -> str:
-        """The SQL Server type that holds every value; days of zeros land only as text."""
-        kind, digits = str(column["data_type"]), column["digits"]
-        if kind.split()[0] == "decimal":
-            if digits > 38:
-                raise _unsupported(column, "has more than 38 digits: `types: {column: decimal(38,10)}` gives it fewer")
-            return f"decimal({digits},{column['scale']})"
-        if kind in ("datetime", "timestamp", "time"):
-            named = {"datetime": "datetime2", "timestamp": "datetimeoffset", "time": "time"}
-            return f"{named[kind]}({column['second_digits'] or 0})"
-        found = "bit" if kind == "bit" and digits == 1 else _MYSQL_TYPES.get(kind)
-        if found is None:
-            raise _unsupported(column, "cannot be mirrored")
-        return found
-
-    def has_text(self, data_type: str) -> bool:
-        """Of bits and shapes its cast makes bytes that are no text."""
-        return data_type.startswith("decimal")
-
-    def as_text(self, name: str, sql_type: str) -> str:
-        """Its own text, where that is exact: it rounds a float of four bytes, which one of eight bytes holds exactly.
-
-        Bytes whose digits are longer than an answer may be would be NULL: they become a text that is none.
-        """
-        kind = read_type(sql_type).name
-        if kind == "bit":
-            return f"CAST({name} + 0 AS char)"
-        if kind == "real":
-            return f"CAST({name} + 0e0 AS char)"
-        if kind == "varbinary":
-            return f"CASE WHEN {name} IS NOT NULL THEN coalesce(concat('0x', hex({name})), 'too long') END"
-        if kind == "datetimeoffset":
-            return f"concat(CAST({name} AS char), 'Z')"
-        return f"CAST({name} AS char CHARACTER SET utf8mb4)"
-
-    def bound(self, kind: BoundKind, text: str) -> str:
-        """A literal of the split column's own kind; the session's zone is UTC."""
-        types = {"date": "DATE", "timestamp": "TIMESTAMP", "instant": "TIMESTAMP"}
-        return text if kind == "integer" else f"{types[kind]} {literal(text)}"
-
-
-_SSL_MODES = ("disable", "trust", "verify-ca", "verify-full")
-_MYSQL_TYPES = {
-    **{"tinyint": "smallint", "tinyint unsigned": "tinyint", "smallint": "smallint", "smallint unsigned": "int"},
-    **{"mediumint": "int", "mediumint unsigned": "int", "int": "int", "int unsigned": "bigint", "bigint": "bigint"},
-    **{"bigint unsigned": "decimal(20,0)", "float": "real", "double": "float", "date": "date", "year": "smallint"},
-    **{"float unsigned": "real", "double unsigned": "float"},
-    **dict.fromkeys(("char", "varchar", "tinytext", "text", "mediumtext", "longtext"), "nvarchar(max)"),
-    **dict.fromkeys(("json", "enum", "set"), "nvarchar(max)"),
-    **dict.fromkeys(("binary", "varbinary", "tinyblob", "blob", "mediumblob", "longblob"), "varbinary(max)"),
-}
 
 _POSTGRESQL_TYPES = {
     "smallint": "smallint",

@@ -6,7 +6,7 @@ empty text: only the latter has quotes. Public source: PostgreSQL documentation,
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import closing, suppress
 from typing import Any
 
@@ -16,10 +16,13 @@ import pyarrow.csv as csv
 
 from open_mirroring.config.connections import Connection
 from open_mirroring.config.names import SourceName
+from open_mirroring.errors import MirroringError
 from spark_jobs.sources.jdbc.dialects import database_error
 
 BLOCK_BYTES = 4 * 2**20
 """Small enough for memory that was used before: a fresh page costs more than decoding what is on it."""
+
+_ROWS_AT_ONCE = 2_000
 
 _SETTINGS = "SET LOCAL datestyle TO 'ISO'; SET LOCAL extra_float_digits TO 1"
 """How values are spelled must not depend on the settings of a server, database or login."""
@@ -48,10 +51,30 @@ def copy_out(
             cursor.copy_expert(f"COPY ({query}) TO STDOUT (FORMAT csv)", blocks)
             blocks.end()
     except psycopg2.Error as error:
-        what = f"{type(error).__name__}: {error}".splitlines()[0]
-        failure = database_error("reading its rows", error.pgcode or "", what, connection, table)
+        failure = _said(error, connection, table)
     if failure is not None:
         # Raised out here, so that the original, which may hold values and addresses, is not chained to it.
+        raise failure
+
+
+def text_batches(connection: Connection, query: str, columns: int, table: SourceName) -> Iterator[pa.RecordBatch]:
+    """The rows of a query as they are asked for, in batches of some thousand; the arguments are those of copy_out.
+
+    Raises:
+        TerminalError: ``SOURCE_REFUSED``.
+        TransientError: ``SOURCE_UNREACHABLE``.
+    """
+    schema = pa.schema([pa.field(f"c{at}", pa.string()) for at in range(columns)])
+    failure = None
+    try:
+        with closing(_connect(connection)) as link, link.cursor("rows") as cursor:
+            cursor.execute(query)
+            while rows := cursor.fetchmany(_ROWS_AT_ONCE):
+                arrays = [pa.array(texts, pa.string()) for texts in zip(*rows, strict=True)]
+                yield pa.RecordBatch.from_arrays(arrays, schema=schema)
+    except psycopg2.Error as error:
+        failure = _said(error, connection, table)
+    if failure is not None:
         raise failure
 
 
@@ -65,6 +88,11 @@ def ask(connection: Connection, query: str) -> list[dict[str, Any]] | None:
         names = [column.name for column in cursor.description or ()]
         return [dict(zip(names, line, strict=True)) for line in cursor.fetchall()]
     return None
+
+
+def _said(error: psycopg2.Error, connection: Connection, table: SourceName) -> MirroringError:
+    what = f"{type(error).__name__}: {error}".splitlines()[0]
+    return database_error("reading its rows", error.pgcode or "", what, connection, table)
 
 
 def _connect(connection: Connection) -> Any:

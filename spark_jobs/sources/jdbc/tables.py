@@ -1,14 +1,18 @@
-"""A table read over JDBC by Spark's own reader: its columns, its chunks, and its rows as exact texts.
+"""A table of a database: its columns, its chunks, and its rows as exact texts.
+
+Spark's own reader reads it over JDBC; a small table of a database whose client is here is read in this process.
 
 The password is resolved when it is needed, goes to the driver as a property, and stands in no plan, log or error.
 """
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from decimal import Decimal
 from functools import partial
+from itertools import chain
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import pyarrow as pa
@@ -17,11 +21,12 @@ from open_mirroring.changes.column_choice import ColumnChoice
 from open_mirroring.config.connections import Connection, resolve
 from open_mirroring.config.names import SourceName
 from open_mirroring.errors import MirroringError, TerminalError, TransientError
-from open_mirroring.landing_zone.schema import LoadColumn
+from open_mirroring.landing_zone.load_columns import LoadColumn
+from spark_jobs.runtime.tasks import needs_spark, run_job
 from spark_jobs.sources.exports.files import refused
 from spark_jobs.sources.jdbc.dialects import BoundKind, Dialect, Range, condition, database_error, dialect_of, ranges
 from spark_jobs.sources.jdbc.pacing import Pace, paced
-from spark_jobs.sources.jdbc.postgres_client import ask
+from spark_jobs.sources.jdbc.postgres_client import ask, text_batches
 from spark_jobs.sources.sql_server.chosen_types import chosen_digits, landed_as
 from spark_jobs.sources.sql_server.type_text import INTEGERS, MONEY, read_type
 from spark_jobs.sources.sql_server.typed_rows import Failure, typed_column
@@ -101,6 +106,12 @@ class JdbcTable:
                 raise
             return told
 
+    def size(self) -> int:
+        """About how many bytes its rows are; where nothing tells it cheaply, they may be any number."""
+        query = self._dialect.size_query(*self._name)
+        found = None if query is None else ask(self._connection, query)
+        return sys.maxsize if not found or found[0]["bytes"] is None else int(found[0]["bytes"])
+
     def split(self, column: str, sql_type: str, chunks: int) -> tuple[SplitColumn, list[Range]] | None:
         """The ranges of a column that cut the table into about *chunks* parts; None when its type has no ranges.
 
@@ -133,7 +144,9 @@ class JdbcTable:
         work: Callable[[int, Iterable[pa.RecordBatch]], bytes],
         pace: Pace,
     ) -> list[bytes]:
-        """Run *work* over the texts of each part, in Spark's workers, one partition each; its answers in order.
+        """Run *work* over the texts of each part, one partition each in Spark's workers; its answers in order.
+
+        A table that is small enough is read by this process, part by part.
 
         Args:
             columns: the columns that *work* gets, each as text, in this order.
@@ -142,6 +155,13 @@ class JdbcTable:
             work: given a part's place in *parts* and its batches, returns its answer.
             pace: how many parts are read side by side, and how fast all of them together.
         """
+        size = self.size()
+        if not needs_spark(self._spark, size):
+
+            def read_here(part: int) -> bytes:
+                return work(part, paced(self.texts(columns, split, [parts[part]]), pace.share(1)))
+
+            return run_job(self._spark, "read a table", read_here, range(len(parts)), size)
         from spark_jobs.runtime.worker_tasks import parallelism
 
         cores = parallelism(self._spark)
@@ -213,15 +233,31 @@ class JdbcTable:
 
     def _texts(self, columns: Sequence[LoadColumn], split: SplitColumn | None, parts: Sequence[Range]) -> DataFrame:
         """The columns as texts, one partition for each part."""
+        table, where = self._queried(columns, split, parts)
+        url, properties = self._login()
+        names = [f"c{at}" for at in range(len(columns))]
+        return self._spark.read.jdbc(url, table, predicates=where, properties=properties).select(*names)
+
+    def texts(
+        self, columns: Sequence[LoadColumn], split: SplitColumn | None, parts: Sequence[Range]
+    ) -> Iterator[pa.RecordBatch]:
+        """The columns as texts, part by part, read by this process: of a table whose :meth:`size` is known."""
+        table, where = self._queried(columns, split, parts)
+        names = ", ".join(f"c{at}" for at in range(len(columns)))
+        queries = [f"SELECT {names} FROM {table} WHERE {condition}" for condition in where]
+        return chain.from_iterable(text_batches(self._connection, q, len(columns), self._name) for q in queries)
+
+    def _queried(
+        self, columns: Sequence[LoadColumn], split: SplitColumn | None, parts: Sequence[Range]
+    ) -> tuple[str, list[str]]:
+        """The table with its columns as texts, and the condition of each part."""
         quote = self._dialect.quote
         texts = [f"{self._dialect.as_text(quote(c.name), c.sql_type or '')} AS c{at}" for at, c in enumerate(columns)]
         if split is not None:
             texts.append(f"{quote(split.name)} AS split_value")
         table = f"(SELECT {', '.join(texts)} FROM {self._table()}) chunk"
         where = [condition(self._dialect, "split_value", split.kind, part) if split else "1 = 1" for part in parts]
-        url, properties = self._login()
-        names = [f"c{at}" for at in range(len(columns))]
-        return self._spark.read.jdbc(url, table, predicates=where, properties=properties).select(*names)
+        return table, where
 
     def _table(self) -> str:
         return f"{self._dialect.quote(self._name.schema)}.{self._dialect.quote(self._name.table)}"

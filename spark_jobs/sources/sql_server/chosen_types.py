@@ -13,7 +13,8 @@ from functools import lru_cache
 from typing import Any
 
 from open_mirroring.errors import TerminalError
-from open_mirroring.landing_zone.schema import LoadColumn, is_exact_number, wider
+from open_mirroring.landing_zone.load_columns import LoadColumn
+from open_mirroring.landing_zone.schema import is_exact_number, wider
 from spark_jobs.sources.sql_server.times import date_text, timestamp_text
 from spark_jobs.sources.sql_server.type_changes import keeps_key
 from spark_jobs.sources.sql_server.type_text import (
@@ -59,13 +60,6 @@ def chosen_digits(kind: str, chosen: str | None) -> str | None:
     """The decimal that is *chosen* for a column whose source tells NUMERIC without digits; None for any other."""
     is_decimal = chosen is not None and chosen.startswith("decimal(")
     return chosen if is_decimal and kind.casefold() == "numeric" else None
-
-
-def widest(landing: str) -> str:
-    """The landing type with room for what a column may become: int64, or a decimal of 38 digits."""
-    if landing in ("int16", "int32"):
-        return "int64"
-    return f"decimal({_MOST_DIGITS},{landing.rpartition(',')[2]}" if landing.startswith("decimal") else landing
 
 
 def as_wide_as(loaded: str, streamed: Collection[str]) -> str:

@@ -40,13 +40,13 @@ class Consequence(Enum):
     STOPS = "only a load tells the values"
 
 
-def consequence(old: str, new: str, *, landed: str | None = None) -> Consequence:
-    """What becomes of a table when a column of one SQL type gets another; *landed*: its published type, if wider.
+def consequence(old: str, new: str) -> Consequence:
+    """What becomes of a table when a column of one SQL type gets another.
 
     Raises:
         TerminalError: ``TYPE_UNKNOWN`` for a type that cannot be mirrored.
     """
-    lands, becomes = landed or landing_type(old), landing_type(new)
+    lands, becomes = landing_type(old), landing_type(new)
     if not keeps_values(old, new):
         return Consequence.UNVERIFIED if lands == becomes else Consequence.STOPS
     both = wider(lands, becomes)

@@ -1,30 +1,26 @@
-"""Offers files of messages as transports: JSON lines, and Event Hubs Capture."""
+"""Offers files of messages as a transport, and JSON lines as one."""
 
 from __future__ import annotations
 
 import logging
-import time
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from open_mirroring.changes.manifest import BoundFile, BoundRange, FileVersion
 from open_mirroring.changes.read_places import Numbering
-from open_mirroring.config import Mirror
-from open_mirroring.config.source import GAP_TIMEOUT_MINUTES, InCapture, InLines, OffsetGaps
-from open_mirroring.config.storage import place_of
 from open_mirroring.errors import TerminalError
 from open_mirroring.protocols.backfilling import Interval
 from open_mirroring.storage.object_path import Place
 from spark_jobs.changelog.schema import RawMessage
 from spark_jobs.sources.contract import message_blocks
+from spark_jobs.sources.contract.decoded import Damage
 from spark_jobs.sources.contract.message_blocks import Block
 from spark_jobs.sources.contract.source import Chosen, Found, MessageTransport, Seen
-from spark_jobs.sources.transports import capture, capture_gaps, json_lines
-from spark_jobs.sources.transports.capture import Damage
+from spark_jobs.sources.transports import json_lines
 from spark_jobs.sources.transports.file_times import files_bound_before, files_within
 from spark_jobs.sources.transports.source_files import (
     Listing,
@@ -34,13 +30,16 @@ from spark_jobs.sources.transports.source_files import (
     is_read,
     is_rewritten,
     left_behind,
-    list_source_files,
     may_be_rewritten,
     side_by_side,
     versions_of,
     why_unread,
 )
 from spark_jobs.sources.transports.source_folders import SourceFile
+
+if TYPE_CHECKING:
+    from open_mirroring.config import Mirror
+    from open_mirroring.config.source import InLines, OffsetGaps
 
 log = logging.getLogger(__name__)
 
@@ -210,6 +209,8 @@ class LineFiles(MessageFiles):
         Raises:
             TerminalError: ``CONNECTION_MISSING``, ``CONNECTION_INVALID``, ``ADDRESS_INVALID``.
         """
+        from open_mirroring.config.storage import place_of  # a worker needs no settings
+
         return cls(place_of(mirror, source.path, source.connection), source.layout, source.offset_gaps)
 
     @property
@@ -262,66 +263,3 @@ def _complete_lines(folder: Place, ahead: BoundRange) -> tuple[list[BoundRange],
     end = found[-1].end if found else ahead.start
     is_whole = json_lines.is_gzip(ahead.name) or json_lines.is_blank(folder / ahead.name, end, ahead.end)
     return found, [] if is_whole else [ahead.name]
-
-
-@dataclass(frozen=True)
-class CaptureFiles(MessageFiles):
-    """Files of Event Hubs Capture, each read as a whole; one behind a hole in the numbers of its partition waits.
-
-    Should a file have grown since it was bound, it is read again, and the plan drops what it holds twice.
-
-    Args:
-        path: the folder or file.
-        gap_timeout_minutes: how long the files behind a hole wait (C-93).
-        lists_all: whether days that were read long ago are listed at every look, too.
-    """
-
-    gap_timeout_minutes: int = GAP_TIMEOUT_MINUTES
-    lists_all: bool = False
-    suffixes: ClassVar[tuple[str, ...]] = capture.SUFFIXES
-    settles_after: ClassVar[int] = 960  # a Capture writes its files every 15 minutes at most
-
-    @classmethod
-    def of(cls, mirror: Mirror, source: InCapture) -> CaptureFiles:
-        """As :meth:`LineFiles.of`."""
-        return cls(place_of(mirror, source.path, source.connection), source.gap_timeout_minutes)
-
-    @property
-    def numbering(self) -> Numbering:
-        """As :attr:`MessageTransport.numbering`; files behind a hole wait, and are not read (C-93)."""
-        return "rising"
-
-    def list_files(self, bound: Mapping[str, int]) -> Listing:
-        """As :meth:`MessageFiles.list_files`."""
-        if self.lists_all:
-            return list_source_files(self.path, self.suffixes, was_read=bool(bound))
-        return capture_gaps.list_capture(self.path, bound)
-
-    def unlimited(self) -> CaptureFiles:
-        """As :meth:`Transport.unlimited`."""
-        return replace(self, lists_all=True)
-
-    def beyond(
-        self, listed: Listing, bound: Mapping[str, int], unread: list[BoundRange]
-    ) -> tuple[list[BoundRange], set[str]]:
-        """As :meth:`MessageFiles.beyond`."""
-        held = set[str]()
-        for hole in capture_gaps.holes(self.folder, listed.files, bound):
-            minutes = (time.time() - min((self.folder / name).stat().st_mtime for name in hole.files)) / 60
-            if minutes > self.gap_timeout_minutes:
-                raise TerminalError(
-                    "CAPTURE_GAP",
-                    f"{hole.what} of partition {hole.partition!r} are missing, and {hole.files[0]!r} waits for them "
-                    f"since {minutes:.0f} minutes",
-                    where=str(self.path),
-                    way_out="copy the missing files to their places; if they are lost, so are changes: load the tables "
-                    "anew, with a new ledger and change log (runbook, *Starting over*)",
-                )
-            what = hole.partition, hole.what, len(hole.files)
-            log.warning("partition %r: %s are missing; %d files wait for them", *what)
-            held.update(hole.files)
-        return [BoundRange(one.name, 0, one.end) for one in unread if one.name not in held], held
-
-    def messages(self, folder: Place, bound: BoundRange) -> Iterator[RawMessage | Damage]:
-        """As :meth:`MessageFiles.messages`."""
-        return capture.read_capture(folder, bound.name, bound.end)

@@ -1,22 +1,17 @@
-"""Control tables of a task in which it tells how it and its tables fare, and what was done to them.
-
-That is T-81, and T-84 to T-87.
+"""Control tables of a task in which it tells how its tables fare, and what was done to them (T-81, T-84, T-85, T-87).
 
 A suspended table sends no changes, and would look like a quiet one; a column that is gone may have been renamed; no
 change tells either. What cannot be read is told, and stops nothing: a task writes the tables that it was told to.
 
-Public source: Qlik help, *Suspended tables*, *Apply exceptions*, *DDL history*, *Replication status*.
+Public source: Qlik help, *Suspended tables*, *Apply exceptions*, *DDL history*.
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from contextlib import suppress
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from open_mirroring.changes.told_statements import TaskState, Told
+from open_mirroring.changes.told_statements import Told
 from open_mirroring.config.names import SourceName
 from open_mirroring.errors import TerminalError
 from open_mirroring.protocols.table_losses import (
@@ -36,8 +31,8 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 _SUSPENDED, _EXCEPTIONS = "attrep_suspended_tables", "attrep_apply_exceptions"
-DDL_HISTORY, _STATUS = "attrep_ddl_history", "attrep_status"
-CONTROL_TABLES = (_SUSPENDED, _EXCEPTIONS, DDL_HISTORY, _STATUS)
+DDL_HISTORY = "attrep_ddl_history"
+CONTROL_TABLES = (_SUSPENDED, _EXCEPTIONS, DDL_HISTORY)
 """The tables that are looked for. A task may leave all but the exceptions out."""
 _TASK, _OWNER, _NAME = "task_name", "table_owner", "table_name"
 
@@ -85,10 +80,9 @@ class SignalTable(JdbcTable):
 
 
 class _Row(NamedTuple):
-    """A row of a control table: whose it is, the mirrored table that it names, if any, and what else was asked for."""
+    """A row of a control table: the mirrored table that it names, and what else was asked for."""
 
-    task: str
-    table: str | None
+    table: str
     rest: Sequence[Any]
 
 
@@ -107,8 +101,7 @@ class _Reading:
     def rows(self, name: str, columns: Sequence[str], newest: str | None = None) -> list[_Row] | None:
         """The rows that are of the mirror's task and its tables; None where the table cannot be read."""
         spelled = self.spelled.get(name)
-        of_table = (_OWNER, _NAME) if name != _STATUS else ()
-        asked = (_TASK, *of_table, *columns)
+        asked = (_TASK, _OWNER, _NAME, *columns)
         lines = None
         if spelled is not None:
             lines = SignalTable(self._spark, self._connection, spelled).lines(asked, newest)
@@ -116,14 +109,13 @@ class _Reading:
             self.unread.append(name)
             return None
         found = []
-        for task, *rest in lines:
-            task = str(task or "")
-            table = self._tables.get(tuple(str(x or "").casefold() for x in rest[:2])) if of_table else None  # type: ignore[arg-type]
-            if of_table and table is None:
+        for task, owner, name, *rest in lines:
+            table = self._tables.get((str(owner or "").casefold(), str(name or "").casefold()))
+            if table is None:
                 continue
-            self.tasks.setdefault(table or "", set()).add(task)
-            if is_of_task(task, self._task):
-                found.append(_Row(task, table, rest[len(of_table) :]))
+            self.tasks.setdefault(table, set()).add(str(task or ""))
+            if is_of_task(str(task or ""), self._task):
+                found.append(_Row(table, rest))
         return found
 
     def tasks_of(self, table: str) -> set[str]:
@@ -139,7 +131,7 @@ def read_control_tables(
     tables: Mapping[tuple[str, str], str],
     task: str | None = None,
 ) -> Told:
-    """What control tables tell of tables and of their task.
+    """What control tables tell of tables.
 
     Args:
         spark: the session.
@@ -157,7 +149,7 @@ def read_control_tables(
         reason, since = row.rest
         why = f": {shown(str(reason))}" if reason else ""
         what = f"the task suspended it at {since}{why}; no change of it comes, though there may be some"
-        found[str(row.table), TABLE_SUSPENDED] = what
+        found[row.table, TABLE_SUSPENDED] = what
     for table, (count, newest) in _errors(reading.rows(_EXCEPTIONS, (), "error_time") or ()).items():
         found[table, APPLY_EXCEPTIONS] = (
             f"the task recorded {count} errors of it, the newest at {newest} UTC, in {_EXCEPTIONS}: changes of the "
@@ -165,25 +157,24 @@ def read_control_tables(
         )
     unread = [*reading.unread]
     statements = reading.rows(DDL_HISTORY, ("change_seq", "timestamp", "ddl_type", "details"))
-    states = reading.rows(_STATUS, ("task_status", "status_time", "source_current_timestamp", "pending_changes"))
-    # A task writes these only where it is told to, and not into every database.
-    unread += [name for name in (DDL_HISTORY, _STATUS) if name in reading.unread and name in reading.spelled]
+    # A task writes it only where it is told to, and not into every database.
+    unread += [DDL_HISTORY] if DDL_HISTORY in reading.unread and DDL_HISTORY in reading.spelled else []
     if unread:
         what = f"the login sees no {' and no '.join(unread)} in the schema {shown(schema)}, or may not read it"
-        found[ANY_TABLE, CONTROL_TABLE_UNREAD] = f"{what}: what they tell of the task and its tables is not known"
+        found[ANY_TABLE, CONTROL_TABLE_UNREAD] = f"{what}: what they tell of the task's tables is not known"
     found |= {(ANY_TABLE, code): what for code, what in _of_tasks(reading, task)}
     told = None
     if statements is not None:
-        of_one = [row for row in statements if len(reading.tasks_of(str(row.table))) == 1]
-        told = statements_of((str(row.table), *row.rest) for row in of_one)
-    return Told(found, told, [_state(row) for row in states or ()], DDL_HISTORY)
+        of_one = [row for row in statements if len(reading.tasks_of(row.table)) == 1]
+        told = statements_of((row.table, *row.rest) for row in of_one)
+    return Told(found, told, DDL_HISTORY)
 
 
 def _errors(rows: Iterable[_Row]) -> dict[str, tuple[int, str]]:
     found: dict[str, tuple[int, str]] = {}
     for row in rows:
-        before, last = found.get(str(row.table), (0, ""))
-        found[str(row.table)] = before + int(row.rest[0]), max(last, str(row.rest[1] or ""))
+        before, last = found.get(row.table, (0, ""))
+        found[row.table] = before + int(row.rest[0]), max(last, str(row.rest[1] or ""))
     return found
 
 
@@ -194,7 +185,7 @@ def _of_tasks(reading: _Reading, task: str | None) -> Iterable[tuple[str, str]]:
         if named and task.casefold() not in {one.casefold() for one in named}:
             yield TASK_UNKNOWN, f"no row of the control tables is of the task {shown(task)}; there are {_listed(named)}"
         return
-    mixed = sorted(table for table in reading.tasks if table and len(reading.tasks_of(table)) > 1)
+    mixed = sorted(table for table in reading.tasks if len(reading.tasks_of(table)) > 1)
     if mixed:
         tasks = {one for table in mixed for one in reading.tasks[table]}
         yield (
@@ -208,19 +199,3 @@ def _of_tasks(reading: _Reading, task: str | None) -> Iterable[tuple[str, str]]:
 
 def _listed(names: Iterable[str]) -> str:
     return ", ".join(shown(name) for name in sorted(names)[:5])
-
-
-def _state(row: _Row) -> TaskState:
-    status, at, read_up_to, pending = row.rest
-    count = str(pending or "").strip()
-    return TaskState(
-        row.task, str(status or ""), _moment(at), _moment(read_up_to), int(count) if count.isdigit() else None
-    )
-
-
-def _moment(text: object) -> datetime | None:
-    """A time of a control table, which is in UTC."""
-    with suppress(ValueError):
-        found = datetime.fromisoformat(re.sub(r"(\.\d{6})\d+", r"\1", str(text or "").strip()))
-        return found.replace(tzinfo=UTC) if found.tzinfo is None else found.astimezone(UTC)
-    return None

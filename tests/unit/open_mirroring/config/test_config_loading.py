@@ -228,9 +228,9 @@ def test_transactions_cannot_be_held_back_without_a_complete_position(
 def test_tasks_of_qlik_whose_order_is_known_can_hold_transactions_back(
     load: Load, source: str, partitions: int
 ) -> None:
-    """K-80, T-80: messages by partitions, change tables by closed partitions; with them goes `history: full`."""
+    """K-80, T-80: messages by partitions, change tables by closed partitions."""
     text = GOOD.replace("{format: sqlserver-ces, transport: capture, path: data/capture}", source)
-    mirror = load(text + "    history: full\nconsistency: transaction\n")
+    mirror = load(text + "consistency: transaction\n")
     assert mirror.source.ordered_partitions == partitions
 
 

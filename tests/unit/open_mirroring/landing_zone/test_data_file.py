@@ -82,20 +82,6 @@ def test_every_compression_of_the_target_f30(path: Path, compression: Compressio
     assert written.digest == digest_of(rows(5)) == rows_digest(path)
 
 
-def test_the_order_of_rows_counts_where_every_change_is_published(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """I4, I9, F-34: the digest of a history is one of a sequence, however its rows are cut; its footer says so."""
-    monkeypatch.setattr(data_file, "ROW_GROUP_ROWS", 3)
-    footer = replace(FOOTER, kind="history")
-    here = write_data_file(path, rows(10), SCHEMA, footer).digest
-    assert rows_digest(path) == here
-    assert write_data_file(path, [rows(4), rows(6, start=4)], SCHEMA, footer).digest == here
-    turned = rows(10).take(pa.array([1, 0, *range(2, 10)]))
-    assert write_data_file(path, turned, SCHEMA, footer).digest == rows_digest(path) != here
-    assert digest_of(turned) == digest_of(rows(10)) != here
-    assert write_data_file(path, rows(0), SCHEMA, footer).digest == EMPTY
-    check_data_file(path, SCHEMA, ["id"])
-
-
 def test_the_footer_is_one_json_object_of_stable_names(path: Path) -> None:
     """I9: files outlive versions; *first_number* is the publication's, for a file's own number is its name."""
     written = write_data_file(path, rows(2), SCHEMA, FOOTER)

@@ -16,7 +16,7 @@ from open_mirroring.changes.manifest import ListSeen, PlacesSeen
 from open_mirroring.changes.source_reloads import NewestLoad, ReloadedRows
 from open_mirroring.errors import TerminalError, TransientError
 from open_mirroring.fabric.target import TablesFolder
-from open_mirroring.landing_zone.schema import LoadColumn
+from open_mirroring.landing_zone.load_columns import LoadColumn
 from open_mirroring.ledger import tables as t
 from open_mirroring.ledger.auditing import Reason
 from open_mirroring.ledger.columns import record_columns

@@ -122,30 +122,6 @@ def test_a_table_of_text_has_no_footers() -> None:
     assert "FOOTER_MISMATCH" in codes(check_table(WHOLE, bare))
 
 
-def test_files_of_a_history_follow_each_other() -> None:
-    """I4, F-34: where every change is published, no file begins before the one before it ends."""
-
-    def bounded(number: int, first: str, last: str) -> tuple[PublishedFile, FileContent]:
-        sealed = WHOLE.published[number - 1]._replace(first_position=first, last_position=last)
-        footer = content(number).footer
-        assert footer is not None
-        told = replace(footer, kind="history", first_position=first, last_position=last)
-        return sealed, content(number)._replace(footer=told)
-
-    def findings(*bounds: tuple[int, str, str]) -> list[DeepFinding]:
-        made = [bounded(*one) for one in bounds]
-        published = [*WHOLE.published[: bounds[0][0] - 1], *(sealed for sealed, _ in made)]
-        return check_table(replace(WHOLE, published=published), [found for _, found in made])
-
-    assert findings((4, "a", "b"), (5, "c", "d"), (6, "e", "f")) == []
-    (finding,) = findings((4, "a", "d"), (5, "c", "e"), (6, "f", "g"))
-    assert finding.code == "FILE_UNFIT" and "number 4 before it ends at d" in finding.what
-    (sealed, file), (other, after) = bounded(4, "a", "b"), bounded(5, "c", "d")
-    seen_twice = [file, file._replace(place="moved"), after]
-    published = [*WHOLE.published[:3], sealed, other, *WHOLE.published[5:]]
-    assert check_table(replace(WHOLE, published=published), seen_twice) == []
-
-
 @pytest.mark.parametrize(
     ("change", "code", "text"),
     [

@@ -98,7 +98,6 @@ def test_a_table_has_what_its_pattern_says_g70() -> None:
         ({"target": "a/b/{table}"}, "NAME_UNSAFE", "more than two parts"),
         ({"initial_load": {"format": "jdbc", "connection": "c", "table": "s.t"}}, "COMBINATION_INVALID", "of all"),
         ({"full_rows": True, "complete_rows": True}, "COMBINATION_INVALID", "whole rows"),
-        ({"history": "full"}, "COMBINATION_INVALID", "complete position"),
         ({"new_tables": "maybe"}, "VALUE_INVALID", "join, ask"),
         ({"key_is_unique": True}, "SETTING_UNKNOWN", "'key_is_unique'"),
     ],

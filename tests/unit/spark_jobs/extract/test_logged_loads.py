@@ -12,7 +12,7 @@ import yaml
 from open_mirroring.changes.log_position import LOAD_ORDINAL, load_epoch, position_order
 from open_mirroring.changes.manifest import BoundRange, LoadChunk, Manifest
 from open_mirroring.config import load_mirror
-from open_mirroring.landing_zone.schema import LoadColumn
+from open_mirroring.landing_zone.load_columns import LoadColumn
 from open_mirroring.ledger import tables as t
 from open_mirroring.ledger.batch_contents import record_contents
 from open_mirroring.ledger.extract_ledger import ExtractLedger

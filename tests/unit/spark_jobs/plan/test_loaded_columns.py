@@ -5,7 +5,7 @@ from __future__ import annotations
 import pyarrow as pa
 import pytest
 
-from open_mirroring.landing_zone.schema import LoadColumn, columns_of_both
+from open_mirroring.landing_zone.load_columns import LoadColumn, columns_of_both
 from open_mirroring.ledger.load_ledger import LoadPlan
 from spark_jobs.plan.loaded_columns import LoadedColumn, doubt, doubt_by_deletes, loaded_columns, may_lack_digits
 from spark_jobs.sources.exports.columns import landing_column

@@ -11,9 +11,10 @@ import pytest
 from open_mirroring.errors import MirroringError, TransientError
 from open_mirroring.landing_zone.arrow_schema import file_schema
 from open_mirroring.landing_zone.data_file import Footer, write_data_file
+from open_mirroring.landing_zone.load_columns import LoadColumn
 from open_mirroring.landing_zone.local_store import LocalStore
 from open_mirroring.landing_zone.opening import LocalZone
-from open_mirroring.landing_zone.schema import LandingColumn, LoadColumn
+from open_mirroring.landing_zone.schema import LandingColumn
 from open_mirroring.landing_zone.store import ObjectInfo
 from open_mirroring.landing_zone.text_format import TextFormat
 from open_mirroring.protocols.publishing import StagedFile

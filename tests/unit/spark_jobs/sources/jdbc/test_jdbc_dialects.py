@@ -49,7 +49,7 @@ def test_addresses_cannot_be_extended_by_their_parts() -> None:
 def test_only_known_types_of_connection_are_read() -> None:
     assert isinstance(dialect_of(Connection("c", "mssql")), SqlServer)
     with pytest.raises(TerminalError, match="CONNECTION_INVALID"):
-        dialect_of(Connection("c", "oracle"))
+        dialect_of(Connection("c", "mysql"))
 
 
 @pytest.mark.parametrize(
@@ -72,7 +72,7 @@ def test_only_known_types_of_connection_are_read() -> None:
     ],
 )
 def test_sql_server_columns_are_read_by_exact_styles(kind: str, numbers: dict, sql_type: str, text: str) -> None:
-    """The load's types are the very ones that the stream names, so the registry never sees a change."""
+    """T-97: the load's types are the very ones that the stream names, so the registry never sees a change."""
     column = {"name": "c", "data_type": kind, "length": None, "digits": None, "scale": None, "second_digits": None}
     assert SqlServer().sql_type({**column, **numbers}) == sql_type
     assert SqlServer().as_text("[c]", sql_type) == text
@@ -80,6 +80,7 @@ def test_sql_server_columns_are_read_by_exact_styles(kind: str, numbers: dict, s
 
 @pytest.mark.parametrize(("dialect", "kind"), [(SqlServer(), "sql_variant"), (PostgreSql(), "ARRAY")])
 def test_what_cannot_be_mirrored_is_named(dialect, kind: str) -> None:
+    """T-97."""
     with pytest.raises(TerminalError, match=f"TYPE_UNSUPPORTED.*'c' of type {kind}"):
         dialect.sql_type({"name": "c", "data_type": kind, "length": None, "digits": None, "scale": None})
 

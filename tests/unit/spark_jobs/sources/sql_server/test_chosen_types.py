@@ -16,7 +16,7 @@ from open_mirroring.landing_zone.schema import LandingColumn
 from spark_jobs.sources.contract.decoded import MirroredTable
 from spark_jobs.sources.exports.columns import land_column, landing_column
 from spark_jobs.sources.qlik.change_table.rows import RowLayout, Structure
-from spark_jobs.sources.sql_server.chosen_types import as_wide_as, chosen_key_converter, landed_as, widest
+from spark_jobs.sources.sql_server.chosen_types import as_wide_as, chosen_key_converter, landed_as
 from spark_jobs.sources.sql_server.typed_rows import Failure, typed_column
 from tests import qlik_change_rows as change_rows
 from tests import qlik_messages as messages
@@ -117,12 +117,6 @@ def test_a_key_lands_as_text_or_in_a_type_in_which_it_is_spelled_alike_g110() ->
             chosen_key_converter(sql_type, chosen)
     with pytest.raises(ValueError, match="types"):
         chosen_key_converter("datetime2(7)", None)
-
-
-def test_room_for_what_a_column_may_become_g111() -> None:
-    assert [widest(kind) for kind in ("int16", "int32", "int64", "decimal(10,2)", "string", "float32")] == [
-        *("int64", "int64", "int64", "decimal(38,2)", "string", "float32")
-    ]
 
 
 def exported(values: pa.Array, sql_type: str | None, chosen: str) -> list[Any]:
