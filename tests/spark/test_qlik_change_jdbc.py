@@ -23,7 +23,8 @@ from open_mirroring.changes.manifest import BoundRange, FileVersion
 from open_mirroring.config.connections import resolve
 from open_mirroring.config.names import SourceName
 from open_mirroring.errors import TerminalError, TransientError
-from spark_jobs.changelog.schema import LOG_SCHEMA, LogRow
+from spark_jobs.changelog.arrow_schema import LOG_SCHEMA
+from spark_jobs.changelog.schema import LogRow
 from spark_jobs.extract.read_task import LogTarget, begin_log
 from spark_jobs.sources.contract.decoded import MirroredTable
 from spark_jobs.sources.contract.source import Found
