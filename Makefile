@@ -18,7 +18,7 @@ endif
 MAKEFLAGS += --no-print-directory
 
 # Which folders hold code; a folder that does not exist is none.
-CODE := $(wildcard benchmarks dags demo open_mirroring plugins spark_jobs testing tests)
+CODE := $(wildcard benchmarks dags demo examples open_mirroring plugins spark_jobs testing tests)
 
 ##@ Run
 

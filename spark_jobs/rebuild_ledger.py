@@ -178,7 +178,7 @@ def _records(mirror: Mirror, root: Place) -> dict[int, BatchRecord]:
         raise _not_told(
             mirror,
             f"of {len(missing)} batches, the first of them {missing[0]}, the log does not say what was read",
-            "restore the folder `_batches` of the change log; if an earlier version wrote them, start over (runbook)",
+            "restore the folder `_batches` of the change log from a backup; without one, start over (runbook)",
         )
     return records
 

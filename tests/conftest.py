@@ -22,8 +22,9 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).resolve().parent.parent
 SHARED_DATA = ROOT.parent / "shared" / "data"
 
-# What a test starts as a program finds the testing distribution where the test itself does (`pythonpath`).
-os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, (str(ROOT / "testing"), os.environ.get("PYTHONPATH"))))
+# What a test starts as a program finds testing and example distributions where the test itself does (`pythonpath`).
+_DISTRIBUTIONS = (str(ROOT / "testing"), str(ROOT / "examples" / "debezium"))
+os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, (*_DISTRIBUTIONS, os.environ.get("PYTHONPATH"))))
 
 # A test that asks for one of these fixtures is of that kind; it need not say so twice.
 MARK_OF_FIXTURE = {

@@ -236,11 +236,8 @@ class ListSeen(NamedTuple):
 
     @classmethod
     def of(cls, entry: Sequence[Any]) -> ListSeen:
-        """The entry of a manifest; before 0014 it was a list, whether it is whole, and its first position."""
-        cols, seen = entry[0], entry[1]
-        if isinstance(seen, bool):
-            first = entry[2]
-            return cls(cols, {"": PlacesSeen(first, first, *((first, first) if seen else ()))})
+        """The entry of a manifest."""
+        cols, seen = entry
         return cls(cols, {epoch: PlacesSeen(*places) for epoch, places in seen.items()})
 
     @property
@@ -316,9 +313,8 @@ class Manifest:
             may fill up.
         loads_whole: tables whose full load came a second time, with every row of the first.
         reloads: per table and topic partition ``[last row of a full load, first change]``, null where there is none.
-        places: per partition the runs of places that were read for the first time; None where a version before did not
-            tell.
-        reads: where the source was read; empty where a version before did not tell.
+        places: per partition the runs of places that were read for the first time.
+        reads: where the source was read.
     """
 
     files: Sequence[LoggedFile]
@@ -342,7 +338,7 @@ class Manifest:
     lists_of_reading: bool = False
     loads_whole: Sequence[str] = ()
     shortest: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
-    places: Mapping[str, Sequence[Sequence[int]]] | None = None
+    places: Mapping[str, Sequence[Sequence[int]]] = field(default_factory=dict)
     reads: Reads = field(default_factory=dict)
 
     def to_json(self) -> str:

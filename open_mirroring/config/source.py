@@ -12,6 +12,7 @@ from __future__ import annotations
 import codecs
 import re
 from collections.abc import Iterable, Mapping
+from importlib.metadata import entry_points
 from typing import Annotated, Any, ClassVar, Literal, get_args
 
 from pydantic import (
@@ -26,6 +27,7 @@ from pydantic import (
     field_validator,
     model_validator,
 )
+from pydantic_core import PydanticKnownError
 
 from open_mirroring.changes.places_left import EXPECTED, GAPS
 from open_mirroring.changes.streamed_types import is_streamed
@@ -37,6 +39,8 @@ HEADER_PREFIX, TABLE_SUFFIX, OVERLAP_MINUTES = "header__", "__ct", 10
 GAP_TIMEOUT_MINUTES, MAX_MESSAGES_PER_RUN, SEQUENCE_DIGITS = 60, 10_000_000, 35
 """What holds where the mirror file does not choose. No other module says it again."""
 UTF8 = "utf-8"
+FORMATS = "open_mirroring.formats"
+"""The group of entry points by which installed packages register formats of messages."""
 _TOPIC = re.compile(r"[A-Za-z0-9._-]{1,249}")
 _CONNECTION = Field(
     description="Name of the connection, which is set in the scheduler or in the environment as AIRFLOW_CONN_<NAME>."
@@ -71,6 +75,8 @@ class AnySource(Section):
 
     spells_by_reading: ClassVar[bool] = False
     """Whether a row carries the columns of the time when it is read, not of the time when it changed (T-33)."""
+    is_surveyed: ClassVar[bool] = False
+    """Whether settings at the source leave open what it sends, so that `check` looks there."""
     fragment_timeout_hours: Positive = Field(
         default=24,
         description="Hours after which messages that wait for others (pieces of a split event, a before image, the "
@@ -220,6 +226,8 @@ class ChangeEvents(AnySource):
 
 class QlikTask(AnySource):
     """What a task of Qlik's sends, whatever carries it."""
+
+    is_surveyed = True
 
     load: Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,39}$")] = Field(
         default="1",
@@ -386,26 +394,50 @@ class MessagesInTopics(Messages, InTopics, title="qlik-message over kafka"):
     """Messages in topics."""
 
 
-class DebeziumInLines(InLines, title="debezium-json over files"):
-    """Debezium's change events as JSON lines."""
+FormatName = Literal["sqlserver-ces", "qlik-change-table", "qlik-message"]
 
-    format: Literal["debezium-json"] = Field(
-        description="Events of Debezium's SQL Server connector: an example, not promised."
+
+class RegisteredMessages(AnySource):
+    """Messages in a format that an installed package registers, which has no settings of its own."""
+
+    format: str = Field(
+        description="Name of a format of messages that an installed package registers.",
+        json_schema_extra={"not": {"enum": [*get_args(FormatName)]}},
     )
+
+
+class RegisteredInCapture(RegisteredMessages, InCapture, title="registered format over capture"):
+    """Messages in Event Hubs Capture files."""
+
+
+class RegisteredInLines(RegisteredMessages, InLines, title="registered format over files"):
+    """Messages as JSON lines."""
+
+
+class RegisteredInTopics(RegisteredMessages, InTopics, title="registered format over kafka"):
+    """Messages in Kafka topics."""
 
 
 class _Chosen(Section, extra="ignore"):
     """Format and transport alone, which tell what else a source has."""
 
-    format: Literal["sqlserver-ces", "qlik-change-table", "qlik-message", "debezium-json"]
+    format: str
     transport: Literal["capture", "files", "kafka", "jdbc"]
+
+    @field_validator("format")
+    @classmethod
+    def _is_known(cls, name: str) -> str:
+        ours = get_args(FormatName)
+        if name not in ours and name not in entry_points(group=FORMATS).names:
+            raise PydanticKnownError("literal_error", {"expected": " or ".join(ours)})
+        return name
 
     @field_validator("transport")
     @classmethod
     def _combination(cls, transport: str, info: ValidationInfo) -> str:
         chosen = info.data.get("format")
-        if chosen is not None and (chosen, transport) not in SOURCES:
-            way_out = f"choose one of: {', '.join(way for name, way in SOURCES if name == chosen)}"
+        if chosen is not None and transport not in (ways := _ways(chosen)):
+            way_out = f"choose one of: {', '.join(ways)}"
             raise names.refusal("COMBINATION_INVALID", f"{chosen} does not come over {transport}", way_out)
         return transport
 
@@ -417,7 +449,7 @@ def _known(value: Any) -> Any:
 
 
 def _tag(value: Any) -> str:
-    kind = type(value) if isinstance(value, AnySource) else SOURCES[value["format"], value["transport"]]
+    kind = type(value) if isinstance(value, AnySource) else _ways(value["format"])[value["transport"]]
     return f"({kind.__name__})"
 
 
@@ -430,16 +462,27 @@ Source = Annotated[
     | Annotated[MessagesInCapture, Tag("(MessagesInCapture)")]
     | Annotated[MessagesInLines, Tag("(MessagesInLines)")]
     | Annotated[MessagesInTopics, Tag("(MessagesInTopics)")]
-    | Annotated[DebeziumInLines, Tag("(DebeziumInLines)")],
+    | Annotated[RegisteredInCapture, Tag("(RegisteredInCapture)")]
+    | Annotated[RegisteredInLines, Tag("(RegisteredInLines)")]
+    | Annotated[RegisteredInTopics, Tag("(RegisteredInTopics)")],
     Discriminator(_tag),
     BeforeValidator(_known),
 ]
 """Where the changes come from."""
 
 
+_REGISTERED = "(registered)"
+
+
 def _chosen_by(source: type[AnySource]) -> tuple[str, str]:
-    (format_,), (transport,) = (get_args(source.model_fields[name].annotation) for name in ("format", "transport"))
-    return format_, transport
+    format_, transport = (get_args(source.model_fields[name].annotation) for name in ("format", "transport"))
+    return format_[0] if format_ else _REGISTERED, transport[0]
+
+
+def _ways(format_: str) -> Mapping[str, type[AnySource]]:
+    """By the transports that can carry a format what the mirror file says of it."""
+    known = format_ if format_ in get_args(FormatName) else _REGISTERED
+    return {transport: source for (name, transport), source in SOURCES.items() if name == known}
 
 
 SOURCES: Mapping[tuple[str, str], type[AnySource]] = {

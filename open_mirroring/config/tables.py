@@ -424,7 +424,7 @@ class Table(Section):
         default=None,
         description="A promise that no update of this table changes its key. Without it, an update that tells nothing "
         "of the key before it stops the table, for the row of an old key would stay for ever (T-60, K-70, C-73); where "
-        "a change event tells its new key only, each run notes KEY_CHANGES_UNTOLD. Not for Debezium.",
+        "a change event tells its new key only, each run notes KEY_CHANGES_UNTOLD.",
     )
     key_is_unique: StrictBool | None = Field(
         default=None,

@@ -147,8 +147,7 @@ def _footer(path: Path, metadata: pq.FileMetaData) -> Footer | None:
     if entry is None:
         return None
     try:
-        # An earlier version said nothing of the standing.
-        content = {"standing": "", **json.loads(entry)}
+        content = json.loads(entry)
         wanted = {field.name: int if field.type == "int" else str for field in fields(Footer)}
         if {name: type(value) for name, value in content.items()} != wanted:
             raise ValueError(f"its members are not {', '.join(wanted)}")

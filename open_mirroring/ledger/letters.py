@@ -125,10 +125,6 @@ def _settle(
     return fresh
 
 
-_COUNTS = ("rejected", "refused", "expired")
-"""Of a batch's counts those that tell of dead letters."""
-
-
 class LetterExample(NamedTuple):
     """The oldest of some dead letters."""
 
@@ -175,7 +171,7 @@ class LetterCounts:
     """The open dead letters of a mirror.
 
     Attributes:
-        known: False when the ledger was made by an earlier version and has not been counted since: there may be more.
+        known: False while they have to be counted again: there may be more.
         tables: by source table, only those that have any.
         without_table: those that name no table: any table may lack a change.
         foreign: how many are about tables that are not mirrored.
@@ -262,11 +258,7 @@ def _stale(db: Connection, mirror: str, source: str | None, untyped: sa.Subquery
 
 def enter_letters(db: Connection, mirror: str, number: int, manifest: Manifest) -> None:
     """Enter the dead letters of batch *number*, inside the transaction that completes it."""
-    letters = [SeenLetter(*entry) for entry in manifest.letters]
-    _insert(db, mirror, number, letters)
-    if not letters and any(manifest.counts.get(name, 0) for name in _COUNTS):
-        # Sealed by a version that did not tell them one by one.
-        forget_counts(db, mirror)
+    _insert(db, mirror, number, [SeenLetter(*entry) for entry in manifest.letters])
 
 
 def forget_counts(db: Connection, mirror: str) -> None:

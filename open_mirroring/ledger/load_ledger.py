@@ -96,7 +96,7 @@ class LoadPlan:
             done=frozenset(document["done"]),
             hand_over_batch=document["hand_over_batch"],
             extra=tuple(LandingColumn(*column) for column in document.get("extra", ())),
-            shortest=document.get("shortest", {}),
+            shortest=document["shortest"],
         )
 
 

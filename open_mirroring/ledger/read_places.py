@@ -17,8 +17,6 @@ from open_mirroring.ledger.columns import note_rows
 from open_mirroring.ledger.requests import ACCEPT_LETTERS, Asked, Effect
 from open_mirroring.ledger.tables import upsert
 
-_BEFORE = ""
-"""Stands for a partition: places were read that nobody noted."""
 _NAME = 300
 _NAMED = 290
 _CAPTURED = ".avro"
@@ -28,32 +26,27 @@ _CAPTURED = ".avro"
 def record_places(db: Connection, mirror: str, number: int, manifest: Manifest) -> None:
     """Add the places that batch *number* read for the first time, inside the transaction that completes it.
 
-    Where places were read that nobody noted, a partition that is new to the notes counts as read from its beginning:
-    what is not known is not told as missing. A partition that comes up beside others, and not with its first message,
-    may have had messages behind the initial load of a table; and files of a Capture whose names tell no partition do
-    not show that one of them is missing. Both are noted of the tables (G-143).
+    Two things are noted of the tables (G-143). A partition that comes up next to others, and not with its first
+    message, may have had messages behind the initial load of a table. Files of a Capture whose names contain no
+    partition do not show that one of them is missing.
     """
-    noted = {name[:_NAME]: runs for name, runs in (manifest.places or {}).items()}
-    if manifest.places is None and manifest.counts.get("messages"):
-        noted[_BEFORE] = []
+    noted = {name[:_NAME]: runs for name, runs in manifest.places.items()}
     if nameless := [name for name in noted if name.casefold().endswith(_CAPTURED)]:
         noted = {name: runs for name, runs in noted.items() if name not in nameless}
         _note_rows(db, mirror, "the names of Capture files tell no partition, so a missing file is not seen", number)
     if not noted:
         return
     c = t.read_place.c
-    query = sa.select(c.partition, c.runs).where(c.mirror == mirror, c.partition.in_([_BEFORE, *noted]))
+    query = sa.select(c.partition, c.runs).where(c.mirror == mirror, c.partition.in_(noted))
     known = {name: json.loads(runs) for name, runs in db.execute(query).tuples()}
     late = {name: runs[0][0] for name, runs in sorted(noted.items()) if runs and runs[0][0] and name not in known}
-    if late and _BEFORE not in known and db.scalar(sa.select(c.partition).where(c.mirror == mirror).limit(1)):
+    if late and db.scalar(sa.select(c.partition).where(c.mirror == mirror).limit(1)):
         named = ", ".join(f"{name!r} from {first} on" for name, first in [*late.items()][:3])
         _note_rows(db, mirror, f"what came before was not there to be read: {named}"[:_NAMED], number, only_loaded=True)
     rows = []
     for name, runs in noted.items():
-        before = known.get(name)
-        if before is None:
-            before = [(0, min(first for first, _ in runs))] if runs and _BEFORE in known else []
-        rows.append({"mirror": mirror, "partition": name, "runs": json.dumps(bounded(joined([*before, *runs])))})
+        read = bounded(joined([*known.get(name, ()), *runs]))
+        rows.append({"mirror": mirror, "partition": name, "runs": json.dumps(read)})
     upsert(db, t.read_place, rows, keys=["mirror", "partition"], update=["runs"])
 
 
@@ -67,7 +60,7 @@ def _note_rows(db: Connection, mirror: str, why: str, number: int, *, only_loade
 def read_places(db: Connection, mirror: str) -> dict[str, list[Run]]:
     """By partition the runs of places that were read."""
     c = t.read_place.c
-    query = sa.select(c.partition, c.runs).where(c.mirror == mirror, c.partition != _BEFORE).order_by(c.partition)
+    query = sa.select(c.partition, c.runs).where(c.mirror == mirror).order_by(c.partition)
     return {name: [Run(*run) for run in json.loads(runs)] for name, runs in db.execute(query).tuples()}
 
 

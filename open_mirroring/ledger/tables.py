@@ -435,8 +435,7 @@ foreign_table = Table(
     Column("highest", String(200)),
 )
 
-# Which places of a partition were read (G-113): runs as JSON [[first, last], ...]. The row without a partition says
-# that some were read by a version that did not note them.
+# Which places of a partition were read (G-113): runs as JSON [[first, last], ...].
 read_place = Table(
     "read_place",
     metadata,

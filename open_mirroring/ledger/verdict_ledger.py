@@ -43,13 +43,13 @@ def record_verdicts(ledger: Engine, findings: Mapping[str, tuple[Finding, TableR
 
 
 class RecordedVerdict(NamedTuple):
-    """The newest verdict of a table as an inspection recorded it; *applied* is None where an earlier version did."""
+    """The newest verdict of a table as an inspection recorded it."""
 
     verdict: Verdict
     code: str
     what: str
     recorded_at: datetime
-    applied: int | None
+    applied: int
     backlog: Backlog
 
 
@@ -69,9 +69,9 @@ def recorded_verdicts(ledger: Engine, mirror: str) -> dict[str, RecordedVerdict]
             if source in lifted and lifted[source] > at:
                 continue
             evidence = json.loads(text)
-            files, size, oldest = evidence.get("backlog") or (0, 0, None)
+            files, size, oldest = evidence["backlog"]
             backlog = Backlog(files, size, None if oldest is None else datetime.fromisoformat(oldest))
-            found[source] = RecordedVerdict(Verdict(verdict), code, what, at, evidence.get("applied"), backlog)
+            found[source] = RecordedVerdict(Verdict(verdict), code, what, at, evidence["applied"], backlog)
     return found
 
 

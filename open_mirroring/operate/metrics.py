@@ -44,7 +44,7 @@ class MirrorMetrics:
         open_fragments: split messages that wait, the oldest since *oldest_fragment_age*.
         homeless_letters: open dead letters that name no table.
         open_letters: open dead letters, by source table and code.
-        letters_known: False while those of a ledger of an earlier version are not counted.
+        letters_known: False while they have to be counted again.
         settled_letters: settled dead letters, by how they were settled.
         horizon_age: age of the moment down to which the source may be read again and the log be compared.
         partitions: per topic partition how far reading is behind, and ahead of retention.

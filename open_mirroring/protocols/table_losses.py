@@ -20,7 +20,7 @@ DEAD_LETTERS_HOMELESS = "DEAD_LETTERS_HOMELESS"
 """Messages whose table is unknown: any table may lack a change."""
 
 DEAD_LETTERS_UNCOUNTED = "DEAD_LETTERS_UNCOUNTED"
-"""The ledger was made by an earlier version, and nobody has counted the dead letters of its log since."""
+"""The dead letters of the log have to be counted again: the ledger does not know which are still open."""
 
 TABLE_RENAMED = "TABLE_RENAMED"
 """Nothing comes of the table any more, while changes come of one with a similar name that is not mirrored."""

@@ -344,7 +344,7 @@ def _begun_late(places: Mapping[str, Sequence[Run]]) -> str:
 
 
 def _uncounted(letters: LetterCounts) -> list[Loss]:
-    what = "the ledger was made by an earlier version: how many dead letters its log holds was not counted yet"
+    what = "the open dead letters of the change log have to be counted again: there may be more than are shown"
     return [] if letters.known else [Loss(DEAD_LETTERS_UNCOUNTED, what)]
 
 

@@ -52,7 +52,7 @@ def write_record(root: Place, number: int, ranges: str, manifest: str, at: datet
 
 
 def read_records(root: Place, newest: int) -> dict[int, BatchRecord]:
-    """The records of the batches up to *newest*, by number; a batch of an earlier version has none.
+    """The records of the batches up to *newest*, by number; one that is gone is left out.
 
     Raises:
         TerminalError: ``LOG_RECORD_INVALID`` when one cannot be read.

@@ -20,9 +20,8 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-from deltalake import CommitProperties, DeltaTable, Field, PostCommitHookProperties, Transaction
+from deltalake import CommitProperties, DeltaTable, PostCommitHookProperties, Transaction
 from deltalake.exceptions import CommitFailedError, DeltaError
-from deltalake.schema import PrimitiveType
 from deltalake.transaction import AddAction, RemoveAction
 
 from open_mirroring.changes.manifest import Manifest
@@ -34,8 +33,8 @@ from open_mirroring.storage.object_path import ObjectPath, ObjectStatus, Place
 from spark_jobs.changelog.arrow_schema import LOG_SCHEMA
 from spark_jobs.changelog.delta_log import log_error, opened_log, our_log_errors, upgraded
 from spark_jobs.changelog.log_paths import BLOCK
-from spark_jobs.changelog.newest_batch import APP, app_id, entry_name
-from spark_jobs.changelog.schema import BATCHES_PER_BLOCK, TRANSACTION_COLUMNS
+from spark_jobs.changelog.newest_batch import app_id
+from spark_jobs.changelog.schema import BATCHES_PER_BLOCK
 
 _PROBE = "_created_once"
 """An object that stays beside the table; a storage that creates it twice would also commit a version twice."""
@@ -126,10 +125,6 @@ class ChangeLog:
                 way_out="its files are read directly, so deletion vectors and column mapping must stay off; "
                 "restore the table's protocol or start a new log",
             )
-        known = {field.name for field in table.schema().fields}
-        if later := [Field(name, PrimitiveType("string")) for name in TRANSACTION_COLUMNS if name not in known]:
-            with our_log_errors(self.root, "it did not take the columns that this version has"):
-                table.alter.add_columns(later)
         self._opened = table
         return table
 
@@ -163,8 +158,7 @@ class ChangeLog:
             raise _invalid(path, f"has {size} bytes and {rows} rows, sealed were {file['size']} and {file['rows']}")
         if isinstance(stat, ObjectStatus) and stat.version != f"{size}:{file['etag']}":
             raise _invalid(path, "is another object than was sealed: its ETag differs")
-        earlier = pa.schema([field for field in LOG_SCHEMA if field.name not in TRANSACTION_COLUMNS])
-        if not any(schema.equals(one, check_metadata=False) for one in (LOG_SCHEMA, earlier)):
+        if not schema.equals(LOG_SCHEMA, check_metadata=False):
             raise _invalid(path, "has another schema than the change log")
         stats = {
             "numRecords": rows,
@@ -227,30 +221,15 @@ def newest_in_table(root: Place, mirror: str) -> int:
 
 
 def _refuse_foreign(table: DeltaTable, root: Place, mirror: str) -> None:
-    """Refuse a log of another mirror: its table is named for the owner, or, of an earlier version, only commits are.
+    """Refuse a Delta table that is not the change log of this mirror: a log has its mirror's name.
 
     Raises:
         TerminalError: ``MIRROR_CLASH``.
     """
     named = table.metadata().name
-    if named == mirror or table.transaction_version(app_id(mirror)) is not None:
-        return
-    if named is None:
-        if not table.file_uris():
-            return  # nothing was ever committed: the first commit is the owner's
-        named = _newest_writer(root, table.version())
-    owner = f"mirror {named!r}" if named else "another mirror"
-    raise TerminalError(MIRROR_CLASH, f"the change log is that of {owner}", where=str(root), way_out=OWN_PLACE)
-
-
-def _newest_writer(root: Place, version: int) -> str:
-    """The mirror that made the newest commit of a log; empty where its entry does not tell."""
-    try:
-        lines = (root / "_delta_log" / entry_name(version)).read_bytes().splitlines()
-    except FileNotFoundError:
-        return ""
-    apps = [str(json.loads(line).get("txn", {}).get("appId", "")) for line in lines]
-    return next((app.removeprefix(APP) for app in apps if app.startswith(APP)), "")
+    if named != mirror:
+        owner = f"mirror {named!r}" if named else "another writer"
+        raise TerminalError(MIRROR_CLASH, f"the change log is that of {owner}", where=str(root), way_out=OWN_PLACE)
 
 
 _NOT_MAINTAINED = "it could not be maintained; what is below the horizon is only not gone yet"

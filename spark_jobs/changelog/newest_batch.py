@@ -14,19 +14,13 @@ from contextlib import suppress
 from open_mirroring.errors import MirroringError
 from open_mirroring.storage.object_path import Place
 
-APP = "open_mirroring/"
 _ENTRIES = 20
 """Entries without a batch are those of maintenance: a few in a row at most."""
 
 
 def app_id(mirror: str) -> str:
     """The application by which the commits of a mirror name their batches."""
-    return f"{APP}{mirror}"
-
-
-def entry_name(version: int) -> str:
-    """The name of the entry of a version of the log."""
-    return f"{version:020}.json"
+    return f"open_mirroring/{mirror}"
 
 
 def newest_in_log(root: Place, mirror: str) -> int:
@@ -53,7 +47,7 @@ def _by_entries(folder: Place, app: str) -> int | None:
     names = [entry.name for entry in folder.glob("*")]
     versions = [int(name[:20]) for name in names if name[:20].isdigit() and name[20:] == ".json"]
     for version in range(newest := max(versions, default=-1), max(newest - _ENTRIES, -1), -1):
-        for line in (folder / entry_name(version)).read_bytes().splitlines():
+        for line in (folder / f"{version:020}.json").read_bytes().splitlines():
             transaction = json.loads(line).get("txn")
             if transaction is not None and transaction["appId"] == app:
                 return int(transaction["version"])

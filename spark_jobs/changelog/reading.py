@@ -112,9 +112,6 @@ def read_changes(
 
 def _split(changes: pa.Table, schema: pa.Schema, pieces: dict[str, list[pa.Table]]) -> None:
     """Add every table's run of changes to its pieces, without a copy: a file is sorted by table."""
-    for name in schema.names:
-        if name in TRANSACTION_COLUMNS and name not in changes.column_names:  # a file of an earlier version
-            changes = changes.append_column(schema.field(name), pa.nulls(changes.num_rows, schema.field(name).type))
     changes = changes.select(schema.names)
     if not changes.schema.equals(schema):  # what maintenance has rewritten may call more columns nullable
         changes = changes.cast(schema)

@@ -21,7 +21,7 @@ BATCHES_PER_BLOCK = 100
 """The log is partitioned by ``batch_block = batch // BATCHES_PER_BLOCK``, so that maintenance drops whole blocks."""
 
 TRANSACTION_COLUMNS = ("committed", "transaction")
-"""Columns that came later than the others: files of earlier versions lack them."""
+"""When a change was committed, and in which transaction."""
 
 CODED = ("kind", "tbl", "epoch", "op", "cols", "origin")
 """Columns of few different values: while they are held in memory, rows have codes for them."""

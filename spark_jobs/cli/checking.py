@@ -8,7 +8,6 @@ from pathlib import Path
 
 from open_mirroring.config import Mirror, check_mirror, load_mirror, load_mirrors
 from open_mirroring.config.problems import Problem
-from open_mirroring.config.source import QlikTask
 from open_mirroring.errors import TerminalError, TransientError
 from open_mirroring.ledger import open_ledger
 from open_mirroring.ledger.opening import ledger_to_look
@@ -20,7 +19,6 @@ from open_mirroring.operate.zone_check import check_landing_zone
 from open_mirroring.reconciliation.owning import standing
 from spark_jobs.cli.looking import places_text
 from spark_jobs.reconcile.lost_ledger import check_ledger_knows
-from spark_jobs.sources.qlik.message.given_structures import check_structures
 
 
 def check(arguments: argparse.Namespace) -> Exit:
@@ -65,8 +63,8 @@ def check(arguments: argparse.Namespace) -> Exit:
 
 
 def _surveyed(mirror: Mirror) -> tuple[str, list[Problem]]:
-    """How the source sends changes of keys, and what is worth a look at the source; a Qlik task leaves both open."""
-    if not isinstance(mirror.source, QlikTask):
+    """How the source sends changes of keys, and what is worth a look at the source."""
+    if not mirror.source.is_surveyed:
         return "", []
     from spark_jobs.sources import registry, source_survey  # brings Spark's Python, which other looks do not wait for
 
@@ -76,7 +74,11 @@ def _surveyed(mirror: Mirror) -> tuple[str, list[Problem]]:
 def problems_of(mirror: Mirror) -> list[Problem]:
     """Everything that would stop the first run of a mirror."""
     found = check_mirror(mirror)
-    found += [*check_landing_zone(mirror), *check_structures(mirror)]
+    found += check_landing_zone(mirror)
+    if mirror.structures:
+        from spark_jobs.sources.source_survey import check_structures  # brings Spark's Python
+
+        found += check_structures(mirror)
     if all(problem.path != "ledger" for problem in found):
         found += _refused_by_run(mirror)
     return [*found, *check_ledger_knows(mirror)]

@@ -34,17 +34,16 @@ from spark_jobs.extract.misread_ids import misread, stops_of_shared
 from spark_jobs.extract.new_senders import new_senders, unrelated_senders
 from spark_jobs.extract.new_tables import NewTablesSeen
 from spark_jobs.extract.part import Part, merge
-from spark_jobs.extract.read_task import LogTarget, ReadTask, read
+from spark_jobs.extract.read_task import LogTarget, ReadTask, begin_log, read
 from spark_jobs.extract.replay_task import ReplayTask, replay
 from spark_jobs.letters.open_letters import OpenLetter, covered_by, healed_tables
 from spark_jobs.runtime.tasks import run_job, tasks_wanted
 from spark_jobs.sources.contract.decoded import BY_HAND, Dispositions, MirroredTable, SourceSchema
-from spark_jobs.sources.contract.source import Format, MessageTransport, Transport
+from spark_jobs.sources.contract.source import Format, MessageTransport, QueriedTransport, SchemaLookup, Transport
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from spark_jobs.sources.qlik.message.schema_registry import SchemaRegistry
 
 log = logging.getLogger(__name__)
 
@@ -74,7 +73,7 @@ class BatchWriting:
     transport: Transport
     format: Format
     tables: Mapping[str, MirroredTable]
-    registry: SchemaRegistry | None
+    registry: SchemaLookup | None
     given: Sequence[SourceSchema]
     timeout: timedelta
     letters: Callable[[], list[OpenLetter]]
@@ -92,7 +91,7 @@ class BatchWriting:
             TransientError: what a transport raises.
         """
         manifest = self._written(batch, scope)
-        return replace(manifest, places={**self._begun_empty(scope), **(manifest.places or {})}, reads=self.reads)
+        return replace(manifest, places={**self._begun_empty(scope), **manifest.places}, reads=self.reads)
 
     def _begun_empty(self, scope: Scope) -> dict[str, list[Run]]:
         """The partitions that had nothing at the first look: the next message of each is not its first (G-143)."""
@@ -257,17 +256,13 @@ class BatchWriting:
         *,
         first_task: int,
     ) -> list[Part]:
-        """Read and decode: a part for each task, in order; of change tables in a database one for each range."""
+        """Read and decode: a part for each task, in order; of a transport that is queried one for each range."""
         log.info("batch %d: reading %d ranges in %d tasks", batch, sum(map(len, tasks)), len(tasks))
-        if not isinstance(self.transport, MessageTransport):
-            from spark_jobs.extract.change_table_reading import read_batch
-            from spark_jobs.sources.qlik.change_table.format import ChangeTableFormat
-            from spark_jobs.sources.qlik.change_table.jdbc import ChangeTables
-
-            assert isinstance(self.transport, ChangeTables) and isinstance(self.format, ChangeTableFormat)
+        if isinstance(self.transport, QueriedTransport):
             ranges = [bound for task in tasks for bound in task]
-            target = LogTarget(self.root, batch, attempt, first_task)
-            return read_batch(self.spark, self.transport, ranges, self.format, self.tables, target)
+            begin = partial(begin_log, self.format, self.tables, LogTarget(self.root, batch, attempt, first_task))
+            return self.transport.read(self.spark, ranges, begin, f"extract batch {batch}")
+        assert isinstance(self.transport, MessageTransport)
         names = {bound.name for task in tasks for bound in task}
         source = self.transport.pinned(self.ledger.bound, lambda: self.ledger.seen_files(names))
         reads = [

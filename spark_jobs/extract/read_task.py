@@ -8,8 +8,9 @@ from __future__ import annotations
 import gc
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
+from uuid import uuid4
 
 import numpy as np
 import pyarrow as pa
@@ -38,14 +39,13 @@ from spark_jobs.sources.contract.decoded import (
     MirroredTable,
     Sender,
     SourceSchema,
+    TableDamage,
     Unjoinable,
     Waiting,
 )
 from spark_jobs.sources.contract.fast_decoder import FastDecoder, Taken
-from spark_jobs.sources.contract.message_blocks import Block, Message, MessageBlock, Places
+from spark_jobs.sources.contract.message_blocks import Block, Message, MessageBlock, Places, RowBlock
 from spark_jobs.sources.contract.source import Format, MessageTransport
-from spark_jobs.sources.qlik.change_table.blocks import TextBlock
-from spark_jobs.sources.qlik.change_table.rows import TableDamage
 
 _AT_ONCE = 20_000
 _BY_MESSAGE = ("rising", "unbroken")
@@ -195,7 +195,7 @@ class Decoding:
         self._notes.take(decoded.rows)
         self._writer.add(decoded.rows)
 
-    def take_block(self, block: TextBlock) -> None:
+    def take_block(self, block: RowBlock) -> None:
         """Decode and log rows of a change table: most of them as columns, the others one by one."""
         if self._watched or self._fast is None:
             self.take(self._watching(block.messages(np.arange(block.size))))
@@ -213,7 +213,7 @@ class Decoding:
             return
         left, size = list[Any](), 0
         for block in blocks:
-            if isinstance(block, TextBlock):
+            if isinstance(block, RowBlock):
                 self.take_block(block)
                 continue
             if isinstance(block, TableDamage):
@@ -240,7 +240,7 @@ class Decoding:
                 self._met.add(at)
             yield message
 
-    def _take_fast(self, fast: FastDecoder, block: Block | TextBlock) -> Taken:
+    def _take_fast(self, fast: FastDecoder, block: Block | RowBlock) -> Taken:
         """Log and count what the fast decoder takes of a block."""
         found = fast.take(block)
         messages, changes = len(found.taken), found.rows.num_rows
@@ -277,6 +277,11 @@ class Decoding:
             met=frozenset(self._met),
             places=self._places.runs(),
         )
+
+
+def begin_log(format: Format, tables: Mapping[str, MirroredTable], target: LogTarget, at: int) -> Decoding:
+    """Begin to log the range at a place of a batch. Every try of its task writes under names of its own."""
+    return Decoding(format, tables, (), replace(target, attempt=uuid4().hex, task=target.task + at))
 
 
 def read(source: MessageTransport, task: ReadTask) -> Part:

@@ -147,7 +147,7 @@ def untyped_letters(reader: LedgerReader, settled: Collection[LetterPlace]) -> l
 
 
 def count_open_letters(mirror: Mirror, ledger: Engine) -> None:
-    """Enter the open dead letters of the log into a ledger that does not know them one by one.
+    """Count the open dead letters of the log again.
 
     When a batch is completed meanwhile, or the log cannot be read, they stay uncounted, which is a loss of its own:
     the next run counts.

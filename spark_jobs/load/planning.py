@@ -35,11 +35,19 @@ from open_mirroring.protocols.table_stops import WAYS_OUT as WAYS_OUT_OF_STOPS
 from spark_jobs.load.task import duplicate_key
 from spark_jobs.load.unique_keys import find_duplicate
 from spark_jobs.publish.table_columns import landing_of
-from spark_jobs.sources.exports.files import Export, ExportRows, Piece, cut_file, export_columns, export_files, load_key
+from spark_jobs.sources.exports.files import (
+    Export,
+    ExportRows,
+    Piece,
+    cut_file,
+    export_columns,
+    export_files,
+    keys_as_streamed,
+    load_key,
+)
 from spark_jobs.sources.jdbc.dialects import Range
 from spark_jobs.sources.jdbc.pacing import Pace
 from spark_jobs.sources.jdbc.tables import JdbcTable, SplitColumn
-from spark_jobs.sources.qlik.types import key_type
 from spark_jobs.sources.sql_server.chosen_types import as_wide_as, chosen_key_converter, spelled_as_streamed
 
 if TYPE_CHECKING:
@@ -248,15 +256,9 @@ def _plan_export(mirror: Mirror, table: Table, load: ExportLoad, hand_over: Hand
                 way_out="export the whole table anew, all files by the same columns and types",
             )
         columns = both
-    if export.format == "qlik-full-load":
+    if export.is_described:
         _refuse_narrower_key(table, load_key(export.path(files[0])))
-        # What its files tell of the digits of a key is as little as what the task's changes tell.
-        columns = tuple(
-            c._replace(sql_type=key_type(c.sql_type, table.chosen.type_of(c.name)))
-            if c.sql_type is not None and c.name in table.key and c.name not in load.types
-            else c
-            for c in columns
-        )
+        columns = keys_as_streamed(columns, {*table.key} - load.types.keys(), table.chosen)
     _check(columns, table)
     pieces = [piece for f in files for piece in cut_file(export, f, mirror.publish.max_rows_per_file, CHUNK_BYTES)]
     chunks = _packed(pieces, mirror.publish.max_rows_per_file)

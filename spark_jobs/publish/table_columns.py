@@ -309,8 +309,8 @@ class TableColumns:
         for epoch, seen in one.seen.items():
             if is_load_epoch(epoch):
                 continue
-            # A stream that nobody accepted yet stops the table by itself; before 0014 no incarnation was kept.
-            ordinal = self._epochs.get(epoch, beyond if epoch else 0)
+            # A stream that nobody accepted yet stops the table by itself.
+            ordinal = self._epochs.get(epoch, beyond)
             places.append(Seen(*(text and position_order(ordinal, text) for text in seen)))
         if not one.seen:
             first = position_order(0, one.first_pos)
@@ -319,7 +319,7 @@ class TableColumns:
             places = [clipped(place, self._up_to) for place in places if place.first <= self._up_to]
         begin = self._state.columns_above
         if begin is not None and one.seen:
-            # Where a list of before 0014 stands is known of its first row alone.
+            # Of a list without places only the place of its first row is known.
             above = [divided(place, begin)[1] for place in places]
             places = [place for place in above if place is not None]
         if not places:

@@ -1,12 +1,13 @@
 """Makes the format and transport that a mirror file asks for; the only module that knows all sources.
 
-A source is loaded when a mirror file asks for it: most of what the others need takes long to load.
+A source is loaded when a mirror file asks for it: most of what the others need takes long to load. A format that is
+none of the product's is one that an installed package registers by an entry point.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from open_mirroring.changes.column_history import Structure
 from open_mirroring.changes.manifest import AnnouncedSchema
@@ -14,10 +15,7 @@ from open_mirroring.config import Mirror, Table
 from open_mirroring.config import source as described
 from open_mirroring.config.connections import resolve
 from spark_jobs.sources.contract.decoded import MirroredTable, SourceSchema
-from spark_jobs.sources.contract.source import Format, Transport
-
-if TYPE_CHECKING:
-    from spark_jobs.sources.qlik.message.schema_registry import SchemaRegistry
+from spark_jobs.sources.contract.source import Format, SchemaLookup, Transport
 
 
 class MirrorSource(NamedTuple):
@@ -29,7 +27,7 @@ class MirrorSource(NamedTuple):
     transport: Transport
     format: Format
     tables: dict[str, MirroredTable]
-    registry: SchemaRegistry | None
+    registry: SchemaLookup | None
     given: tuple[SourceSchema, ...] = ()
 
 
@@ -54,7 +52,7 @@ def structures_of(mirror: Mirror, kept: Iterable[AnnouncedSchema]) -> Mapping[st
     return format_of(mirror).structures([SourceSchema(*one) for one in kept])
 
 
-def _schemas(connection: str) -> SchemaRegistry:
+def _schemas(connection: str) -> SchemaLookup:
     # What its client brings takes as long to load as a look at a source that has nothing new.
     from spark_jobs.sources.qlik.message.schema_registry import SchemaRegistry
 
@@ -116,7 +114,8 @@ def format_of(mirror: Mirror) -> Format:
             from spark_jobs.sources.qlik.message.format import QlikMessageFormat
 
             return QlikMessageFormat.of(mirror, source)
-        case described.DebeziumInLines():
-            from spark_jobs.sources.debezium.format import DebeziumFormat
+        case described.RegisteredMessages() as source:
+            from importlib.metadata import entry_points
 
-            return DebeziumFormat()
+            registered: Format = entry_points(group=described.FORMATS)[source.format].load()()
+            return registered

@@ -11,9 +11,10 @@ from collections.abc import Mapping
 from open_mirroring.config import Mirror
 from open_mirroring.config.problems import Problem
 from open_mirroring.config.source import AnySource, ChangeTables, InTopics
-from open_mirroring.errors import MirroringError
+from open_mirroring.errors import MirroringError, TerminalError
 from open_mirroring.protocols.table_losses import CONTROL_TABLE_UNREAD, KEY_CHANGES_UNTOLD, NEVER_SEEN
 from spark_jobs.sources.contract.source import Survey
+from spark_jobs.sources.qlik.message.given_structures import given_structures
 from spark_jobs.sources.registry import transport_of
 
 
@@ -51,3 +52,12 @@ def warnings(mirror: Mirror) -> list[Problem]:
         way_out = "mend it, or grant the login SELECT on the tables: nothing is told of suspended tables otherwise"
         found.append(mirror.problem(("source", setting), CONTROL_TABLE_UNREAD, what, way_out))
     return found
+
+
+def check_structures(mirror: Mirror) -> list[Problem]:
+    """What is wrong with the structures that a mirror file gives by hand."""
+    try:
+        given_structures(mirror)
+    except TerminalError as error:
+        return [mirror.problem_of(("structures",), error)]
+    return []

@@ -2,32 +2,27 @@
 
 from __future__ import annotations
 
-import json
+import shutil
+import subprocess
+import sys
 from datetime import datetime
+from importlib.metadata import distributions, entry_points
+from pathlib import Path
 from typing import Any
 
+import jsonschema
 import pytest
+import yaml
 
+from open_mirroring.config import json_schema, load_mirror
 from open_mirroring.operate.exit_codes import Exit
+from open_mirroring_debezium import DebeziumFormat
 from spark_jobs.changelog.schema import RawMessage
 from spark_jobs.cli.command_line import main
 from spark_jobs.sources.contract.decoded import MirroredTable
-from spark_jobs.sources.debezium.format import DebeziumFormat
+from spark_jobs.sources.registry import source_of
+from tests.debezium import EXAMPLE, event
 from tests.pipeline import Pipeline
-
-TYPES = {name: "string" for name in ("name", "city", "price", "cost")}
-TYPES |= {"id": "int32", "at": "io.debezium.time.MicroTimestamp", "d": "org.apache.kafka.Decimal"}
-
-
-def event(op: str, before: Any, after: Any, commit: int, names: str = "id name at", **source: Any) -> bytes:
-    fields = [{"field": name, "type": "int64", "name": TYPES[name], "optional": name != "id"} for name in names.split()]
-    schema = {"fields": [{"field": image, "type": "struct", "fields": fields} for image in ("before", "after")]}
-    lsn = f"0000002c:{commit:08x}:0001"
-    at: dict[str, Any] = {"commit_lsn": lsn, "change_lsn": lsn, "event_serial_no": 1}
-    at |= {"connector": "sqlserver", "name": "shop", "db": "s", "schema": "dbo", "table": "orders"} | source
-    images = [None if row is None else dict(zip(names.split(), row, strict=True)) for row in (before, after)]
-    payload = {"op": op, "before": images[0], "after": images[1], "source": at}
-    return json.dumps({"schema": schema, "payload": payload}).encode() + b"\n"
 
 
 def test_events_end_equal_and_what_is_odd_is_told(tmp_path: Any, spark: Any) -> None:
@@ -61,3 +56,31 @@ def test_what_is_not_proved_is_a_dead_letter(line: bytes, code: str, words: str)
     decoder = DebeziumFormat().decoder({"dbo.orders": MirroredTable("dbo.orders", ("id",))})
     (row,) = decoder.decode([RawMessage("f", 0, line)]).rows
     assert (row.tbl, row.code, words in (row.reason or "")) == ("dbo.orders", code, True)
+
+
+def test_the_built_package_registers_the_format(tmp_path: Path) -> None:
+    """By its own build: what is made here of its metadata for all other tests is what an installation has."""
+    package, built = tmp_path / "package", tmp_path / "built"
+    shutil.copytree(EXAMPLE, package)
+    built.mkdir()
+    program = "import sys; from setuptools import build_meta; build_meta.prepare_metadata_for_build_wheel(sys.argv[1])"
+    subprocess.run([sys.executable, "-c", program, str(built)], cwd=package, check=True, capture_output=True)
+    found = next(iter(distributions(path=[str(built)])))
+    (point,) = found.entry_points
+    (here,) = entry_points(group="open_mirroring.formats")
+    assert (point.name, point.value, point.group) == (here.name, here.value, here.group)
+    assert here.load() is DebeziumFormat and found.name == here.dist.name
+
+
+def test_its_mirror_file_is_sound_and_one_of_an_unknown_format_is_refused(tmp_path: Path, capsys: Any) -> None:
+    mirror = load_mirror(EXAMPLE / "mirror.yaml")
+    assert isinstance(source_of(mirror).format, DebeziumFormat)
+    jsonschema.validate(yaml.safe_load((EXAMPLE / "mirror.yaml").read_text("utf-8")), json_schema())
+    other = tmp_path / "other.yaml"
+    other.write_text((EXAMPLE / "mirror.yaml").read_text("utf-8").replace("debezium-json", "debezium-avro"))
+    assert main(["check", str(other)]) == Exit.USAGE
+    said = capsys.readouterr().err
+    assert "VALUE_INVALID: source.format: the value is none of: sqlserver-ces, qlik-change-table" in said, said
+    other.write_text((EXAMPLE / "mirror.yaml").read_text("utf-8").replace("transport: files", "transport: jdbc"))
+    assert main(["check", str(other)]) == Exit.USAGE
+    assert "debezium-json does not come over jdbc" in capsys.readouterr().err

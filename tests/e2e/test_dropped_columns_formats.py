@@ -20,9 +20,9 @@ import pytest
 from open_mirroring.operate.exit_codes import Exit
 from spark_jobs.cli.command_line import main
 from tests.ces_messages import avro_event, event
+from tests.debezium import event as debezium_event
 from tests.e2e.test_bad_input import capture
 from tests.e2e.test_bad_input_qlik_change_tables import HEADERS, dfm
-from tests.e2e.test_debezium import event as debezium_event
 from tests.kafka_broker import KafkaBroker
 from tests.pipeline import Pipeline, in_order
 from tests.postgres import PostgresServer

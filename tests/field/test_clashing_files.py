@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 import sqlite3
 from pathlib import Path
@@ -129,25 +128,6 @@ def test_a_clashing_file_is_refused_before_it_writes(shop: Shop, changed: dict[s
     assert shop.run("reconcile").code == 0
     refused(shop.run("tick", file=second))
     assert shop.run("check").code == 0 and shop.run("tick").code == 0
-
-
-def test_a_log_and_a_zone_of_an_earlier_version_are_not_given_away(shop: Shop) -> None:
-    """Neither log nor marker names its mirror, and the ledger does not say where it writes."""
-    log = shop.folder / "change_log" / "_delta_log"
-    first = log / f"{0:020}.json"
-    actions = [json.loads(line) for line in first.read_text(encoding="utf-8").splitlines()]
-    for action in actions:
-        action.get("metaData", {}).pop("name", None)
-    first.write_text("".join(json.dumps(action) + "\n" for action in actions), encoding="utf-8")
-    with sqlite3.connect(shop.folder / "ledger.db") as db:
-        db.execute("UPDATE mirror SET reads = NULL")
-    shop.change("second")
-    before = shop.contents()
-    ended = shop.run("tick", file=shop.second(mirror="shop>second"))
-    refused(ended)
-    assert "'shop'" in ended.text and shop.contents() == before
-    assert shop.run("tick").code == 0
-    assert shop.ids("dbo/orders") == shop.ids("dbo/items") == [17, 18]
 
 
 @pytest.mark.parametrize("changed", [CLASHES["other name"], CLASHES["other name and zone"], CLASHES["other zone"]])

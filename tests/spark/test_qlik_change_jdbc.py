@@ -9,6 +9,7 @@ import pickle
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from datetime import datetime
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -24,8 +25,7 @@ from open_mirroring.config.names import SourceName
 from open_mirroring.errors import TerminalError, TransientError
 from spark_jobs.changelog.arrow_schema import LOG_SCHEMA
 from spark_jobs.changelog.schema import LogRow
-from spark_jobs.extract.change_table_reading import read_batch
-from spark_jobs.extract.read_task import LogTarget
+from spark_jobs.extract.read_task import LogTarget, begin_log
 from spark_jobs.sources.contract.decoded import MirroredTable
 from spark_jobs.sources.contract.source import Found
 from spark_jobs.sources.jdbc import postgres_client
@@ -112,7 +112,7 @@ def bound_of(*ranges: BoundRange) -> dict[str, int]:
 
 def read(spark: Any, at: ChangeTables, ranges: list[BoundRange], folder: Path, key: str = "id") -> list[LogRow]:
     tables = {source: MirroredTable(source, (key,)) for source in at.tables}
-    parts = read_batch(spark, at, ranges, READING, tables, LogTarget(folder, 1, "a", 5))
+    parts = at.read(spark, ranges, partial(begin_log, READING, tables, LogTarget(folder, 1, "a", 5)), "test")
     assert len(parts) == len(ranges)
     counted = [part.counts for part in parts]
     for counts in counted:
@@ -370,7 +370,7 @@ def test_a_column_without_text_keeps_its_place_when_it_is_not_mirrored(
     at = ChangeTables("shop_db", {"shop.items": NamedChangeTable("shop", "items__ct", ColumnChoice(("id", "last")))})
     (found,) = find_ranges(spark, at, {}).ranges
     tables = {"shop.items": MirroredTable("shop.items", ("id",), ColumnChoice(("id", "last")))}
-    (part,) = read_batch(spark, at, [found], READING, tables, LogTarget(tmp_path, 1, "a", 0))
+    (part,) = at.read(spark, [found], partial(begin_log, READING, tables, LogTarget(tmp_path, 1, "a", 0)), "test")
     (line,) = pq.read_table(tmp_path / part.written.files[0]["path"]).to_pylist()
     assert json.loads(line["row"]) == {"id": "1", "last": "7"}
     assert [index for _, _, index in json.loads(line["cols"])] == [0, 3]
@@ -554,7 +554,8 @@ def test_a_history_read_while_it_goes_on_ends_in_its_final_state(
         source.execute(*part)
         found = find_ranges(spark, at, bound).ranges
         bound |= bound_of(*found)
-        parts = read_batch(spark, at, found, READING, mirrored_tables, LogTarget(tmp_path, batch, "a", 0))
+        log = partial(begin_log, READING, mirrored_tables, LogTarget(tmp_path, batch, "a", 0))
+        parts = at.read(spark, found, log, "test")
         files = [str(tmp_path / file["path"]) for part in parts for file in part.written.files]
         for line in ds.dataset(files, format="parquet").to_table(columns=list(LogRow._fields)).to_pylist():
             rows.append(LogRow(**line))

@@ -72,6 +72,17 @@ class Damage(NamedTuple):
     claims: tuple[str, int] | None = None
 
 
+class TableDamage(NamedTuple):
+    """Damage in what belongs to one table: its changes are missing, so it has to stop, should it be mirrored.
+
+    *is_sure*: the source itself says which table it is, not only the name of a folder.
+    """
+
+    table: str
+    damage: Damage
+    is_sure: bool = False
+
+
 class Dispositions(NamedTuple):
     """How many messages ended how; each in exactly one of the last five, so these add up to ``messages``.
 

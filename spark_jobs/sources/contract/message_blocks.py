@@ -6,8 +6,9 @@ in blocks (:mod:`spark_jobs.sources.transports.json_lines`).
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -55,6 +56,19 @@ class Block(Protocol):
     def messages(self, numbers: Places) -> Iterator[Message]:
         """Some of the messages as the transport gives them one by one."""
         ...
+
+
+class RowBlock(ABC):
+    """Rows of one table as columns."""
+
+    @property
+    @abstractmethod
+    def size(self) -> int:
+        """How many rows there are."""
+
+    @abstractmethod
+    def messages(self, numbers: Places) -> list[Any]:
+        """Some of the rows as the transport gives them one by one."""
 
 
 class MessageBlock(NamedTuple):

@@ -1,7 +1,7 @@
 """Defines what a source is to everybody else: a format, which decodes, and a transport, which knows ranges and bytes.
 
-Nothing outside of :mod:`spark_jobs.sources` asks which format or transport a mirror has. Whoever adds a source writes
-one object of each kind in a folder of its own, and names both in :mod:`spark_jobs.sources.registry`.
+Nothing outside of :mod:`spark_jobs.sources` asks which format or transport a mirror has. A source is one object of each
+kind. :mod:`spark_jobs.sources.registry` names those of the product; other packages register formats by entry points.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from types import MappingProxyType
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple, Protocol
 
 from open_mirroring.changes.column_history import Structure
 from open_mirroring.changes.manifest import BoundFile, BoundRange, FileVersion
@@ -22,6 +22,7 @@ from spark_jobs.changelog.origins import partition_of
 from spark_jobs.sources.contract.announced import Announced
 from spark_jobs.sources.contract.decoded import Decoder, MirroredTable, SourceSchema
 from spark_jobs.sources.contract.fast_decoder import FastDecoder
+from spark_jobs.sources.contract.message_blocks import RowBlock
 
 _FEWEST = 100
 """A sample looks at so many messages of a range at least, and rather at fewer ranges."""
@@ -145,6 +146,19 @@ class Format(ABC):
         return None
 
 
+class SchemaLookup(Protocol):
+    """Knows the structures of messages that do not describe themselves, such as a schema registry."""
+
+    def schemas(self, identities: Iterable[str]) -> list[SourceSchema]:
+        """The structures that waiting messages need; unknown ones are left out.
+
+        Raises:
+            TerminalError: it refuses the request.
+            TransientError: it does not answer.
+        """
+        ...
+
+
 class Transport(ABC):
     """Where changes come from: which ranges there are. Plain values, for a task carries them to its worker.
 
@@ -240,6 +254,39 @@ class Transport(ABC):
 
         Raises:
             MirroringError: as :meth:`find`.
+        """
+
+
+class BlockLog(Protocol):
+    """Decodes and logs blocks of rows, in a worker."""
+
+    def take_block(self, block: RowBlock) -> None:
+        """Decode and log rows."""
+        ...
+
+    def finish(self) -> Any:
+        """What was written and seen."""
+        ...
+
+
+class QueriedTransport(Transport):
+    """A transport whose ranges are read by queries, each in a task of its own."""
+
+    @abstractmethod
+    def read(self, spark: Any, ranges: Sequence[BoundRange], log: Callable[[int], BlockLog], job: str) -> list[Any]:
+        """Read, decode and log ranges; what came of each, in no particular order.
+
+        Nothing is kept of a job that fails: nothing refers to what a worker wrote before.
+
+        Args:
+            spark: the session.
+            ranges: what the ledger bound.
+            log: begins to log the range at a place of *ranges*. It goes to the workers.
+            job: what people see of it in Spark.
+
+        Raises:
+            TerminalError: a range or a table is not as it must be; the code says how.
+            TransientError: the source did not answer to the end.
         """
 
 

@@ -32,7 +32,7 @@ from spark_jobs.sources.exports.columns import land_column, landing_column
 from spark_jobs.sources.exports.csv import csv_header, read_csv, readable, separator_in, why_malformed, why_unparsed
 from spark_jobs.sources.qlik.data_files import is_said_empty, read_texts
 from spark_jobs.sources.qlik.dfm import DATA_SUFFIXES, SUFFIX, Dfm, check_file, metadata_file, read_dfm, stem
-from spark_jobs.sources.qlik.types import log_type
+from spark_jobs.sources.qlik.types import key_type, log_type
 from spark_jobs.sources.sql_server.chosen_types import chosen_digits
 from spark_jobs.sources.sql_server.typed_rows import Failure
 from spark_jobs.sources.transports.source_files import list_source_files
@@ -51,6 +51,11 @@ class Export(NamedTuple):
     root: Place
     format: Literal["parquet", "csv", "qlik-full-load"]
     encoding: str = "utf-8"
+
+    @property
+    def is_described(self) -> bool:
+        """Whether a metadata file next to each data file tells key and types."""
+        return self.format == "qlik-full-load"
 
     def path(self, file: str) -> Place:
         """The path of a file named relative to the root; the root itself when it is the one file."""
@@ -84,7 +89,7 @@ def export_files(export: Export) -> list[str]:
             as well, and for folders that are named by columns, which their files lack; ``EXPORT_INCOMPLETE`` when a
             file of a full load by Qlik lacks its metadata file.
     """
-    if export.format == "qlik-full-load":
+    if export.is_described:
         return load_files(export.root)
     if export.root.is_file():
         return [""]
@@ -169,7 +174,7 @@ def export_columns(
     """
     path = export.path(file)
     with reading(path):
-        if export.format == "qlik-full-load":
+        if export.is_described:
             types = {**types, **load_types(path, chosen, types)}
             kinds = [(name, pa.string()) for name in load_columns(path)]
         elif export.format == "csv":
@@ -270,7 +275,7 @@ class ExportRows:
             for batch in read_csv(path, found):
                 yield batch.rename_columns(names)
             return
-        if self._export.format == "qlik-full-load":
+        if self._export.is_described:
             yield from read_load(path, names, self._export.encoding)
             return
         with readable(path) as opened, pq.ParquetFile(opened) as file:
@@ -405,6 +410,18 @@ def load_columns(path: Place) -> list[str]:
         TerminalError: ``EXPORT_INVALID``, ``EXPORT_INCOMPLETE``.
     """
     return _dfm_of(path).names
+
+
+def keys_as_streamed(
+    columns: Iterable[LoadColumn], keys: Collection[str], chosen: ColumnChoice
+) -> tuple[LoadColumn, ...]:
+    """Columns of a full load, *keys* of them with the types that the task's changes have: both tell as few digits."""
+    return tuple(
+        c._replace(sql_type=key_type(c.sql_type, chosen.type_of(c.name)))
+        if c.sql_type is not None and c.name in keys
+        else c
+        for c in columns
+    )
 
 
 def load_key(path: Place) -> Sequence[str]:

@@ -277,7 +277,7 @@ def _digest(path: Place, size: int, like: str = _WHOLE) -> str:
     """Of the first *size* bytes all, or beginning and end: so many that writing a file anew changes them.
 
     All are those of a file on a disk, up to 16 MB: another object has another version in any case. One that is compared
-    with a digest of an earlier version is made *like* that: of beginning and end alone.
+    with a digest of beginning and end alone, as an object has, is made *like* that.
     """
     with open_source(path) as file:
         if isinstance(path, Path) and like.startswith(_WHOLE) and 2 * _LOOKED_AT < size <= _LOOKED_THROUGH:

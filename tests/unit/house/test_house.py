@@ -16,8 +16,8 @@ ROOT = Path(__file__).resolve().parents[3]
 
 PRODUCT = {"open_mirroring", "open_mirroring_airflow", "spark_jobs"}
 SPARK = {"pyspark", "delta"}
-# The distribution of testing/, and what only a checkout has.
-TESTING = {"fabric_emulator", "workload_generator", "demo", "benchmarks", "tests"}
+# The distributions of testing/ and examples/, and what only a checkout has.
+TESTING = {"fabric_emulator", "workload_generator", "open_mirroring_debezium", "demo", "benchmarks", "tests"}
 
 # Imports point down only: room -> top-level packages that it must not import, at any depth of the code.
 WALLS: dict[str, set[str]] = {
@@ -25,6 +25,7 @@ WALLS: dict[str, set[str]] = {
     "spark_jobs": {"airflow", "open_mirroring_airflow", *TESTING},
     "plugins": {*SPARK, "deltalake", "spark_jobs", *TESTING},
     "dags": {*SPARK, "deltalake", "spark_jobs", *TESTING},
+    "examples/debezium": {"airflow", *SPARK, "open_mirroring_airflow", *TESTING},
     "testing/fabric_emulator": {"airflow", *SPARK, *PRODUCT - {"open_mirroring"}, *TESTING - {"fabric_emulator"}},
     "testing/workload_generator": {"airflow", *SPARK, *PRODUCT, *TESTING - {"workload_generator"}},
     "demo/judge.py": {"airflow", *SPARK, *PRODUCT, *TESTING},
@@ -153,6 +154,41 @@ def test_rooms_use_each_other_as_the_architecture_draws_it() -> None:
 
 def test_no_two_rooms_depend_on_each_other() -> None:
     TopologicalSorter(_drawn_rooms()).prepare()  # raises CycleError, naming the circle
+
+
+def _loaded(module: str) -> set[str]:
+    """The product's modules that loading one of them loads: what it imports outside of functions, and so on."""
+    found, open_ = set[str](), [module]
+    while open_:
+        name = open_.pop()
+        path = ROOT / name.replace(".", "/")
+        path = path / "__init__.py" if path.is_dir() else path.with_suffix(".py")
+        if name in found or not path.is_file():
+            continue
+        found.add(name)
+        top = [node for node in ast.parse(path.read_text(encoding="utf-8")).body if isinstance(node, _IMPORT)]
+        for name in _imports("\n".join(map(ast.unparse, top)), _package(path)):
+            parts = name.split(".")
+            open_ += [".".join(parts[:end]) for end in range(1, len(parts) + 1)] if parts[0] in PRODUCT else []
+    return found
+
+
+_IMPORT = (ast.Import, ast.ImportFrom)
+
+
+def test_decoding_loads_neither_ledger_nor_reconciliation() -> None:
+    """A worker decodes: what decides is not its business, and would take long to load."""
+    modules = [".".join(path.relative_to(ROOT).with_suffix("").parts) for path in _modules("spark_jobs/sources")]
+    deciding = ("open_mirroring.ledger", "open_mirroring.reconciliation", "open_mirroring.operate")
+    assert {m: sorted(found) for m in modules if (found := {x for x in _loaded(m) if x.startswith(deciding)})} == {}
+    assert any(name.startswith(deciding) for name in _loaded("spark_jobs.extract_changes")), "else it would see nothing"
+
+
+def test_only_the_registry_names_sources() -> None:
+    """Formats and transports are asked for by the contract; who would add one has no other place to look at."""
+    named = re.compile(r"spark_jobs/sources/(ces|kafka|qlik|transports)\b")
+    outside = {room: used for room, used in _built_rooms().items() if not room.startswith("spark_jobs/sources")}
+    assert {room: found for room, used in outside.items() if (found := {*filter(named.match, used)})} == {}
 
 
 def test_no_room_outgrows_itself() -> None:

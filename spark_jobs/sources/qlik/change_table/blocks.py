@@ -3,23 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple
+from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from spark_jobs.sources.contract.message_blocks import Places, RowBlock
 from spark_jobs.sources.qlik.change_table.rows import SEQUENCE, ChangeRow, Structure, header_places
 
 _MOST_TOGETHER = 100
 _MOST_BYTES = 64 * 2**20
 """Rows of one ``change_seq`` are a few; more than so many, or so large ones, are cut like any others."""
 
-Places = npt.NDArray[np.int64]
 
-
-class TextBlock(NamedTuple):
+@dataclass(frozen=True)
+class TextBlock(RowBlock):
     """Rows of a change table, from row *place* of *origin*: a column of texts for each column of its structure."""
 
     origin: str
@@ -29,11 +28,11 @@ class TextBlock(NamedTuple):
 
     @property
     def size(self) -> int:
-        """How many rows there are."""
+        """As :attr:`RowBlock.size`."""
         return int(self.texts.num_rows)
 
     def messages(self, numbers: Places) -> list[ChangeRow]:
-        """The rows of these numbers, as the exact decoder takes them."""
+        """As :meth:`RowBlock.messages`."""
         if not len(numbers):
             return []
         chosen = self.texts if len(numbers) == self.texts.num_rows else self.texts.take(pa.array(numbers))

@@ -19,7 +19,8 @@ from open_mirroring.changes.row_key import bucket_of_bytes
 from spark_jobs.changelog.schema import CHANGE, DELETE, INSERT, UPDATE
 from spark_jobs.sources.contract.decoded import Refusal, SourceSchema
 from spark_jobs.sources.contract.fast_decoder import DATED_SCHEMA, SCHEMA, Taken
-from spark_jobs.sources.qlik.change_table.blocks import Places, TextBlock
+from spark_jobs.sources.contract.message_blocks import Places
+from spark_jobs.sources.qlik.change_table.blocks import TextBlock
 from spark_jobs.sources.qlik.change_table.decoder import QlikChangeTableDecoder, senders_of
 from spark_jobs.sources.qlik.change_table.pairs import BEFORE, operation_of
 from spark_jobs.sources.qlik.change_table.rows import (

@@ -29,7 +29,7 @@ from open_mirroring.protocols.backfilling import Interval
 from open_mirroring.protocols.table_stops import LOAD_UNREAD
 from open_mirroring.storage.object_path import Place
 from spark_jobs.sources.contract.announced import Announced, Note
-from spark_jobs.sources.contract.decoded import Damage, Refusal, shown
+from spark_jobs.sources.contract.decoded import Damage, Refusal, TableDamage, shown
 from spark_jobs.sources.contract.source import Chosen, Format, Found, MessageTransport, Seen, Survey
 from spark_jobs.sources.contract.table_names import TableNames
 from spark_jobs.sources.qlik.change_table.blocks import TextBlock, cut_blocks
@@ -47,7 +47,6 @@ from spark_jobs.sources.qlik.change_table.rows import (
     ChangeColumn,
     ChangeRow,
     Structure,
-    TableDamage,
     column_type,
     header_name,
 )

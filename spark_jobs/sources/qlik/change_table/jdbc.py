@@ -25,7 +25,7 @@ from open_mirroring.config.source import HEADER_PREFIX, OVERLAP_MINUTES, TABLE_S
 from open_mirroring.errors import TerminalError, TransientError
 from open_mirroring.protocols.backfilling import Interval
 from spark_jobs.sources.contract.announced import Announced
-from spark_jobs.sources.contract.source import Chosen, Format, Found, Seen, Survey, Transport, longest
+from spark_jobs.sources.contract.source import BlockLog, Chosen, Format, Found, QueriedTransport, Seen, Survey, longest
 from spark_jobs.sources.jdbc.catalog import catalog
 from spark_jobs.sources.jdbc.dialects import dialect_of
 from spark_jobs.sources.jdbc.postgres_client import ask
@@ -39,6 +39,7 @@ from spark_jobs.sources.qlik.change_table.jdbc_table import (
     is_of_task,
     sequence_text,
 )
+from spark_jobs.sources.qlik.change_table.reading import WantedSlices, read_slices
 from spark_jobs.sources.qlik.change_table.rows import (
     OPERATION,
     SEQUENCE,
@@ -65,7 +66,7 @@ class NamedChangeTable(NamedTuple):
 
 
 @dataclass(frozen=True)
-class ChangeTables(Transport):
+class ChangeTables(QueriedTransport):
     """A source of change tables in a database.
 
     Args:
@@ -100,6 +101,16 @@ class ChangeTables(Transport):
         """The change table of a source table, its columns read."""
         name, columns = self.change_table(source), self.tables[source].columns
         return ChangeTable(spark, self.connection, name, source, self.prefix, columns)
+
+    def read(self, spark: Any, ranges: Sequence[BoundRange], log: Callable[[int], BlockLog], job: str) -> list[Any]:
+        """As :meth:`QueriedTransport.read`, by :func:`read_slices`."""
+        by_table: dict[str, list[tuple[Slice, int]]] = {}
+        for at, bound in enumerate(ranges):
+            one = slice_of(self, bound)
+            by_table.setdefault(one.source, []).append((one, at))
+        connection = resolve(self.connection)
+        wanted = (WantedSlices(self.open(spark, s), self.change_table(s), slices) for s, slices in by_table.items())
+        return read_slices(spark, connection, wanted, self.prefix, log, job)
 
     @classmethod
     def of(cls, mirror: Mirror, source: ChangeTablesInDatabase) -> ChangeTables:

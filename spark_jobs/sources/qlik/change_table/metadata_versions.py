@@ -2,7 +2,7 @@
 
 It says what the values of the data file are. One that is put there later in its place would change their meaning, and
 nobody would look: the data file is as it was. So behind the version of a data file the ledger has that of its metadata
-file, and a digest of it. What an older release noted lacks both, and is completed without a question.
+file, and a digest of it. A data file without a metadata file has neither.
 """
 
 from __future__ import annotations

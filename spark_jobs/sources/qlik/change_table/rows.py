@@ -18,7 +18,7 @@ import msgspec
 from open_mirroring.changes.column_choice import ColumnChoice
 from open_mirroring.changes.row_key import encode_key
 from open_mirroring.errors import MirroringError, TerminalError
-from spark_jobs.sources.contract.decoded import Damage, MirroredTable, Refusal, shown
+from spark_jobs.sources.contract.decoded import MirroredTable, Refusal, shown
 from spark_jobs.sources.qlik.types import key_type, log_type
 from spark_jobs.sources.sql_server.chosen_types import chosen_digits
 from spark_jobs.sources.sql_server.row_columns import Column, RowColumns
@@ -84,17 +84,6 @@ class _KeptRow(NamedTuple):
 
 
 _decode_row = msgspec.json.Decoder(_KeptRow).decode
-
-
-class TableDamage(NamedTuple):
-    """Damage in what belongs to one table: its changes are missing, so it has to stop, should it be mirrored.
-
-    *is_sure*: the source itself says which table it is, not only the name of a folder.
-    """
-
-    table: str
-    damage: Damage
-    is_sure: bool = False
 
 
 def column_type(qlik_type: str, length: int, precision: int, scale: int) -> str:

@@ -6,7 +6,6 @@ import json
 from typing import Any
 
 from open_mirroring.config import Mirror
-from open_mirroring.config.problems import Problem
 from open_mirroring.config.structures import GivenStructure
 from open_mirroring.errors import TerminalError
 from spark_jobs.sources.contract.decoded import BY_HAND, Refusal, SourceSchema
@@ -23,15 +22,6 @@ def given_structures(mirror: Mirror) -> tuple[SourceSchema, ...]:
         TerminalError: ``SOURCE_SCHEMA_INVALID``, ``TYPE_UNKNOWN``.
     """
     return tuple(_given(mirror, given) for given in mirror.structures)
-
-
-def check_structures(mirror: Mirror) -> list[Problem]:
-    """What is wrong with them, for whoever checks the mirror file."""
-    try:
-        given_structures(mirror)
-    except TerminalError as error:
-        return [mirror.problem_of(("structures",), error)]
-    return []
 
 
 def _given(mirror: Mirror, given: GivenStructure) -> SourceSchema:

@@ -101,17 +101,6 @@ def test_the_footer_is_one_json_object_of_stable_names(path: Path) -> None:
     }
 
 
-def test_a_footer_of_an_earlier_version_says_nothing_of_the_standing_g_80(path: Path) -> None:
-    """G-80: files that were published before it are read as ever."""
-    write_data_file(path, rows(2), SCHEMA, FOOTER)
-    footer = json.loads(pq.read_metadata(path).metadata[FOOTER_KEY])
-    del footer["standing"]
-    table = pq.read_table(path)
-    pq.write_table(table.replace_schema_metadata({FOOTER_KEY: json.dumps(footer).encode()}), path)
-    found = read_footer(path)
-    assert found is not None and (found.standing, found.digest) == ("", footer["digest"])
-
-
 def test_pieces_become_row_groups_and_the_same_digest(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """How rows are cut changes the file, never its digest; small pieces are gathered, large ones split."""
     monkeypatch.setattr(data_file, "ROW_GROUP_ROWS", 100)

@@ -25,9 +25,7 @@ def made(tmp_path: Path) -> HandMadeMirror:
     return HandMadeMirror(tmp_path)
 
 
-def record(
-    made: HandMadeMirror, places: dict[str, Sequence[Sequence[int]]] | None, batch: int = 1
-) -> dict[str, list[Run]]:
+def record(made: HandMadeMirror, places: dict[str, Sequence[Sequence[int]]], batch: int = 1) -> dict[str, list[Run]]:
     with made.ledger.begin() as db:
         record_places(db, "shop", batch, Manifest(files=[], counts={"messages": 3}, places=places))
         return read_places(db, "shop")
@@ -39,18 +37,6 @@ def test_runs_grow_together_batch_by_batch_g_113(made: HandMadeMirror) -> None:
     assert record(made, {"cdc/0": [(9, 9)]})["cdc/0"] == [(0, 4), (9, 9)]
     assert record(made, {"cdc/0": [(5, 8)]})["cdc/0"] == [(0, 9)]
     assert record(made, {})["cdc/1"] == [(3, 3)]
-
-
-def test_of_what_was_read_before_nothing_is_told_g_113(made: HandMadeMirror) -> None:
-    """G-113: a batch of an earlier version told none; what is new counts as read from its beginning."""
-    assert record(made, None) == {}
-    assert record(made, {"cdc/0": [(7, 8), (11, 11)]}) == {"cdc/0": [(0, 8), (11, 11)]}
-
-
-def test_a_migrated_ledger_that_has_read_knows_that_it_does_not_know_g_113(made: HandMadeMirror) -> None:
-    """G-113: the migration's row stands for what nobody noted."""
-    made.insert(t.read_place, mirror="shop", partition="", runs="[]")
-    assert record(made, {"cdc/0": [(7, 8)]}) == {"cdc/0": [(0, 8)]}
 
 
 def test_accepted_gaps_are_closed_once_with_an_entry_of_the_audit_g_113(made: HandMadeMirror) -> None:

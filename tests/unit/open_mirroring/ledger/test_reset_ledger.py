@@ -12,7 +12,7 @@ import pytest
 
 from open_mirroring.changes.horizon import MirrorHorizon
 from open_mirroring.changes.log_position import LOAD_ORDINAL, load_epoch
-from open_mirroring.changes.manifest import ListSeen
+from open_mirroring.changes.manifest import ListSeen, PlacesSeen
 from open_mirroring.changes.source_reloads import NewestLoad, ReloadedRows
 from open_mirroring.errors import TerminalError, TransientError
 from open_mirroring.fabric.target import TablesFolder
@@ -271,12 +271,13 @@ def test_a_load_forgets_the_column_lists_of_what_it_holds(made: HandMadeMirror, 
     made.accept(ORDERS, GUID, 0)
     for number, cols in ((1, "old"), (2, "both"), (3, "new")):
         made.commit(number, {ORDERS: (1, f"000{number}:01:1")})
-        lists = {ORDERS: [[cols, True, "p"], ["both", True, "p"]]}
+        lists = {ORDERS: [[one, {"": ["p"] * 4}] for one in (cols, "both")]}
         with made.ledger.begin() as db:
             manifest = json.dumps({"files": [], "counts": {}, "columns": lists})
             db.execute(t.log_batch.update().where(t.log_batch.c.number == number).values(manifest=manifest))
     with made.ledger.begin() as db:
-        lists = [ListSeen.of(entry) for entry in (("old", True, "1"), ("both", True, "1"), ("new", True, "3"))]
+        found = (("old", "1"), ("both", "1"), ("new", "3"))
+        lists = [ListSeen(cols, {"": PlacesSeen(*[first] * 4)}) for cols, first in found]
         record_columns(db, table, lists, of_reading=False)
     assert resets.request_reload(KEYED._replace(loads=True), ASKED)
     advance(resets, *TO_NEW_GENERATION)

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from deltalake.exceptions import DeltaError
+
+from spark_jobs.changelog.delta_log import log_error
 from spark_jobs.changelog.schema import FRAGMENT, LogRow
 from spark_jobs.changelog.writing import LogWriter
 
@@ -20,3 +23,11 @@ def test_pieces_of_one_event_have_its_place_and_messages_that_wait_together_have
     found = writer.finish()
     (file,) = (file["path"] for file in found.files)
     assert found.fragments == {"event": ("1", "5:1:1", [file]), "schema": ("", "", [file])}
+
+
+def test_what_the_log_s_library_draws_is_told_in_one_line_s26(tmp_path: Path) -> None:
+    """It draws causes in lines and colours."""
+    drawn = DeltaError("it failed\n  \x1b[31m↳\x1b[0m No space left on device")
+    told = log_error(tmp_path, "it did not take batch 2", drawn)
+    assert told.what == "the change log: it did not take batch 2: it failed ↳ No space left on device"
+    assert (told.code, log_error(tmp_path, "x", DeltaError("else")).code) == ("DISK_FULL", "LOG_COMMIT_FAILED")

@@ -16,16 +16,16 @@ from open_mirroring.errors import TerminalError
 from open_mirroring.ledger import open_ledger
 from open_mirroring.ledger.foreign_tables import record_foreign
 from open_mirroring.operate.exit_codes import Exit
+from open_mirroring_debezium import DebeziumFormat
 from spark_jobs.beginning.announcements import AnnouncedTable
 from spark_jobs.beginning.entries import FirstRows, entries, yaml_text
 from spark_jobs.beginning.mirror_text import begun_text, indent_of, with_tables
 from spark_jobs.changelog.schema import RawMessage
 from spark_jobs.cli.command_line import main
 from spark_jobs.sources.ces.format import CesFormat
-from spark_jobs.sources.debezium.format import DebeziumFormat
 from spark_jobs.sources.qlik.message.format import QlikMessageFormat
 from tests.ces_messages import avro_event, event, split
-from tests.e2e.test_debezium import event as debezium_event
+from tests.debezium import event as debezium_event
 from tests.qlik_messages import ID, avro_enveloped, avro_schema, change, datum, dt, md
 from tests.unit.spark_jobs.sources.qlik.test_qlik_change_files import COLUMNS, dfm, put
 

@@ -93,7 +93,7 @@ def test_what_an_old_load_brings_late_changes_no_columns(made: HandMadeMirror) -
         file = {"path": f"{batch}", "rows": 1, "size": 1, "tables": {ORDERS: {load_epoch(generation): [1, "-", "-"]}}}
         cols = json.dumps([[f"of {generation}", "int", 0]])
         with made.ledger.begin() as db:
-            manifest = Manifest([file], {}, columns={ORDERS: [(cols, True, "-")]})
+            manifest = Manifest([file], {}, columns={ORDERS: [(cols, {load_epoch(generation): ["-"] * 4})]})
             record_contents(db, "shop", batch, datetime(2026, 1, 5, tzinfo=UTC), manifest)
     table = made.ids[ORDERS]
     assert [json.loads(found.cols)[0][0] for found in made.reader.column_lists([table])[table]] == ["of 2"]

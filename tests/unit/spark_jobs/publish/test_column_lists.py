@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from open_mirroring.changes.manifest import Manifest
+from open_mirroring.changes.manifest import ListSeen, Manifest, PlacesSeen
 from open_mirroring.config import Table
 from open_mirroring.config.models import Publish
 from open_mirroring.ledger import tables as t
@@ -232,9 +232,10 @@ def test_types_of_one_landing_type_are_no_change_g07(made: HandMadeMirror) -> No
 def test_a_list_is_as_old_as_its_oldest_row_however_late_that_comes_g07(made: HandMadeMirror) -> None:
     """Rows of a newer structure that leave the new column out spell the older list, and may be read before it."""
     older, newer = json.dumps(ALL[:2]), json.dumps(ALL)
-    batches: list[list[tuple[str, bool, str]]] = [
-        [(newer, True, "00000005:1:1"), (older, False, "00000006:1:1")],
-        [(older, True, "00000001:1:1")],
+    at = {number: f"0000000{number}:1:1" for number in (1, 5, 6)}
+    batches = [
+        [ListSeen(newer, {GUID: PlacesSeen(*[at[5]] * 4)}), ListSeen(older, {GUID: PlacesSeen(at[6], at[6])})],
+        [ListSeen(older, {GUID: PlacesSeen(*[at[1]] * 4)})],
     ]
     with made.ledger.begin() as db:
         for number, lists in enumerate(batches, 1):

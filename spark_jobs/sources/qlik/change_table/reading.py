@@ -1,0 +1,133 @@
+"""Reads bound ranges of change tables in a database; Spark's workers decode them into log files.
+
+From PostgreSQL a worker reads by COPY itself, from other databases through Spark's JDBC reader. Both give the same
+texts in the same order.
+"""
+
+from __future__ import annotations
+
+import pickle
+import sys
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import pyarrow as pa
+
+from open_mirroring.config.connections import Connection
+from open_mirroring.config.names import SourceName
+from open_mirroring.errors import MirroringError
+from spark_jobs.runtime.tasks import run_job
+from spark_jobs.sources.contract.source import BlockLog
+from spark_jobs.sources.jdbc.dialects import dialect_of
+from spark_jobs.sources.jdbc.postgres_client import copy_out
+from spark_jobs.sources.qlik.change_table.blocks import cut_blocks
+from spark_jobs.sources.qlik.change_table.jdbc_table import ChangeTable, Slice
+from spark_jobs.sources.qlik.change_table.rows import Structure
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+@dataclass(frozen=True)
+class SliceTask:
+    """A bound range of one change table, to be read and decoded by one worker."""
+
+    bound: Slice
+    at: int
+    structure: Structure
+    prefix: str
+    log: Callable[[int], BlockLog]
+
+    def take(self, read: Callable[[Callable[[pa.RecordBatch | None], None]], None]) -> Any:
+        """Decode and log what *read* yields; what was written and seen."""
+        decoding = self.log(self.at)
+        add = cut_blocks(self.bound.origin, self.structure, self.prefix, decoding.take_block)
+        read(add)
+        add(None)
+        return decoding.finish()
+
+
+@dataclass(frozen=True)
+class CopyTask:
+    """A slice that the worker queries itself: the query, and the change table to name in errors."""
+
+    slice: SliceTask
+    query: str
+    name: SourceName
+
+
+class WantedSlices(NamedTuple):
+    """An open change table, its name, and what is wanted of it, each slice with its place among all ranges."""
+
+    table: ChangeTable
+    name: SourceName
+    slices: Sequence[tuple[Slice, int]]
+
+
+def read_slices(
+    spark: SparkSession,
+    connection: Connection,
+    wanted: Iterable[WantedSlices],
+    prefix: str,
+    log: Callable[[int], BlockLog],
+    job: str,
+) -> list[Any]:
+    """Read, decode and log slices, as :meth:`QueriedTransport.read`.
+
+    Each slice is one task: all of them in one Spark job by COPY, else one job for each table.
+
+    Args:
+        spark: the session.
+        connection: the database.
+        wanted: what to read.
+        prefix: what the names of header columns begin with.
+        log: begins to log the range at a place.
+        job: what people see of it in Spark.
+
+    Raises:
+        TerminalError: ``TYPE_UNSUPPORTED``, ``HEADER_MISSING``, ``SOURCE_REFUSED``, and what a connection may raise.
+        TransientError: ``SOURCE_UNREACHABLE`` when the database did not answer to the end; ``CHUNK_LOST``.
+    """
+    copies: list[CopyTask] = []
+    parts: list[Any] = []
+    for table, name, slices in wanted:
+        structure = table.structure()
+        tasks = [SliceTask(one, at, structure, prefix, log) for one, at in slices]
+        if dialect_of(connection).copies:
+            copies += [CopyTask(one, table.slice_query(structure, one.bound), name) for one in tasks]
+        else:
+            answers = table.read_slices(structure, [one for one, _ in slices], _work(tasks))
+            parts += map(_part, answers)
+    # The connection, which may hold secrets, goes with the function: Spark keeps tasks in a file for a moment.
+    # How much a range holds is known when it is read.
+    return parts + run_job(spark, job, partial(_copy, connection), copies, sys.maxsize)
+
+
+def _copy(connection: Connection, task: CopyTask) -> Any:
+    columns = len(task.slice.structure.columns)
+    return task.slice.take(lambda add: copy_out(connection, task.query, columns, add, task.name))
+
+
+def _work(tasks: Sequence[SliceTask]) -> Callable[[int, Iterable[pa.RecordBatch]], bytes]:
+    """What a worker does with the texts of a range: a function of plain values, as it travels to the workers."""
+
+    def work(part: int, batches: Iterable[pa.RecordBatch]) -> bytes:
+        def read(add: Callable[[pa.RecordBatch | None], None]) -> None:
+            for batch in batches:
+                add(batch.cast(pa.schema([(name, pa.string()) for name in batch.schema.names])))
+
+        try:
+            return pickle.dumps(tasks[part].take(read))
+        except MirroringError as error:
+            return pickle.dumps(error)
+
+    return work
+
+
+def _part(answer: bytes) -> Any:
+    part = pickle.loads(answer)
+    if isinstance(part, MirroringError):
+        raise part
+    return part
