@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from sqlalchemy import Engine
 
 from open_mirroring.changes.horizon import BatchContents
+from open_mirroring.changes.log_position import LOAD_MAJOR, is_load_epoch
 from open_mirroring.changes.manifest import Manifest
 from open_mirroring.config import Mirror
 from open_mirroring.config.storage import log_place
@@ -28,6 +29,7 @@ from open_mirroring.landing_zone.listing import split_listing
 from open_mirroring.landing_zone.opening import open_store
 from open_mirroring.landing_zone.schema import landed
 from open_mirroring.landing_zone.store import LandingZoneStore
+from open_mirroring.ledger.columns import contradicted_up_to, note_contradicted
 from open_mirroring.ledger.extract_ledger import ExtractLedger
 from open_mirroring.ledger.horizon import mirror_horizon
 from open_mirroring.ledger.reading import LedgerReader, TableState
@@ -36,9 +38,11 @@ from open_mirroring.protocols import verdicts as v
 from open_mirroring.protocols.verdicts import Finding, Verdict, gate
 from open_mirroring.reconciliation.deep_check import DeepFinding, FileContent, TableRecord, check_table
 from open_mirroring.reconciliation.inspection import declare_tables, inspect_mirror, zone_address
-from open_mirroring.reconciliation.log_check import LogRecord, check_log
+from open_mirroring.reconciliation.log_check import LogRecord, LogState, check_log
 from open_mirroring.reconciliation.losses import look
+from spark_jobs.changelog.schema import REJECTED, bucket_ranges
 from spark_jobs.letters.counting import ensure_counted
+from spark_jobs.reconcile.before_images import ImagesTask, look_for_contradictions
 from spark_jobs.reconcile.file_contents import CheckedTable, CheckTask, ListedFile, read_contents
 from spark_jobs.reconcile.log_state import read_log_state
 from spark_jobs.runtime.job import Job
@@ -55,6 +59,8 @@ CHANGE_LOG = "(change log)"
 
 _LOOKS = 5
 _TASKS_PER_CORE = 3
+_SEARCHED_ROWS = 200_000
+_LOGGED_BYTES = 256
 
 
 class Reconciled(NamedTuple):
@@ -93,7 +99,9 @@ def reconcile_deep(
     known = _look(mirror, ledger, reader)
     contents = _read_files(mirror, spark, [known.states[source] for source in chosen], known.records)
     found = [finding for source in chosen for finding in check_table(known.records[source], contents[source])]
-    found += [finding for finding in _check_log(mirror, reader, spark, known) if finding.table in (None, *chosen)]
+    state = read_log_state(log_place(mirror), spark, known.waiting.keys())
+    in_log = _check_log(reader, known, state)
+    found += [finding for finding in in_log if finding.table in (None, *chosen)]
     verdicts |= _record(mirror, ledger, known, verdicts, found)
     for finding in found:
         level = logging.ERROR if finding.stops or finding.table is None else logging.WARNING
@@ -102,6 +110,10 @@ def reconcile_deep(
         raise TransientError(
             "FILES_UNREAD", f"the store failed under files of {unread}", way_out="look after the store, and check again"
         )
+    if not (known.waiting or any(finding.table is None for finding in in_log)):
+        doubtful = {finding.table for finding in found} | {one.table for one in state.counts if one.kind == REJECTED}
+        if None not in doubtful:
+            _note_contradictions(mirror, ledger, reader, spark, known, [one for one in chosen if one not in doubtful])
     gated = gate(verdicts)
     of_log = [f"{finding.code}: {finding.what}" for finding in found if finding.table is None]
     return Reconciled(
@@ -162,13 +174,60 @@ def _table(mirror: Mirror, reader: LedgerReader, state: TableState, contents: Se
     )
 
 
-def _check_log(mirror: Mirror, reader: LedgerReader, spark: SparkSession, known: _Known) -> list[DeepFinding]:
-    state = read_log_state(log_place(mirror), spark, known.waiting.keys())
+def _check_log(reader: LedgerReader, known: _Known, state: LogState) -> list[DeepFinding]:
     # Read after the log: what it holds beyond this was never given out by this ledger.
     now = reader.mirror()
     newest = max(now.committed, now.open_batch or 0)
     record = LogRecord(known.committed, newest, known.manifests, known.contents, known.waiting, known.dropped)
     return check_log(record, state)
+
+
+def _note_contradictions(
+    mirror: Mirror, ledger: Engine, reader: LedgerReader, spark: SparkSession, known: _Known, sources: Sequence[str]
+) -> None:
+    """Note of tables whether changes in their log contradict those before them (G-190)."""
+    tasks = [task for source in sources for task in _searching(mirror, ledger, reader, known, source)]
+    size = sum(part.rows for source in sources for part in known.contents[source]) * _LOGGED_BYTES
+    results = run_job(spark, "compare the images of changes", look_for_contradictions, tasks, size)
+    for source in {task.source for task in tasks}:
+        state = known.states[source]
+        parts = [found for task, found in zip(tasks, results, strict=True) if task.source == source and found]
+        if any(not part.batch for part in parts):
+            continue
+        why = None
+        if parts:
+            count = sum(part.changes for part in parts)
+            why = f"{count} found, the first: {min(parts, key=lambda part: (part.batch, part.pos)).first}"
+            log.warning("%s: changes contradict those before them: %s", source, why)
+        note_contradicted(ledger, state.id, state.row.generation, why, known.committed)
+
+
+def _searching(mirror: Mirror, ledger: Engine, reader: LedgerReader, known: _Known, source: str) -> list[ImagesTask]:
+    """The search in a table's log, above whatever may be missing there or be keyed otherwise."""
+    state, record, parts = known.states[source], known.records[source], known.contents[source]
+    unusable = max(known.dropped, state.log_from, record.first_batch)
+    above = dict.fromkeys((part.epoch for part in parts if not is_load_epoch(part.epoch)), "")
+    for part in parts:
+        if part.batch <= unusable and part.epoch in above:
+            above[part.epoch] = max(above[part.epoch], part.highest)
+    horizon = reader.horizons([state]).get(state.id)
+    if horizon is not None:
+        ordinals = reader.epochs([state.id]).get(state.id, {})
+        above = {epoch: at for epoch, at in above.items() if ordinals.get(epoch, -1) >= horizon.ordinal}
+        for epoch in above:
+            if ordinals[epoch] == horizon.ordinal:
+                above[epoch] = max(above[epoch], f"{horizon.major};")
+    if not (state.keys and above):
+        return []
+    is_loaded = state.load_plan is not None or any(part.lowest.startswith(f"{LOAD_MAJOR}:") for part in parts)
+    begins = not (is_loaded or unusable) and horizon is None and len({part.epoch for part in parts}) == 1
+    begins &= state.row.generation == 1 and state.stream_from is None
+    files = tuple(sorted({file for part in parts if part.batch > known.dropped for file in part.files}))
+    rows, behind = sum(part.rows for part in parts), contradicted_up_to(ledger, state.id, state.row.generation)
+    return [
+        ImagesTask(log_place(mirror), files, source, *buckets, above, behind, begins)
+        for buckets in bucket_ranges(rows, _SEARCHED_ROWS)
+    ]
 
 
 def _read_files(

@@ -27,6 +27,8 @@ ROWS = "\n"
 """Begins what stands in the place of a column's name where all columns of all rows are not verified."""
 ROWS_OF_LOAD = f"{ROWS}\n"
 """The same where only the load of this generation is doubtful: what follows says the way out, too (T-30)."""
+_CONTRADICTED = f"{ROWS}changes contradict those before them, so some are missing: "
+"""Begins the note of a table whose log the deep check found in contradiction (G-190)."""
 
 
 def list_digest(cols: str) -> str:
@@ -321,6 +323,30 @@ def note_rows(db: Connection, rows: Iterable[Any], why: str, batch: int) -> None
     What is noted already is noted up to this batch: a proof or a load that holds less does not end it.
     """
     note_taken(db, rows, [f"{ROWS}{why}"], batch)
+
+
+def note_contradicted(ledger: Engine, table_id: str, generation: int, why: str | None, batch: int) -> None:
+    """Replace the unverified notes of contradictions in a table's log; None: there are none (G-190)."""
+    c = t.unverified_column.c
+    with ledger.begin() as db:
+        db.execute(t.unverified_column.delete().where(_contradicted(table_id, generation), c.verified.is_(False)))
+        if why is not None:
+            place = {"table_id": table_id, "generation": generation, "since": "", "batch": batch}
+            noted = {**place, "column": f"{_CONTRADICTED}{why}"[:300], "at": datetime.now(UTC), "verified": False}
+            keys = ["table_id", "generation", "column"]
+            upsert(db, t.unverified_column, [noted], keys=keys, update=["batch", "at", "verified"])
+
+
+def contradicted_up_to(ledger: Engine, table_id: str, generation: int) -> int:
+    """The batch up to which contradictions were noted and verified since; 0: none were."""
+    c = t.unverified_column.c
+    query = sa.select(sa.func.max(c.batch)).where(_contradicted(table_id, generation), c.verified)
+    return t.first(ledger, query) or 0
+
+
+def _contradicted(table_id: str, generation: int) -> sa.ColumnElement[bool]:
+    c = t.unverified_column.c
+    return (c.table_id == table_id) & (c.generation == generation) & c.column.startswith(_CONTRADICTED)
 
 
 def note_load(db: Connection, row: Any, why: str, batch: int) -> None:

@@ -27,6 +27,8 @@ LOG_SCHEMA = pa.schema(
         # Row images as compact JSON objects, name -> text or null; `row` after (I, U), `before` for D and K.
         pa.field("row", pa.string()),
         pa.field("before", pa.string()),
+        # Of an update that kept its key: `image_mark` of the row before it; null where the source does not send one.
+        pa.field("had", pa.int16()),
         # Coordinates of the message: file or topic partition, and line, sequence number or offset in it.
         pa.field("origin", pa.string(), nullable=False),
         pa.field("place", pa.int64(), nullable=False),

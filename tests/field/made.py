@@ -143,13 +143,17 @@ def write_changes(
     kinds: Mapping[str, pa.DataType] | None = None,
     first: int = 1,
 ) -> None:
-    """A change file; each row begins with its operation: I, U or D."""
+    """A change file; each row begins with its operation: I, U, D, or B for the old row of the update behind it."""
     folder = trial.folder / "data" / f"{table}__ct"
     folder.mkdir(parents=True, exist_ok=True)
     headers = [{"name": f"header__{one}", "type": "BYTES" if "mask" in one else "STRING"} for one in _HEADERS]
     described = [*headers, *columns]
-    names = {"I": "INSERT", "U": "UPDATE", "D": "DELETE"}
-    full = [[f"20261120080000{first + at:021d}", row[0], None, names[row[0]], *row[1:]] for at, row in enumerate(rows)]
+    names = {"I": "INSERT", "U": "UPDATE", "D": "DELETE", "B": "BEFOREIMAGE"}
+    places = [first + at + (row[0] == "B") for at, row in enumerate(rows)]
+    full = [
+        [f"20261120080000{at:021d}", row[0], None, names[row[0]], *row[1:]]
+        for at, row in zip(places, rows, strict=True)
+    ]
     path = folder / f"20261120-08{first:07d}.{form}"
     _write(path, [str(one["name"]) for one in described], full, {"header__change_mask": pa.binary(), **(kinds or {})})
     path.with_suffix(".dfm").write_text(_dfm(path.name, f"{table}__ct", described, len(rows), "changes"))

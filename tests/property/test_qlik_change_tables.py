@@ -23,6 +23,7 @@ from spark_jobs.sources.qlik.change_table.decoder import (
 )
 from spark_jobs.sources.qlik.change_table.files import find_files, read_file
 from spark_jobs.sources.sql_server.types import parse_value
+from tests.contradictions import found_in
 from workload_generator.history import SHOP_TABLES, ColumnDef, History, random_history
 from workload_generator.qlik_change_tables import HEADERS, ChangeTableOptions, stored_changes
 from workload_generator.qlik_file_target import change_files
@@ -114,7 +115,7 @@ def assert_is_final(history: History, rows: Iterable[LogRow]) -> None:
 def test_histories_through_files_end_in_their_final_state(
     seed: int, file_format: Any, headers: tuple[str, ...], partition_minutes: int | None, cuts: list[int], order: Random
 ) -> None:
-    """G-09: cut anywhere, files in any order, some of them twice; T-02: with any header columns."""
+    """G-09: cut anywhere, files in any order, some of them twice; T-02: with any header columns; G-190."""
     history = history_of(seed)
     options = ChangeTableOptions(
         headers=headers, binary_mask=file_format == "parquet", partition_minutes=partition_minutes
@@ -136,6 +137,7 @@ def test_histories_through_files_end_in_their_final_state(
     changes = decoded_in_pieces(decoder, messages, cuts)
     assert_same_content(changes)
     assert_is_final(history, changes)
+    assert found_in(changes, begins=True) == []
 
 
 def has_mask(message: ChangeRow) -> bool:

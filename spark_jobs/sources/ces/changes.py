@@ -21,7 +21,7 @@ import msgspec
 from open_mirroring.changes.column_choice import ColumnChoice
 from open_mirroring.changes.row_key import encode_key, key_bucket
 from open_mirroring.errors import TerminalError
-from spark_jobs.changelog.schema import CHANGE, DELETE, INSERT, KEY_LEFT, UPDATE, LogRow
+from spark_jobs.changelog.schema import CHANGE, DELETE, INSERT, KEY_LEFT, UPDATE, LogRow, image_mark
 from spark_jobs.sources.ces.envelope import Data, Event, KeyPart
 from spark_jobs.sources.contract.decoded import MirroredTable, Notices, Refusal, shown
 from spark_jobs.sources.contract.json_numbers import (
@@ -157,6 +157,12 @@ class ColumnList(RowColumns):
         """
         told = tuple(n for n in self.kept if n in image and (image[n] is not None or n not in self.large))
         return self._written(image, told)
+
+    def mark(self, old: Image) -> int | None:
+        """The mark of an old row; None unless it certainly has all columns of the table's rows (C-71)."""
+        if self.large or not old.keys() >= set(self.kept):
+            return None
+        return image_mark(self.write(old).encode())
 
     def _written(self, image: Image, names: tuple[str, ...]) -> str:
         return _encode({name: image.get(name) for name in names}).decode()
@@ -342,6 +348,7 @@ def change(event: Event, data: Data, table: SourceTable, origin: str, place: int
     mismatch = _differs(data, table, columns, image, texts)
     if old_texts == texts:
         is_untold = key is not None and not table.keys_never_change and table.key_names.isdisjoint(old)
+        row_set = row_set._replace(had=columns.mark(old))
         return Outcome((row_set,), _noticed(mismatch), key_untold=is_untold)
     # The primary key that a key change announces may be the old or the new one: undocumented (C-73).
     left_key = encode_key(old_texts)

@@ -27,7 +27,7 @@ import pyarrow.compute as pc
 
 from open_mirroring.changes.row_key import bucket_of_bytes, encode_key
 from open_mirroring.errors import TerminalError
-from spark_jobs.changelog.schema import DELETE, INSERT, UPDATE
+from spark_jobs.changelog.schema import DELETE, INSERT, UPDATE, image_mark, mark_of_escaped
 from spark_jobs.sources.ces.changes import CUT_LENGTH
 from spark_jobs.sources.ces.decoder import CesDecoder, keys_untold
 from spark_jobs.sources.ces.envelope import read_data, read_event
@@ -169,6 +169,7 @@ class _KnownList(NamedTuple):
 
     *is_canonical* is true where the plain pattern proves that they are so already. *proofs* are the groups of each
     column outside the key, old and current: equal, they prove a whole row, but for NULL where the last says so.
+    *is_marked*: the log has the mark of an old row.
     *logs_transactions*: the log keeps commit time and transaction (G-118).
     """
 
@@ -180,6 +181,7 @@ class _KnownList(NamedTuple):
     convert: tuple[Callable[[str], str], ...]
     is_canonical: bool
     proofs: list[tuple[int, int, bool]]
+    is_marked: bool
     logs_transactions: bool
     keys_never_change: bool
 
@@ -306,6 +308,7 @@ class FastCes:
             convert,
             is_canonical,
             proofs,
+            not columns.large,
             columns.logs_transactions,
             table.keys_never_change,
         )
@@ -323,7 +326,7 @@ def _row(
     commit, sequence, old, current, *key = group(*pattern.fields)
     if commit is not None and commit.replace(b":", b"") + b":" + sequence.zfill(20) != position:
         return None
-    op, image, whole = _OPERATIONS[operation], current, True
+    op, image, whole, had = _OPERATIONS[operation], current, True, None
     if op == DELETE:
         if old is None or current is not None:
             return None
@@ -334,12 +337,9 @@ def _row(
         whole = old is not None and _share(group, known.proofs)
         if old is not None and not whole and not is_plain:
             return None  # the same value may be spelled in two ways
-    # Slashes are the characters that are escaped often, and needlessly: the log has them as they are.
-    unescaped = image if is_plain else image.replace(ESCAPE + b"/", b"/")
-    if is_plain or ESCAPE not in unescaped:
-        image = unescaped.translate(None, b"\\")
-    else:
-        image = _encode(_decode_image(_decode_text('"' + _decode_text(b'"' + image + b'"') + '"')))
+        if old is not None and known.is_marked:
+            had = mark_of_escaped(old) if is_plain else image_mark(_logged(old, False))
+    image = _logged(image, is_plain)
     if is_plain and known.is_canonical:
         canonical = b'["' + b'","'.join(key) + b'"]'
     else:
@@ -351,8 +351,17 @@ def _row(
     bucket = bucket_of_bytes(canonical)
     told = (time, position[:_LSN_DIGITS]) if known.logs_transactions else NOT_ASKED
     if op == DELETE:
-        return line, known.number, position + b":0", op, canonical, bucket, whole, None, image, told
-    return line, known.number, position + b":1", op, canonical, bucket, whole, image, None, told
+        return line, known.number, position + b":0", op, canonical, bucket, whole, None, image, None, told
+    return line, known.number, position + b":1", op, canonical, bucket, whole, image, None, had, told
+
+
+def _logged(image: bytes, is_plain: bool) -> bytes:
+    """An image as the log has it."""
+    # Slashes are the characters that are escaped often, and needlessly: the log has them as they are.
+    unescaped = image if is_plain else image.replace(ESCAPE + b"/", b"/")
+    if is_plain or ESCAPE not in unescaped:
+        return unescaped.translate(None, b"\\")
+    return _encode(_decode_image(_decode_text('"' + _decode_text(b'"' + image + b'"') + '"')))
 
 
 def _share(group: Callable[[int], bytes], proofs: list[tuple[int, int, bool]]) -> bool:

@@ -21,7 +21,7 @@ from spark_jobs.sources.contract.message_blocks import Block
 
 SCHEMA = pa.schema(
     [HELD_SCHEMA.field(name) for name in ("kind", "tbl", "bucket", "epoch", "pos", "op", "key", "cols", "whole")]
-    + [HELD_SCHEMA.field(name) for name in ("row", "before", "origin", "place")]
+    + [HELD_SCHEMA.field(name) for name in ("row", "before", "had", "origin", "place")]
 )
 """The columns of a change."""
 DATED_SCHEMA = pa.schema([*SCHEMA, *(HELD_SCHEMA.field(name) for name in TRANSACTION_COLUMNS)])
@@ -73,9 +73,10 @@ Transacted = tuple[bytes | None, bytes | None]
 """When a change was committed, and in which transaction, as its source spells it."""
 NOT_ASKED: Transacted = (None, None)
 
-RowFields = tuple[int, int, bytes, str, bytes, int, bool, bytes | None, bytes | None, Transacted]
+RowFields = tuple[int, int, bytes, str, bytes, int, bool, bytes | None, bytes | None, int | None, Transacted]
 """A proven row: numbers of its message and of its columns among the known ones, position, operation, key, bucket,
-whether it is whole, row, row before, commit time and transaction where its table has them. Texts are UTF-8."""
+whether it is whole, row, row before, mark of an update's row before, commit time and transaction where its table has
+them. Texts are UTF-8."""
 
 
 def rows_table(
@@ -91,7 +92,7 @@ def rows_table(
     """
     if not rows:
         return SCHEMA.empty_table()
-    numbers, codes, positions, operations, keys, buckets, whole, images, before, told = zip(*rows, strict=True)
+    numbers, codes, positions, operations, keys, buckets, whole, images, before, had, told = zip(*rows, strict=True)
     codes = pa.array(codes, pa.int32())
     constant = pa.array(np.zeros(len(rows), np.int32))
     columns = [
@@ -106,6 +107,7 @@ def rows_table(
         pa.array(whole, pa.bool_()),
         texts(images),
         texts(before),
+        pa.array(had, pa.int16()),
         pa.DictionaryArray.from_arrays(constant, [block.origin]),
         pa.array(block.places[list(numbers)]),
     ]

@@ -297,7 +297,8 @@ class QlikChangeTableDecoder:
             refuse_denied_change(layout, values, before.layout, before.row.values, masks, sparse=sparse)
         old_values = before.row.values if before.layout is layout else None
         if old_values is not None and layout.same_key(values, old_values):
-            return (self._row_set(entry, key, old_values, changed),)
+            had = None if self.settings.sparse_updates else layout.mark(old_values, values)
+            return (self._row_set(entry, key, old_values, changed)._replace(had=had),)
         left = before.layout.key(before.row.values)
         row_set = self._row_set(entry, key, old_values, changed)
         if left == key:

@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from open_mirroring.changes.row_key import bucket_of_bytes
-from spark_jobs.changelog.schema import CHANGE, DELETE, INSERT, UPDATE
+from spark_jobs.changelog.schema import CHANGE, DELETE, INSERT, UPDATE, image_mark
 from spark_jobs.sources.contract.decoded import Refusal, SourceSchema
 from spark_jobs.sources.contract.fast_decoder import DATED_SCHEMA, SCHEMA, Taken
 from spark_jobs.sources.contract.message_blocks import Places
@@ -122,7 +122,9 @@ class _Look:
         if (is_alone & ~is_taken).any():
             return None
         chosen = is_taken[sets]
-        rows = self._rows(sets[chosen], texts.filter(pa.array(chosen)), does, sequences)
+        before_of = np.full(self._size, -1)
+        before_of[pairs[0]] = pairs[1]
+        rows = self._rows(sets[chosen], texts.filter(pa.array(chosen)), does, sequences, before_of)
         return rows, is_taken, int(np.count_nonzero(is_taken & (does == _B)))
 
     def _header(self, name: str) -> pa.Array:
@@ -247,17 +249,42 @@ class _Look:
         denying[updates] = ~np.logical_or.reduce([agrees for agrees, _ in possible])
         return denying
 
-    def _rows(self, places: Places, keys: pa.Array, does: npt.NDArray[np.int8], sequences: pa.Array) -> pa.Table:
-        size, at = len(places), pa.array(places)
-        operations = does[places]
-        is_delete = operations == _D
-        columns = [self._texts.column(place).take(at) for place, _ in self._layout.kept]
-        images = json_objects([name for _, name in self._layout.kept], columns)
+    def _images(self, places: Places) -> tuple[pa.Array, Booleans]:
+        """The images of some rows, and which of them say more than their key."""
+        columns = [self._texts.column(place).take(pa.array(places)) for place, _ in self._layout.kept]
         more = self._layout.value_places()
-        says_more = np.zeros(size, bool)
+        says_more = np.zeros(len(places), bool)
         for (place, _), column in zip(self._layout.kept, columns, strict=True):
             if place in more:
                 says_more |= column.is_valid().to_numpy(zero_copy_only=False)
+        return json_objects([name for _, name in self._layout.kept], columns), says_more
+
+    def _marks(self, befores: Places, afters: Places) -> pa.Array:
+        """The marks of the before images of some rows, as :meth:`RowLayout.mark`; null where there is none."""
+        marks = np.zeros(len(befores), np.int16)
+        is_marked: Booleans = befores >= 0
+        if not (self._layout.is_marked and is_marked.any()):
+            return pa.nulls(len(befores), pa.int16())
+        images, is_told = self._images(befores[is_marked])
+        for place, _ in self._layout.kept:
+            is_null = self._texts.column(place).is_null().to_numpy(zero_copy_only=False)
+            is_told &= ~is_null[befores[is_marked]] | is_null[afters[is_marked]]
+        marks[is_marked] = [image_mark(image) for image in images.cast(pa.binary()).to_pylist()]
+        is_marked[is_marked] = is_told
+        return pa.array(marks, mask=~is_marked)
+
+    def _rows(
+        self,
+        places: Places,
+        keys: pa.Array,
+        does: npt.NDArray[np.int8],
+        sequences: pa.Array,
+        before_of: Places,
+    ) -> pa.Table:
+        size, at = len(places), pa.array(places)
+        operations = does[places]
+        is_delete = operations == _D
+        images, says_more = self._images(places)
         nothing = pa.scalar(None, pa.string())
         if self._layout.key_places:
             buckets = [bucket_of_bytes(key) for key in keys.cast(pa.binary()).to_pylist()]
@@ -281,6 +308,7 @@ class _Look:
                 pa.repeat(pa.scalar(True), size),
                 pc.if_else(pa.array(~is_delete), images, nothing),
                 pc.if_else(pa.array(is_delete & says_more), images, nothing),
+                self._marks(before_of[places], places),
                 constant(self._block.origin),
                 pa.array(places + self._block.place),
             ],

@@ -18,6 +18,7 @@ import msgspec
 from open_mirroring.changes.column_choice import ColumnChoice
 from open_mirroring.changes.row_key import encode_key
 from open_mirroring.errors import MirroringError, TerminalError
+from spark_jobs.changelog.schema import image_mark
 from spark_jobs.sources.contract.decoded import MirroredTable, Refusal, shown
 from spark_jobs.sources.qlik.types import key_type, log_type
 from spark_jobs.sources.sql_server.chosen_types import chosen_digits
@@ -151,6 +152,7 @@ class RowLayout:
         self._kept_places = tuple(at for at, _, _, _ in self._kept)
         self._kept_values = _chosen(self._kept_places)
         self.cols = self._list.text
+        self.is_marked = not any(is_large(type_) for _, _, type_, _ in self._kept)
         self._key = [(at, name) for at, name, _, _ in self._kept if name in table.key]
         self.key_in_order = tuple({name: at for at, name in self._key}.get(name) for name in table.key)
         self.key_places = frozenset(at for at, _ in self._key)
@@ -191,6 +193,12 @@ class RowLayout:
     def image(self, values: Values) -> str:
         """The mirrored columns of a row as compact JSON."""
         return _encode(dict(zip(self._names, self._kept_values(values), strict=True))).decode()
+
+    def mark(self, before: Values, after: Values) -> int | None:
+        """The mark of a before image; None where it may lack values: large objects, NULL that is a value now (T-94)."""
+        is_told = not any(before[at] is None and after[at] is not None for at in self._kept_places)
+        is_told &= self.is_marked and self.says_more_than_key(before)
+        return image_mark(self.image(before).encode()) if is_told else None
 
     def partial(self, values: Values, absent: frozenset[int]) -> tuple[str, str]:
         """Column list and image of the columns that are present."""

@@ -114,7 +114,7 @@ def _rows(
     if images.full_rows and not row_set.whole:
         raise Refusal("ROW_MALFORMED", "UPDATE without all columns, and `full_rows` promises them")
     if before is not None and images.key and images.same_key(before, image):
-        return [row_set]
+        return [row_set._replace(had=images.mark(before, image))]
     if not (before is not None and images.holds_key(before)):
         _refuse_two_meanings(headers, data, masks, images, order)
     old_texts = _old_key(before, masks, images, texts)

@@ -194,6 +194,7 @@ def record_rows(followed: Followed, content: bytes, spots: Sequence[Spot]) -> li
         return []
     sure: list[tuple[Spot, Headers, Transacted]] = []
     images: list[dict[str, Any]] = []
+    others: list[dict[str, Any]] = []
     records = schema.records(content, [(spot.start, spot.end) for spot in spots])
     for spot, record in zip(spots, records, strict=True):
         if record is None:
@@ -216,13 +217,17 @@ def record_rows(followed: Followed, content: bytes, spots: Sequence[Spot]) -> li
                 told = (committed, transaction)
             sure.append((spot, headers, told))
             images.append(image)
+            others.append({} if other is None or headers.operation != "UPDATE" else other)
     try:
         schema.spell(images)
+        schema.spell([other for other in others if other])
     except ValueError:
         return []  # the exact decoder says which value it is
     rows = []
-    for (spot, headers, told), image, line in zip(sure, images, _encode_lines(images).splitlines(), strict=True):
-        row = followed.row(spot.number, spot.place, headers, [image[name] for name in followed.key], line, told)
+    lines = (_encode_lines(some).splitlines() for some in (images, others))
+    for (spot, headers, told), image, line, old in zip(sure, images, *lines, strict=True):
+        had = None if old == b"{}" else followed.mark(old, line)
+        row = followed.row(spot.number, spot.place, headers, [image[name] for name in followed.key], line, had, told)
         if row is not None:
             rows.append(row)
     return rows

@@ -13,7 +13,7 @@ import msgspec
 
 from open_mirroring.changes.row_key import encode_key, key_bucket
 from open_mirroring.errors import TerminalError
-from spark_jobs.changelog.schema import DELETE, INSERT, UPDATE
+from spark_jobs.changelog.schema import DELETE, INSERT, UPDATE, image_mark
 from spark_jobs.sources.contract.decoded import Refusal
 from spark_jobs.sources.contract.fast_decoder import NOT_ASKED, RowFields, Transacted
 from spark_jobs.sources.qlik.masks import MaskOrder
@@ -30,6 +30,7 @@ _UNQUOTED = frozenset({"bit", "tinyint", "smallint", "int", "bigint", "real", "f
 _OPERATIONS = {"REFRESH": INSERT, "INSERT": INSERT, "UPDATE": UPDATE, "DELETE": DELETE}
 _MASKS_KEPT = 4096
 """Masks remembered for a structure: those of a table are few; a hostile stream must not fill the memory."""
+_decode_image = msgspec.json.Decoder(dict[str, str | None]).decode
 _NAMES = {name.encode(): name for name in OPERATIONS}
 
 
@@ -57,6 +58,7 @@ class Followed:
         self._judged = images.judged if images else ()
         self._denied: dict[int, tuple[str, ...]] = {}
         self._ranges = tuple(images.ranges.items()) if images else ()
+        self._is_marked = images is not None and images.is_marked
         self._has_large = any(column.is_large for column in structure.columns)
 
     def json_row(self, number: int, place: int, content: bytes, at: int, end: int) -> RowFields | None:
@@ -85,7 +87,18 @@ class Followed:
         if self.logs_transactions:
             committed, transaction = map(_unquoted, found.group(*pattern.transaction))
             told = (committed, transaction)
-        return self.row(number, place, headers, map(bytes.decode, key), pattern.image(found), told)
+        image = pattern.image(found)
+        had = self.mark(pattern.other_image(before), image) if before and name == "UPDATE" else None
+        return self.row(number, place, headers, map(bytes.decode, key), image, had, told)
+
+    def mark(self, before: bytes, image: bytes) -> int | None:
+        """The mark of an old row as the log would have it, as :meth:`TableImages.mark`."""
+        if self._is_marked and b":null" in before:
+            old, new = _decode_image(before), _decode_image(image)
+            is_key_alone = all(value is None for name, value in old.items() if name not in self.key)
+            if is_key_alone or any(value is None and new[name] is not None for name, value in old.items()):
+                return None
+        return image_mark(before) if self._is_marked else None
 
     def ignores_json(self, content: bytes, at: int, end: int) -> bool:
         """Whether a JSON message that has its row from *at* on is sound, and of a table that is not mirrored."""
@@ -127,7 +140,14 @@ class Followed:
         return found
 
     def row(
-        self, number: int, place: int, headers: Headers, key: Iterable[str], image: bytes, told: Transacted
+        self,
+        number: int,
+        place: int,
+        headers: Headers,
+        key: Iterable[str],
+        image: bytes,
+        had: int | None,
+        told: Transacted,
     ) -> RowFields | None:
         """The row of a change that is sure, with the texts of its key; None if these are no key."""
         op = _OPERATIONS[headers.operation]
@@ -144,7 +164,7 @@ class Followed:
         position = headers.position(place, int(is_set)).encode()
         row, before = (image, None) if is_set else (None, image)
         bucket = key_bucket(canonical)
-        return number, self._number, position, op, canonical.encode(), bucket, True, row, before, told
+        return number, self._number, position, op, canonical.encode(), bucket, True, row, before, had, told
 
     @cached_property
     def writer(self) -> DataSchema | None:

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from open_mirroring.errors import TerminalError
+from spark_jobs.changelog.schema import image_mark
 from spark_jobs.sources.contract.decoded import MirroredTable, Refusal, shown
 from spark_jobs.sources.contract.json_numbers import JsonNumber, may_be_rounded, rounded
 from spark_jobs.sources.qlik.message.structures import Column, Structure
@@ -77,6 +78,9 @@ class TableImages:
         self._written: dict[tuple[str, ...], _Written] = {}
         self.judged = tuple(column for column in self._kept if column.name not in self.key and _is_told(column))
         """The columns at which a change mask and a pair of images can contradict each other (K-69)."""
+        others = [column for column in self._kept if column.name not in self.key]
+        self.is_marked = bool(others) and all(map(_is_told, others))
+        """Whether the log has the marks of old rows (G-190)."""
         self.key_bits = sum(structure.by_name[name].bit for name in table.key if name in structure.by_name)
         self._all_bits = sum(column.bit for column in structure.columns)
         self.key_differs = bool(structure.key_names) and structure.key_names != frozenset(table.key)
@@ -234,6 +238,20 @@ class TableImages:
         """
         unsent = [name for name in self._large if name in image and image[name] is None]
         return self._row({name: value for name, value in image.items() if name not in unsent} if unsent else image)
+
+    def mark(self, before: Image, image: Image) -> int | None:
+        """The mark of an old row; None where it may lack values: large objects, a null that became a value (T-94)."""
+        names = [column.name for column in self._kept]
+        if not self.is_marked or not before.keys() >= set(names):
+            return None
+        if all(before[name] is None for name in names if name not in self.key) or any(
+            before[name] is None and image.get(name) is not None for name in names
+        ):
+            return None
+        try:
+            return image_mark(_encode({name: before[name] for name in names}))
+        except UnicodeEncodeError:
+            return None
 
     def _row(self, image: Image) -> Row:
         found = self._written.get(tuple(image))

@@ -19,6 +19,8 @@ _PLAIN = rb"[ !#-\[\]-\xff]*+"
 """Characters that stand for themselves; that they are UTF-8 is not proven here."""
 _TEXT = rb'"' + _PLAIN + rb'(?:\\["\\bfnrt]' + _PLAIN + rb')*+"'
 _NUMBER = rb"-?(?:0|[1-9][0-9]*+)(?:\.[0-9]++)?+(?:[eE][+-]?[0-9]++)?+"
+_UNQUOTED = re.compile(rb'(?<!\\)":(true|false|' + _NUMBER + rb")(?=[,}])")
+"""A value without quotes: in a text, a quote before a colon has a backslash before it."""
 _ID = rb"[0-9A-Za-z_.-]{1,64}"
 
 JSON_HEAD = re.compile(
@@ -107,6 +109,10 @@ class JsonPattern:
             return self._image % pieces
         values = [b"null" if value is None else b'"%b"' % value for value in pieces[1::2]]
         return pieces[0] + b"".join([part for pair in zip(values, pieces[2::2], strict=True) for part in pair])
+
+    def other_image(self, before: bytes) -> bytes:
+        """The other row likewise, as it is in the message."""
+        return _UNQUOTED.sub(rb'":"\1"', before) if self._unquoted else before
 
     def _row(self, columns: Sequence[JsonColumn]) -> bytes:
         """The image with a group for each value that gets quotes, and for what stands between these."""
