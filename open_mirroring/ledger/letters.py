@@ -38,6 +38,13 @@ def settled_letters(ledger: Engine, mirror: str) -> dict[LetterPlace, str]:
     return {LetterPlace(*row[:3]): row[3] for row in t.rows(ledger, query)}
 
 
+def settled_counts(ledger: Engine, mirror: str) -> dict[str, int]:
+    """How many dead letters of a mirror are settled, by how."""
+    c = t.settled_letter.c
+    query = sa.select(c.outcome, sa.func.count()).where(c.mirror == mirror).group_by(c.outcome)
+    return dict(t.rows(ledger, query.order_by(c.outcome)))
+
+
 def settle_letters(db: Connection, mirror: str, number: int, letters: Iterable[SettledLetter]) -> None:
     """Settle dead letters by what batch *number* holds of them, inside the transaction that completes it.
 

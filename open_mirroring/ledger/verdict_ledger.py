@@ -43,7 +43,7 @@ def record_verdicts(ledger: Engine, findings: Mapping[str, tuple[Finding, TableR
 
 
 class RecordedVerdict(NamedTuple):
-    """The newest verdict of a table as an inspection recorded it."""
+    """The newest verdict of a table as an inspection found it."""
 
     verdict: Verdict
     code: str
@@ -51,6 +51,11 @@ class RecordedVerdict(NamedTuple):
     recorded_at: datetime
     applied: int
     backlog: Backlog
+
+    @classmethod
+    def of(cls, found: Finding, at: datetime) -> RecordedVerdict:
+        """A finding as it would be recorded."""
+        return cls(found.verdict, found.code, found.what, at, found.applied, found.backlog)
 
 
 def recorded_verdicts(ledger: Engine, mirror: str) -> dict[str, RecordedVerdict]:

@@ -34,6 +34,11 @@ def verdict_words(verdict: Verdict | None) -> str:
     return UNKNOWN if verdict is None else _VERDICTS[verdict]
 
 
+def verdict_name(verdict: Verdict | None) -> str:
+    """A verdict as addresses, classes and labels name it."""
+    return "UNKNOWN" if verdict is None else verdict.value
+
+
 def age(length: timedelta | None) -> str:
     """``3 d 4 h``, ``5 min``, ``12 s``; ``never`` for None."""
     if length is None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from datetime import UTC, datetime
@@ -67,8 +66,8 @@ class ReconcileOperator(BaseOperator):
         kwargs: those of any operator.
 
     Returns:
-        ``{"verdicts": {table: PASS | LOSSES | HOLD | STOP}, "note": "HOLD: …" or "", "metrics": {…}}``, the last as of
-        :class:`~open_mirroring.operate.metrics.MirrorMetrics` (G-11).
+        ``{"verdicts": {table: PASS | LOSSES | HOLD | STOP}, "note": "HOLD: …" or "", "status": {…}}``, the last as
+        ``status --json`` prints it, without tables (G-11).
 
     Raises:
         TerminalError: ``TABLES_STOPPED`` naming the tables with their reasons, ``TASK_FAILED`` naming red tasks, else
@@ -89,19 +88,16 @@ class ReconcileOperator(BaseOperator):
         from open_mirroring.ledger import open_ledger
         from open_mirroring.ledger.reading import LedgerReader
         from open_mirroring.operate.job_story import story
-        from open_mirroring.operate.metrics import mirror_metrics
+        from open_mirroring.operate.viewing import view_mirror
         from open_mirroring.protocols.table_losses import WAYS_OUT
         from open_mirroring.protocols.verdicts import HOLDS_FOR_SOMEBODY, gate
         from open_mirroring.reconciliation.inspection import inspect_mirror
-        from open_mirroring.reconciliation.losses import look
 
         mirror = load_mirror(Path(self.mirror_file))
         ledger = open_ledger(ledger_url(mirror))
         findings = inspect_mirror(mirror, ledger, landing_zone(mirror))
-        metrics = mirror_metrics(ledger, mirror.name, datetime.now(UTC)).document()
-        self.log.debug("metrics: %s", json.dumps(metrics))
-        result = gate(findings)
-        report = look(mirror, ledger)
+        found = view_mirror(mirror, ledger, datetime.now(UTC), findings=findings)
+        result, report = gate(findings), found.report
         left = self._left_over(mirror, LedgerReader(ledger, mirror.name), result.passing, context)
         note = hold_note({**left, **result.held})
         if note:
@@ -135,7 +131,7 @@ class ReconcileOperator(BaseOperator):
             ways_out = "; ".join(WAYS_OUT[code] for code in codes)
             raise done_with_losses(losses, where=f"mirror {mirror.name}", ways_out=ways_out)
         verdicts = {table: finding.verdict.value for table, finding in findings.items()}
-        return {"verdicts": verdicts, "note": note, "metrics": metrics}
+        return {"verdicts": verdicts, "note": note, "status": found.document()}
 
     def _left_over(
         self, mirror: Mirror, reader: LedgerReader, passing: Sequence[str], context: Context

@@ -64,7 +64,7 @@ def test_a_tick_publishes_and_a_second_one_has_nothing_to_do_and_says_so(
     code, out, _ = run(capsys, "status", pipeline.file, "--json")
     assert code == Exit.DONE
     for table in json.loads(out)["tables"]:
-        assert (table["verdict"], table["confirmed"], table["waiting_batches"]) == ("PASS", 1, 0)
+        assert (table["verdict"], table["confirmed"], table["waiting"]["batches"]) == ("PASS", 1, 0)
         assert table["marks"]["published_batch"] == 1
         assert table["marks"]["highest_position"].startswith("0:")
 

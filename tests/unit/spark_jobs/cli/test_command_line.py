@@ -27,10 +27,9 @@ from open_mirroring.changes.manifest import Manifest
 from open_mirroring.config import Mirror
 from open_mirroring.errors import TerminalError, TransientError
 from open_mirroring.ledger import tables as t
-from open_mirroring.ledger.decisions import open_stops
 from open_mirroring.operate.exit_codes import Exit
-from open_mirroring.operate.status import MirrorStatus
-from open_mirroring.operate.status_gathering import mirror_status
+from open_mirroring.operate.mirror_view import MirrorView
+from open_mirroring.operate.viewing import view_mirror
 from open_mirroring.reconciliation import inspection
 from open_mirroring.reconciliation.losses import look
 from spark_jobs.changelog.change_log import ChangeLog
@@ -57,9 +56,8 @@ def made(tmp_path: Path) -> HandMadeMirror:
     return HandMadeMirror(tmp_path)
 
 
-def status_of_mirror(made: HandMadeMirror) -> MirrorStatus:
-    stops = open_stops(made.ledger, "shop")
-    return mirror_status(made.mirror, made.reader, stops, {}, now=datetime.now(UTC))
+def status_of_mirror(made: HandMadeMirror) -> MirrorView:
+    return view_mirror(made.mirror, made.ledger, datetime.now(UTC), findings={})
 
 
 class Ran:
