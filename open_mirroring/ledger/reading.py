@@ -279,6 +279,13 @@ class LedgerReader:
         times = self.committed_at({first for *_, first in found})
         return {source: Waiting(batches, int(rows), times.get(first)) for source, batches, rows, first in found}
 
+    def newest_batches(self) -> dict[str, int]:
+        """The newest batch with rows of each table, by source; only tables that have one."""
+        m, b = t.mirrored_table.c, t.batch_table.c
+        newest = sa.select(sa.func.max(b.batch)).where(b.mirror == m.mirror, b.source == m.source).scalar_subquery()
+        found = self._rows(sa.select(m.source, newest).where(m.mirror == self._mirror))
+        return {source: batch for source, batch in found if batch is not None}
+
     def highest(self, source: str, up_to: int) -> dict[str, str]:
         """The highest position of a table per epoch in the batches up to *up_to*."""
         return self.highest_of({source: up_to}).get(source, {})

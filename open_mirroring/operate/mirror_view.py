@@ -151,7 +151,6 @@ class TableView:
     def document(self) -> dict[str, Any]:
         """Plain JSON values."""
         own = {field.name: getattr(self, field.name) for field in fields(self) if field.name != "state"}
-        own["proof"] = None if self.proof is None else self.proof.summary()
         state = self.state
         more = {
             "folder": state.folder,

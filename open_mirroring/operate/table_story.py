@@ -48,20 +48,6 @@ class Decision(NamedTuple):
     detail: Mapping[str, Any]
 
 
-class ProofLine(NamedTuple):
-    """One proof of a table."""
-
-    at: datetime
-    verdict: str
-    rows_source: int
-    rows_target: int
-    missing: int
-    extra: int
-    different: int
-    doubled: int
-    unproven: int
-
-
 def open_letters(ledger: Engine, mirror: str, source: str | None, limit: int = SHOWN) -> list[Letter]:
     """The oldest open dead letters of a table, as the ledger lists them; None: those that name no table."""
     o, r, m, s = t.open_letter.c, t.rejected_change.c, t.mirrored_table.c, t.settled_letter.c
@@ -114,12 +100,3 @@ def load_left(ledger: Engine, state: TableState) -> timedelta | None:
     ((first, last),) = t.rows(ledger, sa.select(sa.func.min(c.confirmed_at), sa.func.max(c.confirmed_at)).where(mine))
     # From the first chunk on: when it was begun is not known.
     return None if first == last else rest(len(plan.done) - 1, len(plan.chunks) - 1, last - first)
-
-
-def proofs(ledger: Engine, state: TableState) -> list[ProofLine]:
-    """The newest proofs of a table, the newest first."""
-    c = t.proof.c
-    kinds = (c.missing, c.extra, c.different, c.doubled, c.unproven)
-    query = sa.select(c.proved_at, c.verdict, c.rows_source, c.rows_target, *kinds)
-    query = query.where(c.table_id == state.id, c.generation == state.row.generation)
-    return [ProofLine(*row) for row in t.rows(ledger, query.order_by(c.proved_at.desc()).limit(SHOWN))]

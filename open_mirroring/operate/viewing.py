@@ -7,7 +7,7 @@ know, because it came later, is added: a stop of the ledger, and losses.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime, timedelta
 
 import sqlalchemy as sa
@@ -57,8 +57,9 @@ def view_mirror(
         stop: a stop of reading that the ledger does not know yet.
         closely: the tables whose marks and totals are wanted, which cost more the longer the history is; None: all.
     """
-    report, reader = look(mirror, ledger), LedgerReader(ledger, mirror.name)
+    reader = LedgerReader(ledger, mirror.name)
     state, tables = reader.mirror(), reader.tables()
+    report = look(mirror, ledger, tables=tables)
     near = {source: table for source, table in tables.items() if closely is None or source in closely}
     stops = {one.source: one for one in open_stops(ledger, mirror.name)}
     recent = reader.batches(above=max(0, state.committed - RECENT_BATCHES))
@@ -66,7 +67,17 @@ def view_mirror(
     for _, of_batch, _ in recent:
         counts.update(of_batch)
     open_fragments, oldest_fragment = reader.open_fragments()
-    looks = _Looks(mirror, ledger, now, findings, not_inspected)
+    if findings is None:
+        looked = recorded_verdicts(ledger, mirror.name)
+    else:
+        looked = {source: RecordedVerdict.of(found, now) for source, found in findings.items()}
+    is_overdue = findings is None and _is_overdue(mirror, looked, now)
+
+    def judged(source: str) -> tuple[Verdict | None, str, str]:
+        found, losses = looked.get(source), report.losses.get(source, ())
+        return _judged(stops.get(source), found, losses, not_inspected, is_overdue=is_overdue)
+
+    gathered = _Tables(mirror, reader, state.committed, tables, near)
     return MirrorView(
         mirror=mirror.name,
         taken_at=now,
@@ -85,78 +96,77 @@ def view_mirror(
         bound_offsets={name: up_to for name, up_to in reader.bound().items() if is_of_source(name)} if near else {},
         next_run=next_after(mirror.schedule, now),
         not_inspected=not_inspected,
-        tables=tuple(_tables(mirror, reader, state.committed, tables, near, report, stops, looks)),
+        tables=tuple(
+            gathered.view(table, now, report, stops.get(source), looked.get(source), judged(source))
+            for source, table in tables.items()
+        ),
     )
 
 
-class _Looks:
-    """What inspections found of tables: the one that was just made, or the last one that was recorded."""
+def _judged(
+    stop: OpenStop | None,
+    found: RecordedVerdict | None,
+    losses: Sequence[Loss],
+    not_inspected: str,
+    *,
+    is_overdue: bool,
+) -> tuple[Verdict | None, str, str]:
+    """Verdict, code and why; the ledger's stop goes before anything that an inspection found."""
+    if stop is not None:
+        return Verdict.STOP, stop.code, stop.what
+    if found is None:
+        return None, NOT_INSPECTED, not_inspected or "the landing zone was not inspected yet, or not since a decision"
+    if is_overdue and found.verdict is not Verdict.STOP:
+        return None, LOOK_OVERDUE, "no run inspected the landing zone at the last moments of the schedule"
+    if found.verdict in (Verdict.STOP, Verdict.HOLD):
+        return found.verdict, found.code, found.what
+    # Dead letters may have come, or have been settled, since the inspection.
+    if losses:
+        return Verdict.LOSSES, losses[0].code, losses[0].what
+    return Verdict.PASS, OK, found.what if found.verdict is Verdict.PASS else "ledger, folder and target agree"
+
+
+def _is_overdue(mirror: Mirror, looked: Mapping[str, RecordedVerdict], now: datetime) -> bool:
+    due = max((found.recorded_at for found in looked.values()), default=None)
+    for _ in range(_LOOKS_MISSED):
+        due = None if due is None else next_after(mirror.schedule, due)
+    return due is not None and due < now
+
+
+class _Tables:
+    """What a few queries for all tables together say of each; of those that are *near* also what costs more."""
 
     def __init__(
         self,
         mirror: Mirror,
-        ledger: Engine,
-        now: datetime,
-        findings: Mapping[str, Finding] | None,
-        not_inspected: str,
+        reader: LedgerReader,
+        committed: int,
+        tables: Mapping[str, TableState],
+        near: Mapping[str, TableState],
     ) -> None:
-        self.now = now
-        self._not_inspected = not_inspected or "the landing zone was not inspected yet, or not since a decision"
-        self._notes = {source: found.notes for source, found in (findings or {}).items()}
-        self._is_overdue = False
-        if findings is not None:
-            self.found = {source: RecordedVerdict.of(found, now) for source, found in findings.items()}
-            return
-        self.found = recorded_verdicts(ledger, mirror.name)
-        due = max((found.recorded_at for found in self.found.values()), default=None)
-        for _ in range(_LOOKS_MISSED):
-            due = None if due is None else next_after(mirror.schedule, due)
-        self._is_overdue = due is not None and due < now
+        states = tables.values()
+        self._waiting, self._published = reader.waiting(), reader.published_at()
+        self._logged = _logged_chunks(reader, states, committed)
+        self._horizons = reader.horizons(states)
+        self._proofs = ProofLedger(reader.engine).newest(table.id for table in states)
+        self._unverified, self._gone = reader.unverified_columns(states), reader.gone_columns(states)
+        self._marks, self._totals = _marks(mirror, reader, near, committed), reader.totals(near)
 
-    def judge(self, source: str, stop: OpenStop | None, losses: Sequence[Loss]) -> tuple[Verdict | None, str, str]:
-        """Verdict, code and why; the ledger's stop goes before anything that an inspection found."""
-        found = self.found.get(source)
-        if stop is not None:
-            return Verdict.STOP, stop.code, stop.what
-        if found is None:
-            return None, NOT_INSPECTED, self._not_inspected
-        if self._is_overdue and found.verdict is not Verdict.STOP:
-            return None, LOOK_OVERDUE, "no run inspected the landing zone at the last moments of the schedule"
-        if found.verdict in (Verdict.STOP, Verdict.HOLD):
-            return found.verdict, found.code, found.what
-        # Dead letters may have come, or have been settled, since the inspection.
-        if losses:
-            return Verdict.LOSSES, losses[0].code, losses[0].what
-        return Verdict.PASS, OK, found.what if found.verdict is Verdict.PASS else "ledger, folder and target agree"
-
-    def notes(self, source: str, known: Sequence[str]) -> tuple[str, ...]:
-        """The notes of the inspection that was just made, which hold the *known* ones; else these."""
-        return tuple(self._notes.get(source, known))
-
-
-def _tables(
-    mirror: Mirror,
-    reader: LedgerReader,
-    committed: int,
-    tables: Mapping[str, TableState],
-    near: Mapping[str, TableState],
-    report: LossReport,
-    stops: Mapping[str | None, OpenStop],
-    looks: _Looks,
-) -> Iterator[TableView]:
-    states = tables.values()
-    waiting, published, logged = reader.waiting(), reader.published_at(), _logged_chunks(reader, states, committed)
-    horizons, proofs = reader.horizons(states), ProofLedger(reader.engine).newest(table.id for table in states)
-    unverified, gone = reader.unverified_columns(states), reader.gone_columns(states)
-    marks, totals = _marks(mirror, reader, near, committed), reader.totals(near)
-    for source, table in tables.items():
-        stop, found, losses = stops.get(source), looks.found.get(source), report.losses.get(source, ())
-        verdict, code, what = looks.judge(source, stop, losses)
-        ahead, backlog = waiting.get(source, Waiting()), Backlog() if found is None else found.backlog
-        moments = [moment for moment in (ahead.since, backlog.oldest) if moment is not None]
-        plan, horizon, proof = table.load_plan, horizons.get(table.id), proofs.get(table.id)
-        done = logged[source, table.row.generation]
-        yield TableView(
+    def view(
+        self,
+        table: TableState,
+        now: datetime,
+        report: LossReport,
+        stop: OpenStop | None,
+        found: RecordedVerdict | None,
+        judged: tuple[Verdict | None, str, str],
+    ) -> TableView:
+        source, (verdict, code, what) = table.source, judged
+        ahead, backlog = self._waiting.get(source, Waiting()), Backlog() if found is None else found.backlog
+        since = min((moment for moment in (ahead.since, backlog.oldest) if moment is not None), default=now)
+        plan, horizon, proof = table.load_plan, self._horizons.get(table.id), self._proofs.get(table.id)
+        logged, unverified = self._logged[source, table.row.generation], self._unverified.get(table.id, ())
+        return TableView(
             state=table,
             verdict=verdict,
             code=code,
@@ -164,20 +174,20 @@ def _tables(
             since=None if stop is None else stop.since,
             looked_at=None if found is None else found.recorded_at,
             applied=None if found is None else found.applied,
-            lag=max(timedelta(0), looks.now - min(moments, default=looks.now)),
+            lag=max(timedelta(0), now - since),
             waiting=ahead._replace(changes=ahead.changes + table.waiting_rows),
             backlog=backlog,
-            published_at=published.get(table.id),
+            published_at=self._published.get(table.id),
             dead_letters=report.letters.tables.get(source, NO_LETTERS),
-            losses=losses,
-            notes=looks.notes(source, report.notes.get(source, ())),
-            load_chunks=None if plan is None else (max(len(plan.done), done), len(plan.chunks)),
+            losses=report.losses.get(source, ()),
+            notes=(found and found.notes) or report.notes.get(source, ()),
+            load_chunks=None if plan is None else (max(len(plan.done), logged), len(plan.chunks)),
             horizon=None if horizon is None else f"{horizon.ordinal}:{horizon.major}",
-            unverified_columns=tuple((x.column, x.since) for x in unverified.get(table.id, ()) if not x.is_of_rows),
-            gone_columns=tuple((one.column, one.place) for one in gone.get(table.id, ())),
+            unverified_columns=tuple((one.column, one.since) for one in unverified if not one.is_of_rows),
+            gone_columns=tuple((one.column, one.place) for one in self._gone.get(table.id, ())),
             proof=None if proof is None else proof.proof,
-            marks=marks.get(source),
-            totals=totals.get(source),
+            marks=self._marks.get(source),
+            totals=self._totals.get(source),
         )
 
 

@@ -26,13 +26,14 @@ from open_mirroring.config.storage import log_place
 from open_mirroring.errors import MirroringError
 from open_mirroring.ledger import tables as t
 from open_mirroring.ledger.decisions import unknown_epochs
+from open_mirroring.ledger.proofs import ProofLedger
 from open_mirroring.ledger.reading import LedgerReader
 from open_mirroring.ledger.requests import ACCEPT_LETTERS
 from open_mirroring.operate import words
 from open_mirroring.operate.deciding import LOOK
 from open_mirroring.operate.mirror_view import BoundOffsets, MirrorView, TableView, plain
 from open_mirroring.operate.places import places
-from open_mirroring.operate.table_story import Letter, decisions, load_left, newest_files, open_letters, proofs
+from open_mirroring.operate.table_story import SHOWN, Letter, decisions, load_left, newest_files, open_letters
 from open_mirroring.operate.viewing import view_mirror
 from open_mirroring.page import ways_out
 from open_mirroring.page.runbook import as_text, section
@@ -240,7 +241,7 @@ def table(mirror: Mirror, ledger: Engine, source: str, now: datetime) -> dict[st
         "load_left": load_left(ledger, state),
         "files": [{**file._asdict(), "fate": _fate(file.number, table)} for file in newest_files(ledger, state)],
         "letters": _letters(open_letters(ledger, mirror.name, source)),
-        "proofs": proofs(ledger, state),
+        "proofs": ProofLedger(ledger).history(state.id, state.row.generation, SHOWN),
         "decisions": decisions(ledger, mirror.name, source),
         "epochs": reader.epochs([state.id]).get(state.id, {}),
         "unknown_epochs": unknown,

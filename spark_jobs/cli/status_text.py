@@ -7,13 +7,14 @@ import sys
 from collections.abc import Iterator
 from datetime import datetime, timedelta
 
+from open_mirroring.operate.job_story import counted
 from open_mirroring.operate.mirror_view import BoundOffsets, MirrorView, TableView
 from open_mirroring.operate.viewing import NO_COMPLETE_POSITION
 from open_mirroring.operate.words import age, amount, shown, size, verdict_name, verdict_words
 from open_mirroring.protocols.proving import Kind, Proof
 from open_mirroring.protocols.table_losses import WAYS_OUT
 from open_mirroring.protocols.verdicts import Verdict
-from spark_jobs.cli.reporting import columns, counts_text, ignored_text
+from spark_jobs.cli.reporting import columns, ignored_text
 from spark_jobs.sources.contract.decoded import Notices
 
 _MB = 1_000_000
@@ -38,7 +39,7 @@ def short_status_text(status: MirrorView, *, coloured: bool = False) -> str:
     lines += [f"{name}: {text}" for name, text in _of_mirror(status)]
     noticed = {name: status.recent[name] for name in Notices._fields if status.recent.get(name)}
     if noticed:
-        lines.append(f"read, and worth a look: {counts_text(noticed)} in the last {status.recent_batches} batches")
+        lines.append(f"read, and worth a look: {counted(noticed)} in the last {status.recent_batches} batches")
     lines += ["", _narrow_table(status, coloured)]
     for table in status.tables:
         lines += _remarks(table, status.taken_at, with_stop=False)
@@ -140,7 +141,7 @@ def status_text(status: MirrorView) -> str:
         f"  change log        batch {state.committed}, {last}"
         + (f"; batch {state.open_batch} is open, the next run finishes it" if state.open_batch else ""),
         f"  open fragments    {status.open_fragments} wait for their pieces, or for a description of their structure",
-        f"  last {status.recent_batches:>3} batches  {counts_text(status.recent)}",
+        f"  last {status.recent_batches:>3} batches  {counted(status.recent)}",
     ]
     if status.horizon is not None:
         up_to = status.horizon.dropped

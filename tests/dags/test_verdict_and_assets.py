@@ -87,7 +87,8 @@ def _log(mirror: Mirror, source: str, highest: str, completeness: str | None = N
     """A batch 1 that holds changes of a table up to a position of the stream ``e``."""
     engine = open_ledger(mirror.ledger_url())
     table_id, now = declare_tables(mirror, engine)[source], datetime.now(UTC)
-    batch = {"mirror": mirror.name, "number": 1, "ranges": "{}", "manifest": "{}", "completeness": completeness}
+    batch = {"mirror": mirror.name, "number": 1, "ranges": "{}", "completeness": completeness}
+    batch["manifest"] = '{"files": [], "counts": {}}'
     logged = {"mirror": mirror.name, "source": source, "batch": 1, "epoch": "e", "rows": 3, "files": "[]"}
     with engine.begin() as db:
         db.execute(tables.log_batch.insert().values(**batch, bound_at=now, committed_at=now))

@@ -214,7 +214,7 @@ def test_letters_up_to_a_number_are_tolerated_and_still_told_g_21(
     shop.tick(*GOOD)
     assert shop.tick(BAD_VALUE, UNREADABLE, CUT).code == Exit.DONE
     text = shop.run("tick", json=False).text
-    assert "tolerated: dbo.orders: 2 dead letters are open" in text
+    assert "Tolerated: dbo.orders: 2 dead letters are open" in text
     assert shop.run("status").document["letters"]["open"] == 3
     told = shop.tick(CUT)
     assert (told.code, list(told.document["losses"])) == (Exit.DONE_WITH_LOSSES, ["(any table)"])

@@ -274,7 +274,8 @@ def test_status_says_first_whether_all_is_well_and_fits_a_terminal(
         ["dbo.orders", "stopped", "2", "min", "3", "0", "0"]
     ]
     state = status_of_mirror(made)
-    long = replace(state.tables[0], source="dbo." + "a_rather_long_name" * 12)
+    first_table = state.tables[0]
+    long = replace(first_table, state=first_table.state._replace(source="dbo." + "a_rather_long_name" * 12))
     state = replace(state, tables=(long, *state.tables[1:]))
     table = short_status_text(state).partition("\n\n")[2].partition("\n\n")[0]
     assert max(map(len, table.splitlines())) <= 100 and "…" in table
@@ -664,16 +665,16 @@ def test_what_a_later_run_says_of_a_table_takes_the_place_of_what_an_earlier_one
 def test_a_tick_that_did_nothing_says_so() -> None:
     assert "Nothing to do" in tick_text(NOTHING)
     assert "Nothing to do" not in tick_text(NOTHING._replace(held=HELD, waiting=["dbo.a"]))
-    assert "on hold: dbo.a: BACKLOG: behind" in tick_text(NOTHING._replace(held=HELD, waiting=["dbo.a"]))
+    assert "On hold: dbo.a: BACKLOG: behind" in tick_text(NOTHING._replace(held=HELD, waiting=["dbo.a"]))
     failed = NOTHING._replace(failed=TerminalError("SOURCE_GONE", "it is gone"))
-    assert "read: FAILED, SOURCE_GONE: it is gone" in tick_text(failed)
-    assert "1 of the source are not ready yet" in tick_text(NOTHING._replace(waiting_files=["a"]))
+    assert "Read: FAILED, SOURCE_GONE: it is gone" in tick_text(failed)
+    assert "1 source file not ready yet" in tick_text(NOTHING._replace(waiting_files=["a"]))
 
 
 def test_what_a_tick_published_is_shown_by_table() -> None:
     text = tick_text(NOTHING._replace(batch=4, counts={"messages": 3, "changes": 3}, files={"dbo.a": [4, 5, 6]}))
-    assert "read: batch 4, 3 messages: 3 changes" in text
-    assert "dbo.a      3  4-6" in text
+    assert "Read: batch 4 of the change log, 3 messages (3 changes)." in text
+    assert "  dbo.a: numbers 4 to 6" in text
 
 
 @pytest.mark.parametrize(
