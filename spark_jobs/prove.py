@@ -426,7 +426,8 @@ class _Proving:
                 compared = {column.name for column in case.shape.columns}
                 notes = [one for one in case.noted if one.column in compared or one.is_of_many]
                 verify_columns(self._ledger, case.state.id, notes)
-        return {"proof": recorded.id, **proof.document()}
+        keys = [{**key._asdict(), "kind": str(key.kind)} for key in proof.keys]
+        return {"proof": recorded.id, **proof.document(), "keys": keys}
 
 
 def _settle_seconds(mirror: Mirror, asked: ProofOptions) -> float:

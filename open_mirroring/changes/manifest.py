@@ -12,6 +12,8 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Literal, NamedTuple, NotRequired, TypedDict
 
+import msgspec
+
 from open_mirroring.changes.places_left import Reads
 
 _LOAD = "(initial load) "
@@ -349,6 +351,18 @@ class Manifest:
     def from_json(cls, text: str) -> Manifest:
         """Read back what :meth:`to_json` wrote."""
         return cls(**json.loads(text))
+
+
+class _Counted(msgspec.Struct):
+    counts: dict[str, int]
+
+
+_counted = msgspec.json.Decoder(_Counted).decode
+
+
+def counts_of(manifest: str) -> dict[str, int]:
+    """The counts of a manifest's text; the rest, which may be large, is not decoded."""
+    return _counted(manifest).counts
 
 
 def highest_of(known: Mapping[str, str], found: Mapping[str, str]) -> dict[str, str]:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, fields
+
+import msgspec
 
 
-@dataclass(frozen=True)
-class Standing:
+class Standing(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
     """How the table stood when the publication was staged.
 
     Attributes:
@@ -45,24 +44,20 @@ class Standing:
     hand_over_batch: int = 0
     untyped: int = 0
     former: int = 0
-    epochs: Mapping[str, int] = field(default_factory=dict)
+    epochs: Mapping[str, int] = msgspec.field(default_factory=dict)
     decided: tuple[tuple[str, str, str | None], ...] = ()
-    unverified: Mapping[str, str] = field(default_factory=dict)
-    renamed: Mapping[str, str] = field(default_factory=dict)
-    salted: Mapping[str, str] = field(default_factory=dict)
+    unverified: Mapping[str, str] = msgspec.field(default_factory=dict)
+    renamed: Mapping[str, str] = msgspec.field(default_factory=dict)
+    salted: Mapping[str, str] = msgspec.field(default_factory=dict)
 
     def to_json(self) -> str:
         """The footer's text: what is as in a table without a past is left out."""
-        said, usual = asdict(self), asdict(Standing())
-        return json.dumps({name: value for name, value in said.items() if value != usual[name]}, ensure_ascii=False)
+        return msgspec.json.encode(self).decode()
 
     @classmethod
     def of(cls, text: str) -> Standing | None:
         """What :meth:`to_json` wrote; None where a file says nothing, or what this version does not know."""
-        if not text:
+        try:
+            return msgspec.json.decode(text, type=cls) if text else None
+        except msgspec.ValidationError:
             return None
-        document = json.loads(text)
-        if not document.keys() <= {one.name for one in fields(cls)}:
-            return None
-        document["decided"] = tuple((one[0], one[1], one[2]) for one in document.get("decided", ()))
-        return cls(**document)

@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from types import MappingProxyType
 from typing import Any, NamedTuple
 from uuid import uuid4
 
+import msgspec
 import sqlalchemy as sa
 from sqlalchemy import Connection, Engine
 
@@ -453,15 +454,12 @@ class ResetRecord:
 
     def to_json(self) -> str:
         """The ledger's text."""
-        return json.dumps({**asdict(self), "stage": self.stage.value}, ensure_ascii=False)
+        return msgspec.json.encode(self).decode()
 
     @classmethod
     def of(cls, text: str | None) -> ResetRecord | None:
         """The record that :meth:`to_json` wrote; None where there is none."""
-        if text is None:
-            return None
-        document = json.loads(text)
-        return cls(**{**document, "stage": ResetStage(document["stage"]), "folders": tuple(document["folders"])})
+        return None if text is None else msgspec.json.decode(text, type=cls)
 
     @property
     def begun(self) -> datetime:

@@ -38,6 +38,13 @@ def settled_letters(ledger: Engine, mirror: str) -> dict[LetterPlace, str]:
     return {LetterPlace(*row[:3]): row[3] for row in t.rows(ledger, query)}
 
 
+def settled_counts(ledger: Engine, mirror: str) -> dict[str, int]:
+    """How many dead letters of a mirror are settled, by how."""
+    c = t.settled_letter.c
+    query = sa.select(c.outcome, sa.func.count()).where(c.mirror == mirror).group_by(c.outcome)
+    return dict(t.rows(ledger, query.order_by(c.outcome)))
+
+
 def settle_letters(db: Connection, mirror: str, number: int, letters: Iterable[SettledLetter]) -> None:
     """Settle dead letters by what batch *number* holds of them, inside the transaction that completes it.
 
@@ -213,10 +220,9 @@ def letter_counts(ledger: Engine, mirror: str) -> LetterCounts:
         for query in (unreadable, by_code):
             for source, code, letters in db.execute(query).tuples():
                 counts.setdefault(source, Counter())[code] += int(letters)
+        examples, stale = _examples(db, mirror, untyped), _stale(db, mirror, untyped)
         found = {
-            source: OpenLetters(
-                dict(sorted(codes.items())), _example(db, mirror, source, untyped), _stale(db, mirror, source, untyped)
-            )
+            source: OpenLetters(dict(sorted(codes.items())), examples.get(source), stale.get(source, 0))
             for source, codes in sorted(counts.items(), key=lambda item: item[0] or "")
             if source is None or source in mirrored
         }
@@ -237,23 +243,24 @@ def _untyped(mirror: str) -> sa.Subquery:
     return query.where(m.mirror == mirror, ~settled).group_by(*at).subquery()
 
 
-def _example(db: Connection, mirror: str, source: str | None, untyped: sa.Subquery) -> LetterExample | None:
+def _examples(db: Connection, mirror: str, untyped: sa.Subquery) -> dict[str | None, LetterExample]:
+    """The oldest dead letter with known coordinates of each table, and of those that name none."""
     o, u = t.open_letter.c, untyped.c
-    first = sa.select(o.batch, o.origin, o.place, o.code, o.reason)
-    first = first.where(o.mirror == mirror, o.source == source, o.place >= 0)
-    second = sa.select(u.batch, u.origin, u.place, u.code, u.reason).where(u.source == source)
-    queries = [first.order_by(o.batch, o.origin, o.place), second.order_by(u.batch, u.origin, u.place)]
-    found = [LetterExample(*row) for query in queries if (row := db.execute(query.limit(1)).one_or_none())]
-    return min(found, default=None)
+    listed = sa.select(o.source, o.batch, o.origin, o.place, o.code, o.reason).where(o.mirror == mirror, o.place >= 0)
+    both = listed.union_all(sa.select(u.source, u.batch, u.origin, u.place, u.code, u.reason)).subquery()
+    c = both.c
+    nth = sa.func.row_number().over(partition_by=c.source, order_by=(c.batch, c.origin, c.place)).label("nth")
+    ranked = sa.select(both, nth).subquery()
+    rows = db.execute(sa.select(ranked).where(ranked.c.nth == 1)).tuples()
+    return {source: LetterExample(*letter) for source, *letter, _ in rows}
 
 
-def _stale(db: Connection, mirror: str, source: str | None, untyped: sa.Subquery) -> int:
-    if source is None:
-        return 0
+def _stale(db: Connection, mirror: str, untyped: sa.Subquery) -> dict[str | None, int]:
+    """How many rows of each table dead letters are known to leave out of date."""
     o, u = t.open_letter.c, untyped.c
-    unreadable = sa.select(o.key).where(o.mirror == mirror, o.source == source, o.key.is_not(None))
-    both = unreadable.union(sa.select(u.key).where(u.source == source, u.key.is_not(None))).subquery()
-    return db.scalar(sa.select(sa.func.count()).select_from(both)) or 0
+    unreadable = sa.select(o.source, o.key).where(o.mirror == mirror, o.source.is_not(None), o.key.is_not(None))
+    both = unreadable.union(sa.select(u.source, u.key).where(u.key.is_not(None))).subquery()
+    return dict(db.execute(sa.select(both.c.source, sa.func.count()).group_by(both.c.source)).tuples().all())
 
 
 def enter_letters(db: Connection, mirror: str, number: int, manifest: Manifest) -> None:

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
+import msgspec
 import sqlalchemy as sa
 from sqlalchemy import Engine
 
@@ -70,34 +71,15 @@ class LoadPlan:
 
     def to_json(self) -> str:
         """The ledger's document."""
-        return json.dumps(
-            {
-                "settings": self.settings,
-                "columns": self.columns,
-                "reads": self.chunks,
-                "together": self.together,
-                "done": sorted(self.done),
-                "hand_over_batch": self.hand_over_batch,
-                "shortest": dict(self.shortest),
-                **({"extra": self.extra} if self.extra else {}),
-            },
-            ensure_ascii=False,
-        )
+        return msgspec.json.encode(self, order="deterministic").decode()
 
     @classmethod
     def from_json(cls, text: str) -> LoadPlan:
         """The plan that :meth:`to_json` wrote."""
-        document = json.loads(text)
-        return cls(
-            settings=document["settings"],
-            columns=tuple(LoadColumn(*column) for column in document["columns"]),
-            chunks=tuple(document["reads"]),
-            together=document["together"],
-            done=frozenset(document["done"]),
-            hand_over_batch=document["hand_over_batch"],
-            extra=tuple(LandingColumn(*column) for column in document.get("extra", ())),
-            shortest=document["shortest"],
-        )
+        return _plan_of(text)
+
+
+_plan_of = msgspec.json.Decoder(LoadPlan).decode
 
 
 def chunk_text(chunks: Iterable[int]) -> str:

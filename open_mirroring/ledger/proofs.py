@@ -6,14 +6,18 @@ import json
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
+import msgspec
 import sqlalchemy as sa
 from sqlalchemy import Engine
 
 from open_mirroring.ledger import tables as t
 from open_mirroring.ledger.auditing import Reason, audit
-from open_mirroring.protocols.proving import Kind, Proof
+from open_mirroring.protocols.proving import Proof
 
 APPROVED = "CORRECTION_APPROVED"
+
+
+_proof_of = msgspec.json.Decoder(Proof).decode
 
 
 class RecordedProof(NamedTuple):
@@ -33,21 +37,8 @@ class ProofLedger:
 
     def record(self, found: RecordedProof) -> None:
         """Keep a proof, as a whole or not at all."""
-        proof = found.proof
-        row = {
-            "id": found.id,
-            "table_id": found.table_id,
-            "generation": found.generation,
-            "proved_at": proof.proved_at,
-            "verdict": str(proof.verdict),
-            "published_batch": proof.at.batch,
-            "position": proof.at.highest,
-            "rows_source": proof.rows_source,
-            "rows_target": proof.rows_target,
-            **{str(kind): proof.counts.get(kind, 0) for kind in Kind},
-            "unproven": proof.unproven,
-            "document": json.dumps(proof.document(), ensure_ascii=False),
-        }
+        of = {"id": found.id, "table_id": found.table_id, "generation": found.generation}
+        row = {**of, "proved_at": found.proof.proved_at, "document": msgspec.json.encode(found.proof).decode()}
         with self._engine.begin() as db:
             db.execute(t.proof.insert().values(row))
 
@@ -68,6 +59,12 @@ class ProofLedger:
         )
         return {row.table_id: _recorded(row) for row in t.rows(self._engine, newest)}
 
+    def history(self, table_id: str, generation: int, limit: int) -> list[Proof]:
+        """The newest proofs of a table, the newest first."""
+        c = t.proof.c
+        query = sa.select(c.document).where(c.table_id == table_id, c.generation == generation)
+        return [_proof_of(text) for (text,) in t.rows(self._engine, query.order_by(c.proved_at.desc()).limit(limit))]
+
     def approve(self, mirror: str, source: str, found: RecordedProof, reason: Reason) -> None:
         """Keep in the audit who approved the correction of what a proof found, and why; once for each proof."""
         c = t.audit.c
@@ -86,4 +83,4 @@ class ProofLedger:
 
 
 def _recorded(row: Any) -> RecordedProof:
-    return RecordedProof(row.id, row.table_id, row.generation, Proof.from_document(json.loads(row.document)))
+    return RecordedProof(row.id, row.table_id, row.generation, _proof_of(row.document))

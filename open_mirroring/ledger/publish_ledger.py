@@ -13,6 +13,7 @@ from datetime import UTC, datetime
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
+import msgspec
 import sqlalchemy as sa
 from sqlalchemy import Connection, Engine
 
@@ -21,7 +22,7 @@ from open_mirroring.ledger import tables as t
 from open_mirroring.ledger.declaring import ResetRecord, TableDeclaration, declare
 from open_mirroring.ledger.load_ledger import LoadPlan, chunks_of
 from open_mirroring.ledger.tables import upsert
-from open_mirroring.protocols.publishing import Intent, Lost, Owned, StagedFile, TableRow, Work
+from open_mirroring.protocols.publishing import Intent, Lost, Owned, StagedFile, TableRow
 from open_mirroring.protocols.resetting import ResetStage
 
 
@@ -168,12 +169,10 @@ def _intent_json(intent: Intent, details: StagedDetails | None) -> str:
 
 
 def _intent_of(text: str | None) -> Intent | None:
-    if text is None:
-        return None
-    document = json.loads(text)
-    manifest = document["manifest"]
-    files = None if manifest is None else tuple(StagedFile(**file) for file in manifest)
-    return Intent(document["first_number"], document["batch_from"], Work(**document["work"]), files)
+    return None if text is None else _decoded_intent(text)
+
+
+_decoded_intent = msgspec.json.Decoder(Intent).decode
 
 
 def _sealed_intent(row: Any) -> Intent | None:

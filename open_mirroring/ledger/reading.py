@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
@@ -16,7 +17,7 @@ from open_mirroring.changes.column_history import FormerColumn
 from open_mirroring.changes.complete_position import Completeness
 from open_mirroring.changes.horizon import BatchContents, MirrorHorizon, TableHorizon
 from open_mirroring.changes.log_position import BEGINS_EMPTY, is_load_epoch, not_below, position_order
-from open_mirroring.changes.manifest import Manifest, PlacesSeen
+from open_mirroring.changes.manifest import Manifest, PlacesSeen, counts_of
 from open_mirroring.changes.source_reloads import NewestLoad
 from open_mirroring.errors import TerminalError
 from open_mirroring.landing_zone.layout import PARQUET
@@ -45,13 +46,14 @@ _TABLES_PER_QUERY = 200
 
 
 class MirrorState(NamedTuple):
-    """A mirror's own row: newest batch in the log, the batch under way if any, and a stop of extraction."""
+    """A mirror's own row: newest batch in the log, the batch under way since when, if any, and a stop of extraction."""
 
     committed: int
     open_batch: int | None
     stop_code: str | None
     stop_what: str | None
     homeless_rejects: int
+    open_since: datetime | None = None
 
     def refuse_stopped(self, mirror: str) -> None:
         """Refuse to go on with a mirror whose reading is stopped.
@@ -213,7 +215,7 @@ class LedgerReader:
     def mirror(self) -> MirrorState:
         """The mirror's row; all zero before the first run."""
         c = t.mirror.c
-        query = sa.select(c.committed, c.open_number, c.stop_code, c.stop_what, c.homeless_rejects)
+        query = sa.select(c.committed, c.open_number, c.stop_code, c.stop_what, c.homeless_rejects, c.open_bound_at)
         return MirrorState(*next(iter(self._rows(query.where(c.name == self._mirror))), (0, None, None, None, 0)))
 
     def tables(self, source: str | None = None) -> dict[str, TableState]:
@@ -276,6 +278,13 @@ class LedgerReader:
         found = self._rows(query.where(m.mirror == self._mirror))
         times = self.committed_at({first for *_, first in found})
         return {source: Waiting(batches, int(rows), times.get(first)) for source, batches, rows, first in found}
+
+    def newest_batches(self) -> dict[str, int]:
+        """The newest batch with rows of each table, by source; only tables that have one."""
+        m, b = t.mirrored_table.c, t.batch_table.c
+        newest = sa.select(sa.func.max(b.batch)).where(b.mirror == m.mirror, b.source == m.source).scalar_subquery()
+        found = self._rows(sa.select(m.source, newest).where(m.mirror == self._mirror))
+        return {source: batch for source, batch in found if batch is not None}
 
     def highest(self, source: str, up_to: int) -> dict[str, str]:
         """The highest position of a table per epoch in the batches up to *up_to*."""
@@ -410,19 +419,37 @@ class LedgerReader:
         query = query.where(c.table_id == table_id, c.generation == generation).order_by(c.version)
         return [Publication(*row)._replace(counts=json.loads(row.counts)) for row in self._rows(query)]
 
-    def published_counts(self) -> list[tuple[str, dict[str, int]]]:
-        """Source table and counts of each confirmed publication of the generations that the tables are in now."""
-        c, m = t.publication.c, t.mirrored_table.c
-        of_now = (c.table_id == m.id) & (c.generation == m.generation)
-        query = sa.select(m.source, c.counts).join(t.mirrored_table, of_now).where(m.mirror == self._mirror)
-        return [(source, json.loads(counts)) for source, counts in self._rows(query)]
+    def totals(self, tables: Mapping[str, TableState]) -> dict[str, Counter[str]]:
+        """Sums over the publications of tables' generations: how many, their changes, and what became of these."""
+        c, lives = t.publication.c, {table.id: source for source, table in tables.items()}
+        query = sa.select(c.table_id, c.counts).join(t.mirrored_table, self._of_life(c)).where(c.table_id.in_(lives))
+        found = {source: Counter(publications=0) for source in tables}
+        for table_id, counts in self._rows(query) if tables else ():
+            found[lives[table_id]].update({**json.loads(counts), "publications": 1})
+        return found
+
+    def published_at(self) -> dict[str, datetime]:
+        """When the newest publication of each table was confirmed, by table id."""
+        c, newer = t.publication.c, t.publication.alias().c
+        newest = sa.select(sa.func.max(newer.version)).where(
+            newer.table_id == t.mirrored_table.c.id, newer.generation == t.mirrored_table.c.generation
+        )
+        is_newest = self._of_life(c) & (c.version == newest.scalar_subquery())
+        query = sa.select(c.table_id, c.confirmed_at).join_from(t.mirrored_table, t.publication, is_newest)
+        return dict(self._rows(query.where(t.mirrored_table.c.mirror == self._mirror)))
+
+    @staticmethod
+    def _of_life(c: Any) -> sa.ColumnElement[bool]:
+        """Whether a row is of the generation that its table is in now."""
+        m = t.mirrored_table.c
+        return sa.and_(c.table_id == m.id, c.generation == m.generation)
 
     def newest_numbers(self, confirmed_before: datetime) -> dict[str, int]:
         """By table id the highest number of its generation confirmed before a moment; only tables that have one."""
         c, m = t.published_file.c, t.mirrored_table.c
         query = (
             sa.select(c.table_id, sa.func.max(c.number))
-            .join(t.mirrored_table, (c.table_id == m.id) & (c.generation == m.generation))
+            .join(t.mirrored_table, self._of_life(c))
             .where(m.mirror == self._mirror, c.confirmed_at < confirmed_before)
             .group_by(c.table_id)
         )
@@ -443,7 +470,7 @@ class LedgerReader:
         c = t.log_batch.c
         query = sa.select(c.number, c.manifest, c.committed_at).where(c.mirror == self._mirror, c.number > above)
         found = self._rows(query.order_by(c.number))
-        return [(number, json.loads(manifest)["counts"], at) for number, manifest, at in found]
+        return [(number, counts_of(manifest), at) for number, manifest, at in found]
 
     def batch_times(self) -> list[tuple[int, datetime, datetime]]:
         """Every committed batch in order: number, when it was bound, when it was committed."""
@@ -468,8 +495,14 @@ class LedgerReader:
 
     def open_fragment_count(self) -> int:
         """Split messages that wait for pieces."""
-        query = sa.select(sa.func.count()).where(t.open_fragment.c.mirror == self._mirror)
-        return t.first(self._engine, query.select_from(t.open_fragment)) or 0
+        return self.open_fragments()[0]
+
+    def open_fragments(self) -> tuple[int, datetime | None]:
+        """How many split messages wait for pieces, and since when the oldest does."""
+        c = t.open_fragment.c
+        query = sa.select(sa.func.count(), sa.func.min(c.since)).where(c.mirror == self._mirror)
+        ((count, oldest),) = self._rows(query)
+        return count, oldest
 
     def bound(self, up_to: int | None = None) -> dict[str, int]:
         """Up to where each source file or partition is bound; of those last bound in batches *up_to*, if given."""

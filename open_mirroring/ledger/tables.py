@@ -551,19 +551,7 @@ proof = Table(
     Column("table_id", String(36), nullable=False),
     Column("generation", Integer, nullable=False),
     Column("proved_at", Moment, nullable=False),
-    # EQUAL | DIFFERENT | UNPROVEN
-    Column("verdict", String(10), nullable=False),
-    Column("published_batch", BigInteger, nullable=False),
-    # Over all epochs, what the target had of the log when it was looked at; null before any change.
-    Column("position", String(220)),
-    Column("rows_source", BigInteger, nullable=False),
-    Column("rows_target", BigInteger, nullable=False),
-    Column("missing", BigInteger, nullable=False),
-    Column("extra", BigInteger, nullable=False),
-    Column("different", BigInteger, nullable=False),
-    Column("doubled", BigInteger, nullable=False),
-    Column("unproven", BigInteger, nullable=False),
-    # All the rest: source, version of the target, ranges, columns, keys, reasons.
+    # Verdict, position, counts, keys and all else of it.
     Column("document", Text, nullable=False),
 )
 

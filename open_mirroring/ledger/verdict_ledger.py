@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from typing import NamedTuple
 
+import msgspec
 import sqlalchemy as sa
 from sqlalchemy import Connection, Engine
 
@@ -27,11 +28,9 @@ def record_verdicts(ledger: Engine, findings: Mapping[str, tuple[Finding, TableR
             "verdict": finding.verdict.value,
             "code": finding.code,
             "what": finding.what,
-            "evidence": json.dumps(
-                {**finding.evidence, "applied": finding.applied, "backlog": finding.backlog},
-                ensure_ascii=False,
-                default=str,
-            ),
+            "evidence": msgspec.json.encode(
+                {**finding.evidence, "applied": finding.applied, "backlog": finding.backlog}, enc_hook=str
+            ).decode(),
             "confirmed": row.confirmed,
             "recorded_at": now,
         }
@@ -43,12 +42,25 @@ def record_verdicts(ledger: Engine, findings: Mapping[str, tuple[Finding, TableR
 
 
 class RecordedVerdict(NamedTuple):
-    """The newest verdict of a table as an inspection recorded it."""
+    """The newest verdict of a table as an inspection found it; *notes* are kept of one that was just made alone."""
 
     verdict: Verdict
     code: str
     what: str
     recorded_at: datetime
+    applied: int
+    backlog: Backlog
+    notes: tuple[str, ...] = ()
+
+    @classmethod
+    def of(cls, found: Finding, at: datetime) -> RecordedVerdict:
+        """A finding as it would be recorded."""
+        return cls(found.verdict, found.code, found.what, at, found.applied, found.backlog, found.notes)
+
+
+class _Target(msgspec.Struct):
+    """How far the target was, in the evidence of a verdict."""
+
     applied: int
     backlog: Backlog
 
@@ -68,10 +80,8 @@ def recorded_verdicts(ledger: Engine, mirror: str) -> dict[str, RecordedVerdict]
         for source, verdict, code, what, at, text in db.execute(query).tuples():
             if source in lifted and lifted[source] > at:
                 continue
-            evidence = json.loads(text)
-            files, size, oldest = evidence["backlog"]
-            backlog = Backlog(files, size, None if oldest is None else datetime.fromisoformat(oldest))
-            found[source] = RecordedVerdict(Verdict(verdict), code, what, at, evidence["applied"], backlog)
+            target = msgspec.json.decode(text, type=_Target)
+            found[source] = RecordedVerdict(Verdict(verdict), code, what, at, target.applied, target.backlog)
     return found
 
 
@@ -79,7 +89,7 @@ _LIFTING = ("RESUMED", "EPOCH_ACCEPTED", "SCHEMA_ACCEPTED")
 """Decisions in the audit that may lift a table's stop."""
 
 
-class Remembered(NamedTuple):
+class Remembered(msgspec.Struct, frozen=True):
     """What an inspection leaves for the next one, in the evidence of its verdict.
 
     Attributes:
@@ -98,18 +108,7 @@ class Remembered(NamedTuple):
 
     def evidence(self) -> dict[str, object]:
         """The entries that carry it."""
-        kept: dict[str, object] = {"metadata_etag": self.metadata_etag} if self.metadata_etag else {}
-        return kept | ({"counted_rows": self.counted_rows} if self.counted_rows else {})
-
-    @classmethod
-    def of(cls, evidence: Mapping[str, object]) -> Remembered:
-        """From the evidence of a verdict."""
-        etag, generation, counted = (evidence.get(name) for name in ("metadata_etag", "generation", "counted_rows"))
-        return cls(
-            etag if isinstance(etag, str) else "",
-            generation if isinstance(generation, int) else 0,
-            counted if isinstance(counted, int) else 0,
-        )
+        return {name: kept for name, kept in msgspec.structs.asdict(self).items() if kept and name != "generation"}
 
 
 def remembered(ledger: Engine, mirror: str) -> dict[str, Remembered]:
@@ -118,7 +117,7 @@ def remembered(ledger: Engine, mirror: str) -> dict[str, Remembered]:
         t.mirrored_table, t.mirrored_table.c.id == t.verdict.c.table_id
     )
     rows = t.rows(ledger, query.where(t.mirrored_table.c.mirror == mirror))
-    return {row.table_id: Remembered.of(json.loads(row.evidence)) for row in rows}
+    return {row.table_id: msgspec.json.decode(row.evidence, type=Remembered) for row in rows}
 
 
 def accept_count(db: Connection, table_id: str) -> tuple[str, datetime] | None:

@@ -6,12 +6,13 @@ out what the report does not have. Foreign text is made safe for terminals and l
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-from open_mirroring.operate.words import amount, shown
+from open_mirroring.operate.words import amount, shown, verdict_counts
 from open_mirroring.protocols import table_losses
-from open_mirroring.protocols.verdicts import WAYS_OUT
+from open_mirroring.protocols.verdicts import WAYS_OUT, Verdict
 
 SHOWN = 20
 """Of more tables than these only the number is told."""
@@ -34,7 +35,7 @@ def _extract(report: Report) -> Iterator[str]:
     if waiting := report.get("waiting_files"):
         yield f"{amount(len(waiting), 'source file')} not ready yet, read once whole: {_some(waiting)}."
     if joined := report.get("joined"):
-        yield f"New tables: {_some(sorted(joined))}."
+        yield from (f"New table: {table}: {what}" for table, what in sorted(joined.items()))
     if gone := report.get("gone"):
         yield f"The source no longer has what was to be read again: {_some(gone)}."
 
@@ -117,11 +118,9 @@ def _maintain(report: Report) -> Iterator[str]:
 
 
 def _reconcile(report: Report) -> Iterator[str]:
-    verdicts = [*(report.get("verdicts") or {}).values()]
-    words = {"PASS": "as the ledger says", "LOSSES": "with losses", "HOLD": "waiting", "STOP": "stopped"}
-    said = [f"{verdicts.count(code)} {text}" for code, text in words.items() if code in verdicts]
+    verdicts = Counter[Verdict | None](map(Verdict, (report.get("verdicts") or {}).values()))
     read = f", {amount(sum(report['files'].values()), 'file')} read" if report.get("files") else ""
-    yield f"Checked: {amount(len(verdicts), 'table')}{read}: {', '.join(said) or 'none'}."
+    yield f"Checked: {amount(verdicts.total(), 'table')}{read}: {verdict_counts(verdicts)}."
     findings = report.get("findings") or ()
     for table, code, what, _ in findings[:SHOWN]:
         yield f"{table or 'The change log'}: {code}: {what}"
@@ -174,9 +173,11 @@ def _code(text: str) -> str:
 
 
 def counted(counts: Mapping[str, int]) -> str:
-    """Messages, and by what they were."""
+    """Messages, if they are counted, and by what they were."""
     parts = [f"{count:,} {name.replace('_', ' ')}" for name, count in counts.items() if count and name != "messages"]
-    head = amount(counts.get("messages", 0), "message")
+    if "messages" not in counts:
+        return ", ".join(parts) or "no messages"
+    head = amount(counts["messages"], "message")
     return f"{head} ({', '.join(parts)})" if parts else head
 
 

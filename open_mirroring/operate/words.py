@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import timedelta
 
 from open_mirroring.protocols.verdicts import Verdict
@@ -32,6 +32,16 @@ def shown(text: object, *, also: str = "") -> str:
 def verdict_words(verdict: Verdict | None) -> str:
     """A verdict in words; None: nobody looked."""
     return UNKNOWN if verdict is None else _VERDICTS[verdict]
+
+
+def verdict_name(verdict: Verdict | None) -> str:
+    """A verdict as addresses, classes and labels name it."""
+    return "UNKNOWN" if verdict is None else verdict.value
+
+
+def verdict_counts(counts: Mapping[Verdict | None, int]) -> str:
+    """``1 stopped, 3 mirrored``, the worst first."""
+    return ", ".join(f"{counts[one]} {verdict_words(one)}" for one in SEVERITY if counts.get(one)) or "none"
 
 
 def age(length: timedelta | None) -> str:

@@ -26,8 +26,6 @@ from open_mirroring.ledger import open_ledger
 from open_mirroring.ledger.auditing import Reason
 from open_mirroring.ledger.opening import ledger_error, ledger_to_look
 from open_mirroring.operate.deciding import LOOK, decide_and_look
-from open_mirroring.operate.overview import overview
-from open_mirroring.operate.places import places
 from open_mirroring.page import views
 from open_mirroring.page.doors import AccessDenied, Door, Visitor, cookie
 from open_mirroring.page.exposition import CONTENT_TYPE, exposition
@@ -116,12 +114,9 @@ class _Page:
             if not _visitor(request).looks(mirror.name):
                 continue
             try:
-                ledger = self.ledger(mirror)
-                found = None if ledger is None else overview(mirror, ledger, now)
-                where = places(mirror) if found is None else {}
-                shown.append(views.MirrorEntry(mirror.name, found, "", where))
+                shown.append(views.entry(mirror, self.ledger(mirror), now))
             except (MirroringError, DatabaseError) as error:
-                shown.append(views.MirrorEntry(mirror.name, None, _said(error), {}))
+                shown.append({"name": mirror.name, "failed": _said(error)})
         return self._answer(request, "mirrors.html", views.mirrors(shown, [str(p) for p in problems], now))
 
     def mirror(self, request: Request) -> Response:

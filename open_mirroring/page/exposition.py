@@ -9,9 +9,10 @@ from typing import NamedTuple
 from sqlalchemy import Engine
 
 from open_mirroring.config import Mirror
-from open_mirroring.operate.metrics import mirror_metrics
-from open_mirroring.operate.overview import MirrorOverview, overview
-from open_mirroring.operate.words import SEVERITY
+from open_mirroring.operate.viewing import view_mirror
+from open_mirroring.operate.words import SEVERITY, verdict_name
+from open_mirroring.page.throughput import messages_per_hour
+from open_mirroring.protocols.verdicts import Verdict
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
@@ -66,46 +67,43 @@ def exposition(mirrors: Iterable[tuple[Mirror, Engine | None]], now: datetime) -
 
 
 def _add(samples: _Samples, mirror: Mirror, ledger: Engine, now: datetime) -> None:
-    found = overview(mirror, ledger, now)
-    metrics = mirror_metrics(ledger, mirror.name, now, with_tables=False)
+    found = view_mirror(mirror, ledger, now)
+    letters = found.report.letters
 
     def put(metric: Metric, value: float | None, **labels: str) -> None:
         if value is not None:
             samples[metric].append(({"mirror": mirror.name, **labels}, value))
 
+    def age(moment: datetime | None) -> float | None:
+        return None if moment is None else (now - moment).total_seconds()
+
     for verdict in SEVERITY:
-        put(VERDICT, found.counts.get(verdict, 0), verdict="UNKNOWN" if verdict is None else verdict.value)
+        put(VERDICT, found.counts.get(verdict, 0), verdict=verdict_name(verdict))
     put(READING_STOPPED, float(found.stop is not None))
-    put(LAST_COMMIT, metrics.last_commit_age)
-    put(OPEN_BATCH, metrics.open_batch_age)
-    put(LOOK, None if found.looked_at is None else (now - found.looked_at).total_seconds())
-    put(FRAGMENTS, metrics.open_fragments)
-    put(MESSAGES, found.hours[-1])
-    put(HORIZON, metrics.horizon_age)
-    put(LETTERS, metrics.homeless_letters, table="", code="")
+    put(LAST_COMMIT, age(found.last_commit))
+    put(OPEN_BATCH, age(found.state.open_since))
+    put(LOOK, age(found.looked_at))
+    put(FRAGMENTS, found.open_fragments)
+    put(MESSAGES, *messages_per_hour(ledger, mirror.name, now, hours=1))
+    put(HORIZON, None if found.horizon is None else age(found.horizon.at))
+    put(LETTERS, letters.without_table.count, table="", code="")
     put(LOSSES, len(found.losses), table="")
-    for source, codes in metrics.open_letters.items():
-        for code, count in codes.items():
+    for source, open_letters in letters.tables.items():
+        for code, count in open_letters.by_code.items():
             put(LETTERS, count, table=source, code=code)
-    for name, lag in metrics.partitions.items():
+    for name, lag in found.partitions.items():
         put(BEHIND, lag.behind, partition=name)
         put(RETENTION, lag.until_loss, partition=name)
-    _add_tables(samples, found)
-
-
-def _add_tables(samples: _Samples, found: MirrorOverview) -> None:
     for table in found.tables:
-        labels = {"mirror": found.mirror, "table": table.source}
-        samples[LAG].append((labels, table.lag(found.taken_at).total_seconds()))
-        samples[WAITING].append((labels, table.waiting_rows))
-        samples[BACKLOG].append((labels, table.backlog.files))
-        samples[BACKLOG_BYTES].append((labels, table.backlog.bytes))
-        samples[LOSSES].append((labels, len(table.losses)))
-        if table.verdict is not None and table.verdict.value == "STOP":
-            samples[STOPPED].append(({**labels, "code": table.code}, 1))
+        put(LAG, table.lag.total_seconds(), table=table.source)
+        put(WAITING, table.waiting.changes, table=table.source)
+        put(BACKLOG, table.backlog.files, table=table.source)
+        put(BACKLOG_BYTES, table.backlog.bytes, table=table.source)
+        put(LOSSES, len(table.losses), table=table.source)
+        if table.verdict is Verdict.STOP:
+            put(STOPPED, 1, table=table.source, code=table.code)
         if table.proof is not None:
-            age = (found.taken_at - table.proof.at).total_seconds()
-            samples[PROOF].append(({**labels, "verdict": table.proof.verdict}, age))
+            put(PROOF, age(table.proof.proved_at), table=table.source, verdict=str(table.proof.verdict))
 
 
 def _labels(labels: Mapping[str, str]) -> str:

@@ -6,10 +6,9 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Any, NamedTuple
+from typing import Any
 from urllib.parse import urlencode
 
-import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
@@ -21,22 +20,27 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from open_mirroring.changes.dead_letters import WAYS_OUT as LETTER_WAYS_OUT
-from open_mirroring.changes.manifest import LetterPlace, Manifest
+from open_mirroring.changes.manifest import LetterPlace, Manifest, counts_of
 from open_mirroring.config import Mirror
 from open_mirroring.config.storage import log_place
 from open_mirroring.errors import MirroringError
 from open_mirroring.ledger import tables as t
+from open_mirroring.ledger.decisions import unknown_epochs
+from open_mirroring.ledger.proofs import ProofLedger
+from open_mirroring.ledger.reading import LedgerReader
 from open_mirroring.ledger.requests import ACCEPT_LETTERS
 from open_mirroring.operate import words
 from open_mirroring.operate.deciding import LOOK
-from open_mirroring.operate.overview import MirrorOverview, TableLine, overview, published_since
+from open_mirroring.operate.mirror_view import BoundOffsets, MirrorView, TableView, plain
 from open_mirroring.operate.places import places
-from open_mirroring.operate.status import plain
-from open_mirroring.operate.table_story import Letter, decisions, open_letters, table_story
+from open_mirroring.operate.table_story import SHOWN, Letter, decisions, load_left, newest_files, open_letters
+from open_mirroring.operate.viewing import view_mirror
 from open_mirroring.page import ways_out
 from open_mirroring.page.runbook import as_text, section
+from open_mirroring.page.throughput import messages_per_hour, published_since, rows_per_hour
 from open_mirroring.protocols import table_losses
 from open_mirroring.protocols.verdicts import Verdict
+from open_mirroring.reconciliation.deep_check import DISPOSITIONS, TAKEN
 from open_mirroring.storage.arrow_files import arrow_files, arrow_path
 
 SHOWN_BYTES = 2_000
@@ -107,23 +111,6 @@ def shape(verdict: str) -> Markup:
     )
 
 
-class MirrorEntry(NamedTuple):
-    """A mirror in the list of all: *failed* says why there is no overview though something has run.
-
-    *places* are where it reads and writes, for one of which nothing has run yet.
-    """
-
-    name: str
-    overview: MirrorOverview | None
-    failed: str
-    places: Mapping[str, str]
-
-    @property
-    def pipeline(self) -> dict[str, Any]:
-        """What waits at each step; empty without an overview."""
-        return {} if self.overview is None else _pipeline(self.overview)
-
-
 @dataclass(frozen=True)
 class TableQuery:
     """What of a mirror's tables is asked for: a part of their name, a verdict, an order, a page."""
@@ -155,45 +142,55 @@ class TableQuery:
         return "?" + urlencode({**values, **changed})
 
 
-ORDERS: Mapping[str, Callable[[TableLine, datetime], Any]] = {
-    "verdict": lambda line, _: (words.SEVERITY.index(line.verdict), line.source),
-    "table": lambda line, _: line.source,
-    "lag": lambda line, now: line.lag(now),
-    "waiting": lambda line, _: line.waiting_rows,
-    "backlog": lambda line, _: line.backlog.files,
-    "letters": lambda line, _: line.letters,
+ORDERS: Mapping[str, Callable[[TableView], Any]] = {
+    "verdict": lambda table: (words.SEVERITY.index(table.verdict), table.source),
+    "table": lambda table: table.source,
+    "lag": lambda table: table.lag,
+    "waiting": lambda table: table.waiting.changes,
+    "backlog": lambda table: table.backlog.files,
+    "letters": lambda table: table.dead_letters.count,
 }
 
 
-def mirrors(entries: Sequence[MirrorEntry], problems: Sequence[str], now: datetime) -> dict[str, Any]:
+def mirrors(entries: Sequence[Mapping[str, Any]], problems: Sequence[str], now: datetime) -> dict[str, Any]:
     """All mirrors."""
     return {"title": "Mirrors", "taken_at": now, "mirrors": entries, "problems": problems}
 
 
+def entry(mirror: Mirror, ledger: Engine | None, now: datetime) -> dict[str, Any]:
+    """A mirror in the list of all; where nothing has run yet, only where it reads and writes."""
+    if ledger is None:
+        return {"name": mirror.name, "failed": "", "mirror": None, "places": places(mirror)}
+    found = view_mirror(mirror, ledger, now)
+    return {"name": mirror.name, "failed": "", "tables": found.tables, **_whole(mirror, ledger, found)}
+
+
 def mirror(mirror: Mirror, ledger: Engine, now: datetime, asked: TableQuery) -> dict[str, Any]:
     """One mirror, with the tables that are asked for."""
-    found = overview(mirror, ledger, now)
+    found = view_mirror(mirror, ledger, now)
     wanted = [
-        line
-        for line in found.tables
-        if asked.search.casefold() in line.source.casefold() and asked.verdict in ("", name_of(line.verdict))
+        table
+        for table in found.tables
+        if asked.search.casefold() in table.source.casefold()
+        and asked.verdict in ("", words.verdict_name(table.verdict))
     ]
-    wanted.sort(key=lambda line: ORDERS[asked.order](line, now), reverse=asked.descending)
+    wanted.sort(key=ORDERS[asked.order], reverse=asked.descending)
     pages = max(1, -(-len(wanted) // ROWS_PER_PAGE))
     page = min(asked.page, pages)
-    shown = wanted[(page - 1) * ROWS_PER_PAGE : page * ROWS_PER_PAGE]
+    has_letters = found.report.letters.without_table.count > 0
     return {
         "title": mirror.name,
         "taken_at": now,
-        "mirror": {**_whole(found), "file": str(mirror.file)},
-        "pipeline": _pipeline(found),
-        "worst": [line for line in found.tables if line.verdict is Verdict.STOP][:_WORST],
+        **_whole(mirror, ledger, found),
+        "file": str(mirror.file),
+        "number_of_tables": len(found.tables),
+        "worst": [table for table in found.tables if table.verdict is Verdict.STOP][:_WORST],
         "asked": asked,
         "matching": len(wanted),
         "pages": pages,
         "page": page,
-        "tables": shown,
-        "letters": _letters(open_letters(ledger, mirror.name, None)) if found.letters else [],
+        "tables": wanted[(page - 1) * ROWS_PER_PAGE : page * ROWS_PER_PAGE],
+        "letters": _letters(open_letters(ledger, mirror.name, None)) if has_letters else [],
         "ways_out": ways_out.of_mirror(mirror, found),
         "batches": _batches(ledger, mirror.name),
         "decisions": decisions(ledger, mirror.name, None),
@@ -213,47 +210,42 @@ def not_started(mirror: Mirror, now: datetime) -> dict[str, Any]:
 
 def table(mirror: Mirror, ledger: Engine, source: str, now: datetime) -> dict[str, Any] | None:
     """One table; None when there is none of this name."""
-    story = table_story(mirror, ledger, source)
-    found = overview(mirror, ledger, now)
-    line = next((line for line in found.tables if line.source == source), None)
-    if story is None or line is None:
+    found = view_mirror(mirror, ledger, now, closely=[source])
+    table = next((table for table in found.tables if table.source == source), None)
+    if table is None:
         return None
-    columns = tuple(dict.fromkeys(name for one in story.column_lists for name in _names(one.cols)))
+    state, totals, reader = table.state, table.totals or {}, LedgerReader(ledger, mirror.name)
+    lists = reader.column_lists([state.id]).get(state.id, ())
+    names = tuple(dict.fromkeys(name for one in lists for name in _names(one.cols)))
+    with ledger.connect() as db:
+        row = db.execute(sa.select(t.mirrored_table).where(t.mirrored_table.c.id == state.id)).one()
+        unknown = tuple(sorted(unknown_epochs(db, row)))
+    became = {name: totals.get(name, 0) for name in DISPOSITIONS}
+    taken = sum(totals.get(name, 0) for name in TAKEN)
     return {
         "title": f"{source} of {mirror.name}",
         "taken_at": now,
-        "mirror": _whole(found),
-        "table": line,
-        "generation": story.state.row.generation,
-        "keys": story.state.keys,
+        "mirror": found,
+        "read": BoundOffsets.of(found.bound_offsets),
+        "table": table,
         "columns": [
             {"name": c.landed_name, "type": c.type, "tells": c.tells}
             if c.tells
             else {"name": c.name, "type": c.type, **({"renamed": c.renamed} if c.renamed else {})}
-            for c in story.state.columns.columns
+            for c in state.columns.columns
         ],
-        "column_lists": [
-            {"columns": _names(one.cols), "whole": one.whole, "since": one.first_pos} for one in story.column_lists
-        ],
-        "marks": story.marks,
-        "confirmed": story.state.row.confirmed,
-        "taken": story.taken,
-        "became": story.became,
-        "adds_up": story.adds_up,
-        "loaded": story.loaded,
-        "publications": story.publications,
-        "load": story.load,
-        "load_left": story.load_left,
-        "reset": "" if story.state.reset is None else str(story.state.reset),
-        "files": [
-            {**plain(file), "confirmed_at": file.confirmed_at, "fate": _fate(file.number, line)} for file in story.files
-        ],
-        "letters": _letters(story.letters),
-        "proofs": story.proofs,
-        "decisions": story.decisions,
-        "epochs": story.epochs,
-        "unknown_epochs": story.unknown,
-        "ways_out": ways_out.of_table(mirror, line, story.unknown, columns),
+        "column_lists": [{"columns": _names(one.cols), "whole": one.whole, "since": one.first_pos} for one in lists],
+        "taken": taken,
+        "became": became,
+        "adds_up": taken == sum(became.values()),
+        "load_left": load_left(ledger, state),
+        "files": [{**file._asdict(), "fate": _fate(file.number, table)} for file in newest_files(ledger, state)],
+        "letters": _letters(open_letters(ledger, mirror.name, source)),
+        "proofs": ProofLedger(ledger).history(state.id, state.row.generation, SHOWN),
+        "decisions": decisions(ledger, mirror.name, source),
+        "epochs": reader.epochs([state.id]).get(state.id, {}),
+        "unknown_epochs": unknown,
+        "ways_out": ways_out.of_table(mirror, table, unknown, names),
         "prove": ways_out.proof(mirror, source),
     }
 
@@ -294,55 +286,24 @@ def decided(mirror: Mirror, action: str, source: str, said: Sequence[str], faile
     }
 
 
-def name_of(verdict: Verdict | None) -> str:
-    """The verdict as addresses and classes name it."""
-    return "UNKNOWN" if verdict is None else verdict.value
-
-
-def _whole(found: MirrorOverview) -> dict[str, Any]:
-    """The mirror itself, without its tables."""
-    names = (
-        "mirror",
-        "taken_at",
-        "committed",
-        "last_commit",
-        "open_batch",
-        "open_since",
-        "behind",
-        "stop",
-        "losses",
-        "notes",
-        "letters",
-        "hours",
-        "hours_out",
-        "looked_at",
-        "next_run",
-        "verdict",
-        "counts",
-        "lag",
-        "proved",
-    )
-    return {**{name: getattr(found, name) for name in names}, "number_of_tables": len(found.tables)}
-
-
-def _pipeline(found: MirrorOverview) -> dict[str, Any]:
-    waiting = [line for line in found.tables if line.waiting_rows]
-    backlog = [line for line in found.tables if line.backlog.files]
-    return {
-        "waiting_rows": sum(line.waiting_rows for line in waiting),
+def _whole(mirror: Mirror, ledger: Engine, found: MirrorView) -> dict[str, Any]:
+    """The mirror itself, what waits at each step, and what came through by hour."""
+    waiting = [table for table in found.tables if table.waiting.changes]
+    backlog = [table for table in found.tables if table.backlog.files]
+    pipeline = {
+        "waiting_changes": sum(table.waiting.changes for table in waiting),
         "waiting_tables": len(waiting),
-        "waiting_since": min((line.waiting_since for line in waiting if line.waiting_since), default=None),
-        "backlog_files": sum(line.backlog.files for line in backlog),
-        "backlog_bytes": sum(line.backlog.bytes for line in backlog),
+        "waiting_since": min((table.waiting.since for table in waiting if table.waiting.since), default=None),
+        "backlog_files": sum(table.backlog.files for table in backlog),
+        "backlog_bytes": sum(table.backlog.bytes for table in backlog),
         "backlog_tables": len(backlog),
-        "backlog_since": min((line.backlog.oldest for line in backlog if line.backlog.oldest), default=None),
-        "published_at": max((line.published_at for line in found.tables if line.published_at), default=None),
-        "looked": any(line.applied is not None for line in found.tables),
+        "backlog_since": min((table.backlog.oldest for table in backlog if table.backlog.oldest), default=None),
+        "published_at": max((table.published_at for table in found.tables if table.published_at), default=None),
+        "looked": any(table.applied is not None for table in found.tables),
     }
-
-
-class _Counted(msgspec.Struct):
-    counts: dict[str, int]
+    hours = messages_per_hour(ledger, mirror.name, found.taken_at)
+    hours_out = rows_per_hour(ledger, mirror.name, found.taken_at)
+    return {"mirror": found, "pipeline": pipeline, "hours": hours, "hours_out": hours_out}
 
 
 def _batches(ledger: Engine, mirror: str) -> list[dict[str, Any]]:
@@ -353,7 +314,7 @@ def _batches(ledger: Engine, mirror: str) -> list[dict[str, Any]]:
         files = published_since(db, mirror, rows[-1][1]) if rows else []
     found = []
     for number, bound, committed, manifest in rows:
-        counts = msgspec.json.decode(manifest, type=_Counted).counts
+        counts = counts_of(manifest)
         published = [at for behind, to, at in files if behind < number <= to]
         found.append(
             {
@@ -381,13 +342,13 @@ def _names(cols: str) -> list[str]:
     return [str(column[0] if isinstance(column, list) else column) for column in json.loads(cols)]
 
 
-def _fate(number: int, line: TableLine) -> str:
-    if line.applied is None:
+def _fate(number: int, table: TableView) -> str:
+    if table.applied is None:
         return "not known"
-    if number <= line.applied:
+    if number <= table.applied:
         return "applied"
     # The service leaves the newest file where it is, so nothing there tells whether it was applied (F-35).
-    return "waits at the target" if line.backlog.files else "not known: the newest file stays there"
+    return "waits at the target" if table.backlog.files else "not known: the newest file stays there"
 
 
 def wants_json(request: Request) -> bool:
@@ -443,7 +404,7 @@ _TEMPLATES.globals |= {
     "age": words.age,
     "amount": words.amount,
     "length": _length,
-    "name_of": name_of,
+    "name_of": words.verdict_name,
     "shape": shape,
     "size": words.size,
     "sparkline": sparkline,

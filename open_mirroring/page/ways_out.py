@@ -19,7 +19,7 @@ from open_mirroring.ledger.requests import (
     TARGET_GONE,
 )
 from open_mirroring.operate.deciding import LOOK
-from open_mirroring.operate.overview import LOOK_OVERDUE, NOT_INSPECTED, MirrorOverview, TableLine
+from open_mirroring.operate.mirror_view import LOOK_OVERDUE, NOT_INSPECTED, MirrorView, TableView
 from open_mirroring.protocols import table_losses, verdicts
 from open_mirroring.protocols.resetting import RESET_OPEN
 from open_mirroring.protocols.table_stops import KEY_MENDED, LOAD_REPEATED, NEEDS_RESET, NEW_TABLE, RELOAD_SEEN
@@ -73,71 +73,71 @@ class WaysOut:
     commands: tuple[Command, ...] = ()
 
 
-def of_table(mirror: Mirror, line: TableLine, unknown_epochs: tuple[str, ...], columns: tuple[str, ...]) -> WaysOut:
+def of_table(mirror: Mirror, table: TableView, unknown_epochs: tuple[str, ...], columns: tuple[str, ...]) -> WaysOut:
     """The ways out for a table as it is."""
     buttons: list[Button] = []
     commands: list[Command] = []
     why = "--reason WHY --approved-by NAME"
-    reset = Command(_command(mirror, "reload-table", line, why), "drops the table at the target and builds it anew")
-    is_kept = line.verdict is Verdict.STOP and line.since is not None
-    if is_kept and line.code == EPOCH_UNKNOWN:
+    reset = Command(_command(mirror, "reload-table", table, why), "drops the table at the target and builds it anew")
+    is_kept = table.verdict is Verdict.STOP and table.since is not None
+    if is_kept and table.code == EPOCH_UNKNOWN:
         effect = "all its changes count as later than those of the streams before; the stop is cleared"
         buttons += [Button(ACCEPT_EPOCH, f"Accept stream {epoch}", effect, epoch) for epoch in unknown_epochs]
-        begin_so = (table.source for table in mirror.tables if table.begins_with_load_of_task)
-        if isinstance(mirror.source, ChangeTables) and line.source in begin_so:
+        begin_so = (one.source for one in mirror.tables if one.begins_with_load_of_task)
+        if isinstance(mirror.source, ChangeTables) and table.source in begin_so:
             effect = "the task has written its full load anew: the next run builds the table from it"
             buttons.insert(0, Button(ACCEPT_RELOAD, "Accept the newest full load", effect))
         commands.append(reset)
-    elif is_kept and line.code == RENAME_POSSIBLE:
+    elif is_kept and table.code == RENAME_POSSIBLE:
         column = Choice("subject", "Column", columns)
         buttons.append(Button(ACCEPT_SCHEMA, "A column was dropped", "the table goes on without it", choices=(column,)))
         renamed = Choice("subject", "Old name", columns), Choice("renamed_to", "New name", columns)
         effect = "the table waits until it is loaded anew"
         buttons.append(Button(ACCEPT_SCHEMA, "A column was renamed", effect, choices=renamed))
         commands.append(reset)
-    elif is_kept and line.code == NEW_TABLE:
+    elif is_kept and table.code == NEW_TABLE:
         effect = "the next run publishes its changes, from the first one on"
         buttons.append(Button(ACCEPT_TABLE, "Mirror this table", effect))
-    elif is_kept and line.code in (RELOAD_SEEN, LOAD_REPEATED):
+    elif is_kept and table.code in (RELOAD_SEEN, LOAD_REPEATED):
         effect = (
             "the load at the source has ended: the next run builds the table anew from it and the changes behind it"
         )
         buttons.append(Button(ACCEPT_RELOAD, "Accept the newest full load", effect))
-        if line.code == LOAD_REPEATED:
+        if table.code == LOAD_REPEATED:
             effect = "messages were only delivered twice, and nothing was loaded again: clears the stop"
             buttons.append(Button(RESUME, "Resume this table", effect))
         commands.append(reset)
-    elif is_kept and line.code in NEEDS_RESET:
+    elif is_kept and table.code in NEEDS_RESET:
         commands.append(reset)
-    elif (is_kept and line.code != KEY_MENDED) or line.code == verdicts.TARGET_RESTARTED:
+    elif (is_kept and table.code != KEY_MENDED) or table.code == verdicts.TARGET_RESTARTED:
         effect = "clears the stop; the next run checks again, and stops again if the cause is still there"
         buttons.append(Button(RESUME, "Resume this table", effect))
         commands.append(reset)
-    elif line.verdict is Verdict.STOP and line.code != KEY_MENDED:
-        if line.code in _REPAIRABLE:
+    elif table.verdict is Verdict.STOP and table.code != KEY_MENDED:
+        if table.code in _REPAIRABLE:
             more = f"--number N {why} --not-applied HOW_YOU_KNOW"
             effect = "publishes a lost number once more, if the target has not applied it"
-            commands.append(Command(_command(mirror, "repair", line, more), effect))
+            commands.append(Command(_command(mirror, "repair", table, more), effect))
         commands.append(reset)
-    if line.code == verdicts.LOAD_PENDING:
+    if table.code == verdicts.LOAD_PENDING:
         commands.append(Command(_command(mirror, "initial-load"), "loads the first rows; goes on where it stopped"))
-    if line.code == RESET_OPEN:
+    if table.code == RESET_OPEN:
         gone = "the folder is deleted, and you see at the target that the table is gone: its reset goes on. Never of a "
         buttons.append(Button(TARGET_GONE, "The table is gone", gone + "table that is still there"))
         buttons.append(Button(TARGET_BACK, "The table is back", "you see at the target that it was made anew"))
         commands.append(reset)
-    if reset not in commands and any(loss.code in _RESET_HELPS for loss in line.losses):
+    if reset not in commands and any(loss.code in _RESET_HELPS for loss in table.losses):
         commands.append(reset)
-    if line.letters:
-        commands.append(_replay(mirror, f"--table {shlex.quote(line.source)}"))
-    if line.code in _TICK_HELPS:
+    if table.dead_letters.count:
+        commands.append(_replay(mirror, f"--table {shlex.quote(table.source)}"))
+    if table.code in _TICK_HELPS:
         commands.append(_tick(mirror))
-    if line.verdict is not Verdict.PASS:
+    if table.verdict is not Verdict.PASS:
         buttons.append(_look())
     return WaysOut(tuple(buttons), tuple(commands))
 
 
-def of_mirror(mirror: Mirror, found: MirrorOverview) -> WaysOut:
+def of_mirror(mirror: Mirror, found: MirrorView) -> WaysOut:
     """The ways out for what concerns the mirror as a whole."""
     buttons: list[Button] = []
     commands: list[Command] = []
@@ -176,7 +176,7 @@ def _replay(mirror: Mirror, chosen: str) -> Command:
     return Command(_command(mirror, "replay-dead-letters", more=chosen), effect)
 
 
-def _command(mirror: Mirror, name: str, line: TableLine | None = None, more: str = "") -> str:
-    table = [] if line is None else ["--table", line.source]
-    words = shlex.join(["open-mirroring", name, str(mirror.file), *table])
+def _command(mirror: Mirror, name: str, table: TableView | None = None, more: str = "") -> str:
+    named = [] if table is None else ["--table", table.source]
+    words = shlex.join(["open-mirroring", name, str(mirror.file), *named])
     return f"{words} {more}".strip()

@@ -148,7 +148,7 @@ class Proof:
         return max(0, self.rows_source - (self.differing - ours) - self.unproven) if not self.code else 0
 
     def document(self) -> dict[str, Any]:
-        """As plain JSON values."""
+        """As plain JSON values, without the keys, which may be many."""
         return {
             "verdict": str(self.verdict),
             "code": self.code,
@@ -168,35 +168,7 @@ class Proof:
             "unproven": self.unproven,
             "reasons": list(self.reasons),
             "all_named": len(self.keys) == self.differing,
-            "keys": [{"key": k.key, "kind": str(k.kind), "columns": list(k.columns)} for k in self.keys],
         }
-
-    def summary(self) -> dict[str, Any]:
-        """The document without keys, which may be many."""
-        return {name: value for name, value in self.document().items() if name != "keys"}
-
-    @classmethod
-    def from_document(cls, document: Mapping[str, Any]) -> Proof:
-        """Read back what :meth:`document` gave."""
-        at = document["proved_at"]
-        return cls(
-            verdict=ProofVerdict(document["verdict"]),
-            at=Position(document["published_batch"], document["position"]),
-            source=document["source"],
-            target_version=document["target_version"],
-            rows_source=document["rows_source"],
-            rows_target=document["rows_target"],
-            cells=document["cells"],
-            cells_differing=document["cells_differing"],
-            looks=document["looks"],
-            counts={kind: document[str(kind)] for kind in Kind if document[str(kind)]},
-            columns=document["columns"],
-            keys=tuple(DifferingKey(k["key"], Kind(k["kind"]), tuple(k["columns"])) for k in document["keys"]),
-            unproven=document["unproven"],
-            reasons=tuple(document["reasons"]),
-            code=document["code"],
-            proved_at=None if at is None else datetime.fromisoformat(at),
-        )
 
 
 def verdict_of(differing: int, unproven: int, code: str = "") -> ProofVerdict:

@@ -111,7 +111,7 @@ def inspect_mirror(
     reader = LedgerReader(ledger, mirror.name)
     findings: dict[str, Finding] = {}
     waiting = reader.tables()
-    looking = _Looking(mirror, ledger, reader, address, losses or look(mirror, ledger))
+    looking = _Looking(mirror, ledger, reader, address, losses or look(mirror, ledger, tables=waiting))
     is_new_there = not any(state.row.established or state.row.resetting for state in waiting.values())
     for _ in range(_LOOKS):
         looked = looking.findings(waiting)

@@ -29,6 +29,7 @@ from open_mirroring.ledger.columns import column_notes, columns_of_whole_rows
 from open_mirroring.ledger.foreign_tables import ForeignTable, foreign_tables
 from open_mirroring.ledger.letters import LetterCounts, OpenLetters, letter_counts
 from open_mirroring.ledger.read_places import read_places
+from open_mirroring.ledger.reading import LedgerReader, TableState
 from open_mirroring.protocols.table_losses import (
     ANY_TABLE,
     APPLY_EXCEPTIONS,
@@ -117,7 +118,6 @@ class SeenTable(NamedTuple):
 
     Attributes:
         source: as the mirror file names it.
-        name: as the source does, ``schema.table``.
         last_batch: the newest batch with rows of it; 0 when there is none.
         loaded: it has, or will have, an initial load.
         has_files: something of it was published.
@@ -131,7 +131,6 @@ class SeenTable(NamedTuple):
     """
 
     source: str
-    name: str
     last_batch: int = 0
     loaded: bool = False
     has_files: bool = False
@@ -143,65 +142,63 @@ class SeenTable(NamedTuple):
     exported: str | None = None
     columns: Sequence[str] = ()
 
+    @property
+    def name(self) -> str:
+        """As the source names it, ``schema.table``."""
+        return _name(self.source)
 
-def look(mirror: Mirror, ledger: Engine, *, has_read: bool = False) -> LossReport:
+
+def look(
+    mirror: Mirror, ledger: Engine, *, has_read: bool = False, tables: Mapping[str, TableState] | None = None
+) -> LossReport:
     """Read and judge the losses of a mirror: a few queries, whose cost grows with what is open and with the tables.
 
     *has_read* says that the source was just looked into, so that a table of which nothing came is worth a note even
-    where nothing ever came of any.
+    where nothing ever came of any. *tables* are those of the ledger, if the caller has just read them.
     """
     take_in_joined(mirror, ledger)
-    letters = letter_counts(ledger, mirror.name)
-    foreign = foreign_tables(ledger, mirror.name)
-    m, b = t.mirrored_table.c, t.batch_table.c
-    newest = sa.select(sa.func.max(b.batch)).where(b.mirror == m.mirror, b.source == m.source).scalar_subquery()
-    # A table in a reset, or that begins with what its source told, lacks none.
-    without_load = (m.load_state == "none") & sa.and_(*(c.is_(None) for c in (m.reset, m.newest_load, m.stream_from)))
-    query = sa.select(m.source, newest, m.load_state, m.confirmed, m.published_batch, without_load, m.stream_from, m.id)
-    query = query.where(m.mirror == mirror.name)
-    present = sa.select(m.id, m.generation).where(m.mirror == mirror.name)
-    of_columns = column_notes(ledger, dict(t.rows(ledger, present)))
-    exports = {table.source for table in mirror.tables if isinstance(table.initial_load, ExportLoad)}
-    loading = {table.source for table in mirror.tables if table.initial_load is not None}
-    tolerated = {table.source: (table.dead_letters or mirror.dead_letters).tolerate for table in mirror.tables}
-    naming = {table.source: table for table in mirror.tables if table.unseen(())}
+    reader = LedgerReader(ledger, mirror.name)
+    states = reader.tables() if tables is None else tables
+    declared = {table.source: table for table in mirror.tables}
     hashed = mirror.hashed_anywhere()
-    asked = naming.keys() | {table.source for _, tables in hashed for table in tables}
-    known = columns_of_whole_rows(ledger, mirror.name, asked)
-    s = t.source_schema.c
+    naming = {source for source, table in declared.items() if table.unseen(())}
+    known = columns_of_whole_rows(ledger, mirror.name, naming | {one.source for _, among in hashed for one in among})
+    of_columns = column_notes(ledger, {state.id: state.row.generation for state in states.values()})
+    newest, s = reader.newest_batches(), t.source_schema.c
     untold = sa.select(s.source).where(s.mirror == mirror.name, s.topic == KEYS_UNTOLD)
-    promised = {table.source for table in mirror.tables if table.keys_never_change}
     with ledger.connect() as db:
-        keys_untold = set(db.scalars(untold)) - promised
+        keys_untold = set(db.scalars(untold))
         signals = signals_of(db, mirror.name)
-        committed = db.scalar(sa.select(t.mirror.c.committed).where(t.mirror.c.name == mirror.name))
-        tables = [
+        places = read_places(db, mirror.name)
+    seen = []
+    for source, state in states.items():
+        table = declared.get(source)
+        load = None if table is None else table.initial_load
+        # A table in a reset, or that begins with a load of its source, lacks none.
+        begun_otherwise = (state.reset, state.newest_load, state.stream_from) != (None, None, None)
+        is_exported = isinstance(load, ExportLoad) and state.load_state == "loaded"
+        seen.append(
             SeenTable(
                 source,
-                _name(source),
-                last or 0,
-                load != "none",
-                bool(confirmed or published),
-                tolerated.get(source, mirror.dead_letters.tolerate),
-                naming[source].unseen(known[source]) if source in naming and source in known else {},
+                newest.get(source, 0),
+                state.load_state != "none",
+                bool(state.row.confirmed or state.row.published_batch),
+                ((table and table.dead_letters) or mirror.dead_letters).tolerate,
+                table.unseen(known[source]) if table is not None and source in naming & known.keys() else {},
                 signals=signals.get(source, {}),
-                lacks_load=bool(lacks) and source in loading,
-                keys_untold=source in keys_untold,
-                exported=(since or "") if source in exports and load == "loaded" else None,
-                columns=of_columns.get(table_id, ()),
+                lacks_load=load is not None and state.load_state == "none" and not begun_otherwise,
+                keys_untold=source in keys_untold and not (table and table.keys_never_change),
+                exported=(state.stream_from or "") if is_exported else None,
+                columns=of_columns.get(state.id, ()),
             )
-            for source, last, load, confirmed, published, lacks, since, table_id in db.execute(
-                query.order_by(m.source)
-            ).tuples()
-        ]
-        places = read_places(db, mirror.name)
+        )
     return judge(
-        tables,
-        letters,
-        foreign,
+        seen,
+        letter_counts(ledger, mirror.name),
+        foreign_tables(ledger, mirror.name),
         mirror.ignore,
         mirror.tolerated_letters(None),
-        has_read=has_read or bool(committed),
+        has_read=has_read or reader.mirror().committed > 0,
         places=places,
         # Files of a Capture wait behind a hole (C-93), and a damaged one hides what it holds.
         gaps_are_losses=not isinstance(mirror.source, InCapture)

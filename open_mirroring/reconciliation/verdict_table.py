@@ -72,7 +72,6 @@ class TableFacts:
         load_ahead: what the initial load claims to hold and the stream has not reached, in words; empty if nothing.
         target: the target's status; None when none is configured.
         limits: how much may wait for the target.
-        purged_after: how long the service keeps processed files.
         stop_what: what the ledger says about its stop.
         marker_etag: the ETag of ``_incarnation.json``; empty when there is no such file.
         reset: the reset that the table is in, in words; empty when it is in none.
@@ -96,7 +95,6 @@ class TableFacts:
     load_ahead: str = ""
     target: TargetStatus | None = None
     limits: Limits = NO_LIMITS
-    purged_after: timedelta = PURGED_AFTER
     stop_what: str = ""
     marker_etag: str = ""
     reset: str = ""
@@ -137,7 +135,7 @@ def reconcile(facts: TableFacts) -> Finding:
         facts.row.confirmed,
         facts.published,
         settled=facts.settled,
-        purged_before=facts.now - facts.purged_after,
+        purged_before=facts.now - PURGED_AFTER,
         processed_rows=facts.target.processed_rows if facts.target else None,
     )
     backlog = _backlog(facts, sequence)

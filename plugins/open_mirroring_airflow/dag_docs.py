@@ -31,7 +31,7 @@ A failed `extract` does not keep `publish` from publishing what the log has.
 
 **Alerts.** A task that fails tells `alerts.connection` of the mirror file, if there is one, and the log; with
 `alerts.deadline_minutes` a run that is not done so long after it was queued is told, too. `reconcile` returns
-`metrics`: ages, lag against retention, late and superseded changes.
+`status`: what waits since when, lag against retention, dead letters and losses.
 
 **Params.** `tables`: publish only these (extraction always reads for all). `reread`: read again what was read of the
 run's interval before; for backfills, and for runs by hand with a logical date.

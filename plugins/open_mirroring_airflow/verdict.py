@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from datetime import UTC, datetime
@@ -21,6 +20,7 @@ from open_mirroring_airflow.run_params import TABLE, TABLES
 
 if TYPE_CHECKING:
     from open_mirroring.ledger.reading import LedgerReader
+    from open_mirroring.operate.mirror_view import MirrorView
     from open_mirroring.protocols.verdicts import Finding
 
 _NAMED = 3
@@ -29,16 +29,15 @@ _RED = {TaskInstanceState.FAILED.value, TaskInstanceState.UPSTREAM_FAILED.value}
 
 def verdicts_line(findings: Mapping[str, Finding], left: Collection[str]) -> str:
     """How many tables are how, the worst first; a table with changes *left* to publish waits."""
-    from open_mirroring.operate.words import SEVERITY, amount, verdict_words
+    from open_mirroring.operate.words import amount, verdict_counts
     from open_mirroring.protocols.verdicts import Verdict
 
     sound = (Verdict.PASS, Verdict.LOSSES)
-    counts = Counter(
+    counts = Counter[Verdict | None](
         Verdict.HOLD if table in left and finding.verdict in sound else finding.verdict
         for table, finding in findings.items()
     )
-    said = [f"{counts[verdict]} {verdict_words(verdict)}" for verdict in SEVERITY if verdict and counts[verdict]]
-    return f"{amount(len(findings), 'table')}: {', '.join(said) or 'none'}."
+    return f"{amount(len(findings), 'table')}: {verdict_counts(counts)}."
 
 
 def _outcome(stopped: Mapping[str, str], red: Sequence[str], lost: Mapping[str, str]) -> str:
@@ -67,8 +66,8 @@ class ReconcileOperator(BaseOperator):
         kwargs: those of any operator.
 
     Returns:
-        ``{"verdicts": {table: PASS | LOSSES | HOLD | STOP}, "note": "HOLD: …" or "", "metrics": {…}}``, the last as of
-        :class:`~open_mirroring.operate.metrics.MirrorMetrics` (G-11).
+        ``{"verdicts": {table: PASS | LOSSES | HOLD | STOP}, "note": "HOLD: …" or "", "status": {…}}``, the last as
+        ``status --json`` prints it, without tables (G-11).
 
     Raises:
         TerminalError: ``TABLES_STOPPED`` naming the tables with their reasons, ``TASK_FAILED`` naming red tasks, else
@@ -89,20 +88,17 @@ class ReconcileOperator(BaseOperator):
         from open_mirroring.ledger import open_ledger
         from open_mirroring.ledger.reading import LedgerReader
         from open_mirroring.operate.job_story import story
-        from open_mirroring.operate.metrics import mirror_metrics
+        from open_mirroring.operate.viewing import view_mirror
         from open_mirroring.protocols.table_losses import WAYS_OUT
         from open_mirroring.protocols.verdicts import HOLDS_FOR_SOMEBODY, gate
         from open_mirroring.reconciliation.inspection import inspect_mirror
-        from open_mirroring.reconciliation.losses import look
 
         mirror = load_mirror(Path(self.mirror_file))
         ledger = open_ledger(ledger_url(mirror))
         findings = inspect_mirror(mirror, ledger, landing_zone(mirror))
-        metrics = mirror_metrics(ledger, mirror.name, datetime.now(UTC)).document()
-        self.log.debug("metrics: %s", json.dumps(metrics))
-        result = gate(findings)
-        report = look(mirror, ledger)
-        left = self._left_over(mirror, LedgerReader(ledger, mirror.name), result.passing, context)
+        found = view_mirror(mirror, ledger, datetime.now(UTC), findings=findings)
+        result, report = gate(findings), found.report
+        left = self._left_over(mirror, LedgerReader(ledger, mirror.name), found, result.passing, context)
         note = hold_note({**left, **result.held})
         if note:
             self.log.warning("%s", note)
@@ -135,10 +131,10 @@ class ReconcileOperator(BaseOperator):
             ways_out = "; ".join(WAYS_OUT[code] for code in codes)
             raise done_with_losses(losses, where=f"mirror {mirror.name}", ways_out=ways_out)
         verdicts = {table: finding.verdict.value for table, finding in findings.items()}
-        return {"verdicts": verdicts, "note": note, "metrics": metrics}
+        return {"verdicts": verdicts, "note": note, "status": found.document()}
 
     def _left_over(
-        self, mirror: Mirror, reader: LedgerReader, passing: Sequence[str], context: Context
+        self, mirror: Mirror, reader: LedgerReader, found: MirrorView, passing: Sequence[str], context: Context
     ) -> dict[str, str]:
         """What the run has not published although nothing holds it: as where somebody marked a task of it as done."""
         from open_mirroring.ledger.reading import next_changes
@@ -146,15 +142,14 @@ class ReconcileOperator(BaseOperator):
         from open_mirroring.protocols.table_losses import ANY_TABLE
 
         left = {}
-        if fragments := reader.open_fragment_count():
-            left[ANY_TABLE] = waiting_pieces(fragments)
+        if found.open_fragments:
+            left[ANY_TABLE] = waiting_pieces(found.open_fragments)
         params = context["params"]
         chosen = [params[TABLE]] if params.get(TABLE) else params.get(TABLES) or passing
-        known = reader.tables()
-        asked = {source: known[source] for source in passing if source in chosen and source in known}
+        asked = {table.source: table.state for table in found.tables if table.source in {*passing} & {*chosen}}
         # Where transactions are held back, what lies above the complete position is not work of any run as yet.
         whole = mirror.consistency == "transaction"
-        for source in next_changes(reader, asked, reader.mirror().committed, whole_transactions=whole):
+        for source in next_changes(reader, asked, found.state.committed, whole_transactions=whole):
             left[source] = "logged changes are not published yet; the next run does it"
         return left
 

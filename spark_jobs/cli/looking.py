@@ -15,13 +15,10 @@ from sqlalchemy.engine import make_url
 from open_mirroring.config import Mirror, load_mirror
 from open_mirroring.config.models import schema_document
 from open_mirroring.errors import MirroringError
-from open_mirroring.ledger.decisions import OpenStop, open_stops
-from open_mirroring.ledger.proofs import ProofLedger
-from open_mirroring.ledger.reading import LedgerReader
+from open_mirroring.ledger.decisions import OpenStop
 from open_mirroring.operate.exit_codes import Exit, exit_of_report
-from open_mirroring.operate.metrics import mirror_metrics
 from open_mirroring.operate.places import ledger_shown, places
-from open_mirroring.operate.status_gathering import mirror_status
+from open_mirroring.operate.viewing import view_mirror
 from open_mirroring.operate.words import shown
 from open_mirroring.protocols.verdicts import Finding
 from open_mirroring.reconciliation.inspection import inspect_mirror
@@ -47,38 +44,34 @@ def status(arguments: argparse.Namespace) -> Exit:
 
 def _status(arguments: argparse.Namespace, mirror: Mirror, ledger: Engine) -> Exit:
     findings: Mapping[str, Finding] = {}
-    failed = ""
+    failed, lost = "", None
     try:
         ensure_counted(mirror, ledger)
         findings = inspect_mirror(mirror, ledger, record=False)
     except MirroringError as error:
-        # What the ledger knows is still worth seeing; why the rest is not known stands beside it.
+        # What the ledger knows is still worth seeing; why the rest is not known is shown next to it.
         failed = str(error)
-    reader = LedgerReader(ledger, mirror.name)
-    proofs = ProofLedger(ledger).newest(table.id for table in reader.tables().values())
-    stops = open_stops(ledger, mirror.name)
     try:
-        if (lost := log_ahead(mirror, ledger)) and all(stop.source for stop in stops):
-            stops = [OpenStop(None, lost.code, lost.what, None), *stops]
+        lost = log_ahead(mirror, ledger)
     except MirroringError as error:
         failed = failed or str(error)
-    state = mirror_status(
+    found = view_mirror(
         mirror,
-        reader,
-        stops,
-        findings,
-        now=datetime.now(UTC),
-        inspection_failed=failed,
-        proofs={table_id: recorded.proof for table_id, recorded in proofs.items()},
+        ledger,
+        datetime.now(UTC),
+        findings=findings,
+        not_inspected=failed,
+        stop=OpenStop(None, lost.code, lost.what, None) if lost else None,
+        closely=None if arguments.json or arguments.wide else (),
     )
     if arguments.json:
-        metrics = mirror_metrics(ledger, mirror.name, state.taken_at)
-        document = {"started": True, "places": places(mirror), **state.document(), "metrics": metrics.document()}
-        print(json_text(document))
+        tables = [table.document() for table in found.tables]
+        print(json_text({"started": True, "places": places(mirror), **found.document(), "tables": tables}))
+    elif arguments.wide:
+        print(f"{headline(found)}\n{places_text(mirror)}\n\n{status_text(found)}")
     else:
-        wide = f"{headline(state)}\n{places_text(mirror)}\n\n{status_text(state)}"
-        print(wide if arguments.wide else short_status_text(state, coloured=colours_wanted()))
-    return exit_of_report(state.stopped, state.losses)
+        print(short_status_text(found, coloured=colours_wanted()))
+    return exit_of_report(found.stopped, found.report.lost)
 
 
 def schema(_: argparse.Namespace) -> Exit:

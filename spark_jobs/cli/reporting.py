@@ -6,7 +6,8 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from open_mirroring.operate.words import amount, shown
+from open_mirroring.operate.job_story import story
+from open_mirroring.operate.words import shown
 
 if TYPE_CHECKING:
     from open_mirroring.ledger.letters import LetterCounts
@@ -47,28 +48,13 @@ def ignored_text(tables: Mapping[str, Any]) -> str:
 
 def tick_text(ticked: Ticked) -> str:
     """What a tick did, in the order in which it did it."""
-    lines = []
-    if ticked.batch is not None:
-        lines.append(f"read: batch {ticked.batch}, {counts_text(ticked.counts)}")
-    elif ticked.failed is None:
-        lines.append("read: nothing new at the source")
-    else:
-        lines.append(f"read: FAILED, {shown(ticked.failed)}")
-    if ticked.waiting_files:
-        named = ", ".join(map(shown, ticked.waiting_files[:3])) + (" …" if len(ticked.waiting_files) > 3 else "")
-        lines.append(
-            f"      {len(ticked.waiting_files)} of the source are not ready yet, and read once they are: {named}"
-        )
-    lines += [f"new table: {shown(table)}: {shown(what)}" for table, what in ticked.joined.items()]
-    if ticked.files:
-        files = sum(map(len, ticked.files.values()))
-        lines.append(f"published: {amount(files, 'file')} for {amount(len(ticked.files), 'table')}")
-        lines.append(columns(("table", "files", "numbers"), [(t, len(n), _span(n)) for t, n in ticked.files.items()]))
-    else:
-        lines.append("published: nothing" if ticked.waiting or ticked.stopped else "published: nothing to publish")
-    lines += _held_and_stopped(ticked.held, ticked.stopped)
-    lines += _losses(ticked.losses) + _tolerated(ticked.told, ticked.losses)
-    lines += [f"awaited: {shown(what)}" for what in ticked.awaited]
+    done = ticked.document()
+    read = story("extract_changes", {name: done[name] for name in ("batch", "counts", "waiting_files", "joined")})
+    if ticked.failed is not None:
+        read[0] = f"Read: FAILED, {shown(ticked.failed)}"
+    left = {name: done.get(name) for name in ("files", "held", "stopped", "losses", "notes")}
+    lines = [*read, *story("publish_changes", left), *_tolerated(ticked.told, ticked.losses)]
+    lines += [f"Awaited: {shown(what)}" for what in ticked.awaited]
     if ticked.did_nothing and not (ticked.held or ticked.stopped or ticked.losses or ticked.awaited):
         lines.append("Nothing to do: the target has all that the source has shown.")
     return "\n".join(lines)
@@ -113,34 +99,12 @@ def dead_letters_text(listed: ListedLetters, counts: LetterCounts) -> str:
     return "\n".join([*lines, "There are more: raise --limit."] if listed.more else lines)
 
 
-def _held_and_stopped(held: Mapping[str, str], stopped: Mapping[str, str]) -> list[str]:
-    lines = [f"on hold: {shown(table)}: {shown(why)}" for table, why in held.items()]
-    return lines + [f"STOPPED: {shown(table)}: {shown(why)}" for table, why in stopped.items()]
-
-
-def _losses(losses: Mapping[str, str]) -> list[str]:
-    return [f"LOSSES: {shown(table)}: {shown(what)}" for table, what in losses.items()]
-
-
 def _tolerated(report: Mapping[str, Any], losses: Mapping[str, str]) -> list[str]:
-    """What a run leaves open without a loss: tolerated dead letters, ignored tables, notes."""
+    """What a run leaves open without a loss: tolerated dead letters, ignored tables."""
     letters = report.get("dead_letters", {}).get("tables", {})
     lines = [
-        f"tolerated: {shown(table)}: {found['open']} dead letters are open"
+        f"Tolerated: {shown(table)}: {found['open']} dead letters are open"
         for table, found in letters.items()
         if table not in losses
     ]
-    lines += [f"ignored: {text}"] if (text := ignored_text(report.get("ignored", {}))) else []
-    return lines + [
-        f"note: {shown(table)}: {shown(n)}" for table, notes in report.get("notes", {}).items() for n in notes
-    ]
-
-
-def counts_text(counts: Mapping[str, int]) -> str:
-    """Messages, and by what they were."""
-    parts = [f"{count} {name.replace('_', ' ')}" for name, count in counts.items() if count and name != "messages"]
-    return ": ".join([amount(counts.get("messages", 0), "message"), ", ".join(parts)]) if parts else "no messages"
-
-
-def _span(numbers: Sequence[int]) -> str:
-    return f"{numbers[0]}" if len(numbers) == 1 else f"{numbers[0]}-{numbers[-1]}"
+    return lines + ([f"Ignored: {text}"] if (text := ignored_text(report.get("ignored", {}))) else [])

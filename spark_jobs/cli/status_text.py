@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator
 from datetime import datetime, timedelta
-from typing import Any
 
-from open_mirroring.operate.status import BoundOffsets, MirrorStatus, TableStatus
-from open_mirroring.operate.status_gathering import NO_COMPLETE_POSITION
-from open_mirroring.operate.words import age, amount, shown, size, verdict_words
-from open_mirroring.protocols.proving import Kind
+from open_mirroring.operate.job_story import counted
+from open_mirroring.operate.mirror_view import BoundOffsets, MirrorView, TableView
+from open_mirroring.operate.viewing import NO_COMPLETE_POSITION
+from open_mirroring.operate.words import age, amount, shown, size, verdict_name, verdict_words
+from open_mirroring.protocols.proving import Kind, Proof
 from open_mirroring.protocols.table_losses import WAYS_OUT
 from open_mirroring.protocols.verdicts import Verdict
-from spark_jobs.cli.reporting import columns, counts_text, ignored_text
+from spark_jobs.cli.reporting import columns, ignored_text
 from spark_jobs.sources.contract.decoded import Notices
 
 _MB = 1_000_000
@@ -28,49 +28,55 @@ def colours_wanted() -> bool:
     return sys.stdout.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
 
 
-def short_status_text(status: MirrorStatus, *, coloured: bool = False) -> str:
-    """The verdict in a sentence, what is stopped with the way out, and a narrow table."""
+def short_status_text(status: MirrorView, *, coloured: bool = False) -> str:
+    """The verdict in a sentence, what is stopped with the next step, and a narrow table."""
     lines = [headline(status)]
     if status.stop is not None:
         lines += _stopped("reading", status.stop.code, status.stop.what, "", coloured)
     for table in status.tables:
-        if table.verdict == Verdict.STOP.value:
+        if table.verdict is Verdict.STOP:
             lines += _stopped(table.source, table.code, table.what, table.way_out, coloured)
-    if status.at_risk:
-        lines.append(f"AT RISK: {shown(_at_risk(status))}; look at `dead-letters`")
-    lines += [f"AT RISK: {shown(what)}; {WAYS_OUT[code]}" for code, what in status.unread.items()]
-    lines += [f"note: {shown(note)}" for note in status.notes]
-    if status.inspection_failed:
-        lines.append(f"not inspected: {shown(status.inspection_failed)}")
-    if status.ignored:
-        lines.append(f"ignored: {ignored_text(status.ignored)}")
+    lines += [f"{name}: {text}" for name, text in _of_mirror(status)]
     noticed = {name: status.recent[name] for name in Notices._fields if status.recent.get(name)}
     if noticed:
-        lines.append(f"read, and worth a look: {counts_text(noticed)} in the last {status.recent_batches} batches")
+        lines.append(f"read, and worth a look: {counted(noticed)} in the last {status.recent_batches} batches")
     lines += ["", _narrow_table(status, coloured)]
     for table in status.tables:
         lines += _remarks(table, status.taken_at, with_stop=False)
     return "\n".join(lines)
 
 
-def headline(status: MirrorStatus) -> str:
+def _of_mirror(status: MirrorView) -> Iterator[tuple[str, str]]:
+    """What is worth a look of the mirror as a whole, each with what it is."""
+    letters = status.report.letters
+    if status.at_risk:
+        counted = f"{letters.without_table.count} dead letters name no table: any table may lack a change"
+        counted = counted if letters.known else f"at least {counted}: the log's were not counted yet"
+        yield "AT RISK", f"{counted}; look at `dead-letters`"
+    yield from (("AT RISK", f"{shown(what)}; {WAYS_OUT[code]}") for code, what in status.report.unread.items())
+    yield from (("note", shown(note)) for note in status.notes)
+    if status.not_inspected:
+        yield "not inspected", shown(status.not_inspected)
+    if status.report.ignored:
+        yield "ignored", ignored_text(status.report.document()["ignored"])
+
+
+def headline(status: MirrorView) -> str:
     """``shop: 3 of 4 tables mirrored, lag 2 min``."""
     tables = status.tables
-    mirrored = [table for table in tables if table.verdict in (Verdict.PASS.value, Verdict.LOSSES.value)]
-    losses = sum(table.verdict == Verdict.LOSSES.value for table in mirrored)
+    mirrored = [table for table in tables if table.verdict in (Verdict.PASS, Verdict.LOSSES)]
+    losses = sum(table.verdict is Verdict.LOSSES for table in mirrored)
     lossy = f" ({losses} with losses)" if losses else ""
-    longest = max((lag(table, status.taken_at) for table in mirrored), default=timedelta(0))
-    is_all = mirrored == [*tables] and not status.unread
+    longest = max((table.lag for table in mirrored), default=timedelta(0))
+    is_all = mirrored == [*tables] and not status.report.unread
     behind = f", lag {age(longest)}" if longest else ", nothing waits" if is_all else ""
     counted = f"{len(mirrored)} of {len(tables)} tables mirrored{lossy}{behind}"
-    logged = "nothing logged yet" if status.last_commit is None else f"last logged {age(status.last_commit_age)} ago"
+    logged = "nothing logged yet" if status.last_commit is None else f"last logged {_ago(status)}"
     return f"{status.mirror}: {counted}; {logged}"
 
 
-def lag(table: TableStatus, now: datetime) -> timedelta:
-    """The age of the oldest logged change that is not known to be applied."""
-    since = [moment for moment in (table.waiting_since, table.backlog_oldest) if moment is not None]
-    return max(timedelta(0), now - min(since)) if since else timedelta(0)
+def _ago(status: MirrorView) -> str:
+    return f"{age(status.taken_at - status.last_commit)} ago" if status.last_commit else "never"
 
 
 def _stopped(what: str, code: str, why: str, way_out: str, coloured: bool) -> list[str]:
@@ -85,8 +91,8 @@ def _painted(text: str, verdict: Verdict | None, coloured: bool) -> str:
 _NARROW = ("table", "verdict", "lag", "in the log", "at the target", "letters", "load")
 
 
-def _narrow_table(status: MirrorStatus, coloured: bool) -> str:
-    rows = [_narrow_row(table, status.taken_at) for table in status.tables]
+def _narrow_table(status: MirrorView, coloured: bool) -> str:
+    rows = [_narrow_row(table) for table in status.tables]
     others = sum(max(len(row[at]) for row in [_NARROW, *rows]) + 2 for at in range(1, len(_NARROW)))
     room = max(12, WIDTH - others)
     text = columns(_NARROW, [(_cut(shown(row[0]), room), *row[1:]) for row in rows])
@@ -97,24 +103,21 @@ def _narrow_table(status: MirrorStatus, coloured: bool) -> str:
     for table, row, line in zip(status.tables, rows, lines, strict=True):
         # The name may hold the words of a verdict.
         name = _cut(shown(table.source), room)
-        verdict = None if table.verdict is None else Verdict(table.verdict)
-        painted.append(name + line[len(name) :].replace(row[1], _painted(row[1], verdict, True), 1))
+        painted.append(name + line[len(name) :].replace(row[1], _painted(row[1], table.verdict, True), 1))
     return "\n".join([first, *painted])
 
 
-def _narrow_row(table: TableStatus, now: datetime) -> tuple[str, ...]:
-    verdict = verdict_words(None if table.verdict is None else Verdict(table.verdict))
-    late = lag(table, now)
-    load = "" if table.load_state == "none" else table.load_state
-    if table.load_state == "pending" and table.load_chunks is not None:
+def _narrow_row(table: TableView) -> tuple[str, ...]:
+    load = "" if table.state.load_state == "none" else table.state.load_state
+    if table.state.load_state == "pending" and table.load_chunks is not None:
         load = "{} of {}".format(*table.load_chunks)
     return (
         table.source,
-        verdict,
-        age(late) if late else "-",
-        f"{table.waiting_rows}",
-        f"{table.backlog_files} ({size(table.backlog_bytes)})" if table.backlog_files else "0",
-        f"{table.letters['open']}",
+        verdict_words(table.verdict),
+        age(table.lag) if table.lag else "-",
+        f"{table.waiting.changes}",
+        f"{table.backlog.files} ({size(table.backlog.bytes)})" if table.backlog.files else "0",
+        f"{table.dead_letters.count}",
         load,
     )
 
@@ -127,41 +130,30 @@ def _cut(text: str, room: int) -> str:
     return f"{text[:head]}…{text[len(text) - (room - 1 - head) :]}"
 
 
-def status_text(status: MirrorStatus) -> str:
-    """The status: the mirror, its tables with their four marks, and what needs somebody."""
-    read = BoundOffsets.of(status.bound_offsets)
+def status_text(status: MirrorView) -> str:
+    """The status: the mirror, its tables with their marks, and what needs an operator."""
+    read, state = BoundOffsets.of(status.bound_offsets), status.state
     bound = f"{read.places} files, partitions or tables, {read.total} bytes or offsets"
-    last = "no batch yet" if status.last_commit is None else f"committed {age(status.last_commit_age)} ago"
+    last = "no batch yet" if status.last_commit is None else f"committed {_ago(status)}"
     lines = [
         f"mirror {status.mirror}",
         f"  bound offsets     {bound}",
-        f"  change log        batch {status.committed_batch}, {last}"
-        + (f"; batch {status.open_batch} is open, the next run finishes it" if status.open_batch else ""),
+        f"  change log        batch {state.committed}, {last}"
+        + (f"; batch {state.open_batch} is open, the next run finishes it" if state.open_batch else ""),
         f"  open fragments    {status.open_fragments} wait for their pieces, or for a description of their structure",
-        f"  last {status.recent_batches:>3} batches  {counts_text(status.recent)}",
+        f"  last {status.recent_batches:>3} batches  {counted(status.recent)}",
     ]
     if status.horizon is not None:
-        dropped = f"; batches up to {status.dropped_batch} are dropped from the log" if status.dropped_batch else ""
-        lines.append(f"  horizon           {status.horizon:%Y-%m-%d %H:%M} UTC{dropped}")
-    if status.at_risk:
-        lines.append(f"  AT RISK           {shown(_at_risk(status))}; look at `dead-letters`")
-    lines += [f"  AT RISK           {shown(what)}; {WAYS_OUT[code]}" for code, what in status.unread.items()]
-    if status.ignored:
-        lines.append(f"  ignored           {ignored_text(status.ignored)}")
-    lines += [f"  note              {shown(note)}" for note in status.notes]
+        up_to = status.horizon.dropped
+        dropped = f"; batches up to {up_to} are dropped from the log" if up_to else ""
+        lines.append(f"  horizon           {status.horizon.at:%Y-%m-%d %H:%M} UTC{dropped}")
+    lines += [f"  {name:<17} {text}" for name, text in _of_mirror(status)]
     if status.stop is not None:
         lines.append(f"  STOP              {shown(status.stop.code)}: {shown(status.stop.what)}")
-    if status.inspection_failed:
-        lines.append(f"  not inspected     {shown(status.inspection_failed)}")
     lines += ["", columns(_TABLE_HEADINGS, [_table_row(table, status.taken_at) for table in status.tables])]
     for table in status.tables:
         lines += _remarks(table, status.taken_at)
     return "\n".join(lines)
-
-
-def _at_risk(status: MirrorStatus) -> str:
-    counted = f"{status.homeless_rejects} dead letters tell no table: any table may lack a change"
-    return counted if status.letters["known"] else f"at least {counted}: the log's were not counted yet"
 
 
 _TABLE_HEADINGS = (
@@ -178,66 +170,61 @@ _TABLE_HEADINGS = (
 )
 
 
-def _table_row(table: TableStatus, now: datetime) -> tuple[object, ...]:
+def _table_row(table: TableView, now: datetime) -> tuple[object, ...]:
     backlog = "0"
-    if table.backlog_files:
-        backlog = f"{table.backlog_files} files, {table.backlog_bytes / _MB:.1f} MB"
-        if table.backlog_oldest is not None:
-            backlog += f", {age(now - table.backlog_oldest)}"
-    load = table.load_state
+    if table.backlog.files:
+        backlog = f"{table.backlog.files} files, {table.backlog.bytes / _MB:.1f} MB"
+        if table.backlog.oldest is not None:
+            backlog += f", {age(now - table.backlog.oldest)}"
+    load, marks = table.state.load_state, table.marks
     if load == "pending" and table.load_chunks is not None:
         load = "pending, {} of {} chunks".format(*table.load_chunks)
+    complete = NO_COMPLETE_POSITION if marks is None else marks.complete_position
     return (
         table.source,
-        table.verdict or "?",
-        table.marks.highest_position or "-",
-        # Said of every row of some sources, it would hide what differs.
-        "-" if table.marks.complete_position == NO_COMPLETE_POSITION else table.marks.complete_position,
-        table.marks.published_batch,
-        table.confirmed,
-        table.waiting_batches,
+        verdict_name(table.verdict),
+        (marks and marks.highest_position) or "-",
+        # Shown in every row of some sources, it would hide what differs.
+        "-" if complete == NO_COMPLETE_POSITION else complete,
+        table.state.row.published_batch,
+        table.state.row.confirmed,
+        table.waiting.batches,
         backlog,
-        table.stale_keys,
+        table.dead_letters.keys,
         load,
     )
 
 
-def _remarks(table: TableStatus, now: datetime, *, with_stop: bool = True) -> list[str]:
-    lines = []
-    if table.verdict != "PASS" and (with_stop or table.verdict != "STOP"):
+def _remarks(table: TableView, now: datetime, *, with_stop: bool = True) -> list[str]:
+    lines, is_stopped = [], table.verdict is Verdict.STOP
+    if table.verdict is not Verdict.PASS and (with_stop or not is_stopped):
         since = f" since {table.since:%Y-%m-%d %H:%M} UTC" if table.since else ""
-        said = verdict_words(None if table.verdict is None else Verdict(table.verdict))
-        lines.append(f"{shown(table.source)}: {said}{since}: {table.code}: {shown(table.what)}")
+        lines.append(f"{verdict_words(table.verdict)}{since}: {table.code}: {shown(table.what)}")
         if table.way_out:
             lines.append(f"  do: {shown(table.way_out)}")
-    lines += [
-        f"{shown(table.source)}: LOSSES {shown(loss)}" for loss in table.losses if not loss.startswith(f"{table.code}:")
-    ]
-    if not table.losses and table.letters["open"]:
-        lines.append(f"{shown(table.source)}: {table.letters['open']} dead letters are open, as many are tolerated")
+    lines += [f"LOSSES {shown(loss)}" for loss in table.losses if loss.code != table.code]
+    if not table.losses and table.dead_letters.count:
+        lines.append(f"{table.dead_letters.count} dead letters are open, as many are tolerated")
     if table.open_intent:
-        who = "goes on once the stop is lifted" if table.verdict == Verdict.STOP.value else "the next run finishes it"
-        lines.append(f"{shown(table.source)}: unfinished, {who}: {table.open_intent}")
+        when = "goes on once the stop is lifted" if is_stopped else "the next run finishes it"
+        lines.append(f"unfinished, {when}: {table.open_intent}")
     if table.reset:
-        lines.append(f"{shown(table.source)}: in a reset: {shown(table.reset)}")
-    if table.waiting_rows and not table.waiting_batches:
-        if table.verdict == Verdict.STOP.value:
-            waiting = amount(table.waiting_rows, "change is waiting", "changes are waiting")
-            lines.append(f"{shown(table.source)}: {waiting} until the stop is resolved")
-        else:
-            waiting = amount(table.waiting_rows, "change waits", "changes wait")
-            lines.append(f"{shown(table.source)}: {waiting} for the end of their transactions")
-    lines += [f"{shown(table.source)}: note: {shown(note)}" for note in table.notes]
+        lines.append(f"in a reset: {shown(table.reset)}")
+    if table.waiting.changes and not table.waiting.batches:
+        one, many = ("change is waiting", "changes are waiting") if is_stopped else ("change waits", "changes wait")
+        until = "until the stop is resolved" if is_stopped else "for the end of their transactions"
+        lines.append(f"{amount(table.waiting.changes, one, many)} {until}")
+    lines += [f"note: {shown(note)}" for note in table.notes]
     if table.proof is not None:
-        lines.append(f"{shown(table.source)}: {_last_proof(table.proof, now)}")
-    return ["", *lines] if lines else []
+        lines.append(_last_proof(table.proof, now))
+    name = shown(table.source)
+    return ["", *(line if line.startswith("  ") else f"{name}: {line}" for line in lines)] if lines else []
 
 
-def _last_proof(proof: Mapping[str, Any], now: datetime) -> str:
+def _last_proof(proof: Proof, now: datetime) -> str:
     """``last proof 5 min ago at batch 7: EQUAL, 120 rows``."""
-    ago = age(now - datetime.fromisoformat(proof["proved_at"]))
-    counted = [f"{proof[kind]} {kind}" for kind in (*map(str, Kind), "unproven") if proof[kind]]
-    found = [proof["verdict"], f"{proof['rows_source']} rows at the source", *counted]
-    if proof["code"]:
-        found = [proof["verdict"], proof["code"]]
-    return f"last proof {ago} ago at batch {proof['published_batch']}: {', '.join(found)}"
+    counted = [f"{proof.counts[kind]} {kind}" for kind in Kind if proof.counts.get(kind)]
+    counted += [f"{proof.unproven} unproven"] if proof.unproven else []
+    said = proof.code or ", ".join([f"{proof.rows_source} rows at the source", *counted])
+    ago = age(None if proof.proved_at is None else now - proof.proved_at)
+    return f"last proof {ago} ago at batch {proof.at.batch}: {proof.verdict}, {said}"

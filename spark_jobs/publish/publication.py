@@ -12,6 +12,8 @@ from functools import cache
 from types import MappingProxyType
 from typing import NamedTuple
 
+from msgspec import structs
+
 from open_mirroring.changes.column_history import FormerColumn, Structure
 from open_mirroring.changes.horizon import BatchContents
 from open_mirroring.changes.log_position import LogPosition, is_of_generation, load_epoch, not_below, position_order
@@ -140,7 +142,8 @@ class Preparation:
                 continue
             rows = sum(part.rows for part in (*new.arrived, *new.released))
             standing = _standing(state, intent, ordinals, len(known), said, unverified.get(state.id, ()))
-            standing = replace(standing, former=len(columns.former), renamed=schema.renamed, salted=schema.salted)
+            named = {"renamed": schema.renamed, "salted": schema.salted}
+            standing = structs.replace(standing, former=len(columns.former), **named)
             cut = self._cut(plan, state, intent, schema, rows, standing)
             prepared[state.id] = cut._replace(
                 waiting=sum(part.rows for part in new.waiting),

@@ -15,7 +15,7 @@ from open_mirroring.changes.horizon import MirrorHorizon
 from open_mirroring.changes.manifest import Scope
 from open_mirroring.errors import TerminalError
 from open_mirroring.ledger.horizon import move_horizon
-from open_mirroring.operate.metrics import mirror_metrics
+from open_mirroring.operate.viewing import view_mirror
 from open_mirroring.protocols.backfilling import Backfill, Interval
 from tests.e2e.test_histories import FOLDERS, TABLES, assert_mirrored, history, slices
 from tests.pipeline import Pipeline
@@ -182,7 +182,7 @@ def test_intervals_of_a_topic_are_told_by_the_brokers_timestamps(tmp_path: Path,
     assert pipeline.tick(Backfill(before, reread=True))[0].batches == ()
     extracted, published = pipeline.tick(Backfill(now, reread=True))
     assert (extracted.counts["messages"], published.files) == (len(lines), {})
-    measured = mirror_metrics(pipeline.ledger, pipeline.name, datetime.now(UTC)).partitions
+    measured = view_mirror(pipeline.mirror, pipeline.ledger, datetime.now(UTC)).partitions
     assert sum(lag.until_loss for lag in measured.values()) == len(lines), "G-11: retention has taken nothing yet"
     assert_mirrored(pipeline, made)
 

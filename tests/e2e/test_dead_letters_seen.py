@@ -97,10 +97,10 @@ def test_open_dead_letters_are_losses_of_their_table_and_it_goes_on_g_20(shop: S
     status = shop.run("status")
     assert status.code == Exit.DONE_WITH_LOSSES
     [orders] = [x for x in status.document["tables"] if x["source"] == "dbo.orders"]
-    assert (orders["verdict"], orders["code"], orders["stale_keys"]) == ("LOSSES", "DEAD_LETTERS_OPEN", 2)
+    assert (orders["verdict"], orders["code"], orders["dead_letters"]["keys"]) == ("LOSSES", "DEAD_LETTERS_OPEN", 2)
     assert "dead-letters" in orders["way_out"]
-    assert status.document["letters"]["open"] == 2
-    assert status.document["metrics"]["open_letters"] == {"dbo.orders": {"ROW_MALFORMED": 1, "VALUE_INVALID": 1}}
+    assert status.document["dead_letters"]["open"] == 2
+    assert orders["dead_letters"]["by_code"] == {"ROW_MALFORMED": 1, "VALUE_INVALID": 1}
     listed = shop.run("dead-letters")
     assert (len(listed.document["dead_letters"]), listed.document["open"]["open"]) == (2, 2)
     assert shop.run("reconcile").code == Exit.DONE_WITH_LOSSES
@@ -185,7 +185,7 @@ def test_a_later_row_of_the_key_heals_both_kinds_g_22(shop: Shop) -> None:
     told = shop.tick(event("DEL", None, row(2), commit=31))
     assert (told.code, told.document["losses"]) == (Exit.DONE, {})
     status = shop.run("status")
-    assert (status.code, status.document["metrics"]["settled_letters"]) == (Exit.DONE, {"healed": 2})
+    assert (status.code, status.document["settled_letters"]) == (Exit.DONE, {"healed": 2})
     assert shop.run("dead-letters", json=False).text == "no dead letters\n"
 
 
@@ -214,8 +214,8 @@ def test_letters_up_to_a_number_are_tolerated_and_still_told_g_21(
     shop.tick(*GOOD)
     assert shop.tick(BAD_VALUE, UNREADABLE, CUT).code == Exit.DONE
     text = shop.run("tick", json=False).text
-    assert "tolerated: dbo.orders: 2 dead letters are open" in text
-    assert shop.run("status").document["letters"]["open"] == 3
+    assert "Tolerated: dbo.orders: 2 dead letters are open" in text
+    assert shop.run("status").document["dead_letters"]["open"] == 3
     told = shop.tick(CUT)
     assert (told.code, list(told.document["losses"])) == (Exit.DONE_WITH_LOSSES, ["(any table)"])
 
@@ -227,8 +227,8 @@ def test_a_ledger_of_an_earlier_version_counts_the_letters_of_its_log_g_23(shop:
         db.execute(t.open_letter.delete())
         db.execute(t.mirror.update().values(letters_counted=None))
     status = shop.run("status")
-    assert (status.code, status.document["letters"]["known"]) == (Exit.DONE_WITH_LOSSES, True)
-    assert (status.document["letters"]["open"], status.document["homeless_rejects"]) == (2, 1)
+    assert (status.code, status.document["dead_letters"]["known"]) == (Exit.DONE_WITH_LOSSES, True)
+    assert (status.document["dead_letters"]["open"], status.document["dead_letters"]["homeless"]["open"]) == (2, 1)
     assert shop.tick().code == Exit.DONE_WITH_LOSSES
 
 
@@ -306,8 +306,8 @@ def test_a_table_that_goes_quiet_while_its_successor_streams_g_24(shop: Shop) ->
     assert (told.code, list(told.document["losses"])) == (Exit.DONE_WITH_LOSSES, ["dbo.orders"])
     assert "TABLE_RENAMED: nothing came of it since batch 1, but 4 messages of 'dbo.orders_v2'" in str(told.document)
     text = shop.run("tick", json=False).text
-    assert "ignored: dbo.orders_v2 4 messages (since" in text
-    assert "note: dbo.clean: QUIET_SINCE" in text
+    assert "Ignored: dbo.orders_v2 4 messages (since" in text
+    assert "Note: dbo.clean: QUIET_SINCE" in text
     shop.pipeline.file.write_text(shop.pipeline.file.read_text() + "ignore: [dbo.orders_v2]\n")
     told = shop.tick()
     assert (told.code, told.document["ignored"]["dbo.orders_v2"]["acknowledged"]) == (Exit.DONE, True)

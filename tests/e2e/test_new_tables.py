@@ -175,7 +175,7 @@ def test_a_new_table_joins_with_all_its_changes_g70(
     told = kind(tmp_path, spark)
     assert told.tick() == Exit.DONE, "nothing is there yet"
     assert told.tick(Change("orders", 1, 1), Change("orders", 1, 2, "Eve", "Ada")) == Exit.DONE
-    assert "new table: shop.orders: first seen in batch 1, with the key ['id']" in capsys.readouterr().out
+    assert "New table: shop.orders: first seen in batch 1, with the key ['id']" in capsys.readouterr().out
     assert told.tick(Change("orders", 2, 3), Change("items", 7, 4), Change("x_tmp", 1, 5), Change("items", 8, 6)) == 0
     assert told.tick(Change("items", 7, 7, "Kim", "Ada"), Change("orders", 1, 8, "Bo", "Eve")) == Exit.DONE
     assert told.rows("orders") == [("1", "Bo"), ("2", "Ada")]

@@ -33,7 +33,7 @@ def test_pieces_are_given_up_in_time_although_nothing_comes_any_more_c56(
     pipeline.deliver("a.jsonl", lines(event("INS", commit=1), split(event("INS", commit=2), [40])[0]))
     pipeline.tick()
     assert main(["tick", str(pipeline.file)]) == Exit.ON_HOLD
-    assert "awaited: 1 message waits for other pieces" in capsys.readouterr().out
+    assert "Awaited: 1 message waits for other pieces" in capsys.readouterr().out
     assert (len(pipeline.reader.batches(above=0)), codes(pipeline)) == (1, []), "it waits"
     pipeline.make_overdue()
     extracted, _ = pipeline.tick()

@@ -364,7 +364,7 @@ def test_a_column_that_came_behind_rows_is_unverified_until_somebody_compared_it
     pipeline.deliver("b.jsonl", lines([*bodies, ins(3, 3, tbl="same")], "wrapped"))
     capsys.readouterr()
     assert main(["tick", str(pipeline.file)]) == Exit.TABLES_STOPPED
-    assert "note: dbo.later: column 'extra' unverified since position" in capsys.readouterr().out, "the run says so"
+    assert "Note: dbo.later: column 'extra' unverified since position" in capsys.readouterr().out, "the run says so"
     main(["status", str(pipeline.file), "--json"])
     status = {table["source"]: table for table in json.loads(capsys.readouterr().out)["tables"]}
     at = {2: "0000002C000000020001:00000000000000000001:1", 3: "0000002C000000030001:00000000000000000001:1"}

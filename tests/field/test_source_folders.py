@@ -101,7 +101,7 @@ def test_linked_folders_are_read_once_each(trial: Trial) -> None:
     (events / "above").symlink_to("..")
     ticked(trial)
     assert keys(trial) == [1, 2, 3, 4]
-    assert "read: nothing new at the source" in ticked(trial).out, "names of files stay as they are"
+    assert "Read: nothing new at the source" in ticked(trial).out, "names of files stay as they are"
 
 
 def test_a_hidden_folder_that_a_link_leads_to_is_read(trial: Trial) -> None:

@@ -512,7 +512,7 @@ def run(
 
 def _notes(said: str, table: str) -> list[str]:
     """What the runs' reports note of a table."""
-    return [line for line in said.splitlines() if line.startswith(f"note: {table}: ")]
+    return [line for line in said.splitlines() if line.startswith(f"Note: {table}: ")]
 
 
 def concerns(letter: Mapping[str, Any], source: Source) -> bool:

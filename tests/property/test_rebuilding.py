@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec import structs
 
 from open_mirroring.landing_zone.data_file import Footer
 from open_mirroring.landing_zone.schema import LandingColumn
@@ -121,7 +122,7 @@ def test_what_cannot_be_known_stops_and_only_a_load_tells_it_where_the_log_may_l
 ) -> None:
     """A log that ends too early, was dropped, or lacks the table's past."""
     log, found = log_of(told), table_of(told, standing, generation)
-    dubious = table_of(told, replace(standing, former=1), generation)
+    dubious = table_of(told, structs.replace(standing, former=1), generation)
     assert isinstance(decide("m", dubious, log), UnknownTable), "how earlier rows are read is in no file"
     doubts = [
         FoundLog(told.publications[-1][1] - 1, log.holding),

@@ -53,7 +53,7 @@ def test_a_tick_publishes_and_a_second_one_has_nothing_to_do_and_says_so(
     pipeline.deliver("a.jsonl", delivered(history, options=CesOptions()))
     code, out, err = run(capsys, "tick", pipeline.file)
     assert code == Exit.DONE
-    assert "read: batch 1" in out and "published: 2 files for 2 tables" in out
+    assert "Read: batch 1" in out and "Published: 2 files of 2 tables" in out
     assert "Traceback" not in err and "reading the source" in err and "staging 2 tables" in err
 
     before = sorted(path for path in (tmp_path / "shop").rglob("*") if "ledger.db" not in path.name)
@@ -64,7 +64,7 @@ def test_a_tick_publishes_and_a_second_one_has_nothing_to_do_and_says_so(
     code, out, _ = run(capsys, "status", pipeline.file, "--json")
     assert code == Exit.DONE
     for table in json.loads(out)["tables"]:
-        assert (table["verdict"], table["confirmed"], table["waiting_batches"]) == ("PASS", 1, 0)
+        assert (table["verdict"], table["confirmed"], table["waiting"]["batches"]) == ("PASS", 1, 0)
         assert table["marks"]["published_batch"] == 1
         assert table["marks"]["highest_position"].startswith("0:")
 

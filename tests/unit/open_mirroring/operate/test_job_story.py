@@ -56,7 +56,7 @@ REPORTS: dict[str, tuple[dict[str, Any], list[str]]] = {
             "findings": [["dbo.b", "CONTENT_CHANGED", "number 2 has other rows", {"count": 1}]],
         },
         [
-            "Checked: 2 tables, 4 files read: 1 as the ledger says, 1 stopped.",
+            "Checked: 2 tables, 4 files read: 1 stopped, 1 mirrored.",
             "dbo.b: CONTENT_CHANGED: number 2 has other rows",
         ],
     ),

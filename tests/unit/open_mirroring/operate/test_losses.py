@@ -12,11 +12,12 @@ import pytest
 
 from open_mirroring.changes.manifest import LetterPlace, Manifest, SeenLetter, bounded_letters
 from open_mirroring.changes.read_places import Run
+from open_mirroring.changes.source_reloads import NewestLoad
 from open_mirroring.config import load_mirror
 from open_mirroring.ledger import open_ledger
 from open_mirroring.ledger import tables as t
 from open_mirroring.ledger.auditing import Reason
-from open_mirroring.ledger.declaring import TableDeclaration, declare
+from open_mirroring.ledger.declaring import ResetRecord, TableDeclaration, declare
 from open_mirroring.ledger.extract_ledger import ExtractLedger
 from open_mirroring.ledger.foreign_tables import NAMES_KEPT, ForeignTable, foreign_tables, record_foreign
 from open_mirroring.ledger.letters import (
@@ -29,6 +30,7 @@ from open_mirroring.ledger.letters import (
 )
 from open_mirroring.ledger.load_ledger import LoadPlan
 from open_mirroring.operate.exit_codes import Exit, exit_of_report
+from open_mirroring.protocols.resetting import ResetStage
 from open_mirroring.protocols.table_losses import ANY_TABLE
 from open_mirroring.protocols.verdicts import Verdict, gate
 from open_mirroring.reconciliation.inspection import declare_tables, inspect_mirror
@@ -58,7 +60,7 @@ def foreign(name: str, first_batch: int = 5, messages: int = 4) -> ForeignTable:
 
 
 def orders(**known: Any) -> SeenTable:
-    return SeenTable("dbo.orders", "dbo.orders", **{"last_batch": 4, "has_files": True, **known})
+    return SeenTable("dbo.orders", **{"last_batch": 4, "has_files": True, **known})
 
 
 def codes(*tables: SeenTable, others: list[ForeignTable], **more: Any) -> dict[str, str]:
@@ -95,7 +97,7 @@ def test_a_table_of_which_nothing_was_ever_seen_g_24() -> None:
     assert codes(orders(**never), others=[], has_read=False) == {}, "nothing was read at all"
     assert codes(orders(**never, loaded=True), others=[]) == {}
     assert codes(orders(**never), others=[foreign("dbo.order")]) == {"dbo.orders": "TABLE_RENAMED"}
-    several = SeenTable("dbo.part_1", "dbo.part_1")
+    several = SeenTable("dbo.part_1")
     assert codes(several, others=[foreign("dbo.part_2")]) == {"dbo.part_1": "never_seen"}
     letters = LetterCounts(True, {"dbo.orders": OpenLetters({"ROW_MALFORMED": 1})}, OpenLetters())
     assert codes(orders(**never), others=[], letters=letters) == {"dbo.orders": "DEAD_LETTERS_OPEN"}
@@ -112,7 +114,9 @@ def test_a_load_that_is_named_when_a_table_has_begun_without_one_g_130(made: Han
     assert look(made.mirror, made.ledger).lost == {}
     assert look(mirror, made.ledger).lost.keys() == {"dbo.orders"}
     assert "LOAD_NOT_MADE" in look(mirror, made.ledger).lost["dbo.orders"]
-    for answered in ({"newest_load": "{}"}, {"reset": "{}"}, {"load_state": "loaded"}):
+    load = NewestLoad("e", {}, "", None).to_json()
+    reset = ResetRecord(ResetStage.REQUESTED, False, False, (), False, "Ada", "x", "2026-01-05").to_json()
+    for answered in ({"newest_load": load}, {"reset": reset}, {"load_state": "loaded"}):
         made.set_table("dbo.orders", **{"newest_load": None, "reset": None, **answered})
         assert look(mirror, made.ledger).lost == {}, answered
 
@@ -319,7 +323,7 @@ def test_what_a_load_holds_is_settled_as_reloaded_g_22(made: HandMadeMirror) -> 
 def test_places_that_nobody_read_g_113() -> None:
     """G-113: a gap is a loss of all, unless gaps mean nothing; a late beginning is noted of tables without a load."""
     places = {"cdc/0": [Run(0, 4), Run(7, 9), Run(11, 11)], "cdc/1": [Run(3, 5)]}
-    told = judge([orders(), SeenTable("dbo.loaded", "dbo.loaded", 3, loaded=True)], NONE, [], places=places)
+    told = judge([orders(), SeenTable("dbo.loaded", 3, loaded=True)], NONE, [], places=places)
     [loss] = told.losses[ANY_TABLE]
     assert str(loss) == (
         "OFFSETS_MISSING: 3 offsets between messages that were read never came: 'cdc/0':5 to 6, "

@@ -1,4 +1,4 @@
-"""What is measured of a mirror (G-11): from the ledger alone, and nothing invented where there is nothing."""
+"""The figures of a mirror (G-11): from the ledger alone, and nothing invented where there is nothing."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from open_mirroring.changes.horizon import MirrorHorizon
 from open_mirroring.ledger import tables as t
 from open_mirroring.ledger.extract_ledger import ExtractLedger
 from open_mirroring.ledger.horizon import move_horizon
-from open_mirroring.operate.metrics import mirror_metrics
+from open_mirroring.operate.viewing import view_mirror
 from tests.hand_made_mirror import HandMadeMirror
 
 COMMITTED = datetime(2026, 1, 5, 10, 0, tzinfo=UTC)
@@ -26,8 +26,8 @@ def made(tmp_path: Path) -> HandMadeMirror:
 
 def test_a_mirror_that_never_ran_has_no_ages(made: HandMadeMirror) -> None:
     """G-11."""
-    found = mirror_metrics(made.ledger, "shop", NOW)
-    assert (found.last_commit_age, found.open_batch_age, found.oldest_fragment_age, found.horizon_age) == (None,) * 4
+    found = view_mirror(made.mirror, made.ledger, NOW)
+    assert (found.last_commit, found.state.open_since, found.oldest_fragment, found.horizon) == (None,) * 4
     assert (found.open_fragments, found.partitions, found.settled_letters) == (0, {}, {})
 
 
@@ -52,13 +52,17 @@ def test_ages_lags_and_counts(made: HandMadeMirror) -> None:
         made.letter(place)
     made.letter(3, "dbo.orders", code="ROW_MALFORMED")
     made.set_mirror(open_number=2, open_bound_at=COMMITTED + timedelta(hours=1))
-    found = mirror_metrics(made.ledger, "shop", NOW)
-    assert (found.last_commit_age, found.open_batch_age, found.oldest_fragment_age) == (7200, 3600, 10_800)
-    assert (found.horizon_age, found.open_fragments, found.homeless_letters) == (7200, 1, 3)
-    assert found.open_letters == {"dbo.orders": {"ROW_MALFORMED": 1}} and found.letters_known
+    found = view_mirror(made.mirror, made.ledger, NOW, closely=["dbo.orders"])
+    assert (found.last_commit, found.state.open_since) == (COMMITTED, COMMITTED + timedelta(hours=1))
+    assert found.horizon is not None and found.horizon.at == COMMITTED
+    letters = found.report.letters
+    assert (found.open_fragments, found.oldest_fragment, letters.without_table.count) == (1, since, 3)
+    assert letters.known and letters.tables["dbo.orders"].by_code == {"ROW_MALFORMED": 1}
     assert found.settled_letters == {"replayed": 2}
     assert {name: lag[:2] for name, lag in found.partitions.items()} == {"cdc/0": (300, 100), "cdc/1": (5, 0)}
-    assert found.tables["dbo.orders"] == {"superseded": 3, "duplicates": 4, "compacted": 0, "rejected": 0}
+    customers, orders = found.tables
+    assert orders.totals == {"publications": 2, "published": 1, "superseded": 3, "duplicates": 4}
+    assert (customers.totals, customers.marks) == (None, None), "what costs more with the history is asked for by name"
     assert json.loads(json.dumps(found.document()))["partitions"]["cdc/0"]["until_loss"] == 100
 
 

@@ -16,13 +16,12 @@ from open_mirroring.config import load_mirror
 from open_mirroring.ledger import tables as t
 from open_mirroring.ledger.auditing import Reason
 from open_mirroring.ledger.columns import ROWS
-from open_mirroring.ledger.decisions import open_stops
 from open_mirroring.ledger.declaring import TableDeclaration
 from open_mirroring.ledger.horizon import move_horizon
 from open_mirroring.ledger.load_ledger import LoadPlan
 from open_mirroring.ledger.reset_ledger import ResetLedger
-from open_mirroring.operate.status import RECENT_BATCHES, BoundOffsets, MirrorStatus, TableStatus
-from open_mirroring.operate.status_gathering import mirror_status
+from open_mirroring.operate.mirror_view import BoundOffsets, Marks, MirrorView, TableView
+from open_mirroring.operate.viewing import RECENT_BATCHES, view_mirror
 from open_mirroring.operate.words import age, pace, shown
 from open_mirroring.protocols.verdicts import Backlog, Finding, Verdict
 from spark_jobs.cli.reporting import columns
@@ -42,14 +41,19 @@ def finding(verdict: Verdict = Verdict.PASS, code: str = "OK", **more: Any) -> F
     return Finding(verdict, code, "what was found", {}, applied=0, **{"backlog": Backlog(), **more})
 
 
-def status_of(made: HandMadeMirror, findings: dict[str, Finding] | None = None, failed: str = "") -> MirrorStatus:
+def status_of(made: HandMadeMirror, findings: dict[str, Finding] | None = None, failed: str = "") -> MirrorView:
     if findings is None:
         findings = {"dbo.orders": finding(), "dbo.customers": finding()}
-    stops = open_stops(made.ledger, "shop")
-    return mirror_status(made.mirror, made.reader, stops, findings, now=NOW, inspection_failed=failed)
+    return view_mirror(made.mirror, made.ledger, NOW, findings=findings, not_inspected=failed, closely=None)
 
 
-def orders(status: MirrorStatus) -> TableStatus:
+def marks_of(made: HandMadeMirror) -> Marks:
+    marks = orders(status_of(made)).marks
+    assert marks is not None
+    return marks
+
+
+def orders(status: MirrorView) -> TableView:
     return next(table for table in status.tables if table.source == "dbo.orders")
 
 
@@ -62,8 +66,8 @@ def test_the_four_marks_are_told_apart(made: HandMadeMirror) -> None:
     made.insert(t.bound_range, mirror="shop", name="b.jsonl", bound_to=300, batch=2)
     made.set_table("dbo.orders", published_batch=1, confirmed=5)
     status = status_of(made)
-    marks = orders(status).marks
-    assert (marks.bound_offsets.places, marks.bound_offsets.total) == (2, 1000)
+    marks = marks_of(made)
+    assert BoundOffsets.of(status.bound_offsets) == (2, 1000)
     of_topics = BoundOffsets.of(
         {"cdc/0": 5, "cdc/1": 0, "cdc#some-id": 0, "dbo.orders__ct": 20240101120000_00 * 10**19}
     )
@@ -71,8 +75,8 @@ def test_the_four_marks_are_told_apart(made: HandMadeMirror) -> None:
     assert marks.highest_position == f"0:{HIGH}"
     assert marks.complete_position == "none: this source has none"
     assert marks.published_batch == 1
-    assert orders(status).confirmed == 5
-    assert (orders(status).waiting_batches, orders(status).waiting_rows) == (1, 4)
+    assert orders(status).state.row.confirmed == 5
+    assert orders(status).waiting[:2] == (1, 4)
     assert status.bound_offsets == {"a.jsonl": 700, "b.jsonl": 300}
 
 
@@ -84,18 +88,18 @@ def test_the_complete_position_says_what_it_waits_for_c_34(made: HandMadeMirror)
     made.mirror = load_mirror(made.file)
     made.accept("dbo.orders", GUID, 0)
     made.commit(1, {"dbo.orders": (3, LOW)})
-    assert orders(status_of(made)).marks.complete_position == "none yet: 0 of 2 partitions have shown a commit"
+    assert marks_of(made).complete_position == "none yet: 0 of 2 partitions have shown a commit"
     known = advance(None, {"cdc/0": {GUID: "0000000B"}}, 2, [])
     made.set_completeness(1, known)
-    assert orders(status_of(made)).marks.complete_position == "none yet: 1 of 2 partitions have shown a commit"
+    assert marks_of(made).complete_position == "none yet: 1 of 2 partitions have shown a commit"
     made.set_completeness(1, known._replace(reads={"path": ["former"]}))
     said = "none yet: 0 of 2 partitions have shown a commit"
-    assert orders(status_of(made)).marks.complete_position == said, "G-142: those of a former place do not count"
+    assert marks_of(made).complete_position == said, "G-142: those of a former place do not count"
     made.set_completeness(1, advance(known, {"cdc/1": {GUID: "0000000A"}}, 2, []))
     made.set_table("dbo.orders", published_batch=1, published_position=f"000000:{'0' * 8}", waiting_rows=3)
     table = orders(status_of(made))
-    assert table.marks.complete_position == "below 0:0000000A"
-    assert (table.waiting_batches, table.waiting_rows) == (0, 3)
+    assert marks_of(made).complete_position == "below 0:0000000A"
+    assert table.waiting[:2] == (0, 3)
 
 
 def test_rows_that_are_unverified_are_told_as_a_note_and_no_column_g142(made: HandMadeMirror) -> None:
@@ -115,19 +119,19 @@ def test_the_highest_position_is_that_of_the_newest_accepted_stream_g_01(made: H
     made.commit(1, {"dbo.orders": (1, HIGH)})
     made.commit(2, {"dbo.orders": (1, LOW)}, epoch=OTHER_GUID)
     made.commit(3, {"dbo.orders": (1, HIGH)}, epoch="00000000-0000-0000-0000-000000000000")
-    assert orders(status_of(made)).marks.highest_position == f"1:{LOW}"
+    assert marks_of(made).highest_position == f"1:{LOW}"
 
 
 def test_a_table_without_changes_has_no_highest_position(made: HandMadeMirror) -> None:
-    assert orders(status_of(made)).marks.highest_position is None
-    assert status_of(made).last_commit_age is None
+    assert marks_of(made).highest_position is None
+    assert status_of(made).last_commit is None
 
 
 def test_a_stop_in_the_ledger_goes_before_a_passing_inspection(made: HandMadeMirror) -> None:
     made.stop("dbo.orders", "PARTIAL_ROWS", "updates carry 2 of 3 columns")
     status = status_of(made, {"dbo.orders": finding(), "dbo.customers": finding()})
     table = orders(status)
-    assert (table.verdict, table.code, table.what) == ("STOP", "PARTIAL_ROWS", "updates carry 2 of 3 columns")
+    assert (table.verdict, table.code, table.what) == (Verdict.STOP, "PARTIAL_ROWS", "updates carry 2 of 3 columns")
     assert table.since == datetime(2026, 1, 5, 9, 0, tzinfo=UTC)
     assert status.stopped == ("dbo.orders",)
 
@@ -151,7 +155,7 @@ def test_a_hold_shows_its_backlog(made: HandMadeMirror) -> None:
     held = finding(Verdict.HOLD, "BACKLOG", backlog=backlog, notes=("a note",))
     status = status_of(made, {"dbo.orders": held, "dbo.customers": finding()})
     table = orders(status)
-    assert (table.backlog_files, table.backlog_bytes, table.backlog_oldest) == backlog
+    assert table.backlog == backlog
     assert status.stopped == (), "a hold passes by itself"
     text = status_text(status)
     assert "7 files, 2.5 MB, 3 h 0 min" in text
@@ -172,10 +176,10 @@ def test_stale_keys_fragments_and_homeless_dead_letters_are_counted(made: HandMa
     made.letter(11, "dbo.orders", code="ROW_MALFORMED", key="[2]")
     made.letter(12, "dbo.dropped")
     status = status_of(made)
-    assert orders(status).stale_keys == 2
-    assert orders(status).letters["by_code"] == {"ROW_MALFORMED": 1, "VALUE_INVALID": 3}
-    assert status.letters["foreign"] == 1, "of no concern to any mirrored table"
-    assert (status.open_fragments, status.homeless_rejects, status.at_risk) == (1, 5, True)
+    assert orders(status).dead_letters.keys == 2
+    assert orders(status).dead_letters.by_code == {"ROW_MALFORMED": 1, "VALUE_INVALID": 3}
+    assert status.report.letters.foreign == 1, "of no concern to any mirrored table"
+    assert (status.open_fragments, status.report.letters.without_table.count, status.at_risk) == (1, 5, True)
     assert "AT RISK" in status_text(status)
 
 
@@ -190,7 +194,7 @@ def test_messages_are_counted_over_the_newest_batches_only(made: HandMadeMirror)
         made.commit(number, {}, counts={"messages": 2, "rejected": 1}, at=NOW - timedelta(minutes=5))
     status = status_of(made)
     assert (status.recent_batches, status.recent["rejected"]) == (RECENT_BATCHES, RECENT_BATCHES)
-    assert status.last_commit_age == timedelta(minutes=5)
+    assert status.last_commit == NOW - timedelta(minutes=5)
 
 
 def test_what_runs_left_unfinished_is_named(made: HandMadeMirror) -> None:
@@ -199,7 +203,7 @@ def test_what_runs_left_unfinished_is_named(made: HandMadeMirror) -> None:
     made.set_mirror(open_number=3, open_ranges="[]")
     status = status_of(made)
     assert orders(status).open_intent == "changes from number 4, up to batch 2, not sealed"
-    assert status.open_batch == 3
+    assert status.state.open_batch == 3
     assert "batch 3 is open" in status_text(status)
     assert "dbo.orders: unfinished, the next run finishes it" in status_text(status)
     made.stop("dbo.orders", "PARTIAL_ROWS")
@@ -217,7 +221,7 @@ def test_a_load_under_way_shows_its_chunks(made: HandMadeMirror) -> None:
         "dbo.orders", load_state="pending", load_plan=LoadPlan("", (), (0, 1, 2), done=frozenset({1})).to_json()
     )
     status = status_of(made)
-    assert (orders(status).load_state, orders(status).load_chunks) == ("pending", (1, 3))
+    assert (orders(status).state.load_state, orders(status).load_chunks) == ("pending", (1, 3))
     assert "pending, 1 of 3 chunks" in status_text(status)
 
 
@@ -250,10 +254,11 @@ def test_the_document_is_plain_json(made: HandMadeMirror) -> None:
     made.commit(1, {"dbo.orders": (1, LOW)})
     made.set_mirror(stop_code="LOG_CONFLICT", stop_what="other files")
     document = json.loads(json.dumps(status_of(made).document()))
-    assert document["last_commit_age"] == 7200.0
+    assert (document["last_commit"], document["verdict"]) == ("2026-01-05T10:00:00+00:00", "STOP")
     assert document["taken_at"] == "2026-01-05T12:00:00+00:00"
     assert document["stop"] == {"source": None, "code": "LOG_CONFLICT", "what": "other files", "since": None}
-    assert document["tables"][0]["marks"]["complete_position"] == "none: this source has none"
+    table = json.loads(json.dumps(orders(status_of(made)).document()))
+    assert table["marks"]["complete_position"] == "none: this source has none"
 
 
 def test_foreign_text_cannot_play_with_the_terminal(made: HandMadeMirror) -> None:
@@ -289,7 +294,7 @@ def test_horizon_reset_and_waiting_changes_are_told(made: HandMadeMirror) -> Non
     made.insert(t.bound_range, mirror="shop", name="a.jsonl", bound_to=700, batch=1)
     made.insert(t.bound_range, mirror="shop", name=LoadChunk("dbo.orders", 1, 0).name, bound_to=1, batch=1)
     status = status_of(made)
-    assert (status.horizon, status.dropped_batch, orders(status).horizon) == (None, 0, None)
+    assert (status.horizon, orders(status).horizon) == (None, None)
     assert "horizon" not in status_text(status)
     at = NOW - timedelta(days=30)
     h = TableHorizon(0, "0000000A")
@@ -298,12 +303,12 @@ def test_horizon_reset_and_waiting_changes_are_told(made: HandMadeMirror) -> Non
     keyed = TableDeclaration("dbo.customers", "dbo.schema/customers", ("customer_id",), True)
     assert ResetLedger(made.ledger, "shop").request_reload(keyed, Reason("Ada", "its key changed"))
     status = status_of(made)
-    assert (status.horizon, status.dropped_batch, orders(status).horizon) == (at, 99, "0:0000000A")
-    assert (status.bound_offsets, orders(status).marks.bound_offsets.places) == ({"a.jsonl": 700}, 1)
+    assert (status.horizon, orders(status).horizon) == (MirrorHorizon(1, at, 99), "0:0000000A")
+    assert status.bound_offsets == {"a.jsonl": 700}
     text = status_text(status)
     assert "horizon           2025-12-06 12:00 UTC; batches up to 99 are dropped from the log" in text
     assert "dbo.orders: 3 changes wait for the end of their transactions" in text
     assert "dbo.customers: in a reset: reload asked for by Ada" in text
     plain = status.document()
     assert (plain["horizon"], plain["dropped_batch"]) == (at.isoformat(), 99)
-    assert {"reset", "horizon", "waiting_rows", "marks"} <= plain["tables"][0].keys()
+    assert {"reset", "horizon", "waiting", "marks"} <= orders(status).document().keys()

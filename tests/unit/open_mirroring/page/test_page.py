@@ -24,12 +24,13 @@ from open_mirroring.ledger.declaring import ResetRecord
 from open_mirroring.ledger.load_ledger import LoadPlan
 from open_mirroring.ledger.reset_ledger import ResetLedger
 from open_mirroring.operate.exit_codes import Exit
-from open_mirroring.operate.overview import overview
 from open_mirroring.operate.reset_driver import ResetDriver
+from open_mirroring.operate.viewing import view_mirror
 from open_mirroring.page import AccessDenied, LoopbackDoor, MirrorShelf, Surroundings, TokenDoor, Visitor, build_app
 from open_mirroring.page.app import fabric_item
 from open_mirroring.page.exposition import METRICS
 from open_mirroring.page.runbook import as_html
+from open_mirroring.page.throughput import rows_per_hour
 from open_mirroring.protocols.resetting import ResetStage
 from open_mirroring.protocols.verdicts import Verdict
 from open_mirroring.reconciliation.inspection import declaration, declare_tables
@@ -72,22 +73,22 @@ def test_every_page_says_the_same_in_html_and_json(made: PageMirror, client: Tes
         assert plain.headers["content-type"] == "application/json" and plain.json().keys() == asked.json().keys()
     found = client.get(table(ORDERS, format="json")).json()
     assert (found["table"]["verdict"], found["table"]["code"]) == ("STOP", "TYPE_UNSUPPORTED")
-    assert found["taken"]["changes"] == sum(found["became"].values()) == 4 and found["adds_up"]
+    assert found["taken"] == sum(found["became"].values()) == 4 and found["adds_up"]
     assert [file["number"] for file in found["files"]] == [2, 1]
     mirror = client.get("/mirrors/shop?format=json").json()
-    assert mirror["pipeline"]["waiting_rows"] == 5 and mirror["mirror"]["verdict"] == "STOP"
-    assert sum(mirror["mirror"]["hours"]) == 21 and len(mirror["batches"]) == 4
+    assert mirror["pipeline"]["waiting_changes"] == 5 and mirror["mirror"]["verdict"] == "STOP"
+    assert sum(mirror["hours"]) == 21 and len(mirror["batches"]) == 4
 
 
 def test_what_was_published_is_told_by_hour_and_by_batch(made: PageMirror, client: TestClient) -> None:
     """In and out are side by side; a batch of which something waits is not told to be published."""
     found = client.get("/mirrors/shop?format=json").json()
-    assert sum(found["mirror"]["hours_out"]) == 2 * 2 * len(made.batches)
+    assert sum(found["hours_out"]) == 2 * 2 * len(made.batches)
     published = {batch["number"]: batch["published_at"] is not None for batch in found["batches"]}
     assert published == {1: True, 2: True, 3: False}
     with made.ledger.begin() as db:
         db.execute(t.published_file.update().values(confirmed_at=made.now - timedelta(hours=5)))
-    hours = overview(made.mirror, made.ledger, made.now).hours_out
+    hours = rows_per_hour(made.ledger, made.mirror.name, made.now)
     assert hours[-6] == sum(hours) > 0
 
 
@@ -126,21 +127,21 @@ def test_the_mirrored_database_is_a_link_where_its_guids_are_known(made: PageMir
 
 def test_the_verdicts_are_those_that_were_recorded_and_grow_old(made: PageMirror) -> None:
     now = datetime.now(UTC)
-    found = overview(made.mirror, made.ledger, now)
+    found = view_mirror(made.mirror, made.ledger, now)
     assert found.verdict is Verdict.PASS and found.looked_at is not None
     assert found.next_run == next_after("0 * * * *", now)
-    late = overview(made.mirror, made.ledger, now + timedelta(hours=3))
+    late = view_mirror(made.mirror, made.ledger, now + timedelta(hours=3))
     assert {line.code for line in late.tables} == {"LOOK_OVERDUE"} and late.verdict is None
     with made.ledger.begin() as db:
         db.execute(t.verdict.delete())
-    assert {line.code for line in overview(made.mirror, made.ledger, now).tables} == {"NOT_INSPECTED"}
+    assert {line.code for line in view_mirror(made.mirror, made.ledger, now).tables} == {"NOT_INSPECTED"}
 
 
 def test_the_lag_is_that_of_the_oldest_change_that_is_not_applied(made: PageMirror) -> None:
-    found = overview(made.mirror, made.ledger, made.now)
-    lags = {line.source: line.lag(made.now) for line in found.tables}
+    found = view_mirror(made.mirror, made.ledger, made.now)
+    lags = {line.source: line.lag for line in found.tables}
     assert timedelta(minutes=12) <= lags[PAYMENTS] == found.lag < timedelta(minutes=20)
-    waiting = {line.source: (line.waiting_rows, line.waiting_batches) for line in found.tables}
+    waiting = {line.source: (line.waiting.changes, line.waiting.batches) for line in found.tables}
     assert waiting[PAYMENTS] == (5, 1) and waiting[ORDERS] == (0, 0)
 
 
@@ -255,7 +256,7 @@ def test_dead_letters_are_accepted_all_of_a_code_or_one(made: PageMirror, client
     letter = "/mirrors/shop/letter?" + urlencode({"batch": 4, "origin": "f<b>", "place": 4, "source": HOSTILE})
     form = {**form_of(client.get(letter).text, "Accept this one as lost"), "who": "Ada", "why": "x"}
     assert client.post("/mirrors/shop/decide", data=form).status_code == 200
-    assert overview(made.mirror, made.ledger, made.now).letters == 0
+    assert view_mirror(made.mirror, made.ledger, made.now).report.letters.count == 0
     again = {**form, "request": "another"}
     answer = client.post("/mirrors/shop/decide", data=again)
     assert answer.status_code == 409 and "LETTER_UNKNOWN" in answer.text
@@ -545,8 +546,8 @@ def test_the_page_over_a_ledger_of_each_dialect(tmp_path: Path, ledger_url: str)
     made.insert(t.source_offsets, mirror="shop", name="cdc/0", first=0, end=9, seen_at=now)
     found = client.get("/mirrors/shop?format=json").json()
     orders = next(line for line in found["tables"] if line["source"] == ORDERS)
-    assert (orders["waiting_rows"], orders["letters"], found["mirror"]["behind"]) == (3, 1, 9)
-    assert found["mirror"]["hours"][-1] == 3 and 290 < found["mirror"]["lag"] < 3000
+    assert (orders["waiting"]["changes"], orders["dead_letters"]["open"], found["mirror"]["behind"]) == (3, 1, 9)
+    assert found["hours"][-1] == 3 and 290 < found["mirror"]["lag"] < 3000
     for address in ("/", "/mirrors/shop", table(ORDERS), table(ORDERS, format="json")):
         assert client.get(address).status_code == 200, address
     assert 'open_mirroring_partition_behind{mirror="shop",partition="cdc/0"} 9' in client.get("/metrics").text

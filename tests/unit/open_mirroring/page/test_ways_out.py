@@ -10,7 +10,8 @@ import pytest
 
 from open_mirroring.config import load_mirror
 from open_mirroring.ledger import requests
-from open_mirroring.operate.overview import TableLine, overview
+from open_mirroring.operate.mirror_view import TableView
+from open_mirroring.operate.viewing import view_mirror
 from open_mirroring.page import ways_out
 from open_mirroring.protocols.table_losses import (
     CHANGES_IGNORED,
@@ -27,11 +28,11 @@ LOADED = "key: [order_id], initial_load: {format: qlik-full-load, path: q/dbo.or
 
 
 @pytest.fixture
-def stopped(tmp_path: Path) -> TableLine:
+def stopped(tmp_path: Path) -> TableView:
     """A table whose stream began anew."""
     now = datetime.now(UTC)
     made = HandMadeMirror(tmp_path)
-    line = next(one for one in overview(made.mirror, made.ledger, now).tables if one.source == "dbo.orders")
+    line = next(one for one in view_mirror(made.mirror, made.ledger, now).tables if one.source == "dbo.orders")
     return replace(line, verdict=Verdict.STOP, code="EPOCH_UNKNOWN", since=now)
 
 
@@ -41,7 +42,7 @@ def stopped(tmp_path: Path) -> TableLine:
     ids=["change events", "without the task's load", "with it"],
 )
 def test_a_full_load_is_accepted_only_where_the_table_begins_with_one_g_128(
-    stopped: TableLine, tmp_path: Path, text: str, offers: bool
+    stopped: TableView, tmp_path: Path, text: str, offers: bool
 ) -> None:
     """G-128: elsewhere the button would be refused by the next run, and the stop would stay."""
     file = tmp_path / "mirrors" / "shop.yaml"
@@ -55,7 +56,7 @@ def test_a_full_load_is_accepted_only_where_the_table_begins_with_one_g_128(
 
 @pytest.mark.parametrize("code", [CHANGES_IGNORED, TABLE_SUSPENDED, TABLE_TRUNCATED, DEAD_LETTERS_OPEN])
 def test_changes_that_nothing_brings_back_offer_to_build_the_table_anew(
-    stopped: TableLine, tmp_path: Path, code: str
+    stopped: TableView, tmp_path: Path, code: str
 ) -> None:
     """The runbook's way out is a reset; without its command the page would only say that rows are missing."""
     lossy = replace(stopped, verdict=Verdict.LOSSES, code=code, since=None, losses=(Loss(code, "rows are missing"),))

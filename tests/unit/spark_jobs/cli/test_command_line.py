@@ -27,10 +27,9 @@ from open_mirroring.changes.manifest import Manifest
 from open_mirroring.config import Mirror
 from open_mirroring.errors import TerminalError, TransientError
 from open_mirroring.ledger import tables as t
-from open_mirroring.ledger.decisions import open_stops
 from open_mirroring.operate.exit_codes import Exit
-from open_mirroring.operate.status import MirrorStatus
-from open_mirroring.operate.status_gathering import mirror_status
+from open_mirroring.operate.mirror_view import MirrorView
+from open_mirroring.operate.viewing import view_mirror
 from open_mirroring.reconciliation import inspection
 from open_mirroring.reconciliation.losses import look
 from spark_jobs.changelog.change_log import ChangeLog
@@ -57,9 +56,8 @@ def made(tmp_path: Path) -> HandMadeMirror:
     return HandMadeMirror(tmp_path)
 
 
-def status_of_mirror(made: HandMadeMirror) -> MirrorStatus:
-    stops = open_stops(made.ledger, "shop")
-    return mirror_status(made.mirror, made.reader, stops, {}, now=datetime.now(UTC))
+def status_of_mirror(made: HandMadeMirror) -> MirrorView:
+    return view_mirror(made.mirror, made.ledger, datetime.now(UTC), findings={})
 
 
 class Ran:
@@ -276,7 +274,8 @@ def test_status_says_first_whether_all_is_well_and_fits_a_terminal(
         ["dbo.orders", "stopped", "2", "min", "3", "0", "0"]
     ]
     state = status_of_mirror(made)
-    long = replace(state.tables[0], source="dbo." + "a_rather_long_name" * 12)
+    first_table = state.tables[0]
+    long = replace(first_table, state=first_table.state._replace(source="dbo." + "a_rather_long_name" * 12))
     state = replace(state, tables=(long, *state.tables[1:]))
     table = short_status_text(state).partition("\n\n")[2].partition("\n\n")[0]
     assert max(map(len, table.splitlines())) <= 100 and "…" in table
@@ -666,16 +665,16 @@ def test_what_a_later_run_says_of_a_table_takes_the_place_of_what_an_earlier_one
 def test_a_tick_that_did_nothing_says_so() -> None:
     assert "Nothing to do" in tick_text(NOTHING)
     assert "Nothing to do" not in tick_text(NOTHING._replace(held=HELD, waiting=["dbo.a"]))
-    assert "on hold: dbo.a: BACKLOG: behind" in tick_text(NOTHING._replace(held=HELD, waiting=["dbo.a"]))
+    assert "On hold: dbo.a: BACKLOG: behind" in tick_text(NOTHING._replace(held=HELD, waiting=["dbo.a"]))
     failed = NOTHING._replace(failed=TerminalError("SOURCE_GONE", "it is gone"))
-    assert "read: FAILED, SOURCE_GONE: it is gone" in tick_text(failed)
-    assert "1 of the source are not ready yet" in tick_text(NOTHING._replace(waiting_files=["a"]))
+    assert "Read: FAILED, SOURCE_GONE: it is gone" in tick_text(failed)
+    assert "1 source file not ready yet" in tick_text(NOTHING._replace(waiting_files=["a"]))
 
 
 def test_what_a_tick_published_is_shown_by_table() -> None:
     text = tick_text(NOTHING._replace(batch=4, counts={"messages": 3, "changes": 3}, files={"dbo.a": [4, 5, 6]}))
-    assert "read: batch 4, 3 messages: 3 changes" in text
-    assert "dbo.a      3  4-6" in text
+    assert "Read: batch 4 of the change log, 3 messages (3 changes)." in text
+    assert "  dbo.a: numbers 4 to 6" in text
 
 
 @pytest.mark.parametrize(

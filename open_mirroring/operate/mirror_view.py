@@ -1,0 +1,302 @@
+"""A mirror and its tables at one moment: what `status`, the page, the metrics and Airflow show is read from here.
+
+Four marks show how far a table is, which one single "watermark" would confuse: what was read (bound offsets), the
+newest change seen (highest position), the position below which no change can come any more (complete position), and
+what the target has (published batch).
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, fields, is_dataclass
+from datetime import datetime, timedelta
+from enum import Enum
+from typing import Any, NamedTuple
+
+from open_mirroring.changes.horizon import MirrorHorizon
+from open_mirroring.ledger.decisions import OpenStop
+from open_mirroring.ledger.letters import OpenLetters
+from open_mirroring.ledger.reading import MirrorState, TableState, Waiting
+from open_mirroring.operate.words import SEVERITY, verdict_name
+from open_mirroring.protocols.proving import Proof, ProofVerdict
+from open_mirroring.protocols.table_losses import ANY_TABLE, Loss
+from open_mirroring.protocols.verdicts import OTHER_WAY_OUT, WAYS_OUT, Backlog, Verdict
+from open_mirroring.reconciliation.losses import LossReport
+
+NOT_INSPECTED, LOOK_OVERDUE = "NOT_INSPECTED", "LOOK_OVERDUE"
+_RUN_IT = "see why the scheduler does not run the mirror, or run `open-mirroring tick`"
+_SEQUENCE = 10**30
+"""Numbers from here on are change sequences, of 35 digits (T-10)."""
+
+
+class BoundOffsets(NamedTuple):
+    """What was read: how many files, topic partitions or change tables, and up to which sum of bytes or offsets.
+
+    A change sequence is no length: change tables without partitions count as places only.
+    """
+
+    places: int
+    total: int
+
+    @classmethod
+    def of(cls, bound: Mapping[str, int]) -> BoundOffsets:
+        """From the ledger, where a topic's identity is an empty range next to its partitions."""
+        read = [up_to for name, up_to in bound.items() if up_to or "#" not in name]
+        return cls(len(read), sum(up_to for up_to in read if up_to < _SEQUENCE))
+
+
+class Marks(NamedTuple):
+    """The marks of a table next to the bound offsets of its mirror.
+
+    *highest_position* is ``epoch ordinal:major:minor:sub``, None before any change. *complete_position* is
+    ``below epoch ordinal:major`` where transactions are held back (C-34), else why there is none.
+    """
+
+    highest_position: str | None
+    complete_position: str
+    published_batch: int
+
+
+class PartitionLag(NamedTuple):
+    """A topic partition when it was last looked at.
+
+    Attributes:
+        behind: messages that are not bound yet.
+        until_loss: messages that retention still keeps below what is bound. It falls as retention catches up, and
+            messages that are not bound by then are lost (I28).
+        seen_at: when it was looked at.
+    """
+
+    behind: int
+    until_loss: int
+    seen_at: datetime
+
+
+@dataclass(frozen=True)
+class TableView:
+    """One table.
+
+    Attributes:
+        state: its row in the ledger.
+        verdict: None when its landing zone was not inspected, or too long ago, and the ledger has no stop.
+        since: when the ledger's stop was set; None for a verdict of an inspection.
+        looked_at: when its landing zone was inspected; *applied* and *backlog* are as found then.
+        applied: the highest number that counted as applied.
+        lag: the age of the oldest logged change that is not known to be applied; zero when there is none.
+        waiting: what is in the log above its published batch; *changes* includes those of published batches that wait
+            for the end of their transactions.
+        published_at: when something of it was last published.
+        losses: what it lacks, or may lack, whatever the verdict.
+        notes: what may differ at the target although nothing is wrong, and what became of its columns.
+        load_chunks: (done, all) while there is a plan of its initial load: done is published, or in the change log
+            where the load goes through it.
+        horizon: a change of this transaction (``epoch ordinal:major``) or an earlier one stops the table (G-05).
+        unverified_columns: columns that came after rows were published, each with the first position that has it; no
+            change shows whether those rows have a default at the source (G-07).
+        gone_columns: columns that the source dropped, each with the first known place of a row without it (G-60).
+        proof: its last comparison with the source.
+        marks: None unless the table was looked at closely.
+        totals: sums over its publications: how many, their changes, and what became of these; None like *marks*.
+    """
+
+    state: TableState
+    verdict: Verdict | None
+    code: str
+    what: str
+    since: datetime | None
+    looked_at: datetime | None
+    applied: int | None
+    lag: timedelta
+    waiting: Waiting
+    backlog: Backlog
+    published_at: datetime | None
+    dead_letters: OpenLetters
+    losses: tuple[Loss, ...]
+    notes: tuple[str, ...]
+    load_chunks: tuple[int, int] | None
+    horizon: str | None
+    unverified_columns: tuple[tuple[str, str], ...]
+    gone_columns: tuple[tuple[str, str], ...]
+    proof: Proof | None
+    marks: Marks | None
+    totals: Mapping[str, int] | None
+
+    @property
+    def source(self) -> str:
+        """Its name, as the mirror file spells it."""
+        return self.state.source
+
+    @property
+    def way_out(self) -> str:
+        """What to do about its verdict; empty when nothing has to be done."""
+        if self.verdict is None:
+            return _RUN_IT if self.code == LOOK_OVERDUE else ""
+        return "" if self.verdict is Verdict.PASS else WAYS_OUT.get(self.code, OTHER_WAY_OUT)
+
+    @property
+    def open_intent(self) -> str:
+        """What a run left unfinished and the next one finishes; empty when there is nothing."""
+        intent = self.state.row.intent
+        if intent is None:
+            return ""
+        sealed = "not sealed" if intent.manifest is None else f"{len(intent.manifest)} files sealed"
+        return f"{intent.work.kind} from number {intent.first_number}, up to batch {intent.work.batch_to}, {sealed}"
+
+    @property
+    def reset(self) -> str:
+        """The reset under way: its last record, who asked for it and why; empty when there is none."""
+        return "" if self.state.reset is None else str(self.state.reset)
+
+    def document(self) -> dict[str, Any]:
+        """Plain JSON values."""
+        own = {field.name: getattr(self, field.name) for field in fields(self) if field.name != "state"}
+        state = self.state
+        more = {
+            "folder": state.folder,
+            "way_out": self.way_out,
+            "generation": state.row.generation,
+            "keys": state.keys,
+            "confirmed": state.row.confirmed,
+            "load_state": state.load_state,
+            "open_intent": self.open_intent,
+            "reset": self.reset,
+        }
+        return {"source": self.source, **plain({**own, **more})}
+
+
+@dataclass(frozen=True)
+class MirrorView:
+    """A mirror and its tables.
+
+    Attributes:
+        state: its row in the ledger.
+        stop: the stop of its reading.
+        last_commit: when the newest batch of the change log was committed.
+        open_fragments: split messages that wait for their pieces, the oldest since *oldest_fragment*.
+        horizon: sources are not read again from before its moment (G-05); None while maintenance set none.
+        recent: messages by disposition in the newest *recent_batches* batches.
+        report: open dead letters, losses, notes and ignored tables.
+        settled_letters: settled dead letters, by how they were settled.
+        partitions: how far reading is behind each topic partition, and ahead of its retention.
+        bound_offsets: up to where each file or partition was read; empty unless tables were looked at closely.
+        next_run: when its schedule runs it next.
+        not_inspected: why the landing zone could not be inspected; empty when it was.
+    """
+
+    mirror: str
+    taken_at: datetime
+    state: MirrorState
+    stop: OpenStop | None
+    last_commit: datetime | None
+    open_fragments: int
+    oldest_fragment: datetime | None
+    horizon: MirrorHorizon | None
+    recent_batches: int
+    recent: Mapping[str, int]
+    report: LossReport
+    settled_letters: Mapping[str, int]
+    partitions: Mapping[str, PartitionLag]
+    bound_offsets: Mapping[str, int]
+    next_run: datetime | None
+    not_inspected: str
+    tables: tuple[TableView, ...]
+
+    @property
+    def losses(self) -> tuple[Loss, ...]:
+        """What any of its tables may lack."""
+        return self.report.losses.get(ANY_TABLE, ())
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What is worth a look and concerns no table alone."""
+        return self.report.notes.get(ANY_TABLE, ())
+
+    @property
+    def at_risk(self) -> bool:
+        """Dead letters without a table exist, or were not counted, so any table may lack a change."""
+        return self.report.letters.without_table.count > 0 or not self.report.letters.known
+
+    @property
+    def stopped(self) -> tuple[str, ...]:
+        """What an operator has to decide about: the mirror's reading, tables."""
+        tables = [table.source for table in self.tables if table.verdict is Verdict.STOP]
+        return (*([self.mirror] if self.stop else []), *tables)
+
+    @property
+    def verdict(self) -> Verdict | None:
+        """The worst of its tables' verdicts, and of its own."""
+        own = [Verdict.STOP] if self.stop else [Verdict.LOSSES] if self.losses else []
+        found = {*own, *(table.verdict for table in self.tables)}
+        return next((verdict for verdict in SEVERITY if verdict in found), None)
+
+    @property
+    def counts(self) -> dict[Verdict | None, int]:
+        """How many tables have each verdict, the worst first."""
+        counted = Counter(table.verdict for table in self.tables)
+        return {verdict: counted[verdict] for verdict in SEVERITY if counted[verdict]}
+
+    @property
+    def lag(self) -> timedelta:
+        """The longest lag of a table that is not stopped."""
+        return max((one.lag for one in self.tables if one.verdict is not Verdict.STOP), default=timedelta(0))
+
+    @property
+    def behind(self) -> int | None:
+        """Messages at the source that are not bound yet, where a broker shows them; else None."""
+        return sum(lag.behind for lag in self.partitions.values()) if self.partitions else None
+
+    @property
+    def looked_at(self) -> datetime | None:
+        """When the landing zone was last inspected."""
+        return max((table.looked_at for table in self.tables if table.looked_at), default=None)
+
+    @property
+    def proved(self) -> Proof | None:
+        """The oldest of the tables' last proofs, one that is not EQUAL first; None while a table has none."""
+        known = [table.proof for table in self.tables if table.proof is not None]
+        worst = [proof for proof in known if proof.verdict is not ProofVerdict.EQUAL] or known
+        return min(worst, key=lambda proof: str(proof.proved_at)) if known and len(known) == len(self.tables) else None
+
+    def document(self) -> dict[str, Any]:
+        """The mirror without its tables as plain JSON values."""
+        own = {
+            field.name: getattr(self, field.name)
+            for field in fields(self)
+            if field.name not in ("state", "report", "horizon", "tables")
+        }
+        of_ledger = {
+            "committed_batch": self.state.committed,
+            "open_batch": self.state.open_batch,
+            "open_since": self.state.open_since,
+            "horizon": None if self.horizon is None else self.horizon.at,
+            "dropped_batch": 0 if self.horizon is None else self.horizon.dropped,
+        }
+        summed = {
+            "verdict": self.verdict,
+            "counts": {verdict_name(verdict): count for verdict, count in self.counts.items()},
+            "lag": self.lag,
+            "behind": self.behind,
+            "looked_at": self.looked_at,
+        }
+        found: dict[str, Any] = plain({**own, **of_ledger, **summed})
+        return {**found, **self.report.document()}
+
+
+def plain(value: Any) -> Any:
+    """Plain JSON values: times in ISO form, lengths of time in seconds, records as objects or as their document."""
+    if hasattr(value, "document"):
+        return value.document()
+    if is_dataclass(value):
+        return {field.name: plain(getattr(value, field.name)) for field in fields(value)}
+    if isinstance(value, tuple) and hasattr(value, "_asdict"):
+        return {name: plain(item) for name, item in value._asdict().items()}
+    if isinstance(value, Mapping):
+        return {str(name): plain(item) for name, item in value.items()}
+    if isinstance(value, list | tuple | set | frozenset):
+        return [plain(item) for item in value]
+    if isinstance(value, Enum):
+        return value.value
+    if isinstance(value, datetime):
+        return value.isoformat()
+    return value.total_seconds() if isinstance(value, timedelta) else value

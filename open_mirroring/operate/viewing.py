@@ -1,0 +1,236 @@
+"""Gathers the view of a mirror from its ledger: a few queries for all tables together. It changes nothing.
+
+The verdicts are those of an inspection: of one that was just made, or of the last one that was recorded. What it cannot
+know, because it came later, is added: a stop of the ledger, and losses.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
+from datetime import datetime, timedelta
+
+import sqlalchemy as sa
+from sqlalchemy import Engine
+
+from open_mirroring.changes.log_position import LogPosition
+from open_mirroring.changes.manifest import LoadChunk, is_of_source
+from open_mirroring.config import Mirror
+from open_mirroring.config.schedule import next_after
+from open_mirroring.ledger import tables as t
+from open_mirroring.ledger.decisions import OpenStop, open_stops
+from open_mirroring.ledger.letters import NO_LETTERS, settled_counts
+from open_mirroring.ledger.proofs import ProofLedger
+from open_mirroring.ledger.reading import LedgerReader, TableState, Waiting
+from open_mirroring.ledger.verdict_ledger import RecordedVerdict, recorded_verdicts
+from open_mirroring.operate.mirror_view import LOOK_OVERDUE, NOT_INSPECTED, Marks, MirrorView, PartitionLag, TableView
+from open_mirroring.protocols.table_losses import Loss
+from open_mirroring.protocols.verdicts import OK, Backlog, Finding, Verdict
+from open_mirroring.reconciliation.losses import LossReport, look
+
+NO_COMPLETE_POSITION = "none: this source has none"
+"""The source does not show that nothing older can come, or it was not asked: transactions are not held back (C-88)."""
+RECENT_BATCHES = 100
+"""Messages are counted over so many of the newest batches."""
+_LOOKS_MISSED = 2
+"""So many moments of the schedule may pass before what the last inspection found is doubted."""
+
+
+def view_mirror(
+    mirror: Mirror,
+    ledger: Engine,
+    now: datetime,
+    *,
+    findings: Mapping[str, Finding] | None = None,
+    not_inspected: str = "",
+    stop: OpenStop | None = None,
+    closely: Collection[str] | None = (),
+) -> MirrorView:
+    """Gather the view of a mirror.
+
+    Args:
+        mirror: the mirror.
+        ledger: its ledger.
+        now: the present time, with a zone.
+        findings: what an inspection just found, by source table; None: what the last one recorded.
+        not_inspected: why tables are not among *findings*.
+        stop: a stop of reading that the ledger does not know yet.
+        closely: the tables whose marks and totals are wanted, which cost more the longer the history is; None: all.
+    """
+    reader = LedgerReader(ledger, mirror.name)
+    state, tables = reader.mirror(), reader.tables()
+    report = look(mirror, ledger, tables=tables)
+    near = {source: table for source, table in tables.items() if closely is None or source in closely}
+    stops = {one.source: one for one in open_stops(ledger, mirror.name)}
+    recent = reader.batches(above=max(0, state.committed - RECENT_BATCHES))
+    counts = Counter[str]()
+    for _, of_batch, _ in recent:
+        counts.update(of_batch)
+    open_fragments, oldest_fragment = reader.open_fragments()
+    if findings is None:
+        looked = recorded_verdicts(ledger, mirror.name)
+    else:
+        looked = {source: RecordedVerdict.of(found, now) for source, found in findings.items()}
+    is_overdue = findings is None and _is_overdue(mirror, looked, now)
+
+    def judged(source: str) -> tuple[Verdict | None, str, str]:
+        found, losses = looked.get(source), report.losses.get(source, ())
+        return _judged(stops.get(source), found, losses, not_inspected, is_overdue=is_overdue)
+
+    gathered = _Tables(mirror, reader, state.committed, tables, near)
+    return MirrorView(
+        mirror=mirror.name,
+        taken_at=now,
+        state=state,
+        stop=stops.get(None, stop),
+        last_commit=recent[-1][2] if recent else None,
+        open_fragments=open_fragments,
+        oldest_fragment=oldest_fragment,
+        horizon=reader.mirror_horizon(),
+        recent_batches=len(recent),
+        recent=dict(counts),
+        report=report,
+        settled_letters=settled_counts(ledger, mirror.name),
+        partitions=_partitions(ledger, mirror.name),
+        # Chunks of loads that go through the change log, and corrections, are bound next to the source's ranges.
+        bound_offsets={name: up_to for name, up_to in reader.bound().items() if is_of_source(name)} if near else {},
+        next_run=next_after(mirror.schedule, now),
+        not_inspected=not_inspected,
+        tables=tuple(
+            gathered.view(table, now, report, stops.get(source), looked.get(source), judged(source))
+            for source, table in tables.items()
+        ),
+    )
+
+
+def _judged(
+    stop: OpenStop | None,
+    found: RecordedVerdict | None,
+    losses: Sequence[Loss],
+    not_inspected: str,
+    *,
+    is_overdue: bool,
+) -> tuple[Verdict | None, str, str]:
+    """Verdict, code and why; the ledger's stop goes before anything that an inspection found."""
+    if stop is not None:
+        return Verdict.STOP, stop.code, stop.what
+    if found is None:
+        return None, NOT_INSPECTED, not_inspected or "the landing zone was not inspected yet, or not since a decision"
+    if is_overdue and found.verdict is not Verdict.STOP:
+        return None, LOOK_OVERDUE, "no run inspected the landing zone at the last moments of the schedule"
+    if found.verdict in (Verdict.STOP, Verdict.HOLD):
+        return found.verdict, found.code, found.what
+    # Dead letters may have come, or have been settled, since the inspection.
+    if losses:
+        return Verdict.LOSSES, losses[0].code, losses[0].what
+    return Verdict.PASS, OK, found.what if found.verdict is Verdict.PASS else "ledger, folder and target agree"
+
+
+def _is_overdue(mirror: Mirror, looked: Mapping[str, RecordedVerdict], now: datetime) -> bool:
+    due = max((found.recorded_at for found in looked.values()), default=None)
+    for _ in range(_LOOKS_MISSED):
+        due = None if due is None else next_after(mirror.schedule, due)
+    return due is not None and due < now
+
+
+class _Tables:
+    """What a few queries for all tables together say of each; of those that are *near* also what costs more."""
+
+    def __init__(
+        self,
+        mirror: Mirror,
+        reader: LedgerReader,
+        committed: int,
+        tables: Mapping[str, TableState],
+        near: Mapping[str, TableState],
+    ) -> None:
+        states = tables.values()
+        self._waiting, self._published = reader.waiting(), reader.published_at()
+        self._logged = _logged_chunks(reader, states, committed)
+        self._horizons = reader.horizons(states)
+        self._proofs = ProofLedger(reader.engine).newest(table.id for table in states)
+        self._unverified, self._gone = reader.unverified_columns(states), reader.gone_columns(states)
+        self._marks, self._totals = _marks(mirror, reader, near, committed), reader.totals(near)
+
+    def view(
+        self,
+        table: TableState,
+        now: datetime,
+        report: LossReport,
+        stop: OpenStop | None,
+        found: RecordedVerdict | None,
+        judged: tuple[Verdict | None, str, str],
+    ) -> TableView:
+        source, (verdict, code, what) = table.source, judged
+        ahead, backlog = self._waiting.get(source, Waiting()), Backlog() if found is None else found.backlog
+        since = min((moment for moment in (ahead.since, backlog.oldest) if moment is not None), default=now)
+        plan, horizon, proof = table.load_plan, self._horizons.get(table.id), self._proofs.get(table.id)
+        logged, unverified = self._logged[source, table.row.generation], self._unverified.get(table.id, ())
+        return TableView(
+            state=table,
+            verdict=verdict,
+            code=code,
+            what=what,
+            since=None if stop is None else stop.since,
+            looked_at=None if found is None else found.recorded_at,
+            applied=None if found is None else found.applied,
+            lag=max(timedelta(0), now - since),
+            waiting=ahead._replace(changes=ahead.changes + table.waiting_rows),
+            backlog=backlog,
+            published_at=self._published.get(table.id),
+            dead_letters=report.letters.tables.get(source, NO_LETTERS),
+            losses=report.losses.get(source, ()),
+            notes=(found and found.notes) or report.notes.get(source, ()),
+            load_chunks=None if plan is None else (max(len(plan.done), logged), len(plan.chunks)),
+            horizon=None if horizon is None else f"{horizon.ordinal}:{horizon.major}",
+            unverified_columns=tuple((one.column, one.since) for one in unverified if not one.is_of_rows),
+            gone_columns=tuple((one.column, one.place) for one in self._gone.get(table.id, ())),
+            proof=None if proof is None else proof.proof,
+            marks=self._marks.get(source),
+            totals=self._totals.get(source),
+        )
+
+
+def _logged_chunks(reader: LedgerReader, tables: Collection[TableState], committed: int) -> Counter[tuple[str, int]]:
+    """How many chunks of a load are in the change log, by table and generation."""
+    is_loading = any(table.load_state == "pending" for table in tables)
+    chunks = map(LoadChunk.of, reader.bound(committed) if is_loading else ())
+    return Counter((chunk.source, chunk.generation) for chunk in chunks if chunk is not None)
+
+
+def _marks(mirror: Mirror, reader: LedgerReader, tables: Mapping[str, TableState], committed: int) -> dict[str, Marks]:
+    if not tables:
+        return {}
+    epochs = reader.epochs(table.id for table in tables.values())
+    seen = reader.highest_of(dict.fromkeys(tables, committed))
+    is_kept = mirror.consistency == "transaction"
+    complete = reader.completeness(committed) if is_kept else None
+    told = complete.told_at(mirror.reads) if complete else {}
+    shown = sum(any(majors.values()) for majors in told.values())
+    none_yet = f"none yet: {shown} of {mirror.source.ordered_partitions} partitions have shown a commit"
+    found = {}
+    for source, table in tables.items():
+        ordinals = epochs.get(table.id, {})
+        # A stream that was not accepted yet has no place in the order.
+        placed = [(ordinals.get(epoch, -1), text) for epoch, text in seen.get(source, {}).items()]
+        known = [LogPosition.parse(ordinal, text) for ordinal, text in placed if ordinal >= 0]
+        highest = max(known, default=None)
+        position = complete.position(ordinals) if complete else None
+        below = none_yet if is_kept else NO_COMPLETE_POSITION
+        if position is not None:
+            at, _, major = position.partition(":")
+            below = f"below {int(at)}:{major}"
+        newest = None if highest is None else f"{highest.epoch}:{highest.text}"
+        found[source] = Marks(newest, below, table.row.published_batch)
+    return found
+
+
+def _partitions(ledger: Engine, mirror: str) -> dict[str, PartitionLag]:
+    o, b = t.source_offsets.c, t.bound_range.c
+    same = (o.mirror == b.mirror) & (o.name == b.name)
+    query = sa.select(o.name, o.first, o.end, o.seen_at, b.bound_to)
+    query = query.join_from(t.source_offsets, t.bound_range, same, isouter=True).where(o.mirror == mirror)
+    return {
+        name: PartitionLag(max(0, end - (bound or 0)), max(0, (bound or 0) - first), seen_at)
+        for name, first, end, seen_at, bound in t.rows(ledger, query.order_by(o.name))
+    }
