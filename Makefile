@@ -143,7 +143,7 @@ types: $(VENV)/.installed ## write docs/types.md, the table of all types, from t
 	$(RUN) -m tests.books.types > docs/types.md
 
 .PHONY: commands
-commands: $(VENV)/.installed ## write docs/reference/, the pages of commands, settings, metrics and DAGs, from the code
+commands: $(VENV)/.installed ## write docs/reference/ and the runbook's last chapter from the code
 	@mkdir -p build
 	$(RUN) -m tests.books.commands > build/commands.md.new
 	mv build/commands.md.new docs/reference/commands.md
@@ -153,6 +153,7 @@ commands: $(VENV)/.installed ## write docs/reference/, the pages of commands, se
 	mv build/metrics.md.new docs/reference/metrics.md
 	$(RUN) plugins/open_mirroring_airflow/dag_docs.py > build/dags.md.new
 	mv build/dags.md.new docs/reference/dags.md
+	$(RUN) -m tests.books.codes
 
 # The site has an environment of its own: no test and no job needs it.
 .PHONY: docs

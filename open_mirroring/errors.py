@@ -67,5 +67,5 @@ def disk_error(error: OSError, where: str = "") -> MirroringError | None:
         return TransientError("DISK_FULL", what, where=where, way_out=way_out)
     if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
         way_out = "give the user of this process the right to read it, or to write there; or choose another folder"
-        return TerminalError("NOT_WRITABLE", what, where=where, way_out=way_out)
+        return TerminalError("ACCESS_DENIED", what, where=where, way_out=way_out)
     return None

@@ -44,7 +44,7 @@ def correct(mirror: Mirror, ledger: Engine, spark: SparkSession, proof_id: str, 
     One proof is corrected once: whoever asks again gets what came of it.
 
     Raises:
-        TerminalError: ``CORRECTION_REFUSED``; the mirror's reading is stopped.
+        TerminalError: ``REPAIR_REFUSED``; the mirror's reading is stopped.
         TransientError: ledger or log do not answer.
     """
     proofs, reader = ProofLedger(ledger), LedgerReader(ledger, mirror.name)
@@ -54,13 +54,13 @@ def correct(mirror: Mirror, ledger: Engine, spark: SparkSession, proof_id: str, 
     table = None if state is None else next((t for t in mirror.tables if t.source == state.source), None)
     if recorded is None or state is None or table is None or state.row.generation != recorded.generation:
         raise TerminalError(
-            "CORRECTION_REFUSED", f"{proof_id!r} is no proof of a table as it is now", way_out="prove the table again"
+            "REPAIR_REFUSED", f"{proof_id!r} is no proof of a table as it is now", way_out="prove the table again"
         )
     keys = keys_to_correct(recorded.proof, bool(table.key))
     place_of_correction(reader, state, removes=False)  # refused before it is approved
     if not isinstance(table.prove or table.initial_load, JdbcLoad):
         raise TerminalError(
-            "CORRECTION_REFUSED",
+            "REPAIR_REFUSED",
             "an export tells what was, not what is: rows of it may be older than what the target has",
             where=f"table {table.source}",
             way_out="set `prove` of the table to the source database, and prove again",

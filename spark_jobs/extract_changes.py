@@ -77,9 +77,9 @@ def extract(mirror: Mirror, ledger: Engine, spark: SparkSession, backfill: Backf
     next: one batch of what was never bound of its interval, and one of what is read again.
 
     Raises:
-        TerminalError: ``BELOW_HORIZON``, ``LEDGER_LOST``, ``LOG_MISSING_BATCH``; the source or the log is not as it
+        TerminalError: ``ARGUMENT_INVALID``, ``LEDGER_LOST``, ``LOG_DAMAGED``; the source or the log is not as it
             must be: the code says which.
-        TransientError: ``LEDGER_UNREACHABLE``, ``LOG_COMMIT_FAILED``: try again.
+        TransientError: ``UNREACHABLE``, ``CHANGED_MEANWHILE``: try again.
     """
     declare_tables(mirror, ledger)
     refuse_lost_ledger(mirror, ledger)
@@ -247,7 +247,7 @@ def backfill_of(arguments: argparse.Namespace) -> Backfill | None:
     """The backfill that arguments ask for; None when they name no interval.
 
     Raises:
-        TerminalError: ``INTERVAL_INVALID``.
+        TerminalError: ``ARGUMENT_INVALID``.
     """
     if not (arguments.start or arguments.end or arguments.reread):
         return None

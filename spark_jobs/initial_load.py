@@ -69,7 +69,7 @@ def load(
     Without *mirroring* the target applies nothing until all is loaded, so no table waits for its backlog (F-42).
 
     Raises:
-        TerminalError: ``TABLE_UNKNOWN`` for a name in *only* that the mirror does not have.
+        TerminalError: ``ARGUMENT_INVALID`` for a name in *only* that the mirror does not have.
         TransientError: ledger, store or a source do not answer; everything else was done first, and the next run
             goes on where this one stopped.
     """

@@ -79,8 +79,8 @@ def maintain(
         now: the present time, with a zone; None for that of the clock.
 
     Raises:
-        TransientError: ``LOG_COMMIT_FAILED`` when the log does not take the commit; the next run goes on.
-        TerminalError: ``LOG_PROTOCOL``, ``LEDGER_LOST``, ``LOG_MISSING_BATCH``.
+        TransientError: ``CHANGED_MEANWHILE`` when the log does not take the commit; the next run goes on.
+        TerminalError: ``LOG_DAMAGED``, ``LEDGER_LOST``, ``LOG_DAMAGED``.
     """
     declare_tables(mirror, ledger)
     refuse_lost_ledger(mirror, ledger)

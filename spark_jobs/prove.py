@@ -25,6 +25,7 @@ import pyarrow.compute as pc
 from sqlalchemy import Engine
 
 from open_mirroring.changes.log_position import LogPosition, not_below
+from open_mirroring.codes import next_step
 from open_mirroring.config import Mirror, Table
 from open_mirroring.config.storage import log_place
 from open_mirroring.config.tables import ProofExport
@@ -50,7 +51,6 @@ from open_mirroring.protocols.proving import (
     verdict_of,
     why_behind,
 )
-from open_mirroring.protocols.table_stops import WAYS_OUT
 from open_mirroring.protocols.verdicts import Finding
 from open_mirroring.reconciliation.inspection import declare_tables, inspect_mirror
 from open_mirroring.storage.object_path import Place
@@ -134,13 +134,15 @@ def prove(
     A table that cannot be compared is unproven, with a code that says why; the others go on. Its last proof stays.
 
     Raises:
-        TerminalError: ``TABLE_UNKNOWN``; ``SOURCE_UNNAMED`` where none of the tables can be compared;
-            ``TABLES_UNNAMED``, ``TABLES_MISSING``; ledger and mirror file do not agree.
+        TerminalError: ``ARGUMENT_INVALID``; ``CONFIG_INVALID`` where none of the tables can be compared;
+            ``CONFIG_INVALID``, ``PLACE_MISSING``; ledger and mirror file do not agree.
         TransientError: the ledger or the landing zone does not answer.
     """
     ids = declare_tables(mirror, ledger)
     if unknown := sorted(set(only or ()) - ids.keys()):
-        raise UsageError("TABLE_UNKNOWN", f"the mirror has no tables {unknown}", way_out=f"choose from {sorted(ids)}")
+        raise UsageError(
+            "ARGUMENT_INVALID", f"the mirror has no tables {unknown}", way_out=f"choose from {sorted(ids)}"
+        )
     asked = asked or ProofOptions()
     chosen = [table for table in mirror.tables if only is None or table.source in only]
     if chosen and not any(proof_source(table, (asked.exports or {}).get(table.source)) for table in chosen):
@@ -245,7 +247,7 @@ class _Proving:
         if target.version is None:
             case.reasons.append("there is no such table at the target")
             if not case.state.row.confirmed:
-                raise TerminalError("TARGET_ABSENT", "nothing of it was published yet", way_out="run a tick first")
+                raise TerminalError("PROOF_FAILED", "nothing of it was published yet", way_out="run a tick first")
         if cells:
             found = self._differing(case, target)
             case.beyond = found.num_rows > _MOST_KEYS
@@ -255,7 +257,7 @@ class _Proving:
         """The source with hashes where the published files have them.
 
         Raises:
-            TerminalError: ``SALT_CHANGED``, for every row would differ; those of the salt's connection.
+            TerminalError: ``TABLE_REDECLARED``, for every row would differ; those of the salt's connection.
         """
         # Where the mirror file hashes a column no more, its source is typed by itself: then the types differ.
         there = {column.name for column in source.columns if column.type == "string"}
@@ -265,7 +267,7 @@ class _Proving:
         salt = self._mirror.salt()
         if salt is None or {*salted.values()} != {salt.check}:
             what = f"the columns {sorted(salted)} are published as hashes with another salt than the mirror file's"
-            raise TerminalError("SALT_CHANGED", what, way_out=WAYS_OUT["SALT_CHANGED"])
+            raise TerminalError("TABLE_REDECLARED", what, way_out=next_step("TABLE_REDECLARED"))
         return HashedSource(source, sorted(salted), salt)
 
     def _target(self, case: _Case) -> Target:
@@ -317,11 +319,13 @@ class _Proving:
         assert case.left is not None and case.shape is not None and base_state is not None
         target = self._target(case)
         if case.state.row.generation != base_state.row.generation:
-            raise TerminalError("TABLE_RESET", "the table was reset while it was compared", way_out="prove it again")
+            raise TerminalError(
+                "CHANGED_MEANWHILE", "the table was reset while it was compared", way_out="prove it again"
+            )
         known = case.gone | {column.name for column in case.shape.columns}
         if new := {column.name for column in target.columns} - known:
             raise TransientError(
-                "COLUMNS_CHANGED", f"the target has got the columns {sorted(new)} meanwhile", way_out="prove it again"
+                "CHANGED_MEANWHILE", f"the target has got the columns {sorted(new)} meanwhile", way_out="prove it again"
             )
         still = self._differing(case, target)
         moved = self._moved(case, still, before, base_state)
@@ -440,7 +444,7 @@ def _shape(case: _Case, target: Target) -> Shape:
     """The columns of both sides, each in the type that holds the values of both.
 
     Raises:
-        TerminalError: ``TYPES_DIFFER``, ``COLUMN_CASE``.
+        TerminalError: ``SCHEMA_CHANGED``, ``COLUMN_NAME_INVALID``.
     """
     assert case.source is not None
     source = {column.name: column.type for column in case.source.columns}
@@ -452,7 +456,7 @@ def _shape(case: _Case, target: Target) -> Shape:
         kind = common_type(both[0], both[-1])
         if kind is None:
             raise TerminalError(
-                "TYPES_DIFFER",
+                "SCHEMA_CHANGED",
                 f"column {name!r} is {both[0]} at the source and {both[-1]} at the target",
                 way_out="a changed type needs a reload",
             )
@@ -460,13 +464,15 @@ def _shape(case: _Case, target: Target) -> Shape:
     folded = Counter(column.name.casefold() for column in columns)
     if twins := [column.name for column in columns if folded[column.name.casefold()] > 1]:
         raise TerminalError(
-            "COLUMN_CASE", f"columns {twins} differ in case only", way_out="spell them alike at source and target"
+            "COLUMN_NAME_INVALID",
+            f"columns {twins} differ in case only",
+            way_out="spell them alike at source and target",
         )
     case.reasons += [f"the target has no column {name!r}" for name in source if there and name not in there]
     case.reasons += [f"the source has no column {name!r}" for name in there if name not in source]
     split = case.source.split
     if missing := [name for name in case.table.key if name not in source]:
-        raise TerminalError("KEY_MISSING", f"the source has no key columns {missing}", way_out="mend `key`")
+        raise TerminalError("KEY_INVALID", f"the source has no key columns {missing}", way_out="mend `key`")
     if split is None:
         return Shape(tuple(columns), tuple(case.table.key))
     return Shape(tuple(columns), tuple(case.table.key), split.column, split.borders)

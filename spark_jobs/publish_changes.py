@@ -77,8 +77,8 @@ def publish(mirror: Mirror, ledger: Engine, spark: SparkSession, only: Sequence[
 
     Raises:
         TransientError: ledger or store do not answer; what is half done is finished by the next run.
-        TerminalError: ``TABLE_UNKNOWN``; the mirror's own stop; or what the store refused one table, after all others
-            were finished.
+        TerminalError: ``ARGUMENT_INVALID``; the mirror's own stop; or what the store refused one table, after all
+            others were finished.
     """
     ids = declare_tables(mirror, ledger, only)
     if lost := log_ahead(mirror, ledger):

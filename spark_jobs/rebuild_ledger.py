@@ -19,6 +19,7 @@ import pyarrow.parquet as pq
 from sqlalchemy import Engine
 
 from open_mirroring.changes.manifest import Manifest
+from open_mirroring.codes import DROP
 from open_mirroring.config import Mirror, Table
 from open_mirroring.config.names import split_source_name
 from open_mirroring.config.storage import log_place
@@ -33,7 +34,6 @@ from open_mirroring.ledger import open_ledger
 from open_mirroring.ledger.auditing import Reason
 from open_mirroring.ledger.reading import LedgerReader
 from open_mirroring.protocols.publishing import CannotStage, Intent
-from open_mirroring.protocols.table_stops import DROP
 from open_mirroring.reconciliation.batch_record import BatchRecord
 from open_mirroring.reconciliation.inspection import declaration, zone_address
 from open_mirroring.reconciliation.rebuilding import (
@@ -88,7 +88,7 @@ def rebuild(mirror: Mirror, ledger: Engine | None, reason: Reason | None) -> Reb
         reason: who decided it, and why.
 
     Raises:
-        TerminalError: ``LEDGER_KNOWN`` when the ledger knows the mirror; ``LEDGER_NOT_TOLD`` when the log does not say
+        TerminalError: ``COMMAND_REFUSED`` when the ledger knows the mirror, when the log does not say
             what its batches were, or nothing of the mirror is there.
         TransientError: log or zone do not answer.
     """
@@ -184,7 +184,7 @@ def _records(mirror: Mirror, root: Place) -> dict[int, BatchRecord]:
 
 
 def _not_told(mirror: Mirror, what: str, way_out: str) -> TerminalError:
-    return TerminalError("LEDGER_NOT_TOLD", what, where=f"mirror {mirror.name}", way_out=way_out)
+    return TerminalError("COMMAND_REFUSED", what, where=f"mirror {mirror.name}", way_out=way_out)
 
 
 def _found_log(root: Place, records: Mapping[int, BatchRecord]) -> FoundLog:

@@ -87,9 +87,9 @@ def reconcile_deep(
     clears it; one that only the verdict stops goes on when the cause is gone.
 
     Raises:
-        TerminalError: ``TABLE_UNKNOWN``.
-        TransientError: ``TABLE_BUSY``; ``FILES_UNREAD`` when the store failed under some files: what was found in the
-            others is recorded by then.
+        TerminalError: ``ARGUMENT_INVALID``.
+        TransientError: ``CHANGED_MEANWHILE``; ``UNREACHABLE`` when the store failed under some files: what was found in
+            the others is recorded by then.
     """
     ids = declare_tables(mirror, ledger, only)
     ensure_counted(mirror, ledger)
@@ -106,9 +106,9 @@ def reconcile_deep(
     for finding in found:
         level = logging.ERROR if finding.stops or finding.table is None else logging.WARNING
         log.log(level, "%s: %s: %s", finding.table or CHANGE_LOG, finding.code, finding.what)
-    if unread := sorted({str(finding.table) for finding in found if finding.code == v.FILE_UNREAD}):
+    if unread := sorted({str(finding.table) for finding in found if finding.code == v.UNREACHABLE}):
         raise TransientError(
-            "FILES_UNREAD", f"the store failed under files of {unread}", way_out="look after the store, and check again"
+            "UNREACHABLE", f"the store failed under files of {unread}", way_out="look after the store, and check again"
         )
     if not (known.waiting or any(finding.table is None for finding in in_log)):
         doubtful = {finding.table for finding in found} | {one.table for one in state.counts if one.kind == REJECTED}
@@ -153,7 +153,7 @@ def _look(mirror: Mirror, ledger: Engine, reader: LedgerReader) -> _Known:
         known = _Known(committed, states, records, reader.manifests(), contents, waiting, dropped)
         if (reader.mirror().committed, reader.tables()) == (committed, states):
             return known
-    raise TransientError("TABLE_BUSY", "the ledger kept changing while it was read", way_out="try again")
+    raise TransientError("CHANGED_MEANWHILE", "the ledger kept changing while it was read", way_out="try again")
 
 
 def _table(mirror: Mirror, reader: LedgerReader, state: TableState, contents: Sequence[BatchContents]) -> TableRecord:

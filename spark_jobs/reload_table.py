@@ -20,6 +20,7 @@ from sqlalchemy import Engine
 
 from open_mirroring.changes.log_position import LOAD_ORDINAL, is_load_epoch, position_order
 from open_mirroring.changes.source_reloads import ReloadedRows, unseen_reload
+from open_mirroring.codes import Trait, having
 from open_mirroring.config import Mirror, Table
 from open_mirroring.config.source import ChangeTables
 from open_mirroring.config.storage import log_place
@@ -60,7 +61,7 @@ _REFUSED = "; it cannot be built from that load: "
 QUIET = timedelta(minutes=10)
 """So long no row of a load came, where no change tells that it has ended."""
 
-FOLLOWED = frozenset({"SCHEMA_CHANGED", "COLUMN_BACK", "COLUMN_RENAMED", RENAME_POSSIBLE})
+FOLLOWED = having(Trait.FOLLOWED)
 """Stops after which the log, read by the columns of now, may tell what the target should have."""
 
 
@@ -106,14 +107,14 @@ def request_reload(
     *made_anew* says that the source dropped the table and made it again before its newest stream began (G-108).
 
     Raises:
-        TerminalError: ``TABLE_UNKNOWN``, ``TARGET_TAKEN``, ``EPOCH_NOT_ACCEPTED``; ``LOAD_NEEDED`` when the table has
-            no initial load, and the log cannot tell its rows; ``STREAM_NOT_NEW``, ``LOAD_DECLARED`` when it cannot have
+        TerminalError: ``ARGUMENT_INVALID``, ``CONFIG_INVALID``, ``COMMAND_REFUSED``; ``LOAD_NEEDED`` when the table has
+            no initial load, and the log cannot tell its rows; ``ARGUMENT_INVALID`` when it cannot have
             been made anew.
     """
     table = declared_table(mirror, source)
     if made_anew and table.initial_load is not None:
         raise TerminalError(
-            "LOAD_DECLARED",
+            "ARGUMENT_INVALID",
             f"table {source!r} begins with its `initial_load`, and not with an empty table",
             where=f"mirror {mirror.name}",
             way_out="without --made-anew it begins with the rows that the new table has; or take `initial_load` out of "
@@ -156,7 +157,7 @@ def reload_table(
 
     Raises:
         TransientError: ledger, store or a source do not answer; the next run goes on.
-        TerminalError: ``TABLE_UNKNOWN``; what the source or the store refuses.
+        TerminalError: ``ARGUMENT_INVALID``; what the source or the store refuses.
     """
     table = declared_table(mirror, source)
     asked = Asked(request, RELOAD, source)
@@ -288,7 +289,7 @@ def came_again(mirror: Mirror, ledger: Engine, declared: Table) -> ReloadedRows 
     """The full load that a table's source made again, in the log; None where it lies as files beside the changes.
 
     Raises:
-        TerminalError: as :func:`_newest_load`; ``RELOAD_UNSEEN`` where there is no such load.
+        TerminalError: as :func:`_newest_load`; ``RELOAD_UNCLEAR`` where there is no such load.
     """
     if format_of(mirror).has_loads:
         return _newest_load(mirror, ledger, declared)
@@ -305,7 +306,7 @@ def _newest_load(mirror: Mirror, ledger: Engine, declared: Table) -> ReloadedRow
     """Where the newest full load of a table's source begins in the log (G-125).
 
     Raises:
-        TerminalError: ``RELOAD_UNSEEN``, ``RELOAD_UNCLEAR``; ``LOAD_NEEDED`` when files of it are not there any more.
+        TerminalError: ``RELOAD_UNCLEAR``; ``LOAD_NEEDED`` when files of it are not there any more.
     """
     reader, source = LedgerReader(ledger, mirror.name), declared.source
     up_to, state = reader.mirror().committed, reader.tables(source)[source]
@@ -389,7 +390,7 @@ def declared_table(mirror: Mirror, source: str) -> Table:
     """The table of the mirror file.
 
     Raises:
-        TerminalError: ``TABLE_UNKNOWN``.
+        TerminalError: ``ARGUMENT_INVALID``.
     """
     declared = {table.source: table for table in mirror.tables}
     if source not in declared:

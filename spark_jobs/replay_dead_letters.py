@@ -61,7 +61,7 @@ def replay_letters(mirror: Mirror, ledger: Engine, spark: SparkSession, choice: 
 
     Raises:
         TerminalError: the mirror's reading is stopped, or the log is not as it must be; the code says which.
-        TransientError: ``LEDGER_UNREACHABLE``, ``LOG_COMMIT_FAILED``: try again.
+        TransientError: ``UNREACHABLE``, ``CHANGED_MEANWHILE``: try again.
     """
     declare_tables(mirror, ledger)
     refuse_lost_ledger(mirror, ledger)

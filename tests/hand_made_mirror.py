@@ -69,7 +69,7 @@ class HandMadeMirror:
 
     def letter(self, place: int, source: str | None = None, **values: Any) -> None:
         """An open dead letter of the log, at a place of ``f``."""
-        known = {"batch": 1, "origin": "f", "code": "JSON_MALFORMED", "reason": "cut", "letters": 1, "looked_to": 0}
+        known = {"batch": 1, "origin": "f", "code": "MESSAGE_INVALID", "reason": "cut", "letters": 1, "looked_to": 0}
         self.insert(t.open_letter, mirror="shop", place=place, source=source, **{**known, **values})
 
     def commit(

@@ -102,7 +102,7 @@ class PageMirror(HandPublished):
             db.execute(t.mirror.update().values(committed=number))
 
     def letter(
-        self, source: str | None, code: str = "JSON_MALFORMED", batch: int = 4, reason: str = "cut at <b>7</b>"
+        self, source: str | None, code: str = "MESSAGE_INVALID", batch: int = 4, reason: str = "cut at <b>7</b>"
     ) -> None:
         """An open dead letter whose bytes are in the log."""
         known = {"reason": reason, "key": '["<i>7</i>"]', "letters": 1, "looked_to": 0}

@@ -96,22 +96,22 @@ class DebeziumDecoder(TableChanges):
             case {"payload": {"source": dict(source)}}:
                 told = [source.get(name) for name in ("name", "db", "schema", "table")]
         if not all(isinstance(part, str) and part for part in told):
-            raise Refusal("ENVELOPE_INVALID", "no change event: `source` tells no name, db, schema and table")
+            raise Refusal("MESSAGE_INVALID", "no change event: `source` tells no name, db, schema and table")
         return TableEvent(f"{told[0]}/{told[1]}", told[2], told[3], content)
 
     def position(self, content: Any) -> str:
         """As :meth:`TableChanges.position`; a row of the snapshot holds all commits up to the one that it names."""
         event, source = content["payload"], content["payload"]["source"]
         if source.get("connector") != "sqlserver":
-            raise Refusal("ENVELOPE_INVALID", f"no event of the sqlserver connector: {shown(source.get('connector'))}")
+            raise Refusal("MESSAGE_INVALID", f"no event of the sqlserver connector: {shown(source.get('connector'))}")
         op, is_snapshot = event.get("op"), event.get("op") == "r"
         if str(op) not in _OPERATIONS or (is_snapshot and source.get("snapshot") == "incremental"):
-            raise Refusal("OPERATION_UNKNOWN", f"op {shown(op)}, snapshot {shown(source.get('snapshot'))}")
+            raise Refusal("MESSAGE_INVALID", f"op {shown(op)}, snapshot {shown(source.get('snapshot'))}")
         lsns = [source.get("commit_lsn"), *([] if is_snapshot else [source.get("change_lsn")])]
         serial = 0 if is_snapshot else source.get("event_serial_no")
         is_number = type(serial) is int and 0 <= serial < 10**10
         if not is_number or not all(isinstance(lsn, str) and _LSN.fullmatch(lsn) for lsn in lsns):
-            raise Refusal("LOGICALID_INVALID", f"commit_lsn, change_lsn {shown(lsns)}, event_serial_no {shown(serial)}")
+            raise Refusal("MESSAGE_INVALID", f"commit_lsn, change_lsn {shown(lsns)}, event_serial_no {shown(serial)}")
         major, minor = (lsn.replace(":", "").upper() for lsn in (*lsns, "F" * 20)[:2])
         return position_text(major, f"{minor}{serial:010d}", int(op != "d"))
 
@@ -122,7 +122,7 @@ class DebeziumDecoder(TableChanges):
         if op == "u" and before is None:
             raise Refusal("OLD_KEY_MISSING", "an update without `before` does not tell which key it left")
         if (before is None, after is None) != (op in "cr", op == "d") or (op == "r" and not table.key):
-            raise Refusal("ROW_MALFORMED", f"op {op} with the wrong ones of `before` and `after`, or without a key")
+            raise Refusal("ROW_INVALID", f"op {op} with the wrong ones of `before` and `after`, or without a key")
         row = _Row(content.get("schema"), table)
         keys = [row.key(image) for image in (before, after) if image is not None]
         try:
@@ -146,20 +146,20 @@ class _Row:
             columns = [Column(n, _SQL.get(kind, ""), at) for at, (n, kind) in enumerate(self.types.items())]
         except (TypeError, KeyError, AttributeError) as error:
             what = "no schema of its rows: set value.converter.schemas.enable=true"
-            raise Refusal("COLUMNS_INVALID", what) from error
+            raise Refusal("ROW_INVALID", what) from error
         if structs.get("before") != structs["after"] or len(columns) != len(structs["after"]):
-            raise Refusal("COLUMNS_INVALID", "`before` and `after` have other columns, or one column twice")
+            raise Refusal("ROW_INVALID", "`before` and `after` have other columns, or one column twice")
         self.columns = RowColumns(columns, table.key, table.columns)
         self._key = table.key
         for name in self.columns.kept:
             if self.types[name] not in _SQL:
                 mend = "; set decimal.handling.mode=string" if str(self.types[name]).endswith(".Decimal") else ""
-                raise Refusal("COLUMNS_INVALID", f"{shown(name)} has the type {shown(self.types[name])}{mend}")
+                raise Refusal("ROW_INVALID", f"{shown(name)} has the type {shown(self.types[name])}{mend}")
 
     def key(self, image: Any) -> str | None:
         """The key in a row, which must have exactly the columns of the schema: one that is absent is not NULL."""
         if not isinstance(image, dict) or image.keys() != self.types.keys():
-            raise Refusal("ROW_MALFORMED", "a row has other columns than its schema")
+            raise Refusal("ROW_INVALID", "a row has other columns than its schema")
         texts = self.columns.key_texts({name: self._value(name, image[name]) for name in self._key if name in image})
         return encode_key(texts) if texts else None
 

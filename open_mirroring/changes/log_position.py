@@ -56,12 +56,12 @@ class LogPosition(NamedTuple):
         """Read back what :attr:`text` wrote.
 
         Raises:
-            TerminalError: ``POSITION_INVALID`` when the text has not exactly three parts or a sub other than 0 or 1.
+            TerminalError: ``LOG_DAMAGED`` when the text has not exactly three parts or a sub other than 0 or 1.
         """
         parts = text.split(":")
         if len(parts) != 3 or parts[2] not in ("0", "1") or not parts[0] or not parts[1]:
             raise TerminalError(
-                "POSITION_INVALID",
+                "LOG_DAMAGED",
                 f"{text!r} is no log position",
                 way_out="positions are written major:minor:sub with sub 0 or 1; the change log holds something else",
             )

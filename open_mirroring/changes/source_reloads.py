@@ -18,7 +18,7 @@ from open_mirroring.changes.log_position import LOAD_MAJOR
 from open_mirroring.changes.manifest import ListSeen, PlacesSeen
 from open_mirroring.errors import TerminalError
 
-RELOAD_UNSEEN, RELOAD_UNCLEAR = "RELOAD_UNSEEN", "RELOAD_UNCLEAR"
+RELOAD_UNCLEAR = "RELOAD_UNCLEAR"
 _WITH_A_LOAD = "give the table an `initial_load` made after that load ended, and `open-mirroring reload-table`"
 
 
@@ -168,7 +168,7 @@ def divide(epoch: str, partitions: Mapping[str, Sequence[Run]], look_again: Look
         look_again: looks at the keys of a partition, where runs do not tell it.
 
     Raises:
-        TerminalError: ``RELOAD_UNSEEN`` where no row of a load stands behind anything; ``RELOAD_UNCLEAR``.
+        TerminalError: ``RELOAD_UNCLEAR`` where no row of a load stands behind anything; ``RELOAD_UNCLEAR``.
     """
     runs = {partition: _loads(found) for partition, found in partitions.items()}
     loads = {partition: [run for run in found if run.is_load] for partition, found in runs.items()}
@@ -230,7 +230,7 @@ def _joined(one: Run, other: Run) -> Run:
 def unseen_reload() -> TerminalError:
     """The refusal where the source never loaded the table again."""
     return TerminalError(
-        RELOAD_UNSEEN,
+        RELOAD_UNCLEAR,
         "the log holds no row of a full load behind changes, and none that came again",
         way_out="there is nothing to accept; to build the table anew: `open-mirroring reload-table`",
     )

@@ -33,9 +33,9 @@ _CONNECT_SECONDS = 5
 def check_mirror(mirror: Mirror) -> list[Problem]:
     """Everything that would stop the mirror's first run: missing inputs, places not writable, connections not set.
 
-    Codes: ``SOURCE_MISSING``, ``NOT_WRITABLE``, ``LEDGER_UNREACHABLE``, ``EXPORT_MISSING``,
-    ``STREAM_FROM_UNREADABLE``, ``COLUMN_NOT_STREAMED``,
-    ``CONNECTION_MISSING``, ``CONNECTION_INVALID``, and what the storage of an address says. The connection to Spark
+    Codes: ``PLACE_MISSING``, ``ACCESS_DENIED``, ``UNREACHABLE``, ``PLACE_MISSING``,
+    ``STREAM_FROM_INVALID``, ``COLUMN_NOT_STREAMED``,
+    ``CONNECTION_INVALID``, and what the storage of an address says. The connection to Spark
     belongs to the scheduler, which checks it itself.
     """
     found = _salt(mirror), _source(mirror), _writable(mirror), _ledger(mirror), _initial_loads(mirror), _proofs(mirror)
@@ -65,7 +65,7 @@ def _source(mirror: Mirror) -> Iterator[Problem]:
     path = mirror.resolve(source.path)
     if not _readable(path):
         way_out = "mount or create the folder, or mend `source.path`; it may be empty, but it must be there"
-        yield mirror.problem(("source", "path"), "SOURCE_MISSING", f"{path} is not there or not readable", way_out)
+        yield mirror.problem(("source", "path"), "PLACE_MISSING", f"{path} is not there or not readable", way_out)
 
 
 def _writable(mirror: Mirror) -> Iterator[Problem]:
@@ -82,7 +82,7 @@ def _writable(mirror: Mirror) -> Iterator[Problem]:
         reason = _why_not_writable(mirror.resolve(text))
         if reason:
             way_out = "give the user of this process the right to write there, or choose another folder"
-            yield mirror.problem(setting, "NOT_WRITABLE", reason, way_out)
+            yield mirror.problem(setting, "ACCESS_DENIED", reason, way_out)
 
 
 def _ledger(mirror: Mirror) -> Iterator[Problem]:
@@ -99,7 +99,7 @@ def _ledger(mirror: Mirror) -> Iterator[Problem]:
         reason = _why_no_postgresql(url.render_as_string(False), f"{url.host}:{url.port or 5432}")
         way_out = "start the database, or mend host, port, database and login of the connection"
     if reason:
-        yield mirror.problem(("ledger",), "LEDGER_UNREACHABLE", reason, way_out)
+        yield mirror.problem(("ledger",), "UNREACHABLE", reason, way_out)
 
 
 def _initial_loads(mirror: Mirror) -> Iterator[Problem]:
@@ -114,7 +114,7 @@ def _initial_loads(mirror: Mirror) -> Iterator[Problem]:
                 elif not _readable(path) or (path.is_dir() and not any(path.iterdir())):
                     what = f"{path} is not there, not readable, or empty"
                     way_out = "put the export there, or mend `path`"
-                    yield mirror.problem((*setting, "path"), "EXPORT_MISSING", what, way_out)
+                    yield mirror.problem((*setting, "path"), "PLACE_MISSING", what, way_out)
                 setting = (*setting, "stream_from")
                 stream_from(mirror, load)
                 setting = ("tables", index, "initial_load", "types")
@@ -137,7 +137,7 @@ def _storage(mirror: Mirror, setting: SettingPath, text: str, connection: str | 
         yield mirror.problem_of(setting, error)
         return
     what, way_out = f"nothing lies below {place}", "mend the path, or wait until the first file is there"
-    yield mirror.problem(setting, "SOURCE_MISSING", what, way_out)
+    yield mirror.problem(setting, "PLACE_MISSING", what, way_out)
 
 
 def _stored(mirror: Mirror, setting: SettingPath, stored: StoredPlace, *, written: bool) -> Iterator[Problem]:

@@ -53,7 +53,7 @@ def resolve(name: str) -> Connection:
     """The connection of this name.
 
     Raises:
-        TerminalError: ``CONNECTION_MISSING`` when its variable is not set or empty, ``CONNECTION_INVALID`` when the
+        TerminalError: ``CONNECTION_INVALID`` when its variable is not set or empty, ``CONNECTION_INVALID`` when the
             name or the content is malformed.
     """
     try:
@@ -63,7 +63,7 @@ def resolve(name: str) -> Connection:
     text = os.environ.get(variable(name), "")
     if not text.strip():
         raise TerminalError(
-            "CONNECTION_MISSING",
+            "CONNECTION_INVALID",
             f"the connection {name!r} is not set",
             where=variable(name),
             way_out=f"set the variable in the environment of the process, in JSON form: {_FORM}",

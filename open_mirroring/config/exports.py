@@ -19,7 +19,7 @@ def stream_from(mirror: Mirror, load: ExportLoad) -> str:
     """``beginning``, or the commit LSN ``XXXXXXXX:XXXXXXXX:XXXX`` (C-32) from which the stream covers the export.
 
     Raises:
-        TerminalError: ``STREAM_FROM_UNREADABLE`` when the file that should hold it is missing, no JSON object, or
+        TerminalError: ``STREAM_FROM_INVALID`` when the file that should hold it is missing, no JSON object, or
             holds no stream position under ``stream_from``; what the storage raises.
     """
     if not isinstance(load.stream_from, StreamFromFile):
@@ -41,7 +41,7 @@ def stream_from(mirror: Mirror, load: ExportLoad) -> str:
             except PydanticCustomError:
                 reason = f"holds no stream position under {_KEY!r}"
     raise TerminalError(
-        "STREAM_FROM_UNREADABLE",
+        "STREAM_FROM_INVALID",
         f"the file that tells where the export begins in the stream {reason}",
         where=str(file),
         way_out=f"write a JSON object with {_KEY!r}: the last commit LSN before the export began, or 'beginning'",

@@ -90,7 +90,7 @@ class LandingZone(Section):
             path = path or DEFAULT_PATH
             if why_unsafe(path) or not path.startswith("Files/"):
                 way_out = f"leave it out, for {DEFAULT_PATH}"
-                raise names.refusal("VALUE_INVALID", "a zone in OneLake lies below Files/ of its item", way_out)
+                raise names.refusal("CONFIG_INVALID", "a zone in OneLake lies below Files/ of its item", way_out)
             return path
         return names.check_required_path(path) if path or "store" in info.data else path
 
@@ -100,16 +100,16 @@ class LandingZone(Section):
         setting, store = info.field_name, info.data.get("store")
         if store == "local" and value is not None:
             what = f"a local landing zone needs no {setting}"
-            raise names.refusal("COMBINATION_INVALID", what, f"leave `{setting}` out")
+            raise names.refusal("CONFIG_INVALID", what, f"leave `{setting}` out")
         if not isinstance(value, str | None) or setting in ("retention_days", "change_data_feed"):
             return value
         if store == "onelake" and not value:
             what = f"the setting {setting!r} is missing"
             way_out = f"set it: {cls.model_fields[str(setting)].description}"
-            raise names.refusal("SETTING_MISSING", what, way_out)
+            raise names.refusal("CONFIG_INVALID", what, way_out)
         if value and setting != "connection" and (why_unsafe(value) or "/" in value or value != value.strip()):
             raise names.refusal(
-                "VALUE_INVALID", f"this can be no {setting}", "copy the GUID out of the item's address in the browser"
+                "CONFIG_INVALID", f"this can be no {setting}", "copy the GUID out of the item's address in the browser"
             )
         return value
 
@@ -121,13 +121,13 @@ class LandingZone(Section):
             return item
         if is_guid(item) != is_guid(workspace):
             raise names.refusal(
-                "COMBINATION_INVALID",
+                "CONFIG_INVALID",
                 "one of workspace and item is a GUID, the other a name (O-01)",
                 "name both by GUID, which no renaming breaks, or both by name",
             )
         if not is_guid(item) and not item.casefold().endswith(_SUFFIXES):
             raise names.refusal(
-                "VALUE_INVALID",
+                "CONFIG_INVALID",
                 "an item that is given by name needs the suffix of its type (O-01)",
                 "append .MirroredDatabase",
             )

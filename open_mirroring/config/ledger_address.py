@@ -22,22 +22,22 @@ def check_url(text: str) -> str:
     """Refuse a ledger URL that is malformed, holds a password, or names a database that forgets or is not known."""
     url = _parsed(text)
     if url is None:
-        raise refusal("VALUE_INVALID", "this is no URL of a ledger", _WAY_OUT)
+        raise refusal("CONFIG_INVALID", "this is no URL of a ledger", _WAY_OUT)
     if url.password is not None or any("password" in option for option in url.query):
         raise refusal("SECRET_IN_FILE", "this URL holds a password", secret_scan.WAY_OUT)
     if url.drivername not in _DRIVERS:
-        raise refusal("VALUE_INVALID", "a ledger lives in SQLite or PostgreSQL", _WAY_OUT)
+        raise refusal("CONFIG_INVALID", "a ledger lives in SQLite or PostgreSQL", _WAY_OUT)
     database = url.database or ""
     if url.drivername.startswith("sqlite") and (
         url.host or database in ("", ":memory:") or database.startswith("file:")
     ):
         raise refusal(
-            "VALUE_INVALID", "a SQLite ledger is a file, and sqlite:// needs three slashes before it", _WAY_OUT
+            "CONFIG_INVALID", "a SQLite ledger is a file, and sqlite:// needs three slashes before it", _WAY_OUT
         )
     if url.drivername.startswith("sqlite"):
         check_path(database)
     elif not database:
-        raise refusal("VALUE_INVALID", "the URL names no database", _WAY_OUT)
+        raise refusal("CONFIG_INVALID", "the URL names no database", _WAY_OUT)
     return text
 
 

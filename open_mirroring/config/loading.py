@@ -95,7 +95,7 @@ def _parsed(text: str, file: Path, model: type[M]) -> tuple[M | None, list[Probl
     if tree.data is None:
         if not problems:
             what = "the file holds no setting"
-            problems = [Problem("SETTING_MISSING", file, 1, "", what, "begin with `mirror: NAME`")]
+            problems = [Problem("CONFIG_INVALID", file, 1, "", what, "begin with `mirror: NAME`")]
         return None, problems
     if model is BegunMirror and isinstance(tree.data, dict) and tree.data.get("tables", ...) is None:
         del tree.data["tables"]  # the word alone, with nothing below it yet
@@ -118,10 +118,10 @@ def _text(file: Path) -> str | Problem:
     except UnicodeDecodeError as error:
         line = error.object[: error.start].count(b"\n") + 1
         what = f"the file is not UTF-8 (byte 0x{error.object[error.start]:02X})"
-        return Problem("YAML_INVALID", file, line, "", what, "save it as UTF-8 text")
+        return Problem("CONFIG_INVALID", file, line, "", what, "save it as UTF-8 text")
     except OSError as error:
         what = f"the file cannot be read: {error.strerror}"
-        return Problem("FILE_UNREADABLE", file, 1, "", what, "name an existing, readable mirror file")
+        return Problem("CONFIG_INVALID", file, 1, "", what, "name an existing, readable mirror file")
 
 
 def _validated(data: Any, model: type[M]) -> tuple[M | None, list[Mistake]]:

@@ -335,7 +335,7 @@ class Mirror(Section):
         zone = info.data.get("landing_zone")
         if isinstance(zone, LandingZone) and zone.store == "local" and gate.status == "rest":
             what = "a local landing zone belongs to no database that could be asked"
-            raise names.refusal("COMBINATION_INVALID", what, "leave `gate.status` out")
+            raise names.refusal("CONFIG_INVALID", what, "leave `gate.status` out")
         return gate
 
     @field_validator("entries")
@@ -359,14 +359,14 @@ class Mirror(Section):
         source: Source | None = info.data.get("source")
         if given and source is not None and not isinstance(source, Messages):
             what = f"{source.format} describes its tables itself"
-            raise names.refusal("COMBINATION_INVALID", what, "leave `structures` out")
+            raise names.refusal("CONFIG_INVALID", what, "leave `structures` out")
         entries = info.data.get("entries", ())
         mirrored = [table.source_name for _, table in _tables_of(entries)]
         patterns = [entry for entry in entries if isinstance(entry, TablePattern)]
         mirrored += [one.source_name for one in given if any(entry.fits(one.source_name) for entry in patterns)]
         for other in (one for one in given if entries and one.source_name not in mirrored):
             what = f"{other.table!r} is no mirrored table"
-            raise names.refusal("VALUE_INVALID", what, "spell it as `source` of one of the tables")
+            raise names.refusal("CONFIG_INVALID", what, "spell it as `source` of one of the tables")
         return given
 
     @property
@@ -390,7 +390,7 @@ class Mirror(Section):
         """The salt of hashes; None where nothing is hashed.
 
         Raises:
-            TerminalError: ``CONNECTION_MISSING``, ``CONNECTION_INVALID``.
+            TerminalError: ``CONNECTION_INVALID``.
         """
         if self.hash is None:
             return None
@@ -528,7 +528,7 @@ class Mirror(Section):
         """The SQLAlchemy URL of the ledger, secrets included: never print it. Nothing is created.
 
         Raises:
-            TerminalError: ``CONNECTION_MISSING`` or ``CONNECTION_INVALID`` when it names a connection that is not set
+            TerminalError: ``CONNECTION_INVALID`` when it names a connection that is not set
                 in the environment, or not usable as a ledger.
         """
         if isinstance(self.ledger, LedgerConnection):
@@ -591,7 +591,7 @@ def _hashes(entries: Sequence[TableEntry], before: Mapping[str, Any]) -> Iterato
     for at, entry in enumerate(entries):
         if entry.hash and hashing is None and "hash" in before:
             what, way_out = "nothing says which salt goes into the hashes", "set `hash: {salt: CONNECTION}` beside"
-            yield Mistake((at, "hash"), "SETTING_MISSING", what, way_out)
+            yield Mistake((at, "hash"), "CONFIG_INVALID", what, way_out)
         elif isinstance(entry, Table) and hashing is not None and (refused := hashed_key(entry.key, hashing.columns)):
             yield unfit((at, "key"), *refused)
 
@@ -600,7 +600,9 @@ def _extra_columns(entries: Sequence[TableEntry], before: Mapping[str, Any]) -> 
     for at, table in _tables_of(entries):
         for name in table.taken_names(before.get("extra_columns", ExtraColumns())):
             what = f"`extra_columns` has the name {name!r}, under which a column of the source lands"
-            yield Mistake((at, "extra_columns"), "COLUMN_COLLISION", what, "choose another name under `extra_columns`")
+            yield Mistake(
+                (at, "extra_columns"), "COLUMN_NAME_INVALID", what, "choose another name under `extra_columns`"
+            )
 
 
 def _handovers(entries: Sequence[TableEntry], before: Mapping[str, Any]) -> Iterator[Mistake]:

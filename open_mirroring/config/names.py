@@ -77,7 +77,7 @@ def _split(text: str) -> tuple[re.Match[str], re.Match[str]]:
     second = _PART.fullmatch(text, first.end() + 1) if first and text[first.end() : first.end() + 1] == "." else None
     if first is None or second is None:
         raise refusal(
-            "NAME_INVALID",
+            "CONFIG_INVALID",
             f"{text!r} does not name one schema and one table",
             "write schema.table with exactly one dot; put a part that holds a dot in brackets: [my.schema].orders",
         )
@@ -107,7 +107,7 @@ def target_folder(target: str) -> str:
     parts = target.split("/")
     if len(parts) > 2:
         way_out = "write schema/table, or only table"
-        raise refusal("NAME_UNSAFE", f"the target {target!r} has more than two parts", way_out)
+        raise refusal("CONFIG_INVALID", f"the target {target!r} has more than two parts", way_out)
     try:
         return table_folder(*parts) if len(parts) == 2 else table_folder(None, target)
     except TerminalError as error:
@@ -124,11 +124,11 @@ def check_column(name: str) -> str:
     """Refuse a column name that the target reserves (F-50) or that no reader can tell from another."""
     way_out = "rename the column at the source, or leave it out with `columns`"
     if not name or len(name) > _MAX_COLUMN:
-        raise refusal("NAME_UNSAFE", f"a column name has 1 to {_MAX_COLUMN} characters, not {len(name)}", way_out)
+        raise refusal("CONFIG_INVALID", f"a column name has 1 to {_MAX_COLUMN} characters, not {len(name)}", way_out)
     if name.casefold() == ROW_MARKER.casefold():
-        raise refusal("COLUMN_RESERVED", f"the target reserves the column name {name!r}", way_out)
+        raise refusal("COLUMN_NAME_INVALID", f"the target reserves the column name {name!r}", way_out)
     if any(c in _BIDIRECTIONAL or unicodedata.category(c) in ("Cc", "Zl", "Zp") for c in name):
-        raise refusal("NAME_UNSAFE", f"the column name {name!r} holds a control or direction character", way_out)
+        raise refusal("CONFIG_INVALID", f"the column name {name!r} holds a control or direction character", way_out)
     return name
 
 
@@ -139,9 +139,9 @@ def check_distinct(names: Sequence[str]) -> None:
     for name in names:
         twin = seen.get(name.casefold())
         if twin == name:
-            raise refusal("COLUMN_TWICE", f"column {name!r} is listed twice", way_out)
+            raise refusal("COLUMN_NAME_INVALID", f"column {name!r} is listed twice", way_out)
         if twin is not None:
-            raise refusal("COLUMN_CASE", f"columns {twin!r} and {name!r} differ in case only", way_out)
+            raise refusal("COLUMN_NAME_INVALID", f"columns {twin!r} and {name!r} differ in case only", way_out)
         seen[name.casefold()] = name
 
 
@@ -151,7 +151,7 @@ def check_landed_names(names: Iterable[str]) -> None:
     for name in names:
         if name.casefold() in seen:
             what = f"two columns would land as {name!r}; case does not count"
-            raise refusal("COLUMN_COLLISION", what, "choose another name by `rename` for one of them")
+            raise refusal("COLUMN_NAME_INVALID", what, "choose another name by `rename` for one of them")
         seen.add(name.casefold())
 
 
@@ -159,7 +159,7 @@ def check_connection_name(name: str) -> str:
     """Refuse what cannot be the name of a connection, such as the connection's content."""
     if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]{0,199}", name):
         raise refusal(
-            "VALUE_INVALID",
+            "CONFIG_INVALID",
             "this is no name of a connection",
             "use letters, digits and underscores; the connection itself is set in AIRFLOW_CONN_<NAME>",
         )
@@ -191,10 +191,10 @@ def why_elsewhere(path: str) -> tuple[str, str] | None:
 def check_path(path: str) -> str:
     """Refuse a text that names no local path."""
     if (elsewhere := why_elsewhere(path)) is not None:
-        raise refusal("VALUE_INVALID", *elsewhere)
+        raise refusal("CONFIG_INVALID", *elsewhere)
     if path != path.strip() or any(unicodedata.category(c) == "Cc" for c in path):
         way_out = "write a path relative to the home folder of the mirrors, or an absolute one"
-        raise refusal("VALUE_INVALID", "a path has no control character and no blank at its ends", way_out)
+        raise refusal("CONFIG_INVALID", "a path has no control character and no blank at its ends", way_out)
     return path
 
 
@@ -203,7 +203,7 @@ def check_folder_below(path: str) -> str:
     parts = path.split("/")
     if any(part in ("", ".", "..") for part in parts) or "\\" in path:
         way_out = "name a folder below `path`, as it is called there"
-        raise refusal("VALUE_INVALID", "this is no folder below another one", way_out)
+        raise refusal("CONFIG_INVALID", "this is no folder below another one", way_out)
     return check_path(path)
 
 
@@ -211,7 +211,7 @@ def check_required_path(path: str) -> str:
     """Refuse a missing path and what :func:`check_path` refuses."""
     if not path:
         raise refusal(
-            "SETTING_MISSING", "a path is needed here", "name a folder; relative ones start at the home folder"
+            "CONFIG_INVALID", "a path is needed here", "name a folder; relative ones start at the home folder"
         )
     return check_path(path)
 
@@ -220,11 +220,11 @@ def check_stored_place(text: str) -> str:
     """Refuse a text that names no place in object storage (S-01)."""
     if not is_address(text):
         way_out = "write it without connection, as a text, or name an address"
-        raise refusal("COMBINATION_INVALID", "a local path needs no connection", way_out)
+        raise refusal("CONFIG_INVALID", "a local path needs no connection", way_out)
     if not re.fullmatch(r"[\w .=-]+", check_place(text).partition("://")[2].replace("/", "").replace("@", "")):
         # delta-rs decodes such names once in one call and twice in another.
         way_out = "choose a path of letters, digits, blanks and . _ = -"
-        raise refusal("VALUE_INVALID", "a Delta table does not bear every character in its address", way_out)
+        raise refusal("CONFIG_INVALID", "a Delta table does not bear every character in its address", way_out)
     return text
 
 
@@ -243,9 +243,9 @@ def check_connection_of(text: str, connection: str | None) -> str | None:
     """Refuse an address without the name of a connection, and a local path with one."""
     if is_address(text) and connection is None:
         way_out = "name it, and set the connection in the environment as AIRFLOW_CONN_<NAME>"
-        raise refusal("SETTING_MISSING", "object storage needs a connection", way_out)
+        raise refusal("CONFIG_INVALID", "object storage needs a connection", way_out)
     if text and not is_address(text) and connection is not None:
-        raise refusal("COMBINATION_INVALID", "a local path needs no connection", "leave `connection` out")
+        raise refusal("CONFIG_INVALID", "a local path needs no connection", "leave `connection` out")
     return connection
 
 
@@ -259,7 +259,7 @@ def stream_position(text: str) -> str:
     match = _LSN.match(text.upper()) or _LSN_BINARY.match(text.upper())
     if match is None:
         raise refusal(
-            "VALUE_INVALID",
+            "CONFIG_INVALID",
             "this is no stream position",
             f"write {BEGINNING!r}, or the commit LSN before the export began, in quotes: '0000002C:00000730:0011'",
         )
@@ -269,7 +269,7 @@ def stream_position(text: str) -> str:
 def check_sql_type(text: str) -> str:
     """Refuse what does not read like a type: ``int``, ``decimal(18,4)``, ``nvarchar(max)``."""
     if not re.fullmatch(r"[A-Za-z][A-Za-z0-9_ ]{0,63}(\( *(\d{1,5}|max) *(, *\d{1,3} *)?\))?", text):
-        raise refusal("VALUE_INVALID", "this is no SQL type", "write it as in the table's definition: decimal(18,4)")
+        raise refusal("CONFIG_INVALID", "this is no SQL type", "write it as in the table's definition: decimal(18,4)")
     return text
 
 

@@ -106,27 +106,27 @@ def explain(error: ErrorDetails, root: type[BaseModel]) -> Mistake:
         beside = _models_at(root, tuple(part for part in location[:-1] if not _is_tag(part)))
         title = here[0].model_config.get("title") if here else None
         if title and any(name in _fields(model) for model in beside):
-            return Mistake(path, "COMBINATION_INVALID", f"{title} has no {name}", f"leave `{name}` out")
+            return Mistake(path, "CONFIG_INVALID", f"{title} has no {name}", f"leave `{name}` out")
         known = sorted({setting for model in here for setting in _fields(model)})
         close = difflib.get_close_matches(name, known, n=1)
         way_out = f"did you mean {close[0]!r}?" if close else f"known here: {', '.join(known)}"
-        return Mistake(path, "SETTING_UNKNOWN", f"there is no setting {name!r} here", way_out)
+        return Mistake(path, "CONFIG_INVALID", f"there is no setting {name!r} here", way_out)
     if kind == "missing":
         words = ", ".join(_vocabulary(root, location))
         way_out = f"set it to one of: {words}" if words else _described(root, location)
-        return Mistake(path, "SETTING_MISSING", f"the setting {name!r} is missing", way_out)
+        return Mistake(path, "CONFIG_INVALID", f"the setting {name!r} is missing", way_out)
     if kind == "literal_error":
         # The vocabulary is in the message; the value is only used to guess.
         vocabulary = _vocabulary(root, location)
         close = difflib.get_close_matches(str(error["input"]), vocabulary, n=1)
         way_out = f"did you mean {close[0]!r}?" if close else _described(root, location)
-        return Mistake(path, "VALUE_INVALID", f"the value is none of: {', '.join(vocabulary)}", way_out)
+        return Mistake(path, "CONFIG_INVALID", f"the value is none of: {', '.join(vocabulary)}", way_out)
     if kind in _KINDS:
-        return Mistake(path, "VALUE_INVALID", _wrong_kind(kind, error["input"]), _mend_kind(kind, error["input"]))
+        return Mistake(path, "CONFIG_INVALID", _wrong_kind(kind, error["input"]), _mend_kind(kind, error["input"]))
     if kind == "too_short":
-        return Mistake(path, "VALUE_INVALID", "the list is empty", "name at least one, or leave the setting out")
+        return Mistake(path, "CONFIG_INVALID", "the list is empty", "name at least one, or leave the setting out")
     # What is left are limits of numbers and patterns of texts: these messages name the rule, not the value.
-    return Mistake(path, "VALUE_INVALID", error["msg"][:1].lower() + error["msg"][1:], _described(root, location))
+    return Mistake(path, "CONFIG_INVALID", error["msg"][:1].lower() + error["msg"][1:], _described(root, location))
 
 
 def _is_tag(part: str | int) -> bool:

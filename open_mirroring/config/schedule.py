@@ -26,10 +26,10 @@ def check_cron(text: str) -> str:
     fields = text.split()
     way_out = "write minute hour day month weekday, for instance '0 * * * *' for every full hour"
     if len(fields) != len(_FIELDS):
-        raise refusal("VALUE_INVALID", f"a schedule has five fields, this has {len(fields)}", way_out)
+        raise refusal("CONFIG_INVALID", f"a schedule has five fields, this has {len(fields)}", way_out)
     for field, (name, low, high, names) in zip(fields, _FIELDS, strict=True):
         if not all(_valid(item, low, high, names) for item in field.casefold().split(",")):
-            raise refusal("VALUE_INVALID", f"the {name} of the schedule is not in {low} to {high}", way_out)
+            raise refusal("CONFIG_INVALID", f"the {name} of the schedule is not in {low} to {high}", way_out)
     return text
 
 

@@ -56,7 +56,7 @@ def place_of(mirror: Mirror, text: str, connection: str | None) -> Place:
     """The place that a setting of a mirror file names: a local path, or an address with the name of its connection.
 
     Raises:
-        TerminalError: ``CONNECTION_MISSING``, ``CONNECTION_INVALID``, ``ADDRESS_INVALID``.
+        TerminalError: ``CONNECTION_INVALID``, ``CONFIG_INVALID``.
     """
     return storage_place(text, resolve(connection or "")) if is_address(text) else mirror.resolve(text)
 
@@ -65,7 +65,7 @@ def folder_place(mirror: Mirror, setting: str | StoredPlace) -> Place:
     """The place that a setting names which is a local folder or in object storage.
 
     Raises:
-        TerminalError: ``CONNECTION_MISSING``, ``CONNECTION_INVALID``.
+        TerminalError: ``CONNECTION_INVALID``.
     """
     if isinstance(setting, str):
         return mirror.resolve(setting)
@@ -76,7 +76,7 @@ def log_place(mirror: Mirror) -> Place:
     """Where a mirror's change log is.
 
     Raises:
-        TerminalError: ``CONNECTION_MISSING``, ``CONNECTION_INVALID``.
+        TerminalError: ``CONNECTION_INVALID``.
     """
     return folder_place(mirror, mirror.change_log)
 
@@ -85,7 +85,7 @@ def storage_place(text: str, connection: Connection) -> ObjectPath:
     """The place in object storage that an address names.
 
     Raises:
-        TerminalError: ``CONNECTION_INVALID``, ``ADDRESS_INVALID``.
+        TerminalError: ``CONNECTION_INVALID``, ``CONFIG_INVALID``.
     """
     address = parse_address(text)
     login = _login(address, connection)

@@ -53,7 +53,7 @@ class GivenStructure(Section):
     def _number(cls, number: int | None, info: ValidationInfo) -> int | None:
         if number is not None and info.data.get("schema_id") is not None:
             what = "a schema has an id of the task or a number of the registry"
-            raise names.refusal("COMBINATION_INVALID", what, "leave one of `schema_id` and `registry_number` out")
+            raise names.refusal("CONFIG_INVALID", what, "leave one of `schema_id` and `registry_number` out")
         return number
 
     @field_validator("avro")
@@ -61,7 +61,7 @@ class GivenStructure(Section):
     def _avro(cls, avro: str | None, info: ValidationInfo) -> str | None:
         if avro is not None and info.data.get("metadata") is not None:
             what = "metadata holds the Avro schema of its messages itself"
-            raise names.refusal("COMBINATION_INVALID", what, "leave `avro` or `metadata` out")
+            raise names.refusal("CONFIG_INVALID", what, "leave `avro` or `metadata` out")
         return avro
 
     @field_validator("columns")
@@ -70,12 +70,12 @@ class GivenStructure(Section):
         names.check_distinct(list(columns or ()))
         if columns is None and info.data.get("metadata", "") is None and info.data.get("avro", "") is None:
             what = "nothing says what its columns are"
-            raise names.refusal("SETTING_MISSING", what, "set `metadata`, `avro` or `columns`")
+            raise names.refusal("CONFIG_INVALID", what, "set `metadata`, `avro` or `columns`")
         if columns is not None and info.data.get("metadata") is not None:
             what = "metadata names the columns itself"
-            raise names.refusal("COMBINATION_INVALID", what, "leave `columns` or `metadata` out")
+            raise names.refusal("CONFIG_INVALID", what, "leave `columns` or `metadata` out")
         missing = [name for name in info.data.get("key", ()) if columns is not None and name not in columns]
         if missing:
             what = f"the key column {missing[0]!r} is not among `columns`"
-            raise names.refusal("KEY_NOT_MIRRORED", what, "add it, spelled alike")
+            raise names.refusal("CONFIG_INVALID", what, "add it, spelled alike")
         return columns

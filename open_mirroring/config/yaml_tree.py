@@ -74,7 +74,7 @@ class YamlTree:
 
     def _broken(self, line: int, what: str, way_out: str) -> None:
         self.data = None
-        self.findings.append(Mistake((), "YAML_INVALID", what, way_out, line))
+        self.findings.append(Mistake((), "CONFIG_INVALID", what, way_out, line))
 
     def _value(self, loader: yaml.SafeLoader, node: yaml.Node, path: SettingPath, above: tuple[int, ...]) -> Any:
         self._values += 1
@@ -115,7 +115,7 @@ class YamlTree:
                 if isinstance(key_node, yaml.ScalarNode) and key_node.value.casefold() in _BOOLEANS:
                     what = f"the name {key_node.value} is a yes/no in YAML, not a text"
                     way_out = f"put it in quotes: '{key_node.value}'"
-                self.findings.append(Mistake(path, "SETTING_UNKNOWN", what, way_out, line))
+                self.findings.append(Mistake(path, "CONFIG_INVALID", what, way_out, line))
                 continue
             in_columns = bool(path) and path[-1] == _SOURCE_COLUMNS
             if secret_scan.text_smells(key) or (secret_scan.key_smells(key) and not in_columns):
@@ -135,7 +135,7 @@ class YamlTree:
             if key in first:
                 named = "this setting" if secret_scan.key_smells(key) or secret_scan.text_smells(key) else repr(key)
                 what = f"{named} stands here again; it was set in line {first[key]}"
-                self.findings.append(Mistake(path, "SETTING_DUPLICATE", what, "keep one of the two", line))
+                self.findings.append(Mistake(path, "CONFIG_INVALID", what, "keep one of the two", line))
             elif key is not None:
                 first[key] = line
 
@@ -159,7 +159,7 @@ class YamlTree:
             # Text that looks like a date or a number but is none, or half of a character (a lone surrogate).
             self.withheld.add(path)
             what = "this value is neither a proper text nor a proper number or date"
-            self.findings.append(Mistake(path, "VALUE_INVALID", what, "put the text in quotes", line))
+            self.findings.append(Mistake(path, "CONFIG_INVALID", what, "put the text in quotes", line))
             return WITHHELD
         return value
 

@@ -53,7 +53,7 @@ class FabricApi:
         sleep: waits so many seconds.
 
     Raises:
-        TerminalError: from every call: ``FABRIC_REFUSED`` with the API's own code; what
+        TerminalError: from every call: ``SERVICE_REFUSED`` with the API's own code; what
             :class:`~open_mirroring.remote.authorized_service.AuthorizedService` raises.
         TransientError: from every call: no usable answer; a call that changes something may have been carried out.
     """
@@ -176,7 +176,7 @@ class FabricApi:
             if document.get("status") == "Failed":
                 raise _refused(answer, path, error_text(document.get("error")))
         raise TransientError(
-            "SERVICE_UNREACHABLE",
+            "UNREACHABLE",
             f"an operation of the Fabric API is not done after {waited:.0f} s",
             where=path,
             way_out="call again: what is done is found",
@@ -239,7 +239,7 @@ def _refused(answer: Answer, path: str, error: str = "") -> TerminalError:
     code = str(document.get("errorCode", "")) if isinstance(document, dict) else ""
     said = error or (code if _PLAIN_CODE.fullmatch(code) else "")
     return TerminalError(
-        "FABRIC_REFUSED",
+        "SERVICE_REFUSED",
         f"the Fabric API refuses: {described(answer)}{', ' + said if said else ''}",
         where=path,
         way_out="look the code up in the documentation of this call; the identity needs Contributor in the workspace, "
@@ -249,7 +249,7 @@ def _refused(answer: Answer, path: str, error: str = "") -> TerminalError:
 
 def _not_understood(path: str) -> TransientError:
     return TransientError(
-        "SERVICE_UNREACHABLE",
+        "UNREACHABLE",
         "an answer of the Fabric API cannot be understood",
         where=path,
         way_out="call again; if it stays so, this version is too old for the API",

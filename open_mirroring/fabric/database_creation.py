@@ -29,8 +29,8 @@ def find_or_create(mirror: Mirror, api: FabricApi) -> MirroredDatabase:
     """The mirror's database; created with its definition if it is given by name and does not exist (R-05).
 
     Raises:
-        TerminalError: ``WORKSPACE_MISSING``; ``DATABASE_MISSING`` when it is given by GUID and does not exist;
-            ``DATABASE_UNFIT`` when it mirrors something else; what the API raises.
+        TerminalError: ``PLACE_MISSING`` when the workspace, or a database that is given by GUID, does not exist, or
+            mirrors something else; what the API raises.
         TransientError: what the API raises; if the database was created nevertheless, the next run finds it.
     """
     zone = mirror.landing_zone
@@ -39,7 +39,7 @@ def find_or_create(mirror: Mirror, api: FabricApi) -> MirroredDatabase:
         found = api.get(workspace, item)
         if found is None:
             raise TerminalError(
-                "DATABASE_MISSING",
+                "PLACE_MISSING",
                 "the workspace holds no mirrored database of this GUID, or does not show it to this login",
                 where=str(mirror.file),
                 way_out="correct `landing_zone.item`; to have the database made, give workspace and item by name",
@@ -48,7 +48,7 @@ def find_or_create(mirror: Mirror, api: FabricApi) -> MirroredDatabase:
         identity = api.find_workspace(workspace)
         if identity is None:
             raise TerminalError(
-                "WORKSPACE_MISSING",
+                "PLACE_MISSING",
                 f"the login sees no workspace {workspace!r}",
                 where=str(mirror.file),
                 way_out="make the workspace, and give the identity Contributor in it; or correct the name",
@@ -62,7 +62,7 @@ def find_or_create(mirror: Mirror, api: FabricApi) -> MirroredDatabase:
     source = ((definition or {}).get("properties") or {}).get("source") or {}
     if source.get("type") != "GenericMirror":
         raise TerminalError(
-            "DATABASE_UNFIT",
+            "PLACE_MISSING",
             "the database mirrors another kind of source, or has no definition",
             where=f"database {found.name}",
             way_out="name another item, or delete this one if nobody needs it",
@@ -86,8 +86,8 @@ def settled(api: FabricApi, database: MirroredDatabase, sleep: Callable[[float],
     """The state of a database once it is neither initializing nor starting.
 
     Raises:
-        TerminalError: ``DATABASE_STOPPED``.
-        TransientError: ``DATABASE_NOT_READY`` when it takes too long, or is in a state that nothing is known of (R-02).
+        TerminalError: ``TARGET_FAILED``.
+        TransientError: ``TARGET_BUSY`` when it takes too long, or is in a state that nothing is known of (R-02).
     """
     waited = 0.0
     while (status := api.status(database)).state in _PASSING and waited < _PATIENCE_SECONDS:
@@ -95,14 +95,14 @@ def settled(api: FabricApi, database: MirroredDatabase, sleep: Callable[[float],
         waited += _ASK_AGAIN_SECONDS
     if status.state in (DatabaseState.STOPPED, DatabaseState.STOPPING):
         raise TerminalError(
-            "DATABASE_STOPPED",
+            "TARGET_FAILED",
             "mirroring of the database is stopped; a start would begin from scratch with every table",
             where=f"database {database.name}",
             way_out="find out who stopped it and why; who starts it in Fabric decides to have every table built anew",
         )
     if status.state not in (DatabaseState.INITIALIZED, DatabaseState.RUNNING, DatabaseState.PAUSED):
         raise TransientError(
-            "DATABASE_NOT_READY",
+            "TARGET_BUSY",
             f"the database is {status.said!r}{': ' + status.error if status.error else ''}",
             where=f"database {database.name}",
             way_out="call again; if it stays so, look at the item in Fabric",

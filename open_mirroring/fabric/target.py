@@ -77,7 +77,7 @@ class FabricTarget:
                 return dict.fromkeys(folders, TargetStatus(TargetState.REFUSED, f"{error.code}: {error.what}"))
             except TransientError as error:
                 why = f"{error.code}: {error.what}"
-                if error.code == "SERVICE_THROTTLED":
+                if error.code == "TARGET_BUSY":
                     break
                 continue
             if look is None:
@@ -95,7 +95,7 @@ class FabricTarget:
         """Ask for the status once, to see that this login is allowed to; the answer itself does not matter.
 
         Raises:
-            TerminalError: the API refuses this login or this item; ``DATABASE_MISSING`` when it shows no such database.
+            TerminalError: the API refuses this login or this item; ``PLACE_MISSING`` when it shows no such database.
             TransientError: it gave no plain answer; nothing is proved.
         """
         if self._look() is None:
@@ -105,7 +105,7 @@ class FabricTarget:
         """The database by its GUIDs; where the zone has them, nothing is asked.
 
         Raises:
-            TerminalError: ``DATABASE_MISSING``; the API refuses this login.
+            TerminalError: ``PLACE_MISSING``; the API refuses this login.
             TransientError: the API gave no plain answer.
         """
         found = self._database()
@@ -115,7 +115,7 @@ class FabricTarget:
 
     def _missing(self) -> TerminalError:
         return TerminalError(
-            "DATABASE_MISSING",
+            "PLACE_MISSING",
             "the Fabric API shows this login no such mirrored database",
             where=f"{self._zone.workspace}/{self._zone.item}",
             way_out="correct `landing_zone.workspace` and `landing_zone.item`, or let this identity see the item",

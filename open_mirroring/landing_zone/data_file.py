@@ -89,7 +89,7 @@ def write_data_file(
     is local scratch, the zone's names are made by its store.
 
     Raises:
-        TerminalError: ``DATA_FILE_INVALID`` when a table does not fit the schema; ``TYPE_UNSUPPORTED`` when the
+        TerminalError: ``FILE_UNFIT`` when a table does not fit the schema; ``TYPE_UNSUPPORTED`` when the
             schema has a type that no file may have. What was written until then is no valid Parquet file.
     """
     rows, digests = 0, [digest_of(schema.empty_table())]
@@ -121,7 +121,7 @@ def fitted(table: pa.Table, schema: pa.Schema, path: Path) -> pa.Table:
     """The table under the file's schema: same names, types and order; only nullability may have to be proved.
 
     Raises:
-        TerminalError: ``DATA_FILE_INVALID`` naming *path*, the file that these rows are for.
+        TerminalError: ``FILE_UNFIT`` naming *path*, the file that these rows are for.
     """
     if table.schema.names != schema.names or table.schema.types != schema.types:
         raise invalid_file(path, f"rows have the columns {_described(table.schema)}, the file {_described(schema)}")
@@ -135,8 +135,8 @@ def read_footer(path: Path) -> Footer | None:
     """Our footer of a Parquet file; None when the file is sound but not ours.
 
     Raises:
-        TerminalError: ``DATA_FILE_INVALID`` when the file is no Parquet file, or our entry in it cannot be read.
-        TransientError: ``DATA_FILE_GONE`` when the file was moved away meanwhile.
+        TerminalError: ``FILE_UNFIT`` when the file is no Parquet file, or our entry in it cannot be read.
+        TransientError: ``CHANGED_MEANWHILE`` when the file was moved away meanwhile.
     """
     with _reading(path):
         return _footer(path, pq.read_metadata(path))
@@ -162,8 +162,8 @@ def rows_digest(path: Path) -> str:
     """The digest of the rows that a data file holds, computed from its content, row group by row group.
 
     Raises:
-        TerminalError: ``DATA_FILE_INVALID`` when the file cannot be read to its end.
-        TransientError: ``DATA_FILE_GONE`` when the file was moved away meanwhile.
+        TerminalError: ``FILE_UNFIT`` when the file cannot be read to its end.
+        TransientError: ``CHANGED_MEANWHILE`` when the file was moved away meanwhile.
     """
     with _reading(path), pq.ParquetFile(path) as file:
         return combine(digest_of(file.read_row_group(group)) for group in range(file.num_row_groups))
@@ -178,8 +178,8 @@ def check_data_file(path: Path, expected_schema: pa.Schema, keys: Sequence[str])
     :func:`rows_digest` reads all rows.
 
     Raises:
-        TerminalError: ``DATA_FILE_INVALID`` naming the first thing that is wrong.
-        TransientError: ``DATA_FILE_GONE`` when the file was moved away meanwhile.
+        TerminalError: ``FILE_UNFIT`` naming the first thing that is wrong.
+        TransientError: ``CHANGED_MEANWHILE`` when the file was moved away meanwhile.
     """
     with _reading(path):
         _check_ends(path)
@@ -240,7 +240,7 @@ def _reading(path: Path) -> Iterator[None]:
         yield
     except FileNotFoundError as error:
         raise TransientError(
-            "DATA_FILE_GONE",
+            "CHANGED_MEANWHILE",
             "the file was moved away while it was to be read",
             where=str(path),
             way_out="files travel to the processed folders: list again",
@@ -250,7 +250,10 @@ def _reading(path: Path) -> Iterator[None]:
         if error.errno is None:
             raise invalid_file(path, f"it cannot be read: {error}") from error
         raise TransientError(
-            "STORE_IO", error.strerror or str(error), where=str(path), way_out="the call is repeated; look after disk"
+            "UNREACHABLE",
+            error.strerror or str(error),
+            where=str(path),
+            way_out="the call is repeated; look after disk",
         ) from error
     except pa.ArrowException as error:
         raise invalid_file(path, f"it cannot be read: {error}") from error
@@ -263,7 +266,7 @@ def _described(schema: pa.Schema) -> str:
 def invalid_file(path: Path, what: str) -> TerminalError:
     """The error for a data file that is not what it has to be."""
     return TerminalError(
-        "DATA_FILE_INVALID",
+        "FILE_UNFIT",
         f"the data file is not what it has to be: {what}",
         where=str(path),
         way_out="nothing of it was published; stage the file anew, and if it fails again look at the plan's rows",

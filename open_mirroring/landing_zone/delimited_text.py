@@ -26,7 +26,7 @@ def write_text_file(path: Path, rows: pa.Table, schema: pa.Schema, text: TextFor
     """Write one file of text, header first, the marker as the last column (F-25); an existing file is replaced.
 
     Raises:
-        TerminalError: ``DATA_FILE_INVALID`` when the rows do not fit the schema, or hold a number that is none or a
+        TerminalError: ``FILE_UNFIT`` when the rows do not fit the schema, or hold a number that is none or a
             value that is spelled as NULL is.
     """
     names = [_quoted(pa.array([name])).to_pylist()[0] for name in schema.names]

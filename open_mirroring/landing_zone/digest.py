@@ -105,7 +105,7 @@ def combine(digests: Iterable[str]) -> str:
     """The digest of all rows together, from the digests of disjoint parts.
 
     Raises:
-        TerminalError: ``DIGEST_INVALID`` for a text that is not 32 lower-case hex digits.
+        TerminalError: ``LOG_DAMAGED`` for a text that is not 32 lower-case hex digits.
     """
     return _text(sum(_number(digest) for digest in digests))
 
@@ -113,7 +113,7 @@ def combine(digests: Iterable[str]) -> str:
 def _number(digest: str) -> int:
     if len(digest) != 32 or not set(digest) <= set("0123456789abcdef"):
         raise TerminalError(
-            "DIGEST_INVALID",
+            "LOG_DAMAGED",
             f"{digest!r} is no digest",
             way_out="digests are 32 lower-case hex digits; the ledger or the footer holds something else",
         )

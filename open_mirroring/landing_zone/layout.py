@@ -58,7 +58,7 @@ _MAX_NAME = 128
 def file_name(number: int, extension: str = PARQUET) -> str:
     """``1`` → ``00000000000000000001.parquet`` (F-31)."""
     if not 1 <= number < 10**20:
-        raise TerminalError("NUMBER_INVALID", f"{number} is no file number", way_out="numbers run from 1")
+        raise TerminalError("CONFIG_INVALID", f"{number} is no file number", way_out="numbers run from 1")
     return f"{number:020d}.{extension}"
 
 
@@ -88,7 +88,7 @@ def table_folder(schema: str | None, table: str) -> str:
     """The table's folder below the zone: ``<schema>.schema/<table>``, or ``<table>`` without a schema (F-02, F-03).
 
     Raises:
-        TerminalError: ``NAME_UNSAFE`` when a part cannot safely be a folder name.
+        TerminalError: ``CONFIG_INVALID`` when a part cannot safely be a folder name.
     """
     check_name(table)
     if schema is None:
@@ -112,12 +112,12 @@ def check_name(name: str) -> None:
     """Refuse a name that could leave its folder, hide, or collide on a case-insensitive or normalising store.
 
     Raises:
-        TerminalError: ``NAME_UNSAFE``, saying what is wrong with the name.
+        TerminalError: ``CONFIG_INVALID``, saying what is wrong with the name.
     """
     reason = _why_unsafe(name)
     if reason:
         raise TerminalError(
-            "NAME_UNSAFE",
+            "CONFIG_INVALID",
             f"the name {name!r} {reason}",
             way_out="choose another `target` for this table; the source may keep its name",
         )
@@ -169,7 +169,7 @@ def key_columns_of(document: bytes) -> tuple[str, ...]:
     """The key columns that a ``_metadata.json`` names; the property is read in any case (F-11).
 
     Raises:
-        TerminalError: ``METADATA_INVALID`` when it is no JSON object or its keys are no list of names.
+        TerminalError: ``METADATA_CHANGED`` when it is no JSON object or its keys are no list of names.
     """
     try:
         content = json.loads(document)
@@ -178,7 +178,7 @@ def key_columns_of(document: bytes) -> tuple[str, ...]:
             raise ValueError("keyColumns is no list of names")
     except (ValueError, AttributeError) as error:
         raise TerminalError(
-            "METADATA_INVALID",
+            "METADATA_CHANGED",
             f"{METADATA_FILE} cannot be read: {error}",
             way_out="restore the file that this table was created with, or reset the table",
         ) from error

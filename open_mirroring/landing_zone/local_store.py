@@ -45,10 +45,10 @@ class LocalStore:
         root: the zone's folder; created when missing.
 
     Raises:
-        TerminalError: from every verb: ``PATH_UNSAFE`` for a path that is not relative, plain and inside the root;
-            ``STORE_UNFIT`` when the filesystem cannot do what the protocol needs; ``STORE_DENIED`` without the
+        TerminalError: from every verb: ``FOREIGN_ITEM`` for a path that is not relative, plain and inside the root;
+            ``STORE_UNFIT`` when the filesystem cannot do what the protocol needs; ``ACCESS_DENIED`` without the
             permission.
-        TransientError: from every verb: ``DISK_FULL``; ``STORE_IO`` for any other error of the operating system.
+        TransientError: from every verb: ``DISK_FULL``; ``UNREACHABLE`` for any other error of the operating system.
     """
 
     def __init__(self, root: Path) -> None:
@@ -220,22 +220,22 @@ def _store_errors(root: Path, path: str) -> Iterator[None]:
         what = error.strerror or str(error)
         if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
             raise TerminalError(
-                "STORE_DENIED", what, where=where, way_out="give the user of the jobs write access to the landing zone"
+                "ACCESS_DENIED", what, where=where, way_out="give the user of the jobs write access to the landing zone"
             ) from error
         if error.errno in (errno.ENOTDIR, errno.EISDIR, errno.ELOOP, errno.ENAMETOOLONG):
             raise _unsafe(path, f"cannot be used: {what}") from error
         if error.errno in (errno.EBUSY, errno.ETXTBSY):
             raise TransientError(
-                "FOLDER_IN_USE", what, where=where, way_out="the call is repeated; look what uses the folder"
+                "CHANGED_MEANWHILE", what, where=where, way_out="the call is repeated; look what uses the folder"
             ) from error
         raise disk_error(error, where) or TransientError(
-            "STORE_IO", what, where=where, way_out="the call is repeated; if it stays, look after disk and mount"
+            "UNREACHABLE", what, where=where, way_out="the call is repeated; if it stays, look after disk and mount"
         ) from error
 
 
 def _unsafe(path: str, reason: str) -> TerminalError:
     return TerminalError(
-        "PATH_UNSAFE",
+        "FOREIGN_ITEM",
         f"the path {path!r} {reason}",
         way_out="paths are relative to the zone, with plain parts; look who put a link or a file in the way",
     )

@@ -56,7 +56,7 @@ class OneLakeCalls:
         """One call about an object of the zone, by its path; errors are those of :meth:`AuthorizedService.send`.
 
         Raises:
-            TerminalError: besides, ``PATH_UNSAFE``; ``STORE_UNFIT`` when OneLake ignored a condition of the call.
+            TerminalError: besides, ``FOREIGN_ITEM``; ``STORE_UNFIT`` when OneLake ignored a condition of the call.
         """
         return self._send(request._replace(path=self.address(request.path)))
 
@@ -74,7 +74,7 @@ class OneLakeCalls:
         """The encoded path of an object, from the workspace on.
 
         Raises:
-            TerminalError: ``PATH_UNSAFE``.
+            TerminalError: ``FOREIGN_ITEM``.
         """
         _check(path)
         return "/" + quote(f"{self._workspace}/{self._root}/{path}")
@@ -83,7 +83,7 @@ class OneLakeCalls:
         """Whether the answer says that there is no such path.
 
         Raises:
-            TerminalError: ``ZONE_MISSING`` when it says that there is no such workspace or item.
+            TerminalError: ``PLACE_MISSING`` when it says that there is no such workspace or item.
         """
         if answer.status != 404:
             return False
@@ -94,7 +94,7 @@ class OneLakeCalls:
     def no_zone(self, answer: Answer) -> TerminalError:
         """The error for a workspace or an item that is not there."""
         return TerminalError(
-            "ZONE_MISSING",
+            "PLACE_MISSING",
             f"OneLake knows no such workspace or item, or does not show it to this login: {described(answer)}",
             where=f"{self._workspace}/{self._root}",
             way_out="correct `landing_zone.workspace` and `landing_zone.item`, or make the mirrored database with "
@@ -134,7 +134,7 @@ def _check(path: str) -> None:
     reason = why_unsafe(path)
     if reason:
         raise TerminalError(
-            "PATH_UNSAFE",
+            "FOREIGN_ITEM",
             f"the path {path!r} {reason}",
             way_out="paths are relative to the zone, with plain parts; look who put such a name there",
         )
@@ -159,7 +159,7 @@ def unquoted(etag: str) -> str:
 def busy(path: str, answer: Answer) -> TransientError:
     """The error for a call that another one at the same object keeps from being done."""
     return TransientError(
-        "STORE_CONFLICT",
+        "CHANGED_MEANWHILE",
         f"somebody else is at this object: {described(answer)}",
         where=path,
         way_out="the next run tries again; if it stays so, look who else writes to the landing zone or holds a lease",
@@ -175,11 +175,11 @@ class OneLakeStore:
     Its ETags are those of the service without their quotes.
 
     Raises:
-        TerminalError: from every verb: ``PATH_UNSAFE``; ``STORE_UNFIT`` when OneLake ignored a condition that the
-            protocol needs; ``ZONE_MISSING`` without workspace or item; what
+        TerminalError: from every verb: ``FOREIGN_ITEM``; ``STORE_UNFIT`` when OneLake ignored a condition that the
+            protocol needs; ``PLACE_MISSING`` without workspace or item; what
             :class:`~open_mirroring.remote.authorized_service.AuthorizedService` raises.
-        TransientError: from every verb: its outcome is unknown (O-08); ``STORE_CONFLICT`` when another writer is at the
-            object.
+        TransientError: from every verb: its outcome is unknown (O-08); ``CHANGED_MEANWHILE`` when another writer is at
+            the object.
     """
 
     def __init__(self, zone: OneLakeZone) -> None:
@@ -222,7 +222,7 @@ class OneLakeStore:
         except OSError as error:
             full = disk_error(error)
             raise TransientError(
-                full.code if isinstance(full, TransientError) else "STORE_IO",
+                full.code if isinstance(full, TransientError) else "UNREACHABLE",
                 f"a copy cannot be written: {error.strerror or error}",
                 where=path,
                 way_out="free space where temporary files go, or set TMPDIR; the next run goes on",
@@ -284,14 +284,14 @@ class OneLakeStore:
         """Remove a folder with all it holds; nothing happens when it is not there.
 
         Raises:
-            TransientError: ``FOLDER_IN_USE`` while somebody uses it (F-73): part of it may be gone; repeat the call.
+            TransientError: ``CHANGED_MEANWHILE`` while somebody uses it (F-73): part of it may be gone; repeat it.
         """
         query = {"recursive": "true"}
         while True:
             answer = self._delete(folder, query)
             if answer.status in (409, 412):
                 raise TransientError(
-                    "FOLDER_IN_USE",
+                    "CHANGED_MEANWHILE",
                     f"the folder cannot be deleted now: {described(answer)}",
                     where=folder,
                     way_out="the call is repeated; look what uses the folder",
@@ -364,7 +364,7 @@ class OneLakeStore:
                     yield ObjectInfo(path, int(entry.get("contentLength", 0)), _listed_etag(entry))
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise TransientError(
-                "SERVICE_UNREACHABLE",
+                "UNREACHABLE",
                 f"OneLake's listing cannot be understood: {type(error).__name__}",
                 where=folder,
                 way_out="it is listed again; if it stays so, run `open-mirroring check`",

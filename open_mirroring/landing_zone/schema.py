@@ -69,14 +69,14 @@ def refuse_reserved(name: str) -> None:
     """Refuse a column of the source whose name the target, or a reader of its files, takes for something else.
 
     Raises:
-        TerminalError: ``COLUMN_RESERVED``.
+        TerminalError: ``COLUMN_NAME_INVALID``.
     """
     what, way_out = f"the source has a column named {name!r}", "rename it at the source or list the other `columns`"
     if name.casefold() == ROW_MARKER.casefold() or name.startswith(_EXTRA):
-        raise TerminalError("COLUMN_RESERVED", what, way_out=f"the target reserves this name: {way_out}")
+        raise TerminalError("COLUMN_NAME_INVALID", what, way_out=f"the target reserves this name: {way_out}")
     if "\0" in name:
         what += ", and a reader of Parquet ends the name at its NUL"
-        raise TerminalError("COLUMN_RESERVED", what, way_out=way_out)
+        raise TerminalError("COLUMN_NAME_INVALID", what, way_out=way_out)
 
 
 def check_type(landing_type: str) -> tuple[int, int] | None:
@@ -186,9 +186,8 @@ class TableSchema(NamedTuple):
 
         Raises:
             TerminalError: ``SCHEMA_CHANGED`` when a published type does not hold a column's new one (F-87), or none
-                does, ``COLUMN_RESERVED`` for a source column named like the marker or with a NUL in its name,
-                ``COLUMN_CASE`` when two differ in case only, ``COLUMN_COLLISION`` when two would have one name at
-                the target.
+                does, ``COLUMN_NAME_INVALID`` for a source column named like the marker or with a NUL in its name, or
+                when two differ in case only or would have one name at the target.
         """
         fixed = {column.name for column in self.columns} if published is None else published
         columns = list(self.columns)
@@ -223,14 +222,14 @@ def _refuse_name(column: LandingColumn, twin: str | None, alike: LandingColumn |
     if column.tells not in EXTRA_TYPES:
         refuse_reserved(column.name)
     if twin is not None:
-        code, what = "COLUMN_CASE", f"columns {twin!r} and {column.name!r} differ in case only"
+        code, what = "COLUMN_NAME_INVALID", f"columns {twin!r} and {column.name!r} differ in case only"
         way_out = "the target compares names without case: rename one at the source or list `columns`"
     elif alike is not None and (column.tells or alike.tells):
-        code, what = "COLUMN_COLLISION", "a column of the source and one of `extra_columns` would both land as "
+        code, what = "COLUMN_NAME_INVALID", "a column of the source and one of `extra_columns` would both land as "
         what += f"{column.landed_name!r}"
         way_out = "choose another name under `extra_columns`, or for the source's column by `rename`"
     elif alike is not None:
-        code, what = "COLUMN_COLLISION", f"columns {alike.name!r} and {column.name!r} would both land as "
+        code, what = "COLUMN_NAME_INVALID", f"columns {alike.name!r} and {column.name!r} would both land as "
         what += f"{column.landed_name!r}"
         way_out = "give one of them another name by `rename`, or leave it out by `columns`"
     else:

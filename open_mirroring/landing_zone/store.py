@@ -87,7 +87,7 @@ class LandingZoneStore(Protocol):
         refused (F-71). Whatever is created there later belongs to another folder.
 
         Raises:
-            TransientError: ``FOLDER_IN_USE`` while the folder is in use (F-73): part of it may be gone; repeat the
+            TransientError: ``CHANGED_MEANWHILE`` while the folder is in use (F-73): part of it may be gone; repeat the
                 call.
         """
         ...
@@ -99,11 +99,11 @@ def create_whole(store: LandingZoneStore, path: str, content: bytes, *, staged: 
     What a crash leaves behind lies under the staging name and is never taken for the file.
 
     Raises:
-        TransientError: ``NAME_TAKEN`` when the staging name is not new; what the store raises.
+        TransientError: ``CHANGED_MEANWHILE`` when the staging name is not new; what the store raises.
     """
     info = store.create(staged, content)
     if info is None:
-        raise TransientError("NAME_TAKEN", f"{staged!r} is there already", way_out="another name is tried")
+        raise TransientError("CHANGED_MEANWHILE", f"{staged!r} is there already", way_out="another name is tried")
     if store.rename(staged, path, source_etag=info.etag) is RenameOutcome.DONE:
         return True
     store.delete(staged)

@@ -12,10 +12,10 @@ import sqlalchemy as sa
 from sqlalchemy import Connection
 
 from open_mirroring.changes.complete_position import Completeness, advance
-from open_mirroring.changes.dead_letters import HEALED_BY_COPY
 from open_mirroring.changes.log_position import LOAD_ORDINAL, is_load_epoch, is_of_generation
 from open_mirroring.changes.manifest import AnnouncedSchema, ListSeen, Manifest, SettledLetter
 from open_mirroring.changes.source_reloads import NewestLoad
+from open_mirroring.codes import WHY_RESET, Trait, having
 from open_mirroring.ledger import tables as t
 from open_mirroring.ledger.columns import record_columns
 from open_mirroring.ledger.declaring import without_stop, without_unsealed
@@ -27,7 +27,6 @@ from open_mirroring.ledger.tables import upsert
 from open_mirroring.protocols.table_stops import (
     KEY_UNKNOWN,
     LOAD_REPEATED,
-    NEEDS_RESET,
     PARTIAL_ROWS,
     RELOAD_SEEN,
     ROW_INCOMPLETE,
@@ -172,7 +171,7 @@ def _record_tables(db: Connection, mirror: str, number: int, manifest: Manifest)
             stop_table(db, table_id, *manifest.stops[source])
         reject = manifest.keyless_rejects.get(source)
         if reject is not None:
-            healed = reject["code"] in HEALED_BY_COPY
+            healed = reject["code"] in having(Trait.HEALED_BY_COPY)
             lost = "changes that could not be read" if healed else "a change without a readable key"
             what = f"{lost}: {reject['code']}: {reject['reason']} at {reject['at']}"
             stop_table(db, table_id, "CHANGES_MISSING" if healed else KEY_UNKNOWN, what)
@@ -247,7 +246,7 @@ def stop_table(db: Connection, table_id: str, code: str, what: str) -> None:
     """
     c = t.mirrored_table.c
     replaced: sa.ColumnElement[bool] = sa.or_(c.stop_code.is_(None), c.stop_code == CHANGES_RECOVERED)
-    if code in NEEDS_RESET:
-        replaced = sa.or_(replaced, c.stop_code.not_in(NEEDS_RESET))
+    if code in WHY_RESET:
+        replaced = sa.or_(replaced, c.stop_code.not_in(WHY_RESET))
     now = datetime.now(UTC)
     t.change_tables(db, (c.id == table_id) & replaced, stop_code=code, stop_what=what, stopped_at=now)

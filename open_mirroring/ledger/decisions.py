@@ -17,6 +17,7 @@ from sqlalchemy import Connection, Engine
 
 from open_mirroring.changes.log_position import is_load_epoch, position_order
 from open_mirroring.changes.told_statements import Statement, ToldColumn, given_again, what_became_of
+from open_mirroring.codes import CODES, RESET, WHY_RESET, Kind, Lift, Trait, having, of_kind
 from open_mirroring.errors import TerminalError
 from open_mirroring.ledger import requests
 from open_mirroring.ledger import tables as t
@@ -34,30 +35,15 @@ from open_mirroring.ledger.requests import (
     Effect,
 )
 from open_mirroring.ledger.verdict_ledger import accept_count
-from open_mirroring.protocols.table_stops import KEY_MENDED, NEEDS_RESET, NEW_TABLE, RESET
+from open_mirroring.protocols.table_stops import NEW_TABLE
 from open_mirroring.protocols.verdicts import TARGET_RESTARTED
 
 EPOCH_UNKNOWN = "EPOCH_UNKNOWN"
 RENAME_POSSIBLE, COLUMN_RENAMED = "RENAME_POSSIBLE", "COLUMN_RENAMED"
-_NOT_BY_RESUME = {
-    EPOCH_UNKNOWN: (
-        "EPOCH_NOT_ACCEPTED",
-        f"{RESET}; or, if nothing changed at the source between the two streams, accept the new one by its GUID: "
-        "`open-mirroring accept-epoch`",
-    ),
-    KEY_MENDED: (
-        "RUN_NEEDED",
-        "run `open-mirroring tick`: the table goes on by itself once nothing is hidden any more",
-    ),
-    RENAME_POSSIBLE: (
-        "SCHEMA_NOT_ACCEPTED",
-        "look at the source, then run `open-mirroring accept-schema --dropped COLUMN…`, or `--renamed OLD=NEW`",
-    ),
-    NEW_TABLE: ("TABLE_NOT_ACCEPTED", "`open-mirroring accept-table` says that it shall be mirrored"),
-}
-"""What refuses to resume a table, and the way out, by the stop's code."""
+_NOT_BY_RESUME = {name for name in of_kind(Kind.STOP) if CODES[name].lift in (Lift.DECISION, Lift.NEXT_RUN)}
+"""Stops that another decision, or the next run, lifts."""
 _LONGEST_SUBJECT = 300
-EXPLAINED_BY_A_WORD = (RENAME_POSSIBLE, COLUMN_RENAMED, "PARTIAL_ROWS", "COLUMN_NOT_STREAMED")
+EXPLAINED_BY_A_WORD = having(Trait.EXPLAINED)
 """Stops that may be over once it is known what became of a column."""
 
 
@@ -114,11 +100,10 @@ def resume_table(ledger: Engine, mirror: str, source: str, reason: Reason, *, re
     ``TARGET_RESTARTED``, which only inspections find, is cleared by forgetting what the target counted before.
 
     Raises:
-        TerminalError: ``TABLE_UNKNOWN``, ``NOT_STOPPED``; ``RESET_NEEDED`` for a stop in :data:`NEEDS_RESET`;
-            ``EPOCH_NOT_ACCEPTED`` for an unknown stream incarnation, which is accepted by name; ``SCHEMA_NOT_ACCEPTED``
-            for a column that was dropped or renamed, which the operator has to say; ``TABLE_NOT_ACCEPTED`` for a table
-            that waits for :func:`accept_table`; ``RUN_NEEDED`` for a mended key, by which the next run reads again what
-            was rejected (G-69).
+        TerminalError: ``ARGUMENT_INVALID``; ``COMMAND_REFUSED`` for a table that is not stopped, for a stop in
+            :data:`~open_mirroring.codes.WHY_RESET`, for an unknown stream incarnation, which is accepted by name, for a
+            column that was dropped or renamed, which the operator has to say, for a table that waits for
+            :func:`accept_table`, and for a mended key, by which the next run reads again what was rejected (G-69).
     """
 
     def effect(db: Connection, row: Any) -> Effect:
@@ -126,14 +111,14 @@ def resume_table(ledger: Engine, mirror: str, source: str, reason: Reason, *, re
             return _cleared(OpenStop(source, TARGET_RESTARTED, *counted))
         code, what, way_out = "", f"table {source!r} is stopped: {row.stop_what}", ""
         if row.stop_code is None:
-            code, what = "NOT_STOPPED", f"table {source!r} has no stop in the ledger"
+            code, what = "COMMAND_REFUSED", f"table {source!r} has no stop in the ledger"
             way_out = "a stop that only the inspection of the landing zone finds passes once its cause is gone; "
             way_out += "look at `status`"
-        elif row.stop_code in NEEDS_RESET:
-            code, way_out = "RESET_NEEDED", f"{RESET}; its changes are logged meanwhile"
-            what = f"table {source!r} is stopped by {row.stop_code}: {NEEDS_RESET[row.stop_code]}"
+        elif row.stop_code in WHY_RESET:
+            code, way_out = "COMMAND_REFUSED", f"{RESET}; its changes are logged meanwhile"
+            what = f"table {source!r} is stopped by {row.stop_code}: {WHY_RESET[row.stop_code]}"
         elif row.stop_code in _NOT_BY_RESUME:
-            code, way_out = _NOT_BY_RESUME[row.stop_code]
+            code, way_out = "COMMAND_REFUSED", CODES[row.stop_code].next_step
         if code:
             raise TerminalError(code, what, where=f"mirror {mirror}", way_out=way_out)
         return _cleared(_clear(db, row))
@@ -145,14 +130,14 @@ def accept_table(ledger: Engine, mirror: str, source: str, reason: Reason, *, re
     """Let a table be published that joined by a pattern which asks (G-71); returns the stop that ended with it.
 
     Raises:
-        TerminalError: ``TABLE_UNKNOWN``; ``NOT_ASKED`` when the table does not wait for this.
+        TerminalError: ``ARGUMENT_INVALID``; ``COMMAND_REFUSED`` when the table does not wait for this.
     """
 
     def effect(db: Connection, row: Any) -> Effect:
         if row.stop_code != NEW_TABLE:
             is_so = "has no stop" if row.stop_code is None else f"is stopped by {row.stop_code}"
             raise TerminalError(
-                "NOT_ASKED",
+                "COMMAND_REFUSED",
                 f"table {source!r} does not wait to be accepted: it {is_so}",
                 where=f"mirror {mirror}",
                 way_out="look at `open-mirroring status`",
@@ -170,13 +155,13 @@ def accept_reload(ledger: Engine, mirror: str, source: str, reason: Reason, *, r
     The stop stays until then; it is returned.
 
     Raises:
-        TerminalError: ``TABLE_UNKNOWN``; ``NOT_RELOADED`` when the table is not stopped.
+        TerminalError: ``ARGUMENT_INVALID``; ``COMMAND_REFUSED`` when the table is not stopped.
     """
 
     def effect(db: Connection, row: Any) -> Effect:
         if row.stop_code is None:
             raise TerminalError(
-                "NOT_RELOADED",
+                "COMMAND_REFUSED",
                 f"table {source!r} is not stopped by a full load that came again",
                 where=f"mirror {mirror}",
                 way_out="look at `open-mirroring status`; to build the table anew: `open-mirroring reload-table`",
@@ -197,8 +182,8 @@ def accept_epoch(
     Clears ``EPOCH_UNKNOWN`` when no other incarnation is left unknown; a stop of another code stays.
 
     Raises:
-        TerminalError: ``TABLE_UNKNOWN``; ``EPOCH_NOT_SEEN`` when the log holds no change of it for this table;
-            ``EPOCH_KNOWN`` when it has its ordinal already.
+        TerminalError: ``ARGUMENT_INVALID``; ``COMMAND_REFUSED`` when the log holds no change of it for this table;
+            ``COMMAND_REFUSED`` when it has its ordinal already.
     """
     epoch = epoch.strip().lower()
 
@@ -208,13 +193,13 @@ def accept_epoch(
         unknown = unknown_epochs(db, row)
         if epoch in known:
             raise TerminalError(
-                "EPOCH_KNOWN",
+                "COMMAND_REFUSED",
                 f"the stream {epoch!r} of table {source!r} has the ordinal {known[epoch]} already",
                 way_out=f"not accepted yet: {sorted(unknown) or 'none'}",
             )
         if epoch not in unknown:
             raise TerminalError(
-                "EPOCH_NOT_SEEN",
+                "COMMAND_REFUSED",
                 f"the log holds no change of table {source!r} from a stream {epoch!r}",
                 way_out=f"accept one of: {sorted(unknown) or 'none, every stream seen is known'}",
             )
@@ -248,8 +233,8 @@ def accept_schema(
     anew: the values of rows that did not change since stand under the old name.
 
     Raises:
-        TerminalError: ``TABLE_UNKNOWN``; ``COLUMN_UNKNOWN`` when neither a change nor the load brought the column;
-            ``COLUMN_NOT_GONE`` when the newest changes carry it; ``REQUEST_TAKEN``.
+        TerminalError: ``ARGUMENT_INVALID``, also when neither a change nor the load brought the column, or the newest
+            changes carry it.
     """
     named = ", ".join(columns)
 
@@ -335,13 +320,13 @@ def resume_extraction(ledger: Engine, mirror: str, reason: Reason, *, request: s
     """Clear the stop of a mirror's extraction; returns what was cleared. The next run compares log and ledger again.
 
     Raises:
-        TerminalError: ``NOT_STOPPED``.
+        TerminalError: ``COMMAND_REFUSED``.
     """
 
     def effect(db: Connection, row: Any) -> Effect:
         if row is None or row.stop_code is None:
             raise TerminalError(
-                "NOT_STOPPED",
+                "COMMAND_REFUSED",
                 f"the extraction of mirror {mirror!r} is not stopped",
                 way_out="`resume` clears the stop of a single table",
             )
@@ -404,7 +389,7 @@ def _where_it_is_gone(db: Connection, row: Any, column: str, renamed_to: str | N
     """The highest place up to which the column is gone: of all changes, or the last one before it was there again.
 
     Raises:
-        TerminalError: ``COLUMN_UNKNOWN``; ``COLUMN_NOT_GONE`` when no change behind one that carries it lacks it.
+        TerminalError: ``ARGUMENT_INVALID``, also when no change behind one that carries it lacks it.
     """
     e, b, c, r = t.stream_epoch.c, t.batch_table.c, t.column_list.c, t.column_range.c
     ordinals = dict(db.execute(sa.select(e.epoch, e.ordinal).where(e.table_id == row.id)).tuples().all())
@@ -414,7 +399,7 @@ def _where_it_is_gone(db: Connection, row: Any, column: str, renamed_to: str | N
     for name in filter(None, (column, renamed_to)):
         if name not in known:
             raise TerminalError(
-                "COLUMN_UNKNOWN",
+                "ARGUMENT_INVALID",
                 f"no change of table {row.source!r} and no load of it brought a column {name!r}",
                 way_out=f"choose from {sorted(known)}",
             )
@@ -434,7 +419,7 @@ def _where_it_is_gone(db: Connection, row: Any, column: str, renamed_to: str | N
     gone = max((position_order(ordinals.get(at, 0), text) for at, text in lacking if not is_load_epoch(at)), default="")
     if gone <= min(places, default=""):
         raise TerminalError(
-            "COLUMN_NOT_GONE",
+            "ARGUMENT_INVALID",
             f"the newest changes of table {row.source!r} carry {column!r}",
             way_out="no change without this column has been read yet: run this command again after the next run",
         )

@@ -20,6 +20,7 @@ from sqlalchemy import Connection, Engine
 from open_mirroring.changes.column_choice import ALL_COLUMNS, ColumnChoice
 from open_mirroring.changes.manifest import SENT_BY, Manifest
 from open_mirroring.changes.places_left import EXPECTED, GAPS, Reads, places_left
+from open_mirroring.codes import DROP, RESET
 from open_mirroring.errors import TerminalError
 from open_mirroring.ledger import tables as t
 from open_mirroring.ledger.auditing import audit
@@ -27,15 +28,7 @@ from open_mirroring.ledger.columns import note_rows, note_taken
 from open_mirroring.ledger.read_places import close_gaps
 from open_mirroring.ledger.tables import upsert
 from open_mirroring.protocols.resetting import ResetStage
-from open_mirroring.protocols.table_stops import (
-    DROP,
-    KEY_MENDED,
-    KEY_UNKNOWN,
-    LEDGER_UNKNOWN,
-    LOAD_NEEDED,
-    NEW_TABLE,
-    RESET,
-)
+from open_mirroring.protocols.table_stops import KEY_MENDED, KEY_UNKNOWN, LEDGER_UNKNOWN, LOAD_NEEDED, NEW_TABLE
 
 ZONE, CHANGE_LOG, MIRROR_FILE = "landing_zone", "change_log", "file"
 """What the ledger notes of where a mirror writes, next to where it reads."""
@@ -112,7 +105,7 @@ def join(ledger: Engine, mirror: str, tables: Sequence[Joining]) -> list[str]:
     All in one transaction: a table that has to wait for a yes never is without its stop.
 
     Raises:
-        TerminalError: ``TARGET_TAKEN``.
+        TerminalError: ``CONFIG_INVALID``.
     """
     c = t.mirrored_table.c
     with ledger.begin() as db:
@@ -196,8 +189,8 @@ def declare(
 
     Raises:
         TerminalError: ``TABLE_REDECLARED`` when a table's key, folder or file format changed after that,
-            ``TABLE_UNDECLARED`` when one was taken out of the mirror file: both need a reset of that table first.
-            ``TARGET_TAKEN`` when another table, perhaps one that is still being dropped, has the folder.
+            ``TABLE_REDECLARED`` when one was taken out of the mirror file: both need a reset of that table first.
+            ``CONFIG_INVALID`` when another table, perhaps one that is still being dropped, has the folder.
     """
     with ledger.connect() as db, db.begin() as transaction:
         c = t.mirrored_table.c
@@ -358,14 +351,14 @@ def refuse_taken_folder(db: Connection, mirror: str, declared: TableDeclaration)
     """Refuse a folder that another table of the mirror has.
 
     Raises:
-        TerminalError: ``TARGET_TAKEN``.
+        TerminalError: ``CONFIG_INVALID``.
     """
     c = t.mirrored_table.c
     query = sa.select(c.source).where(c.mirror == mirror, c.folder == declared.folder, c.source != declared.source)
     owner = db.scalar(query)
     if owner is not None:
         raise TerminalError(
-            "TARGET_TAKEN",
+            "CONFIG_INVALID",
             f"the target of {declared.source!r} is still that of {owner!r}",
             where=f"mirror {mirror}",
             way_out=f"let the reset of {owner!r} come to its end first, or choose another `target`",
@@ -383,7 +376,7 @@ def _refuse_undeclared(mirror: str, known: dict[str, Any], declared: set[str]) -
     gone = sorted(source for source, row in known.items() if source not in declared and not is_dropping(row.reset))
     if gone:
         raise TerminalError(
-            "TABLE_UNDECLARED",
+            "TABLE_REDECLARED",
             f"the mirror file no longer names {gone}, which the ledger mirrors",
             where=f"mirror {mirror}",
             way_out=f"put the table back into the mirror file, or {DROP}",

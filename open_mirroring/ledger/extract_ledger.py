@@ -11,7 +11,6 @@ import sqlalchemy as sa
 from sqlalchemy import Connection, Engine
 
 from open_mirroring.changes.complete_position import Completeness
-from open_mirroring.changes.dead_letters import NO_MESSAGE
 from open_mirroring.changes.manifest import (
     AnnouncedSchema,
     BoundFile,
@@ -24,6 +23,7 @@ from open_mirroring.changes.manifest import (
 )
 from open_mirroring.changes.places_left import Reads
 from open_mirroring.changes.source_reloads import NewestLoad
+from open_mirroring.codes import Trait, having
 from open_mirroring.errors import TerminalError
 from open_mirroring.ledger import tables as t
 from open_mirroring.ledger.batch_contents import record_contents, stop_table
@@ -280,7 +280,7 @@ class ExtractLedger:
         c = t.open_letter.c
         query = sa.select(c.batch, c.origin, c.place, c.source.is_(None)).where(
             c.mirror == self._mirror,
-            c.code.in_(NO_MESSAGE),
+            c.code.in_(having(Trait.OF_A_FILE)),
             c.place >= 0,
             sa.or_(c.source.is_(None), c.code == "FILE_INCOMPLETE"),
         )

@@ -16,16 +16,17 @@ import sqlalchemy as sa
 from sqlalchemy import Connection, Engine
 
 from open_mirroring.changes.manifest import LetterPlace, Manifest, SeenLetter, SettledLetter
+from open_mirroring.codes import Trait, having
 from open_mirroring.ledger import requests
 from open_mirroring.ledger import tables as t
 from open_mirroring.ledger.auditing import Reason, audit
 from open_mirroring.ledger.declaring import without_stop
 from open_mirroring.ledger.requests import ACCEPT_LETTERS, Asked, Effect
 from open_mirroring.ledger.tables import upsert
-from open_mirroring.protocols.table_stops import KEY_MENDED, KEY_UNKNOWN
+from open_mirroring.protocols.table_stops import KEY_MENDED
 
 Outdated = Literal["healed", "reloaded"]
-HIDDEN_CHANGES = (KEY_UNKNOWN, "CHANGES_MISSING")
+HIDDEN_CHANGES = having(Trait.HIDES_CHANGES)
 """Stops of a table that a dead letter causes: it hides which rows were meant."""
 CHANGES_RECOVERED = "CHANGES_RECOVERED"
 """The stop in place of these once no dead letter of the table hides a change: an operator may lift it."""

@@ -135,7 +135,7 @@ class LoadLedger:
         """What the log has of a table now: to be read before anything of the source is (G-08).
 
         Raises:
-            TransientError: ``LOG_BATCH_OPEN`` when a batch that was bound before the table's reset is not in the log
+            TransientError: ``CHANGED_MEANWHILE`` when a batch that was bound before the table's reset is not in the log
                 yet: what it holds of the table is not known.
         """
         c, b, e = t.mirrored_table.c, t.batch_table.c, t.stream_epoch.c
@@ -145,7 +145,7 @@ class LoadLedger:
             row = db.execute(sa.select(t.mirrored_table).where(c.id == table_id)).one()
             if row.log_from > committed:
                 raise TransientError(
-                    "LOG_BATCH_OPEN",
+                    "CHANGED_MEANWHILE",
                     f"batch {row.log_from}, bound before the reset of {row.source!r}, is not in the log yet",
                     where=f"mirror {self._mirror}",
                     way_out="let the reading finish it (`open-mirroring tick`), then go on",

@@ -49,9 +49,9 @@ def open_ledger(url: str) -> Engine:
     """Open the ledger at a SQLAlchemy URL. Creates its tables, or migrates those of an earlier revision.
 
     Raises:
-        TransientError: ``LEDGER_UNREACHABLE`` when the database does not answer.
-        TerminalError: ``LEDGER_REVISION`` when the ledger has a revision that this version does not know;
-            ``LEDGER_FOREIGN`` when the database belongs to something else; what :func:`ledger_error` returns.
+        TransientError: ``UNREACHABLE`` when the database does not answer.
+        TerminalError: ``LEDGER_UNFIT`` when the ledger has a revision that this version does not know;
+            ``LEDGER_UNFIT`` when the database belongs to something else; what :func:`ledger_error` returns.
     """
     parsed = make_url(url)
     is_sqlite = parsed.get_backend_name() == "sqlite"
@@ -73,8 +73,8 @@ def ledger_to_look(url: str) -> Engine | None:
     Returns None when there is no ledger yet.
 
     Raises:
-        TransientError: ``LEDGER_UNREACHABLE``.
-        TerminalError: ``LEDGER_REVISION``, ``LEDGER_FOREIGN``.
+        TransientError: ``UNREACHABLE``.
+        TerminalError: ``LEDGER_UNFIT``.
     """
     parsed = make_url(url)
     is_sqlite = parsed.get_backend_name() == "sqlite"
@@ -99,7 +99,7 @@ def ledger_error(error: DatabaseError, where: str = "") -> MirroringError | None
     code = getattr(error.orig, "sqlite_errorname", None) or getattr(error.orig, "pgcode", None) or ""
     if code.startswith(_NOT_TO_BE_WRITTEN):
         return TerminalError(
-            "LEDGER_DENIED",
+            "ACCESS_DENIED",
             f"the ledger cannot be written: {code}",
             where=where,
             way_out="give this process the right to write the file and its folder, or the connection's user that to "
@@ -123,7 +123,7 @@ def ledger_error(error: DatabaseError, where: str = "") -> MirroringError | None
     if isinstance(error, OperationalError):
         kind = type(error.orig).__name__
         return TransientError(
-            "LEDGER_UNREACHABLE",
+            "UNREACHABLE",
             f"the ledger does not answer: {f'{kind}, {code}' if code else kind}",
             where=where,
             way_out="check that the database runs and the connection named in the mirror file reaches it",
@@ -234,7 +234,7 @@ def _revision(connection: Connection) -> str | None:
     """The revision of a ledger; None where there is no ledger yet.
 
     Raises:
-        TerminalError: ``LEDGER_FOREIGN``.
+        TerminalError: ``LEDGER_UNFIT``.
     """
     there = set(inspect(connection).get_table_names())
     if _VERSION.name not in there:
@@ -261,7 +261,7 @@ def _without_chatter() -> Iterator[None]:
 
 def _unknown(current: str) -> TerminalError:
     return TerminalError(
-        "LEDGER_REVISION",
+        "LEDGER_UNFIT",
         f"the ledger has revision {current}, and this version of open_mirroring works with {HEAD}",
         way_out="install the version of open_mirroring that wrote the ledger, or a newer one",
     )
@@ -269,7 +269,7 @@ def _unknown(current: str) -> TerminalError:
 
 def _foreign(why: str) -> TerminalError:
     return TerminalError(
-        "LEDGER_FOREIGN",
+        "LEDGER_UNFIT",
         f"the database is not a ledger: {why}",
         way_out="give the ledger a database or schema of its own",
     )

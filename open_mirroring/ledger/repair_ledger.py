@@ -55,7 +55,7 @@ class RepairLedger:
         """Record a request; its outcome where it came to its end before.
 
         Raises:
-            TerminalError: ``REQUEST_TAKEN``; ``TABLE_UNKNOWN``.
+            TerminalError: ``ARGUMENT_INVALID``.
         """
         with self._engine.begin() as db:
             locked_table(db, self._mirror, source)
@@ -68,7 +68,7 @@ class RepairLedger:
         """Record who wants a number published again, why, and what proves that it may be.
 
         Raises:
-            TerminalError: ``REPAIR_REFUSED`` when the table has begun another life; ``TABLE_UNKNOWN``.
+            TerminalError: ``REPAIR_REFUSED`` when the table has begun another life; ``ARGUMENT_INVALID``.
         """
         with self._engine.begin() as db:
             self._same_life(db, source, generation, number)

@@ -55,7 +55,7 @@ def known(db: Connection, mirror: str, asked: Asked) -> Known | None:
     """What the ledger knows of a request; None when no request had this id yet.
 
     Raises:
-        TerminalError: ``REQUEST_TAKEN`` when the id was used to ask for something else.
+        TerminalError: ``ARGUMENT_INVALID`` when the id was used to ask for something else.
     """
     if not asked.request:
         return None
@@ -67,7 +67,7 @@ def known(db: Connection, mirror: str, asked: Asked) -> Known | None:
     before = Asked(row.request, row.action, row.source, row.subject)
     if before != asked:
         raise TerminalError(
-            "REQUEST_TAKEN",
+            "ARGUMENT_INVALID",
             f"the request {asked.request!r} asked for {_said(before)}, not for {_said(asked)}",
             where=f"mirror {mirror}",
             way_out="one approval is for one effect: leave `--request` out, or give a new id",
@@ -110,7 +110,7 @@ def decide(
     returns None when there was nothing to do.
 
     Raises:
-        TerminalError: ``TABLE_UNKNOWN``; as :func:`known`.
+        TerminalError: ``ARGUMENT_INVALID``; as :func:`known`.
     """
     with ledger.begin() as db:
         if asked.source:
@@ -131,7 +131,7 @@ def locked_table(db: Connection, mirror: str, source: str) -> Any:
     """The row of a table, locked against other writers until the transaction ends.
 
     Raises:
-        TerminalError: ``TABLE_UNKNOWN``.
+        TerminalError: ``ARGUMENT_INVALID``.
     """
     c = t.mirrored_table.c
     query = sa.select(t.mirrored_table).where(c.mirror == mirror, c.source == source).with_for_update()
@@ -145,7 +145,7 @@ def table_unknown(mirror: str, unknown: Sequence[str], known: Iterable[str]) -> 
     """The error for names that none of a mirror's tables has."""
     what = f"the mirror has no table {', '.join(map(repr, unknown))}"
     way_out = f"choose from {sorted(known)}; to drop one that was taken out: `open-mirroring drop-table`"
-    return TerminalError("TABLE_UNKNOWN", what, where=f"mirror {mirror}", way_out=way_out)
+    return TerminalError("ARGUMENT_INVALID", what, where=f"mirror {mirror}", way_out=way_out)
 
 
 def record(db: Connection, mirror: str, asked: Asked, outcome: Mapping[str, Any] | None = None) -> None:

@@ -21,6 +21,7 @@ from sqlalchemy import Connection, Engine
 
 from open_mirroring.changes.log_position import BEGINS_EMPTY, LOAD_ORDINAL, load_epoch
 from open_mirroring.changes.source_reloads import NewestLoad, ReloadedRows
+from open_mirroring.codes import RESET, WHY_LOAD, Trait, having
 from open_mirroring.errors import TerminalError, TransientError
 from open_mirroring.ledger import requests
 from open_mirroring.ledger import tables as t
@@ -41,36 +42,7 @@ from open_mirroring.ledger.declaring import (
 from open_mirroring.ledger.horizon import newest_dropped
 from open_mirroring.ledger.requests import DROP, RELOAD, Asked, locked_table
 from open_mirroring.protocols.resetting import Answered, Lost, Open, Owned, ResetRow, ResetStage
-from open_mirroring.protocols.table_stops import (
-    KEY_MENDED,
-    KEY_UNKNOWN,
-    LOAD_NEEDED,
-    LOAD_REPEATED,
-    RELOAD_SEEN,
-    RESET,
-)
-
-LOG_LACKS = {
-    "KEY_UNKNOWN": "a change of an unknown row is missing",
-    KEY_MENDED: "what a wrong key rejected is not read again yet, which the next run does",
-    "CHANGES_MISSING": "changes could not be read",
-    EPOCH_UNKNOWN: "what happened between two streams is in none of them",
-    RELOAD_SEEN: "keys that a reload of the source lacks would stay",
-    LOAD_REPEATED: "keys that a second load of the source lacks would stay",
-    "KEYLESS_CHANGE": "which row a change meant is not known",
-    "IDENTITY_CONFLICT": "it holds two contents of one change",
-    "SCHEMA_SHARED": "it holds changes of one table as those of another one",
-    "PARTIAL_ROWS": "its updates carry only what changed",
-    "ROW_INCOMPLETE": "parts of a row are told by no change",
-    "LOG_MISSING_BATCH": "a batch is missing",
-    "LOG_COUNT_DIFFERS": "somebody rewrote a batch",
-}
-"""Stops after which the log does not hold every change of the table, and why: what a load brings is all that counts."""
-
-_BEFORE_A_LOAD = frozenset(
-    {RELOAD_SEEN, LOAD_REPEATED, "IDENTITY_CONFLICT", "KEYLESS_CHANGE", "PARTIAL_ROWS", "ROW_INCOMPLETE"}
-)
-"""Those of them whose cause may lie before the newest full load: what lies behind it is judged anew."""
+from open_mirroring.protocols.table_stops import KEY_MENDED, KEY_UNKNOWN, LOAD_NEEDED
 
 
 class ResetLedger:
@@ -106,11 +78,10 @@ class ResetLedger:
         stream began: all changes of that come over it (G-128). One that *is_carried_on* is continued by any run.
 
         Raises:
-            TransientError: ``RELOAD_MOVED`` when more was logged since *reloaded* was read.
-            TerminalError: ``TABLE_UNKNOWN``; ``TARGET_TAKEN``; ``STREAM_NOT_NEW`` when only one stream of it was read;
-                ``LOAD_NEEDED`` when the log does not hold all rows of the table and there is no initial load;
-                ``EPOCH_NOT_ACCEPTED`` when several unknown streams were read;
-                ``REQUEST_TAKEN``.
+            TransientError: ``CHANGED_MEANWHILE`` when more was logged since *reloaded* was read.
+            TerminalError: ``ARGUMENT_INVALID``, also when *made_anew* and only one stream of it was read;
+                ``CONFIG_INVALID``; ``LOAD_NEEDED`` when the log does not hold all rows of the table and there is no
+                initial load; ``COMMAND_REFUSED`` when several unknown streams were read.
         """
         asked = Asked(request, RELOAD, declared.source)
         with self._engine.begin() as db:
@@ -139,7 +110,7 @@ class ResetLedger:
                 lacks = _why_log_lacks(db, row, declared, mends=mends, begins_at=begins_at)
             if lacks:
                 raise load_needed(self._mirror, declared.source, lacks)
-            is_lacking = not same_key or row.stop_code in LOG_LACKS
+            is_lacking = not same_key or row.stop_code in WHY_LOAD
             fresh = is_lacking and not mends and begins_at is None and load is None
             self._request(
                 db,
@@ -165,7 +136,7 @@ class ResetLedger:
         """Ask that a table be dropped for good; False when a drop is under way or done, or was asked by this *request*.
 
         Raises:
-            TerminalError: ``TABLE_UNKNOWN``, ``REQUEST_TAKEN``.
+            TerminalError: ``ARGUMENT_INVALID``.
         """
         asked = Asked(request, DROP, source)
         with self._engine.begin() as db:
@@ -216,7 +187,7 @@ class ResetLedger:
         What was said under this request before is not said again, of no later reset either (G-89).
 
         Raises:
-            TerminalError: ``REQUEST_TAKEN``.
+            TerminalError: ``ARGUMENT_INVALID``.
         """
         with self._engine.begin() as db:
             if requests.known(db, self._mirror, asked) is not None:
@@ -232,7 +203,7 @@ class ResetLedger:
         """Whether a request came to its end, by whomever.
 
         Raises:
-            TerminalError: ``REQUEST_TAKEN``.
+            TerminalError: ``ARGUMENT_INVALID``.
         """
         return Open() if requests.answer(self._engine, self._mirror, asked) is None else Answered()
 
@@ -295,7 +266,7 @@ class ResetLedger:
         committed = db.scalar(sa.select(m.committed).where(m.name == self._mirror)) or 0
         if committed != reloaded.up_to:
             what = f"batches up to {committed} are in the log by now, and those up to {reloaded.up_to} were looked at"
-            raise TransientError("RELOAD_MOVED", what, where=f"mirror {self._mirror}", way_out="run again")
+            raise TransientError("CHANGED_MEANWHILE", what, where=f"mirror {self._mirror}", way_out="run again")
         ends = dict(db.execute(sa.select(o.name, o.end).where(o.mirror == self._mirror)).tuples().all())
         bound = dict(db.execute(sa.select(b.name, b.bound_to).where(b.mirror == self._mirror)).tuples().all())
         # The ends are those of the newest batch: it has to be a later one than that with which the load began.
@@ -308,7 +279,7 @@ class ResetLedger:
         ordinals = db.scalars(sa.select(c.ordinal).where(c.table_id == row.id, c.ordinal > LOAD_ORDINAL)).all()
         if len(ordinals) < 2:
             raise TerminalError(
-                "STREAM_NOT_NEW",
+                "ARGUMENT_INVALID",
                 f"only one stream of table {row.source!r} was read, so that all of its changes are of one table",
                 where=f"mirror {self._mirror}",
                 way_out=f"{RESET}, without --made-anew; rows that are gone and of which no change tells need a load",
@@ -354,7 +325,7 @@ class ResetLedger:
         unknown = sorted(unknown_epochs(db, row) | told)
         if len(unknown) > 1:
             raise TerminalError(
-                "EPOCH_NOT_ACCEPTED",
+                "COMMAND_REFUSED",
                 f"several streams of table {row.source!r} are unknown, and which came first is not known: {unknown}",
                 where=f"mirror {self._mirror}",
                 way_out=f"accept all but the newest in their order (`open-mirroring accept-epoch`), then {RESET}",
@@ -481,22 +452,22 @@ def _begin_with(db: Connection, row: Any, reloaded: ReloadedRows) -> None:
 
 def _why_stop_counts(db: Connection, row: Any, begins_at: int) -> str:
     """Why a stop holds for the rows of the newest stream, too; empty where its cause lies before that."""
-    if row.stop_code not in LOG_LACKS or row.stop_code == EPOCH_UNKNOWN:
+    if row.stop_code not in WHY_LOAD or row.stop_code == EPOCH_UNKNOWN:
         return ""
     if row.stop_code not in (KEY_UNKNOWN, "CHANGES_MISSING"):
-        return LOG_LACKS[row.stop_code]
+        return WHY_LOAD[row.stop_code]
     b, e, o = t.batch_table.c, t.stream_epoch.c, t.open_letter.c
     newest = sa.select(e.epoch).where(e.table_id == row.id, e.ordinal == begins_at)
     of_it = sa.select(sa.func.min(b.batch)).where(b.mirror == row.mirror, b.source == row.source, b.epoch.in_(newest))
     if (first := db.scalar(of_it)) is None:
         return ""
     letters = sa.select(o.batch).where(o.mirror == row.mirror, o.source == row.source, o.batch >= first).limit(1)
-    return "" if db.scalar(letters) is None else LOG_LACKS[row.stop_code]
+    return "" if db.scalar(letters) is None else WHY_LOAD[row.stop_code]
 
 
 def _loaded_stream(db: Connection, row: Any) -> bool:
     """Whether a table's load is that with which its newest stream began (G-128)."""
-    is_so = row.load_state == "loaded" and row.stream_from == BEGINS_EMPTY and row.stop_code not in LOG_LACKS
+    is_so = row.load_state == "loaded" and row.stream_from == BEGINS_EMPTY and row.stop_code not in WHY_LOAD
     return bool(is_so and row.stream_epoch == newest_epoch(db, row.id))
 
 
@@ -511,8 +482,8 @@ def _why_load_lacks(db: Connection, row: Any, declared: TableDeclaration, load: 
     """Why the newest load of the source and the changes behind it do not tell the table's rows; empty when they do."""
     if not declared.is_keyed_as(row):
         return f"its changes are logged by the key {key_of(row)}"
-    if row.stop_code in LOG_LACKS and not (is_new and row.stop_code in _BEFORE_A_LOAD):
-        return LOG_LACKS[row.stop_code]
+    if row.stop_code in WHY_LOAD and not (is_new and row.stop_code in having(Trait.BEFORE_A_LOAD)):
+        return WHY_LOAD[row.stop_code]
     if row.stop_code == LOAD_NEEDED:
         return row.stop_what or LOAD_NEEDED
     if unknown := unknown_epochs(db, row):
@@ -535,8 +506,8 @@ def _why_log_lacks(
     if not declared.is_keyed_as(row) and not mends:
         return f"its changes are logged by the key {key_of(row)}"
     is_no_matter = begins_at is not None and row.stop_code == EPOCH_UNKNOWN
-    if row.stop_code in LOG_LACKS and not is_no_matter and not (mends and row.stop_code in (KEY_UNKNOWN, KEY_MENDED)):
-        return LOG_LACKS[row.stop_code]
+    if row.stop_code in WHY_LOAD and not is_no_matter and not (mends and row.stop_code in (KEY_UNKNOWN, KEY_MENDED)):
+        return WHY_LOAD[row.stop_code]
     if row.stop_code == LOAD_NEEDED:
         return row.stop_what or LOAD_NEEDED
     if begins_at is not None:

@@ -70,7 +70,7 @@ def decide(
         zone: the landing zone; None: that of the mirror file.
 
     Raises:
-        TerminalError: as the decision does; ``ACTION_UNKNOWN`` for one that is not taken here.
+        TerminalError: as the decision does; ``ARGUMENT_INVALID`` for one that is not taken here.
         TransientError: ledger or store do not answer.
     """
     source, subject, request = form.get("source", ""), form.get("subject", ""), form.get("request", "")
@@ -104,7 +104,7 @@ def decide(
         said = [driver.say("gone" if action == requests.TARGET_GONE else "back", reason, request)]
     else:
         way_out = f"name one of: {', '.join(_DECISIONS)}"
-        raise TerminalError("ACTION_UNKNOWN", f"there is no decision {action!r}", way_out=way_out)
+        raise TerminalError("ARGUMENT_INVALID", f"there is no decision {action!r}", way_out=way_out)
     return said
 
 
@@ -126,7 +126,7 @@ def _accept(mirror: Mirror, ledger: Engine, form: Mapping[str, str], reason: Rea
     accepted = accept_letters(ledger, mirror.name, chosen, reason, request=request)
     if not accepted:
         what = "no open dead letter is meant by this"
-        raise TerminalError("LETTER_UNKNOWN", what, way_out="look at the table's dead letters as they are now")
+        raise TerminalError("ARGUMENT_INVALID", what, way_out="look at the table's dead letters as they are now")
     return f"Accepted as lost: {accepted} dead letters. The audit names them."
 
 

@@ -10,9 +10,9 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
+from open_mirroring.codes import CODES
 from open_mirroring.operate.words import amount, shown, verdict_counts
-from open_mirroring.protocols import table_losses
-from open_mirroring.protocols.verdicts import WAYS_OUT, Verdict
+from open_mirroring.protocols.verdicts import Verdict
 
 SHOWN = 20
 """Of more tables than these only the number is told."""
@@ -156,9 +156,9 @@ def _left(report: Report) -> Iterator[str]:
         yield f"On hold: {table}: {why}"
     stopped = report.get("stopped") or {}
     for table, why in sorted(stopped.items() if isinstance(stopped, Mapping) else ((one, "") for one in stopped)):
-        yield _with_way_out(f"STOPPED: {table}: {why}", WAYS_OUT.get(_code(why)))
+        yield _with_way_out(f"STOPPED: {table}: {why}", _next_step(why))
     for table, what in sorted((report.get("losses") or {}).items()):
-        yield _with_way_out(f"LOSSES: {table}: {what}", table_losses.WAYS_OUT.get(_code(what)))
+        yield _with_way_out(f"LOSSES: {table}: {what}", _next_step(what))
     for table, notes in sorted((report.get("notes") or {}).items()):
         yield from (f"Note: {table}: {note}" for note in notes)
 
@@ -168,8 +168,9 @@ def _with_way_out(line: str, way_out: str | None) -> str:
     return f"{line}. Way out: {way_out}" if way_out and way_out not in line and ". Way out: " not in line else line
 
 
-def _code(text: str) -> str:
-    return str(text).partition(":")[0]
+def _next_step(text: str) -> str | None:
+    code = CODES.get(str(text).partition(":")[0])
+    return None if code is None else code.next_step
 
 
 def counted(counts: Mapping[str, int]) -> str:

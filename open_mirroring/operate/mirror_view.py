@@ -15,16 +15,17 @@ from enum import Enum
 from typing import Any, NamedTuple
 
 from open_mirroring.changes.horizon import MirrorHorizon
+from open_mirroring.codes import next_step
 from open_mirroring.ledger.decisions import OpenStop
 from open_mirroring.ledger.letters import OpenLetters
 from open_mirroring.ledger.reading import MirrorState, TableState, Waiting
 from open_mirroring.operate.words import SEVERITY, verdict_name
 from open_mirroring.protocols.proving import Proof, ProofVerdict
 from open_mirroring.protocols.table_losses import ANY_TABLE, Loss
-from open_mirroring.protocols.verdicts import OTHER_WAY_OUT, WAYS_OUT, Backlog, Verdict
+from open_mirroring.protocols.verdicts import Backlog, Verdict
 from open_mirroring.reconciliation.losses import LossReport
 
-NOT_INSPECTED, LOOK_OVERDUE = "NOT_INSPECTED", "LOOK_OVERDUE"
+NOT_INSPECTED = "NOT_INSPECTED"
 _RUN_IT = "see why the scheduler does not run the mirror, or run `open-mirroring tick`"
 _SEQUENCE = 10**30
 """Numbers from here on are change sequences, of 35 digits (T-10)."""
@@ -131,8 +132,8 @@ class TableView:
     def way_out(self) -> str:
         """What to do about its verdict; empty when nothing has to be done."""
         if self.verdict is None:
-            return _RUN_IT if self.code == LOOK_OVERDUE else ""
-        return "" if self.verdict is Verdict.PASS else WAYS_OUT.get(self.code, OTHER_WAY_OUT)
+            return _RUN_IT if self.code == NOT_INSPECTED else ""
+        return "" if self.verdict is Verdict.PASS else next_step(self.code)
 
     @property
     def open_intent(self) -> str:

@@ -94,7 +94,7 @@ class ResetDriver:
         """Carry the reset on, waiting for the target at most *wait*.
 
         Raises:
-            TransientError: ``LEDGER_UNREACHABLE``; and what rebuilding raises.
+            TransientError: ``UNREACHABLE``; and what rebuilding raises.
             TerminalError: what the store refuses, or rebuilding raises.
         """
         until = time.monotonic() + wait.total_seconds()
@@ -130,16 +130,16 @@ class ResetDriver:
         """Take an operator's word for what the target has, where a reset waits for it; what comes next (G-89).
 
         Raises:
-            TerminalError: ``RESET_NOT_WAITING`` when no reset of the table waits for this, so that nothing was said of
-                a later one; ``REQUEST_TAKEN``.
-            TransientError: ``RESET_MOVED`` when a run was at work on it; store or ledger do not answer.
+            TerminalError: ``COMMAND_REFUSED`` when no reset of the table waits for this, so that nothing was said of
+                a later one; ``ARGUMENT_INVALID``.
+            TransientError: ``CHANGED_MEANWHILE`` when a run was at work on it; store or ledger do not answer.
         """
         asked = Asked(request, TARGET_GONE if word == "gone" else TARGET_BACK, self._source)
         row = self._ledger.look(self._source)
         is_new = answer(self._engine, self._mirror, asked) is None
         if is_new and (why := self._why_not_waiting(row, word)):
             raise TerminalError(
-                "RESET_NOT_WAITING",
+                "COMMAND_REFUSED",
                 f"that table {self._source!r} is {word} decides nothing: {why}",
                 where=f"mirror {self._mirror}",
                 way_out="`open-mirroring status` says what its reset waits for; say it when it waits for this",
@@ -147,7 +147,9 @@ class ResetDriver:
         to = ResetStage.TABLE_GONE if word == "gone" else ResetStage.TABLE_BACK
         if is_new and not self._ledger.say(asked, row.version, to, reason):
             raise TransientError(
-                "RESET_MOVED", f"a run is at work on the reset of {self._source!r}", way_out="look, and say it again"
+                "CHANGED_MEANWHILE",
+                f"a run is at work on the reset of {self._source!r}",
+                way_out="look, and say it again",
             )
         if word == "back":
             return f"{self._source}: the reset is over"

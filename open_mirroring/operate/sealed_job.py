@@ -48,12 +48,12 @@ def sealed(order: JobOrder, key: str) -> str:
     """The order as text of letters, digits, ``-``, ``_`` and ``=``.
 
     Raises:
-        TerminalError: ``JOB_KEY_INVALID``; ``JOB_TOO_LARGE`` for a mirror file that is too large for it.
+        TerminalError: ``INSTALLATION_INCOMPLETE`` for no key, and for a mirror file that is too large for it.
     """
     text = _fernet(key, "the connection").encrypt(zlib.compress(json.dumps(order).encode())).decode()
     if len(text) > ARGUMENT_BYTES:
         raise TerminalError(
-            "JOB_TOO_LARGE",
+            "INSTALLATION_INCOMPLETE",
             f"mirror file and connections are {len(text):,} bytes as sealed text, of at most {ARGUMENT_BYTES:,}",
             where=order.mirror,
             way_out="name the tables by patterns, split the mirror, or let the driver run in client mode",
@@ -65,14 +65,14 @@ def opened(text: str, key_file: Path) -> JobOrder:
     """What was sealed, by the key that stands in a file.
 
     Raises:
-        TerminalError: ``JOB_KEY_INVALID`` where the file is not there or holds no key; ``JOB_UNREADABLE``
-            for a text that was sealed by another key, or altered.
+        TerminalError: ``INSTALLATION_INCOMPLETE`` where the file is not there or holds no key, or for a text that was
+            sealed by another key, or altered.
     """
     try:
         key = key_file.read_text(encoding="ascii").strip()
     except (OSError, UnicodeDecodeError) as error:
         raise TerminalError(
-            "JOB_KEY_INVALID",
+            "INSTALLATION_INCOMPLETE",
             f"the key cannot be read: {type(error).__name__}",
             where=str(key_file),
             way_out="see that the cluster brings the key's file to the driver, readable for its user",
@@ -81,7 +81,7 @@ def opened(text: str, key_file: Path) -> JobOrder:
         document = json.loads(zlib.decompress(_fernet(key, str(key_file)).decrypt(text)))
     except (InvalidToken, zlib.error, ValueError):
         raise TerminalError(
-            "JOB_UNREADABLE",
+            "INSTALLATION_INCOMPLETE",
             "the job was sealed by another key than the driver's",
             where=str(key_file),
             way_out="bring the key of the connection that the Spark connection names as `job-key` to the driver",
@@ -94,4 +94,4 @@ def _fernet(key: str, where: str) -> Fernet:
         return Fernet(key)
     except ValueError:
         what = "the key is not 32 bytes in URL-safe base64"
-        raise TerminalError("JOB_KEY_INVALID", what, where=where, way_out=_MAKE_A_KEY) from None
+        raise TerminalError("INSTALLATION_INCOMPLETE", what, where=where, way_out=_MAKE_A_KEY) from None

@@ -41,7 +41,7 @@ def jar_files() -> list[str]:
 
 
 def drivers_lacking(mirror: Mirror) -> list[Problem]:
-    """``JARS_MISSING`` for the first read over JDBC, where a Spark of this machine's own would have no driver for it.
+    """A problem for the first read over JDBC, where a Spark of this machine's own would have no driver for it.
 
     Rows of change tables in PostgreSQL come without Spark's reader.
     """
@@ -52,7 +52,7 @@ def drivers_lacking(mirror: Mirror) -> list[Problem]:
             continue
         what = f"Spark needs a driver to read over {connection}, and there are no jars in {jars_folder()}"
         way_out = "fetch them: open-mirroring jars; nothing, where the cluster has the driver"
-        return [mirror.problem(setting, "JARS_MISSING", what, way_out)]
+        return [mirror.problem(setting, "INSTALLATION_INCOMPLETE", what, way_out)]
     return []
 
 

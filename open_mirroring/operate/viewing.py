@@ -23,7 +23,7 @@ from open_mirroring.ledger.letters import NO_LETTERS, settled_counts
 from open_mirroring.ledger.proofs import ProofLedger
 from open_mirroring.ledger.reading import LedgerReader, TableState, Waiting
 from open_mirroring.ledger.verdict_ledger import RecordedVerdict, recorded_verdicts
-from open_mirroring.operate.mirror_view import LOOK_OVERDUE, NOT_INSPECTED, Marks, MirrorView, PartitionLag, TableView
+from open_mirroring.operate.mirror_view import NOT_INSPECTED, Marks, MirrorView, PartitionLag, TableView
 from open_mirroring.protocols.table_losses import Loss
 from open_mirroring.protocols.verdicts import OK, Backlog, Finding, Verdict
 from open_mirroring.reconciliation.losses import LossReport, look
@@ -117,7 +117,7 @@ def _judged(
     if found is None:
         return None, NOT_INSPECTED, not_inspected or "the landing zone was not inspected yet, or not since a decision"
     if is_overdue and found.verdict is not Verdict.STOP:
-        return None, LOOK_OVERDUE, "no run inspected the landing zone at the last moments of the schedule"
+        return None, NOT_INSPECTED, "no run inspected the landing zone at the last moments of the schedule"
     if found.verdict in (Verdict.STOP, Verdict.HOLD):
         return found.verdict, found.code, found.what
     # Dead letters may have come, or have been settled, since the inspection.

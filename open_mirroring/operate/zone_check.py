@@ -19,7 +19,7 @@ def check_landing_zone(mirror: Mirror) -> list[Problem]:
 
     The target's status is asked for as well, unless the mirror file says that no run does (``gate.status``).
 
-    Codes: ``CONNECTION_MISSING``, ``CONNECTION_INVALID``, ``STORE_UNFIT`` naming every deviation, ``SERVICE_DENIED``
+    Codes: ``CONNECTION_INVALID``, ``STORE_UNFIT`` naming every deviation, ``ACCESS_DENIED``
     for a login that may not write or not ask, and whatever else store and status API raise: without a plain answer
     nothing is proved, and that is a problem too.
     """

@@ -29,7 +29,7 @@ class MirrorShelf:
             for place in self._places:
                 if not place.exists():
                     what = "there is no such mirror file or folder of them"
-                    problems.append(Problem("FILE_UNREADABLE", place, 1, "", what, "create it, or name another one"))
+                    problems.append(Problem("CONFIG_INVALID", place, 1, "", what, "create it, or name another one"))
             for file in self._files():
                 found = self._one(file)
                 if isinstance(found, ConfigError):

@@ -19,8 +19,8 @@ from sqlalchemy import Engine
 from starlette.requests import Request
 from starlette.responses import Response
 
-from open_mirroring.changes.dead_letters import WAYS_OUT as LETTER_WAYS_OUT
 from open_mirroring.changes.manifest import LetterPlace, Manifest, counts_of
+from open_mirroring.codes import next_step
 from open_mirroring.config import Mirror
 from open_mirroring.config.storage import log_place
 from open_mirroring.errors import MirroringError
@@ -331,10 +331,7 @@ def _batches(ledger: Engine, mirror: str) -> list[dict[str, Any]]:
 
 
 def _letters(letters: Sequence[Letter]) -> list[dict[str, Any]]:
-    return [
-        {**letter._asdict(), "way_out": LETTER_WAYS_OUT.get(letter.code, "find out from its contents what it is")}
-        for letter in letters
-    ]
+    return [{**letter._asdict(), "way_out": next_step(letter.code)} for letter in letters]
 
 
 def _names(cols: str) -> list[str]:

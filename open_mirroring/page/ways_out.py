@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 from dataclasses import dataclass
 
+from open_mirroring.codes import WHY_RESET, Trait, having
 from open_mirroring.config import Mirror
 from open_mirroring.config.source import ChangeTables
 from open_mirroring.ledger.decisions import EPOCH_UNKNOWN, RENAME_POSSIBLE
@@ -19,22 +20,11 @@ from open_mirroring.ledger.requests import (
     TARGET_GONE,
 )
 from open_mirroring.operate.deciding import LOOK
-from open_mirroring.operate.mirror_view import LOOK_OVERDUE, NOT_INSPECTED, MirrorView, TableView
+from open_mirroring.operate.mirror_view import MirrorView, TableView
 from open_mirroring.protocols import table_losses, verdicts
 from open_mirroring.protocols.resetting import RESET_OPEN
-from open_mirroring.protocols.table_stops import KEY_MENDED, LOAD_REPEATED, NEEDS_RESET, NEW_TABLE, RELOAD_SEEN
+from open_mirroring.protocols.table_stops import KEY_MENDED, LOAD_REPEATED, NEW_TABLE, RELOAD_SEEN
 from open_mirroring.protocols.verdicts import Verdict
-
-_REPAIRABLE = frozenset({verdicts.GAP, verdicts.LAST_FILE_MISSING, verdicts.MISSING})
-_RESET_HELPS = frozenset(
-    {
-        table_losses.CHANGES_IGNORED,
-        table_losses.TABLE_SUSPENDED,
-        table_losses.TABLE_TRUNCATED,
-        table_losses.TABLE_DROPPED,
-    }
-)
-_TICK_HELPS = frozenset({KEY_MENDED, NOT_INSPECTED, LOOK_OVERDUE, table_losses.DEAD_LETTERS_UNCOUNTED})
 
 
 @dataclass(frozen=True)
@@ -107,14 +97,14 @@ def of_table(mirror: Mirror, table: TableView, unknown_epochs: tuple[str, ...], 
             effect = "messages were only delivered twice, and nothing was loaded again: clears the stop"
             buttons.append(Button(RESUME, "Resume this table", effect))
         commands.append(reset)
-    elif is_kept and table.code in NEEDS_RESET:
+    elif is_kept and table.code in WHY_RESET:
         commands.append(reset)
     elif (is_kept and table.code != KEY_MENDED) or table.code == verdicts.TARGET_RESTARTED:
         effect = "clears the stop; the next run checks again, and stops again if the cause is still there"
         buttons.append(Button(RESUME, "Resume this table", effect))
         commands.append(reset)
     elif table.verdict is Verdict.STOP and table.code != KEY_MENDED:
-        if table.code in _REPAIRABLE:
+        if table.code in having(Trait.REPAIRABLE):
             more = f"--number N {why} --not-applied HOW_YOU_KNOW"
             effect = "publishes a lost number once more, if the target has not applied it"
             commands.append(Command(_command(mirror, "repair", table, more), effect))
@@ -126,11 +116,11 @@ def of_table(mirror: Mirror, table: TableView, unknown_epochs: tuple[str, ...], 
         buttons.append(Button(TARGET_GONE, "The table is gone", gone + "table that is still there"))
         buttons.append(Button(TARGET_BACK, "The table is back", "you see at the target that it was made anew"))
         commands.append(reset)
-    if reset not in commands and any(loss.code in _RESET_HELPS for loss in table.losses):
+    if reset not in commands and any(loss.code in having(Trait.RESET_HELPS) for loss in table.losses):
         commands.append(reset)
     if table.dead_letters.count:
         commands.append(_replay(mirror, f"--table {shlex.quote(table.source)}"))
-    if table.code in _TICK_HELPS:
+    if table.code in having(Trait.RUN_HELPS):
         commands.append(_tick(mirror))
     if table.verdict is not Verdict.PASS:
         buttons.append(_look())
@@ -151,7 +141,7 @@ def of_mirror(mirror: Mirror, found: MirrorView) -> WaysOut:
             more = f"--code {loss.code} --why WHY"
             effect = "says that the missing messages are lost; deliver them instead where you can"
             commands.append(Command(_command(mirror, "accept-dead-letters", more=more), effect))
-        elif loss.code in _TICK_HELPS:
+        elif loss.code in having(Trait.RUN_HELPS):
             commands.append(_tick(mirror))
     if found.verdict is not Verdict.PASS:
         buttons.append(_look())

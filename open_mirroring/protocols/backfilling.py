@@ -33,7 +33,7 @@ def parse_interval(start: str, end: str) -> Interval:
     """The interval between two moments in ISO form; one without a zone is in UTC.
 
     Raises:
-        TerminalError: ``INTERVAL_INVALID``.
+        TerminalError: ``ARGUMENT_INVALID``.
     """
     moments = []
     for text in (start, end):
@@ -51,11 +51,11 @@ def refuse_below_horizon(interval: Interval, horizon: datetime | None) -> None:
     """Refuse an interval below the horizon, where the log may lack history; without a horizon nothing is refused.
 
     Raises:
-        TerminalError: ``BELOW_HORIZON``.
+        TerminalError: ``ARGUMENT_INVALID``.
     """
     if horizon is not None and interval.start < horizon:
         raise TerminalError(
-            "BELOW_HORIZON",
+            "ARGUMENT_INVALID",
             f"the interval begins at {interval.start.isoformat()}, before the horizon at {horizon.isoformat()}",
             way_out="begin it at the horizon or later; what lies before is no longer in the change log, so only a "
             "reload of the tables brings it back",
@@ -64,5 +64,5 @@ def refuse_below_horizon(interval: Interval, horizon: datetime | None) -> None:
 
 def _invalid(what: str) -> TerminalError:
     return TerminalError(
-        "INTERVAL_INVALID", what, way_out="give two moments in ISO form, the earlier one first: 2026-01-05T10:00:00Z"
+        "ARGUMENT_INVALID", what, way_out="give two moments in ISO form, the earlier one first: 2026-01-05T10:00:00Z"
     )

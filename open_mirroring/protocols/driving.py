@@ -95,13 +95,13 @@ def drive_one(state: S, step: Callable[[S, Any], S], answer: Callable[[Any], Any
     """Run one machine until its request is the *end*; its last state.
 
     Raises:
-        TransientError: ``LEDGER_UNREACHABLE``.
+        TransientError: ``UNREACHABLE``.
     """
     ended = drive(
         {"": state},
         step,
         lambda requests: {"": answer(requests[""])},
         lambda _, current: isinstance(current.request, end),
-        silent=TransientError("LEDGER_UNREACHABLE", "the ledger does not answer", way_out="try again later"),
+        silent=TransientError("UNREACHABLE", "the ledger does not answer", way_out="try again later"),
     )
     return ended[""]

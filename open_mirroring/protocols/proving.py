@@ -237,7 +237,7 @@ def keys_to_correct(proof: Proof, keyed: bool) -> tuple[str, ...]:
     """The keys whose rows a correction publishes.
 
     Raises:
-        TerminalError: ``CORRECTION_REFUSED`` where no correction makes the table equal.
+        TerminalError: ``REPAIR_REFUSED`` where no correction makes the table equal.
     """
     keys = tuple(key.key for key in proof.keys if key.kind in CORRECTABLE)
     reason = ""
@@ -250,7 +250,7 @@ def keys_to_correct(proof: Proof, keyed: bool) -> tuple[str, ...]:
     elif len(keys) < len(proof.keys):
         reason = f"{len(proof.keys) - len(keys)} keys are there more than once"
     if reason:
-        raise TerminalError("CORRECTION_REFUSED", reason, way_out="find the cause, then `open-mirroring reload-table`")
+        raise TerminalError("REPAIR_REFUSED", reason, way_out="find the cause, then `open-mirroring reload-table`")
     return keys
 
 
@@ -260,11 +260,11 @@ def position_above(highest: str | None, stream_from: str | None, *, removes: boo
     Above the transaction of *highest* and that from which the stream is published over the load, below all others.
 
     Raises:
-        TerminalError: ``CORRECTION_REFUSED`` when no change of the table was ever logged.
+        TerminalError: ``REPAIR_REFUSED`` when no change of the table was ever logged.
     """
     if highest is None:
         raise TerminalError(
-            "CORRECTION_REFUSED",
+            "REPAIR_REFUSED",
             "no change of the table was logged yet: nothing tells where a correction stands in its order",
             way_out="find the cause, then `open-mirroring reload-table`",
         )

@@ -1,4 +1,4 @@
-"""The losses that a mirrored table may have while it goes on, and the way out of each.
+"""The losses that a mirrored table may have while it goes on.
 
 A loss stops nothing. But its code is in every report and changes the exit code, so that no run with a loss looks
 complete.
@@ -7,8 +7,6 @@ complete.
 from __future__ import annotations
 
 from typing import NamedTuple
-
-from open_mirroring.protocols import table_stops
 
 ANY_TABLE = "(any table)"
 """Stands among tables for what concerns all of them."""
@@ -40,46 +38,17 @@ TABLE_SUSPENDED = "TABLE_SUSPENDED"
 LOAD_NOT_MADE = "LOAD_NOT_MADE"
 """The mirror file names an initial load of the table, which began without one: its first rows may be missing."""
 
-TABLE_TRUNCATED, TABLE_DROPPED = "TABLE_TRUNCATED", "TABLE_DROPPED"
+TABLE_EMPTIED = "TABLE_EMPTIED"
 """The source told that all rows of the table are gone, and sends no change of them."""
 
-NEVER_SEEN, QUIET_SINCE = "NEVER_SEEN", "QUIET_SINCE"
-COLUMN_NEVER_SEEN, BEGUN_LATE, KEY_CHANGES_UNTOLD = "COLUMN_NEVER_SEEN", "BEGUN_LATE", "KEY_CHANGES_UNTOLD"
-"""Notes: nothing was ever read of the table; nothing since others came up that are not mirrored; no row has a column
-that is listed; its stream was not read from its first message, and nothing else brought its first rows; its updates do
-not tell the key that their row had before."""
+NOT_SEEN, BEGUN_LATE, SETUP_INCOMPLETE = "NOT_SEEN", "BEGUN_LATE", "SETUP_INCOMPLETE"
+"""Notes: nothing was ever read of the table or of a column that is listed, or nothing since others came up that are not
+mirrored; its stream was not read from its first message, and nothing else brought its first rows; its updates do not
+tell the key that their row had before."""
 
-APPLY_EXCEPTIONS, CONTROL_TABLE_UNREAD = "APPLY_EXCEPTIONS", "CONTROL_TABLE_UNREAD"
-TASKS_MIXED, TASK_UNKNOWN = "TASKS_MIXED", "TASK_UNKNOWN"
-"""Notes: the task at the source recorded errors of the table; a control table of it is absent or may not be read;
-control tables name a table for two tasks; they do not name the mirror file's task."""
-
-WAYS_OUT = {
-    DEAD_LETTERS_OPEN: "look at `open-mirroring dead-letters`: it says what to do about each; what nobody can mend is "
-    "settled by `open-mirroring accept-dead-letters`, or tolerated by `dead_letters` in the mirror file",
-    DEAD_LETTERS_HOMELESS: "look at `open-mirroring dead-letters --raw` for whose they are; replay them once the cause "
-    "is mended, or settle what concerns no mirrored table by `open-mirroring accept-dead-letters`",
-    DEAD_LETTERS_UNCOUNTED: "run `open-mirroring tick`, or `open-mirroring status`: both count them",
-    TABLE_RENAMED: "find out whether it was renamed at the source: if so, name the new one in the mirror file, with an "
-    "initial load, and drop this one (`open-mirroring drop-table`); else list the other one under `ignore`",
-    OFFSETS_MISSING: "deliver the lines with these offsets, in any file; if they are lost, `open-mirroring prove` "
-    "tells the rows that differ, and `open-mirroring accept-dead-letters --code OFFSETS_MISSING` settles the gaps; "
-    "where the lines are only some of the messages, say `offset_gaps: expected` under `source`",
-    table_stops.HASH_UNMATCHED: table_stops.WAYS_OUT[table_stops.HASH_UNMATCHED],
-    FILE_UNKNOWN: "repair the links, and rename or move folders and files, or move what is none of the source's out of "
-    "its folder; the next run looks again",
-    TABLE_SUSPENDED: "mend what the task names as the reason, and have it go on with the table or reload it; after a "
-    "reload, or where changes were lost, reset the table with an initial load (`open-mirroring reload-table`)",
-    LOAD_NOT_MADE: "reset the table, which then begins with that load (`open-mirroring reload-table`); or take "
-    "`initial_load` out of the mirror file, if the table began empty",
-    TABLE_TRUNCATED: "reset the table with an initial load made afterwards (`open-mirroring reload-table`): it takes "
-    "the rows away that went without a change each",
-    TABLE_DROPPED: "drop it at the target as well (`open-mirroring drop-table`); if the source has made it again under "
-    "its name, reset it with an initial load made afterwards (`open-mirroring reload-table`)",
-    CHANGES_IGNORED: "reset the table with an initial load (`open-mirroring reload-table`); if those changes were read "
-    "again since, or do not matter, list the table under `ignore`",
-}
-"""What to do, by code."""
+CONTROL_TABLE_UNREAD, TASK_ERRORS, TASK_UNKNOWN = "CONTROL_TABLE_UNREAD", "TASK_ERRORS", "TASK_UNKNOWN"
+"""Notes: a control table of the task at the source is absent or may not be read; the task recorded errors of the table;
+control tables name a table for two tasks, or not the mirror file's task."""
 
 
 class Loss(NamedTuple):

@@ -15,6 +15,7 @@ from datetime import datetime
 from typing import NamedTuple
 
 from open_mirroring.changes.horizon import BatchContents
+from open_mirroring.codes import Trait, having
 from open_mirroring.landing_zone.data_file import Footer
 from open_mirroring.ledger.reading import Publication, PublishedFile
 from open_mirroring.protocols import verdicts as v
@@ -27,16 +28,7 @@ TAKEN = ("changes", "released", "renewed")
 
 _ROWS = {"changes": "published", "load": "loaded"}
 _PROBLEMS_SHOWN, _PROBLEMS_KEPT = 3, 20
-_ORDER = (
-    v.CONTENT_CHANGED,
-    v.FOOTER_MISMATCH,
-    v.FILE_UNFIT,
-    v.PUBLICATION_GAP,
-    v.COUNTS_DIFFER,
-    v.LOG_MISSING_BATCH,
-    v.LOG_COUNT_DIFFERS,
-)
-_PASSING_BY = frozenset({v.FILE_UNREAD, v.FILE_MOVED})
+_ORDER = (v.CONTENT_CHANGED, v.FILE_UNFIT, v.COUNTS_DIFFER, v.LOG_DAMAGED)
 
 
 class DeepFinding(NamedTuple):
@@ -53,7 +45,7 @@ class DeepFinding(NamedTuple):
     @property
     def stops(self) -> bool:
         """Whether the table must not go on; findings that pass by themselves, and those of the log, stop none."""
-        return self.table is not None and self.code not in _PASSING_BY
+        return self.table is not None and self.code not in having(Trait.PASSES)
 
 
 class FileContent(NamedTuple):
@@ -145,8 +137,7 @@ def check_table(record: TableRecord, files: Iterable[FileContent]) -> list[DeepF
     *files* are those that are still there, every copy of each. A number without a file is no finding here, because only
     its neighbours and its age can explain it (F-36, I22). Numbers above K are left to the publisher, who sealed them.
 
-    Codes: CONTENT_CHANGED, FOOTER_MISMATCH, FILE_UNFIT, PUBLICATION_GAP, COUNTS_DIFFER; not stopping: FILE_UNREAD,
-    FILE_MOVED.
+    Codes: CONTENT_CHANGED, FILE_UNFIT, COUNTS_DIFFER; not stopping: UNREACHABLE, CHANGED_MEANWHILE.
     """
     problems = Problems(record.source)
     _check_publications(record, problems)
@@ -167,7 +158,7 @@ def _check_files(record: TableRecord, files: Iterable[FileContent], problems: Pr
             continue
         where = f"number {found.number} ({found.place})"
         if found.moved or found.unread:
-            code = v.FILE_MOVED if found.moved else v.FILE_UNREAD
+            code = v.CHANGED_MEANWHILE if found.moved else v.UNREACHABLE
             problems.add(code, f"{where}: {found.unread or 'moved away while it was to be read'}")
             continue
         for text in _content_changes(found, expected):
@@ -179,7 +170,7 @@ def _check_files(record: TableRecord, files: Iterable[FileContent], problems: Pr
             if found.number <= rebuilt and found.footer is not None:
                 first = found.footer.first_number
             for text in _footer_mismatches(record, found, expected, first):
-                problems.add(v.FOOTER_MISMATCH, f"{where}: {text}")
+                problems.add(v.CONTENT_CHANGED, f"{where}: {text}")
         if found.unfit:
             problems.add(v.FILE_UNFIT, f"{where}: {found.unfit}")
         elif found.columns < widest[0]:
@@ -245,9 +236,9 @@ def _check_publications(record: TableRecord, problems: Problems) -> None:
     numbers = [file.number for file in record.published if file.number > rebuilt]
     expected = set(range(rebuilt + 1, record.confirmed + 1))
     if missing := sorted(expected - set(numbers)):
-        problems.add(v.PUBLICATION_GAP, f"the ledger has no record of the confirmed numbers {_shown(missing)}")
+        problems.add(v.COUNTS_DIFFER, f"the ledger has no record of the confirmed numbers {_shown(missing)}")
     if unknown := sorted(set(numbers) - expected):
-        problems.add(v.PUBLICATION_GAP, f"the ledger has records of numbers never confirmed: {_shown(unknown)}")
+        problems.add(v.COUNTS_DIFFER, f"the ledger has records of numbers never confirmed: {_shown(unknown)}")
     groups = _groups(record)
     batch, highest = max(record.first_batch, rebuilt_batch), rebuilt
     for publication in record.publications:
@@ -257,11 +248,11 @@ def _check_publications(record: TableRecord, problems: Problems) -> None:
         name = f"the publication of batches {publication.batch_from} to {publication.batch_to}"
         own = [file.number for file in files]
         if own and own != list(range(highest + 1, highest + 1 + len(own))):
-            problems.add(v.PUBLICATION_GAP, f"{name} has the numbers {_shown(own)}, the one before ended at {highest}")
+            problems.add(v.COUNTS_DIFFER, f"{name} has the numbers {_shown(own)}, the one before ended at {highest}")
         highest = max([highest, *own])
         if publication.kind == "changes":
             if publication.batch_from != batch:
-                problems.add(v.PUBLICATION_GAP, f"{name} follows one that ended at batch {batch}")
+                problems.add(v.COUNTS_DIFFER, f"{name} follows one that ended at batch {batch}")
             batch = publication.batch_to
             _check_changes(record, publication, name, problems)
         # A load's rows are counted as `loaded`, those of changes as `published`.
@@ -270,7 +261,7 @@ def _check_publications(record: TableRecord, problems: Problems) -> None:
             problems.add(v.COUNTS_DIFFER, f"{name} published {said} rows, its files hold {rows}")
     if batch != record.published_batch and any(p.kind == "changes" for p in record.publications):
         text = f"the last publication ended at batch {batch}, the table stands at {record.published_batch}"
-        problems.add(v.PUBLICATION_GAP, text)
+        problems.add(v.COUNTS_DIFFER, text)
     let_in, let_out = (sum(p.counts.get(name, 0) for p in record.publications) for name in ("waiting", "released"))
     if let_in - let_out != record.waiting_rows and not (rebuilt or rebuilt_batch):
         text = f"{let_in} changes were to wait for their transactions and {let_out} were released"
@@ -280,7 +271,7 @@ def _check_publications(record: TableRecord, problems: Problems) -> None:
         if not files:
             continue
         text = f"numbers {_shown(file.number for file in files)} ({kind}, batches {batch_from} to {batch_to})"
-        problems.add(v.PUBLICATION_GAP, f"{text} belong to no publication")
+        problems.add(v.COUNTS_DIFFER, f"{text} belong to no publication")
 
 
 def _rebuilt(record: TableRecord) -> tuple[int, int]:

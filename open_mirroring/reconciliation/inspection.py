@@ -57,8 +57,8 @@ def declare_tables(
 
     Raises:
         TerminalError: ``MIRROR_CLASH`` when the file names another landing zone than the mirror has (G-175).
-        TerminalError: ``TABLE_REDECLARED``, ``TABLE_UNDECLARED``, ``TARGET_TAKEN``, ``NEW_TABLE_REFUSED``;
-            ``TABLE_UNKNOWN`` where a name of *only* is none of theirs.
+        TerminalError: ``TABLE_REDECLARED``, ``CONFIG_INVALID``;
+            ``ARGUMENT_INVALID`` where a name of *only* is none of theirs.
     """
     refuse_other_zone(mirror, ledger, zone)
     take_in_joined(mirror, ledger)
@@ -103,8 +103,8 @@ def inspect_mirror(
     Raises:
         TerminalError: ledger and mirror file do not agree; ``MIRROR_CLASH`` when the zone is another mirror's (G-175);
             the store refuses the login.
-        TransientError: ``TABLE_BUSY`` when a table's row kept moving while it was looked at; ledger or store do not
-            answer.
+        TransientError: ``CHANGED_MEANWHILE`` when a table's row kept moving while it was looked at; ledger or store do
+            not answer.
     """
     declare_tables(mirror, ledger, zone=zone)
     address = zone or zone_address(mirror)
@@ -124,7 +124,9 @@ def inspect_mirror(
             break
     else:
         raise TransientError(
-            "TABLE_BUSY", f"the tables {sorted(waiting)} kept changing while they were inspected", way_out="try again"
+            "CHANGED_MEANWHILE",
+            f"the tables {sorted(waiting)} kept changing while they were inspected",
+            way_out="try again",
         )
     if is_new_there:
         refuse_foreign_zone(mirror, looking.owners)

@@ -13,7 +13,6 @@ from open_mirroring.ledger import open_ledger
 from open_mirroring.ledger.declaring import joined_tables
 from open_mirroring.reconciliation.owning import refuse_other_log, refuse_other_zone
 
-NEW_TABLE_REFUSED = "NEW_TABLE_REFUSED"
 REFUSED_WAY_OUT = (
     "write the table out under `tables` with its key, or name it under `exclude` of its pattern; then run again: "
     "nothing of it is lost"
@@ -38,10 +37,10 @@ def take_in_joined(mirror: Mirror, ledger: Engine) -> None:
     """Have the mirror name the tables that joined it so far, each as its pattern says today.
 
     A table that no pattern fits any more is not among them: the ledger then refuses the mirror file, as it does for a
-    table that was taken out (``TABLE_UNDECLARED``).
+    table that was taken out (``TABLE_REDECLARED``).
 
     Raises:
-        TerminalError: ``NEW_TABLE_REFUSED`` when a pattern was changed so that one of its tables can be none.
+        TerminalError: ``CONFIG_INVALID`` when a pattern was changed so that one of its tables can be none.
     """
     if not mirror.has_patterns:
         return
@@ -58,7 +57,7 @@ def table_of(mirror: Mirror, pattern: TablePattern, name: SourceName, source: st
     """The table that a pattern makes of a name and a key.
 
     Raises:
-        TerminalError: ``NEW_TABLE_REFUSED``.
+        TerminalError: ``CONFIG_INVALID``.
     """
     try:
         table = pattern.table(name, source, key)
@@ -74,5 +73,5 @@ def table_of(mirror: Mirror, pattern: TablePattern, name: SourceName, source: st
 def refused(mirror: Mirror, source: str, what: str) -> TerminalError:
     """The error of a table that cannot join."""
     return TerminalError(
-        NEW_TABLE_REFUSED, f"table {source!r} cannot join: {what}", where=str(mirror.file), way_out=REFUSED_WAY_OUT
+        "CONFIG_INVALID", f"table {source!r} cannot join: {what}", where=str(mirror.file), way_out=REFUSED_WAY_OUT
     )

@@ -96,21 +96,19 @@ _Bounds = tuple[int, str, str]
 def check_log(record: LogRecord, log: LogState) -> list[DeepFinding]:
     """Compare the change log with the ledger, batch by batch and table by table.
 
-    Codes, of a table: LOG_MISSING_BATCH, LOG_COUNT_DIFFERS, COUNTS_DIFFER. Of the log as a whole, for what belongs to
-    no table (fragments, dead letters, files): the same, LOG_UNREADABLE, LOG_UNKNOWN_BATCH and LOG_FILES_DIFFER.
+    Codes, of a table: LOG_DAMAGED, COUNTS_DIFFER. Of the log as a whole, for what belongs to no table (fragments,
+    dead letters, files): the same, and LEDGER_BEHIND.
     """
     whole = Problems(None)
     tables = {source: Problems(source) for source in record.contents}
     kept = record.kept
     _check_manifests(kept, whole, tables)
     if log.unreadable:
-        whole.add(v.LOG_UNREADABLE, log.unreadable)
+        whole.add(v.LOG_DAMAGED, log.unreadable)
     else:
         unknown = sorted({count.batch for count in log.counts if not 1 <= count.batch <= record.newest})
         if unknown:
-            whole.add(
-                v.LOG_UNKNOWN_BATCH, f"the log holds the batches {unknown[:10]}, the ledger ends at {record.newest}"
-            )
+            whole.add(v.LEDGER_BEHIND, f"the log holds the batches {unknown[:10]}, the ledger ends at {record.newest}")
         committed = [count for count in log.counts if record.dropped < count.batch <= record.committed]
         _check_changes(kept, committed, whole, tables)
         _check_other_rows(kept, committed, whole)
@@ -123,7 +121,7 @@ def _check_manifests(record: LogRecord, whole: Problems, tables: Mapping[str, Pr
     """The ledger against itself: no batch left out, messages add up, contents are those of the sealed files."""
     missing = sorted(set(range(record.dropped + 1, record.committed + 1)) - record.manifests.keys())
     if missing:
-        whole.add(v.LOG_MISSING_BATCH, f"the ledger has no record of the committed batches {missing[:10]}")
+        whole.add(v.LOG_DAMAGED, f"the ledger has no record of the committed batches {missing[:10]}")
     for batch, manifest in sorted(record.manifests.items()):
         messages = manifest.counts.get("messages", 0)
         accounted = sum(manifest.counts.get(name, 0) for name in MESSAGE_DISPOSITIONS)
@@ -160,7 +158,7 @@ def _check_changes(
             if sealed.get(count.epoch or "") == (count.rows, count.lowest, count.highest):
                 continue  # the table was mirrored then, and was dropped since
             text = f"batch {count.batch}: {count.rows} changes of {count.table!r}, which is not mirrored"
-            whole.add(v.LOG_COUNT_DIFFERS, text)
+            whole.add(v.LOG_DAMAGED, text)
             continue
         found[count.table][count.batch, count.epoch or ""] = (count.rows, count.lowest or "", count.highest or "")
     for source, problems in tables.items():
@@ -169,12 +167,12 @@ def _check_changes(
         recorded = {(c.batch, c.epoch): (c.rows, c.lowest, c.highest) for c in record.contents[source]}
         for batch in sorted({batch for batch, _ in recorded} - present):
             rows = sum(bounds[0] for (number, _), bounds in recorded.items() if number == batch)
-            problems.add(v.LOG_MISSING_BATCH, f"batch {batch}: the ledger recorded {rows} changes, the log has none")
+            problems.add(v.LOG_DAMAGED, f"batch {batch}: the ledger recorded {rows} changes, the log has none")
         for batch, epoch in sorted(recorded.keys() | logged.keys()):
             known, there = recorded.get((batch, epoch)), logged.get((batch, epoch))
             if batch in present and known != there:
                 text = f"batch {batch}: {_described(known)} recorded, {_described(there)} in the log"
-                problems.add(v.LOG_COUNT_DIFFERS, text)
+                problems.add(v.LOG_DAMAGED, text)
 
 
 def _check_other_rows(record: LogRecord, counts: Sequence[LogCount], whole: Problems) -> None:
@@ -183,17 +181,17 @@ def _check_other_rows(record: LogRecord, counts: Sequence[LogCount], whole: Prob
     for count in counts:
         rows[count.batch][count.kind] += count.rows
     for batch in sorted(rows.keys() - record.manifests.keys()):
-        whole.add(v.LOG_UNKNOWN_BATCH, f"the log holds batch {batch}, of which the ledger has no record")
+        whole.add(v.LEDGER_BEHIND, f"the log holds batch {batch}, of which the ledger has no record")
     for batch, manifest in sorted(record.manifests.items()):
         there = rows.get(batch, Counter())
         if manifest.files and not there:
-            whole.add(v.LOG_MISSING_BATCH, f"batch {batch}: nothing of it is in the log")
+            whole.add(v.LOG_DAMAGED, f"batch {batch}: nothing of it is in the log")
             continue
         fragments, rejected = there[FRAGMENT], there.total() - there[CHANGE] - there[FRAGMENT]
         if (fragments, rejected) != _other_rows(manifest):
             sealed = "{} fragments and {} dead letters".format(*_other_rows(manifest))
             text = f"batch {batch}: {fragments} fragments and {rejected} dead letters in the log, sealed were {sealed}"
-            whole.add(v.LOG_COUNT_DIFFERS, text)
+            whole.add(v.LOG_DAMAGED, text)
 
 
 def _check_pieces(record: LogRecord, pieces: Iterable[PieceCount], whole: Problems) -> None:
@@ -217,16 +215,16 @@ def _check_files(record: LogRecord, files: Mapping[str, LogFile], whole: Problem
         for file in manifest.files
     }
     for path in sorted(sealed.keys() - files.keys()):
-        whole.add(v.LOG_FILES_DIFFER, f"{path} was sealed and is not part of the log")
+        whole.add(v.LOG_DAMAGED, f"{path} was sealed and is not part of the log")
     for path in sorted(sealed.keys() & files.keys()):
         if sealed[path] != files[path]:
             text = f"{path} has {files[path].rows} rows and {files[path].size} bytes, sealed were"
-            whole.add(v.LOG_FILES_DIFFER, f"{text} {sealed[path].rows} and {sealed[path].size}")
+            whole.add(v.LOG_DAMAGED, f"{text} {sealed[path].rows} and {sealed[path].size}")
     for path in sorted(files.keys() - sealed.keys()):
         number = path.rpartition("/")[2].partition("-")[0]
         # A batch that was committed after the ledger was read is not ours to judge yet; one that is dropped may go.
         if not number.isdigit() or record.dropped < int(number) <= record.committed or int(number) > record.newest:
-            whole.add(v.LOG_FILES_DIFFER, f"{path} is part of the log and was never sealed")
+            whole.add(v.LOG_DAMAGED, f"{path} is part of the log and was never sealed")
 
 
 def _other_rows(manifest: Manifest) -> tuple[int, int]:

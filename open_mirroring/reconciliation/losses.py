@@ -32,26 +32,22 @@ from open_mirroring.ledger.read_places import read_places
 from open_mirroring.ledger.reading import LedgerReader, TableState
 from open_mirroring.protocols.table_losses import (
     ANY_TABLE,
-    APPLY_EXCEPTIONS,
     BEGUN_LATE,
     CHANGES_IGNORED,
-    COLUMN_NEVER_SEEN,
     CONTROL_TABLE_UNREAD,
     DEAD_LETTERS_HOMELESS,
     DEAD_LETTERS_OPEN,
     DEAD_LETTERS_UNCOUNTED,
     FILE_UNKNOWN,
-    KEY_CHANGES_UNTOLD,
     LOAD_NOT_MADE,
-    NEVER_SEEN,
+    NOT_SEEN,
     OFFSETS_MISSING,
-    QUIET_SINCE,
-    TABLE_DROPPED,
+    SETUP_INCOMPLETE,
+    TABLE_EMPTIED,
     TABLE_RENAMED,
     TABLE_SUSPENDED,
-    TABLE_TRUNCATED,
+    TASK_ERRORS,
     TASK_UNKNOWN,
-    TASKS_MIXED,
     Loss,
 )
 from open_mirroring.protocols.table_stops import HASH_UNMATCHED, unhashed_text
@@ -61,8 +57,8 @@ from open_mirroring.reconciliation.told_by_source import signals_of
 
 _NAMES_SHOWN = 3
 _ALIKE = 0.9
-_TOLD_LOSSES = (TABLE_SUSPENDED, TABLE_TRUNCATED, TABLE_DROPPED, TABLE_RENAMED)
-_TOLD_NOTES = (CONTROL_TABLE_UNREAD, TASK_UNKNOWN, TASKS_MIXED)
+_TOLD_LOSSES = (TABLE_SUSPENDED, TABLE_EMPTIED, TABLE_RENAMED)
+_TOLD_NOTES = (CONTROL_TABLE_UNREAD, TASK_UNKNOWN)
 _VERSION = re.compile(r"[\W_]*v?[0-9]+$")
 
 
@@ -289,15 +285,15 @@ def _losses_of(
 def _notes_of(table: SeenTable, ignored: ForeignTable | None, places: Mapping[str, Sequence[Run]]) -> Iterator[str]:
     """What a table may lack, but need not; empty texts tell nothing."""
     for says, columns in table.unseen.items():
-        yield f"{COLUMN_NEVER_SEEN}: {says} {_named(columns)}, and no row has such a column"
+        yield f"{NOT_SEEN}: {says} {_named(columns)}, and no row has such a column"
     yield _ignored_before_export(table, ignored)
     if table.last_batch and not table.loaded:
         yield _begun_late(places)
     if table.keys_untold:
         what = "updates came without old values: one that changed the key was not seen, and its old row would stay"
-        yield f"{KEY_CHANGES_UNTOLD}: {what}"
-    if APPLY_EXCEPTIONS in table.signals:
-        yield f"{APPLY_EXCEPTIONS}: {table.signals[APPLY_EXCEPTIONS]}"
+        yield f"{SETUP_INCOMPLETE}: {what}"
+    if TASK_ERRORS in table.signals:
+        yield f"{TASK_ERRORS}: {table.signals[TASK_ERRORS]}"
     yield from table.columns
 
 
@@ -423,15 +419,15 @@ def _quiet(table: SeenTable, letters: LetterCounts, unknown: Sequence[ForeignTab
         near = [shown(other.name) for other in unknown if other.name and _is_renamed(table.name, other.name)]
         hint = f"; read and ignored was {', '.join(near[:_NAMES_SHOWN])}" if near else ""
         hint += f"; {unread}" if unread else ""
-        return f"{NEVER_SEEN}: nothing was ever read of it: it is empty, or the source calls it otherwise{hint}"
+        return f"{NOT_SEEN}: nothing was ever read of it: it is empty, or the source calls it otherwise{hint}"
     since = sorted((o for o in unknown if o.name and o.first_batch > table.last_batch), key=lambda o: o.first_seen)
     if not (since and table.last_batch):
         return ""
     names = ", ".join(str(shown(other.name)) for other in since[:_NAMES_SHOWN])
     more = f" and {len(since) - _NAMES_SHOWN} others" if len(since) > _NAMES_SHOWN else ""
     return (
-        f"{QUIET_SINCE} {since[0].first_seen:%Y-%m-%d %H:%M} UTC: nothing came of it since batch {table.last_batch}, "
-        f"while {names}{more} came up, not mirrored: was it renamed?"
+        f"{NOT_SEEN}: nothing came of it since batch {table.last_batch}, "
+        f"while from {since[0].first_seen:%Y-%m-%d %H:%M} UTC on {names}{more} came up, not mirrored: was it renamed?"
     )
 
 

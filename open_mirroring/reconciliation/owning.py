@@ -43,7 +43,7 @@ def zone_address(mirror: Mirror, connection: Connection | None = None) -> ZoneAd
         connection: the connection that it names, where that is known; by default looked up in the environment.
 
     Raises:
-        TerminalError: ``CONNECTION_MISSING``, ``CONNECTION_INVALID``.
+        TerminalError: ``CONNECTION_INVALID``.
     """
     zone = mirror.landing_zone
     if zone.store == "local":

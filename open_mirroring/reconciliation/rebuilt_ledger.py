@@ -298,7 +298,7 @@ def adopt(rebuilt: Engine, ledger: Engine, mirror: str, reason: Reason, plan: Ma
     """Copy a rebuilt ledger into the mirror's, in one transaction; who, why and what goes into the audit.
 
     Raises:
-        TerminalError: ``LEDGER_KNOWN`` when the ledger knows something of the mirror by then.
+        TerminalError: ``COMMAND_REFUSED`` when the ledger knows something of the mirror by then.
     """
     with rebuilt.connect() as source, ledger.begin() as db:
         refuse_known(db, mirror)
@@ -315,14 +315,14 @@ def refuse_known(db: Connection, mirror: str) -> None:
     """Refuse a ledger that knows more of a mirror than the names of its tables.
 
     Raises:
-        TerminalError: ``LEDGER_KNOWN``.
+        TerminalError: ``COMMAND_REFUSED``.
     """
     m, c = t.mirror.c, t.mirrored_table.c
     batches = sa.select(m.name).where(m.name == mirror, sa.or_(m.committed > 0, m.open_number.is_not(None)))
     tables = sa.select(c.id).where(c.mirror == mirror, sa.or_(c.established, c.reset.is_not(None), c.generation > 1))
     if db.scalar(batches.limit(1)) is not None or db.scalar(tables.limit(1)) is not None:
         raise TerminalError(
-            "LEDGER_KNOWN",
+            "COMMAND_REFUSED",
             f"the ledger knows batches or tables of mirror {mirror!r}",
             way_out="where it is an older copy, name a new `ledger` in the mirror file, and rebuild into that",
         )

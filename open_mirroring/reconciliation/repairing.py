@@ -11,14 +11,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from open_mirroring.codes import Kind, Trait, having, of_kind
 from open_mirroring.errors import TerminalError
 from open_mirroring.ledger.reading import PublishedFile
 from open_mirroring.protocols import verdicts as v
-from open_mirroring.protocols.table_losses import WAYS_OUT
 from open_mirroring.protocols.verdicts import Finding
-
-MENDED_BY_REPAIR = frozenset({v.GAP, v.LAST_FILE_MISSING, v.MISSING, v.TABLE_FAILED})
-"""Stops that do not speak against a repair: it mends them, or it may be what mends them."""
 
 
 def check_permitted(
@@ -36,7 +33,8 @@ def check_permitted(
     Raises:
         TerminalError: ``REPAIR_REFUSED``, saying why.
     """
-    others = sorted({finding.code, *_also(finding)} - MENDED_BY_REPAIR - v.HOLDS - WAYS_OUT.keys() - {v.OK})
+    no_matter = having(Trait.REPAIRED) | of_kind(Kind.HOLD) | of_kind(Kind.LOSS) | {v.OK}
+    others = sorted({finding.code, *_also(finding)} - no_matter)
     record = published.get(number)
     if record is None:
         raise _refused(table, number, "the ledger has no confirmed file of this number", "look at `status` for K")

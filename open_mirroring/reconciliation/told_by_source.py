@@ -15,10 +15,10 @@ from open_mirroring.changes.told_statements import Statement, Told
 from open_mirroring.ledger import tables as t
 from open_mirroring.ledger.decisions import EXPLAINED_BY_A_WORD, accept_told
 from open_mirroring.ledger.tables import upsert
-from open_mirroring.protocols.table_losses import TABLE_DROPPED, TABLE_RENAMED, TABLE_TRUNCATED
+from open_mirroring.protocols.table_losses import TABLE_EMPTIED, TABLE_RENAMED
 
 _LOOKED, _BEFORE = "", -1
-_DONE_TO_ROWS = {"TRUNCATE_TABLE": (TABLE_TRUNCATED, "truncated"), "DROP_TABLE": (TABLE_DROPPED, "dropped")}
+_DONE_TO_ROWS = {"TRUNCATE_TABLE": "truncated", "DROP_TABLE": "dropped"}
 
 
 def record_told(
@@ -117,5 +117,5 @@ def _event_of(one: Statement) -> tuple[str, str] | None:
         return TABLE_RENAMED, f"it is {one.renamed_to!r} at the source since {one.at}: no change comes under this name"
     if one.kind not in _DONE_TO_ROWS:
         return None
-    code, done = _DONE_TO_ROWS[one.kind]
-    return code, f"it was {done} at the source at {one.at}: rows that went with it are still at the target"
+    done = _DONE_TO_ROWS[one.kind]
+    return TABLE_EMPTIED, f"it was {done} at the source at {one.at}: rows that went with it are still at the target"

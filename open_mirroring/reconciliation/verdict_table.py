@@ -36,8 +36,8 @@ _SHOWN_WORDS = 400
 """Characters of the target's own words: its error may tell until when it is throttled."""
 _HELD = {
     TargetState.PAUSED: (v.PAUSED, "is paused"),
-    TargetState.THROTTLED: (v.THROTTLED, "is throttled"),
-    TargetState.NOT_READY: (v.NOT_READY, "is not ready"),
+    TargetState.THROTTLED: (v.TARGET_BUSY, "is throttled"),
+    TargetState.NOT_READY: (v.TARGET_BUSY, "is not ready"),
     TargetState.UNKNOWN: (v.STATUS_UNKNOWN, "gives no status that is understood"),
     TargetState.REFUSED: (v.STATUS_REFUSED, "refuses to tell its status"),
 }
@@ -110,8 +110,8 @@ def reconcile(facts: TableFacts) -> Finding:
     """The verdict on one table; total: it never raises, whatever the facts.
 
     Code ``OK`` for PASS, otherwise the first that applies: the ledger's own stop; INCARNATION_CHANGED,
-    LEDGER_LOST, FOREIGN_WRITER, METADATA_CHANGED, FOREIGN_ITEM, LEDGER_BEHIND, REAPPEARED, CONTENT_CHANGED, GAP,
-    LAST_FILE_MISSING, MISSING, TABLE_FAILED, TARGET_RESTARTED; then, holding, PAUSED, THROTTLED, NOT_READY,
+    LEDGER_LOST, FOREIGN_WRITER, METADATA_CHANGED, FOREIGN_ITEM, LEDGER_BEHIND, CONTENT_CHANGED, FILE_MISSING,
+    TARGET_FAILED, TARGET_RESTARTED; then, holding, PAUSED, TARGET_BUSY,
     STATUS_UNKNOWN, STATUS_REFUSED, BACKLOG, RESET_OPEN, LOAD_PENDING, LOAD_AHEAD; then the code of the first of its
     losses. The evidence names the others under ``also``. Numbers of an open intent are left to the publisher, who knows
     what it sealed.
@@ -186,17 +186,17 @@ def _stops(facts: TableFacts, sequence: FileSequence) -> Iterator[_Problem]:
     yield from _number_stops(facts, sequence)
     if sequence.gaps:
         text = ranges(sequence.gaps)
-        yield _stop(v.GAP, f"{text} missing between numbers that are there", gaps=text)
+        yield _stop(v.FILE_MISSING, f"{text} missing between numbers that are there", gaps=text)
     if sequence.last_missing:
-        yield _stop(v.LAST_FILE_MISSING, f"number {facts.row.confirmed}, the last one published, is nowhere")
+        yield _stop(v.FILE_MISSING, f"number {facts.row.confirmed}, the last one published, is nowhere")
     if sequence.missing:
         text = ranges(sequence.missing)
-        yield _stop(v.MISSING, f"{text} nowhere, and not provably purged", missing=text)
+        yield _stop(v.FILE_MISSING, f"{text} nowhere, and not provably purged", missing=text)
     if facts.target is None:
         return
     if facts.target.state in (TargetState.FAILED, TargetState.STOPPED):
         said = shown(facts.target.detail, _SHOWN_WORDS)
-        yield _stop(v.TABLE_FAILED, f"the target says {facts.target.state.value}: {said}")
+        yield _stop(v.TARGET_FAILED, f"the target says {facts.target.state.value}: {said}")
     counted = facts.target.counted_rows
     if counted is not None and counted < facts.counted_before:
         yield _stop(
@@ -251,7 +251,7 @@ def _number_stops(facts: TableFacts, sequence: FileSequence) -> Iterator[_Proble
         yield _stop(code, facts.foreign or what, unknown=text)
     if both := sequence.final & sequence.moved:
         text = ranges(both)
-        yield _stop(v.REAPPEARED, f"{text} in the folder and in a processed folder", reappeared=text)
+        yield _stop(v.FOREIGN_ITEM, f"{text} in the folder and in a processed folder", reappeared=text)
     if changed := {item.number for item in facts.items if _changed(facts, item)} - {None}:
         text = ranges(n for n in changed if n is not None)
         yield _stop(v.CONTENT_CHANGED, f"{text} of other size or ETag than published", changed=text)

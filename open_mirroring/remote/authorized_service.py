@@ -26,8 +26,8 @@ class AuthorizedService:
         """The service's answer; errors are those of :meth:`HttpService.send`.
 
         Raises:
-            TerminalError: besides, ``SERVICE_DENIED`` without the right to do it, ``TOKEN_REFUSED``.
-            TransientError: besides, ``TOKEN_UNAVAILABLE``; ``SERVICE_UNREACHABLE`` when the token of a call was
+            TerminalError: besides, ``ACCESS_DENIED`` without the right to do it, ``ACCESS_DENIED``.
+            TransientError: besides, ``UNREACHABLE``; ``UNREACHABLE`` when the token of a call was
                 refused that must not be repeated: whether it was carried out is not known.
         """
         token = self._tokens.token()
@@ -46,7 +46,7 @@ class AuthorizedService:
 
     def _denied(self, request: Request, answer: Answer) -> TerminalError:
         return TerminalError(
-            "SERVICE_DENIED",
+            "ACCESS_DENIED",
             f"{self._service.name} refuses this login: {described(answer)}",
             where=f"connection {self._login.connection}: {request}",
             way_out="give the identity Contributor in the workspace, or read and write on the item; the tenant must "

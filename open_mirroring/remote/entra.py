@@ -72,8 +72,8 @@ class TokenSource:
         """A token that holds for some minutes more, as far as tokens are given for so long.
 
         Raises:
-            TerminalError: ``TOKEN_REFUSED``.
-            TransientError: ``TOKEN_UNAVAILABLE`` and no earlier token holds any more.
+            TerminalError: ``ACCESS_DENIED``.
+            TransientError: ``UNREACHABLE`` and no earlier token holds any more.
         """
         with self._lock:
             now = self._clock()
@@ -89,8 +89,8 @@ class TokenSource:
         """A token other than the one that a service refused, before its time.
 
         Raises:
-            TerminalError: ``TOKEN_REFUSED``.
-            TransientError: ``TOKEN_UNAVAILABLE``.
+            TerminalError: ``ACCESS_DENIED``.
+            TransientError: ``UNREACHABLE``.
         """
         with self._lock:
             if self._token is not None and self._token.text == refused:
@@ -144,7 +144,7 @@ class TokenSource:
 
     def _refused(self, said: str) -> TerminalError:
         return TerminalError(
-            "TOKEN_REFUSED",
+            "ACCESS_DENIED",
             f"Entra ID gives no token for {self._audience}: {said}",
             where=f"connection {self._login.connection}",
             way_out=f"correct tenant_id, client id or secret of the connection, or what {self._login.auth} needs where "
@@ -153,7 +153,7 @@ class TokenSource:
 
     def _unavailable(self, said: str) -> TransientError:
         return TransientError(
-            "TOKEN_UNAVAILABLE",
+            "UNREACHABLE",
             f"no token could be asked for: {said}",
             where=f"connection {self._login.connection}",
             way_out="the next run goes on; if it stays so, look at the network between here and Entra ID",

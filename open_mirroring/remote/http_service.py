@@ -170,8 +170,8 @@ class HttpService:
         """The service's answer, whatever its status says, except those below.
 
         Raises:
-            TransientError: ``SERVICE_UNREACHABLE``: no answer, or one that says that it may be another next time, also
-                after repetitions if those were allowed; ``SERVICE_THROTTLED`` when it asks us to wait.
+            TransientError: ``UNREACHABLE``: no answer, or one that says that it may be another next time, also
+                after repetitions if those were allowed; ``TARGET_BUSY`` when it asks us to wait.
             TerminalError: ``SERVICE_REFUSED`` for a redirect.
         """
         said = Said("no answer")
@@ -197,13 +197,13 @@ class HttpService:
         """The error for a call whose outcome is not known."""
         if said.wait is not None:
             return TransientError(
-                "SERVICE_THROTTLED",
+                "TARGET_BUSY",
                 f"{self.name} asks to be called less: {said.text}, for {said.wait:.0f} s",
                 where=str(request),
                 way_out="the next run goes on; if it stays so, look at the capacity's load and at who else calls it",
             )
         return TransientError(
-            "SERVICE_UNREACHABLE",
+            "UNREACHABLE",
             f"{self.name} gave no usable answer: {said.text}",
             where=str(request),
             way_out="the next run goes on; if it stays so, look at the network between and at the service's health",

@@ -68,7 +68,7 @@ def parse_address(text: str) -> StorageAddress:
     """The place that an address names.
 
     Raises:
-        TerminalError: ``ADDRESS_INVALID``; nothing of the address is repeated, for it may hold a signature.
+        TerminalError: ``CONFIG_INVALID``; nothing of the address is repeated, for it may hold a signature.
     """
     shape = _SHAPE.fullmatch(text)
     if shape is None:
@@ -120,4 +120,4 @@ def _named(name: str, form: re.Pattern[str], what: str) -> str:
 
 
 def _invalid(what: str, way_out: str = f"write {FORMS}") -> TerminalError:
-    return TerminalError("ADDRESS_INVALID", what, way_out=way_out)
+    return TerminalError("CONFIG_INVALID", what, way_out=way_out)

@@ -74,8 +74,8 @@ class StorageRoot:
 class ObjectStore:
     """The objects of one container.
 
-    Every method raises ``STORAGE_DENIED``, ``STORAGE_CONTAINER_MISSING`` or ``STORAGE_REFUSED`` (terminal), or
-    ``STORAGE_UNREACHABLE`` (transient), and what the login raises. No error shows an address that was called: it may
+    Every method raises ``ACCESS_DENIED``, ``PLACE_MISSING`` or ``SERVICE_REFUSED`` (terminal), or
+    ``UNREACHABLE`` (transient), and what the login raises. No error shows an address that was called: it may
     be signed.
 
     Args:
@@ -222,7 +222,7 @@ class ObjectStore:
             if self._credentials is not None and (end := self._credentials.expired):
                 said = f"its shared access signature expired at {end:%Y-%m-%d %H:%M} UTC"
             return TerminalError(
-                "STORAGE_DENIED",
+                "ACCESS_DENIED",
                 f"the storage refuses what connection {self._connection!r} signs in with: {said or 'no login'}",
                 where=self._where,
                 way_out="correct the key, signature or login of the connection; give it the right to list and read "
@@ -231,14 +231,14 @@ class ObjectStore:
             )
         if 300 <= number < 500 and number not in (408, 409, 429):
             return TerminalError(
-                "STORAGE_REFUSED",
+                "SERVICE_REFUSED",
                 f"the storage refuses a request about {name!r}: {said}",
                 where=self._where,
                 way_out="compare the address with that of the container in the portal, region and endpoint of the "
                 "connection with the container's",
             )
         return TransientError(
-            "STORAGE_UNREACHABLE",
+            "UNREACHABLE",
             f"the storage does not answer: {said or 'no connection'}",
             where=self._where,
             way_out="the next run goes on; if it stays so, compare the account's or endpoint's name, and look at the "
@@ -256,7 +256,7 @@ class ObjectStore:
 
     def _no_container(self) -> TerminalError:
         return TerminalError(
-            "STORAGE_CONTAINER_MISSING",
+            "PLACE_MISSING",
             "there is no such container or bucket",
             where=self._where,
             way_out="mend its name in the address, or create it",

@@ -40,7 +40,7 @@ def mirror_errors(folder: str | Path | None = None) -> None:
 
     Raises:
         ConfigError: mistakes in mirror files.
-        TerminalError: ``MIRRORS_FOLDER_MISSING``.
+        TerminalError: ``PLACE_MISSING``.
     """
     from open_mirroring_airflow.mirror_folder import read_mirror_folder
 

@@ -39,7 +39,7 @@ def job_connections(mirror: Mirror) -> dict[str, str]:
     """The variables that a job of this mirror needs, secrets included; every value is masked in logs.
 
     Raises:
-        TerminalError: ``CONNECTION_MISSING`` when the scheduler does not know a connection.
+        TerminalError: ``CONNECTION_INVALID`` when the scheduler does not know a connection.
     """
     variables = {
         core.variable(name): json.dumps(content(_found(name, mirror.file))) for name in named_connections(mirror)
@@ -53,7 +53,7 @@ def ledger_url(mirror: Mirror) -> str:
     """The ledger's SQLAlchemy URL, secrets included: never print it. For tasks; in a trigger use the other.
 
     Raises:
-        TerminalError: ``CONNECTION_MISSING``, ``CONNECTION_INVALID``.
+        TerminalError: ``CONNECTION_INVALID``.
     """
     if not isinstance(mirror.ledger, LedgerConnection):
         return mirror.ledger_url()
@@ -72,7 +72,7 @@ def landing_zone(mirror: Mirror) -> ZoneAddress:
     """Where the mirror's landing zone is, with the login to it: never print it. For tasks; in a trigger use the other.
 
     Raises:
-        TerminalError: ``CONNECTION_MISSING``, ``CONNECTION_INVALID``.
+        TerminalError: ``CONNECTION_INVALID``.
     """
     from open_mirroring.reconciliation.inspection import zone_address
 
@@ -88,7 +88,7 @@ async def landing_zone_in_trigger(mirror: Mirror) -> ZoneAddress:
     return zone_address(mirror, None if name is None else resolved(name, await _found_in_trigger(name, mirror.file)))
 
 
-def missing(name: str, file: Path, code: str = "CONNECTION_MISSING") -> TerminalError:
+def missing(name: str, file: Path, code: str = "CONNECTION_INVALID") -> TerminalError:
     """The error for a connection that the scheduler does not know."""
     return TerminalError(
         code,

@@ -94,7 +94,7 @@ While it lasts, `${mirror}__replicate` shows the table on HOLD (RESET_OPEN) and 
 or was killed is cleared, or triggered again: it goes on from the ledger's last record. Where nothing tells what the
 target has (no `landing_zone.tables` in the mirror file), look there, and say what you see: `${mirror}__decide` with the
 decision `target-says-gone`, and later `target-says-back`; `reload` goes on within a minute. After a day without either
-it fails with RESET_WAITS.
+it fails with RESET_OPEN.
 """
     + _ONE_WRITER
 )
@@ -107,7 +107,7 @@ REPAIR_APPROVAL = (
 REPAIR = Template(
     """
 Publishes **one** file number of a table of the mirror **$mirror** again that was lost before the target applied it: the
-way out of GAP, MISSING and LAST_FILE_MISSING where the runbook says so. It starts no Spark.
+way out of FILE_MISSING where the runbook says so. It starts no Spark.
 
 | Task | Does |
 |---|---|
@@ -139,7 +139,7 @@ command of the same name do. It starts no Spark. Whoever starts the run decides:
 | `target-says-back` | `table` | you see at the target that it was made anew: its reset is over |
 | `accept-dead-letters` | `subject`: their code, `table` (optional) | settles them as lost; no table: those of none |
 
-A field that is missing, or that the decision does not take, fails the run (DECISION_UNCLEAR), and nothing is decided.
+A field that is missing, or that the decision does not take, fails the run (ARGUMENT_INVALID), and nothing is decided.
 What `decide` returns tells what came of it and what the next run will find. One run decides once: cleared, it reports
 what it did and lifts no stop that came later. Letters that may be decoded after all: `${mirror}__replay_dead_letters`;
 a table that has to be built anew: `${mirror}__reload_table`; a file number that is lost: `${mirror}__repair`.
@@ -202,8 +202,8 @@ differ are published once more, as the source has them now. Find out first why t
 **Params.** `proof`: its id, which what `prove` returned names. `reason`: why; kept in the ledger's audit with the name
 of whoever approved it.
 
-A correction is refused (CORRECTION_REFUSED) where it would not make the table equal, and tried again where the source
-did not answer (CORRECTION_WAITS). Then prove again.
+A correction is refused (REPAIR_REFUSED) where it would not make the table equal, and tried again where the source
+did not answer (PROOF_FAILED). Then prove again.
 """
     + _ONE_WRITER
 )
@@ -214,7 +214,7 @@ Keeps the mirror **$mirror** small, daily, beside whatever runs:
 
 1. moves the **horizon** up to what is older than `maintenance.keep_days`, published, and waited for by nothing: no open
    dead letter, no piece of a split message. A change at or below the horizon that arrives later stops its table
-   (LATE_BELOW_HORIZON), and a backfill that begins before it is refused (BELOW_HORIZON);
+   (LATE_BELOW_HORIZON), and a backfill that begins before it is refused (ARGUMENT_INVALID);
 2. takes whole blocks of batches below the horizon out of the change log, and removes files that are no part of it and
    older than that; never while a batch is under way;
 3. sweeps staged objects of confirmed numbers, and forgets what the ledger needs no more.

@@ -49,10 +49,9 @@ class OpenMirroringSparkOperator(BaseOperator):
         kwargs: those of any operator.
 
     Raises:
-        TerminalError: ``SPARK_CONNECTION_MISSING`` (the provider would go on with YARN), ``SPARK_MISSING``,
-            ``CONNECTION_MISSING``, ``TABLES_STOPPED``, ``JOB_USAGE``, those of :class:`ClusterSubmitHook`, or the job's
-            own code.
-        TransientError: the job's own code, or ``JOB_DIED``.
+        TerminalError: ``CONNECTION_INVALID`` (the provider would go on with YARN), ``INSTALLATION_INCOMPLETE``,
+            ``TABLES_STOPPED``, those of :class:`ClusterSubmitHook`, or the job's own code.
+        TransientError: the job's own code, or ``JOB_FAILED``.
         AirflowSkipException: the job is on hold.
     """
 
@@ -146,7 +145,7 @@ class OpenMirroringSparkOperator(BaseOperator):
         try:
             connection = BaseHook.get_connection(spark.connection)
         except AirflowNotFoundException:
-            raise missing(spark.connection, mirror.file, "SPARK_CONNECTION_MISSING") from None
+            raise missing(spark.connection, mirror.file, "CONNECTION_INVALID") from None
         common: dict[str, Any] = {
             "class_path": jar_files(),
             "conn_id": spark.connection,
@@ -187,14 +186,14 @@ class OpenMirroringSparkOperator(BaseOperator):
             raise kind(code, text, where=self.job)
         if exit_code == Exit.USAGE:
             raise TerminalError(
-                "JOB_USAGE",
+                "INSTALLATION_INCOMPLETE",
                 "the job refused its arguments",
                 where=self.job,
                 way_out="the task's log says which; are Airflow's plugins and the jobs of the same version?",
             )
         # Killed, or ended before the job's own code could say why: another attempt may do, and can do no harm.
         what, way_out = _death(exit_code, is_ended_by_airflow=self._is_ended_by_airflow)
-        raise TransientError("JOB_DIED", what, where=self.job, way_out=way_out)
+        raise TransientError("JOB_FAILED", what, where=self.job, way_out=way_out)
 
 
 def _death(exit_code: int, *, is_ended_by_airflow: bool) -> tuple[str, str]:

@@ -58,7 +58,7 @@ def _standing(mirror: Mirror) -> int:
 
 def _no_folder(folder: Path) -> TerminalError:
     return TerminalError(
-        "MIRRORS_FOLDER_MISSING",
+        "PLACE_MISSING",
         "there is no folder of mirror files",
         where=str(folder),
         way_out=f"create it, or name another one in the DAG file or in {MIRRORS}",

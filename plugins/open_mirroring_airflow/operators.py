@@ -59,7 +59,7 @@ _LOOK_SECONDS = 60.0
 _TARGET_WAIT = timedelta(days=1)
 """How long a reset waits for the target to show what happened there, or for somebody to say it."""
 _GRACE = timedelta(minutes=5)
-RESET_WAITS = "RESET_WAITS"
+RESET_OPEN = "RESET_OPEN"
 _OWED = "announce"
 
 
@@ -97,7 +97,7 @@ class ExtractOperator(OpenMirroringSparkOperator):
         """The interval of a backfill; extraction is always for all tables.
 
         Raises:
-            TerminalError: ``INTERVAL_MISSING`` for a run that is to read again without saying what.
+            TerminalError: ``ARGUMENT_INVALID`` for a run that is to read again without saying what.
         """
         asked = backfill_arguments(context)
         if not self.publishes:
@@ -259,13 +259,13 @@ class _ApprovedOperator(OpenMirroringSparkOperator):
         """Who approved it by name, as an argument.
 
         Raises:
-            TerminalError: ``APPROVAL_MISSING``.
+            TerminalError: ``ARGUMENT_INVALID``.
         """
         by = (context["ti"].xcom_pull(task_ids=self.approval_task_id) or {}).get("responded_by_user") or {}
         if name := by.get("name") or by.get("id"):
             return f"--approved-by={name}"
         raise TerminalError(
-            "APPROVAL_MISSING",
+            "ARGUMENT_INVALID",
             f"nobody approved {what} by name",
             where=f"task {self.approval_task_id}",
             way_out="answer the approval as a user of Airflow; marking its task as a success approves nothing",
@@ -289,7 +289,7 @@ class ReloadOperator(_ApprovedOperator, PublishingOperator):
         kwargs: those of :class:`PublishingOperator`.
 
     Raises:
-        TerminalError: ``APPROVAL_MISSING`` when the approval names nobody; ``RESET_WAITS`` when the target has not
+        TerminalError: ``ARGUMENT_INVALID`` when the approval names nobody; ``RESET_OPEN`` when the target has not
             done its part after a day, and nobody has said that it has.
     """
 
@@ -304,19 +304,19 @@ class ReloadOperator(_ApprovedOperator, PublishingOperator):
         if error is not None:
             raise error
         if not event["goes_on"]:
-            raise TerminalError(RESET_WAITS, event["waits_for"], where=self.job, way_out=self._way_out)
+            raise TerminalError(RESET_OPEN, event["waits_for"], where=self.job, way_out=self._way_out)
         return self._carry_on(load_mirror(Path(self.mirror_file)), context, event["until"])
 
     def on_hold(self, report: dict[str, Any]) -> NoReturn:
         """Wait for the target, which the job did for a moment only."""
         what = f"the reset of {report['table']} ({report['stage']}) waits for {report['waits_for']}"
-        raise TransientError(RESET_WAITS, what, where=self.job)
+        raise TransientError(RESET_OPEN, what, where=self.job)
 
     def _carry_on(self, mirror: Mirror, context: Context, until: str) -> Any:
         try:
             return super().work(mirror, context)
         except TransientError as waits:
-            if waits.code != RESET_WAITS:
+            if waits.code != RESET_OPEN:
                 raise
             table = context["params"][TABLE]
             reset = _ledger_reader(mirror).tables(table)[table].reset
@@ -357,8 +357,8 @@ class CorrectOperator(_ApprovedOperator):
         kwargs: those of :class:`OpenMirroringSparkOperator`.
 
     Raises:
-        TerminalError: ``APPROVAL_MISSING`` when nobody approved it by name.
-        TransientError: ``CORRECTION_WAITS`` when the rows could not be read: another attempt reads them again.
+        TerminalError: ``ARGUMENT_INVALID`` when nobody approved it by name.
+        TransientError: ``PROOF_FAILED`` when the rows could not be read: another attempt reads them again.
     """
 
     def job_arguments(self, mirror: Mirror, context: Context) -> list[str]:
@@ -372,7 +372,7 @@ class CorrectOperator(_ApprovedOperator):
         report = super().run_job(mirror, arguments, context)
         if report and report.get("waits"):
             way_out = "mend what it names; the task tries again, and can be cleared"
-            raise TransientError("CORRECTION_WAITS", report["waits"], where=self.job, way_out=way_out)
+            raise TransientError("PROOF_FAILED", report["waits"], where=self.job, way_out=way_out)
         return report
 
 
@@ -386,7 +386,7 @@ class RepairOperator(_ApprovedOperator):
         kwargs: those of :class:`OpenMirroringSparkOperator`.
 
     Raises:
-        TerminalError: ``APPROVAL_MISSING`` when nobody approved it by name; ``REPAIR_REFUSED`` and the like.
+        TerminalError: ``ARGUMENT_INVALID`` when nobody approved it by name; ``REPAIR_REFUSED`` and the like.
     """
 
     def job_arguments(self, mirror: Mirror, context: Context) -> list[str]:
@@ -409,7 +409,7 @@ class DecideOperator(BaseOperator):
         What came of it and what the next run will find, in sentences.
 
     Raises:
-        TerminalError: ``DECISION_UNCLEAR``, ``APPROVAL_MISSING`` when nobody started the run by name, or as the
+        TerminalError: ``ARGUMENT_INVALID`` when nobody started the run by name, or as the
             decision does.
         TransientError: the ledger does not answer.
     """
@@ -428,7 +428,7 @@ class DecideOperator(BaseOperator):
         who = context["dag_run"].triggering_user_name
         if not who:
             raise TerminalError(
-                "APPROVAL_MISSING",
+                "ARGUMENT_INVALID",
                 "nobody started this run by name, so nobody decides",
                 where=f"run {context['run_id']}",
                 way_out="start it as a user of Airflow: *Trigger*, on the DAG's page",
@@ -470,7 +470,7 @@ def _tables_listed(mirror: Mirror, tables: list[str]) -> str:
     unlistable = [table for table in tables if "," in table]
     if unlistable:
         raise TerminalError(
-            "TABLE_UNLISTABLE",
+            "ARGUMENT_INVALID",
             f"a name with a comma cannot be in a list of tables: {unlistable}",
             where=str(mirror.file),
             way_out="publish all tables of this mirror, or give that table a mirror of its own",

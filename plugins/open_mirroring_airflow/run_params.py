@@ -80,7 +80,7 @@ def params_of(*names: str) -> dict[str, Param]:
             "type": "integer",
             "minimum": 1,
             "title": "File number",
-            "description": "The lost number, as the stop names it (GAP, MISSING, LAST_FILE_MISSING).",
+            "description": "The lost number, as the stop names it (FILE_MISSING).",
         },
         NOT_APPLIED: {
             **text,
@@ -131,7 +131,7 @@ def chosen_decision(params: Mapping[str, Any]) -> tuple[str, dict[str, str]]:
     """The decision that a run's params name, and the fields that are filled in.
 
     Raises:
-        TerminalError: ``DECISION_UNCLEAR`` when a field is missing, or filled in that this decision does not have: who
+        TerminalError: ``ARGUMENT_INVALID`` when a field is missing, or filled in that this decision does not have: who
             filled it in meant another one.
     """
     action = params[DECISION]
@@ -144,7 +144,7 @@ def chosen_decision(params: Mapping[str, Any]) -> tuple[str, dict[str, str]]:
         said += [f"a field has no place in it: {', '.join(strange)}"] if strange else []
         needs = ", ".join((*form.needs, *(f"{name} (optional)" for name in form.may_have))) or "only a reason"
         raise TerminalError(
-            "DECISION_UNCLEAR",
+            "ARGUMENT_INVALID",
             f"nothing was decided: for {form.label!r} ({action}) {'; and '.join(said)}",
             where="the run's form",
             way_out=f"start another run of this DAG; {action} takes: {needs}",
@@ -161,7 +161,7 @@ def letter_params(sources: Sequence[str] | None) -> dict[str, Param]:
         table = {**text, "anyOf": [{"type": "null"}, {"enum": sorted(sources)}], "examples": sorted(sources)}
     after = "Only letters at this position of their stream or later; those without a position are left out."
     return {
-        "code": Param(None, **text, title="Code", description="Only letters of this code, as JSON_MALFORMED."),
+        "code": Param(None, **text, title="Code", description="Only letters of this code, as MESSAGE_INVALID."),
         "table": Param(None, **table, title="Table", description="Only letters of this source table."),
         "after": Param(None, **text, title="From position", description=after),
         "before": Param(None, **text, title="To position", description="Only letters before this position."),
@@ -178,7 +178,7 @@ def chosen_tables(mirror: Mirror, context: Context) -> list[str]:
     """The source tables that this run is for, in the mirror file's order; all when none was chosen.
 
     Raises:
-        TerminalError: ``TABLE_UNKNOWN``.
+        TerminalError: ``ARGUMENT_INVALID``.
     """
     _see_joined(mirror)
     return checked_tables(mirror, context["params"].get(TABLES) or [table.source for table in mirror.tables])
@@ -188,7 +188,7 @@ def checked_tables(mirror: Mirror, wanted: Sequence[str]) -> list[str]:
     """The same tables in the mirror file's order.
 
     Raises:
-        TerminalError: ``TABLE_UNKNOWN`` when the mirror file, which may have changed since, has one of them no more.
+        TerminalError: ``ARGUMENT_INVALID`` when the mirror file, which may have changed since, has one of them no more.
     """
     _see_joined(mirror)
     sources = [table.source for table in mirror.tables]
@@ -212,7 +212,7 @@ def backfill_arguments(context: Context) -> list[str]:
     A run of a backfill names its interval; a run started by hand has one only if it was given a date (AF-05).
 
     Raises:
-        TerminalError: ``INTERVAL_MISSING`` for a run that is to read again without saying what.
+        TerminalError: ``ARGUMENT_INVALID`` for a run that is to read again without saying what.
     """
     run, reread = context["dag_run"], bool(context["params"].get(REREAD))
     if run.run_type != _BACKFILL and not reread:
@@ -220,7 +220,7 @@ def backfill_arguments(context: Context) -> list[str]:
     start, end = run.data_interval_start, run.data_interval_end
     if start is None or end is None or start >= end:
         raise TerminalError(
-            "INTERVAL_MISSING",
+            "ARGUMENT_INVALID",
             "a run that is to read again has to name an interval, and this one has none",
             where=f"param {REREAD}",
             way_out="start it as a backfill: airflow backfill create --dag-id … --from-date … --to-date … "

@@ -33,7 +33,7 @@ class GateSensor(BaseSensorOperator):
         kwargs: those of any sensor.
 
     Raises:
-        TerminalError: ledger and mirror file do not agree; ``TABLE_UNKNOWN``.
+        TerminalError: ledger and mirror file do not agree; ``ARGUMENT_INVALID``.
         TransientError: ledger or landing zone do not answer.
     """
 

@@ -20,11 +20,13 @@ def job_file(job: str) -> Path:
     """The program of a job.
 
     Raises:
-        TerminalError: ``JOB_MISSING``.
+        TerminalError: ``INSTALLATION_INCOMPLETE``.
     """
     file = _jobs_folder() / f"{job}.py"
     if not file.is_file():
-        raise TerminalError("JOB_MISSING", f"there is no job {job!r}", where=str(file), way_out="install it whole")
+        raise TerminalError(
+            "INSTALLATION_INCOMPLETE", f"there is no job {job!r}", where=str(file), way_out="install it whole"
+        )
     return file
 
 
@@ -40,7 +42,7 @@ def job_environment(connections: Mapping[str, str]) -> dict[str, str]:
     ``PYSPARK_PYTHON`` for a Spark of its own, ``SPARK_SUBMIT_OPTS`` for flags of the JVM.
 
     Raises:
-        TerminalError: ``SPARK_MISSING``.
+        TerminalError: ``INSTALLATION_INCOMPLETE``.
     """
     environment = {name: text for name, text in os.environ.items() if not name.startswith(_NOT_FOR_JOBS)}
     installed = _installed_spark()
@@ -51,7 +53,7 @@ def job_environment(connections: Mapping[str, str]) -> dict[str, str]:
     submit = shutil.which("spark-submit", path=environment.get("PATH", os.defpath))
     if submit is None:
         raise TerminalError(
-            "SPARK_MISSING",
+            "INSTALLATION_INCOMPLETE",
             "there is no spark-submit here",
             where=home or "PATH",
             way_out="install pyspark beside Airflow, or set SPARK_HOME and PYSPARK_PYTHON to a Spark of its own",
@@ -71,7 +73,7 @@ def _jobs_folder() -> Path:
     found = importlib.util.find_spec(_JOBS)
     if found is None or not found.submodule_search_locations:
         raise TerminalError(
-            "JOB_MISSING",
+            "INSTALLATION_INCOMPLETE",
             f"the package {_JOBS} is not installed where tasks run",
             way_out="install open-mirroring into Airflow's environment",
         )

@@ -144,8 +144,8 @@ class ClusterSubmitHook(SparkSubmitHook):
         arguments: those of the provider's hook.
 
     Raises:
-        TerminalError: ``DEPLOY_MODE_UNSUPPORTED`` on a master that takes no Python programs, and with a ledger in a
-            file; ``JOB_KEY_MISSING``, ``CONNECTION_MISSING``, and those of :func:`sealed`.
+        TerminalError: ``INSTALLATION_INCOMPLETE`` on a master that takes no Python programs, and with a ledger in a
+            file; ``INSTALLATION_INCOMPLETE``, ``CONNECTION_INVALID``, and those of :func:`sealed`.
     """
 
     def __init__(
@@ -199,7 +199,7 @@ def _refuse(master: str, ledger: str, where: str) -> None:
     else:
         return
     raise TerminalError(
-        "DEPLOY_MODE_UNSUPPORTED",
+        "INSTALLATION_INCOMPLETE",
         what,
         where=where,
         way_out='set "deploy-mode": "client" in the extra of the connection; or, on YARN or Kubernetes, keep the '
@@ -212,7 +212,7 @@ def _key(mirror: Mirror, extra: Mapping[str, Any], connection: str) -> tuple[str
     name, file = extra.get(KEY), extra.get(KEY_FILE)
     if not name or not file:
         raise TerminalError(
-            "JOB_KEY_MISSING",
+            "INSTALLATION_INCOMPLETE",
             "a driver on the cluster gets its job as sealed text, and no key is named for it",
             where=f"connection {connection}",
             way_out=f"name in its extra, as `{KEY}`, a connection whose password is the key, and as `{KEY_FILE}` the "

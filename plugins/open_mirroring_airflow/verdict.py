@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import BaseOperator, Context, TaskInstanceState
 
+from open_mirroring.codes import Trait, having, next_step
 from open_mirroring.config import Mirror, load_mirror
 from open_mirroring.errors import TerminalError
 from open_mirroring_airflow.connections import landing_zone, ledger_url
@@ -70,7 +71,7 @@ class ReconcileOperator(BaseOperator):
         ``status --json`` prints it, without tables (G-11).
 
     Raises:
-        TerminalError: ``TABLES_STOPPED`` naming the tables with their reasons, ``TASK_FAILED`` naming red tasks, else
+        TerminalError: ``TABLES_STOPPED`` naming the tables with their reasons, ``JOB_FAILED`` naming red tasks, else
             ``DONE_WITH_LOSSES``.
         TransientError: ledger or landing zone do not answer.
     """
@@ -89,8 +90,7 @@ class ReconcileOperator(BaseOperator):
         from open_mirroring.ledger.reading import LedgerReader
         from open_mirroring.operate.job_story import story
         from open_mirroring.operate.viewing import view_mirror
-        from open_mirroring.protocols.table_losses import WAYS_OUT
-        from open_mirroring.protocols.verdicts import HOLDS_FOR_SOMEBODY, gate
+        from open_mirroring.protocols.verdicts import gate
         from open_mirroring.reconciliation.inspection import inspect_mirror
 
         mirror = load_mirror(Path(self.mirror_file))
@@ -103,7 +103,9 @@ class ReconcileOperator(BaseOperator):
         if note:
             self.log.warning("%s", note)
         stopped = dict(result.stopped) or self._stopped_by_publishing(context)
-        stopped |= {table: why for table, why in result.held.items() if findings[table].code in HOLDS_FOR_SOMEBODY}
+        stopped |= {
+            table: why for table, why in result.held.items() if findings[table].code in having(Trait.ASKS_SOMEBODY)
+        }
         lines = [verdicts_line(findings, left), *story("", {"stopped": stopped, "losses": report.lost})]
         # A run's note has an end: what is only noted of tables comes last.
         notes = story("", {"notes": report.notes})
@@ -121,14 +123,14 @@ class ReconcileOperator(BaseOperator):
             }
             lacking = f"losses: {losses}" if losses else ""
             raise TerminalError(
-                "TABLES_STOPPED" if stopped else "TASK_FAILED",
+                "TABLES_STOPPED" if stopped else "JOB_FAILED",
                 "; ".join(filter(None, (named, failed, lacking))),
                 where=f"mirror {mirror.name}",
                 way_out="; ".join(ways) or "look at the log of the task named; the next run goes on where it ended",
             )
         if losses:
             codes = dict.fromkeys(loss.code for found in report.losses.values() for loss in found)
-            ways_out = "; ".join(WAYS_OUT[code] for code in codes)
+            ways_out = "; ".join(next_step(code) for code in codes)
             raise done_with_losses(losses, where=f"mirror {mirror.name}", ways_out=ways_out)
         verdicts = {table: finding.verdict.value for table, finding in findings.items()}
         return {"verdicts": verdicts, "note": note, "status": found.document()}

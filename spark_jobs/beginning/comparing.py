@@ -15,15 +15,15 @@ from open_mirroring.config.names import SourceName, split_source_name
 from open_mirroring.config.problems import Problem, SettingPath
 from open_mirroring.config.tables import ExportLoad
 from open_mirroring.errors import TerminalError
-from open_mirroring.reconciliation.joined_tables import NEW_TABLE_REFUSED, REFUSED_WAY_OUT
+from open_mirroring.reconciliation.joined_tables import REFUSED_WAY_OUT
 from spark_jobs.beginning.announcements import AnnouncedTable
 from spark_jobs.beginning.joining import refusals
 from spark_jobs.sources.contract.decoded import shown
 from spark_jobs.sources.sql_server.chosen_types import chosen_digits, chosen_key_converter, landed_as
 from spark_jobs.sources.sql_server.type_text import AS_TEXT, is_known, landing_type
 
-NOT_IN_SAMPLE, TABLE_UNMIRRORED, SENDERS_MANY = "NOT_IN_SAMPLE", "TABLE_UNMIRRORED", "SENDERS_MANY"
-KEY_DIFFERS, COLUMN_UNTOLD, TYPE_DIFFERS, SETUP_NOTED = "KEY_DIFFERS", "COLUMN_UNTOLD", "TYPE_DIFFERS", "SETUP_NOTED"
+NOT_SEEN, TABLE_UNMIRRORED, SENDER_OTHER = "NOT_SEEN", "TABLE_UNMIRRORED", "SENDER_OTHER"
+KEY_DIFFERS, VALUE_INVALID, SETUP_INCOMPLETE = "KEY_DIFFERS", "VALUE_INVALID", "SETUP_INCOMPLETE"
 _MOST_NAMED = 20
 
 
@@ -62,12 +62,12 @@ def compare(mirror: Mirror, announced: Mapping[tuple[str, str], AnnouncedTable])
     fitting = {key for key in announced if key not in known and mirror.pattern_of(SourceName(*key)) is not None}
     for pattern, why in refusals(mirror, [announced[key] for key in sorted(fitting) if announced[key].is_streamed]):
         place = ("tables", mirror.entries.index(pattern), "source")
-        note(place, _Difference("", NEW_TABLE_REFUSED, why, REFUSED_WAY_OUT, stops=True))
+        note(place, _Difference("", "CONFIG_INVALID", why, REFUSED_WAY_OUT, stops=True))
     of_mirror = [one for key, one in announced.items() if key in mirrored | fitting]
     columns = [name for one in of_mirror for name in (*one.catalog, *one.columns)]
     for lost in fitting_none(mirror.hash.columns, columns) if mirror.hash is not None and columns else []:
         what = f"the source tells no column {shown(lost)} of any mirrored table"
-        note(("hash", "columns"), _Difference("", COLUMN_UNTOLD, what, "spell it as the source does"))
+        note(("hash", "columns"), _Difference("", NOT_SEEN, what, "spell it as the source does"))
     others = [one.name for key, one in announced.items() if one.is_streamed and key not in known | fitting]
     if others:
         more = f" and {len(others) - _MOST_NAMED} more" if len(others) > _MOST_NAMED else ""
@@ -79,12 +79,10 @@ def compare(mirror: Mirror, announced: Mapping[tuple[str, str], AnnouncedTable])
 def _absent(alike: AnnouncedTable | None) -> Iterator[_Difference]:
     if alike is not None:
         what = f"the source sends {shown(alike.name)}, which differs in case only"
-        yield _Difference("source", "TABLE_CASE", what, "spell it as the source does", stops=True)
+        yield _Difference("source", "TABLE_NAME_DIFFERS", what, "spell it as the source does", stops=True)
     else:
         what = "no change of it is in the sample, and nothing describes it"
-        yield _Difference(
-            "source", NOT_IN_SAMPLE, what, "look at a larger sample; a table that nobody changes comes later"
-        )
+        yield _Difference("source", NOT_SEEN, what, "look at a larger sample; a table that nobody changes comes later")
 
 
 def _differences(table: Table, announced: AnnouncedTable) -> Iterator[_Difference]:
@@ -99,7 +97,7 @@ def _differences(table: Table, announced: AnnouncedTable) -> Iterator[_Differenc
     for setting, lost in settings:
         if lost:
             what = f"the source tells no column {shown(lost[0])} of this table, only {shown(list(columns))}"
-            yield _Difference(setting, COLUMN_UNTOLD, what, "spell it as the source does", stops=setting == "key")
+            yield _Difference(setting, NOT_SEEN, what, "spell it as the source does", stops=setting == "key")
     if announced.key and set(announced.key) != set(table.key):
         what = f"the source announces {list(announced.key)} as the key, the mirror file says {list(table.key)}"
         yield _Difference(
@@ -115,20 +113,22 @@ def _differences(table: Table, announced: AnnouncedTable) -> Iterator[_Differenc
         elif name in announced.unlandable and lands != "string":
             what = f"column {shown(name)} of type {shown(announced.unlandable[name])} cannot be mirrored"
             way_out = AS_TEXT
-            yield _Difference("columns", "TYPE_UNKNOWN", what, way_out, stops=name in announced.columns)
+            yield _Difference("columns", "TYPE_UNSUPPORTED", what, way_out, stops=name in announced.columns)
     load = table.initial_load
     for name, kind in load.types.items() if isinstance(load, ExportLoad) else ():
         if columns.get(name) and _lands_as(kind) != _lands_as(columns[name]):
             what = f"the load says {kind} for column {shown(name)}, the source {shown(columns[name])}"
-            yield _Difference("initial_load", TYPE_DIFFERS, what, "name the source's own type")
+            yield _Difference("initial_load", VALUE_INVALID, what, "name the source's own type")
     if len(announced.senders) > 1:
         what = f"changes of it come from {' and '.join(map(shown, sorted(announced.senders)))}"
         yield _Difference(
-            "source", SENDERS_MANY, what, "have one database or task send it; `source.database` chooses one"
+            "source", SENDER_OTHER, what, "have one database or task send it; `source.database` chooses one"
         )
     for one in announced.notes:
         if not any(getattr(table, setting) for setting in one.answered_by):
-            yield _Difference("source", SETUP_NOTED, one.text, "mend it at the source, or by the setting that is named")
+            yield _Difference(
+                "source", SETUP_INCOMPLETE, one.text, "mend it at the source, or by the setting that is named"
+            )
 
 
 def _why_not(sql_type: str, chosen: str | None, *, is_key: bool) -> TerminalError | None:

@@ -42,7 +42,7 @@ def joining(mirror: Mirror, announced: Iterable[AnnouncedTable]) -> list[Pattern
     """The tables of these that join, as they do; those that fit no pattern, or joined already, are left out.
 
     Raises:
-        TerminalError: ``NEW_TABLE_REFUSED``: one cannot be mirrored as it is announced.
+        TerminalError: ``CONFIG_INVALID``: one cannot be mirrored as it is announced.
     """
     known = {table.source_name for table in mirror.tables}
     found: list[PatternMatch] = []

@@ -50,7 +50,7 @@ def with_tables(text: str, lines: Sequence[str], file: Path) -> str:
         file: where the text stands; for mistakes.
 
     Raises:
-        TerminalError: ``SHAPE_UNKNOWN``: nothing can be added below ``tables:`` without touching what is there.
+        TerminalError: ``ARGUMENT_INVALID``: nothing can be added below ``tables:`` without touching what is there.
         ConfigError: the text was wrong before.
     """
     end = "\r\n" if "\r\n" in text else "\n"
@@ -79,7 +79,7 @@ def write_file(file: Path, text: str, before: str | None) -> None:
     """Put the text into the file at once, or not at all; *before* is what it held (None: it was not there).
 
     Raises:
-        TerminalError: ``FILE_CHANGED``.
+        TerminalError: ``ARGUMENT_INVALID``.
     """
     place = Path(os.path.realpath(file))
     place.parent.mkdir(parents=True, exist_ok=True)
@@ -90,7 +90,7 @@ def write_file(file: Path, text: str, before: str | None) -> None:
         os.chmod(staged, place.stat().st_mode & 0o7777 if before is not None else 0o644)
         if (place.read_bytes().decode("utf-8") if place.exists() else None) != before:
             raise TerminalError(
-                "FILE_CHANGED",
+                "ARGUMENT_INVALID",
                 "it was written to meanwhile",
                 where=str(file),
                 way_out="run `init` again",
@@ -109,7 +109,7 @@ def _tables_node(text: str) -> yaml.SequenceNode | None:
     """The list of the tables; None where there is no word ``tables:`` yet.
 
     Raises:
-        TerminalError: ``SHAPE_UNKNOWN``.
+        TerminalError: ``ARGUMENT_INVALID``.
     """
     root = yaml.compose(text, Loader=yaml.SafeLoader)
     if not isinstance(root, yaml.MappingNode) or root.flow_style:
@@ -157,7 +157,7 @@ def _last_line(node: yaml.Node) -> int:
 
 def _unknown_shape(file: Path | None, what: str) -> TerminalError:
     return TerminalError(
-        "SHAPE_UNKNOWN",
+        "ARGUMENT_INVALID",
         f"no table can be added to the mirror file without touching what is there: {what}",
         where=str(file or ""),
         way_out="write the tables one below the other, each behind a dash; or take them from `init --print`",

@@ -55,7 +55,7 @@ def read_records(root: Place, newest: int) -> dict[int, BatchRecord]:
     """The records of the batches up to *newest*, by number; one that is gone is left out.
 
     Raises:
-        TerminalError: ``LOG_RECORD_INVALID`` when one cannot be read.
+        TerminalError: ``LOG_DAMAGED`` when one cannot be read.
     """
     with ThreadPoolExecutor(_READS_AT_ONCE) as pool:
         found = pool.map(partial(_read, root), range(1, newest + 1))
@@ -72,7 +72,7 @@ def _read(root: Place, number: int) -> BatchRecord | None:
         return None
     except (ValueError, KeyError, TypeError) as error:
         raise TerminalError(
-            "LOG_RECORD_INVALID",
+            "LOG_DAMAGED",
             f"the record of batch {number} cannot be read: {type(error).__name__}",
             where=str(place),
             way_out="restore the file from a backup of the change log; without one, start over (runbook)",

@@ -79,7 +79,7 @@ class ChangeLog:
         """Add the manifest's files in one commit on top of the state that :meth:`open` returned last.
 
         Raises:
-            TerminalError: ``LOG_FILE_INVALID`` when a file is not what the manifest says.
+            TerminalError: ``LOG_DAMAGED`` when a file is not what the manifest says.
         """
         table = self._opened
         if table is None:
@@ -119,7 +119,7 @@ class ChangeLog:
         _refuse_foreign(table, self.root, self._mirror)
         if what := upgraded(table):
             raise TerminalError(
-                "LOG_PROTOCOL",
+                "LOG_DAMAGED",
                 what,
                 where=str(self.root),
                 way_out="its files are read directly, so deletion vectors and column mapping must stay off; "
@@ -179,7 +179,7 @@ def check_conditional(root: ObjectPath) -> None:
     """Check that the storage refuses to create an object twice, on which every commit rests (S-10).
 
     Raises:
-        TerminalError: ``STORAGE_UNCONDITIONAL``.
+        TerminalError: ``STORE_UNFIT``.
         MirroringError: what the storage says.
     """
     probe = root / _PROBE
@@ -189,7 +189,7 @@ def check_conditional(root: ObjectPath) -> None:
         except FileExistsError:
             return
     raise TerminalError(
-        "STORAGE_UNCONDITIONAL",
+        "STORE_UNFIT",
         "the storage creates an object although it exists: two drivers could both commit a batch",
         where=str(root),
         way_out="use a storage that keeps If-None-Match on PUT, as Azure Blob Storage and Amazon S3 do",
@@ -198,7 +198,7 @@ def check_conditional(root: ObjectPath) -> None:
 
 def _invalid(path: Path | ObjectPath, what: str) -> TerminalError:
     return TerminalError(
-        "LOG_FILE_INVALID",
+        "LOG_DAMAGED",
         f"the log file {path.name} {what}",
         where=str(path.parent),
         way_out="nothing was committed: restore the file from a backup, then run again",
@@ -209,7 +209,7 @@ def newest_in_table(root: Place, mirror: str) -> int:
     """As :func:`~spark_jobs.changelog.newest_batch.newest_in_log`, by the whole state of the table.
 
     Raises:
-        TransientError: ``LOG_COMMIT_FAILED`` when the log cannot be opened.
+        TransientError: ``CHANGED_MEANWHILE`` when the log cannot be opened.
         TerminalError: ``MIRROR_CLASH`` when the log is another mirror's.
         MirroringError: what the storage says.
     """
@@ -239,7 +239,7 @@ def drop_blocks(root: Place, dropped: int) -> None:
     """Take the blocks whose batches are all up to *dropped* out of the log; nothing is rewritten.
 
     Raises:
-        TransientError: ``LOG_COMMIT_FAILED``.
+        TransientError: ``CHANGED_MEANWHILE``.
     """
     table = opened_log(root)
     first_kept = (dropped + 1) // BATCHES_PER_BLOCK
@@ -256,7 +256,7 @@ def vacuum(root: Place, age: timedelta) -> int:
     Call it only while no batch is bound: files of a sealed batch that is not committed yet would be removed.
 
     Raises:
-        TransientError: ``LOG_COMMIT_FAILED``.
+        TransientError: ``CHANGED_MEANWHILE``.
     """
     table = opened_log(root)
     if table is None:

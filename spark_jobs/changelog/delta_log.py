@@ -16,7 +16,7 @@ from open_mirroring.errors import MirroringError, TransientError
 from open_mirroring.storage.delta_address import delta_address
 from open_mirroring.storage.object_path import Place
 
-COMMIT_FAILED = "LOG_COMMIT_FAILED"
+COMMIT_FAILED = "CHANGED_MEANWHILE"
 _FULL = (os.strerror(errno.ENOSPC), os.strerror(errno.EDQUOT))
 """What the system says of a disk that is full, or over quota: delta-rs keeps no number of the error."""
 _COLOURS = re.compile(r"\x1b\[\d*m")
@@ -26,7 +26,7 @@ def opened_log(root: Place) -> DeltaTable | None:
     """The newest state of the log; None where there is none. Creates nothing.
 
     Raises:
-        TransientError: ``LOG_COMMIT_FAILED`` when it cannot be opened.
+        TransientError: ``CHANGED_MEANWHILE`` when it cannot be opened.
         MirroringError: what the storage says.
     """
     with our_log_errors(root, "it cannot be opened"):
@@ -54,7 +54,7 @@ def our_log_errors(root: Place, what: str) -> Iterator[None]:
     """Tell what delta-rs raises as our own error: *what* happened to the log; no signed address is shown.
 
     Raises:
-        TransientError: ``LOG_COMMIT_FAILED``; ``DISK_FULL``.
+        TransientError: ``CHANGED_MEANWHILE``; ``DISK_FULL``.
         MirroringError: of object storage, what the storage says.
     """
     try:

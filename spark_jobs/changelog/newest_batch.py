@@ -27,7 +27,7 @@ def newest_in_log(root: Place, mirror: str) -> int:
     """The newest batch of a mirror that its change log holds; 0 where there is none, or no log. Creates nothing.
 
     Raises:
-        TransientError: ``LOG_COMMIT_FAILED`` when the log cannot be opened.
+        TransientError: ``CHANGED_MEANWHILE`` when the log cannot be opened.
         TerminalError: ``MIRROR_CLASH`` when the log is another mirror's.
         MirroringError: what the storage says.
     """

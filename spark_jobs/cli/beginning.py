@@ -36,11 +36,11 @@ def init(arguments: argparse.Namespace) -> Exit:
     before = _content(file)
     text = _begun(arguments) if before is None else before
     if before is not None and arguments.source is not None:
-        raise UsageError("FILE_EXISTS", f"{file} is there already", way_out="leave --source out: the file says it")
+        raise UsageError("ARGUMENT_INVALID", f"{file} is there already", way_out="leave --source out: the file says it")
     mirror = parse_begun(text, file)
     if mirror.entries and not arguments.add:
         what = f"{file} has {len(mirror.entries)} tables already"
-        raise UsageError("TABLES_THERE", what, way_out="add --add for those that it does not have")
+        raise UsageError("ARGUMENT_INVALID", what, way_out="add --add for those that it does not have")
     log.info("looking at %s", mirror.source.place)
     told = announcements(mirror, arguments.sample, arguments.database, _session)
     chosen = [one for one in told.values() if _is_chosen(one.name, arguments.only, arguments.exclude)]
@@ -54,7 +54,7 @@ def init(arguments: argparse.Namespace) -> Exit:
     if not active and not mirror.entries:
         reasons = "".join(f"\n  {one.name}: {one.waits}" for one in found)
         raise UsageError(
-            "NOTHING_ANNOUNCED",
+            "ARGUMENT_INVALID",
             f"the source announces no table that could be mirrored as it is{reasons}",
             way_out="see that `format` and `layout` are right; wait until changes are there, name the source database "
             "(--database), or write the tables by hand",
@@ -81,7 +81,7 @@ def _content(file: Path) -> str | None:
     except FileNotFoundError:
         return None
     except (OSError, UnicodeDecodeError) as error:
-        raise UsageError("FILE_UNREADABLE", f"{file}: {error}", way_out="name a mirror file, or a new one") from None
+        raise UsageError("CONFIG_INVALID", f"{file}: {error}", way_out="name a mirror file, or a new one") from None
 
 
 def _begun(arguments: argparse.Namespace) -> str:
@@ -89,7 +89,7 @@ def _begun(arguments: argparse.Namespace) -> str:
     if arguments.source is None:
         what = f"{arguments.file} is not there, and nothing says what the source is"
         way_out = "add --source 'format: sqlserver-ces, transport: files, path: FOLDER', or write all but its tables"
-        raise UsageError("SOURCE_UNTOLD", what, way_out=way_out)
+        raise UsageError("ARGUMENT_INVALID", what, way_out=way_out)
     given = arguments.source.strip()
     try:
         source: Any = yaml.safe_load(given if given.startswith("{") else f"{{{given}}}")
@@ -97,7 +97,7 @@ def _begun(arguments: argparse.Namespace) -> str:
         source = None
     if not isinstance(source, dict):
         way_out = "write its settings as in a mirror file: 'format: sqlserver-ces, transport: files, path: FOLDER'"
-        raise UsageError("SOURCE_UNTOLD", "--source is no list of settings", way_out=way_out)
+        raise UsageError("ARGUMENT_INVALID", "--source is no list of settings", way_out=way_out)
     return begun_text(arguments.file.stem, source)
 
 
@@ -126,7 +126,7 @@ def _warn_of_ignored(found: Sequence[Entry], ignored: Mapping[str, int]) -> None
 
 def _first_rows(arguments: argparse.Namespace) -> FirstRows:
     if arguments.export is not None and not arguments.export.is_dir():
-        raise UsageError("EXPORT_MISSING", f"{arguments.export} is no folder", way_out="name the folder of the export")
+        raise UsageError("PLACE_MISSING", f"{arguments.export} is no folder", way_out="name the folder of the export")
     return FirstRows(
         arguments.database, arguments.export, arguments.export_format, arguments.stream_from, arguments.unseen
     )

@@ -103,12 +103,14 @@ def mirrors_of(paths: list[Path]) -> list[Mirror]:
     """The mirrors of some files and folders.
 
     Raises:
-        UsageError: ``NO_MIRROR`` for one without any.
+        UsageError: ``ARGUMENT_INVALID`` for one without any.
     """
     mirrors: list[Mirror] = []
     for path in paths:
         found = load_mirrors(path, standing) if path.is_dir() else [load_mirror(path)]
         if not found:
-            raise UsageError("NO_MIRROR", f"{path} holds no mirror file", way_out="name a file, or a folder of them")
+            raise UsageError(
+                "ARGUMENT_INVALID", f"{path} holds no mirror file", way_out="name a file, or a folder of them"
+            )
         mirrors += found
     return mirrors

@@ -48,7 +48,7 @@ def create(arguments: argparse.Namespace) -> Exit:
     zone = mirror.landing_zone
     if zone.store != "onelake":
         raise UsageError(
-            "ZONE_LOCAL", "a local landing zone belongs to no mirrored database", way_out="set `store: onelake`"
+            "ARGUMENT_INVALID", "a local landing zone belongs to no mirrored database", way_out="set `store: onelake`"
         )
     connection = onelake_connection(resolve(zone.connection or ""))
     api = FabricApi(connection.fabric_endpoint, connection.login, connection.timeout_seconds)

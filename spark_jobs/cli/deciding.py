@@ -48,7 +48,7 @@ def accept_schema(arguments: argparse.Namespace) -> Exit:
         return _decided(arguments, requests.ACCEPT_SCHEMA, subject="".join(f"{name}\n" for name in arguments.dropped))
     column, _, renamed_to = arguments.renamed.partition("=")
     if not (column and renamed_to):
-        raise UsageError("COLUMN_UNKNOWN", f"{arguments.renamed!r} is not OLD=NEW", way_out="--renamed OLD=NEW")
+        raise UsageError("ARGUMENT_INVALID", f"{arguments.renamed!r} is not OLD=NEW", way_out="--renamed OLD=NEW")
     return _decided(arguments, requests.ACCEPT_SCHEMA, subject=column, renamed_to=renamed_to)
 
 
@@ -87,15 +87,15 @@ def accept_dead_letters(arguments: argparse.Namespace) -> Exit:
     if arguments.letter is not None:
         batch, origin, place = arguments.letter
         if not (batch.isdecimal() and place.isdecimal()):
-            raise UsageError("LETTER_UNKNOWN", f"{batch} and {place} are to be numbers", way_out=_LIST_LETTERS)
+            raise UsageError("ARGUMENT_INVALID", f"{batch} and {place} are to be numbers", way_out=_LIST_LETTERS)
         at = LetterPlace(int(batch), origin, int(place))
     choice = LetterChoice(arguments.code, arguments.table, arguments.after, arguments.before, at)
     if choice == LetterChoice():
-        raise UsageError("LETTER_UNKNOWN", "no dead letter is named", way_out=_LIST_LETTERS)
+        raise UsageError("ARGUMENT_INVALID", "no dead letter is named", way_out=_LIST_LETTERS)
     if choice == LetterChoice(OFFSETS_MISSING):
         lost = accept_gaps(ledger, mirror.name, _reason(arguments), request=request_of(arguments))
         if not lost:
-            raise TerminalError("LETTER_UNKNOWN", "no offset is missing", way_out="look at `open-mirroring status`")
+            raise TerminalError("ARGUMENT_INVALID", "no offset is missing", way_out="look at `open-mirroring status`")
         print(f"accepted as lost: {lost} offsets; the audit names them")
         return Exit.DONE
     untyped = untyped_letters(LedgerReader(ledger, mirror.name), settled_letters(ledger, mirror.name))
@@ -103,7 +103,7 @@ def accept_dead_letters(arguments: argparse.Namespace) -> Exit:
     chosen = {letter.at: letter.rows if letter.table is None else 0 for letter in known if choice.includes(letter)}
     accepted = accept_letters(ledger, mirror.name, chosen, _reason(arguments), request=request_of(arguments))
     if not accepted:
-        raise TerminalError("LETTER_UNKNOWN", "no open dead letter is meant by this", way_out=_LIST_LETTERS)
+        raise TerminalError("ARGUMENT_INVALID", "no open dead letter is meant by this", way_out=_LIST_LETTERS)
     print(f"accepted as lost: {accepted} dead letters; the audit names them")
     return Exit.DONE
 
@@ -112,7 +112,7 @@ def _opened(arguments: argparse.Namespace) -> tuple[Mirror, Engine]:
     mirror = load_mirror(arguments.file)
     if never_run(mirror):
         raise TerminalError(
-            "NOT_STOPPED", not_begun(mirror), way_out="there is nothing to clear; or name the ledger as it is"
+            "COMMAND_REFUSED", not_begun(mirror), way_out="there is nothing to clear; or name the ledger as it is"
         )
     return mirror, ledger_of(mirror)
 

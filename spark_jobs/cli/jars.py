@@ -19,7 +19,7 @@ def jars(arguments: argparse.Namespace) -> Exit:
     """Fetch what is missing from Maven Central and check every sum; nothing else ever gets into the folder.
 
     Raises:
-        TerminalError: ``JARS_NOT_FETCHED``; what Java or the repository said stands above it.
+        TerminalError: ``INSTALLATION_INCOMPLETE``; what Java or the repository said stands above it.
     """
     folder: Path = (arguments.folder or jars_folder()).absolute()
     folder.mkdir(parents=True, exist_ok=True)
@@ -30,7 +30,7 @@ def jars(arguments: argparse.Namespace) -> Exit:
     done = subprocess.run(["sh", folder / "fetch", sys.executable], check=False)
     if done.returncode != 0:
         raise TerminalError(
-            "JARS_NOT_FETCHED",
+            "INSTALLATION_INCOMPLETE",
             "the jars are not there, or are not those that are pinned",
             where=str(folder),
             way_out="mend what stands above, then: open-mirroring jars",

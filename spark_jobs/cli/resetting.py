@@ -9,6 +9,7 @@ import argparse
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
+from open_mirroring.codes import next_step
 from open_mirroring.config import load_mirror
 from open_mirroring.errors import TerminalError
 from open_mirroring.fault_points import reach
@@ -20,7 +21,7 @@ from open_mirroring.operate.exit_codes import Exit, UsageError, exit_of_report
 from open_mirroring.operate.reset_driver import ResetDriver
 from open_mirroring.operate.words import shown
 from open_mirroring.protocols.resetting import ResetStage
-from open_mirroring.protocols.table_stops import LEDGER_UNKNOWN, WAYS_OUT
+from open_mirroring.protocols.table_stops import LEDGER_UNKNOWN
 from open_mirroring.reconciliation.joined_tables import ledger_of
 from spark_jobs import reload_table as job
 from spark_jobs import repairs
@@ -76,7 +77,7 @@ def drop_table(arguments: argparse.Namespace) -> Exit:
         return _said(arguments.table, request, "", "", Exit.ON_HOLD)
     if arguments.table in {table.source for table in mirror.tables}:
         raise TerminalError(
-            "TABLE_DECLARED",
+            "ARGUMENT_INVALID",
             f"the mirror file names {arguments.table!r}",
             where=str(arguments.file),
             way_out="take the table out of the mirror file first; to build it anew: `open-mirroring reload-table`",
@@ -125,7 +126,7 @@ def rebuild_ledger(arguments: argparse.Namespace) -> Exit:
     if arguments.apply:
         if not (arguments.approved_by and arguments.reason):
             raise UsageError(
-                "APPROVAL_MISSING", "--apply needs a name and a reason", way_out="add --approved-by NAME --reason TEXT"
+                "ARGUMENT_INVALID", "--apply needs a name and a reason", way_out="add --approved-by NAME --reason TEXT"
             )
         reason = _reason(arguments)
     done = rebuild(mirror, ledger_to_look(mirror.ledger_url()), reason)
@@ -136,7 +137,7 @@ def rebuild_ledger(arguments: argparse.Namespace) -> Exit:
     for source, what in done.tables.items():
         print(f"{shown(source)}: {shown(what)}")
     for source, why in done.stopped.items():
-        print(f"STOPPED: {shown(source)}: {LEDGER_UNKNOWN}: {shown(why)}. Way out: {WAYS_OUT[LEDGER_UNKNOWN]}")
+        print(f"STOPPED: {shown(source)}: {LEDGER_UNKNOWN}: {shown(why)}. Way out: {next_step(LEDGER_UNKNOWN)}")
     if done.applied:
         print("the ledger is made again; the next run goes on from there")
     else:

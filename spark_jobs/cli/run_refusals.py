@@ -11,12 +11,11 @@ from functools import partial
 from sqlalchemy import Engine
 from sqlalchemy.exc import DBAPIError
 
+from open_mirroring.codes import next_step
 from open_mirroring.config import Mirror
 from open_mirroring.config.problems import SettingPath
 from open_mirroring.errors import MirroringError, TerminalError
 from open_mirroring.ledger.reading import LedgerReader, TableState
-from open_mirroring.protocols.table_stops import RESET
-from open_mirroring.protocols.verdicts import WAYS_OUT
 from open_mirroring.reconciliation.inspection import declare_tables
 from open_mirroring.reconciliation.owning import refuse_other_log, refuse_other_zone
 from spark_jobs.reconcile.lost_ledger import log_behind
@@ -95,8 +94,6 @@ def _unfit(mirror: Mirror, reader: LedgerReader, states: list[TableState]) -> di
     preparation = Preparation(mirror.name, reader, declared, mirror.publish, renames=renames, salt=salt)
     unfit, names = preparation.unfit(published), {state.id: state.source for state in published}
     return {
-        names[table_id]: TerminalError(
-            stop.code, f"{names[table_id]}: {stop.what}", way_out=WAYS_OUT.get(stop.code, f"put it back, or {RESET}")
-        )
+        names[table_id]: TerminalError(stop.code, f"{names[table_id]}: {stop.what}", way_out=next_step(stop.code))
         for table_id, stop in unfit.items()
     }

@@ -22,18 +22,20 @@ def ui(arguments: argparse.Namespace) -> Exit:
     token = os.environ.get(TOKEN, "")
     if not token and not _is_loopback(arguments.host):
         raise UsageError(
-            "TOKEN_MISSING",
+            "ARGUMENT_INVALID",
             f"{arguments.host} can be reached from other machines, and nothing says who may look and decide",
             way_out=f"set {TOKEN} to a secret of {_TOKEN_LENGTH} characters or more, or leave --host out",
         )
     if token and len(token) < _TOKEN_LENGTH:
         raise UsageError(
-            "TOKEN_MISSING", f"{TOKEN} has fewer than {_TOKEN_LENGTH} characters", way_out="take a longer secret"
+            "ARGUMENT_INVALID", f"{TOKEN} has fewer than {_TOKEN_LENGTH} characters", way_out="take a longer secret"
         )
     places = arguments.mirrors or [Path("mirrors")]
     for place in places:
         if not place.exists():
-            raise UsageError("NO_MIRROR", f"there is no {place}", way_out="name a mirror file, or a folder of them")
+            raise UsageError(
+                "ARGUMENT_INVALID", f"there is no {place}", way_out="name a mirror file, or a folder of them"
+            )
     app = build_app(Surroundings(MirrorShelf(places), TokenDoor(token) if token else LoopbackDoor()))
     address = f"[{arguments.host}]" if ":" in arguments.host else arguments.host
     print(f"the page: http://{address}:{arguments.port}/ (Ctrl-C ends it)", flush=True)

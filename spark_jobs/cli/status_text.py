@@ -7,12 +7,12 @@ import sys
 from collections.abc import Iterator
 from datetime import datetime, timedelta
 
+from open_mirroring.codes import next_step
 from open_mirroring.operate.job_story import counted
 from open_mirroring.operate.mirror_view import BoundOffsets, MirrorView, TableView
 from open_mirroring.operate.viewing import NO_COMPLETE_POSITION
 from open_mirroring.operate.words import age, amount, shown, size, verdict_name, verdict_words
 from open_mirroring.protocols.proving import Kind, Proof
-from open_mirroring.protocols.table_losses import WAYS_OUT
 from open_mirroring.protocols.verdicts import Verdict
 from spark_jobs.cli.reporting import columns, ignored_text
 from spark_jobs.sources.contract.decoded import Notices
@@ -53,7 +53,7 @@ def _of_mirror(status: MirrorView) -> Iterator[tuple[str, str]]:
         counted = f"{letters.without_table.count} dead letters name no table: any table may lack a change"
         counted = counted if letters.known else f"at least {counted}: the log's were not counted yet"
         yield "AT RISK", f"{counted}; look at `dead-letters`"
-    yield from (("AT RISK", f"{shown(what)}; {WAYS_OUT[code]}") for code, what in status.report.unread.items())
+    yield from (("AT RISK", f"{shown(what)}; {next_step(code)}") for code, what in status.report.unread.items())
     yield from (("note", shown(note)) for note in status.notes)
     if status.not_inspected:
         yield "not inspected", shown(status.not_inspected)

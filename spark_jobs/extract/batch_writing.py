@@ -10,7 +10,6 @@ from functools import partial
 from typing import TYPE_CHECKING, Literal, Protocol
 from uuid import uuid4
 
-from open_mirroring.changes.dead_letters import NO_MESSAGE
 from open_mirroring.changes.manifest import (
     SENT_BY,
     BoundRange,
@@ -23,6 +22,7 @@ from open_mirroring.changes.manifest import (
 )
 from open_mirroring.changes.places_left import Reads
 from open_mirroring.changes.read_places import Run
+from open_mirroring.codes import Trait, having
 from open_mirroring.errors import TerminalError
 from open_mirroring.ledger.extract_ledger import ExtractLedger
 from open_mirroring.protocols.table_stops import LOAD_REPEATED, RELOAD_SEEN
@@ -240,7 +240,7 @@ class BatchWriting:
     def _read_whole(self, manifest: Manifest, scope: Scope) -> Iterator[SettledLetter]:
         """Damaged files that grew, were read again from their beginning, and are sound now."""
         again = {bound.name for bound in scope.ranges if bound.start == 0}
-        damaged = [x for x in (SeenLetter(*entry) for entry in manifest.letters) if x.code in NO_MESSAGE]
+        damaged = [x for x in (SeenLetter(*entry) for entry in manifest.letters) if x.code in having(Trait.OF_A_FILE)]
         for at, names_no_table in self.ledger.open_damage(again):
             # One entry may stand for many files.
             if not any(x.place < 0 or x.origin == at.origin for x in damaged):
@@ -278,7 +278,7 @@ class BatchWriting:
         if len(known) > manifest.partitions:
             counted = f"{len(known)} partitions carry changes, `partition_count` says {manifest.partitions}"
             raise TerminalError(
-                "PARTITIONS_DIFFER",
+                "TRANSACTION_UNTOLD",
                 f"{counted}: {sorted(known)[:10]}",
                 way_out="set `partition_count` to their number, or `consistency: key`; nothing of this batch is lost",
             )
@@ -298,7 +298,7 @@ class BatchWriting:
         tasks = unrelated_senders(schemas)
         if len(tasks) > 1:
             raise TerminalError(
-                "TASKS_DIFFER",
+                "TRANSACTION_UNTOLD",
                 f"changes come from several tasks, whose positions cannot be compared: {tasks[:10]}",
                 way_out=f"make a mirror for the tables of each task; {way_out}",
             )

@@ -32,7 +32,7 @@ from spark_jobs.beginning.announcements import AnnouncedTable, together
 from spark_jobs.beginning.joining import fitting, joining
 from spark_jobs.extract.new_tables import NewTablesSeen, announced_tables
 from spark_jobs.letters.open_letters import read_open_letters
-from spark_jobs.runtime.giving_way import OVERTAKEN, GivingWay
+from spark_jobs.runtime.giving_way import CHANGED_MEANWHILE, GivingWay
 from spark_jobs.sources.contract.source import MessageTransport
 from spark_jobs.sources.registry import source_of
 
@@ -117,7 +117,7 @@ class ExtractionDriver:
         """Have tables join of which nothing would be read before the mirror names them (G-70).
 
         Raises:
-            MirroringError: the source cannot be looked at; ``NEW_TABLE_REFUSED``.
+            MirroringError: the source cannot be looked at; ``CONFIG_INVALID``.
         """
         transport = self.source.transport
         if self._mirror.has_patterns and transport.reads_named_tables:
@@ -162,7 +162,7 @@ class ExtractionDriver:
         """Register what joins; extraction goes on with it.
 
         Raises:
-            TerminalError: ``NEW_TABLE_REFUSED``: nothing of the batch is sealed, and the next run tries again.
+            TerminalError: ``CONFIG_INVALID``: nothing of the batch is sealed, and the next run tries again.
         """
         found = joining(self._mirror, announced)
         said: dict[str, str] = {}
@@ -203,7 +203,7 @@ class ExtractionDriver:
 
         Raises:
             TerminalError: the source or the log is not as it must be; the code says which.
-            TransientError: ``LEDGER_UNREACHABLE``, ``LOG_COMMIT_FAILED``: try again.
+            TransientError: ``UNREACHABLE``, ``CHANGED_MEANWHILE``: try again.
         """
         self._agenda = list(agenda)
         request = drive_one(protocol.start(), protocol.step, self.answer, protocol.Finished).request
@@ -220,7 +220,7 @@ class ExtractionDriver:
             reply = self._answer(request)
             if isinstance(reply, protocol.Lost):
                 what = "another run reads this mirror; this one waits, and goes on from what that one did"
-                log.warning("%s: %s", OVERTAKEN, what)
+                log.warning("%s: %s", CHANGED_MEANWHILE, what)
                 reader = LedgerReader(self._engine, self._name)
                 self._giving_way.wait(lambda: reader.mirror().open_batch is not None)
             return reply

@@ -7,7 +7,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from open_mirroring.changes.dead_letters import HEALED_BY_COPY
 from open_mirroring.changes.manifest import (
     LETTERS_SHOWN,
     AnnouncedSchema,
@@ -23,6 +22,7 @@ from open_mirroring.changes.manifest import (
     merged,
 )
 from open_mirroring.changes.read_places import Run, bounded, joined
+from open_mirroring.codes import Trait, having
 from spark_jobs.changelog.writing import Written
 from spark_jobs.sources.contract.decoded import Sender, SourceSchema
 
@@ -162,6 +162,7 @@ def worse_reject(known: KeylessReject | None, other: KeylessReject) -> KeylessRe
 
     That is the one that no other copy of its message can settle; if both are alike, the first.
     """
-    if known is None or (known["code"] in HEALED_BY_COPY and other["code"] not in HEALED_BY_COPY):
+    healed = having(Trait.HEALED_BY_COPY)
+    if known is None or (known["code"] in healed and other["code"] not in healed):
         return other
     return known

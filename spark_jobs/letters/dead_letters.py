@@ -13,8 +13,8 @@ from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
-from open_mirroring.changes.dead_letters import WAYS_OUT
 from open_mirroring.changes.manifest import LetterPlace
+from open_mirroring.codes import next_step
 from open_mirroring.errors import TerminalError
 from open_mirroring.ledger.reading import LedgerReader
 from open_mirroring.storage.object_path import Place
@@ -48,7 +48,7 @@ class DeadLetter(NamedTuple):
     @property
     def way_out(self) -> str:
         """What to do about it."""
-        return WAYS_OUT.get(self.code, "find out from its contents what it is: `--raw`")
+        return next_step(self.code)
 
 
 class ListedLetters(NamedTuple):
@@ -80,15 +80,15 @@ def write_raw(file: Path, log_root: Place, letters: Iterable[DeadLetter]) -> int
     (the images of a change that could not be typed).
 
     Raises:
-        TerminalError: ``FILE_EXISTS``, ``FILE_NOT_WRITABLE``.
+        TerminalError: ``ARGUMENT_INVALID``, ``ACCESS_DENIED``.
     """
     try:
         descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     except FileExistsError:
-        raise TerminalError("FILE_EXISTS", f"{file} exists already", way_out="name a new file") from None
+        raise TerminalError("ARGUMENT_INVALID", f"{file} exists already", way_out="name a new file") from None
     except OSError as error:
         raise TerminalError(
-            "FILE_NOT_WRITABLE", f"{file} cannot be written: {error.strerror}", way_out="name another place"
+            "ACCESS_DENIED", f"{file} cannot be written: {error.strerror}", way_out="name another place"
         ) from error
     by_batch: dict[int, list[DeadLetter]] = {}
     for letter in letters:

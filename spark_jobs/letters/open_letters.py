@@ -11,7 +11,6 @@ from typing import NamedTuple
 
 from sqlalchemy import Engine
 
-from open_mirroring.changes.dead_letters import NO_MESSAGE
 from open_mirroring.changes.manifest import (
     LETTERS_SHOWN,
     REASON,
@@ -21,6 +20,7 @@ from open_mirroring.changes.manifest import (
     SeenLetter,
     bounded_letters,
 )
+from open_mirroring.codes import Trait, having
 from open_mirroring.config import Mirror
 from open_mirroring.config.storage import log_place
 from open_mirroring.ledger.letters import count_anew, settled_letters
@@ -116,7 +116,7 @@ def open_letters(
         at = LetterPlace(batch, origin, place)
         if at not in settled:
             hides = no_key and table in tables_with_key
-            is_message = has_message and code not in NO_MESSAGE
+            is_message = has_message and code not in having(Trait.OF_A_FILE)
             found.append(OpenLetter(at, table, hides, code, epoch, position, is_message, count, reason or "", key))
     return found
 

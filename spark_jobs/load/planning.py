@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from pydantic_core import PydanticCustomError
 
 from open_mirroring.changes.column_choice import ColumnChoice
-from open_mirroring.changes.dead_letters import WAYS_OUT
 from open_mirroring.changes.log_position import BEGINS_EMPTY, LogPosition, above
 from open_mirroring.changes.row_key import columns_lacking
+from open_mirroring.codes import next_step
 from open_mirroring.config import Mirror, Table
 from open_mirroring.config.exports import stream_from
 from open_mirroring.config.names import BEGINNING, split_source_name
@@ -31,7 +31,6 @@ from open_mirroring.landing_zone.load_columns import LoadColumn, columns_of_both
 from open_mirroring.landing_zone.schema import TableSchema, extra_columns
 from open_mirroring.ledger.load_ledger import HandOver, LoadLedger, LoadPlan
 from open_mirroring.protocols.table_stops import HASH_UNMATCHED, unhashed_text
-from open_mirroring.protocols.table_stops import WAYS_OUT as WAYS_OUT_OF_STOPS
 from spark_jobs.load.task import duplicate_key
 from spark_jobs.load.unique_keys import find_duplicate
 from spark_jobs.publish.table_columns import landing_of
@@ -87,7 +86,7 @@ def plan_load(
 
     Raises:
         TerminalError: the source is not as the mirror file says; the code says how. Nothing was published.
-        TransientError: the source does not answer; ``LOG_BATCH_OPEN``.
+        TransientError: the source does not answer; ``CHANGED_MEANWHILE``.
     """
     load = table.initial_load
     hand_over = ledger.hand_over(table_id)
@@ -105,7 +104,7 @@ def plan_load(
     else:
         raise ValueError(f"{table.source} has no initial load")
     if lost := table.unhashed({*streamed, *(column.name for column in bound.plan.columns)}):
-        where, way_out = f"table {table.source}", WAYS_OUT_OF_STOPS[HASH_UNMATCHED]
+        where, way_out = f"table {table.source}", next_step(HASH_UNMATCHED)
         raise TerminalError(HASH_UNMATCHED, unhashed_text(lost), where=where, way_out=way_out)
     salt = mirror.salt()
     salted = None if salt is None else salt.check
@@ -130,12 +129,12 @@ def published_over(table: Table, load: JdbcLoad, hand_over: HandOver, *, is_kept
     only the mirror file tells whether it has what was logged before: it may lack rows by a TRUNCATE.
 
     Raises:
-        TerminalError: ``EXPORT_TOO_OLD``: the table stays as it was loaded, and the log has not all changes since.
+        TerminalError: ``STREAM_FROM_INVALID``: the table stays as it was loaded, and the log has not all changes since.
     """
     stays, before = load.stream_from is not None, hand_over.own_before
     if stays and before:
         raise TerminalError(
-            "EXPORT_TOO_OLD",
+            "STREAM_FROM_INVALID",
             f"`stream_from: beginning` says that the table stays as the task loaded it; changes of it up to {before} "
             "were logged before a reset, or are no longer in the log, and cannot be published over it",
             where=f"table {table.source}",
@@ -173,7 +172,7 @@ def refuse_other_load(mirror: Mirror, table: Table, plan: LoadPlan) -> None:
     """Refuse to continue a load otherwise than it began: its files would not fit each other.
 
     Raises:
-        TerminalError: ``LOAD_CHANGED``; ``SALT_CHANGED``, for one text would have two hashes (G-121).
+        TerminalError: ``LOAD_CHANGED``; ``TABLE_REDECLARED``, for one text would have two hashes (G-121).
     """
     if table.initial_load is None or plan.settings != settings_of(table):
         raise TerminalError("LOAD_CHANGED", OTHER_SETTINGS, way_out="put them back as they were, or reset the table")
@@ -182,7 +181,7 @@ def refuse_other_load(mirror: Mirror, table: Table, plan: LoadPlan) -> None:
     salt = mirror.salt() if begun_with else None
     if begun_with and (salt is None or begun_with != {salt.check}):
         what = "its initial load began with another salt than the connection has now"
-        raise TerminalError("SALT_CHANGED", what, way_out="put the connection back as it was, or reset the table")
+        raise TerminalError("TABLE_REDECLARED", what, way_out="put the connection back as it was, or reset the table")
 
 
 def settings_of(table: Table) -> str:
@@ -250,7 +249,7 @@ def _plan_export(mirror: Mirror, table: Table, load: ExportLoad, hand_over: Hand
         both = columns_of_both(columns, others)
         if both is None:
             raise TerminalError(
-                "EXPORT_SCHEMA_DIFFERS",
+                "LOAD_INVALID",
                 f"the file has {_named(others)}, the first one {_named(columns)}",
                 where=str(export.path(file)),
                 way_out="export the whole table anew, all files by the same columns and types",
@@ -272,19 +271,19 @@ def _refuse_narrower_key(table: Table, announced: Sequence[str]) -> None:
     """Refuse a load whose source tells a key with more columns than the mirror file's (G-83).
 
     Raises:
-        TerminalError: ``KEY_NARROWER``.
+        TerminalError: ``KEY_DIFFERS``.
     """
     lacking = [] if table.key_is_unique or not table.key else columns_lacking(table.key, announced)
     if lacking:
         what = f"the key of the source has {lacking}, which `key` lacks: rows of two keys would become one"
-        raise TerminalError("KEY_NARROWER", what, where=f"table {table.source}", way_out=WAYS_OUT["KEY_NARROWER"])
+        raise TerminalError("KEY_DIFFERS", what, where=f"table {table.source}", way_out=next_step("KEY_DIFFERS"))
 
 
 def _check_handover(table: Table, load: ExportLoad, position: str, hand_over: HandOver) -> None:
     """Refuse a hand-over that cannot be as the mirror file says, before anything is read (G-127).
 
     Raises:
-        TerminalError: ``HANDOVER_INVALID``.
+        TerminalError: ``STREAM_FROM_INVALID``.
     """
     if load.handover is None:
         return
@@ -293,7 +292,7 @@ def _check_handover(table: Table, load: ExportLoad, position: str, hand_over: Ha
     except PydanticCustomError as error:
         what = f"`stream_from` is {position!r}, and `handover` is {load.handover}"
         way_out = str((error.context or {})["way_out"])
-        raise TerminalError("HANDOVER_INVALID", what, where=f"table {table.source}", way_out=way_out) from None
+        raise TerminalError("STREAM_FROM_INVALID", what, where=f"table {table.source}", way_out=way_out) from None
     refuse_handed_over(table, hand_over.generation, hand_over.highest)
 
 
@@ -301,7 +300,7 @@ def refuse_handed_over(table: Table, generation: int, highest: str | None) -> No
     """Refuse to take a load for one before the whole stream that is read when the stream has begun (G-127).
 
     Raises:
-        TerminalError: ``HANDOVER_INVALID``.
+        TerminalError: ``STREAM_FROM_INVALID``.
     """
     load = table.initial_load
     if load is None or load.handover != "quiesced" or highest is None:
@@ -309,7 +308,7 @@ def refuse_handed_over(table: Table, generation: int, highest: str | None) -> No
     # An export may be older than every change that was read. A database is read now, so it holds those changes.
     if isinstance(load, JdbcLoad) or generation > 1:
         raise TerminalError(
-            "HANDOVER_INVALID",
+            "STREAM_FROM_INVALID",
             f"the stream has begun, and reached {highest}: the load may hold its changes",
             where=f"table {table.source}",
             way_out="load an export with `handover: exact`, and the first commit that is not in it as `stream_from`",
@@ -324,7 +323,7 @@ def _above_old_log(table: Table, since: str | None, hand_over: HandOver, ignored
     the export, so it has to lie above them.
 
     Raises:
-        TerminalError: ``EXPORT_TOO_OLD``.
+        TerminalError: ``STREAM_FROM_INVALID``.
     """
     highest = max(hand_over.highest_before or "", ignored)
     if not highest:
@@ -332,7 +331,7 @@ def _above_old_log(table: Table, since: str | None, hand_over: HandOver, ignored
     major = LogPosition.parse(0, highest).major
     if since is None or since < major or (is_exact and since == major):
         raise TerminalError(
-            "EXPORT_TOO_OLD",
+            "STREAM_FROM_INVALID",
             f"the export begins at {since or BEGINNING}; changes up to {highest} were logged before the reset, are no "
             "longer in the log, or were ignored before the mirror file named the table, and cannot be published over "
             "it",
@@ -358,7 +357,7 @@ def _plan_jdbc(
         split = source.split(found.name, found.sql_type or "", load.chunks)
         if split is None:
             raise TerminalError(
-                "SPLIT_UNSUPPORTED",
+                "CONFIG_INVALID",
                 f"the column {found.name!r} of type {found.sql_type} has no ranges",
                 where=f"table {table.source}",
                 way_out="name a number or date column as `split_column`, or leave `chunks` out",
@@ -379,7 +378,7 @@ def _check(columns: tuple[LoadColumn, ...], table: Table) -> None:
     schema = TableSchema(()).extended(column.landing for column in columns)
     missing = [key for key in keys if key not in {column.name for column in schema.columns}]
     if missing:
-        raise TerminalError("KEY_MISSING", f"the source has no key columns {missing}", way_out="mend `key`")
+        raise TerminalError("KEY_INVALID", f"the source has no key columns {missing}", way_out="mend `key`")
     for column in columns:
         if column.name in keys and column.sql_type is not None:
             try:

@@ -166,7 +166,7 @@ def stage_rows(zone: ZoneAddress, salt: Salt | None, rows: Rows, target: LoadTar
     """Write rows into files of at most ``max_rows``, prove their keys unique, and create the staged objects.
 
     Raises:
-        TerminalError: ``KEY_DUPLICATE`` naming both rows, and whatever reading the rows raises.
+        TerminalError: ``KEY_INVALID`` naming both rows, and whatever reading the rows raises.
         TransientError: the store does not answer.
     """
     with tempfile.TemporaryDirectory(prefix="open_mirroring-") as scratch:
@@ -193,7 +193,7 @@ def stage_no_rows(zone: ZoneAddress, target: LoadTarget) -> StagedFile:
 def duplicate_key(one: str, other: str) -> TerminalError:
     """The error for a key that is there twice."""
     return TerminalError(
-        "KEY_DUPLICATE",
+        "KEY_INVALID",
         f"two rows have the same key: {one}, and {other}",
         way_out="mend `key` if it names too few columns, or the source; then load anew",
     )

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import pyarrow as pa
 
+from open_mirroring.codes import Trait, having, next_step
 from open_mirroring.config import Mirror, Table
 from open_mirroring.config.names import split_source_name
 from open_mirroring.config.tables import ExportLoad, JdbcLoad
@@ -28,7 +29,6 @@ from open_mirroring.ledger.publish_ledger import StagedDetails
 from open_mirroring.ledger.reading import LedgerReader, TableState
 from open_mirroring.operate.words import pace
 from open_mirroring.protocols import publishing as protocol
-from open_mirroring.protocols.table_stops import WAYS_OUT
 from open_mirroring.reconciliation.inspection import zone_address
 from spark_jobs.load.planning import export_of, pace_of, part_of, pieces_of, refuse_handed_over, weight_of
 from spark_jobs.load.task import (
@@ -53,13 +53,11 @@ log = logging.getLogger(__name__)
 
 _CHUNKS_PER_CORE = 2
 """Chunks of one table in one intent, for each core: what a killed run may have to read again."""
-_MENDABLE = ("EXPORT_CHANGED", "SOURCE_", "CONNECTION_", "STORAGE_")
-"""Codes (or beginnings of them) of what can be put back as it was: the load waits for it. A bad row ends the load."""
 
 
 def is_mendable(error: TerminalError) -> bool:
     """Whether the cause of an error can be put back as it was, so that the load waits for that."""
-    return error.code.startswith(_MENDABLE)
+    return error.code in having(Trait.WAITED_FOR)
 
 
 class LoadWork:
@@ -196,7 +194,9 @@ class LoadWork:
             files = [fetched.enter_context(store.fetch(file.object_name)) for _, file in names]
             there = [file for file in files if file is not None]
             if len(there) != len(files):
-                raise TransientError("STAGED_GONE", "a staged object is not there as created", way_out="run again")
+                raise TransientError(
+                    "CHANGED_MEANWHILE", "a staged object is not there as created", way_out="run again"
+                )
             target = self._target(one)
             twice = find_duplicate(key_columns(there, target.landed_keys), target.key_schema)
         if twice is not None:
@@ -207,14 +207,14 @@ def _refuse_unfilled(plan: LoadPlan, shortest: Mapping[str, int]) -> None:
     """Refuse an export that has values shorter than what the source fills them up to (G-86).
 
     Raises:
-        TerminalError: ``LOAD_UNFILLED``.
+        TerminalError: ``VALUE_INVALID``.
     """
     for column in plan.columns:
         length = filled_length(column.sql_type or "")
         if length is not None and shortest.get(column.name, length) < length:
             what = f"the column {column.name!r} is {column.sql_type}, and has a value of {shortest[column.name]} bytes"
             said = f"{what}: the export cut what the source fills it up with"
-            raise TerminalError("LOAD_UNFILLED", said, way_out=WAYS_OUT["LOAD_UNFILLED"])
+            raise TerminalError("VALUE_INVALID", said, way_out=next_step("VALUE_INVALID"))
 
 
 class _Intended(NamedTuple):

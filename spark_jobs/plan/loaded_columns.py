@@ -58,18 +58,18 @@ def doubt(loaded: LoadedColumn, sql_type: str) -> Doubt | None:
 
     *sql_type* is the type by which a change carries the column.
     """
-    column, shortest, is_key = loaded
+    column, shortest, _ = loaded
     length = filled_length(sql_type)
     if length is not None and shortest is not None and shortest < length:
         what = (
             f"is {sql_type}, and has a value of {shortest} bytes in the initial load: the export cut what the source "
         )
-        return Doubt("LOAD_UNFILLED", f"the column {column.name!r} {what}fills it up with")
+        return Doubt("VALUE_INVALID", f"the column {column.name!r} {what}fills it up with")
     why = _why_ambiguous(loaded, sql_type)
     if not why:
         return None
     what = f"the initial load brought the column {column.name!r} as {why}, and changes carry it as {sql_type}"
-    return Doubt("KEY_AMBIGUOUS" if is_key else "VALUE_AMBIGUOUS", what)
+    return Doubt("VALUE_INVALID", what)
 
 
 def doubt_by_deletes(loaded: Mapping[str, LoadedColumn], changes: pa.Table) -> Doubt | None:

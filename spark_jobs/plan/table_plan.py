@@ -148,8 +148,8 @@ def typed_changes(plan: TablePlan, changes: pa.Table) -> Typed:
     """The changes that are published, typed by the plan's columns.
 
     Raises:
-        PlanStop: ``SCHEMA_CHANGED`` where a column's type does not take the values of an earlier one, ``LOAD_UNFILLED``
-            or ``KEY_AMBIGUOUS`` where deletes may miss their loaded rows: it stops this table alone.
+        PlanStop: ``SCHEMA_CHANGED`` where a column's type does not take the values of an earlier one, ``VALUE_INVALID``
+            or ``VALUE_INVALID`` where deletes may miss their loaded rows: it stops this table alone.
     """
     if found := doubt_by_deletes(plan.loaded_keys, changes):
         raise PlanStop(found.code, found.what)

@@ -86,7 +86,7 @@ class Target:
     of the target (G-120).
 
     Raises:
-        TransientError: ``TARGET_UNREADABLE``; what the storage says.
+        TransientError: ``PROOF_FAILED``; what the storage says.
         TerminalError: what the storage says.
     """
 
@@ -148,7 +148,7 @@ def tables_place(mirror: Mirror) -> Place:
     """Where a mirror's tables are: in the folder or storage that its file names, else in its item of OneLake.
 
     Raises:
-        TerminalError: ``TABLES_UNNAMED``, ``TABLES_MISSING``; ``CONNECTION_MISSING``, ``CONNECTION_INVALID``; what the
+        TerminalError: ``CONFIG_INVALID``, ``PLACE_MISSING``; ``CONNECTION_INVALID``; what the
             storage or the Fabric API says.
         TransientError: what the storage or the Fabric API says.
     """
@@ -156,7 +156,7 @@ def tables_place(mirror: Mirror) -> Place:
         root = folder_place(mirror, mirror.landing_zone.tables)
         if not root.is_dir():
             raise TerminalError(
-                "TABLES_MISSING",
+                "PLACE_MISSING",
                 "the folder of the target's tables is not there",
                 where=str(root),
                 way_out="mend `landing_zone.tables`, or mount what it names",
@@ -165,7 +165,7 @@ def tables_place(mirror: Mirror) -> Place:
     zone = zone_address(mirror)
     if not isinstance(zone, OneLakeZone):
         raise TerminalError(
-            "TABLES_UNNAMED",
+            "CONFIG_INVALID",
             "nothing says where the mirrored tables can be read",
             where=f"mirror {mirror.name}",
             way_out="set `landing_zone.tables` to the folder of the mirrored tables, as `<schema>/<table>`",
@@ -257,7 +257,7 @@ def _our_errors(place: Place) -> Iterator[None]:
 
 def _unreadable(what: str, where: str) -> TransientError:
     way_out = "look at the table's Delta log, and whether the files are there; then prove again"
-    return TransientError("TARGET_UNREADABLE", what, where=where, way_out=way_out)
+    return TransientError("PROOF_FAILED", what, where=where, way_out=way_out)
 
 
 def _told(field: pa.Field, mode: str) -> str:

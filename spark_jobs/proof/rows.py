@@ -96,7 +96,7 @@ def fitted(rows: pa.Table, shape: Shape) -> pa.Table:
     """Rows of one side in the shape's columns and types; a column that the side lacks is NULL.
 
     Raises:
-        TerminalError: ``TYPES_DIFFER`` for a value that the common type does not hold.
+        TerminalError: ``SCHEMA_CHANGED`` for a value that the common type does not hold.
     """
     arrays = []
     for field in shape.schema:
@@ -111,7 +111,7 @@ def fitted(rows: pa.Table, shape: Shape) -> pa.Table:
             arrays.append(values if values.type == field.type else values.cast(field.type))
         except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
             raise TerminalError(
-                "TYPES_DIFFER",
+                "SCHEMA_CHANGED",
                 f"column {field.name!r}: a value of type {values.type} is none of {field.type}: {error}",
                 way_out="compare the column's type at the source and at the target; a changed type needs a reload",
             ) from None

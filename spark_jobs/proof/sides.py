@@ -172,7 +172,7 @@ class ExportSource:
         for file in files[1:]:
             if columns_of_both(self.columns, export_columns(export, file, table.chosen, types, gone)) is None:
                 raise TerminalError(
-                    "EXPORT_SCHEMA_DIFFERS",
+                    "LOAD_INVALID",
                     "its files have different columns or types",
                     where=str(export.path(file)),
                     way_out="export the whole table anew, all files by the same columns and types",
@@ -211,7 +211,7 @@ def proof_source(table: Table, export: ProofExport | None) -> ProofExport | Jdbc
 def source_unnamed(tables: Sequence[str]) -> UsageError:
     """The refusal of a proof of tables whose source rows no one has named a place for."""
     return UsageError(
-        "SOURCE_UNNAMED",
+        "CONFIG_INVALID",
         f"the mirror file does not say where the source's rows of {', '.join(tables)} can be read",
         way_out="set `prove` of the table to a connection or an export, or name one with --export",
     )
@@ -231,7 +231,7 @@ def source_side(
     the types by which changes carry columns: a database's texts have their digits (G-114).
 
     Raises:
-        TerminalError: ``SOURCE_UNNAMED``; the source is not as it is said to be: the code says how.
+        TerminalError: ``CONFIG_INVALID``; the source is not as it is said to be: the code says how.
         TransientError: the source does not answer.
     """
     chosen = proof_source(table, export)

@@ -26,7 +26,7 @@ from open_mirroring.protocols import publishing as protocol
 from open_mirroring.protocols.driving import drive
 from open_mirroring.reconciliation.inspection import zone_address
 from spark_jobs.publish.zone_ports import ZonePorts
-from spark_jobs.runtime.giving_way import OVERTAKEN, GivingWay
+from spark_jobs.runtime.giving_way import CHANGED_MEANWHILE, GivingWay
 
 log = logging.getLogger(__name__)
 
@@ -108,7 +108,7 @@ class PublicationDriver:
             protocol.step,
             self._round,
             lambda table_id, state: self._is_over(table_id, state.request),
-            silent=TransientError("LEDGER_UNREACHABLE", "the ledger does not answer", way_out="try again later"),
+            silent=TransientError("UNREACHABLE", "the ledger does not answer", way_out="try again later"),
         )
 
     def _note_made(self, requests: Mapping[str, protocol.Request], replies: Mapping[str, protocol.Reply]) -> None:
@@ -131,7 +131,7 @@ class PublicationDriver:
             return
         if new := [source for source in lost if source not in self.overtaken]:
             what = "another run publishes these tables; this one waits, and goes on from what that one did"
-            log.warning("%s: %s: %s", OVERTAKEN, what, ", ".join(new))
+            log.warning("%s: %s: %s", CHANGED_MEANWHILE, what, ", ".join(new))
         self.overtaken.update(lost)
         self._giving_way.wait(
             lambda: any(one.row.intent is not None for s, one in self._reader.tables().items() if s in lost)

@@ -32,7 +32,7 @@ def stage_again(mirror: Mirror, reader: LedgerReader, state: TableState, lost: P
     """A new staged object with the content of a published number.
 
     Raises:
-        TerminalError: ``REPAIR_IMPOSSIBLE`` when the content cannot be made again with its digest.
+        TerminalError: ``REPAIR_REFUSED`` when the content cannot be made again with its digest.
         TransientError: what the store raises; what was staged until then is garbage that nothing refers to.
     """
     if lost.rows == 0:
@@ -133,7 +133,7 @@ def _first_number(reader: LedgerReader, state: TableState, lost: PublishedFile) 
 
 def _impossible(state: TableState, lost: PublishedFile, why: str) -> TerminalError:
     return TerminalError(
-        "REPAIR_IMPOSSIBLE",
+        "REPAIR_REFUSED",
         f"the content of number {lost.number} of table {state.source!r} cannot be made again: {why}",
         way_out="move that very file back under its name, if anybody has it; else reset the table: "
         "`open-mirroring reload-table`",

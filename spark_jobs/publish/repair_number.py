@@ -61,9 +61,9 @@ def repair_number(
         request: its id; repeated after its repair is done, it does nothing, even if the number is lost again (G-30).
 
     Raises:
-        TerminalError: ``REPAIR_REFUSED``, ``REPAIR_IMPOSSIBLE``, ``TABLE_UNKNOWN``, ``REQUEST_TAKEN``; ``CONFLICT``
+        TerminalError: ``REPAIR_REFUSED``, ``ARGUMENT_INVALID``; ``CONFLICT``
             when somebody else made the number meanwhile.
-        TransientError: ``REPAIR_UNFINISHED``; what ledger and store raise. Call again.
+        TransientError: ``CHANGED_MEANWHILE``; what ledger and store raise. Call again.
     """
     findings = inspect_mirror(mirror, ledger)
     if source not in findings:
@@ -148,7 +148,7 @@ class _Store:
         found = self.seen(number, sealed)
         if found is None:
             raise TransientError(
-                "REPAIR_UNFINISHED",
+                "CHANGED_MEANWHILE",
                 f"number {number} of table {self._state.source!r} is not there yet",
                 way_out="run the command again: it goes on from its last record",
             )
@@ -163,7 +163,7 @@ class _Store:
         reply = self._ports.answer(self._state, request)
         if isinstance(reply, protocol.Unknown):
             raise TransientError(
-                "REPAIR_UNFINISHED",
+                "CHANGED_MEANWHILE",
                 f"the store did not answer for table {self._state.source!r}",
                 way_out="run the command again: it goes on from its last record",
             )

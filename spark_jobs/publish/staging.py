@@ -224,15 +224,15 @@ def create_staged(
     may come of the first one late is an object that nothing refers to (O-08).
 
     Raises:
-        TransientError: ``STAGED_NAME_TAKEN``, ``STAGED_GONE``: somebody swept or reset meanwhile; run again. What the
+        TransientError: ``CHANGED_MEANWHILE``: somebody swept or reset meanwhile; run again. What the
             store raises, when none of some names could be created.
-        TerminalError: ``DATA_FILE_INVALID``: what came back is not what was written.
+        TerminalError: ``FILE_UNFIT``: what came back is not what was written.
     """
     created = _created(store, path, local)
     with store.fetch(created.path) as back:
         if back is None or created.size != written.size:
             what = f"the staged object {created.path!r} is not there as created"
-            raise TransientError("STAGED_GONE", what, way_out="run again")
+            raise TransientError("CHANGED_MEANWHILE", what, way_out="run again")
         if not is_text:
             check_data_file(back, schema, keys)
         elif bytes_digest(back) != written.digest:
@@ -250,6 +250,6 @@ def _created(store: LandingZoneStore, path: str, local: Path) -> ObjectInfo:
                 raise
             continue
         if created is None:
-            raise TransientError("STAGED_NAME_TAKEN", f"the staging name {name!r} is taken", way_out="run again")
+            raise TransientError("CHANGED_MEANWHILE", f"the staging name {name!r} is taken", way_out="run again")
         return created
     raise AssertionError("the last name returns or raises")

@@ -80,7 +80,7 @@ def landing_of(column: LandingColumn, chosen: ColumnChoice, salted: str | None) 
     """A column of the source with what the mirror file says of its name at the target, and of hashes (G-120, G-121).
 
     Raises:
-        TerminalError: ``COLUMN_RESERVED``.
+        TerminalError: ``COLUMN_NAME_INVALID``.
     """
     refuse_reserved(column.name)
     hashes = chosen.hashes(column.name)
@@ -147,7 +147,7 @@ class TableColumns:
         """What became of the columns that changes carried.
 
         Raises:
-            PlanStop: ``TYPE_UNKNOWN``, ``TYPE_UNSUPPORTED``.
+            PlanStop: ``TYPE_UNSUPPORTED``.
         """
         return self._history(self._placed)
 
@@ -164,7 +164,7 @@ class TableColumns:
         """How columns of earlier rows are read: as noted, or, where nothing is published yet, as the log tells (G-66).
 
         Raises:
-            PlanStop: ``TYPE_UNKNOWN``, ``TYPE_UNSUPPORTED``.
+            PlanStop: ``TYPE_UNSUPPORTED``.
         """
         state = self._state
         if not state.is_beginning or state.load_state != "none" or self._declared.complete_rows:
@@ -245,7 +245,7 @@ class TableColumns:
         """What a column lands as: its source's type, or what the mirror file says (G-110).
 
         Raises:
-            TerminalError: ``TYPE_UNKNOWN``, ``TYPE_UNSUPPORTED``.
+            TerminalError: ``TYPE_UNSUPPORTED``.
         """
         try:
             return landed_as(sql_type, self._declared.chosen.type_of(name))
@@ -336,10 +336,9 @@ class TableColumns:
         """The union of all columns, and each one's newest source type.
 
         Raises:
-            PlanStop: ``SCHEMA_CHANGED``, ``COLUMN_NOT_STREAMED``, ``COLUMN_ADDED``, ``COLUMN_RESERVED``,
-                ``COLUMN_CASE``, ``COLUMN_RENAMED``, ``RENAME_POSSIBLE``, ``COLUMN_BACK``, ``TYPE_UNKNOWN``,
-                ``PARTIAL_ROWS``, ``ROW_INCOMPLETE``, ``HASH_UNMATCHED``, ``LOAD_UNFILLED``, ``KEY_AMBIGUOUS``,
-                ``VALUE_AMBIGUOUS``.
+            PlanStop: ``SCHEMA_CHANGED``, ``COLUMN_NOT_STREAMED``, ``COLUMN_ADDED``, ``COLUMN_NAME_INVALID``,
+                ``COLUMN_RENAMED``, ``RENAME_POSSIBLE``, ``TYPE_UNSUPPORTED``,
+                ``PARTIAL_ROWS``, ``ROW_INCOMPLETE``, ``HASH_UNMATCHED``, ``VALUE_INVALID``.
         """
         state, declared = self._state, self._declared
         schema, published = state.columns, {column.name for column in state.columns.columns}
@@ -593,14 +592,14 @@ class TableColumns:
         for former in self.former:
             if former.now is None and (again := self._gone_again(former)):
                 raise PlanStop(
-                    "COLUMN_BACK",
+                    "SCHEMA_CHANGED",
                     f"{former.column!r} was gone up to {place_text(again)}, behind {place_text(former.up_to)}, up to "
                     "which its values were left out: which rows between have values of the column that was dropped is "
                     "not known",
                 )
         for column, back in self.history.back.items():
             raise PlanStop(
-                "COLUMN_BACK",
+                "SCHEMA_CHANGED",
                 f"{column!r} is there again from position {place_text(back.since)} on, after rows lacked it up to "
                 f"{place_text(back.gone_at)}: rows that did not change since have values of the column that was "
                 "dropped",
@@ -732,7 +731,7 @@ def refuse_other_settings(state: TableState, declared: Table, salted: str | None
     It needs no changes: a table to which none come would keep what was to be hashed in clear, and say nothing.
 
     Raises:
-        PlanStop: ``SCHEMA_CHANGED``, ``SALT_CHANGED``.
+        PlanStop: ``SCHEMA_CHANGED``, ``TABLE_REDECLARED``.
     """
     of_source, chosen = (
         TableSchema(tuple(column for column in state.columns.columns if not column.tells)),
@@ -820,7 +819,7 @@ def _refuse_other_hashes(published: TableSchema, chosen: ColumnChoice, salted: s
             raise PlanStop("SCHEMA_CHANGED", what + ("in clear" if is_hashed else "as a hash"))
         if is_hashed and column.salted != salted:
             what = f"the hashes of column {column.name!r} are published with another salt than the connection has now"
-            raise PlanStop("SALT_CHANGED", what)
+            raise PlanStop("TABLE_REDECLARED", what)
 
 
 def _refuse_unknown_columns(lists: Sequence[ColumnList]) -> None:
@@ -833,7 +832,7 @@ def _keys_first_known(schema: TableSchema, keys: Sequence[str]) -> TableSchema:
     missing = [key for key in keys if key not in {column.name for column in schema.columns}]
     # No column at all is known while only deletes were seen: the target has no row that they could remove.
     if missing and schema.columns:
-        raise PlanStop("KEY_MISSING", f"no change carries the key columns {missing}")
+        raise PlanStop("KEY_INVALID", f"no change carries the key columns {missing}")
     return schema
 
 

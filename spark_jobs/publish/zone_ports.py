@@ -91,7 +91,9 @@ class ZonePorts:
     def _digest(self, path: str, *, text: bool) -> str | None:
         with self._store.fetch(path) as local:
             if local is None:
-                raise TransientError("FILE_MOVED", f"{path!r} was moved while it was read", way_out="it is read again")
+                raise TransientError(
+                    "CHANGED_MEANWHILE", f"{path!r} was moved while it was read", way_out="it is read again"
+                )
             if text:
                 return bytes_digest(local)
             try:

@@ -21,7 +21,6 @@ from open_mirroring.landing_zone.text_format import TextFormat
 from open_mirroring.reconciliation.deep_check import FileContent
 
 _LOOKS = 2
-_DENIED = ("STORE_DENIED", "SERVICE_DENIED", "TOKEN_REFUSED")
 
 
 @dataclass(frozen=True)
@@ -76,7 +75,7 @@ def _content(store: LandingZoneStore, table: CheckedTable, listed: ListedFile) -
     except TerminalError as error:
         # Without the permission to look nothing is proved; anything else in the file's place is not the file.
         text = str(error)
-        return nothing._replace(unread=text) if error.code in _DENIED else nothing._replace(unreadable=text)
+        return nothing._replace(unread=text) if error.code == "ACCESS_DENIED" else nothing._replace(unreadable=text)
     return nothing._replace(moved=True)
 
 
@@ -110,7 +109,7 @@ def _judged(table: CheckedTable, listed: ListedFile, local: Path, content: FileC
     except FileNotFoundError:
         return None
     except TransientError as error:
-        if error.code == "DATA_FILE_GONE":
+        if error.code == "CHANGED_MEANWHILE":
             return None
         raise
     except TerminalError as error:
@@ -123,7 +122,7 @@ def _unfit(table: CheckedTable, listed: ListedFile, local: Path, columns: int) -
     try:
         check_data_file(local, expected, table.keys)
     except TransientError as error:
-        if error.code != "DATA_FILE_GONE":
+        if error.code != "CHANGED_MEANWHILE":
             raise
         return ""  # moved since its content was read, which proves it to be the published one or not
     except TerminalError as error:

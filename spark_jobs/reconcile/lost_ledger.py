@@ -16,6 +16,7 @@ from sqlalchemy import Engine
 from sqlalchemy.engine import make_url
 from sqlalchemy.exc import DBAPIError
 
+from open_mirroring.codes import next_step
 from open_mirroring.config import Mirror
 from open_mirroring.config.problems import Problem
 from open_mirroring.config.storage import log_place
@@ -23,7 +24,7 @@ from open_mirroring.errors import MirroringError, TerminalError
 from open_mirroring.ledger import open_ledger
 from open_mirroring.ledger import tables as t
 from open_mirroring.ledger.extract_ledger import ExtractLedger
-from open_mirroring.protocols.verdicts import FOREIGN_WRITER, LEDGER_LOST, LOG_MISSING_BATCH, WAYS_OUT, Finding
+from open_mirroring.protocols.verdicts import FOREIGN_WRITER, LEDGER_LOST, LOG_DAMAGED, Finding
 from open_mirroring.reconciliation.inspection import inspect_mirror
 from open_mirroring.reconciliation.owning import MIRROR_CLASH
 from spark_jobs.changelog.newest_batch import newest_in_log
@@ -44,7 +45,7 @@ def refuse_lost_ledger(mirror: Mirror, ledger: Engine) -> None:
     """Refuse to start again beside published files, or on a log that lost batches; called before anything is bound.
 
     Raises:
-        TerminalError: ``LEDGER_LOST``, ``LOG_MISSING_BATCH``.
+        TerminalError: ``LEDGER_LOST``, ``LOG_DAMAGED``.
     """
     if lost := log_ahead(mirror, ledger):
         raise lost
@@ -59,7 +60,7 @@ def refuse_lost_ledger(mirror: Mirror, ledger: Engine) -> None:
         what = f"the change log ends before batch {row.committed}, the newest one that the ledger knows"
         for source in needing:
             # Kept in the ledger: only a load builds such a table anew.
-            ExtractLedger(ledger, mirror.name).stop_table(source, LOG_MISSING_BATCH, what)
+            ExtractLedger(ledger, mirror.name).stop_table(source, LOG_DAMAGED, what)
         raise _log_behind(mirror, what, needing)
 
 
@@ -77,10 +78,8 @@ def _missing_in_log(mirror: Mirror, ledger: Engine, committed: int) -> list[str]
 
 
 def _log_behind(mirror: Mirror, what: str, needing: list[str]) -> TerminalError:
-    way_out = WAYS_OUT[LOG_MISSING_BATCH]
-    return TerminalError(
-        LOG_MISSING_BATCH, f"{what}; {needing} rest on it", where=str(log_place(mirror)), way_out=way_out
-    )
+    way_out = next_step(LOG_DAMAGED)
+    return TerminalError(LOG_DAMAGED, f"{what}; {needing} rest on it", where=str(log_place(mirror)), way_out=way_out)
 
 
 @contextmanager
@@ -164,7 +163,7 @@ def _ahead(mirror: Mirror, newest: int, known: int) -> TerminalError | None:
 
 
 def _lost(mirror: Mirror, what: str) -> TerminalError:
-    return TerminalError(LEDGER_LOST, what, where=f"mirror {mirror.name}", way_out=WAYS_OUT[LEDGER_LOST])
+    return TerminalError(LEDGER_LOST, what, where=f"mirror {mirror.name}", way_out=next_step(LEDGER_LOST))
 
 
 def _tables_of_log(mirror: Mirror, ledger: Engine) -> list[str]:

@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 from sqlalchemy.exc import OperationalError
 
-OVERTAKEN = "OVERTAKEN"
+CHANGED_MEANWHILE = "CHANGED_MEANWHILE"
 """Another run, of this or of another deployment with the same ledger, was faster: what it sealed is what counts."""
 FIRST_PAUSE, POLL, PATIENCE = 0.5, 0.5, 20.0
 """Seconds: before the first look, between looks, and how long a run waits the first time it is overtaken."""

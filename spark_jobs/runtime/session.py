@@ -58,9 +58,9 @@ def build_session(name: str, *, cores: int | None = None) -> SparkSession:
     Otherwise it is local with the fetched jars on its class path.
 
     Raises:
-        TerminalError: ``JARS_MISSING`` when one of a local session's is cut off, ``JAVA_NOT_STARTED`` when there is
-            no Java that could be started.
-        TransientError: ``SPARK_UNREACHABLE`` when the server of Spark Connect gives no session.
+        TerminalError: ``INSTALLATION_INCOMPLETE`` when one of a local session's jars is cut off, or there is no Java
+            that could be started.
+        TransientError: ``UNREACHABLE`` when the server of Spark Connect gives no session.
     """
     active = SparkSession.getActiveSession()
     if active is not None:
@@ -110,7 +110,7 @@ def _connected() -> SparkSession:
         return cast(SparkSession, session)
     # Raised out here: the original may hold the address, and a token is a part of it.
     raise TransientError(
-        "SPARK_UNREACHABLE",
+        "UNREACHABLE",
         f"the server of Spark Connect gives no session: {what}",
         where=server_shown(os.environ[REMOTE]),
         way_out="look whether the server runs, and whether address and token of the connection are right",
@@ -123,7 +123,7 @@ def _jars() -> list[str]:
     for jar in jars:
         if not is_zipfile(jar):
             raise TerminalError(
-                "JARS_MISSING",
+                "INSTALLATION_INCOMPLETE",
                 f"a jar that Spark needs is cut off: {os.path.basename(jar)}",
                 where=str(jars_folder()),
                 way_out=f"fetch them: open-mirroring jars; or let {JARS} name the folder that has them",
@@ -139,7 +139,7 @@ def _start_jvm(conf: SparkConf) -> JavaGateway:
         return launch_gateway(conf, {"stderr": write_end})
     except PySparkRuntimeError as error:
         raise TerminalError(
-            "JAVA_NOT_STARTED",
+            "INSTALLATION_INCOMPLETE",
             "Spark could not start a Java virtual machine",
             way_out="install Java 17 or newer, or let JAVA_HOME name one; what Java itself said stands above",
         ) from error

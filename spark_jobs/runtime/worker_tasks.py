@@ -61,7 +61,7 @@ def outcomes(spark: SparkSession, description: str, work: Work, shared: str, tas
         tasks: texts without a comma.
 
     Raises:
-        TerminalError: ``WORKERS_UNFIT``.
+        TerminalError: ``INSTALLATION_INCOMPLETE``.
     """
     run = _of_rdd if is_classic(spark) else _of_frame
     try:
@@ -79,7 +79,7 @@ def workers_error(error: Exception) -> MirroringError | None:
     for pattern, what in _UNFIT:
         if found := re.search(pattern, text):
             return TerminalError(
-                "WORKERS_UNFIT",
+                "INSTALLATION_INCOMPLETE",
                 f"Spark's workers have {what.format(*found.groups())}",
                 way_out="install the driver's minor version of Python with the package open-mirroring[spark] on every "
                 "worker; PYSPARK_PYTHON names it there",

@@ -35,7 +35,7 @@ def source_of(mirror: Mirror) -> MirrorSource:
     """The source that a mirror file describes; nothing is looked at yet.
 
     Raises:
-        TerminalError: ``CONNECTION_MISSING``, ``CONNECTION_INVALID``, ``SOURCE_SCHEMA_INVALID``.
+        TerminalError: ``CONNECTION_INVALID``, ``METADATA_MISSING``.
     """
     # A table with a period in its name is never streamed (C-74), and must not stand in the way of one that is spelled
     # alike: [a.b].c goes before a.[b.c].
@@ -74,7 +74,7 @@ def transport_of(mirror: Mirror) -> Transport:
     """What carries the changes of a mirror.
 
     Raises:
-        TerminalError: ``CONNECTION_MISSING``, ``CONNECTION_INVALID``.
+        TerminalError: ``CONNECTION_INVALID``.
     """
     match mirror.source:
         case described.InCapture() as source:

@@ -12,7 +12,7 @@ from open_mirroring.config import Mirror
 from open_mirroring.config.problems import Problem
 from open_mirroring.config.source import AnySource, ChangeTables, InTopics
 from open_mirroring.errors import MirroringError, TerminalError
-from open_mirroring.protocols.table_losses import CONTROL_TABLE_UNREAD, KEY_CHANGES_UNTOLD, NEVER_SEEN
+from open_mirroring.protocols.table_losses import CONTROL_TABLE_UNREAD, NOT_SEEN, SETUP_INCOMPLETE
 from spark_jobs.sources.contract.source import Survey
 from spark_jobs.sources.qlik.message.given_structures import given_structures
 from spark_jobs.sources.registry import transport_of
@@ -26,7 +26,7 @@ def unread_topics(source: AnySource, named: Mapping[str, str]) -> dict[str, str]
 
 
 def warnings(mirror: Mirror) -> list[Problem]:
-    """What is worth a look before a run: ``NEVER_SEEN``, ``KEY_CHANGES_UNTOLD``, ``CONTROL_TABLE_UNREAD``.
+    """What is worth a look before a run: ``NOT_SEEN``, ``SETUP_INCOMPLETE``, ``CONTROL_TABLE_UNREAD``.
 
     Databases that are read by Spark alone are not asked, nor is one that does not answer.
     """
@@ -42,12 +42,12 @@ def warnings(mirror: Mirror) -> list[Problem]:
         name = ".".join(table.source_name)
         if name in unseen:
             way_out = "mend `source` or `change_table` if the source spells them otherwise; else it will come"
-            found.append(mirror.problem((*place, "source"), NEVER_SEEN, unseen[name], way_out))
+            found.append(mirror.problem((*place, "source"), NOT_SEEN, unseen[name], way_out))
         if name in survey.without_mask and table.key and not (table.keys_never_change or paired):
             what = "its change table has no change mask: an update without before image stops it"
             way_out = "have the task store before images and say `before_images: true`, or select change_mask; or "
             way_out += "say `keys_never_change: true`"
-            found.append(mirror.problem((*place, "key"), KEY_CHANGES_UNTOLD, what, way_out))
+            found.append(mirror.problem((*place, "key"), SETUP_INCOMPLETE, what, way_out))
     for setting, what in survey.settings.items():
         way_out = "mend it, or grant the login SELECT on the tables: nothing is told of suspended tables otherwise"
         found.append(mirror.problem(("source", setting), CONTROL_TABLE_UNREAD, what, way_out))

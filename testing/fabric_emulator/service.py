@@ -196,7 +196,7 @@ class MirroringService:
         purged. A table that fails is latched and seen in :meth:`status`. Nothing happens while paused or stopped.
 
         Raises:
-            EmulatorError: ``ZONE_MISSING`` when tables are known and the whole zone is gone, ``STATE_INVALID``.
+            EmulatorError: ``PLACE_MISSING`` when tables are known and the whole zone is gone, ``STATE_INVALID``.
             ExceptionGroup: errors of the file system or of Delta, after all other tables had their turn.
         """
         with self._turn() as state:
@@ -296,7 +296,7 @@ class MirroringService:
         except FileNotFoundError:
             if state.tables:
                 raise EmulatorError(
-                    "ZONE_MISSING",
+                    "PLACE_MISSING",
                     f"the landing zone {self._zone} does not exist.",
                     way_out="give the right path; to drop its tables on purpose, delete their folders one by one",
                 ) from None

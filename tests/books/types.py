@@ -119,7 +119,7 @@ not fit is a dead letter with its column and the reason, never NULL, never round
 second beyond the sixth are cut, and a `datetimeoffset` becomes its instant in UTC; `types` of a table lands both as
 text, which loses neither. Without it a type that keeps seven digits of a second cannot be a key.
 A type that is not here (geography, geometry, hierarchyid, sql_variant, rowversion, vector, json, alias types) stops its
-table with TYPE_UNKNOWN: `types: {column: string}` lands the text that was sent, also of a key. SQL Server's change
+table with TYPE_UNSUPPORTED: `types: {column: string}` lands the text that was sent, also of a key. SQL Server's change
 event streaming cuts values at 1 MB without a word: values of exactly that length are counted and shown by `status`.
 """
 

@@ -74,7 +74,7 @@ def made(filled_page: PageMirror, tmp_path: Path) -> PageMirror:
 def addresses(made: PageMirror) -> list[str]:
     letter = urlencode({"batch": 4, "origin": "f<b>", "place": 4, "source": made.hostile})
     tables = ["/mirrors/shop/table?" + urlencode({"source": source}) for source in (ORDERS, made.hostile)]
-    return ["/", "/mirrors/shop", *tables, f"/mirrors/shop/letter?{letter}", "/runbook/GAP"]
+    return ["/", "/mirrors/shop", *tables, f"/mirrors/shop/letter?{letter}", "/runbook/FILE_MISSING"]
 
 
 @pytest.mark.parametrize(

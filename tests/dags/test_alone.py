@@ -28,7 +28,7 @@ pytestmark = pytest.mark.airflow
 
 ROOT = Path(__file__).resolve().parents[2]
 ASKED = {"table": ORDERS, "reason": "the key changed"}
-WAITS = {"error": ["RESET_WAITS", "the reset of 'dbo.orders' (FOLDER_DELETED) waits for somebody to say that"]}
+WAITS = {"error": ["RESET_OPEN", "the reset of 'dbo.orders' (FOLDER_DELETED) waits for somebody to say that"]}
 
 
 @pytest.fixture
@@ -124,7 +124,7 @@ def test_a_reload_that_nobody_tells_anything_fails_with_its_way_out(
     assert "--made-anew" in fake_spark.calls[0]["argv"], "G-108: as the form said"
     assert fake_spark.jobs() == ["reload_table"] and _stage(made) is ResetStage.FOLDER_DELETED
     operator = DagBag(dag_folder=_dags()).dags["shop__reload_table"].get_task("reload")
-    with pytest.raises(TerminalError, match=r"RESET_WAITS: it waits.*shop__decide.*target-says-gone"):
+    with pytest.raises(TerminalError, match=r"RESET_OPEN: it waits.*shop__decide.*target-says-gone"):
         operator.execute_complete({}, {"goes_on": False, "waits_for": "it waits"})
 
 
@@ -165,7 +165,7 @@ def test_a_folder_that_somebody_wrote_into_is_not_gone_g_89(made: HandMadeMirror
     folder = tmp_path / "zone" / "dbo.schema" / "orders"
     folder.mkdir(parents=True)
     (folder / "late.parquet").touch()
-    with pytest.raises(TerminalError, match=r"RESET_NOT_WAITING.*somebody wrote into"):
+    with pytest.raises(TerminalError, match=r"COMMAND_REFUSED.*somebody wrote into"):
         ResetDriver(made.mirror, made.ledger, ORDERS).say("gone", Reason("Eve", "looked"), "1")
     assert _stage(made) is ResetStage.FOLDER_DELETED
 
@@ -188,7 +188,7 @@ def test_a_lost_number_is_published_again_by_a_run_that_somebody_approved_f_40(
 ) -> None:
     """F-40, F-41, G-30: the real job, without a JVM; in the approver's name, and once however often it is cleared."""
     published.path(2).unlink()
-    assert published.codes()[ORDERS] == "GAP"
+    assert published.codes()[ORDERS] == "FILE_MISSING"
     run = _run("repair", number=2, **ASKED)
     assert (run.state, _tasks(run)) == ("success", {"approve": "success", "repair": "success", "reconcile": "success"})
     assert published.codes()[ORDERS] == "OK"
@@ -200,7 +200,7 @@ def test_a_lost_number_is_published_again_by_a_run_that_somebody_approved_f_40(
     # One with rows is refused while nobody says how it is known that the target has not applied it.
     published.path(3).unlink()
     assert _run("repair", number=3, **ASKED).state == "failed"
-    assert published.codes()[ORDERS] == "LAST_FILE_MISSING"
+    assert published.codes()[ORDERS] == "FILE_MISSING"
 
 
 def test_how_it_is_known_reaches_the_repair(
@@ -212,5 +212,5 @@ def test_how_it_is_known_reaches_the_repair(
     arguments = operator.job_arguments(published.mirror, task_context)
     assert arguments[-1] == "--not-applied=no row of it is there" and "--number=3" in arguments
     task_context["ti"].xcoms.clear()
-    with pytest.raises(TerminalError, match="APPROVAL_MISSING"):
+    with pytest.raises(TerminalError, match="ARGUMENT_INVALID"):
         operator.job_arguments(published.mirror, task_context)

@@ -98,7 +98,7 @@ def test_a_missing_folder_is_an_import_error(mirrors: Path) -> None:
     mirrors.rmdir()
     bag = _bag()
     assert bag.dags == {}
-    assert "MIRRORS_FOLDER_MISSING" in next(iter(bag.import_errors.values()))
+    assert "PLACE_MISSING" in next(iter(bag.import_errors.values()))
     mirrors.mkdir()
 
 

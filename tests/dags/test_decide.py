@@ -133,7 +133,7 @@ def test_a_run_decides_once_and_a_cleared_one_lifts_no_later_stop_g_30(
 
 def test_nobody_decides_without_a_name(mirror: Mirror, ledger: Engine, task_context: dict[str, Any]) -> None:
     _stop(ledger, "PARTIAL_ROWS")
-    with pytest.raises(TerminalError, match="APPROVAL_MISSING"):
+    with pytest.raises(TerminalError, match="ARGUMENT_INVALID"):
         DecideOperator(task_id="decide", mirror_file=str(mirror.file)).execute(_context(task_context, None))
     assert _stop_code(ledger) == "PARTIAL_ROWS"
 
@@ -222,10 +222,10 @@ def test_a_run_accepts_dead_letters_of_a_table_or_those_of_none(made: HandMadeMi
 @pytest.mark.parametrize(
     ("fields", "refused"),
     [
-        ({"decision": ACCEPT_EPOCH, "table": ORDERS, "subject": "9e1f"}, "EPOCH_NOT_SEEN.*dbo.orders.*9e1f"),
-        ({"decision": ACCEPT_SCHEMA, "table": ORDERS, "subject": "note"}, "COLUMN_UNKNOWN.*note"),
-        ({"decision": ACCEPT_LETTERS, "subject": "JSON_MALFORMED"}, "LETTER_UNKNOWN"),
-        ({"decision": RESUME, "table": "dbo.nothing"}, "TABLE_UNKNOWN.*dbo.nothing"),
+        ({"decision": ACCEPT_EPOCH, "table": ORDERS, "subject": "9e1f"}, "COMMAND_REFUSED.*dbo.orders.*9e1f"),
+        ({"decision": ACCEPT_SCHEMA, "table": ORDERS, "subject": "note"}, "ARGUMENT_INVALID.*note"),
+        ({"decision": ACCEPT_LETTERS, "subject": "MESSAGE_INVALID"}, "ARGUMENT_INVALID"),
+        ({"decision": RESUME, "table": "dbo.nothing"}, "ARGUMENT_INVALID.*dbo.nothing"),
     ],
 )
 def test_the_fields_of_the_form_reach_the_decision_which_refuses_what_is_not_there(
@@ -244,10 +244,10 @@ def test_every_decision_says_what_it_lacks_and_refuses_what_it_does_not_take() -
         takes = {name: every[name] for name in (*form.needs, *form.may_have)}
         assert chosen_decision({"decision": action, **takes}) == (action, takes)
         for name in form.needs:
-            with pytest.raises(TerminalError, match=f"DECISION_UNCLEAR.*is missing: .*{name}"):
+            with pytest.raises(TerminalError, match=f"ARGUMENT_INVALID.*is missing: .*{name}"):
                 chosen_decision({"decision": action, **takes, name: None})
         for name in every.keys() - takes.keys():
-            with pytest.raises(TerminalError, match=f"DECISION_UNCLEAR.*no place in it: .*{name}"):
+            with pytest.raises(TerminalError, match=f"ARGUMENT_INVALID.*no place in it: .*{name}"):
                 chosen_decision({"decision": action, **takes, name: every[name]})
 
 

@@ -107,7 +107,7 @@ def test_the_target_is_asked_with_the_schedulers_own_connection(
         assert not is_settled(event) and event["held"][ORDERS].startswith("STATUS_REFUSED")
         server.service.stop()
         event = gate_event(mirror, mirror.ledger_url(), tables, address)
-        assert is_settled(event) and event["stopped"][ORDERS].startswith("TABLE_FAILED")
+        assert is_settled(event) and event["stopped"][ORDERS].startswith("TARGET_FAILED")
     opening._onelake_store.cache_clear()
     open_target.cache_clear()
 
@@ -124,8 +124,8 @@ def test_only_the_tables_of_the_run_are_asked_about(mirror_with: Callable[..., P
         (PASSING, True),
         (HOLDING, False),
         (PASSING | HOLDING | {"passing": [CUSTOMERS]}, True),
-        (HOLDING | {"stopped": {CUSTOMERS: "GAP: x"}}, False),
-        (HOLDING | {"held": {}, "stopped": {CUSTOMERS: "GAP: x"}}, True),
+        (HOLDING | {"stopped": {CUSTOMERS: "FILE_MISSING: x"}}, False),
+        (HOLDING | {"held": {}, "stopped": {CUSTOMERS: "FILE_MISSING: x"}}, True),
     ],
 )
 def test_the_gate_waits_only_while_waiting_may_let_a_first_table_pass(event: GateEvent, settled: bool) -> None:
@@ -167,7 +167,7 @@ def test_the_sensor_asks_about_chosen_tables_only(
     with pytest.raises(TaskDeferred):
         _sensor(mirror_with(customers=LOAD)).execute(task_context)
     task_context["params"]["tables"] = ["dbo.nothing"]
-    with pytest.raises(TerminalError, match="TABLE_UNKNOWN"):
+    with pytest.raises(TerminalError, match="ARGUMENT_INVALID"):
         _sensor(mirror_with()).execute(task_context)
 
 
@@ -175,7 +175,7 @@ def test_nothing_passing_in_the_end_is_an_answer_and_no_failure(mirror_with: Cal
     assert _sensor(mirror_with()).execute_complete({}, dict(HOLDING)) == HOLDING  # type: ignore[typeddict-item]
 
 
-@pytest.mark.parametrize("error", [TransientError("LEDGER_UNREACHABLE", "a", where="b"), TerminalError("X", "a")])
+@pytest.mark.parametrize("error", [TransientError("UNREACHABLE", "a", where="b"), TerminalError("X", "a")])
 def test_an_error_of_the_trigger_is_raised_in_the_task_as_itself(
     mirror_with: Callable[..., Path], error: MirroringError
 ) -> None:
@@ -247,7 +247,7 @@ def test_a_trigger_restarted_after_its_time_asks_once_more_and_ends(
 def test_the_trigger_asks_again_after_a_transient_error(
     mirror_with: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    error = TransientError("LEDGER_UNREACHABLE", "it does not answer")
+    error = TransientError("UNREACHABLE", "it does not answer")
     _answers(monkeypatch, error, PASSING)
     assert [event.payload for event in _events(_trigger(mirror_with(), 3600))] == [PASSING]
     _answers(monkeypatch, error)
@@ -307,7 +307,7 @@ def test_tables_that_joined_by_a_pattern_are_asked_about_g70(
     assert join(open_ledger(mirror.ledger_url()), mirror.name, [Joining(joined, declaration(table))]) == [ORDERS]
     assert _sensor(file).execute(task_context)["passing"] == [ORDERS]
     task_context["params"]["tables"] = ["dbo.nothing"]
-    with pytest.raises(TerminalError, match="TABLE_UNKNOWN"):
+    with pytest.raises(TerminalError, match="ARGUMENT_INVALID"):
         _sensor(file).execute(task_context)
     dags = {dag.dag_id: dag for dag in build_dags(mirror)}
     params = dags["shop__reload_table"].params

@@ -26,7 +26,9 @@ SECRET = "canary-51c2"
 CONTEXT: Any = {
     "dag_run": SimpleNamespace(run_id="scheduled__9"),
     "dag": SimpleNamespace(dag_id="shop__replicate"),
-    "exception": TerminalError("TABLES_STOPPED", "tables stopped: dbo.orders: GAP", way_out="move the file back"),
+    "exception": TerminalError(
+        "TABLES_STOPPED", "tables stopped: dbo.orders: FILE_MISSING", way_out="move the file back"
+    ),
 }
 
 

@@ -84,4 +84,4 @@ def test_the_connection_can_be_tested(server: EmulatorServer, monkeypatch: pytes
     assert OneLakeHook("lake").test_connection()[0] is True
     monkeypatch.setenv("AIRFLOW_CONN_LAKE", connection_variable(server).replace(SECRET, "wrong-canary"))
     passed, told = OneLakeHook("lake").test_connection()
-    assert (passed, "TOKEN_REFUSED" in told, "wrong-canary" in told) == (False, True, False)
+    assert (passed, "ACCESS_DENIED" in told, "wrong-canary" in told) == (False, True, False)

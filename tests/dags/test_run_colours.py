@@ -62,17 +62,17 @@ def test_chosen_tables_reach_publishing(home: Path, fake_spark: Any) -> None:
 
 
 def test_a_replay_takes_the_letters_it_was_started_for_and_is_published(home: Path, fake_spark: Any) -> None:
-    state, tasks = _run("replay_dead_letters", code="JSON_MALFORMED", table="dbo.orders")
+    state, tasks = _run("replay_dead_letters", code="MESSAGE_INVALID", table="dbo.orders")
     assert (state, tasks) == ("success", {"replay": "success", "publish": "success", "reconcile": "success"})
     assert fake_spark.jobs() == ["replay_dead_letters", "publish_changes"]
-    assert fake_spark.calls[0]["argv"][-4:] == ["--code", "JSON_MALFORMED", "--table", "dbo.orders"]
+    assert fake_spark.calls[0]["argv"][-4:] == ["--code", "MESSAGE_INVALID", "--table", "dbo.orders"]
 
 
 def test_maintenance_is_one_job_and_returns_its_report(home: Path, fake_spark: Any) -> None:
     fake_spark.answers(output=json.dumps({"job": "maintain", "horizon_batch": 7, "held_by": []}))
     assert _run("maintain") == ("success", {"maintain": "success"})
     assert fake_spark.jobs() == ["maintain"]
-    fake_spark.answers(1, ERROR + "LOG_PROTOCOL: somebody upgraded it")
+    fake_spark.answers(1, ERROR + "LOG_DAMAGED: somebody upgraded it")
     assert _run("maintain") == ("failed", {"maintain": "failed"})
 
 
@@ -114,7 +114,7 @@ def test_when_publishing_stops_a_table_only_the_leaf_is_red(home: Path, fake_spa
 def _lose(home: Path, **values: Any) -> None:
     """An open dead letter in the ledger of the mirror, which an earlier run left."""
     ledger = open_ledger(f"sqlite:///{home}/ledger.db")
-    letter = {"mirror": "shop", "batch": 1, "origin": "t/0", "code": "JSON_MALFORMED", "reason": "cut", "letters": 1}
+    letter = {"mirror": "shop", "batch": 1, "origin": "t/0", "code": "MESSAGE_INVALID", "reason": "cut", "letters": 1}
     with ledger.begin() as db:
         db.execute(t.mirror.insert().values(name="shop", committed=1))
         db.execute(t.open_letter.insert().values(**{**letter, "place": 7, **values}))
@@ -235,7 +235,7 @@ def test_an_approved_correction_is_logged_and_published_in_the_approvers_name(
     assert fake_spark.jobs() == ["corrections", "publish_changes"]
     assert fake_spark.calls[0]["argv"][-3:] == [f"--proof={proof}", "--why=lost", "--approved-by=Ada"]
     # Given back, for its rows could not be read: nothing is published as if it were done.
-    fake_spark.answers(0, json.dumps({"job": "corrections", "keys": 0, "waits": "SOURCE_UNREACHABLE: no answer"}))
+    fake_spark.answers(0, json.dumps({"job": "corrections", "keys": 0, "waits": "UNREACHABLE: no answer"}))
     state, tasks = _run_failing_at_once("correct_table", proof=proof, reason="lost")
     assert (state, tasks["correct"]) == ("failed", "failed")
 

@@ -67,7 +67,7 @@ def test_the_note_of_a_red_run_begins_with_its_outcome_and_goes_on_with_the_caus
 
 def test_a_failed_decision_leaves_its_reason(made: HandMadeMirror) -> None:
     [first] = _note("decide", decision="resume", reason="ticket 1")
-    assert first.startswith("Failed: DECISION_UNCLEAR: nothing was decided: for 'Resume a table' (resume) a field of ")
+    assert first.startswith("Failed: ARGUMENT_INVALID: nothing was decided: for 'Resume a table' (resume) a field of ")
     assert "the form is missing: table" in first
 
 
@@ -116,7 +116,7 @@ def test_a_job_that_died_names_the_signal(
     made: HandMadeMirror, fake_spark: Any, task_context: dict[str, Any], number: signal.Signals
 ) -> None:
     fake_spark.binary.write_text(f"#!/bin/sh\nkill -{int(number)} $$\n")
-    with pytest.raises(TransientError, match=f"JOB_DIED: the job was ended by {number.name}"):
+    with pytest.raises(TransientError, match=f"JOB_FAILED: the job was ended by {number.name}"):
         _operator(ExtractOperator, made, "extract_changes").execute(task_context)
     assert number.name in _left(task_context)[0]
 
@@ -134,7 +134,7 @@ def test_a_job_that_airflow_ended_names_airflow(
         return hook
 
     operator._job_hook = killed
-    with pytest.raises(TransientError, match="JOB_DIED: Airflow ended the job: its task was cleared"):
+    with pytest.raises(TransientError, match="JOB_FAILED: Airflow ended the job: its task was cleared"):
         operator.execute(task_context)
 
 

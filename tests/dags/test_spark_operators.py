@@ -143,7 +143,7 @@ def test_an_unknown_spark_connection_is_our_error_and_not_yarn(
 ) -> None:
     """AF-09."""
     monkeypatch.delenv("AIRFLOW_CONN_SPARK_DEFAULT")
-    with pytest.raises(TerminalError, match=r"SPARK_CONNECTION_MISSING.*'spark_default'") as caught:
+    with pytest.raises(TerminalError, match=r"CONNECTION_INVALID.*'spark_default'") as caught:
         _operator(mirror_file).execute(task_context)
     assert "AIRFLOW_CONN_SPARK_DEFAULT" in caught.value.way_out
     assert fake_spark.calls == []
@@ -152,7 +152,7 @@ def test_an_unknown_spark_connection_is_our_error_and_not_yarn(
 def test_an_unknown_connection_of_the_mirror_stops_before_anything_runs(
     write_mirror: Callable[..., Path], fake_spark: Any, task_context: dict[str, Any]
 ) -> None:
-    with pytest.raises(TerminalError, match=r"CONNECTION_MISSING.*'shop_ledger'"):
+    with pytest.raises(TerminalError, match=r"CONNECTION_INVALID.*'shop_ledger'"):
         _operator(write_mirror(LEDGER_BY_NAME)).execute(task_context)
     assert fake_spark.calls == []
 
@@ -160,8 +160,8 @@ def test_an_unknown_connection_of_the_mirror_stops_before_anything_runs(
 @pytest.mark.parametrize(
     ("master", "extra", "said"),
     [
-        ("spark://master", {}, "DEPLOY_MODE_UNSUPPORTED.*no driver of a Python program"),
-        ("yarn", {}, "DEPLOY_MODE_UNSUPPORTED.*no way to a ledger in a file"),
+        ("spark://master", {}, "INSTALLATION_INCOMPLETE.*no driver of a Python program"),
+        ("yarn", {}, "INSTALLATION_INCOMPLETE.*no way to a ledger in a file"),
     ],
 )
 def test_a_driver_on_a_cluster_that_cannot_do_it_is_refused(
@@ -183,10 +183,10 @@ def test_a_driver_on_a_cluster_that_cannot_do_it_is_refused(
 @pytest.mark.parametrize(
     ("extra", "said"),
     [
-        ({}, "JOB_KEY_MISSING"),
-        ({"job-key": "job_key"}, "JOB_KEY_MISSING"),
-        ({"job-key": "nobody", "job-key-file": "/key"}, "CONNECTION_MISSING.*'nobody'"),
-        ({"job-key": "job_key", "job-key-file": "/key"}, "JOB_KEY_INVALID"),
+        ({}, "INSTALLATION_INCOMPLETE"),
+        ({"job-key": "job_key"}, "INSTALLATION_INCOMPLETE"),
+        ({"job-key": "nobody", "job-key-file": "/key"}, "CONNECTION_INVALID.*'nobody'"),
+        ({"job-key": "job_key", "job-key-file": "/key"}, "INSTALLATION_INCOMPLETE"),
     ],
 )
 def test_without_a_key_nothing_is_sealed_job(
@@ -236,7 +236,7 @@ def test_a_driver_on_the_cluster_is_handed_sealed_text_and_its_end_is_read_from_
     submit.write_text(f"#!/bin/sh\n{runs}\n")
     key_file.write_text(f"{key}\n")
     file = write_mirror(LEDGER_BY_NAME)
-    report = {"report": {"job": "extract_changes", "stopped": {"dbo.a": "GAP"}}}
+    report = {"report": {"job": "extract_changes", "stopped": {"dbo.a": "FILE_MISSING"}}}
     (tmp_path / "job.py").write_text(
         dedent(
             f"""\
@@ -260,10 +260,10 @@ def test_a_driver_on_the_cluster_is_handed_sealed_text_and_its_end_is_read_from_
     )
     operator = _operator(file)
     if exit_code is None:
-        with pytest.raises(TransientError, match="JOB_DIED: the job ended without saying why"):
+        with pytest.raises(TransientError, match="JOB_FAILED: the job ended without saying why"):
             operator.execute(task_context)
     elif exit_code:
-        with pytest.raises(TerminalError, match=r"TABLES_STOPPED.*dbo\.a: GAP"):
+        with pytest.raises(TerminalError, match=r"TABLES_STOPPED.*dbo\.a: FILE_MISSING"):
             operator.execute(task_context)
     else:
         assert operator.execute(task_context)["job"] == "extract_changes"
@@ -305,7 +305,7 @@ def test_spark_is_that_of_the_installed_pyspark_unless_another_is_named(monkeypa
     assert environment["PATH"].startswith(environment["SPARK_HOME"])
     monkeypatch.setenv("SPARK_HOME", "elsewhere")
     monkeypatch.setenv("PYSPARK_PYTHON", "another-python")
-    with pytest.raises(TerminalError, match="SPARK_MISSING"):
+    with pytest.raises(TerminalError, match="INSTALLATION_INCOMPLETE"):
         spark_installation.job_environment({})
 
 
@@ -323,7 +323,7 @@ ERROR = "2026-01-05 09:00:00,000 ERROR spark_jobs.runtime.job: "
 def test_the_report_of_a_job_is_what_its_task_returns(
     mirror_file: Path, fake_spark: Any, task_context: dict[str, Any]
 ) -> None:
-    said = REPORT | {"findings": [{"code": "GAP"}]}
+    said = REPORT | {"findings": [{"code": "FILE_MISSING"}]}
     fake_spark.answers(output='26/01/05 WARN x\n{"job": "of another library"}', left={"report": said})
     assert _operator(mirror_file).execute(task_context) == REPORT
 
@@ -332,14 +332,14 @@ def test_the_report_of_a_job_is_what_its_task_returns(
     ("exit_code", "output", "kind", "code"),
     [
         (1, ERROR + "COUNTS_DIFFER: 3 messages were read, 2 have a disposition", TerminalError, "COUNTS_DIFFER"),
-        (4, ERROR + "LEDGER_UNREACHABLE: the ledger does not answer", TransientError, "LEDGER_UNREACHABLE"),
+        (4, ERROR + "UNREACHABLE: the ledger does not answer", TransientError, "UNREACHABLE"),
         (2, ERROR + "CONFIG_INVALID: 1 mistake found:", TerminalError, "CONFIG_INVALID"),
-        (2, "usage: extract_changes [-h] mirror", TerminalError, "JOB_USAGE"),
-        (3, json.dumps(REPORT | {"stopped": {"dbo.orders": "GAP: x"}}), TerminalError, "TABLES_STOPPED"),
+        (2, "usage: extract_changes [-h] mirror", TerminalError, "INSTALLATION_INCOMPLETE"),
+        (3, json.dumps(REPORT | {"stopped": {"dbo.orders": "FILE_MISSING: x"}}), TerminalError, "TABLES_STOPPED"),
         # Not said by the job itself: spark-submit could not start it, or an accident: worth another attempt.
-        (1, "Traceback (most recent call last):\nMemoryError", TransientError, "JOB_DIED"),
-        (4, "", TransientError, "JOB_DIED"),
-        (137, "", TransientError, "JOB_DIED"),
+        (1, "Traceback (most recent call last):\nMemoryError", TransientError, "JOB_FAILED"),
+        (4, "", TransientError, "JOB_FAILED"),
+        (137, "", TransientError, "JOB_FAILED"),
     ],
 )
 def test_exit_codes_become_terminal_or_transient_errors(
@@ -356,7 +356,7 @@ def test_exit_codes_become_terminal_or_transient_errors(
         _operator(mirror_file).execute(task_context)
     assert caught.value.code == code
     if code == "TABLES_STOPPED":
-        assert "dbo.orders: GAP: x" in caught.value.what
+        assert "dbo.orders: FILE_MISSING: x" in caught.value.what
 
 
 def test_a_job_on_hold_is_skipped(mirror_file: Path, fake_spark: Any, task_context: dict[str, Any]) -> None:
@@ -402,7 +402,7 @@ def test_a_run_that_is_to_read_again_without_an_interval_is_refused(
     task_context["params"]["reread"] = True
     start, end = interval
     task_context["dag_run"] = SimpleNamespace(run_type="manual", data_interval_start=start, data_interval_end=end)
-    with pytest.raises(TerminalError, match="INTERVAL_MISSING"):
+    with pytest.raises(TerminalError, match="ARGUMENT_INVALID"):
         _operator(mirror_file, ExtractOperator).execute(task_context)
     assert fake_spark.calls == []
 
@@ -439,10 +439,10 @@ def test_a_table_that_is_mirrored_no_more_is_not_put_on_a_command_line(
     mirror_file: Path, fake_spark: Any, task_context: dict[str, Any]
 ) -> None:
     task_context["ti"].xcoms["gate"] = _answer("dbo.orders", "--conf")
-    with pytest.raises(TerminalError, match="TABLE_UNKNOWN"):
+    with pytest.raises(TerminalError, match="ARGUMENT_INVALID"):
         _publish(mirror_file).execute(task_context)
     task_context["params"]["tables"] = ["; rm -r"]
-    with pytest.raises(TerminalError, match="TABLE_UNKNOWN"):
+    with pytest.raises(TerminalError, match="ARGUMENT_INVALID"):
         _publish(mirror_file, gate=None).execute(task_context)
     assert fake_spark.calls == []
 
@@ -464,7 +464,7 @@ def test_nothing_is_published_for_a_mirror_that_is_stopped_as_a_whole(
 def test_a_stopped_table_does_not_fail_publishing_the_others(
     mirror_file: Path, fake_spark: Any, task_context: dict[str, Any], caplog: pytest.LogCaptureFixture
 ) -> None:
-    report = {"job": "publish_changes", "files": {"dbo.customers": [1]}, "stopped": {"dbo.orders": "GAP: x"}}
+    report = {"job": "publish_changes", "files": {"dbo.customers": [1]}, "stopped": {"dbo.orders": "FILE_MISSING: x"}}
     fake_spark.answers(3, json.dumps(report))
     task_context["ti"].xcoms["gate"] = _answer("dbo.orders", "dbo.customers")
     assert _publish(mirror_file).execute(task_context) == report

@@ -39,12 +39,16 @@ def _logged(capsys: pytest.CaptureFixture[str]) -> list[str]:
 def test_a_task_ends_with_what_its_job_did(
     made: HandMadeMirror, fake_spark: Any, task_context: dict[str, Any], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    report = {"job": "publish_changes", "files": {"dbo.orders": [3, 4]}, "stopped": {"dbo.customers": "GAP: 2"}}
+    report = {
+        "job": "publish_changes",
+        "files": {"dbo.orders": [3, 4]},
+        "stopped": {"dbo.customers": "FILE_MISSING: 2"},
+    }
     fake_spark.answers(3, "WARN SomeLibrary: chatter " + "x" * 300, left={"report": report})
     _operator(PublishingOperator, made, "publish_changes").execute(task_context)
     first, second, last = _logged(capsys)[-3:]
     assert first == "Published: 2 files of 1 table." and second == "  dbo.orders: numbers 3 to 4"
-    assert last.startswith("STOPPED: dbo.customers: GAP: 2. Way out: ")
+    assert last.startswith("STOPPED: dbo.customers: FILE_MISSING: 2. Way out: ")
 
 
 def test_a_failing_task_says_first_what_its_job_did_and_drags_no_other_error_along(
@@ -71,13 +75,13 @@ def test_below_a_failure_stands_its_way_out(
     made: HandMadeMirror, fake_spark: Any, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """As Airflow writes it, in a run: below the traceback, and outside of what Airflow folds."""
-    fake_spark.answers(1, left={"error": ["LOG_PROTOCOL", "somebody upgraded it. Way out: take the newer version"]})
+    fake_spark.answers(1, left={"error": ["LOG_DAMAGED", "somebody upgraded it. Way out: take the newer version"]})
     run = DagBag(dag_folder=ROOT / "dags").dags["shop__maintain"].test()
     assert run.state == "failed"
     text = "".join(capsys.readouterr())
     below = text[text.rindex("Traceback (most recent call last)") :]
     assert below.count("Traceback") == 1 and "Cannot execute" not in text
-    assert below.index("LOG_PROTOCOL") < below.index("::endgroup::") < (said := below.index("Mirror shop: failed"))
+    assert below.index("LOG_DAMAGED") < below.index("::endgroup::") < (said := below.index("Mirror shop: failed"))
     assert below.index("Way out: take the newer version", said) > said
 
 

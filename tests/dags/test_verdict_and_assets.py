@@ -128,7 +128,7 @@ def test_a_hold_that_nobody_but_an_operator_ends_fails_the_run_and_stops_nothing
     mirror: Mirror, task_context: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     declare_tables(mirror, open_ledger(mirror.ledger_url()))
-    refused = Finding(Verdict.HOLD, STATUS_REFUSED, "SERVICE_DENIED", {}, 0, Backlog())
+    refused = Finding(Verdict.HOLD, STATUS_REFUSED, "ACCESS_DENIED", {}, 0, Backlog())
     monkeypatch.setattr("open_mirroring.reconciliation.inspection.inspect_mirror", lambda *_: {"dbo.orders": refused})
     with pytest.raises(TerminalError, match=r"dbo\.orders: STATUS_REFUSED") as caught:
         _leaf(mirror).execute(task_context)
@@ -162,7 +162,7 @@ def test_a_red_task_before_it_fails_the_run_by_name(
     mirror: Mirror, task_context: dict[str, Any], red: str, state: str
 ) -> None:
     task_context["ti"].states = {"extract": "success", "gate": "success", "publish": "success", red: state}
-    with pytest.raises(TerminalError, match=f"TASK_FAILED: failed before this: {red} "):
+    with pytest.raises(TerminalError, match=f"JOB_FAILED: failed before this: {red} "):
         _leaf(mirror).execute(task_context)
 
 

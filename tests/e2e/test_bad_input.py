@@ -20,7 +20,7 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
 
-from open_mirroring.changes import dead_letters
+from open_mirroring.codes import next_step
 from open_mirroring.ledger.letters import settled_letters
 from open_mirroring.protocols.verdicts import Verdict
 from open_mirroring.reconciliation.inspection import inspect_mirror
@@ -83,39 +83,39 @@ KEY_9 = {"pkkey": {"id": 9}}
 BAD = [
     Bad("no body", None, "BODY_MISSING", "no body"),
     Bad("empty body", b"", "BODY_MISSING", "empty"),
-    Bad("not utf-8", lost().replace(b'"/"', b'"\xff"', 1), "BODY_NOT_UTF8", "0xff", "dbo.lost"),
-    Bad("cut json", lost()[:-20], "JSON_MALFORMED", "", "dbo.lost"),
-    Bad("cut avro", avro_event(tbl="lost")[:-1], "AVRO_MALFORMED", "ChangeEvent", "dbo.lost"),
-    Bad("noise", b"\xde\xad\xbe\xef", "FRAMING_UNKNOWN", "neither JSON nor Avro"),
-    Bad("deep", b'{"x":' + b"[" * 9999 + b"]" * 9999 + b"}", "JSON_MALFORMED", "recursion"),
-    Bad("newer type", lost(replaced={"type": "com.microsoft.SQL.CES.DML.V2"}), "TYPE_VERSION_UNKNOWN", "V2",
+    Bad("not utf-8", lost().replace(b'"/"', b'"\xff"', 1), "MESSAGE_INVALID", "0xff", "dbo.lost"),
+    Bad("cut json", lost()[:-20], "MESSAGE_INVALID", "", "dbo.lost"),
+    Bad("cut avro", avro_event(tbl="lost")[:-1], "MESSAGE_INVALID", "ChangeEvent", "dbo.lost"),
+    Bad("noise", b"\xde\xad\xbe\xef", "MESSAGE_INVALID", "neither JSON nor Avro"),
+    Bad("deep", b'{"x":' + b"[" * 9999 + b"]" * 9999 + b"}", "MESSAGE_INVALID", "recursion"),
+    Bad("newer type", lost(replaced={"type": "com.microsoft.SQL.CES.DML.V2"}), "MESSAGE_INVALID", "V2",
         "dbo.lost"),
-    Bad("other type", avro_event(tbl="lost", replaced={"type": "x"}), "TYPE_VERSION_UNKNOWN", "'x'", "dbo.lost"),
-    Bad("newer CloudEvents", lost(replaced={"specversion": "2.0"}), "ENVELOPE_INVALID", "2.0", "dbo.lost"),
-    Bad("no operation", lost(replaced={"operation": ...}), "ENVELOPE_INVALID", "`operation`", "dbo.lost"),
-    Bad("field of another type", lost(replaced={"segmentindex": "x"}), "ENVELOPE_INVALID", "segmentindex",
+    Bad("other type", avro_event(tbl="lost", replaced={"type": "x"}), "MESSAGE_INVALID", "'x'", "dbo.lost"),
+    Bad("newer CloudEvents", lost(replaced={"specversion": "2.0"}), "MESSAGE_INVALID", "2.0", "dbo.lost"),
+    Bad("no operation", lost(replaced={"operation": ...}), "MESSAGE_INVALID", "`operation`", "dbo.lost"),
+    Bad("field of another type", lost(replaced={"segmentindex": "x"}), "MESSAGE_INVALID", "segmentindex",
         "dbo.lost"),
-    Bad("other content", lost(replaced={"datacontenttype": "text/xml"}), "CONTENT_TYPE_UNKNOWN", "xml", "dbo.lost"),
-    Bad("no data", lost(replaced={"data": ...}), "DATA_MISSING", "no data"),
-    Bad("data of another type", lost(replaced={"data": 5}), "DATA_MALFORMED", "$.data"),
-    Bad("no table", with_source(tbl=None), "DATA_MALFORMED", "tbl"),
-    Bad("a period in the table's name", event(tbl="../evil"), "DATA_MALFORMED", "period",
+    Bad("other content", lost(replaced={"datacontenttype": "text/xml"}), "MESSAGE_INVALID", "xml", "dbo.lost"),
+    Bad("no data", lost(replaced={"data": ...}), "MESSAGE_INVALID", "no data"),
+    Bad("data of another type", lost(replaced={"data": 5}), "MESSAGE_INVALID", "$.data"),
+    Bad("no table", with_source(tbl=None), "MESSAGE_INVALID", "tbl"),
+    Bad("a period in the table's name", event(tbl="../evil"), "MESSAGE_INVALID", "period",
         "dbo.[../evil]"),
-    Bad("logicalid", lost(replaced={"logicalid": "'; DROP TABLE x"}), "LOGICALID_INVALID", "guid:lsn:sequence",
+    Bad("logicalid", lost(replaced={"logicalid": "'; DROP TABLE x"}), "MESSAGE_INVALID", "guid:lsn:sequence",
         "dbo.lost"),
-    Bad("operation", lost(replaced={"operation": "MERGE"}), "OPERATION_UNKNOWN", "MERGE", "dbo.lost"),
+    Bad("operation", lost(replaced={"operation": "MERGE"}), "MESSAGE_INVALID", "MERGE", "dbo.lost"),
     Bad("two positions", with_source(transaction={"commitlsn": lsn(91), "sequencenumber": 1}, **{
-        "pkkey": [{"columnname": "id", "value": "9"}]}), "POSITION_MISMATCH", lsn(91), "dbo.orders", '["9"]'),
+        "pkkey": [{"columnname": "id", "value": "9"}]}), "MESSAGE_INVALID", lsn(91), "dbo.orders", '["9"]'),
     # A table without key cannot be stopped for an unknown one: its dead letter is one of many.
     Bad("columns twice", event("INS", row(9), commit=70, tbl="log", cols=[*COLS, ("name", "int")]),
-        "COLUMNS_INVALID", "'name'", "dbo.log"),
-    Bad("row that is no object", event("INS", "[]", commit=71, **KEY_9), "ROW_MALFORMED", "no JSON object",
+        "ROW_INVALID", "'name'", "dbo.log"),
+    Bad("row that is no object", event("INS", "[]", commit=71, **KEY_9), "ROW_INVALID", "no JSON object",
         "dbo.orders", '["9"]'),
-    Bad("value that is an object", event("INS", '{"id":"9","name":{}}', commit=72, **KEY_9), "ROW_MALFORMED",
+    Bad("value that is an object", event("INS", '{"id":"9","name":{}}', commit=72, **KEY_9), "ROW_INVALID",
         "'name'", "dbo.orders", '["9"]'),
-    Bad("unknown column", event("INS", {**row(9), "x": "1"}, commit=73, **KEY_9), "ROW_MALFORMED", "'x'",
+    Bad("unknown column", event("INS", {**row(9), "x": "1"}, commit=73, **KEY_9), "ROW_INVALID", "'x'",
         "dbo.orders", '["9"]'),
-    Bad("insert with old row", event("INS", row(9), row(9), commit=74), "ROW_MALFORMED", "old row", "dbo.orders",
+    Bad("insert with old row", event("INS", row(9), row(9), commit=74), "ROW_INVALID", "old row", "dbo.orders",
         '["9"]'),
 ]  # fmt: skip
 
@@ -170,12 +170,12 @@ STOPS = [
     ], "KEYLESS_CHANGE", TOPIC, ()),
     Stopped("unappended", [event("DEL", None, row(1), commit=40, tbl="unappended")], "KEYLESS_CHANGE", TOPIC, ()),
     Stopped("marker", [event("INS", {"id": "1", "__ROWMARKER__": "1"}, commit=40, tbl="marker",
-                             cols=[("id", "int"), ("__ROWMARKER__", "int")])], "COLUMN_RESERVED", "__ROWMARKER__"),
+                             cols=[("id", "int"), ("__ROWMARKER__", "int")])], "COLUMN_NAME_INVALID", "__ROWMARKER__"),
     Stopped("cases", [event("INS", {"id": "1", "ID": "1"}, commit=40, tbl="cases",
                             cols=[("id", "int"), ("ID", "int")])],
-            "COLUMN_CASE", "'ID'"),
+            "COLUMN_NAME_INVALID", "'ID'"),
     Stopped("exotic", [event("INS", {"id": "1", "at": "POINT (1 1)"}, commit=40, tbl="exotic",
-                             cols=[("id", "int"), ("at", "geography")])], "TYPE_UNKNOWN", "geography"),
+                             cols=[("id", "int"), ("at", "geography")])], "TYPE_UNSUPPORTED", "geography"),
 ]  # fmt: skip
 
 HOSTILE_TABLES = {
@@ -270,11 +270,11 @@ def test_an_unreadable_message_is_one_dead_letter(bad: Bad, delivered: Delivered
     found = [x for x in letters(delivered.pipeline) if (x["origin"], x["place"]) == (TOPIC, delivered.places[bad.name])]
     assert [(x["code"], x["tbl"], x["key"], x["raw"]) for x in found] == [(bad.code, bad.table, bad.key, bad.body)]
     assert bad.words in found[0]["reason"]
-    assert dead_letters.WAYS_OUT[bad.code]
+    assert next_step(bad.code)
 
 
 def test_lines_that_wrap_no_message_are_dead_letters_at_their_byte(delivered: Delivered) -> None:
-    found = [line for line in letters(delivered.pipeline) if line["code"] == "WRAPPER_MALFORMED"]
+    found = [line for line in letters(delivered.pipeline) if line["code"] == "FORMAT_UNSUPPORTED"]
     content = (delivered.pipeline.source / "it's #1 %2e\n.jsonl").read_bytes()
     assert [(line["origin"], line["raw"]) for line in found] == [
         ("it's #1 %2e\n.jsonl", b'{"topic": "t"}'),
@@ -284,7 +284,7 @@ def test_lines_that_wrap_no_message_are_dead_letters_at_their_byte(delivered: De
 
 
 def test_pieces_that_contradict_each_other_are_one_dead_letter(delivered: Delivered) -> None:
-    (found,) = [line for line in letters(delivered.pipeline) if line["code"] == "FRAGMENT_CONFLICT"]
+    (found,) = [line for line in letters(delivered.pipeline) if line["code"] == "FRAGMENTS_INCOMPLETE"]
     assert (found["origin"], found["place"]) == (TOPIC, delivered.places["pieces"])
     assert found["fragment_of"].startswith(GUID)
     assert delivered.pipeline.reader.open_fragment_count() == 0
@@ -345,7 +345,7 @@ def test_only_those_tables_are_stopped(delivered: Delivered) -> None:
 def test_a_table_of_which_messages_cannot_be_read_is_stopped_until_they_are(delivered: Delivered) -> None:
     """C-95: their bytes still tell the table, and a sound copy, or a replay by a newer decoder, heals it."""
     state = delivered.pipeline.reader.tables()["dbo.lost"]
-    assert state.stop_code == "CHANGES_MISSING" and "BODY_NOT_UTF8" in (state.stop_what or "")
+    assert state.stop_code == "CHANGES_MISSING" and "MESSAGE_INVALID" in (state.stop_what or "")
 
 
 @pytest.mark.parametrize("source", HOSTILE_TABLES)
@@ -418,7 +418,7 @@ def test_files_of_lines_that_grow_are_cut_or_are_empty(tmp_path: Path, spark: An
     assert extracted.waiting_files == ["empty.jsonl", "growing.jsonl"]
     assert in_order(pipeline.mirrored("dbo", "clean"), ["id"]) == [landed(1), landed(2)]
     damaged = [(x["origin"], x["code"]) for x in letters(pipeline)]
-    assert damaged == [("packed.jsonl.gz", "LINES_DAMAGED")]
+    assert damaged == [("packed.jsonl.gz", "FILE_DAMAGED")]
     some = len(pipeline.mirrored("dbo", "orders"))
     assert 0 < some < 39, "the lines before the damage are good"
     assert extracted.counts["messages"] == 2 + some + 1
@@ -453,7 +453,7 @@ def test_capture_files_that_are_cut_empty_or_filled_later(tmp_path: Path, spark:
     assert pipeline.mirrored("dbo", "clean") == [landed(1)]
     found = {line["origin"]: line for line in letters(pipeline)}
     assert {name: line["code"] for name, line in found.items()} == dict.fromkeys(
-        ["0/cut.avro", "0/noise.avro"], "CAPTURE_DAMAGED"
+        ["0/cut.avro", "0/noise.avro"], "FILE_DAMAGED"
     )
     cut = found["0/cut.avro"]
     assert whole[: len(whole) // 2][cut["place"] :] == cut["raw"], "the place is the byte where the damage begins"

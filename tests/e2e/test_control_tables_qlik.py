@@ -63,13 +63,13 @@ def test_what_control_tables_tell_is_told_t_81(
         loss = told.document["losses"]["dbo.orders"]
         assert loss.startswith("TABLE_SUSPENDED: the task suspended it at 2024-01-01 12:30") and "Failed to" in loss
         assert "\x1b" not in loss, "a foreign text is shown, not printed"
-        note = "APPLY_EXCEPTIONS: the task recorded 2 errors of it, the newest at 2024-01-01 13:30"
+        note = "TASK_ERRORS: the task recorded 2 errors of it, the newest at 2024-01-01 13:30"
         assert note in str(told.document)
     (orders,) = (one for one in told.document["tables"] if one["source"] == "dbo.orders")
     assert (orders["verdict"], orders["code"]) == ("LOSSES", "TABLE_SUSPENDED")
     postgres.execute("DELETE FROM control.attrep_suspended_tables", "DROP TABLE control.attrep_apply_exceptions")
     told = shop.tick()
-    assert (told.code, told.document["losses"], "APPLY_EXCEPTIONS" in str(told.document)) == (Exit.DONE, {}, False)
+    assert (told.code, told.document["losses"], "TASK_ERRORS" in str(told.document)) == (Exit.DONE, {}, False)
     assert caplog.text.count("CONTROL_TABLE_UNREAD") == 2 and "no attrep_apply_exceptions" in caplog.text
 
 
@@ -190,11 +190,11 @@ def test_a_history_of_ddl_in_files_tells_a_drop_and_a_truncation_t98(
     assert told.gone == ["price"]
     done(2, ("t", 12, "TRUNCATE_TABLE", {}))
     assert told.tick() == Exit.DONE_WITH_LOSSES
-    assert "TABLE_TRUNCATED" in capsys.readouterr().out
+    assert "TABLE_EMPTIED" in capsys.readouterr().out
     told.pipeline.deliver("attrep_ddl_history/3.csv", b"odd")
     told.pipeline.deliver("attrep_ddl_history/3.dfm", b"{}")
     assert told.tick() == Exit.DONE_WITH_LOSSES
-    assert "CONTROL_TABLE_UNREAD" in (said := capsys.readouterr().out) and "TABLE_TRUNCATED" in said
+    assert "CONTROL_TABLE_UNREAD" in (said := capsys.readouterr().out) and "TABLE_EMPTIED" in said
     write(told, "source", ddl_history="../other")
     assert main(["check", str(told.pipeline.file)]) != Exit.DONE
     assert "VALUE_INVALID" in "".join(capsys.readouterr())
@@ -221,13 +221,13 @@ def test_what_was_done_to_a_whole_table_is_a_loss_until_it_is_built_anew_t85_t87
     told.server.execute("ALTER TABLE shop.items__ct RENAME COLUMN price TO cost")
     assert told.tick(Change("INS", 9, 9, RENAMED)) == Exit.TABLES_STOPPED
     capsys.readouterr()
-    assert "TASKS_MIXED: the control tables name 'shop.items' for the tasks 'Other', 'task'" in losses()
+    assert "TASK_UNKNOWN: the control tables name 'shop.items' for the tasks 'Other', 'task'" in losses()
     write(told, "source", task="TASK")
     done(6, "ALTER_TABLE", columns={"price": ("DROP", None)})
     assert told.tick() == Exit.DONE_WITH_LOSSES, capsys.readouterr().out
     capsys.readouterr()
     found = losses()
-    assert "TABLE_TRUNCATED: it was truncated at the source at 2024-01-01 12:30:00" in found and "TASKS" not in found
+    assert "TABLE_EMPTIED: it was truncated at the source at 2024-01-01 12:30:00" in found and "TASKS" not in found
     headers = "header__change_seq, header__change_oper, header__change_mask"
     told.server.execute(
         "CREATE TABLE shop.items AS SELECT * FROM shop.items__ct WHERE id = 9",
@@ -252,7 +252,7 @@ def test_what_was_done_to_a_whole_table_is_a_loss_until_it_is_built_anew_t85_t87
     assert told.tick() == Exit.DONE_WITH_LOSSES
     capsys.readouterr()
     found = losses()
-    assert "TABLE_DROPPED: it was dropped" in found and "TABLE_RENAMED: it is 'things' at the source" in found
+    assert "TABLE_EMPTIED: it was dropped" in found and "TABLE_RENAMED: it is 'things' at the source" in found
     write(told, "source", task="tsk", control_schema="contrl")
     assert main(["check", str(told.pipeline.file)]) == Exit.DONE
     assert "CONTROL_TABLE_UNREAD" in capsys.readouterr().out

@@ -88,7 +88,7 @@ def test_open_dead_letters_are_losses_of_their_table_and_it_goes_on_g_20(shop: S
     assert told.code == Exit.DONE_WITH_LOSSES
     assert list(told.document["losses"]) == ["dbo.orders"]
     what = told.document["losses"]["dbo.orders"]
-    assert what.startswith("DEAD_LETTERS_OPEN: 2 dead letters are open (1 ROW_MALFORMED, 1 VALUE_INVALID, the first is")
+    assert what.startswith("DEAD_LETTERS_OPEN: 2 dead letters are open (1 ROW_INVALID, 1 VALUE_INVALID, the first is")
     assert "2 rows are as they were" in what
     letters = told.document["dead_letters"]
     assert (letters["open"], letters["tables"]["dbo.orders"]["keys"]) == (2, 2)
@@ -100,7 +100,7 @@ def test_open_dead_letters_are_losses_of_their_table_and_it_goes_on_g_20(shop: S
     assert (orders["verdict"], orders["code"], orders["dead_letters"]["keys"]) == ("LOSSES", "DEAD_LETTERS_OPEN", 2)
     assert "dead-letters" in orders["way_out"]
     assert status.document["dead_letters"]["open"] == 2
-    assert orders["dead_letters"]["by_code"] == {"ROW_MALFORMED": 1, "VALUE_INVALID": 1}
+    assert orders["dead_letters"]["by_code"] == {"ROW_INVALID": 1, "VALUE_INVALID": 1}
     listed = shop.run("dead-letters")
     assert (len(listed.document["dead_letters"]), listed.document["open"]["open"]) == (2, 2)
     assert shop.run("reconcile").code == Exit.DONE_WITH_LOSSES
@@ -115,10 +115,10 @@ def test_a_letter_without_a_table_puts_every_table_at_risk_g_20(shop: Shop) -> N
     """G-20: the run itself says so; accepting it as lost ends that."""
     told = shop.tick(*GOOD, CUT)
     assert (told.code, list(told.document["losses"])) == (Exit.DONE_WITH_LOSSES, ["(any table)"])
-    assert "AT RISK: 1 dead letter is open (1 JSON_MALFORMED" in told.document["losses"]["(any table)"]
+    assert "AT RISK: 1 dead letter is open (1 MESSAGE_INVALID" in told.document["losses"]["(any table)"]
     assert "AT RISK" in shop.run("status", json=False).text
     assert shop.run("tick", "--tables", "dbo.clean").code == Exit.DONE_WITH_LOSSES, "whichever tables are published"
-    accepted = shop.run("accept-dead-letters", "--code", "JSON_MALFORMED", "--why", "a test message", json=False)
+    accepted = shop.run("accept-dead-letters", "--code", "MESSAGE_INVALID", "--why", "a test message", json=False)
     assert accepted.code == Exit.DONE
     assert (shop.tick().code, shop.run("status").code) == (Exit.DONE, Exit.DONE)
 
@@ -155,7 +155,7 @@ def test_a_damaged_line_that_tells_its_offset_is_not_missing_as_well_g_113(shop:
     shop._offset = 4
     told = shop.tick(event("INS", row(3), commit=13))
     text = told.document["losses"]["(any table)"]
-    assert "2 WRAPPER_MALFORMED" in text and f"{PARTITION}:3 to 3" in text, text
+    assert "2 FORMAT_UNSUPPORTED" in text and f"{PARTITION}:3 to 3" in text, text
 
 
 def test_offsets_mean_nothing_where_the_mirror_file_says_so_g_113(
@@ -181,7 +181,7 @@ def test_a_later_row_of_the_key_heals_both_kinds_g_22(shop: Shop) -> None:
     assert shop.tick(BAD_VALUE, UNREADABLE).code == Exit.DONE_WITH_LOSSES
     told = shop.tick(event("UPD", row(1, "new"), row(1), commit=30))
     assert told.code == Exit.DONE_WITH_LOSSES
-    assert told.document["dead_letters"]["tables"]["dbo.orders"]["by_code"] == {"ROW_MALFORMED": 1}
+    assert told.document["dead_letters"]["tables"]["dbo.orders"]["by_code"] == {"ROW_INVALID": 1}
     told = shop.tick(event("DEL", None, row(2), commit=31))
     assert (told.code, told.document["losses"]) == (Exit.DONE, {})
     status = shop.run("status")
@@ -242,7 +242,7 @@ def test_a_table_that_is_built_anew_from_the_log_lacks_what_its_letters_hide_g_2
     told = shop.run("reload-table", *reset, "--target-says", "back", json=False)
     assert (told.code, "done" in told.text) == (Exit.DONE_WITH_LOSSES, True), told.text
     assert shop.tick().document["dead_letters"]["tables"]["dbo.orders"]["by_code"] == {
-        "ROW_MALFORMED": 1,
+        "ROW_INVALID": 1,
         "VALUE_INVALID": 1,
     }
 
@@ -307,7 +307,7 @@ def test_a_table_that_goes_quiet_while_its_successor_streams_g_24(shop: Shop) ->
     assert "TABLE_RENAMED: nothing came of it since batch 1, but 4 messages of 'dbo.orders_v2'" in str(told.document)
     text = shop.run("tick", json=False).text
     assert "Ignored: dbo.orders_v2 4 messages (since" in text
-    assert "Note: dbo.clean: QUIET_SINCE" in text
+    assert "Note: dbo.clean: NOT_SEEN" in text
     shop.pipeline.file.write_text(shop.pipeline.file.read_text() + "ignore: [dbo.orders_v2]\n")
     told = shop.tick()
     assert (told.code, told.document["ignored"]["dbo.orders_v2"]["acknowledged"]) == (Exit.DONE, True)

@@ -39,15 +39,15 @@ def test_events_end_equal_and_what_is_odd_is_told(tmp_path: Any, spark: Any) -> 
     pipeline.service.poll()
     rows = sorted(tuple(row[name] for name in ("id", "name", "at")) for row in pipeline.mirrored("dbo", "orders"))
     assert rows == [(1, "Eve", datetime(1970, 1, 1, 0, 0, 1, 500_000)), (5, "Bob", None)]
-    assert [(one["code"], one["tbl"]) for one in pipeline.letters()] == [("JSON_MALFORMED", None)]
+    assert [(one["code"], one["tbl"]) for one in pipeline.letters()] == [("MESSAGE_INVALID", None)]
 
 
 REFUSED = [
-    (event("c", None, [1, 1], 9, "id d"), "COLUMNS_INVALID", "decimal.handling.mode=string"),
+    (event("c", None, [1, 1], 9, "id d"), "ROW_INVALID", "decimal.handling.mode=string"),
     (event("c", None, ["1"], 9, "id"), "VALUE_INVALID", "no int32"),
     (event("u", None, [1], 9, "id"), "OLD_KEY_MISSING", "before"),
-    (event("t", None, [1], 9, "id"), "OPERATION_UNKNOWN", "'t'"),
-    (event("c", None, [1], 9, "id", connector="postgresql", lsn=5), "ENVELOPE_INVALID", "sqlserver"),
+    (event("t", None, [1], 9, "id"), "MESSAGE_INVALID", "'t'"),
+    (event("c", None, [1], 9, "id", connector="postgresql", lsn=5), "MESSAGE_INVALID", "sqlserver"),
 ]
 
 

@@ -148,8 +148,8 @@ def test_its_first_rows_are_text_too(tmp_path: Path, spark, settings: dict[str, 
     ("change", "code", "path"),
     [
         ({"columns": {"id": "int32", "price": "decimal(8,2)"}}, "TYPE_UNSUPPORTED", "delimited_text.columns"),
-        ({"columns": {"name": "string"}}, "KEY_NOT_MIRRORED", "delimited_text"),
-        ({"columns": {"id": "int32", "ID": "string"}}, "COLUMN_CASE", "delimited_text.columns"),
+        ({"columns": {"name": "string"}}, "CONFIG_INVALID", "delimited_text"),
+        ({"columns": {"id": "int32", "ID": "string"}}, "COLUMN_NAME_INVALID", "delimited_text.columns"),
         ({"extension": "parquet"}, "VALUE_INVALID", "delimited_text.extension"),
         ({"extension": ".csv"}, "VALUE_INVALID", "delimited_text.extension"),
     ],
@@ -165,8 +165,8 @@ def test_what_text_cannot_be_is_refused(tmp_path: Path, change: dict[str, Any], 
 @pytest.mark.parametrize(
     ("added", "code", "path"),
     [
-        ({"columns": ["id", "name"]}, "COMBINATION_INVALID", "delimited_text"),
-        ({"columns": ["id", "name", "at", "rate", "note"]}, "COMBINATION_INVALID", "delimited_text"),
+        ({"columns": ["id", "name"]}, "CONFIG_INVALID", "delimited_text"),
+        ({"columns": ["id", "name", "at", "rate", "note"]}, "CONFIG_INVALID", "delimited_text"),
     ],
 )
 def test_what_does_not_go_with_text_is_refused(tmp_path: Path, added: dict[str, Any], code: str, path: str) -> None:

@@ -289,6 +289,6 @@ def test_what_was_logged_before_the_load_of_a_task_that_only_stores_changes(
     # As maintenance does once the batches are old enough.
     assert move_horizon(pipeline.ledger, pipeline.name, 1, MirrorHorizon(1, datetime.now(UTC), 1), [])
     code, said = reset("r3", stream_from="beginning")
-    assert code == Exit.TABLES_STOPPED and "EXPORT_TOO_OLD" in said, said
+    assert code == Exit.TABLES_STOPPED and "STREAM_FROM_INVALID" in said, said
     code, said = reset("r3")
     assert code == Exit.DONE and "rows unverified" in said and "the log lacks some of them" in said

@@ -252,7 +252,7 @@ def test_a_rename_is_asked_for_where_the_source_can_rename_f88_c74(
         assert told.stop == "RENAME_POSSIBLE"
         resume = ["resume", str(told.pipeline.file), "--table", told.source, "--why", "x"]
         assert main(resume) == Exit.TERMINAL
-        assert "SCHEMA_NOT_ACCEPTED" in capsys.readouterr().err
+        assert "COMMAND_REFUSED" in capsys.readouterr().err
         assert told.decide("--renamed", "price=cost") == Exit.TABLES_STOPPED
         assert told.tick() == Exit.TABLES_STOPPED
         assert told.stop == "COLUMN_RENAMED"
@@ -321,15 +321,15 @@ def test_a_listed_name_that_no_row_has_is_told_g67(
 ) -> None:
     told = kind(tmp_path, spark, columns=["id", "name", "prise"])
     assert told.tick(*FIRST) == Exit.DONE
-    note = "COLUMN_NEVER_SEEN: `columns` lists 'prise', and no row has such a column"
+    note = "NOT_SEEN: `columns` lists 'prise', and no row has such a column"
     assert note in capsys.readouterr().out
     main(["status", str(told.pipeline.file)])
-    assert "COLUMN_NEVER_SEEN" in capsys.readouterr().out
+    assert "NOT_SEEN" in capsys.readouterr().out
     told.pipeline.file.write_text(told.pipeline.file.read_text().replace("prise", "price"))
     assert told.tick(Change("INS", 4, 10, FULL)) == Exit.DONE
     assert [row["price"] for row in told.rows] == [None] * 3 + ["1.50"]
     out = capsys.readouterr().out
-    assert "COLUMN_NEVER_SEEN" not in out and "column 'price' unverified" in out
+    assert "NOT_SEEN" not in out and "column 'price' unverified" in out
 
 
 @pytest.mark.parametrize("kind", SOURCES)
@@ -396,7 +396,7 @@ def test_change_tables_in_a_database_spell_old_rows_by_the_columns_of_now_t33(
     assert told.tick(Change("INS", 6, 12, SHORT)) == Exit.DONE
     postgres.execute("ALTER TABLE shop.items__ct DROP COLUMN more, ADD COLUMN price text")
     assert told.tick(Change("INS", 7, 13, FULL)) == Exit.TABLES_STOPPED
-    assert told.stop == "COLUMN_BACK"
+    assert told.stop == "SCHEMA_CHANGED"
 
 
 def test_a_drop_in_a_topic_goes_on(

@@ -115,7 +115,7 @@ def test_extra_columns_that_come_later_are_null_in_old_rows_g118(
     ]  # fmt: skip
     assert "['_at', 'cost'] of `extra_columns` are NULL in rows that were published before, until" in caplog.text
     assert told.tick(Change("INS", 4, 20, ("id", "name", "city", "cost"))) == Exit.TABLES_STOPPED
-    assert told.stop == "COLUMN_COLLISION"
+    assert told.stop == "COLUMN_NAME_INVALID"
     main(["status", str(told.pipeline.file)])
     assert "of `extra_columns` would both land as 'cost'" in capsys.readouterr().out
 
@@ -208,12 +208,12 @@ def test_text_loads_through_the_log_and_tables_of_a_pattern_have_extra_columns_g
 @pytest.mark.parametrize(
     ("extra", "said_of_it"),
     [
-        ({"operation": "ID"}, "COLUMN_COLLISION"),
-        ({"operation": "Lands"}, "COLUMN_COLLISION"),
-        ({"operation": "x", "transaction": "X"}, "COLUMN_COLLISION"),
-        ({"operation": "__rowMarker__"}, "COLUMN_RESERVED"),
-        ({"operation": ""}, "NAME_UNSAFE"),
-        ({"clock": "x"}, "SETTING_UNKNOWN"),
+        ({"operation": "ID"}, "COLUMN_NAME_INVALID"),
+        ({"operation": "Lands"}, "COLUMN_NAME_INVALID"),
+        ({"operation": "x", "transaction": "X"}, "COLUMN_NAME_INVALID"),
+        ({"operation": "__rowMarker__"}, "COLUMN_NAME_INVALID"),
+        ({"operation": ""}, "CONFIG_INVALID"),
+        ({"clock": "x"}, "CONFIG_INVALID"),
     ],
 )
 @pytest.mark.parametrize("place", ["mirror", "table"])

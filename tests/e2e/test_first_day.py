@@ -83,7 +83,7 @@ def test_a_key_that_is_taken_away_lets_the_table_go_on_too(
     assert told.stop == "KEY_MENDED"
     capsys.readouterr()
     assert main(["resume", str(told.pipeline.file), "--table", told.source, "--why", "x"]) == Exit.TERMINAL
-    assert "RUN_NEEDED" in capsys.readouterr().err
+    assert "COMMAND_REFUSED" in capsys.readouterr().err
     reset = ["--table", told.source, "--reason", "x", "--approved-by", "Ada", "--wait", "0"]
     assert main(["reload-table", str(told.pipeline.file), *reset]) == Exit.TERMINAL
     assert "LOAD_NEEDED" in capsys.readouterr().err

@@ -66,7 +66,7 @@ def test_values_land_as_hashes_and_another_salt_stops_the_table_g121(
 
     salted(monkeypatch, OTHER)
     assert told.tick(Change("UPD", 3, 12, FULL, "Kim")) == Exit.TABLES_STOPPED
-    assert told.stop == "SALT_CHANGED"
+    assert told.stop == "TABLE_REDECLARED"
     assert [row["who"] for row in told.rows] == [hashed("Ada"), eve, hashed("Ada")]
     salted(monkeypatch)
     assert main(["resume", str(told.pipeline.file), "--table", told.source, "--why", "mended"]) == Exit.DONE
@@ -78,7 +78,7 @@ def test_values_land_as_hashes_and_another_salt_stops_the_table_g121(
     assert code == Exit.DONE, text
     salted(monkeypatch, OTHER)
     assert told.tick(Change("UPD", 1, 13, FULL, "Zoe")) == Exit.TABLES_STOPPED, "the files tell which salt they have"
-    assert told.stop == "SALT_CHANGED"
+    assert told.stop == "TABLE_REDECLARED"
     reset = ["--reason", "another salt", "--approved-by", "Ada", "--table", told.source]
     reload = ["reload-table", str(told.pipeline.file), *reset, "--wait", "0"]
     for _ in range(6):
@@ -152,7 +152,7 @@ def test_loaded_rows_are_hashed_alike_and_a_proof_hashes_its_source_g121(
     assert main(["reconcile", str(pipeline.file)]) == Exit.DONE
     salted(monkeypatch, OTHER)
     assert main(["prove", str(pipeline.file)]) == Exit.ON_HOLD
-    assert "SALT_CHANGED" in capsys.readouterr().out
+    assert "TABLE_REDECLARED" in capsys.readouterr().out
     nowhere_in_clear(pipeline, SALT, "Lost")
 
 
@@ -174,7 +174,7 @@ def test_a_load_that_has_begun_goes_on_with_its_salt_alone_g121(
     pipeline.killed("initial_load", "publish.intended")
     salted(monkeypatch, OTHER)
     assert main(["initial-load", str(pipeline.file)]) == Exit.TABLES_STOPPED
-    assert "SALT_CHANGED" in capsys.readouterr().out and not pipeline.numbers("dbo/orders")
+    assert "TABLE_REDECLARED" in capsys.readouterr().out and not pipeline.numbers("dbo/orders")
     salted(monkeypatch)
     assert main(["initial-load", str(pipeline.file)]) == Exit.DONE, capsys.readouterr().out
     pipeline.service.poll()
@@ -267,11 +267,11 @@ def test_a_misspelt_name_stops_the_table_before_a_value_lands_in_clear_g122(
 @pytest.mark.parametrize(
     ("mirror", "table", "what"),
     [
-        (None, {"hash": ["name"]}, "SETTING_MISSING"),
+        (None, {"hash": ["name"]}, "CONFIG_INVALID"),
         ({"salt": "shop_salt"}, {"hash": ["ID"]}, "the key column 'id' cannot land as a hash"),
         ({"salt": "shop_salt", "columns": ["i*"]}, {}, "the key column 'id' cannot land as a hash"),
         ({"salt": "shop_salt"}, {"hash": ["n*"], "types": {"name": "int64"}}, "otherwise than as text"),
-        ({"salt": "nobody"}, {"hash": ["name"]}, "CONNECTION_MISSING"),
+        ({"salt": "nobody"}, {"hash": ["name"]}, "CONNECTION_INVALID"),
         ({"salt": "short_salt"}, {"hash": ["name"]}, "fewer than 16 characters"),
     ],
 )

@@ -200,7 +200,7 @@ def test_messages_that_retention_took_are_counted_and_named(kafka: KafkaBroker, 
     ledger.tick(at)
     publish_numbered(kafka, topic, 1, 20, 50)
     kafka.delete_records(topic, 1, 27)
-    error = refused("RETENTION_LOSS", lambda: ledger.find(at))
+    error = refused("MESSAGES_LOST", lambda: ledger.find(at))
     assert "7 offsets" in error.what and f"topic {topic}, partition 1" in error.where
 
 
@@ -227,7 +227,7 @@ def test_offsets_that_go_while_a_bound_range_waits_are_a_loss(kafka: KafkaBroker
     at = place(kafka.connection(), topic)
     ranges = ledger.find(at)
     kafka.delete_records(topic, 0, 15)
-    error = refused("RETENTION_LOSS", lambda: list(read_range(at, ranges[-1])))
+    error = refused("MESSAGES_LOST", lambda: list(read_range(at, ranges[-1])))
     assert "15 offsets" in error.what and f"{topic}/0" in error.where
 
 
@@ -244,17 +244,17 @@ def test_a_topic_made_anew_is_told(kafka: KafkaBroker, place: Place, ids: bool) 
     kafka.delete_topic(topic)
     kafka.create_topic(topic)
     publish_numbered(kafka, topic, 0, 0, 30 if ids else 10)
-    error = refused("TOPIC_RECREATED", lambda: find_ranges(at, ledger.bound))
+    error = refused("MESSAGES_LOST", lambda: find_ranges(at, ledger.bound))
     assert topic in error.where
     pinned = expecting(at, ledger.bound)._replace(timeout_seconds=2.0)
-    refused("TOPIC_RECREATED", lambda: list(read_range(pinned, ranges[-1])))
+    refused("MESSAGES_LOST", lambda: list(read_range(pinned, ranges[-1])))
 
 
 def test_a_partition_that_is_gone_means_a_topic_made_anew(kafka: KafkaBroker, place: Place) -> None:
     topic = next(TOPICS)
     kafka.create_topic(topic)
     error = refused(
-        "TOPIC_RECREATED", lambda: find_ranges(place(kafka.connection(), topic), {f"{topic}/0": 0, f"{topic}/1": 5})
+        "MESSAGES_LOST", lambda: find_ranges(place(kafka.connection(), topic), {f"{topic}/0": 0, f"{topic}/1": 5})
     )
     assert "[1]" in error.what
 
@@ -275,7 +275,7 @@ def test_an_added_partition_is_read_from_its_beginning(
         assert ledger.tick(at) == numbered(topic, 1, 0, 8)
     assert "partition 1 was added" in caplog.text
     kafka.delete_records(topic, 1, 3)
-    assert "3 offsets" in refused("RETENTION_LOSS", lambda: find_ranges(at, before)).what
+    assert "3 offsets" in refused("MESSAGES_LOST", lambda: find_ranges(at, before)).what
 
 
 def test_names_of_other_sources_and_topics_are_left_alone(kafka: KafkaBroker, place: Place) -> None:
@@ -308,10 +308,10 @@ def test_a_broker_that_is_killed_in_mid_read_costs_nothing_but_time(
     kafka.kill()
     try:
         if returns == "later":
-            error = refused("KAFKA_UNREACHABLE", lambda: offsets.extend(m.place for m in reading), TransientError)
+            error = refused("UNREACHABLE", lambda: offsets.extend(m.place for m in reading), TransientError)
             assert topic in error.where
             assert offsets == list(range(len(offsets))) and len(offsets) < 8_000
-            refused("KAFKA_UNREACHABLE", lambda: ledger.find(at), TransientError)
+            refused("UNREACHABLE", lambda: ledger.find(at), TransientError)
     finally:
         kafka.start()
     if returns == "later":
@@ -324,16 +324,16 @@ def test_a_broker_that_is_killed_in_mid_read_costs_nothing_but_time(
 
 def test_a_topic_that_is_missing_is_named(kafka: KafkaBroker, place: Place) -> None:
     at = place(kafka.connection(), "nowhere")
-    assert "nowhere" in refused("TOPIC_MISSING", lambda: find_ranges(at, {})).where
+    assert "nowhere" in refused("PLACE_MISSING", lambda: find_ranges(at, {})).where
     assert "nowhere" not in kafka.admin().list_topics(timeout=300).topics, "asking must not create it"
 
 
 @pytest.mark.parametrize(
     "code, changes",
     [
-        ("KAFKA_DENIED", {"password": "Endpoint=sb://localhost/;SharedAccessKeyName=a;SharedAccessKey=d3Jvbmc0"}),
-        ("KAFKA_UNTRUSTED", {"extra": {"ssl.ca.location": "OTHER"}}),
-        ("KAFKA_UNTRUSTED", {"extra": {}}),
+        ("ACCESS_DENIED", {"password": "Endpoint=sb://localhost/;SharedAccessKeyName=a;SharedAccessKey=d3Jvbmc0"}),
+        ("CONNECTION_INVALID", {"extra": {"ssl.ca.location": "OTHER"}}),
+        ("CONNECTION_INVALID", {"extra": {}}),
         ("CONNECTION_INVALID", {"extra": {"ssl.ca.location": "MISSING"}}),
         ("CONNECTION_INVALID", {"extra": {"socket.timeout.ms": "soon"}}),
     ],
@@ -364,8 +364,8 @@ def test_a_refused_login_and_a_wrong_authority_are_told_at_once_and_without_secr
 def test_nobody_at_the_address_is_transient(kafka: KafkaBroker, place: Place) -> None:
     connection = json.dumps({"conn_type": "kafka", "host": "127.0.0.1", "port": 1})
     at = place(connection, "any", timeout_seconds=1.0)
-    refused("KAFKA_UNREACHABLE", lambda: find_ranges(at, {}), TransientError)
-    refused("KAFKA_UNREACHABLE", lambda: list(read_range(at, BoundRange("any/0", 0, 5))), TransientError)
+    refused("UNREACHABLE", lambda: find_ranges(at, {}), TransientError)
+    refused("UNREACHABLE", lambda: list(read_range(at, BoundRange("any/0", 0, 5))), TransientError)
 
 
 @contextmanager
@@ -422,6 +422,6 @@ def test_an_application_logs_in_with_a_token(kafka: KafkaBroker, place: Place, o
         if outcome == "token":
             assert Ledger().tick(at) == numbered(topic, 0, 0, 5)
             return
-        code, kind = ("KAFKA_DENIED", TerminalError) if outcome == "refused" else ("KAFKA_UNREACHABLE", TransientError)
+        code, kind = ("ACCESS_DENIED", TerminalError) if outcome == "refused" else ("UNREACHABLE", TransientError)
         error = refused(code, lambda: find_ranges(at, {}), kind)
         assert "hush-hush-hush" not in str(error) + "".join(capfd.readouterr())

@@ -112,7 +112,7 @@ def test_nothing_changed_between_export_and_stream_until_the_stream_has_begun_g1
     assert log.rows() == Counter(OLD) + told
     # A load that is made anew may hold what the stream told: it is refused before anything is deleted.
     reload = ("reload-table", "--table", "dbo.log", "--reason", "r", "--approved-by", "Ada", "--request", "r1")
-    assert log.command(*reload) == Exit.TERMINAL and "HANDOVER_INVALID" in capsys.readouterr().err
+    assert log.command(*reload) == Exit.TERMINAL and "STREAM_FROM_INVALID" in capsys.readouterr().err
     assert log.command("tick") == Exit.DONE and log.rows() == Counter(OLD) + told
     log.exported([*OLD, *((key, text) for _, key, text in STREAM if key == 3)])
     log.declare(stream_from=lsn(20), handover="exact")
@@ -144,17 +144,17 @@ def test_a_database_at_rest_is_loaded_until_the_stream_begins_g127(
     told = Counter((key, text) for _, key, text in STREAM)
     assert log.command("tick") == Exit.DONE and log.rows() == Counter(OLD) + told
     reload = ("reload-table", "--table", "dbo.log", "--reason", "r", "--approved-by", "Ada", "--request", "r1")
-    assert log.command(*reload) == Exit.TERMINAL and "HANDOVER_INVALID" in capsys.readouterr().err
+    assert log.command(*reload) == Exit.TERMINAL and "STREAM_FROM_INVALID" in capsys.readouterr().err
 
     other = Log(tmp_path / "other", spark, stream_from="beginning", handover="quiesced")
     other.pipeline.file.write_text(log.pipeline.file.read_text())
     other.pipeline.killed("initial_load", "publish.intended")
     other.send("1.jsonl", *STREAM)
     other.pipeline.extract()
-    assert other.command("initial-load") == Exit.TABLES_STOPPED and "HANDOVER_INVALID" in capsys.readouterr().out
+    assert other.command("initial-load") == Exit.TABLES_STOPPED and "STREAM_FROM_INVALID" in capsys.readouterr().out
     assert not other.pipeline.numbers("dbo/log"), "chunks that are read now may hold what the stream tells"
     begun = Log(tmp_path / "begun", spark, stream_from="beginning", handover="quiesced")
     begun.pipeline.file.write_text(log.pipeline.file.read_text())
     begun.send("1.jsonl", *STREAM)
     begun.pipeline.extract()
-    assert begun.command("initial-load") == Exit.TABLES_STOPPED and "HANDOVER_INVALID" in capsys.readouterr().out
+    assert begun.command("initial-load") == Exit.TABLES_STOPPED and "STREAM_FROM_INVALID" in capsys.readouterr().out

@@ -82,4 +82,4 @@ def test_a_late_row_without_a_place_in_the_order_is_told(items: Items) -> None:
     items.commit(None, "I", 4, "four")
     items.commit("123", "I", 5, "five")
     assert items.tick() != 0
-    assert [letter["code"] for letter in items.pipeline.letters()] == ["SEQUENCE_INVALID", "SEQUENCE_INVALID"]
+    assert [letter["code"] for letter in items.pipeline.letters()] == ["HEADER_INVALID", "HEADER_INVALID"]

@@ -76,7 +76,7 @@ def test_a_database_that_tells_fewer_digits_stops_and_is_loaded_by_the_types_of_
     assert main(["initial-load", str(pipeline.file)]) == Exit.DONE, capsys.readouterr().out
     pipeline.deliver("a.jsonl", change(1, 11))
     assert main(["tick", str(pipeline.file)]) == Exit.TABLES_STOPPED
-    assert stopped(pipeline) == "VALUE_AMBIGUOUS"
+    assert stopped(pipeline) == "VALUE_INVALID"
     load_anew(pipeline)
     assert main(["tick", str(pipeline.file)]) == Exit.DONE, capsys.readouterr().out
     texts = "2024-01-01T10:00:00.5000000", "1.5000"
@@ -103,7 +103,7 @@ def test_an_export_that_is_said_to_have_other_digits_stops_also_by_deletes_of_a_
     cols = (("made", "datetime2(7)"), ("id", "int"))
     pipeline.deliver("a.jsonl", event("DEL", None, row, cols=cols, commit=11) + b"\n")
     assert main(["tick", str(pipeline.file)]) == Exit.TABLES_STOPPED
-    assert stopped(pipeline) == "KEY_AMBIGUOUS"
+    assert stopped(pipeline) == "VALUE_INVALID"
     document = yaml.safe_load(pipeline.file.read_text())
     document["tables"][0]["initial_load"]["types"]["made"] = "datetime2(7)"
     pipeline.file.write_text(yaml.safe_dump(document))

@@ -146,7 +146,7 @@ def test_a_storage_that_creates_twice_takes_no_log(storage: Storage, monkeypatch
         return str(self._service.put(name, content)["e_tag"])
 
     monkeypatch.setattr(ObjectStore, "create", careless)
-    with pytest.raises(TerminalError, match="STORAGE_UNCONDITIONAL"):
+    with pytest.raises(TerminalError, match="STORE_UNFIT"):
         ChangeLog(storage.place("log"), "test").open(1, Manifest(files=[], counts={}), "")
     uri, options = delta_address(storage.place("log"))
     assert not DeltaTable.is_deltatable(uri, options)
@@ -185,7 +185,7 @@ def test_a_check_tries_to_write_and_to_delete_where_the_log_will_be(
     pipeline = Pipeline(tmp_path, None, TABLES, change_log=at(storage, "the log"))
     assert main(["check", str(pipeline.file)]) == (Exit.USAGE if told else Exit.DONE)
     said = "".join(capsys.readouterr())
-    assert told in said and ("STORAGE_DENIED" in said) == bool(told) and "sig=" not in said
+    assert told in said and ("ACCESS_DENIED" in said) == bool(told) and "sig=" not in said
     assert len(list(storage.place().store.objects(storage.place().key))) == ("deleted" in told)
 
 
@@ -227,7 +227,7 @@ def test_a_signature_opens_the_log_too(storage_servers, tmp_path: Path) -> None:
     assert log_files(storage.place("log")) == [manifest.files[0]["path"]]
     content = {"conn_type": "wasb", "host": given["host"], "extra": {"sas_token": f"{sas[:-9]}AAAAAAAA%3D"}}
     refused = storage._replace(connection=json.dumps(content))
-    with pytest.raises(TerminalError, match="STORAGE_DENIED") as denied:
+    with pytest.raises(TerminalError, match="ACCESS_DENIED") as denied:
         log_files(refused.place("log"))
     assert "sig=" not in str(denied.value) and "AAAAAAAA" not in str(denied.value)
 

@@ -75,7 +75,7 @@ def test_every_door_says_that_the_ledger_is_lost_g_31(how: str, log: str, tmp_pa
             assert code == Exit.DONE, "no table has a load, and nothing is done"
             continue
         assert code in (Exit.TERMINAL, Exit.TABLES_STOPPED), (command, text)
-        assert "LEDGER_LOST" in text or (command == "reconcile" and "LOG_UNKNOWN_BATCH" in text), (command, text)
+        assert "LEDGER_LOST" in text or (command == "reconcile" and "LEDGER_BEHIND" in text), (command, text)
     assert sorted(str(path) for path in pipeline.zone.rglob("*")) == files
     assert pipeline.log.exists() == (log == "log") and pipeline.reader.mirror().committed == 0
 
@@ -111,7 +111,7 @@ def test_a_change_log_that_is_gone_is_not_begun_anew(tmp_path: Path, spark, caps
     pipeline.log.rename(tmp_path / "moved")
     deliver(pipeline, "3.jsonl", event("UPD", row(1, "Ida"), row(1, "Ada"), commit=20))
     code, text = said(capsys, pipeline, "tick")
-    assert code == Exit.TERMINAL and "LOG_MISSING_BATCH" in text and not pipeline.log.exists()
+    assert code == Exit.TERMINAL and "LOG_DAMAGED" in text and not pipeline.log.exists()
     (tmp_path / "moved").rename(pipeline.log)
     assert said(capsys, pipeline, "resume", "--table", "dbo.orders", "--why", "restored")[0] == Exit.DONE
     pipeline.tick()
@@ -137,5 +137,5 @@ def test_one_name_for_two_mirror_files_with_other_tables_is_refused(tmp_path: Pa
     """One ledger, one mirror name, other tables: what the first file named is not forgotten (F-71)."""
     pipeline = published(tmp_path, spark)
     set_to(pipeline, tables=[{"source": "dbo.notes", "target": "dbo/notes", "key": ["id"]}])
-    with pytest.raises(TerminalError, match="TABLE_UNDECLARED"):
+    with pytest.raises(TerminalError, match="TABLE_REDECLARED"):
         pipeline.tick()

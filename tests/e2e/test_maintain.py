@@ -110,7 +110,7 @@ def test_a_change_that_arrives_below_the_horizon_stops_its_table_alone(tmp_path:
     pipeline.tick()
     stops = {source: state.stop_code for source, state in pipeline.reader.tables().items() if state.stop_code}
     assert set(stops.values()) == {"LATE_BELOW_HORIZON"} and len(stops) == 1
-    with pytest.raises(TerminalError, match="RESET_NEEDED"):
+    with pytest.raises(TerminalError, match="COMMAND_REFUSED"):
         resume_table(pipeline.ledger, pipeline.name, next(iter(stops)), Reason("ann", "it cannot be"))
 
 

@@ -154,4 +154,4 @@ def test_a_drop_belongs_to_its_request_also_when_the_table_came_back(tmp_path: P
     assert "dbo.orders" in pipeline.reader.tables() and events(pipeline) == before
     assert command_line([*drop[:-2], "--request", "drop 2"]) == Exit.ON_HOLD
     assert command_line([*drop[:-3], "1", "--request", "drop 1", "--table", "dbo.notes"]) == Exit.TERMINAL
-    assert "REQUEST_TAKEN" in capsys.readouterr().err
+    assert "ARGUMENT_INVALID" in capsys.readouterr().err

@@ -339,9 +339,9 @@ def test_what_cannot_be_compared_says_so_and_holds_up_no_other(
     )
     code, found = proved(shop, capsys)
     assert {table: (one["verdict"], one["code"]) for table, one in found.items()} == {
-        "shop.t1": ("UNPROVEN", "TYPES_DIFFER"),
+        "shop.t1": ("UNPROVEN", "SCHEMA_CHANGED"),
         "shop.t2": ("DIFFERENT", ""),
-        "shop.t3": ("UNPROVEN", "TABLE_NOT_FOUND"),
+        "shop.t3": ("UNPROVEN", "PLACE_MISSING"),
         "shop.t4": ("EQUAL", ""),
     }
     assert found["shop.t2"]["columns"] == {"cost": 1, "price": 1} and code == Exit.NOT_EQUAL

@@ -94,7 +94,7 @@ def test_what_is_made_again_is_what_was_lost_g_80(tmp_path: Path, spark: Any, ca
     pipeline = published(tmp_path, spark)
     before = marks(pipeline)
     code, text = said(capsys, pipeline, "rebuild-ledger", *APPLY)
-    assert code == Exit.TERMINAL and "LEDGER_KNOWN" in text, "a ledger that is there is never replaced"
+    assert code == Exit.TERMINAL and "COMMAND_REFUSED" in text, "a ledger that is there is never replaced"
     forget(pipeline)
     assert said(capsys, pipeline, "rebuild-ledger", "--apply")[0] == Exit.USAGE, "without a name and a reason"
     code, text = said(capsys, pipeline, "rebuild-ledger", *APPLY, "--json")
@@ -117,7 +117,7 @@ def test_a_table_that_cannot_be_known_stops_and_is_built_anew_g_80(tmp_path: Pat
     code, text = said(capsys, pipeline, "rebuild-ledger", *APPLY)
     assert code == Exit.TABLES_STOPPED and "LEDGER_UNKNOWN" in text and "gives other rows today" in text, text
     code, text = said(capsys, pipeline, "resume", "--table", "dbo.orders", "--why", "in a hurry")
-    assert code == Exit.TERMINAL and "RESET_NEEDED" in text
+    assert code == Exit.TERMINAL and "COMMAND_REFUSED" in text
     reload(pipeline)
     deliver(pipeline, "2.jsonl", event("UPD", row(1, "Ida"), row(1, "Ada"), commit=20))
     pipeline.tick()
@@ -125,7 +125,7 @@ def test_a_table_that_cannot_be_known_stops_and_is_built_anew_g_80(tmp_path: Pat
     forget(pipeline)
     shutil.rmtree(pipeline.log / "_batches")
     code, text = said(capsys, pipeline, "rebuild-ledger", *APPLY)
-    assert code == Exit.TERMINAL and "LEDGER_NOT_TOLD" in text
+    assert code == Exit.TERMINAL and "COMMAND_REFUSED" in text
 
 
 def test_a_file_that_is_gone_too_early_is_missed_by_the_ledger_made_again_too_g_80(
@@ -136,9 +136,9 @@ def test_a_file_that_is_gone_too_early_is_missed_by_the_ledger_made_again_too_g_
     for file in pipeline.zone.rglob(f"{1:020d}.parquet"):
         file.unlink()
     code, text = said(capsys, pipeline, "reconcile")
-    assert code == Exit.TABLES_STOPPED and "MISSING" in text, text
+    assert code == Exit.TABLES_STOPPED and "FILE_MISSING" in text, text
     forget(pipeline)
     code, text = said(capsys, pipeline, "rebuild-ledger", *APPLY)
     assert code == Exit.DONE, text
     code, text = said(capsys, pipeline, "reconcile")
-    assert code == Exit.TABLES_STOPPED and "MISSING" in text, text
+    assert code == Exit.TABLES_STOPPED and "FILE_MISSING" in text, text

@@ -162,7 +162,7 @@ def test_a_changed_key_begins_with_a_new_load(tmp_path: Path, spark) -> None:
     for _ in range(3):
         done = carry_on(pipeline)
         pipeline.service.poll()
-    assert done.stopped["dbo.orders"].startswith("EXPORT_TOO_OLD")
+    assert done.stopped["dbo.orders"].startswith("STREAM_FROM_INVALID")
     new = exported(tmp_path / "new", rows, lsn(14))
     redeclare(pipeline, {**keyed, "initial_load": new}, OTHER)
     finish(pipeline)
@@ -280,7 +280,7 @@ def test_a_table_is_dropped_and_comes_back_with_a_load(tmp_path: Path, spark, ca
     deliver(pipeline, "n.jsonl", event("INS", row(1, "note"), tbl="notes", commit=10))
     pipeline.tick()
     redeclare(pipeline, OTHER)
-    with pytest.raises(TerminalError, match=r"TABLE_UNDECLARED.*drop-table"):
+    with pytest.raises(TerminalError, match=r"TABLE_REDECLARED.*drop-table"):
         pipeline.tick()
     drop = ["drop-table", str(pipeline.file), "--table", "dbo.orders", "--reason", "moved", "--approved-by", "Ada"]
     assert command_line([*drop, "--wait", "0"]) == Exit.ON_HOLD
@@ -386,7 +386,7 @@ def test_a_batch_that_was_open_at_the_request_has_to_be_in_the_log_before_the_lo
     for _ in range(2):
         carry_on(pipeline)
         pipeline.service.poll()
-    with pytest.raises(TransientError, match="LOG_BATCH_OPEN"):
+    with pytest.raises(TransientError, match="CHANGED_MEANWHILE"):
         carry_on(pipeline)
     pipeline.extract()
     finish(pipeline)

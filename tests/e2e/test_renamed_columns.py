@@ -62,7 +62,7 @@ def test_columns_land_under_other_names_and_drift_speaks_of_the_sources_g120(
     assert told.tick() == Exit.DONE, "nothing is published under the new name yet"
     after = [Change("INS", 4, 20, RENAMED)]
     assert told.tick(*after) == Exit.TABLES_STOPPED
-    assert told.stop == "COLUMN_COLLISION"
+    assert told.stop == "COLUMN_NAME_INVALID"
     caplog.clear()
     main(["status", str(told.pipeline.file)])
     assert "columns 'price' and 'cost' would both land as 'PRICE'" in capsys.readouterr().out
@@ -191,15 +191,15 @@ def test_loads_through_the_log_text_and_tables_of_a_pattern_g120(
 @pytest.mark.parametrize(
     ("columns", "said_of_it"),
     [
-        ({"rename": {"name": "ID"}}, "COLUMN_COLLISION"),
-        ({"rename": {"name": "x", "mail": "X"}}, "COLUMN_COLLISION"),
-        ({"include": ["id", "name", "mail"], "rename": {"name": "MAIL"}}, "COLUMN_COLLISION"),
-        ({"rename": {"name": "__rowMarker__"}}, "COLUMN_RESERVED"),
+        ({"rename": {"name": "ID"}}, "COLUMN_NAME_INVALID"),
+        ({"rename": {"name": "x", "mail": "X"}}, "COLUMN_NAME_INVALID"),
+        ({"include": ["id", "name", "mail"], "rename": {"name": "MAIL"}}, "COLUMN_NAME_INVALID"),
+        ({"rename": {"name": "__rowMarker__"}}, "COLUMN_NAME_INVALID"),
         ({"rename": {"na*": "x"}}, "VALUE_INVALID"),
-        ({"rename": {"name": ""}}, "NAME_UNSAFE"),
-        ({"rename": {"Name": "x", "name": "y"}}, "COLUMN_CASE"),
-        ({"exclude": ["mail"], "rename": {"mail": "x"}}, "COMBINATION_INVALID"),
-        ({"rename": {"mail": "x", "lost": "y"}}, "COLUMN_UNTOLD"),
+        ({"rename": {"name": ""}}, "CONFIG_INVALID"),
+        ({"rename": {"Name": "x", "name": "y"}}, "COLUMN_NAME_INVALID"),
+        ({"exclude": ["mail"], "rename": {"mail": "x"}}, "CONFIG_INVALID"),
+        ({"rename": {"mail": "x", "lost": "y"}}, "NOT_SEEN"),
     ],
 )
 def test_check_says_what_cannot_be_renamed_g120(
@@ -209,5 +209,5 @@ def test_check_says_what_cannot_be_renamed_g120(
     pipeline = Pipeline(tmp_path, spark, [table], source={"layout": "bare"})
     pipeline.deliver("a.jsonl", event(cols=COLS) + b"\n")
     ends = main(["check", str(pipeline.file), "--sample", "9"])
-    assert (ends == Exit.DONE) is (said_of_it == "COLUMN_UNTOLD"), "a wrong name alone stops nothing"
+    assert (ends == Exit.DONE) is (said_of_it == "NOT_SEEN"), "a wrong name alone stops nothing"
     assert said_of_it in "".join(capsys.readouterr())

@@ -46,11 +46,11 @@ def test_a_lost_number_is_made_again_from_the_log_or_not_at_all_f_40(
     lost.unlink()
     pipeline.service.poll()
     finding = inspect_mirror(pipeline.mirror, pipeline.ledger)[ORDERS]
-    assert (finding.code, finding.lost) == ("GAP", (2,)) and "open-mirroring repair" in finding.way_out
+    assert (finding.code, finding.lost) == ("FILE_MISSING", (2,)) and "open-mirroring repair" in finding.way_out
 
     text = pipeline.file.read_text()
     pipeline.file.write_text(text.replace("max_rows_per_file: 2", "max_rows_per_file: 3"))
-    with pytest.raises(TerminalError, match=r"REPAIR_IMPOSSIBLE.*other rows today"):
+    with pytest.raises(TerminalError, match=r"REPAIR_REFUSED.*other rows today"):
         repair_number(pipeline.mirror, pipeline.ledger, ORDERS, 2, ASKED, not_applied="looked")
     assert not lost.exists() and not list(lost.parent.glob("_stage-1/*")), "nothing is left of the attempt"
 

@@ -89,7 +89,7 @@ def test_only_chosen_letters_are_replayed(tmp_path: Path, spark) -> None:
     pipeline.tick()
     mend(pipeline)
     letters = read_open_letters(pipeline.mirror, pipeline.ledger)
-    assert replay(pipeline, spark, code="JSON_MALFORMED").replayed == 0
+    assert replay(pipeline, spark, code="MESSAGE_INVALID").replayed == 0
     done = replay(pipeline, spark, at=letters[0].at)
     assert (done.replayed, len(read_open_letters(pipeline.mirror, pipeline.ledger))) == (1, len(letters) - 1)
 
@@ -137,7 +137,7 @@ def test_a_table_that_a_letter_stopped_can_be_resumed_once_it_was_replayed(tmp_p
     reason = Reason("ann", "mended the setting")
     codes = {state.stop_code for state in pipeline.reader.tables().values()}
     assert codes == {"KEY_UNKNOWN"}, codes
-    with pytest.raises(TerminalError, match="RESET_NEEDED"):
+    with pytest.raises(TerminalError, match="COMMAND_REFUSED"):
         resume_table(pipeline.ledger, pipeline.name, ORDERS, reason)
     mend(pipeline)
     done = replay(pipeline, spark)

@@ -92,10 +92,10 @@ def test_schemas_are_asked_for_once_and_messages_wait_for_unknown_ones(
 
     pipeline.deliver("1.jsonl", json_lines(first, layout="wrapped"))
     monkeypatch.setenv("AIRFLOW_CONN_REGISTRY", connection(None))
-    with pytest.raises(TransientError, match="REGISTRY_UNREACHABLE"):
+    with pytest.raises(TransientError, match="UNREACHABLE"):
         pipeline.extract()
     monkeypatch.setenv("AIRFLOW_CONN_REGISTRY", connection(registry, "wrong"))
-    with pytest.raises(TerminalError, match="REGISTRY_REFUSED") as refused:
+    with pytest.raises(TerminalError, match="ACCESS_DENIED") as refused:
         pipeline.extract()
     assert "wrong" not in str(refused.value)
 
@@ -122,7 +122,7 @@ def test_an_answer_that_is_no_schema_is_worth_another_try_and_is_not_kept_k62(
     monkeypatch.setattr(Registry, "odd", {str(at): one for at, one in enumerate(answers)})
     monkeypatch.setenv("AIRFLOW_CONN_REGISTRY", connection(registry))
     for at in range(len(answers)):
-        with pytest.raises(TransientError, match=r"REGISTRY_UNREACHABLE.*answer"):
+        with pytest.raises(TransientError, match=r"UNREACHABLE.*answer"):
             SchemaRegistry(resolve("registry")).schemas([f"cdc:schema:registry:{at}"])
 
 

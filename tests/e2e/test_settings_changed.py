@@ -103,10 +103,10 @@ def test_an_export_that_is_older_than_what_was_ignored_is_refused_g140(
     first = [{"id": 1, "name": "Ada", "price": None}]
     redeclare(pipeline, OTHER, {**ORDERS, "initial_load": exported(tmp_path / "old", first, lsn(11))})
     assert command(pipeline, "initial-load") == Exit.TABLES_STOPPED
-    assert "EXPORT_TOO_OLD" in capsys.readouterr().out
+    assert "STREAM_FROM_INVALID" in capsys.readouterr().out
     command(pipeline, "status")
     assert "LOAD_PENDING: the initial load is not complete; it was refused" in (told := capsys.readouterr().out)
-    assert "EXPORT_TOO_OLD: " in told, "whoever looks later sees what the run said"
+    assert "STREAM_FROM_INVALID: " in told, "whoever looks later sees what the run said"
     assert command(pipeline, "tick") == Exit.ON_HOLD
     deliver(pipeline, "2.jsonl", insert(2, 13, "notes"))
     assert command(pipeline, "tick") == Exit.ON_HOLD, "others were published, and a load waits for somebody (G-139)"

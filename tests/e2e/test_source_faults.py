@@ -126,7 +126,7 @@ def test_a_broker_killed_in_mid_read_costs_one_tick(
             "spark_jobs.sources.kafka.transport.place_of",
             lambda *arguments: place_of(*arguments)._replace(timeout_seconds=2.0),
         )
-        error = failed("KAFKA_UNREACHABLE", pipeline.extract, TransientError)
+        error = failed("UNREACHABLE", pipeline.extract, TransientError)
         assert topic in (error.where or "") and "connection broker" in (error.where or "")
         kafka.stop()
         number, ranges, manifest = open_batch(pipeline)
@@ -138,7 +138,7 @@ def test_a_broker_killed_in_mid_read_costs_one_tick(
             lambda *arguments: place_of(*arguments)._replace(timeout_seconds=2.0),
         )
         patch.setenv("AIRFLOW_CONN_BROKER", kafka.connection())
-        failed("KAFKA_UNREACHABLE", pipeline.extract, TransientError)
+        failed("UNREACHABLE", pipeline.extract, TransientError)
         assert open_batch(pipeline) == (2, ranges, None), "the bound ranges stand"
     kafka.start()
     extracted, _ = pipeline.tick()
@@ -189,7 +189,7 @@ def make_anew(kafka: KafkaBroker, topic: str) -> None:
 
 @pytest.mark.parametrize(
     ("change", "code", "words"),
-    [(lose_messages, "RETENTION_LOSS", "4 offsets"), (make_anew, "TOPIC_RECREATED", "made anew")],
+    [(lose_messages, "MESSAGES_LOST", "4 offsets"), (make_anew, "MESSAGES_LOST", "made anew")],
 )
 def test_a_topic_that_lost_messages_stops_its_mirror_alone(
     change: Callable[[KafkaBroker, str], None],
@@ -240,7 +240,7 @@ def test_messages_lost_behind_a_bound_batch_are_told_and_the_batch_stays_open(
         patch.setattr("spark_jobs.extract.driver.reach", dies)
         pipeline.extract()
     kafka.delete_records(topic, 0, 3)
-    error = failed("RETENTION_LOSS", pipeline.extract, TerminalError)
+    error = failed("MESSAGES_LOST", pipeline.extract, TerminalError)
     assert "3 offsets" in error.what and f"{topic}/0" in (error.where or "")
     number, _, manifest = open_batch(pipeline)
     assert (number, manifest, pipeline.reader.batches()) == (1, None, [])
@@ -350,7 +350,7 @@ def test_a_connection_terminated_in_mid_read_costs_one_tick(
         with holder.cursor() as cursor:
             cursor.execute(f"SELECT pg_advisory_lock({LOCK})")
         killer.start()
-        error = failed("SOURCE_UNREACHABLE", pipeline.extract, TransientError)
+        error = failed("UNREACHABLE", pipeline.extract, TransientError)
     finally:
         killer.join(300)
         holder.close()

@@ -51,7 +51,7 @@ def test_a_table_begins_with_the_load_that_came_again_and_rows_it_lacks_are_gone
     lines.send(MD_A, MD_B, load(A, 1), load(A, 2), load(A, 3), load(B, 1))
     lines.send(of(A, 2, "new", "UPDATE", number=5, changeMask="02"), of(A, 4, number=6))
     assert lines.tick() == Exit.DONE
-    assert accept(lines) == Exit.TERMINAL and "RELOAD_UNSEEN" in capsys.readouterr().err
+    assert accept(lines) == Exit.TERMINAL and "RELOAD_UNCLEAR" in capsys.readouterr().err
     # While changes go on: 2 is loaded before it is deleted, 5 comes behind the load; 3 and 4 are gone unnoticed.
     lines.send(load(A, 1), load(A, 2, "again"), of(A, 2, operation="DELETE", number=8), of(A, 5, number=9))
     assert lines.tick() == Exit.TABLES_STOPPED and lines.stop("a")[0] == "RELOAD_SEEN"
@@ -307,7 +307,7 @@ def test_a_full_load_beside_change_tables_begins_the_table_anew_with_its_load_t3
     assert command("initial-load") == Exit.DONE and command("tick") == Exit.DONE
     assert rows() == [ct_landed(1), ct_landed(2, "Bob"), ct_landed(3), ct_landed(4)]
     accepting = ("accept-reload", "--table", "shop.items", "--why", "the task was reloaded")
-    assert command(*accepting) == Exit.TERMINAL and "RELOAD_UNSEEN" in capsys.readouterr().err
+    assert command(*accepting) == Exit.TERMINAL and "RELOAD_UNCLEAR" in capsys.readouterr().err
     # The task is reloaded: 2 and 4 are gone untold, and its positions begin anew.
     if truncated:
         put(pipeline, "items", "1t", ct(52, "T", "1", operation="TRUNCATE"))

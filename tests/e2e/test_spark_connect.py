@@ -70,7 +70,7 @@ def test_a_server_that_is_not_there_is_told_without_its_token(address: str, tmp_
     pipeline = Pipeline(tmp_path / "mirror", None, TABLES)  # type: ignore[arg-type]
     pipeline.deliver("0.jsonl", b"{}\n")
     said = _run("tick", pipeline, address, {}, exit=Exit.TRANSIENT)
-    assert "SPARK_UNREACHABLE" in said and ("sc://127.0.0.1:1/" if address.startswith("sc") else "SPARK_REMOTE") in said
+    assert "UNREACHABLE" in said and ("sc://127.0.0.1:1/" if address.startswith("sc") else "SPARK_REMOTE") in said
     assert "canary-7f3a" not in said and "Traceback" not in said
 
 

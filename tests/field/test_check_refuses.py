@@ -13,7 +13,7 @@ from tests.field.test_clashing_files import Shop
 EDITS = {
     "key": ("target: dbo/items, key: [id]", "target: dbo/items, key: [name]", "TABLE_REDECLARED"),
     "target": ("target: dbo/items", "target: dbo/things", "TABLE_REDECLARED"),
-    "taken out": ("  - {source: dbo.items, target: dbo/items, key: [id]}\n", "", "TABLE_UNDECLARED"),
+    "taken out": ("  - {source: dbo.items, target: dbo/items, key: [id]}\n", "", "TABLE_REDECLARED"),
     "folder of another": (
         "  - {source: dbo.items, target: dbo/items, key: [id]}\n",
         "  - {source: dbo.items, target: dbo/things, key: [id]}\n  - {source: dbo.new, target: dbo/items, key: [id]}\n",
@@ -62,9 +62,9 @@ def test_check_refuses_a_stopped_mirror_and_a_log_that_ends_too_early(tmp_path: 
     shutil.rmtree(tmp_path / "change_log")
     known = shop.contents()
     checked = shop.run("check")
-    assert checked.code == 2 and "LOG_MISSING_BATCH" in checked.out
+    assert checked.code == 2 and "LOG_DAMAGED" in checked.out
     assert shop.contents() == known
-    assert "LOG_MISSING_BATCH" in shop.run("tick").text
+    assert "LOG_DAMAGED" in shop.run("tick").text
 
 
 def test_what_a_run_accepts_check_accepts(tmp_path: Path) -> None:

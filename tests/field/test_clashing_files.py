@@ -182,7 +182,7 @@ def test_the_owner_makes_its_ledger_again(shop: Shop) -> None:
 def test_a_lost_log_is_still_a_loss_of_the_owner(shop: Shop) -> None:
     shutil.rmtree(shop.folder / "change_log")
     ended = shop.run("tick")
-    assert ended.code != 0 and "LOG_MISSING_BATCH" in ended.text and "MIRROR_CLASH" not in ended.text
+    assert ended.code != 0 and "LOG_DAMAGED" in ended.text and "MIRROR_CLASH" not in ended.text
 
 
 def test_a_copy_in_another_folder_with_the_same_ledger_is_refused(shop: Shop, tmp_path: Path) -> None:

@@ -130,7 +130,7 @@ def test_lines_of_everyday_tools_are_unwrapped(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("layout", "name", "content", "words"),
     [
-        ("bare", "a.json", b"[{}, oops, {}]\n", ("LINES_DAMAGED", "line 1 holds no JSON value")),
+        ("bare", "a.json", b"[{}, oops, {}]\n", ("FILE_DAMAGED", "line 1 holds no JSON value")),
         ("bare", "a.jsonl", gzip.compress(b"{}\n" * 99), ("FILE_UNKNOWN", "packed by gzip")),
         ("bare", "a.jsonl", b"PK\x03\x04\n\n\n", ("FILE_UNKNOWN", "a ZIP archive")),
         ("bare", "a.jsonl", b'{"topic":"t","partition":0,"offset":0,"value":"{}"}\n', ("`layout: wrapped`",)),

@@ -91,7 +91,7 @@ def test_a_proof_without_a_source_is_refused_before_spark_and_hides_no_earlier_o
 
     monkeypatch.setattr("spark_jobs.runtime.session.build_session", started)
     refused = trial.run("prove")
-    assert refused.code == 2 and "SOURCE_UNNAMED" in refused.text and "dbo.orders" in refused.text
+    assert refused.code == 2 and "CONFIG_INVALID" in refused.text and "dbo.orders" in refused.text
     assert "not proved" not in refused.text and "UNPROVEN" not in refused.text
     [table] = json.loads(trial.run("status", "--json").out)["tables"]
     assert table["proof"]["verdict"] == "EQUAL"

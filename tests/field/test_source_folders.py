@@ -188,7 +188,7 @@ def test_a_table_whose_files_are_in_a_hidden_folder_is_not_only_called_never_see
     put(trial.folder / "events" / "_audit" / "1.jsonl", 7, table="_audit")
     trial.run("tick")
     status = trial.run("status", "--wide")
-    (line,) = [line for line in status.out.splitlines() if "NEVER_SEEN" in line]
+    (line,) = [line for line in status.out.splitlines() if "NOT_SEEN" in line]
     assert "_audit (hidden by the folder's name: 1 file)" in line
 
 
@@ -247,7 +247,7 @@ def test_an_export_with_what_cannot_be_read_is_refused(trial: Trial, odd: str) -
     os.mkfifo(place) if odd == "pipe" else place.symlink_to("nowhere")
     ended = trial.run("initial-load")
     assert ended.code not in (Exit.DONE, Exit.ON_HOLD)
-    assert "EXPORT_FOREIGN_FILE" in ended.text and f"'{name}'" in ended.text
+    assert "LOAD_INVALID" in ended.text and f"'{name}'" in ended.text
 
 
 def part(file: Path, key: int) -> None:
@@ -325,7 +325,7 @@ def test_a_change_table_without_a_plain_name_is_named(changes: Trial) -> None:
     data = changes.folder / "data"
     (data / "dbo._audit__ct").rename(data / "_audit__ct")
     check = changes.run("check")
-    assert "NEVER_SEEN" in check.text and "_audit__ct (hidden by the folder's name: 2 files)" in check.text
+    assert "NOT_SEEN" in check.text and "_audit__ct (hidden by the folder's name: 2 files)" in check.text
     ended = changes.run("tick")
     assert ended.code == Exit.DONE_WITH_LOSSES
     assert "_audit__ct (hidden by the folder's name: 2 files)" in ended.text
@@ -353,7 +353,7 @@ def test_a_full_load_in_a_linked_folder_is_read_as_a_whole_or_refused(changes: T
         put_load(changes.folder / "data" / "dbo.orders" / "_part3", 3, 103)
     ended = changes.run("initial-load")
     if odd:
-        assert ended.code not in (Exit.DONE, Exit.ON_HOLD) and "EXPORT_INCOMPLETE" in ended.text
+        assert ended.code not in (Exit.DONE, Exit.ON_HOLD) and "LOAD_INVALID" in ended.text
         assert "part3 (" in ended.text
         return
     assert ended.code == Exit.DONE, ended.text
@@ -390,6 +390,6 @@ def test_a_proof_reads_linked_parts_of_its_export_and_names_what_it_cannot(trial
 def test_a_source_that_is_neither_a_folder_nor_a_file_is_refused(trial: Trial) -> None:
     os.mkfifo(trial.folder / "pipe")
     trial.file.write_text(FILE.format(more="").replace("path: events", "path: pipe"), encoding="utf-8")
-    assert "SOURCE_MISSING" in trial.run("check").text
+    assert "PLACE_MISSING" in trial.run("check").text
     ended = trial.run("tick")
     assert ended.code not in (Exit.DONE, Exit.ON_HOLD) and "is neither a folder nor a file" in ended.text

@@ -228,7 +228,7 @@ def test_columns_that_may_have_been_renamed_are_one_question_with_one_answer(tmp
     assert "rows lack 'a0', 'a1', 'a2' and have 'b0', 'b1', 'b2'" in capsys.readouterr().out
     said = ["accept-schema", str(told.pipeline.file), "--table", "dbo.orders", "--why", "x", "--dropped"]
     assert main([*said, "a0", "a1", "nothing"]) == Exit.TERMINAL
-    assert "COLUMN_UNKNOWN" in capsys.readouterr().err
+    assert "ARGUMENT_INVALID" in capsys.readouterr().err
     assert main([*said, "a0", "a1", "a2"]) == Exit.DONE
     assert told.tick() == Exit.DONE, capsys.readouterr().out
     assert told.rows("id", "a1", "b1") == [("1", "1.50", None), ("2", None, "1.50")]

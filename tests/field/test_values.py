@@ -211,7 +211,7 @@ def test_a_column_that_cannot_be_mirrored_is_built_from_the_log_once_types_says_
     columns = [("id", "int"), ("flag", "dbo.Flag")]
     made.write_events(trial, [made.event(1, "dbo.t", columns, ["id"], {"id": "1", "flag": "yes"})])
     said = ticked(trial, 3)
-    assert "TYPE_UNKNOWN" in said
+    assert "TYPE_UNSUPPORTED" in said
     assert "types: {column: string}" in trial.run("status").text
     made.write_mirror(trial, made.CES, [{**table, "types": {"flag": "string"}}])
     trial.run("resume", "--table", "dbo.t", "--why", "lands as text")
@@ -270,7 +270,7 @@ def test_a_file_that_holds_times_of_day_stops_where_the_source_has_texts(tmp_pat
     columns = [("id", "int"), ("t", "varchar(20)")]
     made.write_events(trial, [made.event(1, "dbo.t", columns, ["id"], {"id": "2", "t": "1 AM"})])
     said = ticked(trial, 3)
-    assert "VALUE_AMBIGUOUS" in said and "times of day" in said
+    assert "VALUE_INVALID" in said and "times of day" in said
 
 
 def test_the_field_inputs_end_equal(shared_data: Path, tmp_path: Path) -> None:

@@ -73,7 +73,7 @@ def test_a_name_that_stands_twice_is_always_noticed(pairs: list[tuple[str, str |
     if len(set(names)) == len(names):
         assert json.loads(row.row or "") == {"id": "1", "a": None, "b": None, "c": None} | dict(pairs)
     else:
-        assert row.code == "ROW_MALFORMED"
+        assert row.code == "ROW_INVALID"
 
 
 @settings(derandomize=True, deadline=None, max_examples=200)

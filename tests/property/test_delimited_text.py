@@ -113,5 +113,5 @@ def test_what_text_cannot_hold_is_refused(tmp_path: Path, value: float | None) -
     schema = file_schema([LandingColumn("id", "float64")], ["id"], marker=True)
     text = TextFormat("csv", ",", "\n", "", (("id", "float64"),))
     rows = pa.table([pa.array([value], pa.float64()), pa.array([4], pa.int32())], names=schema.names)
-    with pytest.raises(TerminalError, match="DATA_FILE_INVALID"):
+    with pytest.raises(TerminalError, match="FILE_UNFIT"):
         write_text_file(tmp_path / "1", rows, schema, text)

@@ -217,5 +217,5 @@ def test_errors_name_the_column_and_the_text() -> None:
     with pytest.raises(TerminalError, match=r"TYPE_UNSUPPORTED: column 'when' has the type timestamp\[ns\]"):
         digest_of(pa.table({"when": pa.array([1], pa.timestamp("ns"))}))
     for text in ("", "0" * 31, "G" * 32, "A" * 32, " " + "0" * 31):
-        with pytest.raises(TerminalError, match="DIGEST_INVALID"):
+        with pytest.raises(TerminalError, match="LOG_DAMAGED"):
             combine([text])

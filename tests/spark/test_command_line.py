@@ -85,7 +85,7 @@ def test_a_tick_that_finds_nothing_new_needs_no_java(
     assert "Nothing to do" in idle.stdout and "starting Spark" not in idle.stderr
     pipeline.deliver("b.jsonl", delivered(random_history(6, 5), options=CesOptions(), offset=10_000))
     busy = subprocess.run(command, env=nowhere, capture_output=True, text=True, timeout=300)
-    assert "starting Spark" in busy.stderr and "JAVA_NOT_STARTED" in busy.stderr
+    assert "starting Spark" in busy.stderr and "INSTALLATION_INCOMPLETE" in busy.stderr
 
 
 def test_a_tick_names_what_is_stopped_and_held_and_the_operator_lets_it_go_on(

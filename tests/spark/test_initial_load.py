@@ -111,7 +111,7 @@ def test_the_shortest_value_of_all_chunks_is_kept_for_what_the_stream_tells_late
     told = {"types": {"id": "char(5)"}}
     tables = {"told": told, "untold": {}, "full": told}
     pipeline = mirror_of(tmp_path, spark, tables, publish={"max_rows_per_file": 2})
-    assert "LOAD_UNFILLED" in load(pipeline).stopped.pop("dbo.told")
+    assert "VALUE_INVALID" in load(pipeline).stopped.pop("dbo.told")
     plans = {s: t.load_plan for s, t in pipeline.reader.tables().items()}
     assert [plan and plan.shortest for plan in (plans["dbo.untold"], plans["dbo.full"])] == [{"id": 2}, {"id": 5}]
     pipeline.service.poll()
@@ -132,13 +132,13 @@ def parquet(path: Path, **columns: Any) -> Path:
 
 INT = pa.int32()
 BAD_EXPORTS: dict[str, tuple[str, dict[str, Any], Callable[[Path], object]]] = {
-    "KEY_NULL": ("a.parquet, row 2", {}, lambda p: parquet(p / "a.parquet", id=pa.array([1, None], INT))),
-    "KEY_DUPLICATE in a chunk": (
+    "KEY_INVALID": ("a.parquet, row 2", {}, lambda p: parquet(p / "a.parquet", id=pa.array([1, None], INT))),
+    "KEY_INVALID in a chunk": (
         "a.parquet, row 1, and ",
         {},
         lambda p: parquet(p / "a.parquet", id=pa.array([3, 1, 3], INT)),
     ),
-    "KEY_DUPLICATE across chunks": (
+    "KEY_INVALID across chunks": (
         "b.parquet, row 1",
         {},
         lambda p: [
@@ -163,48 +163,56 @@ BAD_EXPORTS: dict[str, tuple[str, dict[str, Any], Callable[[Path], object]]] = {
         {"format": "csv", "types": {"id": "int", "d": "decimal(5,2)"}},
         lambda p: _text(p / "a.csv", 'id,d\n1,"1.5"\n2,\n3,1.555\n'),
     ),
-    "EXPORT_INVALID truncated CSV": (
+    "LOAD_INVALID truncated CSV": (
         "a.csv",
         {"format": "csv", "types": {"id": "int", "d": "varchar(9)"}},
         lambda p: _text(p / "a.csv", 'id,d\n1,"x"\n2,"y'),
     ),
-    "EXPORT_INVALID ragged CSV": (
+    "LOAD_INVALID ragged CSV": (
         "a.csv",
         {"format": "csv", "types": {"id": "int", "d": "varchar(9)"}},
         lambda p: _text(p / "a.csv", "id,d\n1,2,3\n"),
     ),
-    "EXPORT_INVALID truncated Parquet": (
+    "LOAD_INVALID truncated Parquet": (
         "a.parquet",
         {},
         lambda p: (f := parquet(p / "a.parquet", id=pa.array([1], INT))).write_bytes(f.read_bytes()[:-6]),
     ),
-    "EXPORT_INVALID zero bytes": ("a.parquet", {}, lambda p: _text(p / "a.parquet", "")),
-    "EXPORT_MISSING": ("", {}, lambda p: p.mkdir()),
-    "EXPORT_FOREIGN_FILE": ("a.parquet.gz", {}, lambda p: _text(p / "a.parquet.gz", "x")),
-    "EXPORT_FOREIGN_FILE hidden data": (
+    "LOAD_INVALID zero bytes": ("a.parquet", {}, lambda p: _text(p / "a.parquet", "")),
+    "PLACE_MISSING": ("", {}, lambda p: p.mkdir()),
+    "LOAD_INVALID foreign file": ("a.parquet.gz", {}, lambda p: _text(p / "a.parquet.gz", "x")),
+    "LOAD_INVALID hidden data": (
         "_b.parquet",
         {},
         lambda p: [parquet(p / name, id=pa.array([1], INT)) for name in ("a.parquet", "_b.parquet")],
     ),
-    "EXPORT_NOT_PLAIN Delta table": (
+    "LOAD_INVALID Delta table": (
         "Delta",
         {},
         lambda p: [parquet(p / "a.parquet", id=pa.array([1], INT)), _text(p / "_delta_log" / "0.json", "{}")],
     ),
-    "EXPORT_NOT_PLAIN partitioned": (
+    "LOAD_INVALID partitioned": (
         "y=2024",
         {},
         lambda p: parquet(p / "y=2024" / "a.parquet", id=pa.array([1], INT)),
     ),
     "TYPE_UNSUPPORTED": ("", {}, lambda p: parquet(p / "a.parquet", id=pa.array([1], INT), l=pa.array([[1]]))),
-    "COLUMN_TWICE": ("a.csv", {"format": "csv", "types": {"id": "int"}}, lambda p: _text(p / "a.csv", "id,id\n1,1\n")),
-    "COLUMN_UNTYPED": ("a.csv", {"format": "csv", "types": {"id": "int"}}, lambda p: _text(p / "a.csv", "id,x\n1,1\n")),
-    "COLUMN_MISSING": (
+    "COLUMN_NAME_INVALID": (
+        "a.csv",
+        {"format": "csv", "types": {"id": "int"}},
+        lambda p: _text(p / "a.csv", "id,id\n1,1\n"),
+    ),
+    "LOAD_INVALID without a type": (
+        "a.csv",
+        {"format": "csv", "types": {"id": "int"}},
+        lambda p: _text(p / "a.csv", "id,x\n1,1\n"),
+    ),
+    "LOAD_INVALID without a column": (
         "a.csv",
         {"format": "csv", "types": {"id": "int", "gone": "int"}},
         lambda p: _text(p / "a.csv", "id\n1\n"),
     ),
-    "EXPORT_SCHEMA_DIFFERS": (
+    "LOAD_INVALID of two schemas": (
         "b.parquet",
         {},
         lambda p: [
@@ -272,9 +280,9 @@ def test_an_export_that_changed_is_not_mixed_with_the_one_that_was_bound(tmp_pat
     monkeypatch.undo()
     assert state_of(pipeline, "dbo.t").load_plan is not None
     path.write_bytes(content + b"\0")
-    assert load(pipeline).stopped["dbo.t"].startswith("EXPORT_CHANGED")
+    assert load(pipeline).stopped["dbo.t"].startswith("LOAD_CHANGED")
     path.unlink()
-    with pytest.raises(TransientError, match="EXPORT_UNREADABLE"):
+    with pytest.raises(TransientError, match="UNREACHABLE"):
         load(pipeline)
     path.write_bytes(content)
     os.utime(path, ns=(times.st_atime_ns, times.st_mtime_ns))
@@ -305,5 +313,5 @@ def test_only_the_chosen_tables_are_loaded(tmp_path: Path, spark) -> None:
     pipeline = one_table(tmp_path, spark)
     assert load(pipeline, ["dbo.t"]).rows == {"dbo.t": 1}
     assert state_of(pipeline, "dbo.good").load_state == "pending"
-    with pytest.raises(TerminalError, match="TABLE_UNKNOWN"):
+    with pytest.raises(TerminalError, match="ARGUMENT_INVALID"):
         load(pipeline, ["dbo.nobody"])

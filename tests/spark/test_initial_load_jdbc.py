@@ -101,7 +101,7 @@ def test_every_type_arrives_exactly(tmp_path: Path, spark, source: PostgresServe
     assert {table: what.partition(":")[0] for table, what in loaded.stopped.items()} == {
         "shop.lists": "TYPE_UNSUPPORTED",
         "shop.big": "VALUE_INVALID",
-        "shop.nothing": "TABLE_NOT_FOUND",
+        "shop.nothing": "PLACE_MISSING",
     }
     assert "column 'f'" in loaded.stopped["shop.big"] and "row 1" in loaded.stopped["shop.big"]
     pipeline.service.poll()
@@ -150,9 +150,9 @@ def test_chunks_cover_every_row_once(tmp_path: Path, spark, source: PostgresServ
         publish={"max_rows_per_file": 300},
     )
     loaded = load(pipeline)
-    assert loaded.stopped["shop.twice"].startswith("KEY_DUPLICATE: two rows have the same key: chunk 1, row 1 as read")
-    assert loaded.stopped["shop.texts"].startswith("SPLIT_UNSUPPORTED")
-    assert "SPLIT_UNSUPPORTED: the column 'until' has no ranges: 'infinity'" in loaded.stopped["shop.endless"]
+    assert loaded.stopped["shop.twice"].startswith("KEY_INVALID: two rows have the same key: chunk 1, row 1 as read")
+    assert loaded.stopped["shop.texts"].startswith("CONFIG_INVALID")
+    assert "CONFIG_INVALID: the column 'until' has no ranges: 'infinity'" in loaded.stopped["shop.endless"]
     assert loaded.rows == {"shop.keyed": 1000, "shop.dated": 90}
     # 1000 rows in three chunks of a third each: none of them fits into one file of 300.
     assert (loaded.files["shop.keyed"], len(loaded.files["shop.dated"])) == ([1, 2, 3, 4, 5, 6], 4)
@@ -178,7 +178,7 @@ def test_the_password_stands_nowhere(tmp_path: Path, spark, source: PostgresServ
         done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300, cwd=ROOT)
         told.append((done.returncode, done.stdout + done.stderr))
     assert [code for code, _ in told] == [3, 0]
-    assert "SOURCE_REFUSED" in told[0][1] and "password authentication failed" in told[0][1]
+    assert "SERVICE_REFUSED" in told[0][1] and "password authentication failed" in told[0][1]
     assert [text for _, text in told if source.password in text] == []
     secret = source.password.encode()
     assert [path for path in tmp_path.rglob("*") if path.is_file() and secret in path.read_bytes()] == []
@@ -287,7 +287,7 @@ def test_a_dropped_connection_is_worth_another_try(
     pipeline = mirror_of(tmp_path, spark, {"source": "shop.wide", "load": {"split_column": "id", "chunks": 2}})
     with Cable(source.port, cut_after=1_500_000) as cable, caplog.at_level(logging.INFO):
         connect(monkeypatch, source, cable.port)
-        with pytest.raises(TransientError, match="SOURCE_UNREACHABLE") as failure:
+        with pytest.raises(TransientError, match="UNREACHABLE") as failure:
             load(pipeline)
     assert source.password not in caplog.text + str(failure.value)
     assert failure.value.__cause__ is None and failure.value.__context__ is None
@@ -311,10 +311,12 @@ def test_a_proof_tells_a_database_that_went_away_and_a_driver_that_is_missing(
     monkeypatch.setenv("AIRFLOW_CONN_GONE", json.dumps(database))
     table = JdbcTable(spark, "gone", SourceName("shop", "wide"))
     look = (LoadColumn("id", "int32", "int"),), None, [Range(None, None, True)], lambda batches: batches, "id int"
-    with pytest.raises(TransientError, match="SOURCE_UNREACHABLE") as unreachable:
+    with pytest.raises(TransientError, match="UNREACHABLE") as unreachable:
         table.frame(*look, Pace())
     monkeypatch.setattr(table._dialect, "driver", "org.example.Driver")
-    with pytest.raises(TerminalError, match=r"JARS_MISSING: Spark has no org\.example\.Driver.*jars") as missing:
+    with pytest.raises(
+        TerminalError, match=r"INSTALLATION_INCOMPLETE: Spark has no org\.example\.Driver.*jars"
+    ) as missing:
         table.frame(*look, Pace())
     assert "canary-7f3a" not in f"{unreachable.value}{missing.value}"
 
@@ -328,5 +330,5 @@ def test_a_full_disk_of_the_database_is_not_told_as_one_of_a_worker(spark: Any, 
     )
     table = JdbcTable(spark, "shop_db", SourceName("shop", "wide"))
     url, properties = table._login()
-    with pytest.raises(TransientError, match=r"^SOURCE_UNREACHABLE: .*53100.*No space left on device"):
+    with pytest.raises(TransientError, match=r"^UNREACHABLE: .*53100.*No space left on device"):
         table.asked("reading", lambda: spark.read.jdbc(url, "(SELECT shop.full()) f", properties=properties).collect())

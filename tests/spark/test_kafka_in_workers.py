@@ -42,7 +42,7 @@ def test_workers_read_exactly_what_was_bound_and_show_no_secret(
     pinned = place_of(resolve("broker"), ("workers",))
     with pytest.raises(TerminalError) as refused:
         run_job(spark, "read a topic", read, ranges, 0)
-    assert refused.value.code == "KAFKA_DENIED"
+    assert refused.value.code == "ACCESS_DENIED"
     settings = str(spark.sparkContext.getConf().getAll())
     key = kafka.connection_string.partition("SharedAccessKey=")[2]
     assert key not in "".join(capfd.readouterr()) + str(refused.value) + settings

@@ -190,7 +190,7 @@ def test_a_file_that_is_gone_is_said(tmp_path: Path, spark: Any) -> None:
     target = Target(spark, tmp_path)
     for file in tmp_path.glob("*.parquet"):
         file.unlink()
-    with pytest.raises(TransientError, match="TARGET_UNREADABLE"):
+    with pytest.raises(TransientError, match="PROOF_FAILED"):
         read_sums(spark, target, SHAPE)
-    with pytest.raises(TransientError, match="TARGET_UNREADABLE"):
+    with pytest.raises(TransientError, match="PROOF_FAILED"):
         read_sums(spark, Target(spark, tmp_path), SHAPE)

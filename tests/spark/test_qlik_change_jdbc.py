@@ -269,7 +269,11 @@ def test_t62_a_change_table_of_another_case_is_refused(spark, source: PostgresSe
     source.execute(f'CREATE TABLE {schema}."{name}" ({HEADER})')
     found = find_ranges(spark, place(), {})
     source.execute('DROP SCHEMA "Shop" CASCADE')
-    assert (found.ranges, found.waiting, [one.code for one in found.refused.values()]) == ([], [], ["TABLE_CASE"])
+    assert (found.ranges, found.waiting, [one.code for one in found.refused.values()]) == (
+        [],
+        [],
+        ["TABLE_NAME_DIFFERS"],
+    )
     assert name in found.refused["shop.items"].what
 
 
@@ -284,7 +288,7 @@ def test_t62_a_control_table_that_names_it_in_another_case_is_refused(
         f"VALUES ('p1', '{owner}', '{table}')"
     )
     found = find_ranges(spark, partitioned(), {})
-    assert [(source, one.code) for source, one in found.refused.items()] == [("shop.items", "TABLE_CASE")]
+    assert [(source, one.code) for source, one in found.refused.items()] == [("shop.items", "TABLE_NAME_DIFFERS")]
     assert f"{owner}.{table}" in found.refused["shop.items"].what
 
 
@@ -298,7 +302,7 @@ def test_t62_a_control_table_that_names_it_in_another_case_from_some_day_on_is_r
     close(source, "p1")
     close(source, "p2", table="ITEMS__ct")
     found = find_ranges(spark, at, {})
-    assert ([one.code for one in found.refused.values()], found.ranges) == (["TABLE_CASE"], [])
+    assert ([one.code for one in found.refused.values()], found.ranges) == (["TABLE_NAME_DIFFERS"], [])
     assert not find_ranges(spark, at, {"shop.items__ct/p2": 2}).refused, "it was read"
     source.execute(f'CREATE TABLE shop."ITEMS__ct" ({HEADER})')
     assert not find_ranges(spark, at, {}).refused
@@ -334,7 +338,7 @@ def test_t91_a_row_with_an_empty_sequence_is_a_dead_letter(tmp_path: Path, spark
     found = find_ranges(spark, place(), {}).ranges
     rows = read(spark, place(), found, tmp_path)
     assert sorted((row.kind, row.code or "") for row in rows) == [
-        ("change", ""), ("rejected", "SEQUENCE_INVALID"), ("rejected", "SEQUENCE_INVALID")]  # fmt: skip
+        ("change", ""), ("rejected", "HEADER_INVALID"), ("rejected", "HEADER_INVALID")]  # fmt: skip
 
 
 def test_a_table_that_cannot_be_read_stops_alone(spark, source: PostgresServer) -> None:
@@ -349,15 +353,15 @@ def test_a_table_that_cannot_be_read_stops_alone(spark, source: PostgresServer) 
     found = find_ranges(spark, place("shop.odd", "shop.bare", "shop.foreign", "shop.none", "shop.items"), {})
     assert {table: error.code for table, error in found.refused.items()} == {
         "shop.odd": "TYPE_UNSUPPORTED",
-        "shop.bare": "HEADER_MISSING",
-        "shop.foreign": "SEQUENCE_INVALID",
+        "shop.bare": "HEADER_INVALID",
+        "shop.foreign": "HEADER_INVALID",
     }
     assert all(error.way_out for error in found.refused.values())
     assert found.waiting == ["shop.none__ct"]
     assert [one.name for one in found.ranges] == ["shop.items__ct"]
-    with pytest.raises(TerminalError, match="RANGE_UNKNOWN"):
+    with pytest.raises(TerminalError, match="TABLE_REDECLARED"):
         slice_of(place(), BoundRange("shop.gone__ct", 0, 1))
-    with pytest.raises(TerminalError, match="TABLE_NOT_FOUND"):
+    with pytest.raises(TerminalError, match="PLACE_MISSING"):
         find_ranges(spark, replace(partitioned(), control=SourceName("shop", "nothing")), {})
 
 
@@ -403,7 +407,7 @@ def test_values_arrive_exactly_and_names_are_names(tmp_path: Path, spark, source
         "added": None,
     }
     assert json.loads(second.row or "")["added"] == "2024-02-29"
-    assert (lost.code, lost.tbl, lost.key) == ("SEQUENCE_INVALID", "shop.odd", '["3"]')
+    assert (lost.code, lost.tbl, lost.key) == ("HEADER_INVALID", "shop.odd", '["3"]')
 
 
 ODD_TEXTS = [
@@ -489,11 +493,11 @@ def test_copied_rows_are_held_block_by_block(
 def test_what_copy_may_meet_is_told(source: PostgresServer, spark: Any) -> None:
     """A refusal names its SQLSTATE; what the reader of the rows raises stays what it is; nothing tells the password."""
     at = (2, lambda batch: None, SourceName("shop", "gone__ct"))
-    with pytest.raises(TerminalError, match=r"SOURCE_REFUSED.*42P01.*shop\.gone__ct") as refused:
+    with pytest.raises(TerminalError, match=r"SERVICE_REFUSED.*42P01.*shop\.gone__ct") as refused:
         copy_out(resolve("shop_db"), "SELECT a, b FROM shop.gone__ct", *at)
     assert refused.value.__cause__ is refused.value.__context__ is None
     wrong = replace(resolve("shop_db"), port=1)
-    with pytest.raises(TransientError, match="SOURCE_UNREACHABLE") as unreachable:
+    with pytest.raises(TransientError, match="UNREACHABLE") as unreachable:
         copy_out(wrong, "SELECT 'a', 'b'", *at)
     assert source.password not in str(unreachable.value)
 
@@ -510,7 +514,7 @@ def test_bytes_that_are_no_text_are_told_and_not_repeated(source: PostgresServer
         "DROP DATABASE IF EXISTS unchecked", "CREATE DATABASE unchecked ENCODING 'SQL_ASCII' TEMPLATE template0"
     )
     at = replace(resolve("shop_db"), schema="unchecked")
-    with pytest.raises(TerminalError, match=r"SOURCE_REFUSED.*22021.*shop\.items__ct") as damaged:
+    with pytest.raises(TerminalError, match=r"SERVICE_REFUSED.*22021.*shop\.items__ct") as damaged:
         copy_out(at, "SELECT 'told' || chr(255), 'b'", 2, lambda batch: None, SourceName("shop", "items__ct"))
     assert "told" not in str(damaged.value) and damaged.value.__context__ is None
 
@@ -527,7 +531,7 @@ def test_a_dropped_connection_keeps_nothing_and_is_worth_another_try(
     (found,) = find_ranges(spark, place(), {}).ranges
     with Cable(source.port, cut_after=1_000_000) as cable:
         connect(monkeypatch, source, cable.port)
-        with pytest.raises(TransientError, match="SOURCE_UNREACHABLE") as failure:
+        with pytest.raises(TransientError, match="UNREACHABLE") as failure:
             read(spark, place(), [found], tmp_path / "cut")
     assert source.password not in str(failure.value)
     connect(monkeypatch, source, source.port)
@@ -589,9 +593,9 @@ def test_what_control_tables_tell_of_tables_in_any_spelling(
     source.execute(apply_exception(TableDef("shop", "items", (), ()), "full", since, "shop"))
     at = place(control_schema="shop")
     found = at.told(spark).signals
-    assert found.keys() == {("shop.items", "TABLE_SUSPENDED"), ("shop.items", "APPLY_EXCEPTIONS")}
+    assert found.keys() == {("shop.items", "TABLE_SUSPENDED"), ("shop.items", "TASK_ERRORS")}
     assert "2024-01-01 12:30" in found["shop.items", "TABLE_SUSPENDED"]
-    assert "1 errors of it" in found["shop.items", "APPLY_EXCEPTIONS"]
+    assert "1 errors of it" in found["shop.items", "TASK_ERRORS"]
     assert place().told(spark).signals == {}, "nobody named a schema"
     source.execute(
         "DROP ROLE IF EXISTS weak",
@@ -602,7 +606,7 @@ def test_what_control_tables_tell_of_tables_in_any_spelling(
     login = json.loads(os.environ["AIRFLOW_CONN_SHOP_DB"]) | {"login": "weak", "password": "weak"}
     monkeypatch.setenv("AIRFLOW_CONN_SHOP_DB", json.dumps(login))
     found = at.told(spark).signals
-    assert found.keys() == {("(any table)", "CONTROL_TABLE_UNREAD"), ("shop.items", "APPLY_EXCEPTIONS")}
+    assert found.keys() == {("(any table)", "CONTROL_TABLE_UNREAD"), ("shop.items", "TASK_ERRORS")}
     assert "no attrep_suspended_tables in" in found["(any table)", "CONTROL_TABLE_UNREAD"]
 
 

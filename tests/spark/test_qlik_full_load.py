@@ -65,18 +65,18 @@ def damaged(folder: Path, name: str, old: bytes, new: bytes) -> None:
 @pytest.mark.parametrize(
     ("code", "told", "spoil"),
     [
-        ("EXPORT_INVALID", "DFM_COUNT_DIFFERS", ("LOAD00000002.dfm", b'"recordCount": 100', b'"recordCount": 101')),
-        ("EXPORT_INVALID", "DFM_CONTRADICTS", ("LOAD00000002.dfm", b"LOAD00000002.csv", b"LOAD00000001.csv")),
-        ("EXPORT_INVALID", "DFM_CONTRADICTS", ("LOAD00000001.csv", b",email,", b",mail,")),
-        ("EXPORT_SCHEMA_DIFFERS", "'mail'", ("LOAD00000001.dfm", b'"name": "email"', b'"name": "mail"')),
-        ("EXPORT_INVALID", "FILE_DAMAGED", ("LOAD00000001.csv", b'"', b'x"')),
-        ("TYPE_UNKNOWN", "'email'", ("LOAD00000001.dfm", b'"email",\n                "type": "STRING"', None)),
-        ("EXPORT_INCOMPLETE", "LOAD00000003", ("LOAD00000003.dfm", None, None)),
-        ("EXPORT_INCOMPLETE", ".LOAD00000009.csv", (".LOAD00000009.csv", None, b"x")),
-        ("EXPORT_FOREIGN_FILE", "20240101", ("20240101-000000001.csv", None, b"x")),
-        ("EXPORT_INVALID", "DFM_ERRORS", ("LOAD00000002.dfm", b'"errorCount": 0', b'"errorCount": 1')),
-        ("EXPORT_FOREIGN_FILE", "LOAD00000009.txt", ("LOAD00000009.txt", None, b"x")),
-        ("EXPORT_MISSING", "no full load", (None, None, None)),
+        ("LOAD_INVALID", "FILE_DAMAGED", ("LOAD00000002.dfm", b'"recordCount": 100', b'"recordCount": 101')),
+        ("LOAD_INVALID", "FILE_DAMAGED", ("LOAD00000002.dfm", b"LOAD00000002.csv", b"LOAD00000001.csv")),
+        ("LOAD_INVALID", "FILE_DAMAGED", ("LOAD00000001.csv", b",email,", b",mail,")),
+        ("LOAD_INVALID", "'mail'", ("LOAD00000001.dfm", b'"name": "email"', b'"name": "mail"')),
+        ("LOAD_INVALID", "FILE_DAMAGED", ("LOAD00000001.csv", b'"', b'x"')),
+        ("TYPE_UNSUPPORTED", "'email'", ("LOAD00000001.dfm", b'"email",\n                "type": "STRING"', None)),
+        ("LOAD_INVALID", "LOAD00000003", ("LOAD00000003.dfm", None, None)),
+        ("LOAD_INVALID", ".LOAD00000009.csv", (".LOAD00000009.csv", None, b"x")),
+        ("LOAD_INVALID", "20240101", ("20240101-000000001.csv", None, b"x")),
+        ("LOAD_INVALID", "ROWS_MISSING", ("LOAD00000002.dfm", b'"errorCount": 0', b'"errorCount": 1')),
+        ("LOAD_INVALID", "LOAD00000009.txt", ("LOAD00000009.txt", None, b"x")),
+        ("PLACE_MISSING", "no full load", (None, None, None)),
     ],
 )
 def test_a_full_load_that_is_not_whole_is_refused_before_anything_is_published(
@@ -125,4 +125,4 @@ def test_a_load_of_a_wider_key_is_refused_before_anything_is_published_g83(tmp_p
             column["primaryKeyPos"] = number
         path.write_text(json.dumps(content), encoding="utf-8")
     _, done = loaded(tmp_path, spark)
-    assert "KEY_NARROWER" in done.stopped["dbo.customers"]
+    assert "KEY_DIFFERS" in done.stopped["dbo.customers"]

@@ -73,12 +73,14 @@ def test_what_a_worker_lacks_is_told_in_one_line_and_without_a_trace(spark: Any)
     with pytest.raises(TransientError, match=r"^DISK_FULL: No space left on device") as full:
         run_job(spark, "write", _disk_is_full, ["a"], 0)
     assert "\n" not in str(full.value)
-    with pytest.raises(TerminalError, match=r"^WORKERS_UNFIT: .* without the module package_of_nobody") as unfit:
+    with pytest.raises(
+        TerminalError, match=r"^INSTALLATION_INCOMPLETE: .* without the module package_of_nobody"
+    ) as unfit:
         run_job(spark, "import", _lacks_a_module, ["a"], 0)
     assert "\n" not in str(unfit.value)
     with pytest.raises(PySparkException) as frame:
         sealed_frame(spark, _lacks_a_module, ["a"], "id int").collect()
-    assert "WORKERS_UNFIT" in str(told(frame.value))
+    assert "INSTALLATION_INCOMPLETE" in str(told(frame.value))
 
 
 @pytest.mark.parametrize(
@@ -86,17 +88,17 @@ def test_what_a_worker_lacks_is_told_in_one_line_and_without_a_trace(spark: Any)
     [
         (
             "[PYTHON_VERSION_MISMATCH] Python in worker has different version: 3.11 than that in driver: 3.13, PySpark",
-            "WORKERS_UNFIT",
+            "INSTALLATION_INCOMPLETE",
             "Python 3.11 and the driver has 3.13",
         ),
         (
             'Cannot run program "/nowhere/python": error=2, No such file or directory',
-            "WORKERS_UNFIT",
+            "INSTALLATION_INCOMPLETE",
             "/nowhere/python",
         ),
         (
             'Cannot run program "/nowhere/python": Exec failed, error: 2 (No such file or directory)',
-            "WORKERS_UNFIT",
+            "INSTALLATION_INCOMPLETE",
             "/nowhere/python",
         ),
         ('Cannot run program "python3": error=12, Cannot allocate memory', "None", "None"),

@@ -87,7 +87,7 @@ def unframed(body: bytes) -> bytes:
     """The bare datum of an Avro message; known frames of schema registries are taken off.
 
     Raises:
-        Refusal: ``FRAMING_UNKNOWN`` when no bare datum can be found.
+        Refusal: ``MESSAGE_INVALID`` when no bare datum can be found.
     """
     if body.startswith(b"\x06"):
         return body
@@ -95,25 +95,25 @@ def unframed(body: bytes) -> bytes:
         if body.startswith(mark):
             if body.startswith(DATUM_START, header):
                 return body[header:]
-            raise Refusal("FRAMING_UNKNOWN", f"an Avro {name} frame without a change event behind it")
-    raise Refusal("FRAMING_UNKNOWN", f"neither JSON nor Avro: the message begins with {shown(body[:8])}")
+            raise Refusal("MESSAGE_INVALID", f"an Avro {name} frame without a change event behind it")
+    raise Refusal("MESSAGE_INVALID", f"neither JSON nor Avro: the message begins with {shown(body[:8])}")
 
 
 def read_container(body: bytes) -> dict[str, Any]:
     """The fields of the one record of a container file, by the schema that the file itself brings (C-63).
 
     Raises:
-        Refusal: ``AVRO_MALFORMED`` when it cannot be read, ``FRAMING_UNKNOWN`` when it holds not one record.
-        TerminalError: ``CODEC_MISSING``.
+        Refusal: ``MESSAGE_INVALID`` when it cannot be read, ``MESSAGE_INVALID`` when it holds not one record.
+        TerminalError: ``INSTALLATION_INCOMPLETE``.
     """
     try:
         records: list[Any] = list(islice(fastavro.reader(io.BytesIO(body)), 2))
     except Exception as error:  # the file brings its own schema, which may be anything
         refuse_missing_codec(error)
-        raise Refusal("AVRO_MALFORMED", f"an Avro container file that cannot be read: {_said(error)}") from error
+        raise Refusal("MESSAGE_INVALID", f"an Avro container file that cannot be read: {_said(error)}") from error
     if len(records) != 1 or not isinstance(records[0], dict):
         many = "more than one record" if records else "no record"
-        raise Refusal("FRAMING_UNKNOWN", f"an Avro container file with {many}; one message is one event")
+        raise Refusal("MESSAGE_INVALID", f"an Avro container file with {many}; one message is one event")
     return records[0]
 
 
@@ -121,19 +121,19 @@ def read_envelope(datum: bytes) -> dict[str, Any]:
     """The fields of the outer record.
 
     Raises:
-        Refusal: ``AVRO_MALFORMED`` when the bytes are no such record, or more than one.
+        Refusal: ``MESSAGE_INVALID`` when the bytes are no such record, or more than one.
     """
     try:
         return _whole(datum, CHANGE_EVENT)
     except _UNREADABLE as error:
-        raise Refusal("AVRO_MALFORMED", f"no ChangeEvent record: {_said(error)}") from error
+        raise Refusal("MESSAGE_INVALID", f"no ChangeEvent record: {_said(error)}") from error
 
 
 def read_data(datum: bytes) -> dict[str, Any]:
     """The fields of the inner record, in whichever generation proves to be right.
 
     Raises:
-        Refusal: ``DATA_MALFORMED`` when neither reading holds, with the reason of each.
+        Refusal: ``MESSAGE_INVALID`` when neither reading holds, with the reason of each.
     """
     reasons = []
     for schema in DATA_SCHEMAS:
@@ -147,7 +147,7 @@ def read_data(datum: bytes) -> dict[str, Any]:
             return record
         except _UNREADABLE as error:
             reasons.append(_said(error))
-    raise Refusal("DATA_MALFORMED", f"no Data record; with finalevent: {reasons[0]}; without: {reasons[1]}")
+    raise Refusal("MESSAGE_INVALID", f"no Data record; with finalevent: {reasons[0]}; without: {reasons[1]}")
 
 
 def _whole(datum: bytes, schema: Any) -> dict[str, Any]:

@@ -65,7 +65,7 @@ class ColumnList(RowColumns):
         binary: how binary values are spelled.
 
     Raises:
-        Refusal: ``COLUMNS_INVALID`` or ``TOO_LARGE``.
+        Refusal: ``ROW_INVALID`` or ``MESSAGE_INVALID``.
     """
 
     def __init__(self, raw: bytes, key: tuple[str, ...], chosen: ColumnChoice, binary: BinaryText) -> None:
@@ -82,7 +82,7 @@ class ColumnList(RowColumns):
         """An image and, where the text can stand in the log as it is, its compact JSON.
 
         Raises:
-            Refusal: ``ROW_MALFORMED``.
+            Refusal: ``ROW_INVALID``.
         """
         try:
             image = _decode_image(text)
@@ -101,7 +101,7 @@ class ColumnList(RowColumns):
             return image, proven if self._all_kept else None
         for name in image:
             if name not in self.types:
-                raise Refusal("ROW_MALFORMED", f"the row has a value for {shown(name)}, which is not in cols")
+                raise Refusal("ROW_INVALID", f"the row has a value for {shown(name)}, which is not in cols")
         return image, None
 
     def _exact_image(self, text: str) -> Image:
@@ -109,7 +109,7 @@ class ColumnList(RowColumns):
         image = _exact_image(text)
         for name, value in image.items():
             if name in self._exact and may_be_rounded(value):
-                raise Refusal("ROW_MALFORMED", rounded(shown(name), value))
+                raise Refusal("ROW_INVALID", rounded(shown(name), value))
         return {name: None if value is None else str(value) for name, value in image.items()}
 
     def absent_from(self, image: Image) -> tuple[str, ...]:
@@ -136,14 +136,14 @@ class ColumnList(RowColumns):
         """A value as the log spells it, which is as the source does but for binary ones in base64.
 
         Raises:
-            Refusal: ``ROW_MALFORMED``.
+            Refusal: ``ROW_INVALID``.
         """
         if value is None or name not in self._base64:
             return value
         try:
             return hex_of_base64(value)
         except ValueError:
-            raise Refusal("ROW_MALFORMED", f"the value of {shown(name)}, {shown(value)}, is no base64") from None
+            raise Refusal("ROW_INVALID", f"the value of {shown(name)}, {shown(value)}, is no base64") from None
 
     def write(self, image: Image) -> str:
         """A current row in the order of the columns. A value that is absent is NULL (C-84)."""
@@ -183,7 +183,7 @@ def _read_columns(raw: bytes) -> list[Column]:
             )
         return columns
     except (msgspec.DecodeError, ValueError, RecursionError) as error:
-        raise Refusal("COLUMNS_INVALID", f"cols: {error}") from error
+        raise Refusal("ROW_INVALID", f"cols: {error}") from error
 
 
 def _known_type(sql_type: str) -> SqlType | None:
@@ -214,19 +214,19 @@ def _exact_image(text: str) -> Image:
         )
         text.encode()
     except (ValueError, RecursionError) as error:
-        raise Refusal("ROW_MALFORMED", f"a row is no JSON object of plain values: {error}") from error
+        raise Refusal("ROW_INVALID", f"a row is no JSON object of plain values: {error}") from error
     if not isinstance(parsed, dict):
-        raise Refusal("ROW_MALFORMED", f"a row is no JSON object: {shown(text)}")
+        raise Refusal("ROW_INVALID", f"a row is no JSON object: {shown(text)}")
     image: Image = {}
     for name, value in parsed.items():
         if isinstance(value, bool):
             value = "true" if value else "false"
         if value is not None and not isinstance(value, str):
-            raise Refusal("ROW_MALFORMED", f"the value of {shown(name)} is no plain value")
+            raise Refusal("ROW_INVALID", f"the value of {shown(name)} is no plain value")
         try:
             (name + (value or "")).encode()
         except UnicodeEncodeError as error:
-            raise Refusal("ROW_MALFORMED", f"the value of {shown(name)} is no text: {error.reason}") from error
+            raise Refusal("ROW_INVALID", f"the value of {shown(name)} is no text: {error.reason}") from error
         image[name] = value
     return image
 
@@ -299,34 +299,34 @@ def change(event: Event, data: Data, table: SourceTable, origin: str, place: int
     """The rows of one whole event, at its coordinates.
 
     Raises:
-        Refusal: ``DATA_MALFORMED``, ``COLUMNS_INVALID``, ``TOO_LARGE``, ``ROW_MALFORMED``, ``KEY_MISSING``,
-            ``KEY_INVALID``, ``KEY_NARROWER``, ``OLD_KEY_MISSING``, ``PKKEY_CONTRADICTED`` or ``VALUE_CUT``.
+        Refusal: ``MESSAGE_INVALID``, ``ROW_INVALID``, ``KEY_INVALID``, ``KEY_DIFFERS``, ``OLD_KEY_MISSING``,
+            ``PKKEY_CONTRADICTED`` or ``VALUE_INVALID``.
     """
     images = data.eventrow or data.eventdata
     if images is None or (data.eventrow and data.eventdata):
-        raise Refusal("DATA_MALFORMED", "data has no eventrow, or has eventdata beside it")
+        raise Refusal("MESSAGE_INVALID", "data has no eventrow, or has eventdata beside it")
     parts = data.eventsource.pkkey
     if parts and len(parts) > 1 and len({part.columnname for part in parts}) != len(parts):
-        raise Refusal("DATA_MALFORMED", "pkkey names a column twice")
+        raise Refusal("MESSAGE_INVALID", "pkkey names a column twice")
     table.refuse_narrower_key([part.columnname for part in parts or ()])
     columns = table.columns(bytes(data.eventsource.cols))
     if event.operation == "DEL":
         if not _is_empty(images.current):
-            raise Refusal("ROW_MALFORMED", "a DEL with a current row")
+            raise Refusal("ROW_INVALID", "a DEL with a current row")
         return _delete(event, data, table, columns, images.old, origin, place)
     if images.current is None or _is_empty(images.current):
-        raise Refusal("ROW_MALFORMED", f"an {event.operation} without a current row")
+        raise Refusal("ROW_INVALID", f"an {event.operation} without a current row")
     image, text = columns.read(images.current)
     row = text or columns.write(image)
     absent = () if text or event.operation == "INS" else columns.absent_from(image)
     texts = columns.key_texts(image)
     key = encode_key(texts) if texts else None
     if len(row) >= CUT_LENGTH // 4 and (cut := columns.cut_values(image)):
-        raise Refusal("VALUE_CUT", f"{shown(cut)} is of exactly 1 MB, at which the source cuts", key)
+        raise Refusal("VALUE_INVALID", f"{shown(cut)} is of exactly 1 MB, at which the source cuts", key)
     at = (origin, place, table.source)
     if event.operation == "INS":
         if not _is_empty(images.old):
-            raise Refusal("ROW_MALFORMED", "an INS with an old row", key)
+            raise Refusal("ROW_INVALID", "an INS with an old row", key)
         _refuse_another_row(data, columns, image)
         mismatch = _differs(data, table, columns, image, texts)
         row_set = _row(at, event, 1, INSERT, key, columns, True, row=row)
@@ -338,10 +338,10 @@ def change(event: Event, data: Data, table: SourceTable, origin: str, place: int
     listed = columns.text
     if untold:
         if table.full_rows:
-            raise Refusal("ROW_MALFORMED", f"an UPD without {shown(untold)}, and `full_rows` promises all columns", key)
+            raise Refusal("ROW_INVALID", f"an UPD without {shown(untold)}, and `full_rows` promises all columns", key)
         if old and not columns.large and all(old.get(n, ...) == v for n, v in image.items()):
             # Something changed, so it is one of these; and only NULL can be left out.
-            raise Refusal("ROW_MALFORMED", f"an UPD changes nothing but {shown(untold)}, which it does not tell", key)
+            raise Refusal("ROW_INVALID", f"an UPD changes nothing but {shown(untold)}, which it does not tell", key)
         whole, listed, row = False, *columns.written_without(image, untold)
     row_set = _row(at, event, 1, UPDATE, key, columns, whole, row=row)._replace(cols=listed)
     old_texts = texts if key is None else _old_key(data, columns, table, old, image, texts, key)
@@ -419,7 +419,7 @@ def _old_key(
     no key columns tells nothing: then the mirror file may promise that keys never change.
 
     Raises:
-        Refusal: ``OLD_KEY_MISSING``, or ``ROW_MALFORMED`` or ``KEY_INVALID`` of the old image.
+        Refusal: ``OLD_KEY_MISSING``, or ``ROW_INVALID`` or ``KEY_INVALID`` of the old image.
     """
     if not table.key_names <= old.keys():
         is_promised = table.keys_never_change and not table.key_names <= _key_columns(data)
@@ -474,7 +474,7 @@ def _announced(data: Data, columns: ColumnList) -> Image:
     """The primary key as ``pkkey`` spells it out.
 
     Raises:
-        Refusal: ``ROW_MALFORMED``.
+        Refusal: ``ROW_INVALID``.
     """
     parts = data.eventsource.pkkey or ()
     return {part.columnname: columns.spelled(part.columnname, _key_text(part)) for part in parts}
@@ -556,19 +556,19 @@ def _key_alone(columns: ColumnList, table: SourceTable, text: str | None) -> str
     """The key in an image of which the rest may be unreadable; None where it has no values for the key columns.
 
     Raises:
-        Refusal: ``ROW_MALFORMED``, ``KEY_MISSING`` or ``KEY_INVALID``: which key it has cannot be told.
+        Refusal: ``ROW_INVALID``, ``KEY_INVALID``: which key it has cannot be told.
     """
     if text is None or _is_empty(text):
         return None
     try:
         pairs = json.loads(text, object_pairs_hook=tuple, parse_int=str, parse_float=str)
     except (ValueError, RecursionError) as error:
-        raise Refusal("ROW_MALFORMED", f"a row is no JSON object: {error}") from error
+        raise Refusal("ROW_INVALID", f"a row is no JSON object: {error}") from error
     if not isinstance(pairs, tuple):
-        raise Refusal("ROW_MALFORMED", "a row is no JSON object")
+        raise Refusal("ROW_INVALID", "a row is no JSON object")
     values = [(name, value) for name, value in pairs if name in table.key_names]
     if len(values) != len(dict(values)) or not all(isinstance(value, str) for _, value in values):
-        raise Refusal("ROW_MALFORMED", "the key of a row is not told once, by plain values")
+        raise Refusal("ROW_INVALID", "the key of a row is not told once, by plain values")
     if not values:
         return None
     return encode_key(columns.key_texts({name: columns.spelled(name, value) for name, value in values}))

@@ -147,7 +147,7 @@ class CesDecoder(IndependentMessages):
 
     def _damage(self, damage: Damage) -> Outcome:
         """The dead letter of damaged bytes. One line may still name its table; bytes of several messages cannot."""
-        if damage.code != "WRAPPER_MALFORMED":
+        if damage.code != "FORMAT_UNSUPPORTED":
             return Outcome((damaged_row(damage),))
         return self.placed(damaged_row(damage), table_in_line(damage.raw))
 
@@ -167,12 +167,12 @@ class CesDecoder(IndependentMessages):
         """The envelope of one message.
 
         Raises:
-            Refusal: as :func:`spark_jobs.sources.ces.envelope.read_event`, or ``TOO_LARGE``.
+            Refusal: as :func:`spark_jobs.sources.ces.envelope.read_event`, or ``MESSAGE_INVALID``.
         """
         if body is None:
             raise Refusal("BODY_MISSING", "the message has no body")
         if len(body) > self.settings.max_message_bytes:
-            raise Refusal("TOO_LARGE", f"{len(body)} bytes are more than {self.settings.max_message_bytes}")
+            raise Refusal("MESSAGE_INVALID", f"{len(body)} bytes are more than {self.settings.max_message_bytes}")
         return read_event(body)
 
     def decode_event(self, event: Event, origin: str, place: int, raw: bytes | None) -> Outcome:
@@ -196,7 +196,7 @@ class CesDecoder(IndependentMessages):
             row = row._replace(epoch=event.epoch, pos=position)
             if table and data:
                 # Without a key, or with two, no key is noted: it would be a guess.
-                is_told = refusal.code not in ("OLD_KEY_MISSING", "PKKEY_CONTRADICTED", "KEY_NARROWER")
+                is_told = refusal.code not in ("OLD_KEY_MISSING", "PKKEY_CONTRADICTED", "KEY_DIFFERS")
                 key = stale_key(event, data, table, refusal.key) if is_told else None
                 row = row._replace(tbl=table.source, key=key, bucket=key_bucket(key))
                 return Outcome((row,))
@@ -230,25 +230,25 @@ class CesDecoder(IndependentMessages):
         """The mirrored table of an event; None when it is not mirrored.
 
         Raises:
-            Refusal: ``DATA_MALFORMED`` when the name has a period or is empty, ``TABLE_CASE`` when the table is a
-                mirrored one but for the case of its name, or of the database's.
+            Refusal: ``MESSAGE_INVALID`` when the name has a period or is empty, ``TABLE_NAME_DIFFERS`` when the table
+                is a mirrored one but for the case of its name, or of the database's.
         """
         source = data.eventsource
         if not (source.db and source.schema and source.tbl):
-            raise Refusal("DATA_MALFORMED", "db, schema or tbl is empty")
+            raise Refusal("MESSAGE_INVALID", "db, schema or tbl is empty")
         name, database = f"{source.schema}.{source.tbl}", self.settings.database
         if database is not None and source.db != database:
             if source.db.casefold() != database.casefold() or self._names.meant_by(name) is None:
                 return None
             raise Refusal(
-                "TABLE_CASE", f"an event of database {shown(source.db)}, and the mirror file says {database!r}"
+                "TABLE_NAME_DIFFERS", f"an event of database {shown(source.db)}, and the mirror file says {database!r}"
             )
         table = self._tables.get(name)
         if table is None:
             self._names.refuse_other_case(name)
         elif "." in source.tbl:
             # Schema `a`, table `b.c` and schema `a.b`, table `c` would be one: streamed tables have no period (C-74).
-            raise Refusal("DATA_MALFORMED", f"the table name {shown(source.tbl)} has a period")
+            raise Refusal("MESSAGE_INVALID", f"the table name {shown(source.tbl)} has a period")
         return table
 
 
@@ -264,7 +264,7 @@ def _check_position(event: Event, data: Data) -> None:
         return
     if transaction.commitlsn.replace(":", "").upper() != event.lsn or transaction.sequencenumber != int(event.sequence):
         raise Refusal(
-            "POSITION_MISMATCH",
+            "MESSAGE_INVALID",
             f"logicalid says {event.lsn}, {event.sequence}, but the transaction block says "
             f"{shown(transaction.commitlsn)}, {transaction.sequencenumber}",
         )
@@ -323,14 +323,14 @@ def join(pieces: Sequence[LogRow], decoder: CesDecoder) -> Joined | Waiting | Un
     size, limit = sum(len(piece.row.raw or b"") for piece in run), decoder.settings.max_event_bytes
     if size > limit:
         reason = f"{size} bytes in {len(run)} pieces exceed {limit}"
-        return _refused(pieces, Refusal("TOO_LARGE", reason), decoder)
+        return _refused(pieces, Refusal("MESSAGE_INVALID", reason), decoder)
     last = run[-1]
     try:
         data = _concatenated(run)
     except UnicodeError as error:
         if not is_proven:
             return Waiting("piece 0")
-        return _refused(pieces, Refusal("DATA_MALFORMED", f"half a character is missing: {error}"), decoder)
+        return _refused(pieces, Refusal("MESSAGE_INVALID", f"half a character is missing: {error}"), decoder)
     if not is_proven and not is_complete(data):
         return Waiting("piece 0")
     whole = msgspec.structs.replace(last.event, data=data, split=UNSPLIT)
@@ -372,13 +372,13 @@ def _by_index(pieces: Sequence[_Piece]) -> dict[int, _Piece]:
         known = found.setdefault(piece.event.split.piece, piece)
         if (known.event.data, known.event.split) != (piece.event.data, piece.event.split):
             raise Refusal(
-                "FRAGMENT_CONFLICT",
+                "FRAGMENTS_INCOMPLETE",
                 f"piece {piece.event.split.piece} came with two contents, from {known.row.origin} "
                 f"{known.row.place} and {piece.row.origin} {piece.row.place}",
             )
     heads = {(piece.event.logical_id, piece.event.operation, type(piece.event.data)) for piece in found.values()}
     if len(heads) > 1:
-        raise Refusal("FRAGMENT_CONFLICT", "the pieces differ in logicalid, operation or encoding")
+        raise Refusal("FRAGMENTS_INCOMPLETE", "the pieces differ in logicalid, operation or encoding")
     return found
 
 
@@ -387,11 +387,11 @@ def _run(by_index: dict[int, _Piece]) -> tuple[list[_Piece] | str, bool]:
     totals = {piece.event.split.total for piece in by_index.values()}
     last = sorted(index for index, piece in by_index.items() if piece.event.split.last)
     if len(totals) > 1 or len(last) > 1 or (last and max(by_index) > last[0]):
-        raise Refusal("FRAGMENT_CONFLICT", f"the pieces {sorted(by_index)} disagree about which is the last")
+        raise Refusal("FRAGMENTS_INCOMPLETE", f"the pieces {sorted(by_index)} disagree about which is the last")
     total = totals.pop()
     if total is not None:
         if 0 in by_index and total in by_index:
-            raise Refusal("FRAGMENT_CONFLICT", f"pieces 0 and {total} of {total}")
+            raise Refusal("FRAGMENTS_INCOMPLETE", f"pieces 0 and {total} of {total}")
         base = 1 if total in by_index else 0
         end, is_proven = base + total - 1, True
         if total not in by_index and 0 not in by_index:

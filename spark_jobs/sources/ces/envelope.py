@@ -170,9 +170,7 @@ def read_event(body: bytes) -> Event:
     """Read one message.
 
     Raises:
-        Refusal: ``BODY_MISSING``, ``BODY_NOT_UTF8``, ``JSON_MALFORMED``, ``AVRO_MALFORMED``, ``FRAMING_UNKNOWN``,
-            ``ENVELOPE_INVALID``, ``TYPE_VERSION_UNKNOWN``, ``CONTENT_TYPE_UNKNOWN``, ``DATA_MISSING``,
-            ``DATA_MALFORMED``, ``LOGICALID_INVALID`` or ``OPERATION_UNKNOWN``.
+        Refusal: ``BODY_MISSING``, ``MESSAGE_INVALID``.
     """
     if body[:1] == b"{":
         return _event(_read_json(body), is_avro=False)
@@ -192,7 +190,7 @@ def _read_json(body: bytes) -> _Envelope:
         try:
             body.decode()  # the JSON reader looks only at what it needs, and would let bad bytes elsewhere pass
         except UnicodeDecodeError as error:
-            raise Refusal("BODY_NOT_UTF8", str(error)) from error
+            raise Refusal("MESSAGE_INVALID", str(error)) from error
     try:
         envelope = _decode_envelope(body)
     except msgspec.ValidationError as error:
@@ -200,7 +198,7 @@ def _read_json(body: bytes) -> _Envelope:
     except (msgspec.DecodeError, RecursionError) as error:
         piece = _with_half_a_character(body)
         if piece is None:
-            raise Refusal("JSON_MALFORMED", str(error)) from error
+            raise Refusal("MESSAGE_INVALID", str(error)) from error
         envelope = piece
         _refuse_twice(body)
         return envelope
@@ -211,7 +209,7 @@ def _read_json(body: bytes) -> _Envelope:
         try:
             _in_lower_case(bytes((members or _decode_members(body))["data"]).decode())
         except (ValueError, RecursionError) as error:
-            raise Refusal("DATA_MALFORMED", str(error)) from error
+            raise Refusal("MESSAGE_INVALID", str(error)) from error
     return envelope
 
 
@@ -232,7 +230,7 @@ def _refuse_twice(body: bytes) -> None:
     try:
         json.loads(body, object_pairs_hook=members_once)
     except (ValueError, RecursionError) as error:
-        raise Refusal("ENVELOPE_INVALID", str(error)) from error
+        raise Refusal("MESSAGE_INVALID", str(error)) from error
 
 
 def _with_numbers_as_texts(body: bytes, error: msgspec.ValidationError) -> _Envelope:
@@ -271,11 +269,10 @@ def _why_invalid(body: bytes, error: msgspec.ValidationError) -> Refusal:
     try:
         whole = msgspec.json.decode(body)
     except (msgspec.DecodeError, RecursionError) as malformed:
-        return Refusal("JSON_MALFORMED", str(malformed))
+        return Refusal("MESSAGE_INVALID", str(malformed))
     if isinstance(whole, dict) and isinstance(whole.get("type"), str) and whole["type"] != EVENT_TYPE:
         return _unknown_type(whole["type"])
-    reason = str(error)
-    return Refusal("DATA_MALFORMED" if "`$.data" in reason else "ENVELOPE_INVALID", reason)
+    return Refusal("MESSAGE_INVALID", str(error))
 
 
 def _read_avro(datum: bytes) -> _Envelope:
@@ -292,11 +289,11 @@ def _of_fields(fields: dict[str, Any]) -> _Envelope:
     except msgspec.ValidationError as error:
         if isinstance(fields.get("type"), str) and fields["type"] != EVENT_TYPE:
             raise _unknown_type(fields["type"]) from error
-        raise Refusal("ENVELOPE_INVALID", str(error)) from error
+        raise Refusal("MESSAGE_INVALID", str(error)) from error
     except (TypeError, ValueError) as error:
-        raise Refusal("DATA_MALFORMED", f"a record that holds no event: {error}") from error
+        raise Refusal("MESSAGE_INVALID", f"a record that holds no event: {error}") from error
     if not isinstance(envelope.data, str | bytes | None):
-        raise Refusal("DATA_MALFORMED", "data is neither text, bytes nor a record")
+        raise Refusal("MESSAGE_INVALID", "data is neither text, bytes nor a record")
     return envelope
 
 
@@ -310,14 +307,14 @@ def _raw(time: object) -> msgspec.Raw:
 
 def _event(envelope: _Envelope, is_avro: bool) -> Event:
     if envelope.specversion != "1.0":
-        raise Refusal("ENVELOPE_INVALID", f"specversion is {shown(envelope.specversion)}, not '1.0'")
+        raise Refusal("MESSAGE_INVALID", f"specversion is {shown(envelope.specversion)}, not '1.0'")
     if envelope.type != EVENT_TYPE:
         raise _unknown_type(envelope.type)
     match = _LOGICAL_ID.fullmatch(envelope.logicalid)
     if match is None:
-        raise Refusal("LOGICALID_INVALID", f"logicalid {shown(envelope.logicalid)} is not guid:lsn:sequence")
+        raise Refusal("MESSAGE_INVALID", f"logicalid {shown(envelope.logicalid)} is not guid:lsn:sequence")
     if envelope.operation not in OPERATIONS:
-        raise Refusal("OPERATION_UNKNOWN", f"operation is {shown(envelope.operation)}, not INS, UPD or DEL")
+        raise Refusal("MESSAGE_INVALID", f"operation is {shown(envelope.operation)}, not INS, UPD or DEL")
     epoch, lsn, sequence = match.groups()
     split, data = _split(envelope), _payload(envelope, is_avro)
     notices = Notices(data_base64=1) if envelope.data is None else _NOTHING
@@ -325,7 +322,7 @@ def _event(envelope: _Envelope, is_avro: bool) -> Event:
 
 
 def _unknown_type(found: str) -> Refusal:
-    return Refusal("TYPE_VERSION_UNKNOWN", f"type is {shown(found)}, not {EVENT_TYPE!r}")
+    return Refusal("MESSAGE_INVALID", f"type is {shown(found)}, not {EVENT_TYPE!r}")
 
 
 def _split(envelope: _Envelope) -> Split:
@@ -334,13 +331,13 @@ def _split(envelope: _Envelope) -> Split:
         return UNSPLIT
     if index is not None and last is not None:
         if not 0 <= index <= _MAX_INDEX:
-            raise Refusal("ENVELOPE_INVALID", f"segmentindex {index} is out of range")
+            raise Refusal("MESSAGE_INVALID", f"segmentindex {index} is out of range")
         return Split(index, last, None)
     index, total = envelope.splitindex, envelope.splittotalcnt
     if index is None or total is None:
-        raise Refusal("ENVELOPE_INVALID", "neither segmentindex and finalsegment nor splitindex and splittotalcnt")
+        raise Refusal("MESSAGE_INVALID", "neither segmentindex and finalsegment nor splitindex and splittotalcnt")
     if not 0 <= index <= total <= _MAX_INDEX:
-        raise Refusal("ENVELOPE_INVALID", f"splitindex {index} of splittotalcnt {total} is out of range")
+        raise Refusal("MESSAGE_INVALID", f"splitindex {index} of splittotalcnt {total} is out of range")
     return Split(index, None, total) if total > 1 else UNSPLIT
 
 
@@ -349,18 +346,18 @@ def _payload(envelope: _Envelope, is_avro: bool) -> str | bytes | Data:
     if content is not None and content not in _JSON_CONTENT:
         bare = content.split(";")[0].strip().lower()
         if bare not in _JSON_CONTENT and not (is_avro and bare.startswith("application/avro")):
-            raise Refusal("CONTENT_TYPE_UNKNOWN", f"datacontenttype is {shown(content)}")
+            raise Refusal("MESSAGE_INVALID", f"datacontenttype is {shown(content)}")
     if envelope.data_base64 is not None:
         if data is not None:
-            raise Refusal("DATA_MALFORMED", "the event has both data and data_base64")
+            raise Refusal("MESSAGE_INVALID", "the event has both data and data_base64")
         try:
             return base64.b64decode(envelope.data_base64, validate=True)
         except (binascii.Error, ValueError) as error:
-            raise Refusal("DATA_MALFORMED", f"data_base64: {error}") from error
+            raise Refusal("MESSAGE_INVALID", f"data_base64: {error}") from error
     if data is None:
-        raise Refusal("DATA_MISSING", "the event has no data")
+        raise Refusal("MESSAGE_INVALID", "the event has no data")
     if isinstance(data, Data) and _split(envelope).whole is False:
-        raise Refusal("DATA_MALFORMED", "data is an object, but the message is one piece of several")
+        raise Refusal("MESSAGE_INVALID", "data is an object, but the message is one piece of several")
     return data
 
 
@@ -376,7 +373,7 @@ def read_data_leniently(payload: str | bytes | Data) -> tuple[Data, bool]:
     brace would be a negative length in Avro, and a record proves itself (C-62).
 
     Raises:
-        Refusal: ``DATA_MALFORMED`` when the payload is not what it should be.
+        Refusal: ``MESSAGE_INVALID`` when the payload is not what it should be.
     """
     if isinstance(payload, Data):
         return payload, False
@@ -384,7 +381,7 @@ def read_data_leniently(payload: str | bytes | Data) -> tuple[Data, bool]:
         try:
             return _decode_data(json.dumps(ces_avro.read_container(payload))), False
         except (msgspec.MsgspecError, TypeError, ValueError, OverflowError) as error:
-            raise Refusal("DATA_MALFORMED", f"a container file that holds no Data record: {error}") from error
+            raise Refusal("MESSAGE_INVALID", f"a container file that holds no Data record: {error}") from error
     if isinstance(payload, bytes) and payload[:1] != b"{":
         return _data_of(ces_avro.read_data(payload)), False
     try:
@@ -398,7 +395,7 @@ def read_data_leniently(payload: str | bytes | Data) -> tuple[Data, bool]:
             if "eventrow" in found and "eventdata" in found:
                 raise ValueError("the event has both eventrow and eventdata")
     except (msgspec.DecodeError, ValueError, RecursionError) as error:
-        raise Refusal("DATA_MALFORMED", str(error)) from error
+        raise Refusal("MESSAGE_INVALID", str(error)) from error
     return data, is_prose
 
 

@@ -13,12 +13,12 @@ def refuse_missing_codec(error: BaseException) -> None:
     """Raise our own error where reading a container failed because a library is missing: the container is sound.
 
     Raises:
-        TerminalError: ``CODEC_MISSING``.
+        TerminalError: ``INSTALLATION_INCOMPLETE``.
     """
     if found := _MISSING.search(str(error)):
         package = found[2].rstrip(",").replace("'", "")
         raise TerminalError(
-            "CODEC_MISSING",
+            "INSTALLATION_INCOMPLETE",
             f"the file is compressed with {found[1]}, and the Python package {package} is not installed on the machine "
             "that reads it. Nothing of it was read, and nothing is lost",
             way_out=f"install {package} on every machine that reads the source (`pip install 'fastavro[codecs]'`), "

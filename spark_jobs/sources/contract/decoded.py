@@ -48,13 +48,13 @@ class MirroredTable(NamedTuple):
             announced: the key columns as the source tells them; none where it tells none. Case does not count.
 
         Raises:
-            Refusal: ``KEY_NARROWER``.
+            Refusal: ``KEY_DIFFERS``.
         """
         if self.key_is_unique or not self.key:
             return
         if lacking := columns_lacking(self.key, announced):
             what = f"the key of the source has {shown(lacking)}, which is not in the key {shown([*self.key])}"
-            raise Refusal("KEY_NARROWER", f"{what}: rows of two keys would become one")
+            raise Refusal("KEY_DIFFERS", f"{what}: rows of two keys would become one")
 
 
 class Damage(NamedTuple):
@@ -256,16 +256,18 @@ class Refusal(Exception):
 
 def refused_row(origin: str, place: int, refusal: Refusal, raw: bytes | None) -> LogRow:
     """The dead letter of a message, still without table; its reason says what the bytes look like, if they show it."""
-    reason = f"{refusal.reason}{_hint(refusal.code, raw or b'')}"
+    reason = f"{refusal.reason}{_hint(refusal, raw or b'')}"
     return LogRow(REJECTED, origin, place, code=refusal.code, reason=reason, raw=raw)
 
 
-def _hint(code: str, raw: bytes) -> str:
-    if code == "BODY_NOT_UTF8":
+def _hint(refusal: Refusal, raw: bytes) -> str:
+    if isinstance(refusal.__cause__, UnicodeDecodeError):
         return f"; {looks_like(raw)}"
-    if code == "ENVELOPE_INVALID" and all(name in raw for name in (b'"topic"', b'"partition"', b'"offset"')):
+    if refusal.code != "MESSAGE_INVALID":
+        return ""
+    if all(name in raw for name in (b'"topic"', b'"partition"', b'"offset"')):
         return "; the line wraps a message with topic, partition and offset, as `layout: wrapped` reads it"
-    if code in ("JSON_MALFORMED", "FRAMING_UNKNOWN") and _BASE64.fullmatch(raw.strip()):
+    if _BASE64.fullmatch(raw.strip()):
         return "; the message is a text in base64: send it decoded, or as `value` of wrapped lines"
     return ""
 

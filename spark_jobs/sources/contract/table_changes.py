@@ -116,7 +116,7 @@ class TableChanges(IndependentMessages, ABC):
             if name not in self._tables:
                 self._names.refuse_other_case(name)
             if "." in event.table:
-                raise Refusal("DATA_MALFORMED", f"the table name {shown(event.table)} has a period")
+                raise Refusal("MESSAGE_INVALID", f"the table name {shown(event.table)} has a period")
             at = at._replace(pos=self.position(event.content))
             return self.rows(event.content, at, self._tables[name])
         except Refusal as why:
@@ -170,7 +170,7 @@ def exact_json(body: bytes) -> Any:
     """JSON without a guess: no name twice, whole numbers as ``int``, others a :class:`JsonNumber`, texts that are text.
 
     Raises:
-        Refusal: ``BODY_NOT_UTF8``, ``JSON_MALFORMED``.
+        Refusal: ``MESSAGE_INVALID``.
     """
     try:
         found = json.loads(
@@ -178,7 +178,7 @@ def exact_json(body: bytes) -> Any:
         )
         json.dumps(found, ensure_ascii=False).encode()  # half a surrogate pair is no text
     except UnicodeDecodeError as error:
-        raise Refusal("BODY_NOT_UTF8", f"the message is no UTF-8: {error}") from error
+        raise Refusal("MESSAGE_INVALID", f"the message is no UTF-8: {error}") from error
     except (ValueError, RecursionError) as error:
-        raise Refusal("JSON_MALFORMED", f"the message is no JSON: {error}") from error
+        raise Refusal("MESSAGE_INVALID", f"the message is no JSON: {error}") from error
     return found

@@ -24,11 +24,11 @@ class TableNames:
         Most databases take no notice of case, so that one table was meant; where they do, nobody can tell.
 
         Raises:
-            Refusal: ``TABLE_CASE``.
+            Refusal: ``TABLE_NAME_DIFFERS``.
         """
         meant = self.meant_by(name)
         if meant is not None:
-            raise Refusal("TABLE_CASE", f"a change of {shown(name)}, and the mirror file says {shown(meant)}")
+            raise Refusal("TABLE_NAME_DIFFERS", f"a change of {shown(name)}, and the mirror file says {shown(meant)}")
 
 
 def _folded(name: str) -> str:

@@ -76,7 +76,7 @@ def landing_column(name: str, kind: pa.DataType, sql_type: str | None, chosen: s
 
     Raises:
         TerminalError: ``TYPE_UNSUPPORTED`` when its Arrow type has no landing type or cannot hold the SQL type, or the
-            chosen one; ``TYPE_UNKNOWN`` for a SQL type that cannot be mirrored.
+            chosen one; ``TYPE_UNSUPPORTED`` for a SQL type that cannot be mirrored.
     """
     if sql_type is not None and chosen == "string" and not is_known(sql_type):
         if _own_type(kind) == "string" and not pa.types.is_time(kind):
@@ -221,7 +221,7 @@ def _read_typed(
     landed = typed_column(texts_as(array, parsed), sql_type, field, index, found)
     for at, one in found.items():
         reason = f"{one.reason}; the file holds {kind}: export it as {sql_type} or as text"
-        bad.setdefault(at, replace(one, reason=one.reason if one.code == "KEY_NULL" else reason))
+        bad.setdefault(at, replace(one, reason=one.reason if one.code == "KEY_INVALID" else reason))
     return landed
 
 
@@ -339,17 +339,17 @@ def _check_guids(landed: pa.Array, column: LoadColumn, bad: dict[int, Failure]) 
     texts = landed.drop_null()
     if len(texts) and matches(texts, rf"^(?:{_GUID.pattern}|{_IN_BRACES.pattern})$"):
         other = pc.or_(pc.not_equal(landed, pc.ascii_upper(landed)), pc.starts_with(landed, "{"))
-        _note_where(other, column, _GUID_SPELLED, bad, code="VALUE_AMBIGUOUS")
+        _note_where(other, column, _GUID_SPELLED, bad, code="VALUE_INVALID")
 
 
 def _check_key(landed: pa.Array, column: LoadColumn, bad: dict[int, Failure]) -> None:
     if landed.null_count:
         at = pc.index(landed.is_null(), pa.scalar(True)).as_py()
-        bad.setdefault(at, Failure(at, "KEY_NULL", f"the key column {column.name!r} is NULL"))
+        bad.setdefault(at, Failure(at, "KEY_INVALID", f"the key column {column.name!r} is NULL"))
     if column.sql_type is None and pa.types.is_string(landed.type):
         for at, text in enumerate(landed.to_pylist()):
             if text is not None and (_IN_BRACES.fullmatch(text) or (_GUID.fullmatch(text) and text != text.upper())):
-                _note(at, column, _GUID_SPELLED, bad, code="KEY_AMBIGUOUS")
+                _note(at, column, _GUID_SPELLED, bad, code="VALUE_INVALID")
                 return
 
 

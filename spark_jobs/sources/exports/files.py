@@ -84,9 +84,9 @@ def export_files(export: Export) -> list[str]:
     """The files of an export, in order. Marks such as ``_SUCCESS`` are not part of it.
 
     Raises:
-        TerminalError: ``EXPORT_MISSING`` when there is none; ``EXPORT_FOREIGN_FILE`` when another file lies between, or
-            data are hidden by ``_`` or ``.``; ``EXPORT_NOT_PLAIN`` for a Delta table, whose folder holds removed rows
-            as well, and for folders that are named by columns, which their files lack; ``EXPORT_INCOMPLETE`` when a
+        TerminalError: ``PLACE_MISSING`` when there is none; ``LOAD_INVALID`` when another file lies between, or
+            data are hidden by ``_`` or ``.``; ``LOAD_INVALID`` for a Delta table, whose folder holds removed rows
+            as well, and for folders that are named by columns, which their files lack; ``LOAD_INVALID`` when a
             file of a full load by Qlik lacks its metadata file.
     """
     if export.is_described:
@@ -114,10 +114,10 @@ def export_files(export: Export) -> list[str]:
         else:
             what = f"does not end with .{export.format}"
             way_out = "an export is a folder of its own: rename the file"
-        raise _error(export.root, "EXPORT_FOREIGN_FILE", f"the file {file.name!r} {what}", f"{way_out}, or take it out")
+        raise _error(export.root, "LOAD_INVALID", f"the file {file.name!r} {what}", f"{way_out}, or take it out")
     if not found:
         way_out = "put the export there (a table without rows has one file too), or mend `path`"
-        raise _error(export.root, "EXPORT_MISSING", f"there is no .{export.format} file", way_out)
+        raise _error(export.root, "PLACE_MISSING", f"there is no .{export.format} file", way_out)
     return sorted(found)
 
 
@@ -137,7 +137,7 @@ def _refuse_layouts(root: Place, folders: Sequence[str]) -> None:
         way_out = "export without partitioning"
     else:
         return
-    raise _error(root, "EXPORT_NOT_PLAIN", what, way_out)
+    raise _error(root, "LOAD_INVALID", what, way_out)
 
 
 def cut_file(export: Export, file: str, max_rows: int, max_bytes: int) -> list[Piece]:
@@ -169,8 +169,7 @@ def export_columns(
     """The load's columns as a file has them, in its order; those that are *gone* need not be there.
 
     Raises:
-        TerminalError: ``COLUMN_MISSING``, ``COLUMN_TWICE``, ``COLUMN_UNTYPED`` (CSV), ``TYPE_UNSUPPORTED``,
-            ``TYPE_UNKNOWN``, ``EXPORT_INVALID``.
+        TerminalError: ``LOAD_INVALID``, ``COLUMN_NAME_INVALID``, ``TYPE_UNSUPPORTED``.
     """
     path = export.path(file)
     with reading(path):
@@ -189,21 +188,21 @@ def export_columns(
     if export.format == "csv":
         _refuse_header(path, names, types)
     if twice := sorted({name for name in names if names.count(name) > 1}):
-        raise _error(path, "COLUMN_TWICE", f"the file has the columns {twice} more than once", "rename them")
+        raise _error(path, "COLUMN_NAME_INVALID", f"the file has the columns {twice} more than once", "rename them")
     # Every column that `types` names must be there too: a misspelled one would lose its column silently.
     missing = chosen.absent([*names, *gone]) if chosen.listed else [name for name in types if name not in names]
     if missing:
         what = f"the file has no columns {missing}; it has {names}"
-        raise _error(path, "COLUMN_MISSING", what, "correct the export, or `types` and `columns` in the mirror file")
+        raise _error(path, "LOAD_INVALID", what, "correct the export, or `types` and `columns` in the mirror file")
     wanted = {*chosen.of(names)}
     if index := [name for name in names if name in wanted and name not in types and _INDEX.fullmatch(name)]:
         what = f"column {index[0]!r} is no column of the table: it looks like the index of a data frame"
         raise _error(
-            path, "COLUMN_UNTYPED", what, "export without it (pandas: `index=False`), or exclude it in `columns`"
+            path, "LOAD_INVALID", what, "export without it (pandas: `index=False`), or exclude it in `columns`"
         )
     untyped = [name for name in names if name in wanted and export.format == "csv" and name not in types]
     if untyped:
-        raise _error(path, "COLUMN_UNTYPED", f"`types` does not name {untyped}", "name their SQL types")
+        raise _error(path, "LOAD_INVALID", f"`types` does not name {untyped}", "name their SQL types")
     return tuple(
         landing_column(name, kind, types.get(name), chosen.type_of(name)) for name, kind in kinds if name in wanted
     )
@@ -221,10 +220,10 @@ def _refuse_header(path: Place, names: Sequence[str], types: Mapping[str, str]) 
     """Refuse a first line that is no header of commas and names."""
     if names[0] not in types and (separator := separator_in(names)):
         what = f"the header line is one column, {shown(names[0])}: {separator!r} separates its fields, not ','"
-        raise _error(path, "COLUMN_MISSING", what, "export the file with commas")
+        raise _error(path, "LOAD_INVALID", what, "export the file with commas")
     if not {*names} & {*types}:
         what = f"the first line, {shown(names)}, has none of the columns of `types`: a header line seems to be missing"
-        raise _error(path, "COLUMN_MISSING", what, f"export with a header line, or add it: {','.join(types)}")
+        raise _error(path, "LOAD_INVALID", what, f"export with a header line, or add it: {','.join(types)}")
 
 
 def _parquet_kinds(file: pq.ParquetFile) -> list[tuple[str, pa.DataType]]:
@@ -245,9 +244,9 @@ class ExportRows:
         """Tables of the schema.
 
         Raises:
-            TerminalError: ``VALUE_INVALID``, ``KEY_NULL``, ``KEY_AMBIGUOUS``, ``VALUE_AMBIGUOUS`` naming file and row;
-                ``EXPORT_INVALID``; ``EXPORT_CHANGED`` when a file is not the one that was bound.
-            TransientError: ``EXPORT_UNREADABLE``.
+            TerminalError: ``VALUE_INVALID``, ``KEY_INVALID``, ``VALUE_INVALID`` naming file and row;
+                ``LOAD_INVALID``; ``LOAD_CHANGED`` when a file is not the one that was bound.
+            TransientError: ``UNREACHABLE``.
         """
         names = [column.name for column in self._columns]
         for piece in self._pieces:
@@ -318,7 +317,7 @@ def refused(failure: Failure, where: str) -> TerminalError:
 def invalid(path: Place, what: str) -> TerminalError:
     """The error for a file that is not what its name says."""
     return _error(
-        path, "EXPORT_INVALID", f"the file cannot be read: {what}", "correct the file, or export the table again"
+        path, "LOAD_INVALID", f"the file cannot be read: {what}", "correct the file, or export the table again"
     )
 
 
@@ -336,7 +335,7 @@ def reading(path: Place) -> Iterator[None]:
         if error.errno is None:
             raise invalid(path, str(error)) from error
         raise TransientError(
-            "EXPORT_UNREADABLE",
+            "UNREACHABLE",
             f"the file cannot be read: {error.strerror}",
             where=str(path),
             way_out="put the export back as it was, or look after its disk; the load goes on",
@@ -360,20 +359,20 @@ def _as_bound(path: Place, piece: Piece) -> Place:
 
 def _changed(path: Place, what: str) -> TerminalError:
     way_out = "put the export back as it was and go on, or reset the table and load the new one"
-    return _error(path, "EXPORT_CHANGED", what, way_out)
+    return _error(path, "LOAD_CHANGED", what, way_out)
 
 
 def load_files(root: Place) -> list[str]:
     """The data files of a full load in order, relative to *root*; each has its metadata file beside it.
 
     Raises:
-        TerminalError: ``EXPORT_MISSING`` when there is none; ``EXPORT_FOREIGN_FILE`` for a data file that is no part of
-            a full load; ``EXPORT_INCOMPLETE`` when a metadata file, or what one describes, is missing or empty.
+        TerminalError: ``PLACE_MISSING`` when there is none; ``LOAD_INVALID`` for a data file that is no part of
+            a full load; ``LOAD_INVALID`` when a metadata file, or what one describes, is missing or empty.
     """
     there = isinstance(root, ObjectPath) or root.is_dir()
     listed = list_source_files(root, (*DATA_SUFFIXES, SUFFIX), was_read=True) if there else None
     if listed is None or not any((listed.files, listed.waiting, listed.unknown, listed.unfinished, listed.unread)):
-        raise _error(root, "EXPORT_MISSING", "there is no full load here", "let the task write it, or mend `path`")
+        raise _error(root, "PLACE_MISSING", "there is no full load here", "let the task write it, or mend `path`")
     names = [file.name for file in listed.files]
     empty = [name for name in listed.waiting if is_said_empty(root / name)]
     names += empty
@@ -382,7 +381,7 @@ def load_files(root: Place) -> list[str]:
     foreign += [file.name for file in listed.unknown]
     if foreign:
         what = f"the file {foreign[0]!r} is none of a full load: their names begin with {_BEGINNING}, and end as data"
-        raise _error(root, "EXPORT_FOREIGN_FILE", what, "name the folder of one table, not that of its changes")
+        raise _error(root, "LOAD_INVALID", what, "name the folder of one table, not that of its changes")
     described = {stem(name) for name in names if name.endswith(SUFFIX)}
     if (
         len(listed.waiting) > len(empty)
@@ -399,7 +398,7 @@ def load_files(root: Place) -> list[str]:
         what = (
             f"{odd[0]!r} is empty, unfinished, hidden, or has no file beside it that describes it or that it describes"
         )
-        raise _error(root, "EXPORT_INCOMPLETE", what, "wait until the full load is complete, or copy all of its files")
+        raise _error(root, "LOAD_INVALID", what, "wait until the full load is complete, or copy all of its files")
     return data
 
 
@@ -407,7 +406,7 @@ def load_columns(path: Place) -> list[str]:
     """The columns of a file, in its order.
 
     Raises:
-        TerminalError: ``EXPORT_INVALID``, ``EXPORT_INCOMPLETE``.
+        TerminalError: ``LOAD_INVALID``.
     """
     return _dfm_of(path).names
 
@@ -428,7 +427,7 @@ def load_key(path: Place) -> Sequence[str]:
     """The key columns of the source as a file's metadata tells them; none where it tells none.
 
     Raises:
-        TerminalError: ``EXPORT_INVALID``, ``EXPORT_INCOMPLETE``.
+        TerminalError: ``LOAD_INVALID``.
     """
     return _dfm_of(path).key
 
@@ -437,7 +436,7 @@ def load_types(path: Place, chosen: ColumnChoice, given: Mapping[str, str]) -> d
     """The types of the chosen columns in the log's vocabulary; *given* ones go before the file's own.
 
     Raises:
-        TerminalError: ``TYPE_UNKNOWN`` naming a column; ``EXPORT_INVALID``, ``EXPORT_INCOMPLETE``.
+        TerminalError: ``TYPE_UNSUPPORTED`` naming a column; ``LOAD_INVALID``.
     """
     found, columns = {}, _dfm_of(path).columns
     mirrored = {*chosen.of(column.name for column in columns)}
@@ -458,7 +457,7 @@ def read_load(path: Place, columns: Sequence[str], encoding: str) -> Iterator[pa
     """The rows of a file with these columns, every value a string or NULL.
 
     Raises:
-        TerminalError: ``EXPORT_INVALID`` when it is damaged or not what its metadata file says; ``EXPORT_INCOMPLETE``.
+        TerminalError: ``LOAD_INVALID`` when it is damaged or not what its metadata file says; ``LOAD_INVALID``.
     """
     try:
         for batch in read_texts(path, _dfm_of(path), encoding=encoding):
@@ -474,7 +473,7 @@ def _dfm_of(path: Place) -> Dfm:
         check_file(dfm, path.name)
     except FileNotFoundError:
         what, way_out = f"the metadata file {described.name!r} is missing", "put it back beside its data file"
-        raise _error(path.parent, "EXPORT_INCOMPLETE", what, way_out) from None
+        raise _error(path.parent, "LOAD_INVALID", what, way_out) from None
     except Refusal as refusal:
         raise _invalid(path, refusal) from refusal
     return dfm
@@ -482,7 +481,7 @@ def _dfm_of(path: Place) -> Dfm:
 
 def _invalid(path: Place, refusal: Refusal) -> TerminalError:
     what = f"the file is not as a full load is: {refusal.code}: {refusal.reason}"
-    return _error(path, "EXPORT_INVALID", what, "load the table anew with the Qlik task")
+    return _error(path, "LOAD_INVALID", what, "load the table anew with the Qlik task")
 
 
 def _error(where: Place | str, code: str, what: str, way_out: str) -> TerminalError:

@@ -19,8 +19,8 @@ def catalog(connection: str, spark: Callable[[], Any]) -> Iterator[Announced]:
     """Every table that the login of a connection sees; PostgreSQL is asked without Spark.
 
     Raises:
-        TerminalError: ``CONNECTION_MISSING``, ``CONNECTION_INVALID``, ``SOURCE_REFUSED``.
-        TransientError: ``SOURCE_UNREACHABLE``.
+        TerminalError: ``CONNECTION_INVALID``, ``SERVICE_REFUSED``.
+        TransientError: ``UNREACHABLE``.
     """
     resolved = resolve(connection)
     dialect = dialect_of(resolved)

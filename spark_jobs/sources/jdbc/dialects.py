@@ -308,7 +308,7 @@ def _unsupported(column: Mapping[str, Any], reason: str) -> TerminalError:
 
 
 def database_error(doing: str, state: str, what: str, connection: Connection, table: SourceName) -> MirroringError:
-    """``SOURCE_REFUSED`` where an equal question would be refused again, else ``SOURCE_UNREACHABLE``.
+    """``SERVICE_REFUSED`` where an equal question would be refused again, else ``UNREACHABLE``.
 
     Args:
         doing: what was asked of the database.
@@ -322,13 +322,13 @@ def database_error(doing: str, state: str, what: str, connection: Connection, ta
     where = f"connection {connection.name}, table {table.schema}.{table.table}"
     if state.startswith(_PERMANENT):
         return TerminalError(
-            "SOURCE_REFUSED",
+            "SERVICE_REFUSED",
             f"{doing}, the database refused (SQLSTATE {state}): {what}",
             where=where,
             way_out="mend the connection, the rights of its login, or the table's settings",
         )
     return TransientError(
-        "SOURCE_UNREACHABLE",
+        "UNREACHABLE",
         f"{doing}, the database did not answer to the end (SQLSTATE {state or 'unknown'}): {what}",
         where=where,
         way_out="the next run goes on where this one stopped; if it stays, look after the database and the network",

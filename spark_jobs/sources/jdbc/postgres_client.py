@@ -41,8 +41,8 @@ def copy_out(
         table: what is read, for errors.
 
     Raises:
-        TerminalError: ``SOURCE_REFUSED`` when the database says no.
-        TransientError: ``SOURCE_UNREACHABLE`` when it does not answer to the end.
+        TerminalError: ``SERVICE_REFUSED`` when the database says no.
+        TransientError: ``UNREACHABLE`` when it does not answer to the end.
     """
     failure = None
     try:
@@ -61,8 +61,8 @@ def text_batches(connection: Connection, query: str, columns: int, table: Source
     """The rows of a query as they are asked for, in batches of some thousand; the arguments are those of copy_out.
 
     Raises:
-        TerminalError: ``SOURCE_REFUSED``.
-        TransientError: ``SOURCE_UNREACHABLE``.
+        TerminalError: ``SERVICE_REFUSED``.
+        TransientError: ``UNREACHABLE``.
     """
     schema = pa.schema([pa.field(f"c{at}", pa.string()) for at in range(columns)])
     failure = None

@@ -51,9 +51,9 @@ class JdbcTable:
     """One table of a database that a connection names.
 
     Raises:
-        TerminalError: ``CONNECTION_MISSING``, ``CONNECTION_INVALID``. Every method: ``SOURCE_REFUSED`` when the
+        TerminalError: ``CONNECTION_INVALID``. Every method: ``SERVICE_REFUSED`` when the
             database says no.
-        TransientError: every method: ``SOURCE_UNREACHABLE`` when it does not answer, or ended the connection.
+        TransientError: every method: ``UNREACHABLE`` when it does not answer, or ended the connection.
     """
 
     def __init__(self, spark: SparkSession, connection: str, name: SourceName) -> None:
@@ -65,13 +65,13 @@ class JdbcTable:
         """The table's columns in its order, those of them that are chosen; those that are *gone* need not be there.
 
         Raises:
-            TerminalError: ``TABLE_NOT_FOUND``, ``COLUMN_MISSING``, ``TYPE_UNSUPPORTED``.
+            TerminalError: ``PLACE_MISSING``, ``LOAD_INVALID``, ``TYPE_UNSUPPORTED``.
         """
         lines = self._query("reading its columns", self._dialect.columns_query(*self._name))
         found = sorted(lines, key=lambda line: line["place"])
         if not found:
             raise TerminalError(
-                "TABLE_NOT_FOUND",
+                "PLACE_MISSING",
                 f"the login sees no table {self._name.table!r} in the schema {self._name.schema!r}",
                 where=f"connection {self._connection.name}",
                 way_out="mend `table`, or grant the login SELECT on it",
@@ -79,7 +79,7 @@ class JdbcTable:
         missing = sorted(chosen.absent([*(column["name"] for column in found), *gone]))
         if missing:
             raise TerminalError(
-                "COLUMN_MISSING", f"the table has no columns {missing}", way_out="spell them as the table does"
+                "LOAD_INVALID", f"the table has no columns {missing}", way_out="spell them as the table does"
             )
         names = chosen.of(column["name"] for column in found)
         columns = []
@@ -116,7 +116,7 @@ class JdbcTable:
         """The ranges of a column that cut the table into about *chunks* parts; None when its type has no ranges.
 
         Raises:
-            TerminalError: ``SPLIT_UNSUPPORTED`` when its lowest or highest value is none of its type here (infinity).
+            TerminalError: ``CONFIG_INVALID`` when its lowest or highest value is none of its type here (infinity).
         """
         kind = _bound_kind(sql_type)
         if kind is None:
@@ -129,7 +129,7 @@ class JdbcTable:
             borders = _borders(sql_type, line["low"], line["high"], chunks) if line["low"] is not None else []
         except ValueError as error:
             raise TerminalError(
-                "SPLIT_UNSUPPORTED",
+                "CONFIG_INVALID",
                 f"the column {column!r} has no ranges: {error}",
                 where=f"table {self._table()}",
                 way_out="name another column as `split_column`, or leave `chunks` out",
@@ -182,7 +182,7 @@ class JdbcTable:
         """What *work* makes, in Spark's workers, of each partition of some rows, in the order of the partitions.
 
         Raises:
-            TransientError: ``CHUNK_LOST``.
+            TransientError: ``UNREACHABLE``.
         """
         from spark_jobs.runtime.parcels import sealed
 
@@ -201,7 +201,7 @@ class JdbcTable:
         answers = {line["part"]: bytes(line["answer"]) for line in self.asked("reading its rows", run)}
         if sorted(answers) != list(range(partitions)):
             what = f"{len(answers)} of {partitions} partitions answered"
-            raise TransientError("CHUNK_LOST", what, way_out="run again")
+            raise TransientError("UNREACHABLE", what, way_out="run again")
         return [answers[part] for part in range(partitions)]
 
     def frame(
@@ -301,7 +301,7 @@ class JdbcTable:
             return unfit
         if "ClassNotFoundException" in what and self._dialect.driver in what:
             return TerminalError(
-                "JARS_MISSING",
+                "INSTALLATION_INCOMPLETE",
                 f"Spark has no {self._dialect.driver}, the database's driver",
                 where=f"connection {self._connection.name}",
                 way_out="fetch it: open-mirroring jars; a cluster or a server of Spark Connect has to have it, too",
@@ -312,10 +312,10 @@ class JdbcTable:
             where = f"connection {self._connection.name}, table {self._name.schema}.{self._name.table}"
             if is_classic(self._spark):
                 way_out = "this is no answer of the database: report it"
-                return TerminalError("SOURCE_FAILED", f"{doing}, Spark failed: {what}", where=where, way_out=way_out)
+                return TerminalError("SERVICE_REFUSED", f"{doing}, Spark failed: {what}", where=where, way_out=way_out)
             # Spark Connect tells no SQLSTATE, so nobody knows whether another attempt would do.
             way_out = "run again; if it stays, mend what the text names"
-            return TransientError("SOURCE_FAILED", f"{doing}, Spark failed: {what}", where=where, way_out=way_out)
+            return TransientError("SERVICE_REFUSED", f"{doing}, Spark failed: {what}", where=where, way_out=way_out)
         return database_error(doing, state, what, self._connection, self._name)
 
 
@@ -330,7 +330,7 @@ class JdbcRows:
         """Tables of the schema.
 
         Raises:
-            TerminalError: ``VALUE_INVALID``, ``KEY_NULL`` naming the row.
+            TerminalError: ``VALUE_INVALID``, ``KEY_INVALID`` naming the row.
         """
         for batch in self._batches:
             index = pa.array(range(batch.num_rows), pa.int64())

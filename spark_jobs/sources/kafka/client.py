@@ -130,12 +130,12 @@ class Broker:
         """The broker is silent: a refusal known by now explains it, else it counts as unreachable.
 
         Raises:
-            TransientError: ``KAFKA_UNREACHABLE``.
-            TerminalError: ``KAFKA_DENIED``, ``KAFKA_UNTRUSTED``.
+            TransientError: ``UNREACHABLE``.
+            TerminalError: ``ACCESS_DENIED``, ``CONNECTION_INVALID``.
         """
         self.check()
         raise TransientError(
-            "KAFKA_UNREACHABLE",
+            "UNREACHABLE",
             f"the broker does not answer or gives no messages: {self._last}",
             where=self._where(where),
             way_out="nothing is lost: the same ranges are read again by the next run; if it stays so, look at the "
@@ -146,16 +146,16 @@ class Broker:
         """Raise what an error of the client means.
 
         Raises:
-            TransientError: ``KAFKA_UNREACHABLE``.
-            TerminalError: ``KAFKA_DENIED``, ``KAFKA_UNTRUSTED``, ``TOPIC_MISSING``; ``KAFKA_REFUSED`` for anything
-                that has no name of its own.
+            TransientError: ``UNREACHABLE``.
+            TerminalError: ``ACCESS_DENIED``, ``CONNECTION_INVALID``, ``PLACE_MISSING``; ``SERVICE_REFUSED`` for
+                anything that has no name of its own.
         """
         self.check()
         self._note(error)
         self.check()
         if error.code() in _MISSING:
             raise TerminalError(
-                "TOPIC_MISSING",
+                "PLACE_MISSING",
                 "the broker has no such topic or partition, or does not show it to this login",
                 where=self._where(where),
                 way_out="mend `source.topics`, create the topic, or grant the login Describe and Read on it",
@@ -163,7 +163,7 @@ class Broker:
         if self.passes(error):
             self.unreachable(where)
         raise TerminalError(
-            "KAFKA_REFUSED",
+            "SERVICE_REFUSED",
             f"the broker or its client refuses: {self._text(error)}",
             where=self._where(where),
             way_out="see the error's name in Kafka's documentation; nothing was read past this place",
@@ -188,7 +188,7 @@ class Broker:
             return
         if error.code() in _DENIED and not _token_may_come(text) and not _is_cut_off(error):
             self._final = TerminalError(
-                "KAFKA_DENIED",
+                "ACCESS_DENIED",
                 f"the broker refuses this login: {text}",
                 where=self._where(),
                 way_out="correct login, password or mechanism of the connection, or grant the login Describe and "
@@ -196,7 +196,7 @@ class Broker:
             )
         elif error.code() == KafkaError._SSL and "certificate" in text:
             self._final = TerminalError(
-                "KAFKA_UNTRUSTED",
+                "CONNECTION_INVALID",
                 f"the broker's certificate, or ours, is not accepted: {text}",
                 where=self._where(),
                 way_out="name the authority that signed the broker's certificate in ssl.ca.location of the "

@@ -47,9 +47,9 @@ def read_range(place: KafkaPlace, bound: BoundRange) -> Iterator[RawMessage]:
         bound: one range of ``topic/partition``; a topic's identity ``topic#id`` holds no messages.
 
     Raises:
-        TerminalError: ``RETENTION_LOSS``, ``TOPIC_RECREATED``, ``TOPIC_MISSING``, ``KAFKA_DENIED``,
-            ``KAFKA_UNTRUSTED``, ``KAFKA_REFUSED``, ``CONNECTION_INVALID``.
-        TransientError: ``KAFKA_UNREACHABLE`` when nothing came for the place's time-out.
+        TerminalError: ``MESSAGES_LOST``, ``PLACE_MISSING``, ``ACCESS_DENIED``,
+            ``CONNECTION_INVALID``, ``SERVICE_REFUSED``, ``CONNECTION_INVALID``.
+        TransientError: ``UNREACHABLE`` when nothing came for the place's time-out.
     """
     if bound.start >= bound.end:
         return

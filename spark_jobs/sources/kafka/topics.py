@@ -72,7 +72,7 @@ def prove_identity(place: KafkaPlace, broker: Broker, topic: str) -> None:
     """That a topic still has the id under which it was bound; nothing where none was.
 
     Raises:
-        TerminalError: ``TOPIC_RECREATED``.
+        TerminalError: ``MESSAGES_LOST``.
         MirroringError: see :meth:`Broker.fail`.
     """
     expected = [topic_id for name, topic_id in place.ids if name == topic]
@@ -87,7 +87,7 @@ def check_id(topic: str, found: str, expected: Sequence[str], connection: str) -
     """That the id found is one that was bound.
 
     Raises:
-        TerminalError: ``TOPIC_RECREATED``.
+        TerminalError: ``MESSAGES_LOST``.
     """
     if found not in expected:
         what = f"the topic's id is {found}, but {', '.join(expected)} was bound: it was made anew"
@@ -96,13 +96,13 @@ def check_id(topic: str, found: str, expected: Sequence[str], connection: str) -
 
 def recreated(what: str, where: str) -> TerminalError:
     """The error for a topic that is not the one whose offsets were bound."""
-    return TerminalError("TOPIC_RECREATED", what, where=where, way_out=_RECREATED_WAY_OUT)
+    return TerminalError("MESSAGES_LOST", what, where=where, way_out=_RECREATED_WAY_OUT)
 
 
 def retention_loss(lost: int, first: int, where: str) -> TerminalError:
     """The error for messages that the broker deleted before they were read."""
     return TerminalError(
-        "RETENTION_LOSS",
+        "MESSAGES_LOST",
         f"{lost} offsets are gone before they were read: the first that is left is {first}",
         where=where,
         way_out="lengthen the topic's retention beyond the longest outage; the lost changes cannot be read any more: "

@@ -54,7 +54,7 @@ class KafkaTopics(MessageTransport):
         """The topics that a mirror file names.
 
         Raises:
-            TerminalError: ``CONNECTION_MISSING``, ``CONNECTION_INVALID``.
+            TerminalError: ``CONNECTION_INVALID``.
         """
         place = place_of(resolve(source.connection), source.topics)
         return cls(place._replace(max_messages_per_run=source.max_messages_per_run))
@@ -144,10 +144,10 @@ def find_ranges(place: KafkaPlace, bound: Mapping[str, int]) -> Found:
         bound: up to where each name is bound, from the ledger.
 
     Raises:
-        TerminalError: ``RETENTION_LOSS`` when messages beyond what is bound are gone, ``TOPIC_RECREATED`` when a topic
-            has another id, lost a partition, or ends before what is bound of it; ``TOPIC_MISSING``, ``KAFKA_DENIED``,
-            ``KAFKA_UNTRUSTED``, ``KAFKA_REFUSED``, ``CONNECTION_INVALID``.
-        TransientError: ``KAFKA_UNREACHABLE``.
+        TerminalError: ``MESSAGES_LOST`` when messages beyond what is bound are gone, ``MESSAGES_LOST`` when a topic
+            has another id, lost a partition, or ends before what is bound of it; ``PLACE_MISSING``, ``ACCESS_DENIED``,
+            ``CONNECTION_INVALID``, ``SERVICE_REFUSED``, ``CONNECTION_INVALID``.
+        TransientError: ``UNREACHABLE``.
     """
     broker = Broker(place)
     topics = topic_states(broker, broker.admin(), place)

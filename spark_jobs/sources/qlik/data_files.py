@@ -60,11 +60,10 @@ def read_texts(
         encoding: what a text file has that shows no other one at its beginning.
 
     Raises:
-        Refusal: ``DFM_CONTRADICTS`` when the columns differ, ``DFM_COUNT_DIFFERS`` when the number of rows does, at
-            the end; ``FILE_DAMAGED``, after the rows before the damage; ``FORMAT_UNSUPPORTED``;
-            ``NULL_AMBIGUOUS``.
-        TerminalError: ``SOURCE_FILE_MISSING``.
-        TransientError: ``SOURCE_UNREADABLE`` when the disk does not give the file.
+        Refusal: ``FILE_DAMAGED`` when the columns differ, or the number of rows does, at the end, or after the rows
+            before the damage; ``FORMAT_UNSUPPORTED``.
+        TerminalError: ``SOURCE_REWRITTEN``.
+        TransientError: ``UNREACHABLE`` when the disk does not give the file.
     """
     rows = 0
     try:
@@ -84,7 +83,7 @@ def read_texts(
         # Damaged contents are told by an OSError without an errno; the system's own errors carry one.
         if isinstance(error, OSError) and error.errno is not None:
             raise TransientError(
-                "SOURCE_UNREADABLE",
+                "UNREACHABLE",
                 f"the file cannot be read: {error.strerror}",
                 where=str(path),
                 way_out="look after its disk or mount; the next run reads the same range again",
@@ -92,16 +91,16 @@ def read_texts(
         raise Refusal("FILE_DAMAGED", f"after {rows} rows: {error}") from error
     if rows != dfm.records:
         what = f"the metadata file announces {dfm.records} rows, the file has {rows}"
-        raise Refusal("DFM_COUNT_DIFFERS", what + _why_one_more(path, dfm, rows, encoding))
+        raise Refusal("FILE_DAMAGED", what + _why_one_more(path, dfm, rows, encoding))
     if dfm.errors:
-        raise Refusal("DFM_ERRORS", f"the task says that it could not write {dfm.errors} records of this file")
+        raise Refusal("ROWS_MISSING", f"the task says that it could not write {dfm.errors} records of this file")
 
 
 def _refuse_out_of_range(batch: pa.RecordBatch, bounded: Mapping[str, tuple[int, int]]) -> None:
     """Refuse a whole number that the described type does not have, though the log's type holds it.
 
     Raises:
-        Refusal: ``DFM_CONTRADICTS``.
+        Refusal: ``FILE_DAMAGED``.
     """
     for name, (low, high) in bounded.items():
         texts = batch.column(name)
@@ -111,7 +110,7 @@ def _refuse_out_of_range(batch: pa.RecordBatch, bounded: Mapping[str, tuple[int,
         for value in (*(None if one is None else str(one) for one in limits.as_py().values()), *rest):
             if is_out_of_range(value, low, high):
                 what = f"the metadata file says that {shown(name)} is from {low} to {high}, the file has {shown(value)}"
-                raise Refusal("DFM_CONTRADICTS", what)
+                raise Refusal("FILE_DAMAGED", what)
 
 
 class _Nulls:
@@ -131,7 +130,7 @@ class _Nulls:
         """Refuse a batch that is, with those before it, ambiguous.
 
         Raises:
-            Refusal: ``NULL_AMBIGUOUS``.
+            Refusal: ``FORMAT_UNSUPPORTED``.
         """
         for name in self._columns:
             nulls = batch.column(name).null_count
@@ -143,7 +142,7 @@ class _Nulls:
             self._columns = ()  # a text may be in quotes: then an empty field is none
             return
         what = f"an empty field of {shown(self._null)} may be NULL or an empty text: the file has no quotes"
-        raise Refusal("NULL_AMBIGUOUS", what)
+        raise Refusal("FORMAT_UNSUPPORTED", what)
 
     def _has_quote(self) -> bool:
         with _opened(self._path, self._encoding) as file:
@@ -274,14 +273,14 @@ def _record(line: bytes, names: set[str], truths: set[str], exact: set[str]) -> 
         what = (
             f"the metadata file does not name {sorted(record.keys() - names)}" if record else "a record has no member"
         )
-        raise Refusal("DFM_CONTRADICTS", f"{what}: {shown(text)}")
+        raise Refusal("FILE_DAMAGED", f"{what}: {shown(text)}")
     for name, value in record.items():
         if isinstance(value, bool):
             record[name] = _TRUTHS[name in truths][value]
         elif value is not None and not isinstance(value, str):
             raise Refusal("FILE_DAMAGED", f"the value of {shown(name)} is no plain value: {shown(value)}")
         elif name in exact and may_be_rounded(value):
-            raise Refusal("DFM_CONTRADICTS", rounded(shown(name), value))
+            raise Refusal("FILE_DAMAGED", rounded(shown(name), value))
     return record
 
 
@@ -291,7 +290,7 @@ def _read_parquet(path: Place, dfm: Dfm, headers: Collection[str] = ()) -> Itera
     with open_source(path) as opened, pq.ParquetFile(path if isinstance(path, Path) else opened) as file:
         names = list(file.schema_arrow.names)
         if names != dfm.names:
-            raise Refusal("DFM_CONTRADICTS", f"the metadata file names the columns {dfm.names}, the file {names}")
+            raise Refusal("FILE_DAMAGED", f"the metadata file names the columns {dfm.names}, the file {names}")
         for batch in file.iter_batches(_ROWS_AT_ONCE, use_threads=False):
             columns = zip(dfm.columns, batch.columns, strict=True)
             texts = [texts_of(values if told.name in headers else _decoded(told, values)) for told, values in columns]
@@ -305,7 +304,7 @@ def _decoded(described: DfmColumn, values: pa.Array) -> pa.Array:
 
     Raises:
         pa.ArrowInvalid: bytes that are no UTF-8.
-        Refusal: ``DFM_CONTRADICTS`` for values that may have lost what the described ones had: zeros before a text
+        Refusal: ``FILE_DAMAGED`` for values that may have lost what the described ones had: zeros before a text
             of digits, the spelling of a time, digits of a number that a float does not hold.
     """
     if isinstance(values.type, pa.DictionaryType):
@@ -316,11 +315,11 @@ def _decoded(described: DfmColumn, values: pa.Array) -> pa.Array:
     is_cut |= is_float and kind != pa.float64() and is_longer_than_a_float(name, described.precision)
     if types.is_timestamp(kind) and (kind.tz or "UTC").upper() not in _UTC:
         what = f"the clock of {shown(described.name)} is told in the zone {shown(kind.tz)}, and its own is not known"
-        raise Refusal("DFM_CONTRADICTS", what)
+        raise Refusal("FILE_DAMAGED", what)
     is_text = types.is_string(kind) or types.is_large_string(kind) or is_binary(kind) or types.is_null(kind)
     if is_cut or (name in (TEXTS | BINARIES) and not is_text):
         what = f"the metadata file calls {shown(described.name)} {described.type}, the file holds it as {kind}"
-        raise Refusal("DFM_CONTRADICTS", what)
+        raise Refusal("FILE_DAMAGED", what)
     if is_float and name in WHOLE_NUMBERS:
         return _whole(described, values)
     if types.is_decimal(kind) and name in WHOLE_NUMBERS:
@@ -337,12 +336,12 @@ def _whole(described: DfmColumn, values: pa.Array) -> pa.Array:
 
     Raises:
         pa.ArrowInvalid: one is none.
-        Refusal: ``DFM_CONTRADICTS`` for one beyond those of which a float holds each.
+        Refusal: ``FILE_DAMAGED`` for one beyond those of which a float holds each.
     """
     beyond = 2**53 if values.type == pa.float64() else 2**24
     if pc.any(pc.greater_equal(pc.abs(values), beyond)).as_py():
         what = f"the metadata file calls {shown(described.name)} {described.type}, the file holds it as {values.type}"
-        raise Refusal("DFM_CONTRADICTS", what)
+        raise Refusal("FILE_DAMAGED", what)
     return pc.cast(values, pa.int64())
 
 

@@ -31,7 +31,7 @@ def read_delimited(file: IO[bytes], form: CsvForm, columns: Sequence[DfmColumn])
     """The rows of a UTF-8 file: each column as strings or NULL. A header line is passed over.
 
     Raises:
-        Refusal: ``FORMAT_UNSUPPORTED``, ``FILE_DAMAGED``, ``DFM_CONTRADICTS``.
+        Refusal: ``FORMAT_UNSUPPORTED``, ``FILE_DAMAGED``.
         UnicodeDecodeError: it is no UTF-8.
     """
     names = [column.name for column in columns]
@@ -71,7 +71,7 @@ def is_header(record: str, form: CsvForm, columns: Sequence[DfmColumn]) -> bool:
     A text may be the name of a column; a header that is taken for a row, or a row for a header, makes a wrong count.
 
     Raises:
-        Refusal: ``DFM_CONTRADICTS`` for one that names other columns.
+        Refusal: ``FILE_DAMAGED`` for one that names other columns.
     """
     record = record.removesuffix(form.record_end).removesuffix("\n").removesuffix("\r")
     quote, between = form.quote, re.escape(form.delimiter)
@@ -98,7 +98,7 @@ def is_header(record: str, form: CsvForm, columns: Sequence[DfmColumn]) -> bool:
     if "\n" not in record and 2 * len({*named} & {*wanted}) > len(wanted):
         odd, lacking = [one for one in named if one not in wanted], [one for one in wanted if one not in named]
         what = "its first line looks like a header line with other columns than the metadata file"
-        raise Refusal("DFM_CONTRADICTS", f"{what}: {shown(odd[:5] or named)} instead of {shown(lacking[:5] or wanted)}")
+        raise Refusal("FILE_DAMAGED", f"{what}: {shown(odd[:5] or named)} instead of {shown(lacking[:5] or wanted)}")
     return False
 
 

@@ -133,7 +133,7 @@ def read_dfm(content: bytes) -> Dfm:
     """Read a metadata file.
 
     Raises:
-        Refusal: ``DFM_INVALID`` when it is no JSON document of this kind, or contradicts itself.
+        Refusal: ``FILE_DAMAGED`` when it is no JSON document of this kind, or contradicts itself.
     """
     encoding, mark = encoding_of(content)
     try:
@@ -141,16 +141,16 @@ def read_dfm(content: bytes) -> Dfm:
         document = _decode(text)
         json.loads(text, object_pairs_hook=members_once)
     except (msgspec.DecodeError, ValueError, RecursionError) as error:
-        raise Refusal("DFM_INVALID", f"the metadata file cannot be read: {error}") from error
+        raise Refusal("FILE_DAMAGED", f"the metadata file cannot be read: {error}") from error
     file, data, options = document.fileInfo, document.dataInfo, document.formatInfo.options
     columns = sorted(data.columns, key=lambda column: column.ordinal)
     if [column.ordinal for column in columns] != list(range(1, len(columns) + 1)):
-        raise Refusal("DFM_INVALID", "the ordinals of its columns are not 1, 2, 3 and so on")
+        raise Refusal("FILE_DAMAGED", "the ordinals of its columns are not 1, 2, 3 and so on")
     names = [column.name for column in columns]
     if not names or len(set(names)) != len(names):
-        raise Refusal("DFM_INVALID", "the metadata file names no column, or one of them twice")
+        raise Refusal("FILE_DAMAGED", "the metadata file names no column, or one of them twice")
     if file.recordCount < 0:
-        raise Refusal("DFM_INVALID", f"recordCount is {file.recordCount}")
+        raise Refusal("FILE_DAMAGED", f"recordCount is {file.recordCount}")
     return Dfm(
         file=file.name,
         records=file.recordCount,
@@ -187,11 +187,11 @@ def check_file(dfm: Dfm, file: str) -> None:
     """Whether a metadata file speaks of the data file beside it; what it says of extensions varies and tells nothing.
 
     Raises:
-        Refusal: ``DFM_CONTRADICTS``.
+        Refusal: ``FILE_DAMAGED``.
     """
     if stem(dfm.file.rpartition("/")[2]) != stem(file):
         raise Refusal(
-            "DFM_CONTRADICTS", f"the metadata file speaks of {shown(dfm.file)}, the file beside it is {shown(file)}"
+            "FILE_DAMAGED", f"the metadata file speaks of {shown(dfm.file)}, the file beside it is {shown(file)}"
         )
 
 

@@ -90,13 +90,13 @@ def log_type(type: str, length: int, precision: int, scale: int) -> str:
     """The log's type text for a column that Qlik describes; *length* in bytes, 0 where Qlik leaves a number unsaid.
 
     Raises:
-        TerminalError: ``TYPE_UNKNOWN`` for a type that is none of Qlik's, or a NUMERIC that 38 digits cannot hold.
+        TerminalError: ``TYPE_UNSUPPORTED`` for a type that is none of Qlik's, or a NUMERIC that 38 digits cannot hold.
     """
     spell = _LOG_TYPES.get(type.upper())
     text = spell(length, precision, scale) if spell else None
     if text is None and type.upper() == "NUMERIC" and precision < 1:
         raise TerminalError(
-            "TYPE_UNKNOWN",
+            "TYPE_UNSUPPORTED",
             f"'NUMERIC' with precision {precision} and scale {scale} tells no digits, as of an Oracle NUMBER without "
             "precision: give the column digits by `types`, such as decimal(38,10), or, if it is no key, leave "
             "it out with `columns`",
@@ -104,7 +104,7 @@ def log_type(type: str, length: int, precision: int, scale: int) -> str:
         )
     if text is None:
         raise TerminalError(
-            "TYPE_UNKNOWN",
+            "TYPE_UNSUPPORTED",
             f"{type!r} with length {length}, precision {precision} and scale {scale} is no Qlik type that can be "
             "mirrored",
             way_out=f"{AS_TEXT}, or transformed in the Qlik task",

@@ -36,7 +36,7 @@ def landed_as(sql_type: str, chosen: str | None) -> str:
     """The landing type of a column: the *chosen* one where `types` names it, else that of its source type.
 
     Raises:
-        TerminalError: ``TYPE_UNKNOWN`` for a type that cannot be mirrored; ``TYPE_UNSUPPORTED`` for a choice that
+        TerminalError: ``TYPE_UNSUPPORTED`` for a type that cannot be mirrored; ``TYPE_UNSUPPORTED`` for a choice that
             would lose what the source tells, whatever the value.
     """
     if chosen == "string" and not is_known(sql_type):

@@ -42,7 +42,7 @@ class RowColumns:
         kept: their names.
 
     Raises:
-        Refusal: ``COLUMNS_INVALID`` or ``TOO_LARGE``.
+        Refusal: ``ROW_INVALID`` or ``MESSAGE_INVALID``.
     """
 
     def __init__(self, columns: Sequence[Column], key: tuple[str, ...], chosen: ColumnChoice) -> None:
@@ -69,7 +69,7 @@ class RowColumns:
         """How the text of a key column becomes canonical; binary values are in hexadecimal by then.
 
         Raises:
-            TerminalError: ``TYPE_UNKNOWN``, ``TYPE_UNSUPPORTED``.
+            TerminalError: ``TYPE_UNSUPPORTED``.
             ValueError: the type loses digits as a key.
         """
         return chosen_key_converter(self.types[name], self._chosen.type_of(name))
@@ -78,14 +78,14 @@ class RowColumns:
         """The canonical texts of the key columns.
 
         Raises:
-            Refusal: ``KEY_MISSING`` or ``KEY_INVALID``.
+            Refusal: ``KEY_INVALID``.
         """
         texts = []
         for name, convert in self._key:
             if isinstance(convert, str):
-                raise Refusal("KEY_INVALID" if name in self.types else "KEY_MISSING", convert)
+                raise Refusal("KEY_INVALID", convert)
             if name not in values:
-                raise Refusal("KEY_MISSING", f"the row has no value for the key column {shown(name)}")
+                raise Refusal("KEY_INVALID", f"the row has no value for the key column {shown(name)}")
             value = values[name]
             if value is None:
                 raise Refusal("KEY_INVALID", f"the key column {shown(name)} is NULL")
@@ -98,17 +98,15 @@ class RowColumns:
 
 def _check(columns: Sequence[Column]) -> None:
     if not columns:
-        raise Refusal("COLUMNS_INVALID", "cols is empty")
+        raise Refusal("ROW_INVALID", "cols is empty")
     if len(columns) > MAX_COLUMNS:
-        raise Refusal("TOO_LARGE", f"cols has {len(columns)} columns, a table has {MAX_COLUMNS} at most")
+        raise Refusal("MESSAGE_INVALID", f"cols has {len(columns)} columns, a table has {MAX_COLUMNS} at most")
     names: set[str] = set()
     indexes: set[int] = set()
     for column in columns:
         if not column.name or column.name in names:
-            raise Refusal("COLUMNS_INVALID", f"cols names {shown(column.name)} twice, or nothing")
+            raise Refusal("ROW_INVALID", f"cols names {shown(column.name)} twice, or nothing")
         if column.index < 0 or column.index in indexes:
-            raise Refusal(
-                "COLUMNS_INVALID", f"cols gives {shown(column.name)} the index {column.index}, which is taken"
-            )
+            raise Refusal("ROW_INVALID", f"cols gives {shown(column.name)} the index {column.index}, which is taken")
         names.add(column.name)
         indexes.add(column.index)

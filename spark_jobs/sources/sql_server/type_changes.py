@@ -44,7 +44,7 @@ def consequence(old: str, new: str) -> Consequence:
     """What becomes of a table when a column of one SQL type gets another.
 
     Raises:
-        TerminalError: ``TYPE_UNKNOWN`` for a type that cannot be mirrored.
+        TerminalError: ``TYPE_UNSUPPORTED`` for a type that cannot be mirrored.
     """
     lands, becomes = landing_type(old), landing_type(new)
     if not keeps_values(old, new):

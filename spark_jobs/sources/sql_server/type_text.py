@@ -65,7 +65,7 @@ def read_type(sql_type: str) -> SqlType:
     """Take a SQL type text such as ``decimal(8,2)``, ``varchar(max)`` or ``datetime2(7)`` apart.
 
     Raises:
-        TerminalError: ``TYPE_UNKNOWN`` for a text that names no type this product can land.
+        TerminalError: ``TYPE_UNSUPPORTED`` for a text that names no type this product can land.
     """
     match = _TYPE.fullmatch(sql_type)
     if match:
@@ -76,7 +76,7 @@ def read_type(sql_type: str) -> SqlType:
         if _is_valid(parsed):
             return parsed
     raise TerminalError(
-        "TYPE_UNKNOWN",
+        "TYPE_UNSUPPORTED",
         f"{sql_type!r} is no SQL Server type that can be mirrored",
         way_out=AS_TEXT,
     )
@@ -119,7 +119,7 @@ def landing_type(sql_type: str) -> str:
     """The landing type (``open_mirroring.landing_zone.schema.check_type``) of a SQL type text.
 
     Raises:
-        TerminalError: ``TYPE_UNKNOWN`` for a type that cannot be mirrored.
+        TerminalError: ``TYPE_UNSUPPORTED`` for a type that cannot be mirrored.
     """
     parsed = read_type(sql_type)
     name = parsed.name

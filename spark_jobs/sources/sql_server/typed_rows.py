@@ -221,7 +221,7 @@ def _note_null_keys(array: pa.Array, field: pa.Field, index: pa.Array, bad: dict
     if not field.nullable and array.null_count:
         for at in pc.indices_nonzero(array.is_null()).to_pylist():
             row = index[at].as_py()
-            bad.setdefault(row, Failure(row, "KEY_NULL", f"the key column {field.name!r} is NULL"))
+            bad.setdefault(row, Failure(row, "KEY_INVALID", f"the key column {field.name!r} is NULL"))
 
 
 def landed_otherwise(

@@ -69,7 +69,7 @@ def parse_value(sql_type: str, text: str) -> Any:
     """The Python value of a text: int, Decimal, float, bool, str, bytes, date or datetime (aware, UTC).
 
     Raises:
-        TerminalError: ``TYPE_UNKNOWN`` for a type that cannot be mirrored.
+        TerminalError: ``TYPE_UNSUPPORTED`` for a type that cannot be mirrored.
         ValueError: the text is no value of this type; the message says why.
     """
     return converter(sql_type)(text)
@@ -144,7 +144,7 @@ def converter(sql_type: str) -> Callable[[str], Any]:
     """:func:`parse_value` compiled for one type; made once, because it runs for every cell.
 
     Raises:
-        TerminalError: ``TYPE_UNKNOWN`` for a type that cannot be mirrored.
+        TerminalError: ``TYPE_UNSUPPORTED`` for a type that cannot be mirrored.
     """
     parsed = read_type(sql_type)
     name = parsed.name
@@ -300,7 +300,7 @@ def canonical_text(sql_type: str, value: Any) -> str:
     Python prints them; binary as capital hexadecimal; text as it is.
 
     Raises:
-        TerminalError: ``TYPE_UNKNOWN`` for a type that cannot be mirrored.
+        TerminalError: ``TYPE_UNSUPPORTED`` for a type that cannot be mirrored.
         ValueError: the value has no exact text: it does not fit, or its type keeps more than six digits of a second,
             so that two keys of the source could become one in the target.
     """
@@ -312,7 +312,7 @@ def key_converter(sql_type: str) -> Callable[[str], str]:
     """From the text of a key value to its :func:`canonical_text`, compiled for one type.
 
     Raises:
-        TerminalError: ``TYPE_UNKNOWN`` for a type that cannot be mirrored.
+        TerminalError: ``TYPE_UNSUPPORTED`` for a type that cannot be mirrored.
         ValueError: this type loses digits as a key; the returned function raises it for a text that does not parse.
     """
     parse, spell = converter(sql_type), _spelling(sql_type)
@@ -353,7 +353,7 @@ def type_of_key_text(sql_type: str) -> str:
     """The type as whose value a :func:`canonical_text` reads back; only that of an instant has lost its offset.
 
     Raises:
-        TerminalError: ``TYPE_UNKNOWN`` for a type that cannot be mirrored.
+        TerminalError: ``TYPE_UNSUPPORTED`` for a type that cannot be mirrored.
     """
     parsed = read_type(sql_type)
     return f"datetime2({parsed.second_digits})" if parsed.name == "datetimeoffset" else sql_type

@@ -31,7 +31,7 @@ def read_capture(root: Place, name: str, size: int) -> Iterator[RawMessage | Dam
     """The messages in the first *size* bytes of a capture file, each at its sequence number.
 
     Where the container is damaged or ends too early, all messages before that place are given and then, last, one
-    :class:`Damage` of code ``CAPTURE_DAMAGED``; what follows the place cannot be told apart any more.
+    :class:`Damage` of code ``FILE_DAMAGED``; what follows the place cannot be told apart any more.
 
     Args:
         root: the source's folder.
@@ -39,7 +39,7 @@ def read_capture(root: Place, name: str, size: int) -> Iterator[RawMessage | Dam
         size: how many bytes were bound; a file that grows meanwhile is read up to here.
 
     Raises:
-        TerminalError: ``SOURCE_FILE_MISSING``, ``CODEC_MISSING``.
+        TerminalError: ``SOURCE_REWRITTEN``, ``INSTALLATION_INCOMPLETE``.
     """
     with open_source(root / name) as file:
         prefix = _Prefix(file, size)
@@ -58,7 +58,7 @@ def read_capture(root: Place, name: str, size: int) -> Iterator[RawMessage | Dam
         except UNREADABLE as error:
             refuse_missing_codec(error)
             file.seek(good)
-            yield Damage(name, good, "CAPTURE_DAMAGED", _said(error), file.read(min(MAX_RAW, max(0, size - good))))
+            yield Damage(name, good, "FILE_DAMAGED", _said(error), file.read(min(MAX_RAW, max(0, size - good))))
 
 
 def _message(record: Any, origin: str) -> RawMessage:

@@ -73,7 +73,7 @@ class CaptureFiles(MessageFiles):
             minutes = (time.time() - min((self.folder / name).stat().st_mtime for name in hole.files)) / 60
             if minutes > self.gap_timeout_minutes:
                 raise TerminalError(
-                    "CAPTURE_GAP",
+                    "SOURCE_REWRITTEN",
                     f"{hole.what} of partition {hole.partition!r} are missing, and {hole.files[0]!r} waits for them "
                     f"since {minutes:.0f} minutes",
                     where=str(self.path),

@@ -82,7 +82,7 @@ def holes(root: Place, files: Sequence[SourceFile], bound: Mapping[str, int]) ->
         bound: up to which size each was bound, from the ledger.
 
     Raises:
-        TerminalError: ``SOURCE_FILE_MISSING``, ``CODEC_MISSING``.
+        TerminalError: ``SOURCE_REWRITTEN``, ``INSTALLATION_INCOMPLETE``.
     """
     partitions: dict[str, list[SourceFile]] = defaultdict(list)
     for file in sorted(files):
@@ -219,7 +219,7 @@ def list_capture(root: Place, bound: Mapping[str, int], today: date | None = Non
         today: the day in UTC; None for this one.
 
     Raises:
-        TerminalError: ``SOURCE_FOLDER_MISSING``; what the storage raises.
+        TerminalError: ``PLACE_MISSING``; what the storage raises.
     """
     starts = _starts(bound, today or datetime.now(UTC).date())
     if not starts:

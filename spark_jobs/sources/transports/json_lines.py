@@ -96,7 +96,7 @@ def list_files(root: Place, *, was_read: bool = False) -> Listing:
     """All files of lines below a folder, except hidden ones.
 
     Raises:
-        TerminalError: ``SOURCE_FOLDER_MISSING``.
+        TerminalError: ``PLACE_MISSING``.
     """
     return list_source_files(root, SUFFIXES, was_read=was_read)
 
@@ -108,7 +108,7 @@ def ranges(root: Place, name: str, start: int, size: int) -> list[BoundRange]:
     there twice. *size* is the file's size as listed.
 
     Raises:
-        TerminalError: ``SOURCE_FILE_MISSING``.
+        TerminalError: ``SOURCE_REWRITTEN``.
     """
     if is_gzip(name):
         return [BoundRange(name, 0, size)] if size > start else []
@@ -144,7 +144,7 @@ def last_line_end(path: Place, start: int, *, size: int | None = None) -> int:
         The byte offset behind the last complete line; *start* when no line is complete.
 
     Raises:
-        TerminalError: ``SOURCE_FILE_MISSING``.
+        TerminalError: ``SOURCE_REWRITTEN``.
     """
     with open_source(path) as file:
         codec = document_codec(file)
@@ -167,7 +167,7 @@ def is_blank(path: Place, start: int, end: int) -> bool:
     """Whether nothing but blanks stands between two places of a plain file, as far as one looks.
 
     Raises:
-        TerminalError: ``SOURCE_FILE_MISSING``.
+        TerminalError: ``SOURCE_REWRITTEN``.
     """
     if start >= end:
         return True
@@ -200,8 +200,8 @@ def read_lines(root: Place, name: str, start: int, end: int, layout: Layout) -> 
 
     Bare messages are placed at the byte offset of their line in *name* (of the unpacked text for gzip), wrapped ones
     at their offset in ``topic/partition``. A wrapper that cannot be read is a :class:`Damage` of code
-    ``WRAPPER_MALFORMED``; a file that ends too early, or whose compression is damaged, gives the lines before that
-    place and then one of code ``LINES_DAMAGED``.
+    ``FORMAT_UNSUPPORTED``; a file that ends too early, or whose compression is damaged, gives the lines before that
+    place and then one of code ``FILE_DAMAGED``.
 
     Args:
         root: the source's folder.
@@ -211,7 +211,7 @@ def read_lines(root: Place, name: str, start: int, end: int, layout: Layout) -> 
         layout: whether lines are messages or wrap them.
 
     Raises:
-        TerminalError: ``SOURCE_FILE_MISSING``.
+        TerminalError: ``SOURCE_REWRITTEN``.
     """
     lines = _unpacked(root / name, name) if is_gzip(name) else _plain(root / name, start, end, name)
     for line in lines:
@@ -230,7 +230,7 @@ def is_in_lines(path: Place) -> bool:
     """Whether each line of a plain file is one message, in UTF-8.
 
     Raises:
-        TerminalError: ``SOURCE_FILE_MISSING``.
+        TerminalError: ``SOURCE_REWRITTEN``.
     """
     with open_source(path) as file:
         return document_codec(file) is None and packed_as(file.read(_MARK)) is None
@@ -251,7 +251,7 @@ def _plain(path: Place, start: int, end: int, origin: str) -> Iterator[_Line | D
         while at < end:
             line = next(file, b"")
             if not line:
-                yield Damage(origin, at, "LINES_DAMAGED", f"the file ends here, but was bound up to byte {end}", b"")
+                yield Damage(origin, at, "FILE_DAMAGED", f"the file ends here, but was bound up to byte {end}", b"")
                 return
             if at + len(line) > end:
                 line = line[: end - at]
@@ -271,7 +271,7 @@ def _unpacked(path: Place, origin: str) -> Iterator[_Line | Damage]:
                 yield at, body_of(line, at)
                 at += len(line)
         except _GZIP_DAMAGE as error:
-            yield Damage(origin, at, "LINES_DAMAGED", f"the compressed file is damaged: {error}", _packed_tail(packed))
+            yield Damage(origin, at, "FILE_DAMAGED", f"the compressed file is damaged: {error}", _packed_tail(packed))
 
 
 def _in_document(content: bytes, codec: str, start: int, origin: str) -> Iterator[_Line | Damage]:
@@ -281,7 +281,7 @@ def _in_document(content: bytes, codec: str, start: int, origin: str) -> Iterato
     reason = values.fault or ("the file ends within a value or an array" if values.end < start + len(content) else "")
     if reason:
         raw = content[values.at - start :][:MAX_RAW]
-        yield Damage(origin, values.at, "LINES_DAMAGED", f"{reason}; nothing was read from here on", raw)
+        yield Damage(origin, values.at, "FILE_DAMAGED", f"{reason}; nothing was read from here on", raw)
 
 
 def _packed_tail(packed: IO[bytes]) -> bytes:
@@ -301,7 +301,7 @@ def _unwrapped(origin: str, at: int, text: bytes) -> RawMessage | Damage:
         return _usual(text) or _exactly(text)
     except (msgspec.DecodeError, ValueError, RecursionError) as error:
         reason = f"the line wraps no message: {_why_no_wrapper(text, error)}"
-        return Damage(origin, at, "WRAPPER_MALFORMED", reason, text, _claimed(text))
+        return Damage(origin, at, "FORMAT_UNSUPPORTED", reason, text, _claimed(text))
 
 
 def _why_no_wrapper(text: bytes, error: Exception) -> str:
@@ -441,7 +441,7 @@ def read_blocks(root: Place, name: str, start: int, end: int) -> Iterator[LineBl
     of the place where the last one ends tells what is missing.
 
     Raises:
-        TerminalError: ``SOURCE_FILE_MISSING``.
+        TerminalError: ``SOURCE_REWRITTEN``.
     """
     with open_source(root / name) as file:
         file.seek(start)

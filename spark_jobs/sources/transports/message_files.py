@@ -74,7 +74,7 @@ class MessageFiles(MessageTransport):
         """The files of the folder.
 
         Raises:
-            TerminalError: ``SOURCE_FOLDER_MISSING``.
+            TerminalError: ``PLACE_MISSING``.
         """
 
     @abstractmethod
@@ -84,7 +84,7 @@ class MessageFiles(MessageTransport):
         """Of the bytes that no batch has bound, the ranges that can be read, and the files that have to wait.
 
         Raises:
-            TerminalError: ``CAPTURE_GAP``.
+            TerminalError: ``SOURCE_REWRITTEN``.
         """
 
     @abstractmethod
@@ -104,9 +104,8 @@ class MessageFiles(MessageTransport):
         becomes a dead letter.
 
         Raises:
-            TerminalError: ``SOURCE_FOLDER_MISSING`` when the source's folder does not exist, ``SOURCE_SHRUNK`` when a
-                file is shorter than what was bound of it, ``SOURCE_REWRITTEN`` when that has changed, ``CAPTURE_GAP``
-                when a hole did not close in time (C-93).
+            TerminalError: ``PLACE_MISSING`` when the source's folder does not exist, ``SOURCE_REWRITTEN`` when a
+                file is shorter than what was bound of it, that has changed, or a hole did not close in time (C-93).
         """
         if self.path.is_file():
             file = SourceFile.of(self.path, self.path.name)
@@ -184,7 +183,7 @@ class MessageFiles(MessageTransport):
             return iter([Damage(bound.name, 0, "FILE_UNKNOWN", reason, None)])
         if bound.start == bound.end:
             reason = "the file is gone, and held more behind this place when it was seen last"
-            return iter([Damage(bound.name, bound.start, "LINES_DAMAGED", reason, None)])
+            return iter([Damage(bound.name, bound.start, "FILE_DAMAGED", reason, None)])
         return self.messages(folder, bound)
 
 
@@ -207,7 +206,7 @@ class LineFiles(MessageFiles):
         """The files that a mirror file names.
 
         Raises:
-            TerminalError: ``CONNECTION_MISSING``, ``CONNECTION_INVALID``, ``ADDRESS_INVALID``.
+            TerminalError: ``CONNECTION_INVALID``, ``CONFIG_INVALID``.
         """
         from open_mirroring.config.storage import place_of  # a worker needs no settings
 

@@ -76,11 +76,11 @@ def list_source_files(root: Place, suffixes: tuple[str, ...], *, was_read: bool 
         was_read: whether something of it was read before: then nothing need lie there any more.
 
     Raises:
-        TerminalError: ``SOURCE_FOLDER_MISSING``, ``SOURCE_FOLDER_DENIED``; what the storage raises.
+        TerminalError: ``PLACE_MISSING``, ``ACCESS_DENIED``; what the storage raises.
     """
     if isinstance(root, Path) and not root.is_dir():
         raise TerminalError(
-            "SOURCE_FOLDER_MISSING",
+            "PLACE_MISSING",
             f"the folder {str(root)!r} {'is neither a folder nor a file' if root.exists() else 'does not exist'}",
             way_out="correct `source.path` in the mirror file, or mount the storage",
         )
@@ -88,7 +88,7 @@ def list_source_files(root: Place, suffixes: tuple[str, ...], *, was_read: bool 
     if isinstance(root, ObjectPath) and not (found or was_read) and root.key:
         # In object storage a wrong path looks like an empty one (S-07).
         raise TerminalError(
-            "SOURCE_FOLDER_MISSING",
+            "PLACE_MISSING",
             f"nothing lies below {str(root)!r}",
             way_out="correct the path in the mirror file; or, if it is right, run again once its first file is there",
         )
@@ -196,12 +196,12 @@ def bound_so_far(where: Place, name: str, size: int, bound: Mapping[str, int]) -
     """Up to where a file is bound that now has *size* bytes.
 
     Raises:
-        TerminalError: ``SOURCE_SHRUNK`` when it is shorter than that.
+        TerminalError: ``SOURCE_REWRITTEN`` when it is shorter than that.
     """
     start = bound.get(name, 0)
     if size < start:
         raise TerminalError(
-            "SOURCE_SHRUNK",
+            "SOURCE_REWRITTEN",
             f"{name!r} has {size} bytes, but {start} were bound of it",
             where=str(where),
             way_out="source files are append-only; restore the file, or move it away and deliver under a new name",
@@ -215,7 +215,7 @@ def is_rewritten(root: Place, file: SourceFile, start: int, seen: Mapping[str, F
     Only a file whose version is not the one *seen* is looked into.
 
     Raises:
-        TerminalError: ``SOURCE_FILE_MISSING``.
+        TerminalError: ``SOURCE_REWRITTEN``.
     """
     known = (seen or {}).get(file.name)
     if known is None or known.version == file.version:
@@ -241,7 +241,7 @@ def versions_of(
     """What is to be remembered of files that are bound, or will be with *ranges*; nothing where *seen* is None.
 
     Raises:
-        TerminalError: ``SOURCE_FILE_MISSING``.
+        TerminalError: ``SOURCE_REWRITTEN``.
     """
     if seen is None:
         return {}
@@ -300,7 +300,7 @@ def as_bound(folder: Place, bound: BoundRange, file: BoundFile | None, *, at_onc
         at_once: whether the whole range is fetched, before any of it is read.
 
     Raises:
-        TerminalError: ``SOURCE_REWRITTEN``, ``SOURCE_FILE_MISSING``; what the storage raises.
+        TerminalError: ``SOURCE_REWRITTEN``; what the storage raises.
     """
     if isinstance(folder, Path) or file is None or bound.start == bound.end:
         return folder
@@ -337,7 +337,7 @@ def open_source(path: Place) -> IO[bytes]:
     """A bound file, opened for reading.
 
     Raises:
-        TerminalError: ``SOURCE_FILE_MISSING``, ``SOURCE_FOLDER_DENIED``.
+        TerminalError: ``SOURCE_REWRITTEN``, ``ACCESS_DENIED``.
     """
     try:
         return path.open("rb")
@@ -346,12 +346,12 @@ def open_source(path: Place) -> IO[bytes]:
     except PermissionError as error:
         what = f"the file {str(path)!r} may not be read: {error.strerror}"
         way_out = "give the user of the jobs the right to read it; a file of a batch under way has to stay"
-        raise TerminalError("SOURCE_FOLDER_DENIED", what, way_out=way_out) from error
+        raise TerminalError("ACCESS_DENIED", what, way_out=way_out) from error
 
 
 def _missing(path: Place) -> TerminalError:
     return TerminalError(
-        "SOURCE_FILE_MISSING",
+        "SOURCE_REWRITTEN",
         f"the file {str(path)!r} was bound and is not there any more",
         way_out="restore the file: a bound range must stay readable until its batch is committed",
     )

@@ -74,7 +74,7 @@ def files_below(root: Place, folder: str = "", *, follow: bool = True) -> Below:
         follow: whether links to folders are followed; else each is among the files, unread.
 
     Raises:
-        TerminalError: ``SOURCE_FOLDER_DENIED``; what the storage raises.
+        TerminalError: ``ACCESS_DENIED``; what the storage raises.
     """
     if isinstance(root, ObjectPath):
         return _of_objects(root, root.store.objects(_key(root, folder)))
@@ -91,7 +91,7 @@ def files_in(root: Place, folder: str) -> tuple[list[str], list[SourceFile]]:
     Hidden folders are not among them, but the files in these are. Links to folders are, unread.
 
     Raises:
-        TerminalError: ``SOURCE_FOLDER_DENIED``; what the storage raises.
+        TerminalError: ``ACCESS_DENIED``; what the storage raises.
     """
     if isinstance(root, ObjectPath):
         keys, objects = root.store.folders(_key(root, folder))
@@ -195,7 +195,7 @@ def _entries(path: Path, prefix: str) -> _Level:
                     level.linked.append(name)
     except PermissionError as error:
         raise TerminalError(
-            "SOURCE_FOLDER_DENIED",
+            "ACCESS_DENIED",
             f"the folder {str(path)!r} may not be read: {error.strerror}",
             way_out="give the user of the jobs the right to list and read it, or take it out of the source's folder",
         ) from error

@@ -12,6 +12,7 @@ import pytest
 import yaml
 
 from open_mirroring.config import load_mirror
+from tests.books.codes import runbook
 from tests.books.commands import command_book
 from tests.books.metrics import metric_book
 from tests.books.settings import settings_book
@@ -50,6 +51,10 @@ def test_the_committed_page_of_settings_is_the_schemas_own() -> None:
 
 def test_the_committed_page_of_metrics_is_what_the_page_serves() -> None:
     assert (DOCS / "reference" / "metrics.md").read_text(encoding="utf-8") == metric_book(), "run `make commands`"
+
+
+def test_the_last_chapter_of_the_runbook_is_the_table_of_codes() -> None:
+    assert (DOCS / "runbook.md").read_text(encoding="utf-8") == runbook(), "run `make commands`"
 
 
 def shown_settings() -> Iterator[tuple[Path, str]]:

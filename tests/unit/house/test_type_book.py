@@ -23,5 +23,5 @@ def test_types_that_it_says_stop_a_table_are_unknown_to_the_code() -> None:
     named = re.search(r"is not here \((.*?)\)", type_book(), re.S)
     assert named is not None
     for name in named.group(1).replace("\n", " ").split(", "):
-        with pytest.raises(TerminalError, match="TYPE_UNKNOWN"):
+        with pytest.raises(TerminalError, match="TYPE_UNSUPPORTED"):
             landing_type(name)

@@ -321,5 +321,5 @@ def test_a_zone_that_is_gone_drops_nothing(zone: Zone) -> None:
     zone.zone.rename(zone.zone.with_name("away"))
     with pytest.raises(EmulatorError) as caught:
         service.poll()
-    assert caught.value.code == "ZONE_MISSING"
+    assert caught.value.code == "PLACE_MISSING"
     assert zone.rows() == [(1, "x")]

@@ -16,11 +16,10 @@ from open_mirroring.config.names import SourceName
 from open_mirroring.errors import TerminalError
 from open_mirroring.protocols.table_losses import (
     ANY_TABLE,
-    APPLY_EXCEPTIONS,
     CONTROL_TABLE_UNREAD,
     TABLE_SUSPENDED,
+    TASK_ERRORS,
     TASK_UNKNOWN,
-    TASKS_MIXED,
 )
 from spark_jobs.sources.contract.decoded import shown
 from spark_jobs.sources.jdbc.tables import JdbcTable
@@ -56,7 +55,7 @@ class SignalTable(JdbcTable):
             query = f"SELECT {', '.join(f'{one} AS c{at}' for at, one in enumerate(asked))} FROM {self._table()}"
             found = self._query("reading it", f"{query} GROUP BY {', '.join(named)}" if newest else query)
         except TerminalError as error:
-            if error.code not in ("SOURCE_REFUSED", "TYPE_UNSUPPORTED"):
+            if error.code not in ("SERVICE_REFUSED", "TYPE_UNSUPPORTED"):
                 raise
             return None
         return [[line[f"c{at}"] for at in range(len(asked))] for line in found]
@@ -141,7 +140,7 @@ def read_control_tables(
         task: the task whose rows count, in any case; None: those of all.
 
     Raises:
-        TransientError: ``SOURCE_UNREACHABLE``.
+        TransientError: ``UNREACHABLE``.
     """
     reading = _Reading(spark, connection, schema, tables, task)
     found: dict[tuple[str, str], str] = {}
@@ -151,7 +150,7 @@ def read_control_tables(
         what = f"the task suspended it at {since}{why}; no change of it comes, though there may be some"
         found[row.table, TABLE_SUSPENDED] = what
     for table, (count, newest) in _errors(reading.rows(_EXCEPTIONS, (), "error_time") or ()).items():
-        found[table, APPLY_EXCEPTIONS] = (
+        found[table, TASK_ERRORS] = (
             f"the task recorded {count} errors of it, the newest at {newest} UTC, in {_EXCEPTIONS}: changes of the "
             "table in its database may have failed"
         )
@@ -189,7 +188,7 @@ def _of_tasks(reading: _Reading, task: str | None) -> Iterable[tuple[str, str]]:
     if mixed:
         tasks = {one for table in mixed for one in reading.tasks[table]}
         yield (
-            TASKS_MIXED,
+            TASK_UNKNOWN,
             (
                 f"the control tables name {_listed(mixed)} for the tasks {_listed(tasks)}: what is told of one may be "
                 "the other's, and no statement on these tables is believed; say `task` under `source`"

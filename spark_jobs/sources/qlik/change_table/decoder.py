@@ -59,7 +59,7 @@ __all__ = ["ChangeRow", "ChangeTableSettings", "QlikChangeTableDecoder", "Struct
 
 _Message = ChangeRow | TableDamage | Damage
 _LAYOUTS_KEPT = 1000
-_OF_OTHER_ROWS = ("OLD_KEY_MISSING", "TABLE_TRUNCATED")
+_OF_OTHER_ROWS = ("OLD_KEY_MISSING", "TABLE_EMPTIED")
 """Dead letters that leave other rows out of date than the one that they name, and nobody knows which."""
 _IMAGES = (
     "set `On update: Store before and after image` in the Store Changes settings of the task, then reload the table"
@@ -154,7 +154,7 @@ class QlikChangeTableDecoder:
         updates = [entry for entry in read if entry.operation == UPDATE]
         if len(befores) > 1 or len(updates) > 1:
             what = f"{len(befores)} different before images and {len(updates)} different updates share a change_seq"
-            return Unjoinable(letter_of_pieces(pieces, Refusal("FRAGMENT_CONFLICT", what)))
+            return Unjoinable(letter_of_pieces(pieces, Refusal("FRAGMENTS_INCOMPLETE", what)))
         if not befores or not updates:
             return Waiting()
         decoded = self.decode([befores[0].row, updates[0].row])
@@ -284,7 +284,7 @@ class QlikChangeTableDecoder:
         changed = None if masks is None else masks.get(together.reading(layout))
         befores = together.befores(entry)
         if len(befores) > 1:
-            raise Refusal("BEFORE_IMAGE_CONFLICT", f"{len(befores)} different before images share its change_seq")
+            raise Refusal("ROWS_MISSING", f"{len(befores)} different before images share its change_seq")
         key = layout.key(values)
         if not befores:
             is_told = masks is not None and not tells_nothing(layout, masks)
@@ -333,7 +333,7 @@ class QlikChangeTableDecoder:
         if self.settings.sparse_updates:
             values, absent = absent_columns(layout, values, before, changed)
             if absent and layout.full_rows:
-                raise Refusal("ROW_MALFORMED", "an UPDATE without all columns, and `full_rows` promises them", key)
+                raise Refusal("ROW_INVALID", "an UPDATE without all columns, and `full_rows` promises them", key)
             if absent:
                 cols, row = layout.partial(values, absent)
                 return self._change(entry, 1, UPDATE, key, cols, row=row)._replace(whole=False)
@@ -383,8 +383,8 @@ def missing_half(pieces: Sequence[LogRow], reason: str) -> Refusal:
     """Why the pieces of one pair are of no use alone; *reason* says how long they waited."""
     if any(piece.piece == 1 for piece in pieces):
         what = f"{reason}: the key may have changed, and the before image of the UPDATE did not come; {_IMAGES}"
-        return Refusal("BEFORE_IMAGE_MISSING", what)
-    return Refusal("UPDATE_MISSING", f"{reason}: the UPDATE of a before image did not come; {_KEEP}")
+        return Refusal("ROWS_MISSING", what)
+    return Refusal("ROWS_MISSING", f"{reason}: the UPDATE of a before image did not come; {_KEEP}")
 
 
 def rejected_row(row: ChangeRow, refusal: Refusal) -> LogRow:

@@ -111,7 +111,7 @@ class ChangeFiles(MessageTransport):
         """The folder that a mirror file names.
 
         Raises:
-            TerminalError: ``CONNECTION_MISSING``, ``CONNECTION_INVALID``, ``ADDRESS_INVALID``.
+            TerminalError: ``CONNECTION_INVALID``, ``CONFIG_INVALID``.
         """
         mirrored = tuple(".".join(table.source_name) for table in mirror.tables)
         unloaded = tuple(".".join(table.source_name) for table in mirror.tables if table.initial_load is None)
@@ -210,11 +210,11 @@ def find_files(
         suffix: what the folders of change tables end with, in any case of letters (T-62).
         seen: how bound files were when they were seen last; None where it does not matter.
         timeout_hours: how long a file may wait.
-        mirrored: the mirrored tables; one is refused, ``SUFFIX_DIFFERS``, whose changes lie under another suffix alone.
+        mirrored: the mirrored tables; one is refused, ``TABLE_NAME_DIFFERS``, whose changes lie under another suffix.
         unloaded: those of them without an initial load; one is refused, ``LOAD_UNREAD``, of which a full load has rows.
 
     Raises:
-        TerminalError: ``SOURCE_FOLDER_MISSING``; ``SOURCE_SHRUNK`` when a file is shorter than what was bound of it.
+        TerminalError: ``PLACE_MISSING``; ``SOURCE_REWRITTEN`` when a file is shorter than what was bound of it.
     """
     everything = list_source_files(root, (*DATA_SUFFIXES, SUFFIX), was_read=bool(bound))
     listed = _in_change_tables(root, everything, suffix)
@@ -326,7 +326,7 @@ def _is_there(table: str, folders: Collection[str]) -> bool:
 
 def _elsewhere(table: str, folder: str, suffix: str) -> TerminalError:
     return TerminalError(
-        "SUFFIX_DIFFERS",
+        "TABLE_NAME_DIFFERS",
         f"the folder {folder!r} holds changes of it, and its name does not end with {suffix!r}: nothing of it is read",
         where=f"table {table}",
         way_out="set `table_suffix` to what the folders of the task's change tables end with",
@@ -371,7 +371,7 @@ def read_file(
     ones in the folder of one, that one is damaged.
 
     Raises:
-        TerminalError: ``SOURCE_FILE_MISSING``.
+        TerminalError: ``SOURCE_REWRITTEN``.
     """
     for found in read_batches(root, bound, suffix, prefix, mirrored, encoding):
         if isinstance(found, TextBlock):
@@ -407,7 +407,7 @@ def read_batches(
         if "." in dfm.table:
             if names.meant_by(dfm.table) is None and names.meant_by(table) is not None:
                 what = f"the metadata file speaks of {shown(dfm.table)}, which is not mirrored, in the folder of "
-                raise Refusal("DFM_CONTRADICTS", what + shown(table))
+                raise Refusal("FILE_DAMAGED", what + shown(table))
             table, is_sure = dfm.table, True
         elif "." not in table:
             table = dfm.table or table
@@ -415,7 +415,7 @@ def read_batches(
                 if _are_one(table.lower(), one.lower()):
                     what = f"neither the metadata file nor the folder names the schema of {shown(table)}"
                     table = one
-                    raise Refusal("DFM_CONTRADICTS", what)
+                    raise Refusal("FILE_DAMAGED", what)
         _check(dfm, root, bound.name, suffix)
         structure = structure_of(dfm, table, binary_mask=has_binary(path, _spelled(dfm, prefix + MASK)))
         headers = [column.name for column in dfm.columns if header_name(column.name, prefix) is not None]
@@ -490,10 +490,10 @@ def _check(dfm: Dfm, root: Place, name: str, suffix: str) -> None:
     check_file(dfm, PurePosixPath(name).name)
     folder = change_folder(root, name, suffix)
     if dfm.target and folder not in (dfm.target, dfm.target.partition(".")[2]):
-        raise Refusal("DFM_CONTRADICTS", f"the metadata file speaks of {dfm.target!r} in the folder of {folder!r}")
+        raise Refusal("FILE_DAMAGED", f"the metadata file speaks of {dfm.target!r} in the folder of {folder!r}")
     if not dfm.target and dfm.table and not _are_one(dfm.table.lower(), table_of_folder(root, name, suffix).lower()):
         what = f"the metadata file names no target, and speaks of {dfm.table!r} in the folder of {folder!r}"
-        raise Refusal("DFM_CONTRADICTS", what)
+        raise Refusal("FILE_DAMAGED", what)
 
 
 def _are_one(one: str, other: str) -> bool:

@@ -59,6 +59,6 @@ def _lines(folder: Place, encoding: str) -> Iterator[tuple[Any, ...]]:
         check_file(dfm, name.rpartition("/")[2])
         places = {column.lower(): at for at, column in enumerate(dfm.names)}
         if lacking := [column for column in _COLUMNS if column not in places]:
-            raise Refusal("DFM_CONTRADICTS", f"it has no columns {lacking}")
+            raise Refusal("FILE_DAMAGED", f"it has no columns {lacking}")
         for batch in read_texts(folder / name, dfm, encoding=encoding):
             yield from zip(*(batch.column(places[column]).to_pylist() for column in _COLUMNS), strict=True)

@@ -54,7 +54,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 _PARTITION = re.compile(r"(\d{8}T\d{6})_(\d{8}T\d{6})")
-_OF_ONE_TABLE = ("SEQUENCE_INVALID", "HEADER_MISSING", "TYPE_UNSUPPORTED", "TABLE_CASE", "CHANGES_WENT_BACK")
+_OF_ONE_TABLE = ("HEADER_INVALID", "TYPE_UNSUPPORTED", "TABLE_NAME_DIFFERS", "CHANGES_WENT_BACK")
 
 
 class NamedChangeTable(NamedTuple):
@@ -140,12 +140,12 @@ class ChangeTables(QueriedTransport):
         """Partitions that are still open count among them, up to where they are bound once all their rows are read.
 
         Raises:
-            TransientError: ``TABLE_REFUSED`` when a change table cannot be read as it is.
+            TransientError: ``PROOF_FAILED`` when a change table cannot be read as it is.
         """
         found = self.find(spark, bound)
         if found.refused:
             what = f"change tables cannot be read: {sorted(found.refused)}"
-            raise TransientError("TABLE_REFUSED", what, way_out="`status` says why; then prove again")
+            raise TransientError("PROOF_FAILED", what, way_out="`status` says why; then prove again")
         ends = {one.name: one.end for one in found.ranges}
         for source in self.tables if self.control is not None else ():
             table = self.open(spark, source)
@@ -238,14 +238,14 @@ def find_ranges(
     rows are counted with each look, since one may be committed below the highest: where there are others than were
     *seen*, it is read again, from as far back as they may be.
 
-    A table is refused with ``SEQUENCE_INVALID`` when its highest ``change_seq`` has not 35 digits,
-    ``CHANGES_WENT_BACK`` when it is below one that was read, ``TABLE_CASE`` when only a table of its name in another
-    case is there or has closed partitions, ``HEADER_MISSING``, or ``TYPE_UNSUPPORTED``; the others go on.
+    A table is refused with ``HEADER_INVALID`` when its highest ``change_seq`` has not 35 digits,
+    ``CHANGES_WENT_BACK`` when it is below one that was read, ``TABLE_NAME_DIFFERS`` when only a table of its name in
+    another case is there or has closed partitions, or ``TYPE_UNSUPPORTED``; the others go on.
 
     Raises:
-        TerminalError: ``TABLE_NOT_FOUND`` for the control table, ``CONNECTION_MISSING``, ``CONNECTION_INVALID``,
-            ``SOURCE_REFUSED``.
-        TransientError: ``SOURCE_UNREACHABLE``.
+        TerminalError: ``PLACE_MISSING`` for the control table, ``CONNECTION_INVALID``,
+            ``SERVICE_REFUSED``.
+        TransientError: ``UNREACHABLE``.
     """
     found, refused, versions = Found([], []), dict[str, TerminalError](), dict[str, FileVersion]()
     overdue: list[str] = []
@@ -292,7 +292,7 @@ def slice_of(place: ChangeTables, bound: BoundRange) -> Slice:
     """What a bound range means.
 
     Raises:
-        TerminalError: ``RANGE_UNKNOWN`` when no mirrored table has this range.
+        TerminalError: ``TABLE_REDECLARED`` when no mirrored table has this range.
     """
     for source in place.tables:
         name = ".".join(place.change_table(source))
@@ -301,7 +301,7 @@ def slice_of(place: ChangeTables, bound: BoundRange) -> Slice:
         if place.control is not None and bound.name.startswith(f"{name}/"):
             return Slice(source, bound.name, bound.name[len(name) + 1 :], "", "")
     raise TerminalError(
-        "RANGE_UNKNOWN",
+        "TABLE_REDECLARED",
         f"the bound range {bound.name!r} belongs to no mirrored table",
         way_out="put the table back into the mirror file until its batch is committed, then take it out",
     )
@@ -458,7 +458,7 @@ def _refuse_misspelled(
     Where it has partitions of its own, only one with rows matters, and that may be of another table that is there.
 
     Raises:
-        TerminalError: ``TABLE_CASE``.
+        TerminalError: ``TABLE_NAME_DIFFERS``.
     """
     unread = (p for p in misspelled if not is_listed or (p in rows and f"{table.name}/{p}" not in bound))
     first = next(unread, None)
@@ -469,7 +469,7 @@ def _refuse_misspelled(
 def _refuse_another_case(name: str, other: str | None, what: str) -> None:
     if other is not None:
         raise TerminalError(
-            "TABLE_CASE",
+            "TABLE_NAME_DIFFERS",
             f"{what} {other!r}, which differs from {name!r} in case only",
             where=f"table {name}",
             way_out="spell `source` or `change_table` in the mirror file as the database and its control table do",

@@ -78,9 +78,9 @@ class ChangeTable(JdbcTable):
         chosen: the columns that may be read.
 
     Raises:
-        TerminalError: ``CONNECTION_MISSING``, ``CONNECTION_INVALID``. Every method: ``SOURCE_REFUSED`` when the
+        TerminalError: ``CONNECTION_INVALID``. Every method: ``SERVICE_REFUSED`` when the
             database says no.
-        TransientError: every method: ``SOURCE_UNREACHABLE`` when it does not answer, or ended the connection.
+        TransientError: every method: ``UNREACHABLE`` when it does not answer, or ended the connection.
     """
 
     def __init__(
@@ -136,7 +136,7 @@ class ChangeTable(JdbcTable):
         """The highest ``change_seq`` of the table, and how many rows are below *low* and not below it.
 
         Raises:
-            TerminalError: ``SEQUENCE_INVALID``, ``HEADER_MISSING``.
+            TerminalError: ``HEADER_INVALID``.
         """
         sequence = self._header(SEQUENCE)
         one = "CAST(1 AS decimal(19, 0))"  # every database knows it, and adds up as many as there are
@@ -150,7 +150,7 @@ class ChangeTable(JdbcTable):
         text = text.strip()
         if not re.fullmatch(rf"[0-9]{{{SEQUENCE_DIGITS}}}", text):
             raise TerminalError(
-                "SEQUENCE_INVALID",
+                "HEADER_INVALID",
                 f"the highest change_seq {text[:80]!r} is not {SEQUENCE_DIGITS} digits",
                 where=f"table {self.name}",
                 way_out="only the task may write into the change table; remove the foreign row",
@@ -161,7 +161,7 @@ class ChangeTable(JdbcTable):
         """How many rows each partition has, and its range; the empty name stands for rows without one.
 
         Raises:
-            TerminalError: ``HEADER_MISSING``.
+            TerminalError: ``HEADER_INVALID``.
         """
         name, sequence = self._header(PARTITION), self._header(SEQUENCE)
         told = f"{name} AS name, count(*) AS number, min({sequence}) AS lowest, max({sequence}) AS highest"
@@ -182,7 +182,7 @@ class ChangeTable(JdbcTable):
         whatever the collation of the database is. For a database that is read by COPY.
 
         Raises:
-            TerminalError: ``HEADER_MISSING``.
+            TerminalError: ``HEADER_INVALID``.
         """
         names = [f"c{at}" for at in range(len(structure.columns))]
         headers = header_places(structure, self._prefix)
@@ -204,7 +204,7 @@ class ChangeTable(JdbcTable):
             work: given a slice's place in *slices* and batches of its rows, returns its answer.
 
         Raises:
-            TransientError: ``CHUNK_LOST``.
+            TransientError: ``UNREACHABLE``.
         """
         table = self._changes(structure, slices)
         where = [range_condition(one) for one in slices]
@@ -227,14 +227,14 @@ class ChangeTable(JdbcTable):
         """A header column, quoted as the table spells it.
 
         Raises:
-            TerminalError: ``HEADER_MISSING``.
+            TerminalError: ``HEADER_INVALID``.
         """
         wanted = (self._prefix + name).lower()
         for column in self._columns:
             if column["name"].lower() == wanted:
                 return self._dialect.quote(column["name"])
         raise TerminalError(
-            "HEADER_MISSING",
+            "HEADER_INVALID",
             f"the change table has no column {self._prefix + name!r}",
             where=f"table {self.name}",
             way_out="select the header column in the task's Store Changes settings, or mend the prefix",
@@ -251,7 +251,7 @@ class ControlTable(JdbcTable):
         wanted = ("table_owner", "table_name", PARTITION, *(["task_name"] if task is not None else []))
         if not spelled.keys() >= {*wanted}:
             raise TerminalError(
-                "TABLE_NOT_FOUND",
+                "PLACE_MISSING",
                 f"the login sees no table {self._name.table!r} with the columns {', '.join(wanted)}",
                 where=f"connection {self._connection.name}, schema {self._name.schema!r}",
                 way_out="switch Change Data Partitioning and its control table on, or mend the setting",

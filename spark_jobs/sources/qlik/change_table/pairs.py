@@ -109,7 +109,7 @@ def read_header(layout: RowLayout, values: Values) -> tuple[str, str]:
     """Operation and sequence of a row.
 
     Raises:
-        Refusal: ``SEQUENCE_INVALID``, ``OPERATION_UNKNOWN``, ``OPERATION_MISMATCH``, ``TABLE_TRUNCATED``.
+        Refusal: ``HEADER_INVALID``, ``MESSAGE_INVALID``, ``ROW_INVALID``, ``TABLE_EMPTIED``.
     """
     sequence = (layout.header(SEQUENCE, values) or "").strip()
     _check_sequence(sequence)
@@ -121,15 +121,15 @@ def operation_of(oper: str | None, name: str | None) -> str:
     """What ``change_oper`` says, where ``operation`` does not say otherwise (T-12, T-15).
 
     Raises:
-        Refusal: ``OPERATION_UNKNOWN``, ``OPERATION_MISMATCH``, ``TABLE_TRUNCATED``.
+        Refusal: ``MESSAGE_INVALID``, ``ROW_INVALID``, ``TABLE_EMPTIED``.
     """
     if name is not None and name.strip().upper() == _TRUNCATE:
-        raise Refusal("TABLE_TRUNCATED", "the source table was truncated: all its rows are gone without a change each")
+        raise Refusal("TABLE_EMPTIED", "the source table was truncated: all its rows are gone without a change each")
     code = (oper or "").strip()
     if code not in (INSERT, UPDATE, DELETE, BEFORE):
-        raise Refusal("OPERATION_UNKNOWN", f"change_oper {shown(code)} is none of I, U, D, B")
+        raise Refusal("MESSAGE_INVALID", f"change_oper {shown(code)} is none of I, U, D, B")
     if name is not None and _NAMES.get(name.strip().upper()) != code:
-        raise Refusal("OPERATION_MISMATCH", f"change_oper says {code}, but operation says {shown(name)}")
+        raise Refusal("ROW_INVALID", f"change_oper says {code}, but operation says {shown(name)}")
     return code
 
 
@@ -137,4 +137,4 @@ def _check_sequence(sequence: str) -> None:
     is_number = sequence.isascii() and sequence.isdigit()
     if len(sequence) != SEQUENCE_DIGITS or not is_number or not sequence.strip("0"):
         what = f"change_seq {shown(sequence)} is not {SEQUENCE_DIGITS} digits, or is zero: it has no place in the order"
-        raise Refusal("SEQUENCE_INVALID", what)
+        raise Refusal("HEADER_INVALID", what)

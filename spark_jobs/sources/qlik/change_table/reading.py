@@ -87,8 +87,8 @@ def read_slices(
         job: what people see of it in Spark.
 
     Raises:
-        TerminalError: ``TYPE_UNSUPPORTED``, ``HEADER_MISSING``, ``SOURCE_REFUSED``, and what a connection may raise.
-        TransientError: ``SOURCE_UNREACHABLE`` when the database did not answer to the end; ``CHUNK_LOST``.
+        TerminalError: ``TYPE_UNSUPPORTED``, ``HEADER_INVALID``, ``SERVICE_REFUSED``, and what a connection may raise.
+        TransientError: ``UNREACHABLE`` when the database did not answer to the end; ``UNREACHABLE``.
     """
     copies: list[CopyTask] = []
     parts: list[Any] = []

@@ -123,8 +123,8 @@ class RowLayout:
         prefix: what the names of header columns begin with; case does not count, as some targets change it.
 
     Raises:
-        Refusal: ``HEADER_MISSING`` without ``change_seq`` or ``change_oper`` (T-02); ``HEADER_AMBIGUOUS``;
-            ``KEY_NARROWER``; ``COLUMNS_INVALID``; ``TOO_LARGE``.
+        Refusal: ``HEADER_INVALID`` without ``change_seq`` or ``change_oper`` (T-02); ``HEADER_INVALID``;
+            ``KEY_DIFFERS``; ``ROW_INVALID``; ``MESSAGE_INVALID``.
     """
 
     def __init__(self, structure: Structure, table: MirroredTable, prefix: str) -> None:
@@ -138,7 +138,7 @@ class RowLayout:
         _refuse_lost_columns(structure, prefix, self.header_places, table.columns)
         for name in (SEQUENCE, OPERATION):
             if name not in self._places:
-                raise Refusal("HEADER_MISSING", f"the change table has no column {prefix}{name}")
+                raise Refusal("HEADER_INVALID", f"the change table has no column {prefix}{name}")
         data = [at for at in range(self.width) if at not in self.header_places]
         headers = {structure.columns[at].name for at in self.header_places}
         table.refuse_narrower_key([name for name in structure.key if name not in headers])
@@ -181,7 +181,7 @@ class RowLayout:
         """The canonical key text; None for a table without key.
 
         Raises:
-            Refusal: ``KEY_MISSING`` or ``KEY_INVALID``.
+            Refusal: ``KEY_INVALID``.
         """
         texts = self._list.key_texts({name: values[at] for at, name in self._key})
         return encode_key(texts) if texts else None
@@ -295,7 +295,7 @@ def _refuse_lost_columns(structure: Structure, prefix: str, headers: frozenset[i
             continue
         elif chosen.listed is not None or at not in headers or (behind and name not in (SEQUENCE, OPERATION, MASK)):
             raise Refusal(
-                "HEADER_AMBIGUOUS",
+                "HEADER_INVALID",
                 f"the column {shown(column.name)} is called like a header column, and may be one of the source",
             )
 

@@ -30,7 +30,7 @@ def read_mask(layout: RowLayout, values: Values, order: MaskOrder) -> MaskReadin
     A reading that names a header column, or a column that the table does not have, is impossible (T-24).
 
     Raises:
-        Refusal: ``MASK_INVALID`` when it is no mask or names a header column; ``MASK_TOO_LONG`` when it names columns
+        Refusal: ``MASK_INVALID`` when it is no mask or names a header column; ``MASK_INVALID`` when it names columns
             that the table does not have.
     """
     text = layout.header(MASK, values)
@@ -55,7 +55,7 @@ def mask_readings(layout: RowLayout, text: str, order: MaskOrder) -> MaskReading
         bits = _bits(layout, text, one)
         if any(bit >= layout.width for bit in bits):
             what = f"the change mask {shown(text)} names column {max(bits)} (from 0) of {layout.width}"
-            problem = problem or Refusal("MASK_TOO_LONG", what)
+            problem = problem or Refusal("MASK_INVALID", what)
         elif bits & layout.header_places:
             problem = problem or Refusal("MASK_INVALID", f"the change mask {shown(text)} names a header column")
         else:
@@ -121,7 +121,7 @@ def refuse_denied_change(
         sparse: whether a NULL may stand for a column that is absent, and so tells nothing (T-32).
 
     Raises:
-        Refusal: ``MASK_CONTRADICTED``.
+        Refusal: ``MASK_INVALID``.
     """
     there = {name: at for at, name in before_layout.kept}
     names = dict(layout.kept)
@@ -140,7 +140,7 @@ def refuse_denied_change(
     (places, *_) = mask.values()
     denied = next((at for at in different if at not in places), different[0])
     raise Refusal(
-        "MASK_CONTRADICTED",
+        "MASK_INVALID",
         f"the change mask says that {shown(names[denied])} did not change, but the before image has another value",
     )
 
@@ -162,14 +162,14 @@ def refuse_mask_without_bits(layout: RowLayout, operation: str, values: Values, 
     """Refuse a mask of an INSERT or DELETE that names nothing: it is to name what was inserted, or the key (T-21).
 
     Raises:
-        Refusal: ``MASK_CONTRADICTED``.
+        Refusal: ``MASK_INVALID``.
     """
     if not has_no_bit(layout, mask):
         return
     if operation == INSERT and any(values[at] is not None for at, _ in layout.kept):
-        raise Refusal("MASK_CONTRADICTED", "the change mask of an INSERT names no column, but the row has values")
+        raise Refusal("MASK_INVALID", "the change mask of an INSERT names no column, but the row has values")
     if operation == DELETE and layout.key_places:
-        raise Refusal("MASK_CONTRADICTED", "the change mask of a DELETE names no column, not even its key")
+        raise Refusal("MASK_INVALID", "the change mask of a DELETE names no column, not even its key")
 
 
 def absent_columns(

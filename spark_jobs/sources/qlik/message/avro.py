@@ -65,7 +65,7 @@ class DataSchema:
         text: the Avro schema as JSON.
 
     Raises:
-        Refusal: ``AVRO_SCHEMA_INVALID`` when it is no such schema, ``MESSAGE_FORMAT_CUSTOM`` when its sections have
+        Refusal: ``METADATA_MISSING`` when it is no such schema, ``MESSAGE_INVALID`` when its sections have
             other names.
     """
 
@@ -75,7 +75,7 @@ class DataSchema:
             schema = json.loads(text)
             odd = _custom(schema)
             if odd is not None:
-                raise Refusal("MESSAGE_FORMAT_CUSTOM", odd)
+                raise Refusal("MESSAGE_INVALID", odd)
             self._schema: Any = fastavro.parse_schema(_without_logical_types(schema))
             named: dict[str, Any] = {}
             _collect(schema, named)
@@ -86,14 +86,14 @@ class DataSchema:
             full = f"{schema.get('namespace', '')}.{schema['name']}".split(".")
         except _NO_SCHEMA as error:
             reason = f"no Avro schema of data messages: {type(error).__name__}: {error}"
-            raise Refusal("AVRO_SCHEMA_INVALID", reason[:300]) from error
+            raise Refusal("METADATA_MISSING", reason[:300]) from error
         self.task, self.table = (full[-4], ".".join(full[-3:-1])) if len(full) >= 5 else ("", "")
 
     def read(self, datum: bytes) -> dict[str, Any]:
         """One record, bare of logical types.
 
         Raises:
-            Refusal: ``AVRO_MALFORMED`` when the bytes are no such record, or more than one.
+            Refusal: ``MESSAGE_INVALID`` when the bytes are no such record, or more than one.
         """
         return read_datum(datum, self._schema, "data message")
 
@@ -170,7 +170,7 @@ def read_datum(datum: bytes, schema: Any, what: str) -> dict[str, Any]:
     """One record that takes all the bytes.
 
     Raises:
-        Refusal: ``AVRO_MALFORMED``.
+        Refusal: ``MESSAGE_INVALID``.
     """
     stream = io.BytesIO(datum)
     try:
@@ -181,7 +181,7 @@ def read_datum(datum: bytes, schema: Any, what: str) -> dict[str, Any]:
         # The library's words for a record that ends too early hold the address of its stream.
         said = "the bytes end too early" if isinstance(error, EOFError) else f"{type(error).__name__}: {error}"
         reason = f"no Avro record of a {what}: {said}"
-        raise Refusal("AVRO_MALFORMED", reason[:300]) from error
+        raise Refusal("MESSAGE_INVALID", reason[:300]) from error
     return record  # type: ignore[no-any-return]
 
 
@@ -189,13 +189,13 @@ def read_metadata(datum: bytes, schema_text: str) -> Any:
     """A metadata message by the schema that it carries itself.
 
     Raises:
-        Refusal: ``AVRO_SCHEMA_INVALID`` or ``AVRO_MALFORMED``.
+        Refusal: ``METADATA_MISSING`` or ``MESSAGE_INVALID``.
     """
     try:
         schema = fastavro.parse_schema(json.loads(schema_text))
     except _NO_SCHEMA as error:
         reason = f"messageSchema is no Avro schema: {type(error).__name__}: {error}"
-        raise Refusal("AVRO_SCHEMA_INVALID", reason[:300]) from error
+        raise Refusal("METADATA_MISSING", reason[:300]) from error
     return read_datum(datum, schema, "metadata message")
 
 
@@ -203,8 +203,8 @@ def read_container(body: bytes) -> tuple[str, bytes]:
     """The writer schema and the one datum of an Avro container file in a message.
 
     Raises:
-        Refusal: ``AVRO_MALFORMED`` when it is damaged or does not hold exactly one record.
-        TerminalError: ``CODEC_MISSING``.
+        Refusal: ``MESSAGE_INVALID`` when it is damaged or does not hold exactly one record.
+        TerminalError: ``INSTALLATION_INCOMPLETE``.
     """
     try:
         reader = fastavro.block_reader(io.BytesIO(body))
@@ -215,7 +215,7 @@ def read_container(body: bytes) -> tuple[str, bytes]:
     except _NO_SCHEMA as error:
         refuse_missing_codec(error)
         reason = f"no Avro container of one message: {type(error).__name__}: {error}"
-        raise Refusal("AVRO_MALFORMED", reason[:300]) from error
+        raise Refusal("MESSAGE_INVALID", reason[:300]) from error
     return schema, next(datum for records, datum in blocks if records)
 
 

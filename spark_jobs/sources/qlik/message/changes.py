@@ -49,8 +49,7 @@ def change(
     """The rows of one data message.
 
     Raises:
-        Refusal: ``HEADERS_INVALID``, ``OPERATION_UNKNOWN``, ``SEQUENCE_INVALID``, ``ROW_MALFORMED``,
-            ``COLUMNS_INVALID``, ``KEY_MISSING``, ``KEY_INVALID``, ``MASK_INVALID``, ``MASK_CONTRADICTED`` or
+        Refusal: ``HEADER_INVALID``, ``MESSAGE_INVALID``, ``ROW_INVALID``, ``KEY_INVALID``, ``MASK_INVALID`` or
             ``OLD_KEY_MISSING``; with the key, unless it is not known which was meant.
     """
     read = images.avro_image if is_avro else images.json_image
@@ -63,7 +62,7 @@ def change(
         committed, transaction = transaction_of(record)
         return [row._replace(committed=committed, transaction=transaction) for row in rows]
     except Refusal as refusal:
-        if refusal.key is not None or refusal.code in ("KEY_MISSING", "OLD_KEY_MISSING"):
+        if refusal.key is not None or refusal.code in ("KEY_INVALID", "OLD_KEY_MISSING"):
             raise
         key = _key_alone(record, read, images)
         raise Refusal(refusal.code, refusal.reason, key) from refusal
@@ -98,7 +97,7 @@ def _rows(
     if headers.operation == "DELETE":
         return [_delete(headers, data, before, images, at)]
     if data is None:
-        raise Refusal("ROW_MALFORMED", f"{headers.operation} without data")
+        raise Refusal("ROW_INVALID", f"{headers.operation} without data")
     image = images.present(data, masks.column)
     texts = images.key_texts(image)
     if headers.operation != "UPDATE":
@@ -106,13 +105,13 @@ def _rows(
         # A column that was not sent is not NULL, not even in a new row: it has to be completed, as in an update (K-23).
         op = INSERT if images.tells_all(image) else UPDATE
         if op == UPDATE and images.full_rows:
-            raise Refusal("ROW_MALFORMED", f"{headers.operation} without all columns, and `full_rows` promises them")
+            raise Refusal("ROW_INVALID", f"{headers.operation} without all columns, and `full_rows` promises them")
         image = images.filled(image) if op == INSERT else image
         return [_row(headers, at, 1, op, texts, images.after(image), is_set=True)]
     _refuse_denied_change(image, before, masks, images)
     row_set = _row(headers, at, 1, UPDATE, texts, images.after(image), is_set=True)
     if images.full_rows and not row_set.whole:
-        raise Refusal("ROW_MALFORMED", "UPDATE without all columns, and `full_rows` promises them")
+        raise Refusal("ROW_INVALID", "UPDATE without all columns, and `full_rows` promises them")
     if before is not None and images.key and images.same_key(before, image):
         return [row_set._replace(had=images.mark(before, image))]
     if not (before is not None and images.holds_key(before)):
@@ -220,17 +219,17 @@ def _refuse_denied_change(image: Image, before: Image | None, masks: Masks, imag
     """Refuse an update whose old row differs where its mask says that nothing changed (K-69), or without what changed.
 
     Raises:
-        Refusal: ``MASK_CONTRADICTED``.
+        Refusal: ``MASK_INVALID``.
     """
     unsent = 0 if masks.change is None or masks.column is None else masks.change & ~masks.column
     lost = next((column.name for column in images.judged if unsent & column.bit), None)
     if lost is not None:
         what = f"changeMask says that {shown(lost)} changed, and columnMask that it was not sent"
-        raise Refusal("MASK_CONTRADICTED", what)
+        raise Refusal("MASK_INVALID", what)
     name = None if before is None else _denied(image, before, masks, images)
     if name is not None:
         raise Refusal(
-            "MASK_CONTRADICTED", f"changeMask says that {shown(name)} did not change, but beforeData has another value"
+            "MASK_INVALID", f"changeMask says that {shown(name)} did not change, but beforeData has another value"
         )
 
 
@@ -281,7 +280,7 @@ def _delete(
 ) -> LogRow:
     image = data if images.holds_key(data) else before if images.holds_key(before) else None
     if image is None:
-        raise Refusal("KEY_MISSING", "neither data nor beforeData of a DELETE has all key columns")
+        raise Refusal("KEY_INVALID", "neither data nor beforeData of a DELETE has all key columns")
     texts = images.key_texts(image)
     _refuse_another_row(before, texts, images, headers.operation)
     return _row(headers, at, 0, DELETE, texts, images.before(image), is_set=False)
@@ -291,10 +290,10 @@ def _refuse_another_row(before: Image | None, texts: list[str], images: TableIma
     """Refuse two images of two rows where the operation speaks of one: which was meant is not known (K-68).
 
     Raises:
-        Refusal: ``ROW_MALFORMED``.
+        Refusal: ``ROW_INVALID``.
     """
     if before is not None and images.key and images.holds_key(before) and images.key_texts(before) != texts:
-        raise Refusal("ROW_MALFORMED", f"data and beforeData of one {operation} have two keys")
+        raise Refusal("ROW_INVALID", f"data and beforeData of one {operation} have two keys")
 
 
 def _row(

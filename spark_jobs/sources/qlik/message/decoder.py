@@ -45,7 +45,7 @@ class QlikMessageDecoder(IndependentMessages):
         settings: how the messages are read.
 
     Raises:
-        TerminalError: ``SOURCE_SCHEMA_INVALID``.
+        TerminalError: ``METADATA_MISSING``.
     """
 
     def __init__(
@@ -82,7 +82,7 @@ class QlikMessageDecoder(IndependentMessages):
         """How rows of a structure are written; None where its table is not mirrored.
 
         Raises:
-            Refusal: ``TABLE_CASE``, ``KEY_NARROWER``.
+            Refusal: ``TABLE_NAME_DIFFERS``, ``KEY_DIFFERS``.
         """
         table = self._tables.get(structure.table)
         if table is None:

@@ -64,8 +64,8 @@ def read_message(body: bytes, *, unframed_avro: bool = False) -> Metadata | Json
         unframed_avro: bytes in no known form are a bare Avro record, whose schema the topic has to tell.
 
     Raises:
-        Refusal: ``BODY_MISSING``, ``BODY_NOT_UTF8``, ``JSON_MALFORMED``, ``AVRO_MALFORMED``, ``AVRO_SCHEMA_INVALID``,
-            ``FRAMING_UNKNOWN``, ``ENVELOPE_INVALID`` or ``MESSAGE_TYPE_UNKNOWN``.
+        Refusal: ``BODY_MISSING``, ``MESSAGE_INVALID``, ``METADATA_MISSING``,
+            ``MESSAGE_INVALID``.
     """
     if body.startswith(b"{"):
         return _of_json(_json(body))
@@ -73,7 +73,7 @@ def read_message(body: bytes, *, unframed_avro: bool = False) -> Metadata | Json
         return _of_envelope(read_datum(body, ENVELOPE, "message envelope"))
     if body.startswith(_REGISTRY) and not unframed_avro:
         if len(body) < 6:
-            raise Refusal("FRAMING_UNKNOWN", f"a schema registry's frame of {len(body)} bytes holds no record")
+            raise Refusal("MESSAGE_INVALID", f"a schema registry's frame of {len(body)} bytes holds no record")
         return AvroData(registry_id(int.from_bytes(body[1:5], "big")), None, body[5:])
     if body.startswith(_CONTAINER):
         schema, datum = read_container(body)
@@ -86,7 +86,7 @@ def read_message(body: bytes, *, unframed_avro: bool = False) -> Metadata | Json
         return AvroData(None, None, body)
     if body[0] in _BLANKS or body[:1] in b'["-0123456789tfn':
         return _of_json(_json(body))
-    raise Refusal("FRAMING_UNKNOWN", f"neither JSON nor Avro: the message begins with {shown(body[:8])}")
+    raise Refusal("MESSAGE_INVALID", f"neither JSON nor Avro: the message begins with {shown(body[:8])}")
 
 
 def _of_json(whole: dict[str, Any]) -> Metadata | JsonData:
@@ -97,19 +97,19 @@ def _of_json(whole: dict[str, Any]) -> Metadata | JsonData:
             return Metadata(whole)
         if custom_format(whole) is not None:
             return JsonData(None, whole)  # whoever reads it says what it is, and whose
-        raise Refusal("ENVELOPE_INVALID", f"neither envelope nor message: the members are {shown(list(whole))}")
+        raise Refusal("MESSAGE_INVALID", f"neither envelope nor message: the members are {shown(list(whole))}")
     if whole.get("magic") != MAGIC:
-        raise Refusal("ENVELOPE_INVALID", f"magic is {shown(whole.get('magic'))}, not {MAGIC!r}")
+        raise Refusal("MESSAGE_INVALID", f"magic is {shown(whole.get('magic'))}, not {MAGIC!r}")
     kind, message = _kind(whole.get("type")), whole.get("message")
     if isinstance(message, str) and not isinstance(message, JsonNumber):
         message = _json(message.encode("utf-8", "surrogatepass"))
     if not isinstance(message, dict):
-        raise Refusal("ENVELOPE_INVALID", f"message is no object but {shown(message)}")
+        raise Refusal("MESSAGE_INVALID", f"message is no object but {shown(message)}")
     if kind == "MD":
         return Metadata(message)
     schema_id = whole.get("messageSchemaId")
     if schema_id is not None and (type(schema_id) is not str or not schema_id.isascii()):
-        raise Refusal("ENVELOPE_INVALID", f"messageSchemaId is {shown(schema_id)}")
+        raise Refusal("MESSAGE_INVALID", f"messageSchemaId is {shown(schema_id)}")
     return JsonData(schema_id or None, message)
 
 
@@ -118,13 +118,13 @@ def _of_envelope(envelope: dict[str, Any]) -> Metadata | AvroData:
     if kind == "DT":
         return AvroData(envelope["messageSchemaId"] or None, envelope["messageSchema"] or None, envelope["message"])
     if not envelope["messageSchema"]:
-        raise Refusal("AVRO_SCHEMA_INVALID", "a metadata message in Avro without its messageSchema")
+        raise Refusal("METADATA_MISSING", "a metadata message in Avro without its messageSchema")
     return Metadata(read_metadata(envelope["message"], envelope["messageSchema"]))
 
 
 def _kind(kind: object) -> str:
     if kind not in ("MD", "DT"):
-        raise Refusal("MESSAGE_TYPE_UNKNOWN", f"type is {shown(kind)}, not 'MD' or 'DT'")
+        raise Refusal("MESSAGE_INVALID", f"type is {shown(kind)}, not 'MD' or 'DT'")
     return str(kind)
 
 
@@ -150,18 +150,18 @@ def read_exactly(body: bytes) -> dict[str, Any]:
     """A JSON object; whole numbers are numbers, all others :class:`JsonNumber`.
 
     Raises:
-        Refusal: ``BODY_NOT_UTF8``, ``JSON_MALFORMED``, also for a name that stands twice, ``ENVELOPE_INVALID``.
+        Refusal: ``MESSAGE_INVALID``, also for a name that stands twice, ``MESSAGE_INVALID``.
     """
     try:
         text = body.decode()
     except UnicodeDecodeError as error:
-        raise Refusal("BODY_NOT_UTF8", str(error)) from error
+        raise Refusal("MESSAGE_INVALID", str(error)) from error
     try:
         whole = _decode_json(text)
     except (ValueError, RecursionError) as error:
-        raise Refusal("JSON_MALFORMED", str(error)) from error
+        raise Refusal("MESSAGE_INVALID", str(error)) from error
     if not isinstance(whole, dict):
-        raise Refusal("ENVELOPE_INVALID", f"the message is no JSON object but {shown(whole)}")
+        raise Refusal("MESSAGE_INVALID", f"the message is no JSON object but {shown(whole)}")
     return whole
 
 

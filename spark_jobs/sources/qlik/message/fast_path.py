@@ -52,7 +52,7 @@ class FastQlikMessages:
         settings: how the messages are read.
 
     Raises:
-        TerminalError: ``SOURCE_SCHEMA_INVALID``.
+        TerminalError: ``METADATA_MISSING``.
     """
 
     def __init__(

@@ -211,7 +211,7 @@ def _json_column(column: Column) -> JsonColumn:
     """How JSON spells a column.
 
     Raises:
-        TerminalError: ``TYPE_UNKNOWN``.
+        TerminalError: ``TYPE_UNSUPPORTED``.
     """
     return JsonColumn(column.name, column.log_type() not in _UNQUOTED)
 

@@ -19,7 +19,7 @@ def given_structures(mirror: Mirror) -> tuple[SourceSchema, ...]:
     """The structures under ``structures``; every one of them can be read.
 
     Raises:
-        TerminalError: ``SOURCE_SCHEMA_INVALID``, ``TYPE_UNKNOWN``.
+        TerminalError: ``METADATA_MISSING``, ``TYPE_UNSUPPORTED``.
     """
     return tuple(_given(mirror, given) for given in mirror.structures)
 
@@ -96,7 +96,7 @@ def _described(given: GivenStructure, columns: dict[str, str], avro: str | None)
 
 def _invalid(where: str, what: str) -> TerminalError:
     return TerminalError(
-        "SOURCE_SCHEMA_INVALID",
+        "METADATA_MISSING",
         what,
         where=where,
         way_out="give a metadata message or an Avro schema of this table's data messages as JSON, or its columns with "

@@ -44,7 +44,7 @@ def stated_table(record: Mapping[str, Any]) -> str | None:
     """``schema.table`` as the message itself names it; only some tasks do (K-15).
 
     Raises:
-        Refusal: ``HEADERS_INVALID``.
+        Refusal: ``HEADER_INVALID``.
     """
     headers = record.get("headers")
     for part in (record, headers):
@@ -54,7 +54,7 @@ def stated_table(record: Mapping[str, Any]) -> str | None:
         if schema is None and table is None:
             continue
         if not _is_text(schema) or not _is_text(table) or not table:
-            raise Refusal("HEADERS_INVALID", f"schema is {shown(schema)} and table {shown(table)}")
+            raise Refusal("HEADER_INVALID", f"schema is {shown(schema)} and table {shown(table)}")
         return f"{schema}.{table}"
     return None
 
@@ -73,14 +73,14 @@ def read_headers(record: Mapping[str, Any], sequence_digits: int = SEQUENCE_DIGI
     A ``changeSequence`` of another length would have no place in the order of texts, so its length is a setting.
 
     Raises:
-        Refusal: ``HEADERS_INVALID``, ``OPERATION_UNKNOWN`` or ``SEQUENCE_INVALID``.
+        Refusal: ``HEADER_INVALID``, ``MESSAGE_INVALID`` or ``HEADER_INVALID``.
     """
     headers = record.get("headers")
     if not isinstance(headers, dict):
-        raise Refusal("HEADERS_INVALID", f"headers is no object but {shown(headers)}")
+        raise Refusal("HEADER_INVALID", f"headers is no object but {shown(headers)}")
     operation = headers.get("operation")
     if not _is_text(operation) or operation not in OPERATIONS:
-        raise Refusal("OPERATION_UNKNOWN", f"operation is {shown(operation)}, not one of {', '.join(OPERATIONS)}")
+        raise Refusal("MESSAGE_INVALID", f"operation is {shown(operation)}, not one of {', '.join(OPERATIONS)}")
     change, column = _mask(headers, "changeMask"), _mask(headers, "columnMask")
     sequence = headers.get("changeSequence")
     if operation == "REFRESH":
@@ -91,7 +91,7 @@ def read_headers(record: Mapping[str, Any], sequence_digits: int = SEQUENCE_DIGI
         or not (sequence.isascii() and sequence.isdecimal())
         or not sequence.strip("0")
     ):
-        raise Refusal("SEQUENCE_INVALID", f"changeSequence is {shown(sequence)}, not {sequence_digits} digits")
+        raise Refusal("HEADER_INVALID", f"changeSequence is {shown(sequence)}, not {sequence_digits} digits")
     return Headers(operation, sequence, _counter(headers.get("transactionEventCounter")), change, column)
 
 
@@ -103,7 +103,7 @@ def _mask(headers: Mapping[str, Any], name: str) -> Mask:
     value = headers.get(name)
     if value is None or type(value) is str or isinstance(value, bytes):
         return value or None  # empty is what a message without masks may have instead of null
-    raise Refusal("HEADERS_INVALID", f"{name} is {shown(value)}")
+    raise Refusal("HEADER_INVALID", f"{name} is {shown(value)}")
 
 
 def _counter(value: object) -> int:
@@ -111,4 +111,4 @@ def _counter(value: object) -> int:
         return 0
     if type(value) is int and 0 <= value < 2**63:
         return value
-    raise Refusal("HEADERS_INVALID", f"transactionEventCounter is {shown(value)}")
+    raise Refusal("HEADER_INVALID", f"transactionEventCounter is {shown(value)}")

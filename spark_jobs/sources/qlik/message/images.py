@@ -89,15 +89,15 @@ class TableImages:
         """``data`` or ``beforeData`` of a JSON message; None where it is null or not there.
 
         Raises:
-            Refusal: ``ROW_MALFORMED``.
+            Refusal: ``ROW_INVALID``.
         """
         if values is None:
             return None
         if not isinstance(values, dict):
-            raise Refusal("ROW_MALFORMED", f"{name} is no object but {shown(values)}")
+            raise Refusal("ROW_INVALID", f"{name} is no object but {shown(values)}")
         if not values.keys() <= self.structure.by_name.keys():
             unknown = min(values.keys() - self.structure.by_name.keys())
-            raise Refusal("ROW_MALFORMED", f"{name} has a value for {shown(unknown)}, which is no announced column")
+            raise Refusal("ROW_INVALID", f"{name} has a value for {shown(unknown)}, which is no announced column")
         try:
             image: Image = {
                 column: value if type(value) is str or value is None else _TEXTS[type(value)](value)
@@ -105,35 +105,35 @@ class TableImages:
             }
         except KeyError:
             odd = next(c for c, value in values.items() if type(value) is dict or type(value) is list)
-            raise Refusal("ROW_MALFORMED", f"the value of {shown(odd)} in {name} is no plain value") from None
+            raise Refusal("ROW_INVALID", f"the value of {shown(odd)} in {name} is no plain value") from None
         if bool in map(type, values.values()):
             for column, value in values.items():
                 if type(value) is bool and column in self._texts:
-                    raise Refusal("ROW_MALFORMED", f"the value of {shown(column)} in {name} is no text")
+                    raise Refusal("ROW_INVALID", f"the value of {shown(column)} in {name} is no text")
         for column in self._exact:
             if may_be_rounded(values.get(column)):
-                raise Refusal("ROW_MALFORMED", f"{rounded(shown(column), values[column])}: in {name}")
+                raise Refusal("ROW_INVALID", f"{rounded(shown(column), values[column])}: in {name}")
         for column, mend in self._mend.items():
             value = image.get(column)
             if value is not None:
                 try:
                     image[column] = mend(value)
                 except ValueError as error:
-                    raise Refusal("ROW_MALFORMED", f"the value of {shown(column)} in {name}: {error}") from error
+                    raise Refusal("ROW_INVALID", f"the value of {shown(column)} in {name}: {error}") from error
         return image
 
     def avro_image(self, values: Any, name: str) -> Image | None:
         """``data`` or ``beforeData`` of an Avro message; None where it is null.
 
         Raises:
-            Refusal: ``ROW_MALFORMED`` or ``AVRO_SCHEMA_INVALID``.
+            Refusal: ``ROW_INVALID`` or ``METADATA_MISSING``.
         """
         if values is None:
             return None
         try:
             return self.structure.avro.image(values)
         except (ValueError, KeyError, TypeError) as error:
-            raise Refusal("ROW_MALFORMED", f"{name}: {error}") from error
+            raise Refusal("ROW_INVALID", f"{name}: {error}") from error
 
     @property
     def key_converters(self) -> tuple[Callable[[str], str], ...]:
@@ -146,7 +146,7 @@ class TableImages:
         """The ``cols`` of images with all columns in the order of the structure, where these are written just so.
 
         Raises:
-            Refusal: ``COLUMNS_INVALID``.
+            Refusal: ``ROW_INVALID``.
         """
         written = self._how_written(tuple(self.structure.by_name))
         return written.cols if written.names is None else None
@@ -173,17 +173,17 @@ class TableImages:
         """The canonical texts of the key columns (G-02).
 
         Raises:
-            Refusal: ``KEY_MISSING`` or ``KEY_INVALID``.
+            Refusal: ``KEY_INVALID``.
         """
         texts = []
         for name, convert in self._key:
             if convert is None:
-                raise Refusal("KEY_MISSING", f"the key column {shown(name)} is no announced column")
+                raise Refusal("KEY_INVALID", f"the key column {shown(name)} is no announced column")
             if isinstance(convert, str):
                 raise Refusal("KEY_INVALID", convert)
             value = image.get(name)
             if value is None:
-                raise Refusal("KEY_MISSING", f"the row has no value for the key column {shown(name)}")
+                raise Refusal("KEY_INVALID", f"the row has no value for the key column {shown(name)}")
             try:
                 texts.append(convert(value))
                 value.encode()  # half a surrogate pair is a ValueError: no key can be written with it
@@ -197,7 +197,7 @@ class TableImages:
         Masks need not speak of large objects: of those only a null is taken for a value that was not sent (K-22).
 
         Raises:
-            Refusal: ``MASK_CONTRADICTED``: a value that the mask leaves out, or a named column that is not there.
+            Refusal: ``MASK_INVALID``: a value that the mask leaves out, or a named column that is not there.
         """
         if mask is None or (mask == self._all_bits and image.keys() == self.structure.by_name.keys()):
             return image
@@ -206,11 +206,11 @@ class TableImages:
             name = column.name
             if mask & column.bit:
                 if name not in image:
-                    raise Refusal("MASK_CONTRADICTED", f"columnMask names {shown(name)}, which is not in the message")
+                    raise Refusal("MASK_INVALID", f"columnMask names {shown(name)}, which is not in the message")
                 found[name] = image[name]
             elif image.get(name) is not None:
                 if not column.is_large:
-                    raise Refusal("MASK_CONTRADICTED", f"columnMask leaves {shown(name)} out, but it has a value")
+                    raise Refusal("MASK_INVALID", f"columnMask leaves {shown(name)} out, but it has a value")
                 found[name] = image[name]
         return found
 
@@ -223,11 +223,11 @@ class TableImages:
         """An image that sets a row.
 
         Raises:
-            Refusal: ``COLUMNS_INVALID``, or ``ROW_MALFORMED`` for what is no text or out of its range.
+            Refusal: ``ROW_INVALID``, or ``ROW_INVALID`` for what is no text or out of its range.
         """
         for column, (low, high) in self.ranges.items():
             if is_out_of_range(image.get(column), low, high):
-                raise Refusal("ROW_MALFORMED", f"the value of {shown(column)} is not from {low} to {high}")
+                raise Refusal("ROW_INVALID", f"the value of {shown(column)} is not from {low} to {high}")
         return self._row(image)
 
     def before(self, image: Image) -> Row:
@@ -261,7 +261,7 @@ class TableImages:
         try:
             return Row(found.cols, _encode(values).decode(), found.whole)
         except UnicodeEncodeError as error:
-            raise Refusal("ROW_MALFORMED", f"a value is no text: {error.reason}") from error
+            raise Refusal("ROW_INVALID", f"a value is no text: {error.reason}") from error
 
     def _how_written(self, carried: tuple[str, ...]) -> _Written:
         columns = [column for column in self._kept if column.name in carried]
@@ -269,7 +269,7 @@ class TableImages:
             typed = [(c, self._type_of(c)) for c in columns]
             cols = _encode([[c.name, type_, c.ordinal - 1] for c, type_ in typed]).decode()
         except TerminalError as error:
-            raise Refusal("COLUMNS_INVALID", error.what) from error
+            raise Refusal("ROW_INVALID", error.what) from error
         names = tuple(column.name for column in columns)
         if len(self._written) >= _WRITTEN_KEPT:
             self._written.clear()

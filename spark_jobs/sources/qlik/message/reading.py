@@ -78,7 +78,7 @@ BY_KEY = ":key:"
 
 _LONGEST, _LONGEST_NAME = 290, 200
 
-_NO_TABLE = frozenset({"BODY_MISSING", "TABLE_CASE", "WRONG_TOPIC"})
+_NO_TABLE = frozenset({"BODY_MISSING", "TABLE_NAME_DIFFERS"})
 """Dead letters without table: the message is empty, or its parts name different tables."""
 
 
@@ -224,7 +224,7 @@ class MessageReader:
             self._tombstones += 1  # a mark for the compaction of the topic: a task writes none, and no change is in it
             return []
         if len(body) > limit:
-            raise Refusal("TOO_LARGE", f"{len(body)} bytes are more than {limit}")
+            raise Refusal("MESSAGE_INVALID", f"{len(body)} bytes are more than {limit}")
         read = read_message(body, unframed_avro=self._settings.unframed_avro)
         topic = topic_of(message.origin)
         by_key = self._named_by_key(message.key)
@@ -240,7 +240,7 @@ class MessageReader:
             seen.record = read.record
             odd = custom_format(read.record)
             if odd is not None:
-                raise Refusal("MESSAGE_FORMAT_CUSTOM", odd)
+                raise Refusal("MESSAGE_INVALID", odd)
             stated = self._stated(read.record, topic)
             structure = self._follows(read, topic, stated, by_key)
         else:
@@ -253,7 +253,7 @@ class MessageReader:
                 seen.table = None
                 stated = self._stated(seen.record, topic)
         if stated is not None and stated != structure.table:
-            raise Refusal("WRONG_TOPIC", f"a change of {shown(structure.table)} where {shown(stated)} was said")
+            raise Refusal("TABLE_NAME_DIFFERS", f"a change of {shown(structure.table)} where {shown(stated)} was said")
         if stated is None and read.schema_id is not None:
             self._used.update(structure.used_in(topic))
         seen.table = self._tables.get(structure.table)
@@ -278,24 +278,24 @@ class MessageReader:
         """Refuse changes of a table whose key was the mirror's and is no more: two rows may have one of ours (K-68).
 
         Raises:
-            Refusal: ``KEY_CHANGED``.
+            Refusal: ``KEY_DIFFERS``.
         """
         key = frozenset(table.key)
         if any(
             known.key_names == key and known.age < structure.age for known in self._structures.of_table(structure.table)
         ):
             raise Refusal(
-                "KEY_CHANGED",
+                "KEY_DIFFERS",
                 f"the key of the source is {shown(sorted(structure.key_names))} now, not {shown(sorted(key))}",
             )
 
     def _announce(self, structure: Structure) -> None:
         mapped = self._settings.topics.get(structure.topic)
         if mapped is not None and mapped != structure.table:
-            raise Refusal("WRONG_TOPIC", f"metadata of {shown(structure.table)} in the topic of {shown(mapped)}")
+            raise Refusal("TABLE_NAME_DIFFERS", f"metadata of {shown(structure.table)} in the topic of {shown(mapped)}")
         if structure.table.count(".") > 1 and structure.table in self._tables:
             # Schema `a`, table `b.c` and schema `a.b`, table `c` would be one.
-            raise Refusal("METADATA_INVALID", f"the name {shown(structure.table)} has a period in schema or table")
+            raise Refusal("METADATA_MISSING", f"the name {shown(structure.table)} has a period in schema or table")
         if self._structures.add(structure):
             self._found.append(structure.announced)
 
@@ -303,7 +303,7 @@ class MessageReader:
         """The table as the message itself or the setting for its topic says it (K-15)."""
         stated, mapped = stated_table(record), self._settings.topics.get(topic)
         if stated is not None and mapped is not None and stated != mapped:
-            raise Refusal("WRONG_TOPIC", f"a change of {shown(stated)} in the topic of {shown(mapped)}")
+            raise Refusal("TABLE_NAME_DIFFERS", f"a change of {shown(stated)} in the topic of {shown(mapped)}")
         return stated or mapped
 
     def _follows(self, read: JsonData, topic: str, stated: str | None, by_key: str | None) -> Structure:
@@ -345,9 +345,7 @@ class MessageReader:
         if read.schema is not None:
             whose = data_schema(read.schema).table or self._whose(stated, by_key)
             if whose is None:
-                raise Refusal(
-                    "AVRO_SCHEMA_INVALID", "neither the namespace of the schema nor the topic tells the table"
-                )
+                raise Refusal("METADATA_MISSING", "neither the namespace of the schema nor the topic tells the table")
             return derived_structure(topic, "", whose, 0, read.schema)
         whose = self._whose(stated, by_key)
         known = () if whose is None else self._structures.of_table(whose)
@@ -355,17 +353,17 @@ class MessageReader:
             raise _StructureUnknown("unframed" if whose else f"{UNTOLD}unframed", whose)
         able = _readers(known, read.datum)
         if len(able) != 1:
-            raise Refusal("SCHEMA_AMBIGUOUS", f"{len(able)} of {len(known)} known schemas read the bare Avro record")
+            raise Refusal("TABLE_UNTOLD", f"{len(able)} of {len(known)} known schemas read the bare Avro record")
         return able[0]
 
     def _whose(self, stated: str | None, by_key: str | None) -> str | None:
         """The table of a message that follows no structure by its id: only what says so tells it, nothing around it.
 
         Raises:
-            Refusal: ``WRONG_TOPIC`` when the message or its topic says another table than its key.
+            Refusal: ``TABLE_NAME_DIFFERS`` when the message or its topic says another table than its key.
         """
         if stated is not None and by_key not in (None, stated):
-            raise Refusal("WRONG_TOPIC", f"the key names {shown(by_key)} where {shown(stated)} was said")
+            raise Refusal("TABLE_NAME_DIFFERS", f"the key names {shown(by_key)} where {shown(stated)} was said")
         return stated or by_key
 
     def _named_by_key(self, key: bytes | None) -> str | None:

@@ -23,7 +23,7 @@ class Structures:
     """The structures that are known: those of earlier runs and what was found since.
 
     Raises:
-        TerminalError: ``SOURCE_SCHEMA_INVALID``.
+        TerminalError: ``METADATA_MISSING``.
     """
 
     def __init__(self, schemas: Iterable[SourceSchema] = ()) -> None:
@@ -67,8 +67,8 @@ class Structures:
         """The newest structure with this id: of the topic, else of any; *table* tells apart what shares it.
 
         Raises:
-            Refusal: ``SCHEMA_AMBIGUOUS`` when several tables have it and one of them is *mirrored*;
-                ``AVRO_SCHEMA_INVALID`` or ``MESSAGE_FORMAT_CUSTOM`` when a registry has none under it that messages of
+            Refusal: ``TABLE_UNTOLD`` when several tables have it and one of them is *mirrored*;
+                ``METADATA_MISSING`` or ``MESSAGE_INVALID`` when a registry has none under it that messages of
                 changes are written by.
         """
         if schema_id in self._unfit:
@@ -80,7 +80,7 @@ class Structures:
         if len({known.table for known in found}) > 1 and any(known.table in mirrored for known in found):
             found = [known for known in found if known.table == table]
             if not found:
-                raise Refusal("SCHEMA_AMBIGUOUS", f"several tables have the schema {shown(schema_id)}")
+                raise Refusal("TABLE_UNTOLD", f"several tables have the schema {shown(schema_id)}")
         return found[0] if found else None
 
     def of_table(self, table: str) -> Sequence[Structure]:

@@ -55,8 +55,8 @@ class SchemaRegistry:
         One that is no schema of messages of changes concerns nobody but its own messages, and is kept like the others.
 
         Raises:
-            TerminalError: ``REGISTRY_REFUSED`` when the registry refuses us.
-            TransientError: ``REGISTRY_UNREACHABLE``.
+            TerminalError: ``ACCESS_DENIED`` when the registry refuses us.
+            TransientError: ``UNREACHABLE``.
         """
         numbers = {number for identity in identities if (number := registry_number(identity)) is not None}
         found = (self._schema(number) for number in sorted(numbers))
@@ -92,9 +92,9 @@ class SchemaRegistry:
     @staticmethod
     def _refused(what: str, where: str) -> TerminalError:
         way_out = "correct the connection's login, or have it granted the right to read schemas"
-        return TerminalError("REGISTRY_REFUSED", f"the schema registry: {what}", where=where, way_out=way_out)
+        return TerminalError("ACCESS_DENIED", f"the schema registry: {what}", where=where, way_out=way_out)
 
     @staticmethod
     def _unreachable(what: str, where: str) -> TransientError:
         way_out = "the next run asks again; if it stays so, look at the registry and at the network between"
-        return TransientError("REGISTRY_UNREACHABLE", f"the schema registry: {what}", where=where, way_out=way_out)
+        return TransientError("UNREACHABLE", f"the schema registry: {what}", where=where, way_out=way_out)

@@ -42,7 +42,7 @@ class Unfit(NamedTuple):
 
     reason: str
     table: str | None
-    code: str = "AVRO_SCHEMA_INVALID"
+    code: str = "METADATA_MISSING"
 
 
 class Column(NamedTuple):
@@ -74,7 +74,7 @@ class Column(NamedTuple):
         """The log's type text.
 
         Raises:
-            TerminalError: ``TYPE_UNKNOWN``.
+            TerminalError: ``TYPE_UNSUPPORTED``.
         """
         return self.known_type or log_type(self.type, self.length, self.precision, self.scale)
 
@@ -113,15 +113,15 @@ class Structure:
         """The writer schema of its data messages.
 
         Raises:
-            Refusal: ``AVRO_SCHEMA_INVALID``, also when none was announced or it has other columns;
-                ``COLUMNS_INVALID`` for bytes in a column of no known type.
+            Refusal: ``METADATA_MISSING``, also when none was announced or it has other columns;
+                ``ROW_INVALID`` for bytes in a column of no known type.
         """
         if self._avro is None:
-            raise Refusal("AVRO_SCHEMA_INVALID", f"the metadata of {shown(self.table)} has no dataSchema")
+            raise Refusal("METADATA_MISSING", f"the metadata of {shown(self.table)} has no dataSchema")
         found = data_schema(self._avro)
         unknown = [field.name for field in found.fields if field.name not in self.by_name]
         if unknown:
-            raise Refusal("AVRO_SCHEMA_INVALID", f"dataSchema has {shown(unknown)}, which tableStructure has not")
+            raise Refusal("METADATA_MISSING", f"dataSchema has {shown(unknown)}, which tableStructure has not")
         for field in found.fields:
             self._refuse_what_loses(field)
         return found
@@ -132,14 +132,14 @@ class Structure:
         That is: numbers and times for a text or bytes, bytes for anything else, floats for numbers of more digits.
 
         Raises:
-            Refusal: ``AVRO_SCHEMA_INVALID``, or ``COLUMNS_INVALID`` for bytes in a column of no known type.
+            Refusal: ``METADATA_MISSING``, or ``ROW_INVALID`` for bytes in a column of no known type.
         """
         column, written = self.by_name[field.name], field.log_type.partition("(")[0]
         try:
             told = column.log_type().partition("(")[0]
         except TerminalError as error:
             if written == "varbinary":
-                raise Refusal("COLUMNS_INVALID", error.what) from error
+                raise Refusal("ROW_INVALID", error.what) from error
             told = ""
         fits = {"varchar": ("varchar",), "varbinary": ("varbinary", "varchar")}.get(told)
         is_cut = (written == "real" and is_longer_than_a_float(column.type, column.precision)) or (
@@ -149,7 +149,7 @@ class Structure:
         if is_cut or (fits is not None and written not in fits) or (written == "varbinary" and told != written):
             is_bytes = "bytes" if written == "varbinary" else field.log_type
             what = f"dataSchema has {is_bytes} for {shown(field.name)}, tableStructure {column.type or told}"
-            raise Refusal("AVRO_SCHEMA_INVALID", f"{what}, of which that may have lost something")
+            raise Refusal("METADATA_MISSING", f"{what}, of which that may have lost something")
 
     @property
     def is_described(self) -> bool:
@@ -209,34 +209,34 @@ def read_announcement(record: Any, topic: str) -> Structure:
     """The structure that a metadata message announces.
 
     Raises:
-        Refusal: ``METADATA_INVALID``.
+        Refusal: ``METADATA_MISSING``.
     """
     lineage, structure = _object(record, "lineage"), _object(record, "tableStructure")
     described = _object(structure, "tableColumns")
     if not 1 <= len(described) <= MAX_COLUMNS:
-        raise Refusal("METADATA_INVALID", f"tableColumns has {len(described)} columns")
+        raise Refusal("METADATA_MISSING", f"tableColumns has {len(described)} columns")
     columns = sorted((_column(name, described[name]) for name in described), key=lambda column: column.ordinal)
     ordinals = [column.ordinal for column in columns]
     if len(set(ordinals)) != len(ordinals) or not 1 <= ordinals[0] <= ordinals[-1] <= MAX_COLUMNS:
-        raise Refusal("METADATA_INVALID", f"the ordinals of tableColumns are {shown(ordinals)}")
+        raise Refusal("METADATA_MISSING", f"the ordinals of tableColumns are {shown(ordinals)}")
     schema, table = _text(lineage, "schema"), _text(lineage, "table")
     if not table:
-        raise Refusal("METADATA_INVALID", "lineage names no table")
+        raise Refusal("METADATA_MISSING", "lineage names no table")
     avro = record.get("dataSchema")
     if isinstance(avro, dict):
         avro = json.dumps(avro)
     if avro is not None and (not isinstance(avro, str) or isinstance(avro, JsonNumber)):
-        raise Refusal("METADATA_INVALID", f"dataSchema is {shown(avro)}")
+        raise Refusal("METADATA_MISSING", f"dataSchema is {shown(avro)}")
     version, timestamp = _number(lineage, "tableVersion"), _text(lineage, "timestamp")
     if len(_text(record, "schemaId")) > MAX_ID or len(schema) + len(table) >= MAX_NAME:
         raise Refusal(
-            "METADATA_INVALID", f"schemaId or the table's name is longer than {MAX_ID} or {MAX_NAME} characters"
+            "METADATA_MISSING", f"schemaId or the table's name is longer than {MAX_ID} or {MAX_NAME} characters"
         )
     found = Structure(topic, _text(record, "schemaId"), f"{schema}.{table}", version, columns, avro or None, timestamp)
     try:
         found.announced.document.encode()
     except UnicodeEncodeError as error:
-        raise Refusal("METADATA_INVALID", f"a name is no text: {error.reason}") from error
+        raise Refusal("METADATA_MISSING", f"a name is no text: {error.reason}") from error
     return found
 
 
@@ -265,12 +265,12 @@ def derived_structure(topic: str, schema_id: str, table: str, version: int, avro
     """The structure that a writer schema alone tells: names, order and the types it has itself (K-14).
 
     Raises:
-        Refusal: ``AVRO_SCHEMA_INVALID``.
+        Refusal: ``METADATA_MISSING``.
     """
     fields = data_schema(avro).fields
     columns = [Column(field.name, place, "", known_type=field.log_type) for place, field in enumerate(fields, 1)]
     if not columns:
-        raise Refusal("AVRO_SCHEMA_INVALID", "the Avro schema has no columns")
+        raise Refusal("METADATA_MISSING", "the Avro schema has no columns")
     return Structure(topic, schema_id, table, version, columns, avro)
 
 
@@ -320,7 +320,7 @@ def known_structure(schema: SourceSchema) -> Structure | Unfit:
     What :func:`unfit_schema` kept is :class:`Unfit`, unless this decoder can read it.
 
     Raises:
-        TerminalError: ``SOURCE_SCHEMA_INVALID``.
+        TerminalError: ``METADATA_MISSING``.
     """
     try:
         record = json.loads(schema.document)
@@ -332,7 +332,7 @@ def known_structure(schema: SourceSchema) -> Structure | Unfit:
     except (Refusal, ValueError, RecursionError) as error:
         said = error.reason if isinstance(error, Refusal) else str(error)
         raise TerminalError(
-            "SOURCE_SCHEMA_INVALID",
+            "METADATA_MISSING",
             f"the schema {schema.schema_id!r} of {schema.table} cannot be read: {said}",
             where=f"topic {schema.topic or '(any)'}",
             way_out="give a metadata message, or an Avro schema with data, beforeData and headers, as JSON",
@@ -345,7 +345,7 @@ def known_structure(schema: SourceSchema) -> Structure | Unfit:
 def _object(record: Any, name: str) -> Mapping[str, Any]:
     value = record.get(name) if isinstance(record, Mapping) else None
     if not isinstance(value, Mapping):
-        raise Refusal("METADATA_INVALID", f"{name} is no object but {shown(value)}")
+        raise Refusal("METADATA_MISSING", f"{name} is no object but {shown(value)}")
     return value
 
 
@@ -354,7 +354,7 @@ def _text(record: Mapping[str, Any], name: str) -> str:
     if value is None:
         return ""
     if not isinstance(value, str) or isinstance(value, JsonNumber):
-        raise Refusal("METADATA_INVALID", f"{name} is no text but {shown(value)}")
+        raise Refusal("METADATA_MISSING", f"{name} is no text but {shown(value)}")
     return value
 
 
@@ -364,12 +364,12 @@ def _number(record: Mapping[str, Any], name: str) -> int:
         return 0
     if isinstance(value, int) and not isinstance(value, bool) and -(2**63) <= value < 2**63:
         return value
-    raise Refusal("METADATA_INVALID", f"{name} is no whole number but {shown(value)}")
+    raise Refusal("METADATA_MISSING", f"{name} is no whole number but {shown(value)}")
 
 
 def _column(name: str, described: Any) -> Column:
     if not name or not isinstance(described, Mapping):
-        raise Refusal("METADATA_INVALID", f"the column {shown(name)} is {shown(described)}")
+        raise Refusal("METADATA_MISSING", f"the column {shown(name)} is {shown(described)}")
     return Column(
         name,
         _number(described, "ordinal"),

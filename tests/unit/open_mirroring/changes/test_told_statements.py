@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from open_mirroring.changes.told_statements import ColumnStep, Statement, ToldColumn, given_again, what_became_of
+from open_mirroring.codes import RESET
 from open_mirroring.ledger import tables as t
 from open_mirroring.ledger.decisions import accept_told
-from open_mirroring.protocols.table_stops import RESET
 from spark_jobs.sources.qlik.change_table.ddl_history import statements_of
 from spark_jobs.sources.qlik.positions import qlik_position
 from tests.hand_made_mirror import HandMadeMirror
@@ -139,7 +139,7 @@ def test_the_word_of_a_history_is_taken_as_an_operators_t84(tmp_path: Path) -> N
 def test_a_word_that_rows_do_not_bear_out_waits_t84(tmp_path: Path) -> None:
     """Nor is one taken of another load, of a place that rows passed, or where one row has both columns."""
     made = made_with(tmp_path, (3, "ia", True), (9, "ib", False))
-    made.stop("dbo.orders", "KEY_MISSING", "other")
+    made.stop("dbo.orders", "KEY_INVALID", "other")
     assert told(made, (5, step("a", "DROP"))) == {}, "no whole row lacks it"
     made = made_with(tmp_path / "2", (3, "ia", True), (9, "ib", True))
     assert told(made, (2, step("a", "DROP"))) == {}, "a row behind it has the column"

@@ -75,7 +75,7 @@ def test_a_missing_connection(monkeypatch: pytest.MonkeyPatch, value: str | None
         monkeypatch.setenv("AIRFLOW_CONN_LEDGER", value)
     with pytest.raises(TerminalError) as caught:
         resolve("ledger")
-    assert (caught.value.code, caught.value.where) == ("CONNECTION_MISSING", "AIRFLOW_CONN_LEDGER")
+    assert (caught.value.code, caught.value.where) == ("CONNECTION_INVALID", "AIRFLOW_CONN_LEDGER")
     assert "set the variable" in caught.value.way_out
 
 
@@ -191,12 +191,12 @@ def test_everything_missing_on_the_machine_is_reported_at_once(
     (tmp_path / "build").write_text("a file, not a folder")
     problems = check_mirror(mirror)
     assert [(p.code, p.path) for p in problems] == [
-        ("SOURCE_MISSING", "source.path"),
-        ("NOT_WRITABLE", "landing_zone.path"),
-        ("NOT_WRITABLE", "change_log"),
-        ("CONNECTION_MISSING", "ledger"),
-        ("EXPORT_MISSING", "tables[0].initial_load.path"),
-        ("STREAM_FROM_UNREADABLE", "tables[0].initial_load.stream_from"),
+        ("PLACE_MISSING", "source.path"),
+        ("ACCESS_DENIED", "landing_zone.path"),
+        ("ACCESS_DENIED", "change_log"),
+        ("CONNECTION_INVALID", "ledger"),
+        ("PLACE_MISSING", "tables[0].initial_load.path"),
+        ("STREAM_FROM_INVALID", "tables[0].initial_load.stream_from"),
     ]
     lines = mirror.file.read_text().splitlines()
     keys = [lines[p.line - 1].strip().partition(":")[0] for p in problems]
@@ -207,17 +207,17 @@ def test_everything_missing_on_the_machine_is_reported_at_once(
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
 def test_a_folder_without_the_right_to_write(make: Make, tmp_path: Path) -> None:
     (tmp_path / "build").mkdir(mode=0o555)
-    assert {p.code for p in check_mirror(make())} == {"NOT_WRITABLE", "LEDGER_UNREACHABLE"}
+    assert {p.code for p in check_mirror(make())} == {"ACCESS_DENIED", "UNREACHABLE"}
 
 
 def test_a_ledger_file_that_is_no_database(make: Make, tmp_path: Path) -> None:
     file = tmp_path / "build" / "ledger.db"
     file.parent.mkdir()
     file.write_text("this is no database, although it is long enough to be read as the header of one" * 20)
-    assert [(p.code, p.path) for p in check_mirror(make())] == [("LEDGER_UNREACHABLE", "ledger")]
+    assert [(p.code, p.path) for p in check_mirror(make())] == [("UNREACHABLE", "ledger")]
     file.unlink()
     file.mkdir()
-    assert [(p.code, p.path) for p in check_mirror(make())] == [("LEDGER_UNREACHABLE", "ledger")]
+    assert [(p.code, p.path) for p in check_mirror(make())] == [("UNREACHABLE", "ledger")]
     file.rmdir()
     connection = sqlite3.connect(file)
     connection.execute("create table t (a int)")
@@ -228,7 +228,7 @@ def test_a_ledger_file_that_is_no_database(make: Make, tmp_path: Path) -> None:
 def test_a_postgresql_ledger_that_does_not_answer(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
     _set(monkeypatch, GOOD | {"host": "127.0.0.1", "port": 1})
     (problem,) = check_mirror(make({"connection": "ledger"}))
-    assert problem.code == "LEDGER_UNREACHABLE" and "127.0.0.1:1" in problem.what and "start" in problem.way_out
+    assert problem.code == "UNREACHABLE" and "127.0.0.1:1" in problem.what and "start" in problem.way_out
     assert CANARY not in str(problem)
 
 
@@ -245,9 +245,9 @@ def test_an_export_that_does_not_tell_where_it_begins(make: Make, tmp_path: Path
     assert isinstance(load, ExportLoad)
     with pytest.raises(TerminalError) as caught:
         stream_from(mirror, load)
-    assert (caught.value.code, caught.value.where) == ("STREAM_FROM_UNREADABLE", str(tmp_path / "e.json"))
+    assert (caught.value.code, caught.value.where) == ("STREAM_FROM_INVALID", str(tmp_path / "e.json"))
     assert "LSN" in caught.value.way_out
-    assert [p.code for p in check_mirror(mirror)] == ["STREAM_FROM_UNREADABLE"]
+    assert [p.code for p in check_mirror(mirror)] == ["STREAM_FROM_INVALID"]
 
 
 def test_an_export_that_tells_where_it_begins(make: Make, tmp_path: Path) -> None:
@@ -264,7 +264,7 @@ def test_a_jdbc_load_needs_its_connection(make: Make, monkeypatch: pytest.Monkey
     monkeypatch.delenv("AIRFLOW_CONN_SRC", raising=False)
     mirror = make(initial_load={"format": "jdbc", "connection": "src"})
     assert [(p.code, p.path) for p in check_mirror(mirror)] == [
-        ("CONNECTION_MISSING", "tables[0].initial_load.connection")
+        ("CONNECTION_INVALID", "tables[0].initial_load.connection")
     ]
     _set(monkeypatch, GOOD, "SRC")
     assert check_mirror(mirror) == []

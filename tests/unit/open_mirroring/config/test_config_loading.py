@@ -70,9 +70,7 @@ def _problems(load: Load, text: str) -> list[tuple[str, int, str]]:
 
 def test_a_setting_of_another_format_is_refused_with_its_default_too(load: Load) -> None:
     text = GOOD.replace("path: data/capture", "path: data/capture, header_prefix: header__")
-    assert [(code, path) for code, _, path in _problems(load, text)] == [
-        ("COMBINATION_INVALID", "source.header_prefix")
-    ]
+    assert [(code, path) for code, _, path in _problems(load, text)] == [("CONFIG_INVALID", "source.header_prefix")]
     empty = load(GOOD.replace("path: data/capture", "path: data/capture, binary: null, header_prefix: null")).source
     assert (empty.binary, "header_prefix" in empty.model_dump()) == ("hex", False), "an empty setting is none"
     topics = "{format: sqlserver-ces, transport: kafka, connection: c, topics: [t], path: ''}"
@@ -183,25 +181,25 @@ def test_transactions_can_be_held_back_where_partitions_keep_order(load: Load, s
 @pytest.mark.parametrize(
     ("source", "code", "what"),
     [
-        ("{format: sqlserver-ces, transport: capture, path: x}", "COMBINATION_INVALID", "round robin"),
+        ("{format: sqlserver-ces, transport: capture, path: x}", "CONFIG_INVALID", "round robin"),
         (
             "{format: sqlserver-ces, transport: capture, path: x, partition_key_scheme: none, partition_count: 1}",
-            "COMBINATION_INVALID",
+            "CONFIG_INVALID",
             "round robin",
         ),
         (
             "{format: sqlserver-ces, transport: files, layout: bare, path: x, partition_key_scheme: stream-group}",
-            "COMBINATION_INVALID",
+            "CONFIG_INVALID",
             "bare lines",
         ),
         (
             "{format: sqlserver-ces, transport: capture, path: x, partition_key_scheme: table}",
-            "SETTING_MISSING",
+            "CONFIG_INVALID",
             "number must be known",
         ),
-        ("{format: qlik-message, transport: files, layout: bare, path: x}", "COMBINATION_INVALID", "bare lines"),
-        ("{format: qlik-change-table, transport: files, path: x}", "COMBINATION_INVALID", "still to come"),
-        ("{format: qlik-change-table, transport: jdbc, connection: c}", "COMBINATION_INVALID", "closed partitions"),
+        ("{format: qlik-message, transport: files, layout: bare, path: x}", "CONFIG_INVALID", "bare lines"),
+        ("{format: qlik-change-table, transport: files, path: x}", "CONFIG_INVALID", "still to come"),
+        ("{format: qlik-change-table, transport: jdbc, connection: c}", "CONFIG_INVALID", "closed partitions"),
     ],
 )
 def test_transactions_cannot_be_held_back_without_a_complete_position(
@@ -213,7 +211,7 @@ def test_transactions_cannot_be_held_back_without_a_complete_position(
         load(text + "consistency: transaction\n")
     (problem,) = caught.value.problems
     assert (problem.code, problem.line, problem.path) == (code, 10, "consistency")
-    assert (what in problem.what and "consistency: key" in problem.way_out) or code == "SETTING_MISSING"
+    assert (what in problem.what and "consistency: key" in problem.way_out) or code == "CONFIG_INVALID"
 
 
 @pytest.mark.parametrize(
@@ -237,55 +235,55 @@ def test_tasks_of_qlik_whose_order_is_known_can_hold_transactions_back(
 @pytest.mark.parametrize(
     ("old", "new", "code", "line", "path", "way_out"),
     [
-        ("mirror: shop", "mirror: Shop!", "VALUE_INVALID", 1, "mirror", "lower-case"),
-        ("mirror: shop", "mirror: 7", "VALUE_INVALID", 1, "mirror", "quotes"),
-        ("mirror: shop", "mirror:", "VALUE_INVALID", 1, "mirror", "text"),
-        ("mirror: shop\n", "", "SETTING_MISSING", 1, "mirror", "Name of the mirror"),
-        ("change_log: b", "chang_log: b", "SETTING_UNKNOWN", 5, "chang_log", "did you mean 'change_log'"),
-        ("    key: [order_id]", "    kee: [order_id]", "SETTING_UNKNOWN", 9, "tables[0].kee", "'key'"),
-        ("    key: [order_id]", "    kee: [order_id]", "SETTING_MISSING", 7, "tables[0].key", "empty list"),
-        ("    key: [order_id]", "    key: order_id", "VALUE_INVALID", 9, "tables[0].key", "[a, b]"),
-        ("    key: [order_id]", "    key: [1]", "VALUE_INVALID", 9, "tables[0].key[0]", "quotes"),
-        ("sqlserver-ces", "sqlserver_ces", "VALUE_INVALID", 2, "source.format", "did you mean 'sqlserver-ces'"),
-        ("capture, path", "kafka, path", "COMBINATION_INVALID", 2, "source.path", "leave `path` out"),
-        ("capture, path", "kafka, topics: [t], path", "SETTING_MISSING", 2, "source.connection", "AIRFLOW_CONN_"),
+        ("mirror: shop", "mirror: Shop!", "CONFIG_INVALID", 1, "mirror", "lower-case"),
+        ("mirror: shop", "mirror: 7", "CONFIG_INVALID", 1, "mirror", "quotes"),
+        ("mirror: shop", "mirror:", "CONFIG_INVALID", 1, "mirror", "text"),
+        ("mirror: shop\n", "", "CONFIG_INVALID", 1, "mirror", "Name of the mirror"),
+        ("change_log: b", "chang_log: b", "CONFIG_INVALID", 5, "chang_log", "did you mean 'change_log'"),
+        ("    key: [order_id]", "    kee: [order_id]", "CONFIG_INVALID", 9, "tables[0].kee", "'key'"),
+        ("    key: [order_id]", "    kee: [order_id]", "CONFIG_INVALID", 7, "tables[0].key", "empty list"),
+        ("    key: [order_id]", "    key: order_id", "CONFIG_INVALID", 9, "tables[0].key", "[a, b]"),
+        ("    key: [order_id]", "    key: [1]", "CONFIG_INVALID", 9, "tables[0].key[0]", "quotes"),
+        ("sqlserver-ces", "sqlserver_ces", "CONFIG_INVALID", 2, "source.format", "did you mean 'sqlserver-ces'"),
+        ("capture, path", "kafka, path", "CONFIG_INVALID", 2, "source.path", "leave `path` out"),
+        ("capture, path", "kafka, topics: [t], path", "CONFIG_INVALID", 2, "source.connection", "AIRFLOW_CONN_"),
         (
             "capture, path: data/capture",
             "kafka, connection: c",
-            "SETTING_MISSING",
+            "CONFIG_INVALID",
             2,
             "source.topics",
             "topics: [name]",
         ),
-        ("path: data/capture", "path: x, topics: [t]", "COMBINATION_INVALID", 2, "source.topics", "leave `topics` out"),
-        ("path: data/capture", "path: x, load: '2'", "COMBINATION_INVALID", 2, "source.load", "leave `load` out"),
+        ("path: data/capture", "path: x, topics: [t]", "CONFIG_INVALID", 2, "source.topics", "leave `topics` out"),
+        ("path: data/capture", "path: x, load: '2'", "CONFIG_INVALID", 2, "source.load", "leave `load` out"),
         (
             "capture, path: data/capture",
             "kafka, connection: c, topics: [a/b]",
-            "VALUE_INVALID",
+            "CONFIG_INVALID",
             2,
             "source.topics[0]",
             "patterns are not taken",
         ),
-        ("    key: [order_id]", "    key: [id]\n    topic: x", "COMBINATION_INVALID", 10, "tables[0].topic", "leave"),
+        ("    key: [order_id]", "    key: [id]\n    topic: x", "CONFIG_INVALID", 10, "tables[0].topic", "leave"),
         (
             "    key: [order_id]",
             "    key: []\n    keys_never_change: true",
-            "COMBINATION_INVALID",
+            "CONFIG_INVALID",
             10,
             "tables[0].keys_never_change",
             "leave it out",
         ),
-        ("capture, path", "jdbc, path", "COMBINATION_INVALID", 2, "source.transport", "capture, files, kafka"),
-        (", path: data/capture", "", "SETTING_MISSING", 2, "source.path", "folder"),
-        (", path: data/capture", ", path: abfss://x/y", "ADDRESS_INVALID", 2, "source.path", "abfss://CONTAINER@"),
-        (", path: data/capture", ", path: s3://bucket/y", "SETTING_MISSING", 2, "source.connection", "AIRFLOW_CONN"),
-        (", path: data/capture", ", path: x, connection: c", "COMBINATION_INVALID", 2, "source.connection", "leave"),
-        ("change_log: build/log", "change_log: s3://bucket/log", "VALUE_INVALID", 5, "change_log", "connection: NAME"),
+        ("capture, path", "jdbc, path", "CONFIG_INVALID", 2, "source.transport", "capture, files, kafka"),
+        (", path: data/capture", "", "CONFIG_INVALID", 2, "source.path", "folder"),
+        (", path: data/capture", ", path: abfss://x/y", "CONFIG_INVALID", 2, "source.path", "abfss://CONTAINER@"),
+        (", path: data/capture", ", path: s3://bucket/y", "CONFIG_INVALID", 2, "source.connection", "AIRFLOW_CONN"),
+        (", path: data/capture", ", path: x, connection: c", "CONFIG_INVALID", 2, "source.connection", "leave"),
+        ("change_log: build/log", "change_log: s3://bucket/log", "CONFIG_INVALID", 5, "change_log", "connection: NAME"),
         (
             "change_log: build/log",
             "change_log: {path: b, connection: c}",
-            "COMBINATION_INVALID",
+            "CONFIG_INVALID",
             5,
             "change_log.path",
             "text",
@@ -293,7 +291,7 @@ def test_tasks_of_qlik_whose_order_is_known_can_hold_transactions_back(
         (
             "change_log: build/log",
             "change_log: {path: az://bucket/b}",
-            "SETTING_MISSING",
+            "CONFIG_INVALID",
             5,
             "change_log.connection",
             "set",
@@ -301,25 +299,25 @@ def test_tasks_of_qlik_whose_order_is_known_can_hold_transactions_back(
         (
             "change_log: build/log",
             "change_log: {path: az://bucket/100%, connection: c}",
-            "VALUE_INVALID",
+            "CONFIG_INVALID",
             5,
             "change_log.path",
             "letters",
         ),
-        ("path: data/capture", 'path: "a\\0b"', "VALUE_INVALID", 2, "source.path", "relative"),
+        ("path: data/capture", 'path: "a\\0b"', "CONFIG_INVALID", 2, "source.path", "relative"),
         (
             "path: data/capture",
             "path: x, layout: bare",
-            "COMBINATION_INVALID",
+            "CONFIG_INVALID",
             2,
             "source.layout",
             "leave `layout` out",
         ),
-        ("path: data/capture", "path: x, connection: hub", "COMBINATION_INVALID", 2, "source.connection", "leave"),
+        ("path: data/capture", "path: x, connection: hub", "CONFIG_INVALID", 2, "source.connection", "leave"),
         (
             "path: data/capture",
             "path: x, fragment_timeout_hours: 0",
-            "VALUE_INVALID",
+            "CONFIG_INVALID",
             2,
             "source.fragment_timeout_hours",
             "set it",
@@ -327,7 +325,7 @@ def test_tasks_of_qlik_whose_order_is_known_can_hold_transactions_back(
         (
             "path: data/capture",
             "path: x, fragment_timeout_hours: '24'",
-            "VALUE_INVALID",
+            "CONFIG_INVALID",
             2,
             "source.fragment_timeout_hours",
             "without quotes",
@@ -335,7 +333,7 @@ def test_tasks_of_qlik_whose_order_is_known_can_hold_transactions_back(
         (
             "store: local, path: build/zone",
             "store: onelake, connection: fabric",
-            "SETTING_MISSING",
+            "CONFIG_INVALID",
             3,
             "landing_zone.workspace",
             "GUID of the workspace",
@@ -343,7 +341,7 @@ def test_tasks_of_qlik_whose_order_is_known_can_hold_transactions_back(
         (
             "store: local, path: build/zone",
             "store: onelake, workspace: Sales, item: shop.MirroredDatabase",
-            "SETTING_MISSING",
+            "CONFIG_INVALID",
             3,
             "landing_zone.connection",
             "open_mirroring_onelake",
@@ -351,7 +349,7 @@ def test_tasks_of_qlik_whose_order_is_known_can_hold_transactions_back(
         pytest.param(
             "store: local, path: build/zone",
             f"store: onelake, connection: c, workspace: {GUID}, item: shop.MirroredDatabase",
-            "COMBINATION_INVALID",
+            "CONFIG_INVALID",
             3,
             "landing_zone.item",
             "both by GUID",
@@ -360,7 +358,7 @@ def test_tasks_of_qlik_whose_order_is_known_can_hold_transactions_back(
         pytest.param(
             "store: local, path: build/zone",
             f"store: onelake, connection: c, workspace: Sales, item: {GUID}",
-            "COMBINATION_INVALID",
+            "CONFIG_INVALID",
             3,
             "landing_zone.item",
             "both by GUID",
@@ -369,7 +367,7 @@ def test_tasks_of_qlik_whose_order_is_known_can_hold_transactions_back(
         pytest.param(
             "store: local, path: build/zone",
             "store: onelake, connection: c, workspace: Sales, item: shop",
-            "VALUE_INVALID",
+            "CONFIG_INVALID",
             3,
             "landing_zone.item",
             ".MirroredDatabase",
@@ -378,7 +376,7 @@ def test_tasks_of_qlik_whose_order_is_known_can_hold_transactions_back(
         (
             "store: local, path: build/zone",
             "store: onelake, connection: c, workspace: a/b, item: shop.MirroredDatabase",
-            "VALUE_INVALID",
+            "CONFIG_INVALID",
             3,
             "landing_zone.workspace",
             "copy the GUID",
@@ -386,7 +384,7 @@ def test_tasks_of_qlik_whose_order_is_known_can_hold_transactions_back(
         pytest.param(
             "store: local, path: build/zone",
             "store: onelake, connection: c, workspace: Sales, item: shop.MirroredDatabase, path: Tables/x",
-            "VALUE_INVALID",
+            "CONFIG_INVALID",
             3,
             "landing_zone.path",
             "Files/LandingZone",
@@ -395,7 +393,7 @@ def test_tasks_of_qlik_whose_order_is_known_can_hold_transactions_back(
         (
             "store: local, path: build/zone",
             "store: local, path: build/zone, workspace: Sales",
-            "COMBINATION_INVALID",
+            "CONFIG_INVALID",
             3,
             "landing_zone.workspace",
             "leave `workspace` out",
@@ -403,25 +401,25 @@ def test_tasks_of_qlik_whose_order_is_known_can_hold_transactions_back(
         (
             "landing_zone: {store: local, path: build/zone}",
             "landing_zone: here",
-            "VALUE_INVALID",
+            "CONFIG_INVALID",
             3,
             "landing_zone",
             "name: value",
         ),
-        ("ledger: sqlite:///build/ledger.db", "ledger: sqlite://", "VALUE_INVALID", 4, "ledger", "sqlite:///FILE"),
+        ("ledger: sqlite:///build/ledger.db", "ledger: sqlite://", "CONFIG_INVALID", 4, "ledger", "sqlite:///FILE"),
         (
             "ledger: sqlite:///build/ledger.db",
             "ledger: 'sqlite:///:memory:'",
-            "VALUE_INVALID",
+            "CONFIG_INVALID",
             4,
             "ledger",
             "sqlite:///FILE",
         ),
-        ("ledger: sqlite:///build/ledger.db", "ledger: mysql://h/d", "VALUE_INVALID", 4, "ledger", "connection"),
+        ("ledger: sqlite:///build/ledger.db", "ledger: mysql://h/d", "CONFIG_INVALID", 4, "ledger", "connection"),
         (
             "ledger: sqlite:///build/ledger.db",
             "ledger: {connexion: x}",
-            "SETTING_UNKNOWN",
+            "CONFIG_INVALID",
             4,
             "ledger.connexion",
             "'connection'",
@@ -429,22 +427,22 @@ def test_tasks_of_qlik_whose_order_is_known_can_hold_transactions_back(
         (
             "ledger: sqlite:///build/ledger.db",
             "ledger: {connection: a b}",
-            "VALUE_INVALID",
+            "CONFIG_INVALID",
             4,
             "ledger.connection",
             "AIRFLOW_CONN",
         ),
-        ("ledger: sqlite:///build/ledger.db", "ledger: [1]", "VALUE_INVALID", 4, "ledger", "name: value"),
-        ("source: dbo.orders", "source: orders", "NAME_INVALID", 7, "tables[0].source", "exactly one dot"),
-        ("source: dbo.orders", "source: a.b.c", "NAME_INVALID", 7, "tables[0].source", "brackets"),
-        ("tables:\n", "schedule: 0 * * *\ntables:\n", "VALUE_INVALID", 6, "schedule", "weekday"),
-        ("tables:\n", "schedule: 60 * * * *\ntables:\n", "VALUE_INVALID", 6, "schedule", "weekday"),
-        ("tables:\n", "gate: {max_files: yes}\ntables:\n", "VALUE_INVALID", 6, "gate.max_files", "whole number"),
-        ("tables:\n", "spark: {memory: lots}\ntables:\n", "VALUE_INVALID", 6, "spark.memory", "2g"),
+        ("ledger: sqlite:///build/ledger.db", "ledger: [1]", "CONFIG_INVALID", 4, "ledger", "name: value"),
+        ("source: dbo.orders", "source: orders", "CONFIG_INVALID", 7, "tables[0].source", "exactly one dot"),
+        ("source: dbo.orders", "source: a.b.c", "CONFIG_INVALID", 7, "tables[0].source", "brackets"),
+        ("tables:\n", "schedule: 0 * * *\ntables:\n", "CONFIG_INVALID", 6, "schedule", "weekday"),
+        ("tables:\n", "schedule: 60 * * * *\ntables:\n", "CONFIG_INVALID", 6, "schedule", "weekday"),
+        ("tables:\n", "gate: {max_files: yes}\ntables:\n", "CONFIG_INVALID", 6, "gate.max_files", "whole number"),
+        ("tables:\n", "spark: {memory: lots}\ntables:\n", "CONFIG_INVALID", 6, "spark.memory", "2g"),
         (
             "    key: [order_id]",
             "    key: [a]\n    columns: []",
-            "VALUE_INVALID",
+            "CONFIG_INVALID",
             10,
             "tables[0].columns",
             "at least one",
@@ -452,17 +450,17 @@ def test_tasks_of_qlik_whose_order_is_known_can_hold_transactions_back(
         (
             "    key: [order_id]",
             "    key: [a]\n    columns: [A, b]",
-            "KEY_NOT_MIRRORED",
+            "CONFIG_INVALID",
             9,
             "tables[0].key",
             "`columns`",
         ),
-        ("    key: [order_id]", "    key: [a]\n    full_rows: 1", "VALUE_INVALID", 10, "tables[0].full_rows", "true"),
-        ("    key: [order_id]", f"    key: []\n    {CSV}", "SETTING_MISSING", 10, "tables[0].initial_load", "quiesced"),
+        ("    key: [order_id]", "    key: [a]\n    full_rows: 1", "CONFIG_INVALID", 10, "tables[0].full_rows", "true"),
+        ("    key: [order_id]", f"    key: []\n    {CSV}", "CONFIG_INVALID", 10, "tables[0].initial_load", "quiesced"),
         (
             "    key: [order_id]",
             f"    key: [k]\n    {CSV}",
-            "SETTING_MISSING",
+            "CONFIG_INVALID",
             10,
             "tables[0].initial_load",
             "SQL type",
@@ -470,7 +468,7 @@ def test_tasks_of_qlik_whose_order_is_known_can_hold_transactions_back(
         (
             "[order_id]",
             f"[order_id]\n    {CSV[:-28]}}}",
-            "SETTING_MISSING",
+            "CONFIG_INVALID",
             10,
             "tables[0].initial_load.types",
             "SQL type",
@@ -478,7 +476,7 @@ def test_tasks_of_qlik_whose_order_is_known_can_hold_transactions_back(
         (
             "[order_id]",
             f"[order_id]\n    {CSV}".replace(" int", " 'in;t'"),
-            "VALUE_INVALID",
+            "CONFIG_INVALID",
             10,
             "tables[0].initial_load.types.order_id",
             "decimal",
@@ -486,7 +484,7 @@ def test_tasks_of_qlik_whose_order_is_known_can_hold_transactions_back(
         (
             "[order_id]",
             f"[order_id]\n    {CSV}".replace("beginning", "now"),
-            "VALUE_INVALID",
+            "CONFIG_INVALID",
             10,
             "tables[0].initial_load.stream_from",
             "LSN",
@@ -494,7 +492,7 @@ def test_tasks_of_qlik_whose_order_is_known_can_hold_transactions_back(
         (
             "[order_id]",
             f"[order_id]\n    {CSV}".replace("csv", "xml"),
-            "VALUE_INVALID",
+            "CONFIG_INVALID",
             10,
             "tables[0].initial_load.format",
             "set it",
@@ -502,7 +500,7 @@ def test_tasks_of_qlik_whose_order_is_known_can_hold_transactions_back(
         (
             "[order_id]",
             "[order_id]\n    initial_load: {format: jdbc, connection: c, chunks: 2}",
-            "SETTING_MISSING",
+            "CONFIG_INVALID",
             10,
             "tables[0].initial_load.chunks",
             "split_column",
@@ -510,12 +508,19 @@ def test_tasks_of_qlik_whose_order_is_known_can_hold_transactions_back(
         (
             "[order_id]",
             "[order_id]\n    initial_load: {format: jdbc, connection: c, path: x}",
-            "SETTING_UNKNOWN",
+            "CONFIG_INVALID",
             10,
             "tables[0].initial_load.path",
             "known here: chunks",
         ),
-        ("[order_id]", "[order_id]\n    initial_load: 5", "VALUE_INVALID", 10, "tables[0].initial_load", "name: value"),
+        (
+            "[order_id]",
+            "[order_id]\n    initial_load: 5",
+            "CONFIG_INVALID",
+            10,
+            "tables[0].initial_load",
+            "name: value",
+        ),
     ],
 )
 def test_one_mistake_is_reported_with_code_line_and_way_out(
@@ -532,20 +537,20 @@ def test_one_mistake_is_reported_with_code_line_and_way_out(
 @pytest.mark.parametrize(
     ("text", "code", "line"),
     [
-        ("", "SETTING_MISSING", 1),
-        ("# nothing\n", "SETTING_MISSING", 1),
-        ("- a\n- b\n", "VALUE_INVALID", 1),
-        ("mirror: shop\nsource: {a: [}\n", "YAML_INVALID", 2),
-        ("mirror: shop\n\tsource: x\n", "YAML_INVALID", 2),
-        ("a: 1\n---\nb: 2\n", "YAML_INVALID", 2),
-        ("a: *missing\n", "YAML_INVALID", 1),
-        ("a: !!python/object/apply:os.system ['true']\n", "YAML_INVALID", 1),
-        ("a: !!python/object:os.error {}\n", "YAML_INVALID", 1),
-        ("a: 1\nb: !own text\n", "YAML_INVALID", 2),
-        ("a: 1\nb: &x [*x]\n", "YAML_INVALID", 2),
-        ("a: 1\nb: \x07\n", "YAML_INVALID", 2),
-        ("a: " + "[" * 5000, "YAML_INVALID", 1),
-        (BOMB, "YAML_INVALID", 1),
+        ("", "CONFIG_INVALID", 1),
+        ("# nothing\n", "CONFIG_INVALID", 1),
+        ("- a\n- b\n", "CONFIG_INVALID", 1),
+        ("mirror: shop\nsource: {a: [}\n", "CONFIG_INVALID", 2),
+        ("mirror: shop\n\tsource: x\n", "CONFIG_INVALID", 2),
+        ("a: 1\n---\nb: 2\n", "CONFIG_INVALID", 2),
+        ("a: *missing\n", "CONFIG_INVALID", 1),
+        ("a: !!python/object/apply:os.system ['true']\n", "CONFIG_INVALID", 1),
+        ("a: !!python/object:os.error {}\n", "CONFIG_INVALID", 1),
+        ("a: 1\nb: !own text\n", "CONFIG_INVALID", 2),
+        ("a: 1\nb: &x [*x]\n", "CONFIG_INVALID", 2),
+        ("a: 1\nb: \x07\n", "CONFIG_INVALID", 2),
+        ("a: " + "[" * 5000, "CONFIG_INVALID", 1),
+        (BOMB, "CONFIG_INVALID", 1),
     ],
 )
 def test_text_that_is_no_mirror_file_at_all(load: Load, text: str, code: str, line: int) -> None:
@@ -555,7 +560,7 @@ def test_text_that_is_no_mirror_file_at_all(load: Load, text: str, code: str, li
 def test_bytes_that_are_no_utf8_and_a_missing_file(tmp_path: Path) -> None:
     file = tmp_path / "bad.yaml"
     file.write_bytes(b"mirror: a\nx: \xff\n")
-    for path, code, line in ((file, "YAML_INVALID", 2), (tmp_path / "none.yaml", "FILE_UNREADABLE", 1)):
+    for path, code, line in ((file, "CONFIG_INVALID", 2), (tmp_path / "none.yaml", "CONFIG_INVALID", 1)):
         with pytest.raises(ConfigError) as caught:
             load_mirror(path)
         assert [(p.code, p.line) for p in caught.value.problems] == [(code, line)]
@@ -568,11 +573,11 @@ def test_yaml_traps_are_named(load: Load) -> None:
         + 'schedule: "\\ud800"\ngate: 2024-13-45\n'
     )
     assert _problems(load, text) == [
-        ("SETTING_DUPLICATE", 10, "tables[1]"),
-        ("SETTING_DUPLICATE", 11, ""),
-        ("SETTING_UNKNOWN", 12, ""),
-        ("VALUE_INVALID", 13, "schedule"),
-        ("VALUE_INVALID", 14, "gate"),
+        ("CONFIG_INVALID", 10, "tables[1]"),
+        ("CONFIG_INVALID", 11, ""),
+        ("CONFIG_INVALID", 12, ""),
+        ("CONFIG_INVALID", 13, "schedule"),
+        ("CONFIG_INVALID", 14, "gate"),
     ]
 
 
@@ -581,8 +586,8 @@ def test_aliases_and_merge_keys_mean_what_yaml_says(load: Load) -> None:
     text += "  - {<<: *first, source: dbo.b, target: dbo/b}\n  - &c {<<: *first, source: dbo.c, target: dbo/c}\n"
     assert [(t.source, t.key) for t in load(text).tables] == [(f"dbo.{n}", ("order_id",)) for n in ("orders", "b", "c")]
     assert _problems(load, text + "  - *c\n") == [
-        ("SOURCE_TWICE", 12, "tables[3].source"),
-        ("NAME_COLLISION", 12, "tables[3].target"),
+        ("CONFIG_INVALID", 12, "tables[3].source"),
+        ("CONFIG_INVALID", 12, "tables[3].target"),
     ]
 
 
@@ -594,10 +599,10 @@ def test_two_tables_of_one_change_table_are_refused_t01(load: Load) -> None:
     other = "  - {source: dbo.b, target: dbo/b, key: [id], change_table: dbo.orders%s}\n"
     assert load(text + other % "__changes").tables[1].change_table == "dbo.orders__changes"
     (found,) = _problems(load, text + other % "__ct")
-    assert (found[0], found[2]) == ("SOURCE_TWICE", "tables[1].change_table")
+    assert (found[0], found[2]) == ("CONFIG_INVALID", "tables[1].change_table")
     files = text.replace("jdbc, connection: qlik", "files, path: data/qlik") + other % "__changes"
     (found,) = _problems(load, files)
-    assert (found[0], found[2]) == ("COMBINATION_INVALID", "tables[1].change_table"), "ignored without a word before"
+    assert (found[0], found[2]) == ("CONFIG_INVALID", "tables[1].change_table"), "ignored without a word before"
 
 
 def test_every_mistake_is_reported_at_once(load: Load) -> None:
@@ -618,18 +623,18 @@ schedule: hourly
 gate: {max_files: -1}
 """
     assert _problems(load, text) == [
-        ("SETTING_MISSING", 1, "change_log"),
-        ("VALUE_INVALID", 1, "mirror"),
-        ("SETTING_UNKNOWN", 2, "mirrors"),
-        ("VALUE_INVALID", 3, "source.transport"),
+        ("CONFIG_INVALID", 1, "change_log"),
+        ("CONFIG_INVALID", 1, "mirror"),
+        ("CONFIG_INVALID", 2, "mirrors"),
+        ("CONFIG_INVALID", 3, "source.transport"),
         ("SECRET_IN_FILE", 4, "landing_zone"),
         ("SECRET_IN_FILE", 5, "ledger"),
-        ("COLUMN_CASE", 8, "tables[1].key"),
-        ("NAME_UNSAFE", 9, "tables[2].target"),
-        ("NAME_COLLISION", 10, "tables[3].target"),
-        ("SETTING_DUPLICATE", 11, "tables[4]"),
-        ("VALUE_INVALID", 12, "schedule"),
-        ("VALUE_INVALID", 13, "gate.max_files"),
+        ("COLUMN_NAME_INVALID", 8, "tables[1].key"),
+        ("CONFIG_INVALID", 9, "tables[2].target"),
+        ("CONFIG_INVALID", 10, "tables[3].target"),
+        ("CONFIG_INVALID", 11, "tables[4]"),
+        ("CONFIG_INVALID", 12, "schedule"),
+        ("CONFIG_INVALID", 13, "gate.max_files"),
     ]
 
 
@@ -637,7 +642,7 @@ def test_the_error_reads_well_and_travels_by_value(load: Load) -> None:
     with pytest.raises(ConfigError) as caught:
         load(GOOD.replace("change_log", "chang_log"))
     text = str(caught.value)
-    assert "shop.yaml:5: SETTING_UNKNOWN: chang_log: " in text and "Way out: did you mean 'change_log'?" in text
+    assert "shop.yaml:5: CONFIG_INVALID: chang_log: " in text and "Way out: did you mean 'change_log'?" in text
     again = pickle.loads(pickle.dumps(caught.value))
     assert isinstance(again, TerminalError) and again.problems == caught.value.problems and str(again) == text
 
@@ -754,8 +759,8 @@ def test_mistakes_of_all_files_of_a_folder_come_together(tmp_path: Path) -> None
     with pytest.raises(ConfigError) as caught:
         load_mirrors(tmp_path / "mirrors")
     assert [(p.file.name, p.code) for p in caught.value.problems] == [
-        ("a.yaml", "SETTING_UNKNOWN"),
-        ("b.yaml", "YAML_INVALID"),
+        ("a.yaml", "CONFIG_INVALID"),
+        ("b.yaml", "CONFIG_INVALID"),
     ]
 
 
@@ -823,13 +828,13 @@ EXPORT = "format: parquet, path: x"
 @pytest.mark.parametrize(
     ("key", "given", "code", "said"),
     [
-        ("", "format: jdbc, connection: c", "SETTING_MISSING", "handover: quiesced"),
-        ("", "format: jdbc, connection: c, handover: exact", "COMBINATION_INVALID", "an export"),
-        ("id", "format: jdbc, connection: c, handover: quiesced", "COMBINATION_INVALID", "leave `handover`"),
-        ("", f"{EXPORT}, stream_from: beginning", "SETTING_MISSING", "handover: quiesced"),
-        ("", f"{EXPORT}, stream_from: '0000002C:00000730:0011', handover: quiesced", "COMBINATION_INVALID", "exact"),
-        ("", f"{EXPORT}, stream_from: beginning, handover: exact", "COMBINATION_INVALID", "quiesced"),
-        ("id", f"{EXPORT}, stream_from: beginning, handover: quiesced", "COMBINATION_INVALID", "leave `handover`"),
+        ("", "format: jdbc, connection: c", "CONFIG_INVALID", "handover: quiesced"),
+        ("", "format: jdbc, connection: c, handover: exact", "CONFIG_INVALID", "an export"),
+        ("id", "format: jdbc, connection: c, handover: quiesced", "CONFIG_INVALID", "leave `handover`"),
+        ("", f"{EXPORT}, stream_from: beginning", "CONFIG_INVALID", "handover: quiesced"),
+        ("", f"{EXPORT}, stream_from: '0000002C:00000730:0011', handover: quiesced", "CONFIG_INVALID", "exact"),
+        ("", f"{EXPORT}, stream_from: beginning, handover: exact", "CONFIG_INVALID", "quiesced"),
+        ("id", f"{EXPORT}, stream_from: beginning, handover: quiesced", "CONFIG_INVALID", "leave `handover`"),
     ],
 )
 def test_the_load_of_a_table_without_key_says_how_it_was_handed_over_g127(
@@ -868,13 +873,13 @@ def test_only_a_table_that_its_task_keeps_may_stay_as_it_was_loaded_t30(
 ) -> None:
     """Elsewhere `stream_from` was taken, and meant nothing, or that rows of today are older than all changes."""
     assert load(of_load(CHANGE_TABLES, entry, f"initial_load: {{{KEPT}}}")).entries
-    with pytest.raises(TerminalError, match=r"COMBINATION_INVALID.*stream_from.*leave `stream_from` out"):
+    with pytest.raises(TerminalError, match=r"CONFIG_INVALID.*stream_from.*leave `stream_from` out"):
         load(of_load(source, entry, f"{setting}: {{{KEPT}}}"))
 
 
 @pytest.mark.parametrize("entry", ENTRIES)
 def test_a_proof_hands_nothing_over_g127(load: Load, entry: str) -> None:
-    with pytest.raises(TerminalError, match=r"COMBINATION_INVALID.*a proof hands nothing over"):
+    with pytest.raises(TerminalError, match=r"CONFIG_INVALID.*a proof hands nothing over"):
         load(of_load(EVENTS, entry, "prove: {format: jdbc, connection: c, handover: quiesced}"))
 
 

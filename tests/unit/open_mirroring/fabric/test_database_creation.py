@@ -157,7 +157,7 @@ def test_a_stopped_database_is_never_started_r_07(
     assert database is not None
     api.stop(database)
     assert run("create", file) == Exit.TERMINAL
-    assert "DATABASE_STOPPED" in capsys.readouterr().err
+    assert "TARGET_FAILED" in capsys.readouterr().err
     assert state(server) == "Stopped"
 
 
@@ -188,7 +188,7 @@ def test_a_database_of_another_source_is_refused_r_05(
     server.databases.create("shop", definition=definition if source else None).service.initialize()
     assert run("create", mirror_file(tmp_path)) == Exit.TERMINAL
     told = capsys.readouterr().err
-    assert "DATABASE_UNFIT" in told and "shop" in told
+    assert "PLACE_MISSING" in told and "shop" in told
     assert (state(server), zone_files(server)) == ("Initialized", {})
 
 
@@ -220,7 +220,7 @@ def test_a_store_that_ignores_conditions_fails_closed_o_03(
 @pytest.mark.parametrize(
     ("zone", "code"),
     [
-        ({"workspace": "nowhere", "item": "shop.MirroredDatabase"}, "WORKSPACE_MISSING"),
+        ({"workspace": "nowhere", "item": "shop.MirroredDatabase"}, "PLACE_MISSING"),
         ({"workspace": "11111111-1111-1111-1111-111111111111"} | {"item": "1" * 8 + "-1111" * 3 + "-" + "1" * 12}, ""),
     ],
 )
@@ -228,7 +228,7 @@ def test_what_is_not_there_is_told(
     server: EmulatorServer, tmp_path: Path, zone: dict[str, str], code: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     if not code:
-        zone, code = zone | {"workspace": server.workspace_id}, "DATABASE_MISSING"
+        zone, code = zone | {"workspace": server.workspace_id}, "PLACE_MISSING"
     assert run("create", mirror_file(tmp_path, **zone)) == Exit.TERMINAL
     assert code in capsys.readouterr().err
     assert server.databases.all() == []
@@ -239,7 +239,7 @@ def test_check_tells_a_database_that_is_not_there(
 ) -> None:
     assert run("check", mirror_file(tmp_path)) == Exit.USAGE
     told = capsys.readouterr().out
-    assert "ZONE_MISSING" in told and "open-mirroring create" in told
+    assert "PLACE_MISSING" in told and "open-mirroring create" in told
 
 
 @pytest.mark.parametrize("verb", ["status", "rename"])
@@ -253,7 +253,7 @@ def test_check_tells_a_login_that_may_not_do_what_runs_do_r_08(
     assert run("check", file) == Exit.USAGE
     ran = capsys.readouterr()
     setting = "gate.status" if verb == "status" else "landing_zone"
-    assert f"SERVICE_DENIED: {setting}: " in ran.out and "Contributor" in ran.out
+    assert f"ACCESS_DENIED: {setting}: " in ran.out and "Contributor" in ran.out
     assert "1 problem found" in ran.err
     file.write_text(file.read_text() + "gate: {status: none}\n")
     assert run("check", file) == (Exit.DONE if verb == "status" else Exit.USAGE), "nothing asks then"
@@ -273,7 +273,7 @@ def test_check_tells_a_connection_that_cannot_be_used(
         monkeypatch.setenv("AIRFLOW_CONN_LAKE", connection_variable(server, dfs_endpoint="https://elsewhere.example"))
     assert run("check", mirror_file(tmp_path)) == Exit.USAGE
     told = capsys.readouterr().out
-    assert f"CONNECTION_{'MISSING' if kind == 'missing' else 'INVALID'}" in told and "landing_zone.connection" in told
+    assert "CONNECTION_INVALID" in told and "landing_zone.connection" in told
     assert SECRET not in told
 
 
@@ -286,7 +286,7 @@ def test_a_database_of_a_later_version_is_not_ready_r_02(
     database = api.find_database(server.workspace_id, "shop")
     assert database is not None
     monkeypatch.setattr(type(server.databases.all()[0]), "status", lambda self: "Hibernating")
-    with pytest.raises(TransientError, match=r"DATABASE_NOT_READY.*Hibernating"):
+    with pytest.raises(TransientError, match=r"TARGET_BUSY.*Hibernating"):
         database_creation.settled(api, database)
 
 

@@ -137,9 +137,9 @@ def test_rows_of_another_shape_are_refused_and_leave_no_valid_file(path: Path, l
         (null_key, "column 'id' must not be NULL and is, 1 times"),
     ):
         tables = [good, bad] if late else [bad]
-        with pytest.raises(TerminalError, match=f"DATA_FILE_INVALID: .*{why}"):
+        with pytest.raises(TerminalError, match=f"FILE_UNFIT: .*{why}"):
             write_data_file(path, tables, SCHEMA, FOOTER)
-        with pytest.raises(TerminalError, match="DATA_FILE_INVALID"):
+        with pytest.raises(TerminalError, match="FILE_UNFIT"):
             check_data_file(path, SCHEMA, ["id"])
     with pytest.raises(TerminalError, match="TYPE_UNSUPPORTED"):
         write_data_file(path, [], pa.schema([pa.field("t", pa.time64("us"))]), FOOTER)
@@ -169,7 +169,7 @@ def test_a_file_that_is_not_ours_has_no_footer(path: Path) -> None:
 )
 def test_a_damaged_footer_is_an_error_not_a_foreign_file(path: Path, entry: bytes) -> None:
     pq.write_table(rows(2).replace_schema_metadata({FOOTER_KEY: entry}), path)
-    with pytest.raises(TerminalError, match=r"DATA_FILE_INVALID: .*our footer cannot be read.*Way out: "):
+    with pytest.raises(TerminalError, match=r"FILE_UNFIT: .*our footer cannot be read.*Way out: "):
         read_footer(path)
 
 
@@ -180,15 +180,15 @@ def test_damaged_files_are_refused_wherever_they_are_cut(path: Path) -> None:
     for size in (0, 1, 4, 11, 12, len(whole) // 2, len(whole) - 1):
         path.write_bytes(whole[:size])
         for reading in (read_footer, rows_digest, lambda cut: check_data_file(cut, SCHEMA, ["id"])):
-            with pytest.raises(TerminalError, match="DATA_FILE_INVALID"):
+            with pytest.raises(TerminalError, match="FILE_UNFIT"):
                 reading(path)
     for torn in (b"XXXX" + whole[4:], whole + b"tail", b"PAR1" + bytes(100) + b"PAR1"):
         path.write_bytes(torn)
-        with pytest.raises(TerminalError, match="DATA_FILE_INVALID"):
+        with pytest.raises(TerminalError, match="FILE_UNFIT"):
             check_data_file(path, SCHEMA, ["id"])
     page = whole.index(b"\x28\xb5\x2f\xfd")  # the first zstd frame
     path.write_bytes(whole[:page] + bytes(8) + whole[page + 8 :])
-    with pytest.raises(TerminalError, match=r"DATA_FILE_INVALID: .*cannot be read"):
+    with pytest.raises(TerminalError, match=r"FILE_UNFIT: .*cannot be read"):
         rows_digest(path)
 
 
@@ -228,7 +228,7 @@ def test_the_check_names_what_is_wrong(path: Path, statistics: bool) -> None:
         (rows(3, marker=4), SCHEMA, [], r"without keys has markers \[0\], the file has \[4\]"),
     ]
     for table, expected, keys, why in cases:
-        with pytest.raises(TerminalError, match=f"DATA_FILE_INVALID: .*{why}") as caught:
+        with pytest.raises(TerminalError, match=f"FILE_UNFIT: .*{why}") as caught:
             check_data_file(rewritten(path, table, write_statistics=statistics), expected, keys)
         assert caught.value.where == str(path)
     check_data_file(rewritten(path, good, write_statistics=statistics), SCHEMA, ["id"])
@@ -256,12 +256,12 @@ def test_the_footer_must_be_there_and_count_the_rows(path: Path) -> None:
 
 def test_a_file_that_was_moved_away_is_looked_for_again(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for reading in (read_footer, rows_digest, lambda gone: check_data_file(gone, SCHEMA, ["id"])):
-        with pytest.raises(TransientError, match=r"DATA_FILE_GONE: .*list again"):
+        with pytest.raises(TransientError, match=r"CHANGED_MEANWHILE: .*list again"):
             reading(path)
 
     def failing(_: Path) -> None:
         raise OSError(errno.EIO, os.strerror(errno.EIO))
 
     monkeypatch.setattr(data_file.pq, "read_metadata", failing)
-    with pytest.raises(TransientError, match="STORE_IO"):
+    with pytest.raises(TransientError, match="UNREACHABLE"):
         read_footer(path)

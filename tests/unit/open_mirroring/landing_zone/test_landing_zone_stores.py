@@ -165,5 +165,5 @@ def test_no_verb_leaves_the_zone(store: LandingZoneStore, path: str) -> None:
         lambda: store.delete(path),
         lambda: store.rename(path, "a/b", source_etag="e"),
     ):
-        with pytest.raises(TerminalError, match="PATH_UNSAFE"):
+        with pytest.raises(TerminalError, match="FOREIGN_ITEM"):
             verb()

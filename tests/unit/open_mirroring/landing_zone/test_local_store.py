@@ -176,10 +176,10 @@ def test_paths_stay_inside_the_zone(store: LocalStore, path: str) -> None:
         lambda: store.rename(path, "b", source_etag=""),
         lambda: list(store.list(path or "..")),  # "" lists the whole zone
     ):
-        with pytest.raises(TerminalError, match=r"PATH_UNSAFE: .*Way out: "):
+        with pytest.raises(TerminalError, match=r"FOREIGN_ITEM: .*Way out: "):
             call()
     source = created(store, "source")
-    with pytest.raises(TerminalError, match="PATH_UNSAFE"):
+    with pytest.raises(TerminalError, match="FOREIGN_ITEM"):
         store.rename("source", path, source_etag=source.etag)
     assert store.stat("source") == source
 
@@ -197,7 +197,7 @@ def test_links_do_not_lead_out(store: LocalStore, tmp_path: Path) -> None:
         lambda: store.fetch("t/leak").__enter__(),
         lambda: list(store.list("t/away")),
     ):
-        with pytest.raises(TerminalError, match="PATH_UNSAFE"):
+        with pytest.raises(TerminalError, match="FOREIGN_ITEM"):
             call()
     assert {info.path for info in store.list("t")} == {"t/1", "t/away", "t/leak"}, "seen, not followed"
     assert [path.name for path in outside.iterdir()] == ["secret"]
@@ -229,11 +229,11 @@ def test_coarse_times_are_refused(store: LocalStore, monkeypatch: pytest.MonkeyP
 @pytest.mark.parametrize(
     ("number", "kind", "code"),
     [
-        (errno.EIO, TransientError, "STORE_IO"),
+        (errno.EIO, TransientError, "UNREACHABLE"),
         (errno.ENOSPC, TransientError, "DISK_FULL"),
         (errno.EDQUOT, TransientError, "DISK_FULL"),
-        (errno.EACCES, TerminalError, "STORE_DENIED"),
-        (errno.EROFS, TerminalError, "STORE_DENIED"),
+        (errno.EACCES, TerminalError, "ACCESS_DENIED"),
+        (errno.EROFS, TerminalError, "ACCESS_DENIED"),
     ],
 )
 def test_errors_of_the_system_speak(
@@ -254,7 +254,7 @@ def test_errors_of_the_system_speak(
 def test_a_file_in_the_way_of_a_folder_is_told(store: LocalStore) -> None:
     created(store, "t")
     for call in (lambda: store.create("t/1", b""), lambda: store.stat("t/1"), lambda: list(store.list("t"))):
-        with pytest.raises(TerminalError, match="PATH_UNSAFE"):
+        with pytest.raises(TerminalError, match="FOREIGN_ITEM"):
             call()
 
 
@@ -262,7 +262,7 @@ def test_a_folder_that_goes_away_during_create_is_no_taken_name(
     store: LocalStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(local_store, "rename_no_replace", lambda *_: False)
-    with pytest.raises(TransientError, match="STORE_IO: the folder went away"):
+    with pytest.raises(TransientError, match="UNREACHABLE: the folder went away"):
         store.create("t/x", b"")
 
 
@@ -298,7 +298,7 @@ def test_a_folder_in_use_is_a_transient_error(store: LocalStore, monkeypatch: py
         raise OSError(errno.EBUSY, os.strerror(errno.EBUSY), source)
 
     monkeypatch.setattr(local_store, "rename_no_replace", busy)
-    with pytest.raises(TransientError, match="FOLDER_IN_USE"):
+    with pytest.raises(TransientError, match="CHANGED_MEANWHILE"):
         store.delete_folder("dbo.schema/orders")
     assert store.stat(STAGED) is not None
 
@@ -309,6 +309,6 @@ def test_only_a_plain_folder_is_deleted(store: LocalStore, tmp_path: Path) -> No
     (tmp_path / "zone" / "link").symlink_to(tmp_path / "outside")
     created(store, "file")
     for path in ("link", "file", "../outside", ""):
-        with pytest.raises(TerminalError, match="PATH_UNSAFE"):
+        with pytest.raises(TerminalError, match="FOREIGN_ITEM"):
             store.delete_folder(path)
     assert (tmp_path / "outside").is_dir() and store.stat("file") is not None

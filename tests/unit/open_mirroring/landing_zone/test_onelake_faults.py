@@ -92,7 +92,7 @@ def test_a_late_answer_counts_as_none(server: EmulatorServer) -> None:
     server.faults.add(Fault("slow", "properties", seconds=0.5))
     assert store.stat(STAGED) == info
     server.faults.add(Fault("slow", "rename", seconds=0.5))
-    with pytest.raises(TransientError, match="SERVICE_UNREACHABLE"):
+    with pytest.raises(TransientError, match="UNREACHABLE"):
         store.rename(STAGED, FINAL, source_etag=info.etag)
 
 
@@ -123,7 +123,7 @@ def test_a_folder_in_use_is_told_and_deleted_by_a_later_call_f_73(
     for number in range(4):
         created(store, f"t/{number}")
     server.faults.add(Fault("in_use", "delete", skip=skip))
-    with pytest.raises(TransientError, match=r"FOLDER_IN_USE.*PathInUse"):
+    with pytest.raises(TransientError, match=r"CHANGED_MEANWHILE.*PathInUse"):
         store.delete_folder("t")
     assert len(list(store.list("t"))) == 4 - 2 * skip
     store.delete_folder("t")
@@ -140,7 +140,7 @@ def test_a_rename_without_a_plain_answer_is_unknown_and_not_repeated_o_08(
     info = created(store, STAGED)
     server.faults.reset_calls()
     server.faults.add(Fault(kind, "rename"))
-    with pytest.raises(TransientError, match=r"SERVICE_UNREACHABLE|SERVICE_THROTTLED"):
+    with pytest.raises(TransientError, match=r"UNREACHABLE|TARGET_BUSY"):
         store.rename(STAGED, FINAL, source_etag=info.etag)
     assert server.faults.calls()["rename"] == 1
     done = kind in AFTER
@@ -181,7 +181,7 @@ def test_an_upload_whose_folder_goes_away_is_not_taken_for_whole(server: Emulato
         return size
 
     store._append = gone  # type: ignore[method-assign]
-    with pytest.raises(TransientError, match="STORE_CONFLICT"):
+    with pytest.raises(TransientError, match="CHANGED_MEANWHILE"):
         store.create(STAGED, b"rows")
     assert list(store.list("")) == []
 
@@ -235,7 +235,7 @@ def test_a_token_that_is_refused_twice_is_refused_for_good(
     server: EmulatorServer, store: OneLakeStore, verb: str
 ) -> None:
     server.faults.add(Fault("token_expired", verb, times=2))
-    with pytest.raises(TerminalError, match=r"SERVICE_DENIED.*connection lake.*Contributor"):
+    with pytest.raises(TerminalError, match=r"ACCESS_DENIED.*connection lake.*Contributor"):
         _ = store.create(STAGED, b"rows") if verb == "append" else store.read(STAGED)
 
 
@@ -243,7 +243,7 @@ def test_a_wrong_secret_is_told_by_its_code_alone(server: EmulatorServer) -> Non
     from tests.onelake import login_of
 
     store = OneLakeStore(zone_of(server, login=login_of(server, secret="wrong-canary")))
-    with pytest.raises(TerminalError, match=r"TOKEN_REFUSED.*AADSTS7000215") as caught:
+    with pytest.raises(TerminalError, match=r"ACCESS_DENIED.*AADSTS7000215") as caught:
         store.stat(STAGED)
     assert "wrong-canary" not in str(caught.value)
 
@@ -252,7 +252,7 @@ def test_a_workspace_that_is_not_there_is_told_o_01(server: EmulatorServer) -> N
     from dataclasses import replace
 
     store = OneLakeStore(replace(zone_of(server), workspace="00000000-0000-0000-0000-000000000000"))
-    with pytest.raises(TerminalError, match="ZONE_MISSING"):
+    with pytest.raises(TerminalError, match="PLACE_MISSING"):
         list(store.list(""))
 
 
@@ -291,7 +291,7 @@ def test_a_rename_that_is_throttled_lets_the_next_call_wait(server: EmulatorServ
     info, waits = created(store, STAGED), Waits()
     waiting(store, waits.budget())
     server.faults.add(Fault("throttled", "rename", seconds=7))
-    with pytest.raises(TransientError, match=r"SERVICE_THROTTLED.*for 7 s"):
+    with pytest.raises(TransientError, match=r"TARGET_BUSY.*for 7 s"):
         store.rename(STAGED, FINAL, source_etag=info.etag)
     assert waits.slept == []
     assert store.stat(STAGED) == info
@@ -303,7 +303,7 @@ def test_nobody_waits_for_an_hour(server: EmulatorServer, store: OneLakeStore) -
     waiting(store, waits.budget())
     server.faults.add(Fault("throttled", "properties", seconds=3600))
     for _ in range(2):
-        with pytest.raises(TransientError, match="SERVICE_THROTTLED"):
+        with pytest.raises(TransientError, match="TARGET_BUSY"):
             store.stat(STAGED)
     assert waits.slept == []
     assert server.faults.calls()["properties"] == 1
@@ -315,6 +315,6 @@ def test_repetitions_of_a_run_have_an_end(server: EmulatorServer, store: OneLake
     waiting(store, waits.budget(5))
     server.faults.add(Fault("unavailable_before", "properties", times=None))
     for _ in range(10):
-        with pytest.raises(TransientError, match="SERVICE_UNREACHABLE"):
+        with pytest.raises(TransientError, match="UNREACHABLE"):
             store.stat(STAGED)
     assert server.faults.calls()["properties"] == 10 + 5

@@ -31,7 +31,7 @@ def test_a_table_is_one_folder_with_or_without_a_schema() -> None:
 @pytest.mark.parametrize(("schema", "table"), [(None, "a/b"), (None, "dbo.schema"), ("dbo", "_hidden"), ("_dbo", "a")])
 def test_a_name_that_would_be_another_folder_is_refused(schema: str | None, table: str) -> None:
     """F-02, F-03, F-05: deeper, a schema of its own, or passed over by the service."""
-    with pytest.raises(TerminalError, match="NAME_UNSAFE"):
+    with pytest.raises(TerminalError, match="CONFIG_INVALID"):
         table_folder(schema, table)
 
 
@@ -49,7 +49,7 @@ def test_numbers_are_twenty_digits_from_one_f31() -> None:
     assert file_name(1) == "00000000000000000001.parquet"
     assert file_name(10**20 - 1) == "99999999999999999999.parquet"
     for number in (0, -1, 10**20):
-        with pytest.raises(TerminalError, match="NUMBER_INVALID"):
+        with pytest.raises(TerminalError, match="CONFIG_INVALID"):
             file_name(number)
 
 

@@ -70,8 +70,8 @@ def test_a_new_column_goes_behind_the_others_and_none_is_lost() -> None:
     [
         pytest.param(LandingColumn("id", "decimal(38,0)"), "SCHEMA_CHANGED", id="F-87 wider"),
         pytest.param(LandingColumn("name", "binary"), "SCHEMA_CHANGED", id="F-87 other"),
-        pytest.param(LandingColumn("NAME", "string"), "COLUMN_CASE", id="F-88 case"),
-        pytest.param(LandingColumn("__ROWMARKER__", "int32"), "COLUMN_RESERVED", id="F-50 the marker's name"),
+        pytest.param(LandingColumn("NAME", "string"), "COLUMN_NAME_INVALID", id="F-88 case"),
+        pytest.param(LandingColumn("__ROWMARKER__", "int32"), "COLUMN_NAME_INVALID", id="F-50 the marker's name"),
         pytest.param(LandingColumn("more", "time"), "TYPE_UNSUPPORTED", id="F-80 no type of the zone"),
     ],
 )
@@ -104,6 +104,6 @@ def test_columns_have_the_targets_names_in_files_only_and_never_one_of_two_g120(
     for late in (LandingColumn("other", "date", "Id"), LandingColumn("Other", "date", "ADDED")):
         with pytest.raises(TerminalError, match="would both land as") as refused:
             swapped.extended([late])
-        assert refused.value.code == "COLUMN_COLLISION"
+        assert refused.value.code == "COLUMN_NAME_INVALID"
     with pytest.raises(TerminalError, match="in case only"):
         swapped.extended([LandingColumn("NAME", "date", "other")])

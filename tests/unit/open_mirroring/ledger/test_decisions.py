@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from open_mirroring.codes import WHY_RESET
 from open_mirroring.errors import TerminalError
 from open_mirroring.ledger.auditing import Reason
 from open_mirroring.ledger.decisions import (
@@ -17,7 +18,6 @@ from open_mirroring.ledger.decisions import (
 )
 from open_mirroring.ledger.publish_ledger import PublishLedger
 from open_mirroring.protocols.publishing import Lost
-from open_mirroring.protocols.table_stops import NEEDS_RESET
 from tests.hand_made_mirror import GUID, OTHER_GUID, HandMadeMirror
 
 REASON = Reason("ada", "the column is back")
@@ -58,12 +58,12 @@ def test_a_decision_fences_whoever_was_at_work_on_the_table(made: HandMadeMirror
     assert made.table("dbo.orders").stop_code is None
 
 
-@pytest.mark.parametrize("code", sorted(NEEDS_RESET))
+@pytest.mark.parametrize("code", sorted(WHY_RESET))
 def test_a_stop_that_needs_a_reset_is_not_lifted(made: HandMadeMirror, code: str) -> None:
     made.stop("dbo.orders", code)
     error = refused(resume_table, made.ledger, "shop", "dbo.orders", REASON)
-    assert error.code == "RESET_NEEDED"
-    assert code in error.what and NEEDS_RESET[code] in error.what
+    assert error.code == "COMMAND_REFUSED"
+    assert code in error.what and WHY_RESET[code] in error.what
     assert made.table("dbo.orders").stop_code == code
     assert made.audit() == []
 
@@ -71,16 +71,16 @@ def test_a_stop_that_needs_a_reset_is_not_lifted(made: HandMadeMirror, code: str
 def test_an_unknown_stream_is_not_lifted_by_resuming_g_01(made: HandMadeMirror) -> None:
     made.stop("dbo.orders", "EPOCH_UNKNOWN")
     error = refused(resume_table, made.ledger, "shop", "dbo.orders", REASON)
-    assert error.code == "EPOCH_NOT_ACCEPTED"
+    assert error.code == "COMMAND_REFUSED"
     assert "accept-epoch" in error.way_out
     assert made.table("dbo.orders").stop_code == "EPOCH_UNKNOWN"
 
 
 def test_what_is_not_stopped_or_not_there_cannot_be_resumed(made: HandMadeMirror) -> None:
-    assert refused(resume_table, made.ledger, "shop", "dbo.orders", REASON).code == "NOT_STOPPED"
-    assert refused(resume_table, made.ledger, "shop", "dbo.nothing", REASON).code == "TABLE_UNKNOWN"
-    assert refused(resume_extraction, made.ledger, "shop", REASON).code == "NOT_STOPPED"
-    assert refused(resume_extraction, made.ledger, "other", REASON).code == "NOT_STOPPED"
+    assert refused(resume_table, made.ledger, "shop", "dbo.orders", REASON).code == "COMMAND_REFUSED"
+    assert refused(resume_table, made.ledger, "shop", "dbo.nothing", REASON).code == "ARGUMENT_INVALID"
+    assert refused(resume_extraction, made.ledger, "shop", REASON).code == "COMMAND_REFUSED"
+    assert refused(resume_extraction, made.ledger, "other", REASON).code == "COMMAND_REFUSED"
 
 
 def test_an_accepted_stream_comes_after_all_earlier_ones_g_01(made: HandMadeMirror) -> None:
@@ -113,40 +113,40 @@ def test_a_table_stays_stopped_while_another_stream_is_unknown(made: HandMadeMir
 
 def test_accepting_a_stream_leaves_a_stop_of_another_cause(made: HandMadeMirror) -> None:
     made.commit(1, {"dbo.orders": (1, LOW)})
-    made.stop("dbo.orders", "GAP")
+    made.stop("dbo.orders", "FILE_MISSING")
     assert accept_epoch(made.ledger, "shop", "dbo.orders", GUID, REASON).cleared is None
-    assert made.table("dbo.orders").stop_code == "GAP"
+    assert made.table("dbo.orders").stop_code == "FILE_MISSING"
 
 
 def test_only_a_stream_that_was_seen_and_is_unknown_can_be_accepted(made: HandMadeMirror) -> None:
     made.accept("dbo.orders", GUID, 0)
     made.commit(1, {"dbo.orders": (1, LOW), "dbo.customers": (1, LOW)})
     made.commit(2, {"dbo.customers": (1, LOW)}, epoch=OTHER_GUID)
-    assert refused(accept_epoch, made.ledger, "shop", "dbo.orders", GUID, REASON).code == "EPOCH_KNOWN"
+    assert refused(accept_epoch, made.ledger, "shop", "dbo.orders", GUID, REASON).code == "COMMAND_REFUSED"
     error = refused(accept_epoch, made.ledger, "shop", "dbo.orders", OTHER_GUID, REASON)
-    assert error.code == "EPOCH_NOT_SEEN", "it was seen, but not of this table"
-    assert refused(accept_epoch, made.ledger, "shop", "dbo.nothing", GUID, REASON).code == "TABLE_UNKNOWN"
+    assert error.code == "COMMAND_REFUSED", "it was seen, but not of this table"
+    assert refused(accept_epoch, made.ledger, "shop", "dbo.nothing", GUID, REASON).code == "ARGUMENT_INVALID"
     assert made.audit() == []
 
 
 def test_a_stopped_mirror_is_resumed_by_a_decision_of_its_own(made: HandMadeMirror) -> None:
     made.set_mirror(stop_code="LOG_CONFLICT", stop_what="other files")
-    made.stop("dbo.orders", "GAP")
+    made.stop("dbo.orders", "FILE_MISSING")
     assert [(stop.source, stop.code) for stop in open_stops(made.ledger, "shop")] == [
         (None, "LOG_CONFLICT"),
-        ("dbo.orders", "GAP"),
+        ("dbo.orders", "FILE_MISSING"),
     ]
     cleared = resume_extraction(made.ledger, "shop", REASON)
     assert (cleared.code, cleared.what) == ("LOG_CONFLICT", "other files")
     assert made.reader.mirror().stop_code is None
-    assert made.table("dbo.orders").stop_code == "GAP"
+    assert made.table("dbo.orders").stop_code == "FILE_MISSING"
     assert [(source, event) for source, event, _ in made.audit()] == [(None, "EXTRACTION_RESUMED")]
 
 
 def test_the_runbook_names_every_stop_that_resuming_refuses() -> None:
     runbook = (Path(__file__).resolve().parents[4] / "docs" / "runbook.md").read_text(encoding="utf-8")
     section = runbook.split("## Lifting a stop")[1].split("\n## ")[0]
-    assert [code for code in [*NEEDS_RESET, EPOCH_UNKNOWN] if code not in section] == []
+    assert [code for code in [*WHY_RESET, EPOCH_UNKNOWN] if code not in section] == []
 
 
 def test_a_decision_is_taken_once_and_lifts_no_later_stop_g_30(made: HandMadeMirror) -> None:
@@ -162,12 +162,12 @@ def test_a_decision_is_taken_once_and_lifts_no_later_stop_g_30(made: HandMadeMir
     assert resume_extraction(made.ledger, "shop", REASON, request="b") == read
     assert made.audit() == written
     assert {stop.what for stop in open_stops(made.ledger, "shop")} == {"again", "another one"}
-    assert refused(lambda: resume_extraction(made.ledger, "shop", REASON, request="a")).code == "REQUEST_TAKEN"
+    assert refused(lambda: resume_extraction(made.ledger, "shop", REASON, request="a")).code == "ARGUMENT_INVALID"
     assert resume_table(made.ledger, "shop", "dbo.orders", REASON, request="c").code == "ROW_INCOMPLETE"
 
 
 def test_an_accepted_stream_answers_its_request_g_30(made: HandMadeMirror) -> None:
-    """G-30: without a request, EPOCH_KNOWN says that it is done already."""
+    """G-30: without a request, COMMAND_REFUSED says that it is done already."""
     made.accept("dbo.orders", GUID, 0)
     made.commit(1, {"dbo.orders": (1, LOW)}, epoch=OTHER_GUID)
     made.stop("dbo.orders", EPOCH_UNKNOWN)
@@ -176,4 +176,4 @@ def test_an_accepted_stream_answers_its_request_g_30(made: HandMadeMirror) -> No
     again = accept_epoch(made.ledger, "shop", "dbo.orders", OTHER_GUID, REASON, request="a")
     assert (again.ordinal, again.cleared and again.cleared.code, again.still_unknown) == (1, EPOCH_UNKNOWN, ())
     known = refused(accept_epoch, made.ledger, "shop", "dbo.orders", OTHER_GUID, REASON)
-    assert known.code == "EPOCH_KNOWN"
+    assert known.code == "COMMAND_REFUSED"

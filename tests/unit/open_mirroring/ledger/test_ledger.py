@@ -199,7 +199,7 @@ def test_a_stopped_table_fences_its_publisher_and_keeps_its_first_reason(
     assert reader.tables()["dbo.a"].row == state.row
 
 
-@pytest.mark.parametrize("code", ["METADATA_MISSING", "DFM_COUNT_DIFFERS"])
+@pytest.mark.parametrize("code", ["METADATA_MISSING", "FILE_DAMAGED"])
 def test_what_a_sound_copy_heals_can_be_resumed_but_hides_no_worse(
     code: str, extracting: ExtractLedger, table: str, ledger: Engine, reader: LedgerReader
 ) -> None:
@@ -562,7 +562,7 @@ def test_a_mended_key_lifts_its_stop_once_nothing_is_hidden(
     completed(extracting, told)
     if healed:
         assert reader.tables()["dbo.a"].stop_code == "EPOCH_UNKNOWN", "two streams, of which nobody knows the order"
-    extracting.refuse_mended("dbo.a", "KEY_MISSING: no name")
+    extracting.refuse_mended("dbo.a", "KEY_INVALID: no name")
     found = reader.tables()["dbo.a"]
     assert (found.stop_code, found.row.stop) == (("EPOCH_UNKNOWN",) * 2 if healed else ("KEY_UNKNOWN",) * 2)
 
@@ -572,7 +572,7 @@ def test_a_mirrored_table_that_is_no_longer_named_is_refused(
 ) -> None:
     with pytest.raises(TerminalError, match=r"dbo\.a") as refused:
         publishing.declare([OTHER])
-    assert refused.value.code == "TABLE_UNDECLARED"
+    assert refused.value.code == "TABLE_REDECLARED"
     assert reader.tables().keys() == {"dbo.a"}
 
 

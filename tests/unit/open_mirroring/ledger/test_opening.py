@@ -176,7 +176,7 @@ def test_a_ledger_of_an_unknown_revision_is_refused_and_left_alone(ledger_url: s
     with ledger.begin() as db:
         db.execute(sa.text("UPDATE alembic_version SET version_num = '9999'"))
     for look in (open_ledger, opening.ledger_to_look):
-        with pytest.raises(TerminalError, match="LEDGER_REVISION: the ledger has revision 9999"):
+        with pytest.raises(TerminalError, match="LEDGER_UNFIT: the ledger has revision 9999"):
             look(ledger_url)
     with ledger.connect() as db:
         assert db.scalar(sa.text("SELECT version_num FROM alembic_version")) == "9999"
@@ -203,7 +203,7 @@ def test_a_database_of_something_else_is_refused_and_left_alone(ledger_url: str,
     before = sa.inspect(engine).get_table_names()
     with pytest.raises(TerminalError) as refused:
         open_ledger(ledger_url)
-    assert refused.value.code == "LEDGER_FOREIGN"
+    assert refused.value.code == "LEDGER_UNFIT"
     assert sa.inspect(engine).get_table_names() == before
 
 
@@ -220,7 +220,7 @@ def test_a_file_that_is_no_database_is_told_and_left_alone(content: bytes, tmp_p
 def test_a_ledger_that_can_only_be_read_is_told(ledger_url: str, tmp_path: Path) -> None:
     """By a server that takes no writes, such as a standby's, and by a file whose rights are not ours."""
     if ledger_url.startswith("postgresql"):
-        with pytest.raises(TerminalError, match=r"LEDGER_DENIED.*25006") as denied:
+        with pytest.raises(TerminalError, match=r"ACCESS_DENIED.*25006") as denied:
             open_ledger(f"{ledger_url}%20-c%20default_transaction_read_only%3Don")
         assert str(sa.make_url(ledger_url).password) not in str(denied.value)
         return
@@ -230,7 +230,7 @@ def test_a_ledger_that_can_only_be_read_is_told(ledger_url: str, tmp_path: Path)
     with pytest.raises(sa.exc.OperationalError) as raised, engine.begin() as db:
         db.execute(sa.text("CREATE TABLE canary (x INTEGER)"))
     told = opening.ledger_error(raised.value)
-    assert isinstance(told, TerminalError) and told.code == "LEDGER_DENIED" and "canary" not in str(told)
+    assert isinstance(told, TerminalError) and told.code == "ACCESS_DENIED" and "canary" not in str(told)
 
 
 def test_a_ledger_whose_disk_is_full_is_told_and_passes() -> None:

@@ -14,6 +14,7 @@ from open_mirroring.changes.horizon import MirrorHorizon
 from open_mirroring.changes.log_position import LOAD_ORDINAL, load_epoch
 from open_mirroring.changes.manifest import ListSeen, PlacesSeen
 from open_mirroring.changes.source_reloads import NewestLoad, ReloadedRows
+from open_mirroring.codes import WHY_LOAD
 from open_mirroring.errors import TerminalError, TransientError
 from open_mirroring.fabric.target import TablesFolder
 from open_mirroring.landing_zone.load_columns import LoadColumn
@@ -27,7 +28,7 @@ from open_mirroring.ledger.horizon import move_horizon
 from open_mirroring.ledger.load_ledger import LoadLedger, LoadPlan
 from open_mirroring.ledger.publish_ledger import PublishLedger
 from open_mirroring.ledger.reading import NOTHING, LedgerReader, published_position
-from open_mirroring.ledger.reset_ledger import LOG_LACKS, ResetLedger
+from open_mirroring.ledger.reset_ledger import ResetLedger
 from open_mirroring.protocols.extracting import Batch
 from open_mirroring.protocols.publishing import Acquire, Finished, Intent, Lost, State, Work, step
 from open_mirroring.protocols.resetting import RESET_OPEN, Owned, ResetRow, ResetStage
@@ -113,7 +114,7 @@ def test_a_request_is_made_once_and_begins_anew_only_for_a_reason(made: HandMade
     assert not resets.request_reload(KEYED, ASKED)
     advance(resets, *TO_NEW_GENERATION)
     assert not resets.request_reload(KEYED, ASKED), "a retry goes on"
-    made.stop(ORDERS, "KEY_DUPLICATE")
+    made.stop(ORDERS, "KEY_INVALID")
     assert resets.request_reload(KEYED, ASKED), "what it published was stopped"
     moved = KEYED._replace(folder="dbo.schema/sales")
     assert resets.request_reload(moved, ASKED)
@@ -122,7 +123,7 @@ def test_a_request_is_made_once_and_begins_anew_only_for_a_reason(made: HandMade
     assert resets.acquire(ORDERS).row.folders == ("dbo.schema/orders", "dbo.schema/sales")
 
 
-@pytest.mark.parametrize("code", sorted(LOG_LACKS))
+@pytest.mark.parametrize("code", sorted(WHY_LOAD))
 def test_a_log_that_lacks_changes_rebuilds_nothing(code: str, made: HandMadeMirror, resets: ResetLedger) -> None:
     made.stop(ORDERS, code)
     with pytest.raises(TerminalError, match="LOAD_NEEDED"):
@@ -240,7 +241,7 @@ def test_a_load_that_goes_through_the_log_is_over_when_it_is_published(
 
 
 def test_another_tables_folder_is_not_taken(made: HandMadeMirror, resets: ResetLedger) -> None:
-    with pytest.raises(TerminalError, match=r"TARGET_TAKEN.*'dbo.customers'"):
+    with pytest.raises(TerminalError, match=r"CONFIG_INVALID.*'dbo.customers'"):
         resets.request_reload(KEYED._replace(folder="dbo.schema/customers"), ASKED)
 
 
@@ -254,7 +255,7 @@ def test_a_stream_that_began_anew_is_accepted_with_a_load_and_several_are_not(
     made.commit(2, {ORDERS: (1, "0001:01:1")}, epoch=OTHER_GUID)
     made.commit(3, {ORDERS: (1, "0001:01:1")}, epoch="third")
     made.stop(ORDERS, "EPOCH_UNKNOWN")
-    with pytest.raises(TerminalError, match="EPOCH_NOT_ACCEPTED"):
+    with pytest.raises(TerminalError, match="COMMAND_REFUSED"):
         resets.request_reload(loads, ASKED)
     made.accept(ORDERS, OTHER_GUID, 1)
     assert resets.request_reload(loads, ASKED)
@@ -308,7 +309,7 @@ def test_a_batch_that_was_open_at_the_request_is_waited_for(made: HandMadeMirror
     made.set_mirror(open_number=1, open_ranges="[]")
     assert resets.request_reload(KEYED._replace(keys=("number",), loads=True), ASKED)
     advance(resets, *TO_NEW_GENERATION)
-    with pytest.raises(TransientError, match="LOG_BATCH_OPEN"):
+    with pytest.raises(TransientError, match="CHANGED_MEANWHILE"):
         LoadLedger(made.ledger, "shop").hand_over(made.ids[ORDERS])
 
 
@@ -317,7 +318,7 @@ def test_a_dropped_table_is_the_same_one_when_it_comes_back_and_needs_a_load(
 ) -> None:
     """F-70, F-71: its changes in between were not read; lifting the stop would publish a log with a hole."""
     kept = [declaration(table) for table in made.mirror.tables if table.source != ORDERS]
-    with pytest.raises(TerminalError, match=r"TABLE_UNDECLARED.*drop-table"):
+    with pytest.raises(TerminalError, match=r"TABLE_REDECLARED.*drop-table"):
         declare(made.ledger, "shop", kept)
     assert resets.request_drop(ORDERS, ASKED)
     assert ORDERS in declare(made.ledger, "shop", kept), "not dropped yet, and no mistake any more"
@@ -328,7 +329,7 @@ def test_a_dropped_table_is_the_same_one_when_it_comes_back_and_needs_a_load(
     assert declare(made.ledger, "shop", [*kept, KEYED])[ORDERS] == made.ids[ORDERS]
     state = made.table(ORDERS)
     assert (state.row.generation, state.log_from, state.stop_code) == (2, 4, "LOAD_NEEDED")
-    with pytest.raises(TerminalError, match="RESET_NEEDED"):
+    with pytest.raises(TerminalError, match="COMMAND_REFUSED"):
         resume_table(made.ledger, "shop", ORDERS, ASKED)
     with pytest.raises(TerminalError, match="LOAD_NEEDED"):
         resets.request_reload(KEYED, ASKED)
@@ -340,7 +341,7 @@ def test_a_target_that_another_table_still_has_is_refused(made: HandMadeMirror, 
     kept = [declaration(table) for table in made.mirror.tables if table.source != ORDERS]
     renamed = KEYED._replace(source="dbo.sales")
     assert resets.request_drop(ORDERS, ASKED)
-    with pytest.raises(TerminalError, match=r"TARGET_TAKEN.*'dbo.orders'"):
+    with pytest.raises(TerminalError, match=r"CONFIG_INVALID.*'dbo.orders'"):
         declare(made.ledger, "shop", [*kept, renamed])
     advance(resets, ResetStage.FOLDER_DELETED, ResetStage.TABLE_GONE, ResetStage.DROPPED)
     assert declare(made.ledger, "shop", [*kept, renamed])["dbo.sales"] != made.ids[ORDERS]
@@ -374,7 +375,7 @@ def test_a_generation_begins_with_the_newest_load_of_its_source_and_keeps_it_g12
     logged(made)
     made.stop(ORDERS, "RELOAD_SEEN")
     found = came_again(made)
-    with pytest.raises(TransientError, match="RELOAD_MOVED"):
+    with pytest.raises(TransientError, match="CHANGED_MEANWHILE"):
         resets.request_reload(KEYED, ASKED, reloaded=replace(found, up_to=found.up_to + 1))
     assert resets.request_reload(KEYED, ASKED, reloaded=found, is_carried_on=True)
     advance(resets, *TO_NEW_GENERATION)
@@ -390,7 +391,7 @@ def test_a_generation_begins_with_the_newest_load_of_its_source_and_keeps_it_g12
     assert reader.tables()[ORDERS].newest_load is None
 
 
-@pytest.mark.parametrize("code", ["CHANGES_MISSING", "KEY_UNKNOWN", "LOG_MISSING_BATCH"])
+@pytest.mark.parametrize("code", ["CHANGES_MISSING", "KEY_UNKNOWN", "LOG_DAMAGED"])
 def test_what_the_newest_load_does_not_mend_is_refused_g125(
     made: HandMadeMirror, resets: ResetLedger, code: str
 ) -> None:

@@ -38,14 +38,14 @@ REPORTS: dict[str, tuple[dict[str, Any], list[str]]] = {
             "batch": 8,
             "replayed": 2,
             "counts": {"messages": 2, "changes": 2},
-            "left": {"JSON_MALFORMED": 3},
+            "left": {"MESSAGE_INVALID": 3},
             "no_message": {},
             "healed": ["dbo.orders"],
         },
         [
             "Decoded again: 2 dead letters, in batch 8.",
             "They hold 2 messages (2 changes); the next run publishes what is still the newest.",
-            "Still open, for today's decoder and settings do not read them either: 3 JSON_MALFORMED.",
+            "Still open, for today's decoder and settings do not read them either: 3 MESSAGE_INVALID.",
             "Nothing is missing any more in dbo.orders: lift the stop, `open-mirroring resume`.",
         ],
     ),
@@ -103,11 +103,11 @@ def test_nothing_done_is_said_too() -> None:
 
 
 def test_what_is_wrong_stands_last_with_its_way_out() -> None:
-    held, stopped = {"dbo.a": "BACKLOG: 3 files wait"}, {"dbo.b": "GAP: number 2 is missing"}
+    held, stopped = {"dbo.a": "BACKLOG: 3 files wait"}, {"dbo.b": "FILE_MISSING: number 2 is missing"}
     losses = {"dbo.c": "DEAD_LETTERS_OPEN: 2 dead letters"}
     *_, first, second, third = story("publish_changes", {"held": held, "stopped": stopped, "losses": losses})
     assert first == "On hold: dbo.a: BACKLOG: 3 files wait"
-    assert second.startswith("STOPPED: dbo.b: GAP: number 2 is missing. Way out: ")
+    assert second.startswith("STOPPED: dbo.b: FILE_MISSING: number 2 is missing. Way out: ")
     assert third.startswith("LOSSES: dbo.c: DEAD_LETTERS_OPEN: 2 dead letters. Way out: look at `open-mirroring")
 
 

@@ -77,10 +77,10 @@ def codes(*tables: SeenTable, others: list[ForeignTable], **more: Any) -> dict[s
         ("dbo.Orders2", "TABLE_RENAMED"),
         ("dbo.old_orders", "TABLE_RENAMED"),
         ("sales.orders", "TABLE_RENAMED"),
-        ("dbo.reorders", "quiet_since"),
-        ("dbo.ordersarchive", "quiet_since"),
-        ("dbo.invoices", "quiet_since"),
-        ("sales.orders_v2", "quiet_since"),
+        ("dbo.reorders", "not_seen"),
+        ("dbo.ordersarchive", "not_seen"),
+        ("dbo.invoices", "not_seen"),
+        ("sales.orders_v2", "not_seen"),
     ],
 )
 def test_a_table_that_fell_silent_when_another_name_came_up_g_24(name: str, code: str) -> None:
@@ -93,13 +93,13 @@ def test_a_table_that_fell_silent_when_another_name_came_up_g_24(name: str, code
 def test_a_table_of_which_nothing_was_ever_seen_g_24() -> None:
     """G-24: it may be empty, so it is a note, unless one with nearly its name streams."""
     never: dict[str, Any] = {"last_batch": 0, "has_files": False}
-    assert codes(orders(**never), others=[]) == {"dbo.orders": "never_seen"}
+    assert codes(orders(**never), others=[]) == {"dbo.orders": "not_seen"}
     assert codes(orders(**never), others=[], has_read=False) == {}, "nothing was read at all"
     assert codes(orders(**never, loaded=True), others=[]) == {}
     assert codes(orders(**never), others=[foreign("dbo.order")]) == {"dbo.orders": "TABLE_RENAMED"}
     several = SeenTable("dbo.part_1")
-    assert codes(several, others=[foreign("dbo.part_2")]) == {"dbo.part_1": "never_seen"}
-    letters = LetterCounts(True, {"dbo.orders": OpenLetters({"ROW_MALFORMED": 1})}, OpenLetters())
+    assert codes(several, others=[foreign("dbo.part_2")]) == {"dbo.part_1": "not_seen"}
+    letters = LetterCounts(True, {"dbo.orders": OpenLetters({"ROW_INVALID": 1})}, OpenLetters())
     assert codes(orders(**never), others=[], letters=letters) == {"dbo.orders": "DEAD_LETTERS_OPEN"}
 
 
@@ -147,7 +147,7 @@ def test_changes_that_an_export_does_not_hold_were_ignored_before_it_g140() -> N
         ("shop.dbo.orders", [None], "CHANGES_IGNORED"),
         ("shop.dbo.orders", ["other"], "TABLE_RENAMED"),
         ("shop.dbo.orders", [], "TABLE_RENAMED"),
-        ("shop.dbo.cars", ["shop"], "quiet_since"),
+        ("shop.dbo.cars", ["shop"], "not_seen"),
     ],
 )
 def test_what_another_database_setting_ignored_is_a_loss_once_it_is_read_g142(
@@ -211,7 +211,7 @@ def test_ignored_tables_are_counted_over_batches_and_shown_g_24(made: HandMadeMi
     text = status_text(status_of(made))
     assert "ignored           (others) 7 messages (since 2026-01-05 09:00 UTC), dbo.x 4 messages" in text
     assert "and 991 other tables" in text
-    assert "dbo.customers: note: NEVER_SEEN" in status_text(status_of(made, inspect_mirror(made.mirror, made.ledger)))
+    assert "dbo.customers: note: NOT_SEEN" in status_text(status_of(made, inspect_mirror(made.mirror, made.ledger)))
 
 
 def sealed(made: HandMadeMirror, manifest: Manifest) -> None:
@@ -229,19 +229,19 @@ def sealed(made: HandMadeMirror, manifest: Manifest) -> None:
 
 def test_letters_are_entered_with_their_batch_and_leave_when_they_are_settled_g_23(made: HandMadeMirror) -> None:
     """G-23: many of one batch are one entry, which is counted anew from the log when one of them is settled."""
-    seen = [SeenLetter("t/0", 9, "dbo.orders", "ROW_MALFORMED", "x", '["1"]', GUID, "0A:1:1")]
-    seen += [SeenLetter("t/0", place, None, "JSON_MALFORMED", "cut") for place in range(5)]
+    seen = [SeenLetter("t/0", 9, "dbo.orders", "ROW_INVALID", "x", '["1"]', GUID, "0A:1:1")]
+    seen += [SeenLetter("t/0", place, None, "MESSAGE_INVALID", "cut") for place in range(5)]
     bounded = bounded_letters(seen, 3)
     assert [letter.letters for letter in bounded] == [3, 1, 1, 1]
     assert bounded_letters(bounded, 3) == bounded, "also of what is bounded already"
     sealed(made, Manifest([], {"messages": 6, "rejected": 6}, letters=bounded))
     counts = letter_counts(made.ledger, "shop")
-    assert (counts.without_table.count, counts.tables["dbo.orders"].by_code) == (5, {"ROW_MALFORMED": 1})
+    assert (counts.without_table.count, counts.tables["dbo.orders"].by_code) == (5, {"ROW_INVALID": 1})
     assert counts.without_table.example is not None and counts.without_table.example[:3] == (1, "t/0", 0)
     why = Reason("Ada", "a test")
     accept_letters(made.ledger, "shop", {LetterPlace(1, "t/0", 0): 1, LetterPlace(1, "t/0", 9): 0}, why)
     left = letter_counts(made.ledger, "shop")
-    assert (left.tables, left.without_table.by_code, left.known) == ({}, {"JSON_MALFORMED": 4}, True)
+    assert (left.tables, left.without_table.by_code, left.known) == ({}, {"MESSAGE_INVALID": 4}, True)
     assert is_counted(made.ledger, "shop")
     accept_letters(made.ledger, "shop", {LetterPlace(1, "t/0", 4): 1}, why)
     assert not is_counted(made.ledger, "shop"), "which of those it was is not known: the log tells"
@@ -251,7 +251,7 @@ def test_letters_are_entered_with_their_batch_and_leave_when_they_are_settled_g_
 def test_a_message_with_several_rows_is_one_letter_that_no_single_row_heals_g_22_g_23() -> None:
     """G-22, G-23: each row may leave another key out of date; one of another table is none without a table."""
     notes = RowSummary({"dbo.orders": MirroredTable("dbo.orders", ("id",))}, CesFormat())
-    row = LogRow(REJECTED, "t/0", 1, tbl="dbo.orders", key='["1"]', code="ROW_MALFORMED", reason="x" * 999)
+    row = LogRow(REJECTED, "t/0", 1, tbl="dbo.orders", key='["1"]', code="ROW_INVALID", reason="x" * 999)
     notes.take([row, row._replace(key='["2"]'), row._replace(place=2), row._replace(place=3, tbl="dbo.x", key=None)])
     told = notes.finish()
     letters = told.letters
@@ -285,7 +285,7 @@ def test_letters_are_counted_alike_in_every_kind_of_ledger_g_23(ledger_url: str)
     """G-23: unreadable and untyped ones, without those that are settled; two rows of one message are one letter."""
     ledger = open_ledger(ledger_url)
     ids = declare(ledger, "m", [TableDeclaration("dbo.orders", "dbo/orders", ("id",), False)])
-    letter = {"mirror": "m", "batch": 1, "origin": "f", "code": "ROW_MALFORMED", "reason": "x", "looked_to": 0}
+    letter = {"mirror": "m", "batch": 1, "origin": "f", "code": "ROW_INVALID", "reason": "x", "looked_to": 0}
     change = {"table_id": ids["dbo.orders"], "epoch": GUID, "batch": 1, "origin": "f", "reason": "no"}
     settled = {"mirror": "m", "batch": 1, "origin": "f", "outcome": "accepted", "settled_at": AT}
     with ledger.begin() as db:
@@ -299,7 +299,7 @@ def test_letters_are_counted_alike_in_every_kind_of_ledger_g_23(ledger_url: str)
         record_foreign(db, "m", 1, AT, {"dbo.x": 3})
         record_foreign(db, "m", 2, AT, {"dbo.x": 2})
     counts = letter_counts(ledger, "m")
-    assert counts.tables["dbo.orders"].by_code == {"ROW_MALFORMED": 1, "VALUE_INVALID": 1}
+    assert counts.tables["dbo.orders"].by_code == {"ROW_INVALID": 1, "VALUE_INVALID": 1}
     assert (counts.tables["dbo.orders"].keys, counts.without_table.count, counts.without_table.example) == (1, 7, None)
     assert counts.tables["dbo.orders"].example is not None
     assert [x.messages for x in foreign_tables(ledger, "m")] == [5]

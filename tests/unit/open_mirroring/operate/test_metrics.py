@@ -50,14 +50,14 @@ def test_ages_lags_and_counts(made: HandMadeMirror) -> None:
         made.insert(t.publication, table_id=made.ids["dbo.orders"], **values)
     for place in range(3):
         made.letter(place)
-    made.letter(3, "dbo.orders", code="ROW_MALFORMED")
+    made.letter(3, "dbo.orders", code="ROW_INVALID")
     made.set_mirror(open_number=2, open_bound_at=COMMITTED + timedelta(hours=1))
     found = view_mirror(made.mirror, made.ledger, NOW, closely=["dbo.orders"])
     assert (found.last_commit, found.state.open_since) == (COMMITTED, COMMITTED + timedelta(hours=1))
     assert found.horizon is not None and found.horizon.at == COMMITTED
     letters = found.report.letters
     assert (found.open_fragments, found.oldest_fragment, letters.without_table.count) == (1, since, 3)
-    assert letters.known and letters.tables["dbo.orders"].by_code == {"ROW_MALFORMED": 1}
+    assert letters.known and letters.tables["dbo.orders"].by_code == {"ROW_INVALID": 1}
     assert found.settled_letters == {"replayed": 2}
     assert {name: lag[:2] for name, lag in found.partitions.items()} == {"cdc/0": (300, 100), "cdc/1": (5, 0)}
     customers, orders = found.tables

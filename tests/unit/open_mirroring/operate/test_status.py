@@ -173,11 +173,11 @@ def test_stale_keys_fragments_and_homeless_dead_letters_are_counted(made: HandMa
     made.insert(t.open_fragment, mirror="shop", identity="x", epoch=GUID, pos=LOW, **since)
     made.letter(10)
     made.letter(-1, letters=4)
-    made.letter(11, "dbo.orders", code="ROW_MALFORMED", key="[2]")
+    made.letter(11, "dbo.orders", code="ROW_INVALID", key="[2]")
     made.letter(12, "dbo.dropped")
     status = status_of(made)
     assert orders(status).dead_letters.keys == 2
-    assert orders(status).dead_letters.by_code == {"ROW_MALFORMED": 1, "VALUE_INVALID": 3}
+    assert orders(status).dead_letters.by_code == {"ROW_INVALID": 1, "VALUE_INVALID": 3}
     assert status.report.letters.foreign == 1, "of no concern to any mirrored table"
     assert (status.open_fragments, status.report.letters.without_table.count, status.at_risk) == (1, 5, True)
     assert "AT RISK" in status_text(status)
@@ -235,7 +235,7 @@ def test_a_load_through_the_log_shows_the_chunks_that_are_in_it(made: HandMadeMi
 
 
 def test_without_inspection_the_ledger_speaks_and_the_reason_is_shown(made: HandMadeMirror) -> None:
-    made.stop("dbo.customers", "GAP")
+    made.stop("dbo.customers", "FILE_MISSING")
     status = status_of(made, {}, failed="TABLE_REDECLARED: the key changed")
     assert (orders(status).verdict, orders(status).code) == (None, "NOT_INSPECTED")
     assert status.stopped == ("dbo.customers",)
@@ -244,7 +244,7 @@ def test_without_inspection_the_ledger_speaks_and_the_reason_is_shown(made: Hand
 
 def test_a_stopped_mirror_is_first_among_the_stopped(made: HandMadeMirror) -> None:
     made.set_mirror(stop_code="LOG_CONFLICT", stop_what="other files")
-    made.stop("dbo.orders", "GAP")
+    made.stop("dbo.orders", "FILE_MISSING")
     status = status_of(made)
     assert status.stopped == ("shop", "dbo.orders")
     assert "LOG_CONFLICT: other files" in status_text(status)

@@ -57,7 +57,7 @@ def table(source: str, **more: object) -> str:
 
 
 def audit(made: PageMirror) -> list[tuple[str, Mapping[str, object]]]:
-    return [entry for entry in made.audit() if entry[0] != "TABLE_DECLARED"]
+    return [entry for entry in made.audit() if entry[0] != "ARGUMENT_INVALID"]
 
 
 # --- looking ----------------------------------------------------------------------------------------------------
@@ -131,7 +131,7 @@ def test_the_verdicts_are_those_that_were_recorded_and_grow_old(made: PageMirror
     assert found.verdict is Verdict.PASS and found.looked_at is not None
     assert found.next_run == next_after("0 * * * *", now)
     late = view_mirror(made.mirror, made.ledger, now + timedelta(hours=3))
-    assert {line.code for line in late.tables} == {"LOOK_OVERDUE"} and late.verdict is None
+    assert {line.code for line in late.tables} == {"NOT_INSPECTED"} and late.verdict is None
     with made.ledger.begin() as db:
         db.execute(t.verdict.delete())
     assert {line.code for line in view_mirror(made.mirror, made.ledger, now).tables} == {"NOT_INSPECTED"}
@@ -195,8 +195,8 @@ def test_a_ledger_of_an_unknown_revision_is_refused(made: PageMirror, client: Te
     with made.ledger.begin() as db:
         db.exec_driver_sql("UPDATE alembic_version SET version_num = '9999'")
     answer = client.get("/mirrors/shop")
-    assert answer.status_code == 503 and "LEDGER_REVISION" in answer.text
-    assert "LEDGER_REVISION" in client.get("/").text
+    assert answer.status_code == 503 and "LEDGER_UNFIT" in answer.text
+    assert "LEDGER_UNFIT" in client.get("/").text
 
 
 # --- hostile names and values -----------------------------------------------------------------------------------
@@ -211,7 +211,7 @@ def test_names_and_values_of_a_source_stay_text(made: PageMirror, client: TestCl
             assert wrong not in page, (address, wrong)
     raw = client.get(f"/mirrors/shop/letter?{letter}").text
     assert "&lt;script&gt;alert(document.domain)&lt;/script&gt;\\x00\\xff" in raw
-    form = form_of(client.get(table(HOSTILE)).text, "Accept all of JSON_MALFORMED as lost")
+    form = form_of(client.get(table(HOSTILE)).text, "Accept all of MESSAGE_INVALID as lost")
     assert form["source"] == HOSTILE, "what a form sends back is exactly the name"
     assert "‮" not in as_html("a ‮ b `<b>` [x](javascript:1)") and "javascript" not in as_html("[x](javascript:1)")
 
@@ -251,7 +251,7 @@ def test_dead_letters_are_accepted_all_of_a_code_or_one(made: PageMirror, client
     made.letter(None, batch=3)
     page = client.get("/mirrors/shop").text
     assert "AT RISK" in page
-    form = {**form_of(page, "Accept all of JSON_MALFORMED as lost"), "who": "Ada", "why": "not ours"}
+    form = {**form_of(page, "Accept all of MESSAGE_INVALID as lost"), "who": "Ada", "why": "not ours"}
     assert "Accepted as lost: 1" in client.post("/mirrors/shop/decide", data=form).text
     letter = "/mirrors/shop/letter?" + urlencode({"batch": 4, "origin": "f<b>", "place": 4, "source": HOSTILE})
     form = {**form_of(client.get(letter).text, "Accept this one as lost"), "who": "Ada", "why": "x"}
@@ -259,7 +259,7 @@ def test_dead_letters_are_accepted_all_of_a_code_or_one(made: PageMirror, client
     assert view_mirror(made.mirror, made.ledger, made.now).report.letters.count == 0
     again = {**form, "request": "another"}
     answer = client.post("/mirrors/shop/decide", data=again)
-    assert answer.status_code == 409 and "LETTER_UNKNOWN" in answer.text
+    assert answer.status_code == 409 and "ARGUMENT_INVALID" in answer.text
 
 
 def test_a_reset_is_a_command_and_no_button(made: PageMirror, client: TestClient) -> None:
@@ -298,7 +298,7 @@ def test_a_table_in_a_reset_is_said_to_be_gone_by_its_button_g_89(made: PageMirr
     made.look()
     form = {**form_of(client.get(table(ORDERS)).text, "The table is gone"), "who": "Eve", "why": "looked"}
     answer = client.post("/mirrors/shop/decide", data=form)
-    assert answer.status_code == 409 and "RESET_NOT_WAITING" in answer.text
+    assert answer.status_code == 409 and "COMMAND_REFUSED" in answer.text
     ResetDriver(made.mirror, made.ledger, ORDERS).drive(timedelta(0))
     assert client.post("/mirrors/shop/decide", data=form).status_code == 200
     reset = made.table().reset
@@ -335,7 +335,7 @@ def test_a_lost_number_shows_the_command_that_publishes_it_again(made: PageMirro
     made.path(2).unlink()
     made.look()
     page = client.get(table(ORDERS)).text
-    assert "LAST_FILE_MISSING" in page and "open-mirroring repair" in page and "--number N" in page
+    assert "FILE_MISSING" in page and "open-mirroring repair" in page and "--number N" in page
 
 
 def test_an_unknown_stream_is_accepted_by_its_name(made: PageMirror, client: TestClient) -> None:
@@ -365,7 +365,7 @@ def test_a_column_that_was_dropped_is_told_by_choosing_it(made: PageMirror, clie
     assert "Column price was dropped" in answer and "Cleared: RENAME_POSSIBLE" in answer
     assert audit(made)[-1][0] == "SCHEMA_ACCEPTED"
     renamed = {**form, "request": "another", "subject": "nothing", "renamed_to": "price"}
-    assert "COLUMN_UNKNOWN" in client.post("/mirrors/shop/decide", data=renamed).text
+    assert "ARGUMENT_INVALID" in client.post("/mirrors/shop/decide", data=renamed).text
 
 
 def test_a_stop_of_reading_is_lifted(made: PageMirror, client: TestClient) -> None:
@@ -410,7 +410,7 @@ def test_the_loopback_door_answers_to_its_own_names_only(made: PageMirror) -> No
 
 def test_the_token_door_opens_to_the_token_only(made: PageMirror) -> None:
     client = TestClient(made.app(TokenDoor(TOKEN)), base_url="http://mirrors.example")
-    for address in ("/", "/mirrors/shop", "/metrics", "/runbook/GAP", table(ORDERS)):
+    for address in ("/", "/mirrors/shop", "/metrics", "/runbook/FILE_MISSING", table(ORDERS)):
         answer = client.get(address)
         assert answer.status_code == 401 and "orders" not in answer.text
     assert client.post("/mirrors/shop/decide", data={}).status_code == 401
@@ -437,7 +437,7 @@ def test_the_command_serves_this_machine_alone_unless_a_token_is_set(
     assert ui() == Exit.DONE and served[-1][1]["host"] == "127.0.0.1" and not served[-1][1]["access_log"]
     assert TestClient(served[-1][0], base_url="http://localhost").get("/mirrors/shop").status_code == 200
     for host in ("0.0.0.0", "::", "mirrors.example", "192.168.0.7"):
-        assert ui("--host", host) == Exit.USAGE and "TOKEN_MISSING" in capsys.readouterr().err
+        assert ui("--host", host) == Exit.USAGE and "ARGUMENT_INVALID" in capsys.readouterr().err
     monkeypatch.setenv("OPEN_MIRRORING_UI_TOKEN", "short")
     assert ui() == Exit.USAGE and len(served) == 1
     monkeypatch.setenv("OPEN_MIRRORING_UI_TOKEN", TOKEN)

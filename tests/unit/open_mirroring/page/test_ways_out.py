@@ -16,8 +16,8 @@ from open_mirroring.page import ways_out
 from open_mirroring.protocols.table_losses import (
     CHANGES_IGNORED,
     DEAD_LETTERS_OPEN,
+    TABLE_EMPTIED,
     TABLE_SUSPENDED,
-    TABLE_TRUNCATED,
     Loss,
 )
 from open_mirroring.protocols.verdicts import Verdict
@@ -54,7 +54,7 @@ def test_a_full_load_is_accepted_only_where_the_table_begins_with_one_g_128(
     ]
 
 
-@pytest.mark.parametrize("code", [CHANGES_IGNORED, TABLE_SUSPENDED, TABLE_TRUNCATED, DEAD_LETTERS_OPEN])
+@pytest.mark.parametrize("code", [CHANGES_IGNORED, TABLE_SUSPENDED, TABLE_EMPTIED, DEAD_LETTERS_OPEN])
 def test_changes_that_nothing_brings_back_offer_to_build_the_table_anew(
     stopped: TableView, tmp_path: Path, code: str
 ) -> None:

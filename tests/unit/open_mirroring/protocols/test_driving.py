@@ -8,10 +8,10 @@ from open_mirroring.errors import TransientError
 from open_mirroring.protocols import publishing as p
 from open_mirroring.protocols.driving import MAX_UNKNOWN, drive
 
-SILENT = TransientError("LEDGER_UNREACHABLE", "the ledger does not answer")
+SILENT = TransientError("UNREACHABLE", "the ledger does not answer")
 
 
-@pytest.mark.parametrize("why", [TransientError("SERVICE_UNREACHABLE", "no answer"), None])
+@pytest.mark.parametrize("why", [TransientError("UNREACHABLE", "no answer"), None])
 def test_one_outage_has_one_code(why: TransientError | None) -> None:
     """The error of the call that gave no answer is raised, as it is where the same store is read outside a protocol."""
     asked = 0

@@ -85,7 +85,7 @@ def test_cells_add_up_however_a_side_was_cut() -> None:
 def test_undecided_is_never_equal() -> None:
     """G-42, G-44: a difference for certain first, then what is not decided; equal only without either."""
     assert verdict_of(1, 5, "X") is ProofVerdict.DIFFERENT
-    assert verdict_of(0, 1) is verdict_of(0, 0, "TYPES_DIFFER") is ProofVerdict.UNPROVEN
+    assert verdict_of(0, 1) is verdict_of(0, 0, "SCHEMA_CHANGED") is ProofVerdict.UNPROVEN
     assert verdict_of(0, 0) is ProofVerdict.EQUAL
 
 
@@ -119,7 +119,7 @@ def test_a_proof_reads_back_as_it_was() -> None:
 )
 def test_what_no_correction_makes_equal_is_refused(found: Proof, keyed: bool) -> None:
     """G-45: nothing proved to differ, a table without key, keys that are not all named, a key that is there twice."""
-    with pytest.raises(TerminalError, match="CORRECTION_REFUSED"):
+    with pytest.raises(TerminalError, match="REPAIR_REFUSED"):
         keys_to_correct(found, keyed)
     assert keys_to_correct(proof(LOST), True) == ('["1"]',)
 
@@ -138,7 +138,7 @@ def test_a_correction_stands_above_all_that_was_logged_and_below_all_that_comes(
         again = LogPosition.parse(0, position_above(text, None, removes=removes))
         assert place < again < later and place.text < again.text < later.text
         assert position_above(newest, second, removes=removes) > later.text, "the stream begins above it"
-    with pytest.raises(TerminalError, match="CORRECTION_REFUSED"):
+    with pytest.raises(TerminalError, match="REPAIR_REFUSED"):
         position_above(None, None, removes=False)
 
 

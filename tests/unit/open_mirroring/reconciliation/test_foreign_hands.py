@@ -13,13 +13,13 @@ import pytest
 
 from fabric_emulator.web.emulator_server import EmulatorServer
 from fabric_emulator.web.faults import Fault
+from open_mirroring.codes import next_step
 from open_mirroring.errors import TransientError
 from open_mirroring.fabric.api import FabricApi
 from open_mirroring.fabric.target import open_target
 from open_mirroring.landing_zone import layout, opening
 from open_mirroring.landing_zone.listing import list_tables
 from open_mirroring.landing_zone.store import LandingZoneStore, ObjectInfo
-from open_mirroring.protocols.verdicts import WAYS_OUT
 from open_mirroring.remote.http_service import RetryBudget
 from spark_jobs.cli.creating import create_database
 from spark_jobs.publish.driver import PublicationDriver
@@ -63,7 +63,7 @@ def stopped_alone(made: HandPublished, code: str, *also: str) -> None:
     before = made.numbers()
     finding = made.look()[ORDERS]
     assert finding.code == code and set(also) <= set(finding.evidence["also"])  # type: ignore[call-overload]
-    assert finding.way_out == WAYS_OUT[code]
+    assert finding.way_out == next_step(code)
     verdict = made.publish(orders=[90], customers=[90])
     assert list(verdict.stopped) == [ORDERS] and verdict.passing == (CUSTOMERS,)
     assert made.numbers() == before
@@ -95,10 +95,10 @@ def test_a_foreign_file_stops_its_table_until_it_is_gone_i_23(made: HandPublishe
 @pytest.mark.parametrize(
     ("number", "name", "codes"),
     [
-        (1, "old.parquet", ("FOREIGN_ITEM", "MISSING")),
-        (2, "old.parquet", ("FOREIGN_ITEM", "LAST_FILE_MISSING")),
-        (2, layout.file_name(7), ("LEDGER_BEHIND", "GAP")),
-        (1, "_hidden.parquet", ("MISSING",)),
+        (1, "old.parquet", ("FOREIGN_ITEM", "FILE_MISSING")),
+        (2, "old.parquet", ("FOREIGN_ITEM", "FILE_MISSING")),
+        (2, layout.file_name(7), ("LEDGER_BEHIND", "FILE_MISSING")),
+        (1, "_hidden.parquet", ("FILE_MISSING",)),
     ],
 )
 def test_a_renamed_file_stops_its_table_until_it_is_back_i_7(
@@ -147,7 +147,7 @@ def test_a_number_that_somebody_else_takes_while_we_stage_is_a_conflict_i_8(made
     assert made.table().stop_code == "CONFLICT" and made.path(3).read_bytes() == theirs
     made.while_staging = lambda: None
     finding = made.look()[ORDERS]
-    assert finding.code == "CONFLICT" and finding.way_out == WAYS_OUT["CONFLICT"]
+    assert finding.code == "CONFLICT" and finding.way_out == next_step("CONFLICT")
     assert made.publish(customers=[3]).passing == (CUSTOMERS,)
 
 
@@ -164,7 +164,7 @@ def test_two_listings_that_lack_the_last_file_alike_stop_nothing_i_22(
     monkeypatch.setattr("open_mirroring.reconciliation.inspection.list_tables", stale)
     assert made.codes() == {ORDERS: "OK", CUSTOMERS: "OK"}
     made.path(2).unlink()
-    assert made.codes() == {ORDERS: "LAST_FILE_MISSING", CUSTOMERS: "OK"}
+    assert made.codes() == {ORDERS: "FILE_MISSING", CUSTOMERS: "OK"}
 
 
 def test_an_exchanged_file_stops_i_8(made: HandPublished) -> None:
@@ -180,7 +180,7 @@ def test_a_folder_that_was_deleted_is_not_made_anew_i_12(made: HandPublished) ->
     """I12, F-71: the target dropped the table; numbers from here on would be increments to nothing."""
     folder = made.path(1).parent
     shutil.rmtree(folder)
-    stopped_alone(made, "INCARNATION_CHANGED", "METADATA_CHANGED", "LAST_FILE_MISSING")
+    stopped_alone(made, "INCARNATION_CHANGED", "METADATA_CHANGED", "FILE_MISSING")
     assert not folder.exists()
 
 
@@ -231,7 +231,7 @@ def test_a_clock_that_jumps_does_not_let_a_number_be_given_twice_i_21(tmp_path: 
     assert made.publish(orders=[3]).passing == (CUSTOMERS, ORDERS)
     assert made.numbers() == [1, 2, 3]
     lost = made.path(2).rename(made.folder / "taken away")
-    assert made.codes()[ORDERS] == "GAP"
+    assert made.codes()[ORDERS] == "FILE_MISSING"
     lost.rename(made.path(2))
     assert made.codes()[ORDERS] == "OK"
 
@@ -246,7 +246,7 @@ def test_a_service_whose_clock_runs_ahead_raises_an_alarm_that_passes_i_21(
         server.poll()
     server.advance_clock(8 * 86_400)
     server.poll()
-    assert made.codes() == {ORDERS: "MISSING", CUSTOMERS: "OK"}
+    assert made.codes() == {ORDERS: "FILE_MISSING", CUSTOMERS: "OK"}
     made.grow_older(timedelta(days=8))
     assert made.codes() == {ORDERS: "OK", CUSTOMERS: "OK"}
 
@@ -328,7 +328,7 @@ def test_with_one_ledger_the_faster_one_publishes_and_the_other_says_so_i_20(
     first.while_staging = overtake
     first.batches[ORDERS].append([2])
     driver = first.drive([ORDERS])
-    assert driver.overtaken == {ORDERS} and "OVERTAKEN" in caplog.text
+    assert driver.overtaken == {ORDERS} and "CHANGED_MEANWHILE" in caplog.text
     assert first.numbers() == [1, 2] and [file.number for file in first.files()] == [1, 2]
     assert first.codes() == second.codes() == {ORDERS: "OK", CUSTOMERS: "OK"}
     first.publish(orders=[3])
@@ -394,4 +394,4 @@ def test_two_publishers_give_way_to_each_other_and_each_reports_its_own_files_i_
     for source in (ORDERS, CUSTOMERS):
         made = sorted(number for driver in drivers for number in driver.made.get(source, ()))
         assert made == both[0].numbers(source)[1:]
-    assert sum("OVERTAKEN" in record.message for record in caplog.records) <= 4
+    assert sum("CHANGED_MEANWHILE" in record.message for record in caplog.records) <= 4

@@ -84,7 +84,7 @@ def test_what_was_logged_of_a_table_that_was_dropped_since_is_no_finding() -> No
     """F-71: the log keeps it, as it was sealed; rows that nobody sealed are found all the same."""
     kept = replace(RECORD, contents={source: parts for source, parts in CONTENTS.items() if source != CUSTOMERS})
     assert check_log(kept, LOG) == []
-    assert found(check_log(kept, recounted(2, rows=4))) == [(None, "LOG_COUNT_DIFFERS")]
+    assert found(check_log(kept, recounted(2, rows=4))) == [(None, "LOG_DAMAGED")]
 
 
 def log(**changes: Any) -> LogState:
@@ -113,34 +113,34 @@ def with_contents(source: str, contents: list[BatchContents]) -> LogRecord:
 @pytest.mark.parametrize(
     ("state", "expected", "text"),
     [
-        (without(0, 1), [(ORDERS, "LOG_MISSING_BATCH")], "batch 1: the ledger recorded 5 changes, the log has none"),
-        (without(1), [(ORDERS, "LOG_COUNT_DIFFERS")], "1 changes from 7 to 7 recorded, no changes in the log"),
-        (recounted(2, rows=4), [(CUSTOMERS, "LOG_COUNT_DIFFERS")], "2 changes from 1 to 2 recorded, 4 changes"),
-        (recounted(2, highest="3"), [(CUSTOMERS, "LOG_COUNT_DIFFERS")], "2 changes from 1 to 3 in the log"),
+        (without(0, 1), [(ORDERS, "LOG_DAMAGED")], "batch 1: the ledger recorded 5 changes, the log has none"),
+        (without(1), [(ORDERS, "LOG_DAMAGED")], "1 changes from 7 to 7 recorded, no changes in the log"),
+        (recounted(2, rows=4), [(CUSTOMERS, "LOG_DAMAGED")], "2 changes from 1 to 2 recorded, 4 changes"),
+        (recounted(2, highest="3"), [(CUSTOMERS, "LOG_DAMAGED")], "2 changes from 1 to 3 in the log"),
         (
             recounted(2, table=QUIET),
-            [(CUSTOMERS, "LOG_MISSING_BATCH"), (QUIET, "LOG_COUNT_DIFFERS")],
+            [(CUSTOMERS, "LOG_DAMAGED"), (QUIET, "LOG_DAMAGED")],
             "no changes recorded, 2 changes",
         ),
         (
             recounted(2, table="dbo.other"),
-            [(CUSTOMERS, "LOG_MISSING_BATCH"), (None, "LOG_COUNT_DIFFERS")],
+            [(CUSTOMERS, "LOG_DAMAGED"), (None, "LOG_DAMAGED")],
             "2 changes of 'dbo.other', which is not mirrored",
         ),
         (
             recounted(5, batch=2),
-            [(CUSTOMERS, "LOG_MISSING_BATCH"), (CUSTOMERS, "LOG_COUNT_DIFFERS")],
+            [(CUSTOMERS, "LOG_DAMAGED")],
             "batch 2: no changes recorded, 3 changes",
         ),
-        (without(3), [(None, "LOG_COUNT_DIFFERS")], "0 fragments and 1 dead letters in the log, sealed were 5 frag"),
-        (recounted(6, rows=3), [(None, "LOG_COUNT_DIFFERS")], "batch 3: 1 fragments and 3 dead letters"),
+        (without(3), [(None, "LOG_DAMAGED")], "0 fragments and 1 dead letters in the log, sealed were 5 frag"),
+        (recounted(6, rows=3), [(None, "LOG_DAMAGED")], "batch 3: 1 fragments and 3 dead letters"),
         (
             without(5, 6, 7),
-            [(CUSTOMERS, "LOG_MISSING_BATCH"), (None, "LOG_MISSING_BATCH")],
+            [(CUSTOMERS, "LOG_DAMAGED"), (None, "LOG_DAMAGED")],
             "batch 3: nothing of it is in the log",
         ),
-        (recounted(8, batch=5), [(None, "LOG_UNKNOWN_BATCH")], "batches [5], the ledger ends at 4"),
-        (log(unreadable="torn"), [(None, "LOG_UNREADABLE")], "torn"),
+        (recounted(8, batch=5), [(None, "LEDGER_BEHIND")], "batches [5], the ledger ends at 4"),
+        (log(unreadable="torn"), [(None, "LOG_DAMAGED")], "torn"),
     ],
 )
 def test_a_log_that_is_not_what_was_committed(
@@ -161,17 +161,17 @@ def test_a_log_that_is_not_what_was_committed(
         (with_counts(3, messages=5, rejected=2), [(None, "COUNTS_DIFFER")], "fewer dead letters were written"),
         (
             with_counts(1, fragments=4, ignored=2),
-            [(None, "COUNTS_DIFFER"), (None, "LOG_COUNT_DIFFERS")],
+            [(None, "COUNTS_DIFFER"), (None, "LOG_DAMAGED")],
             "sealed were 4 fragments and 2 dead letters",
         ),
         (
             with_contents(CUSTOMERS, CONTENTS[CUSTOMERS][:1]),
-            [(CUSTOMERS, "COUNTS_DIFFER"), (CUSTOMERS, "LOG_COUNT_DIFFERS")],
+            [(CUSTOMERS, "COUNTS_DIFFER"), (CUSTOMERS, "LOG_DAMAGED")],
             "batch 3: no changes recorded, 3 changes from 8 to 9 in its sealed files",
         ),
         (
             with_contents(QUIET, [BatchContents(2, "e", 1, "1", "1", ())]),
-            [(QUIET, "COUNTS_DIFFER"), (QUIET, "LOG_MISSING_BATCH")],
+            [(QUIET, "COUNTS_DIFFER"), (QUIET, "LOG_DAMAGED")],
             "batch 2: 1 changes from 1 to 1 recorded, no changes in its sealed files",
         ),
         (with_counts(3, joined=1), [(None, "COUNTS_DIFFER")], "6 pieces of split messages were logged, 3 were joined"),
@@ -179,12 +179,12 @@ def test_a_log_that_is_not_what_was_committed(
         (replace(RECORD, waiting={"x": 1}), [(None, "COUNTS_DIFFER")], "4 were joined or ended otherwise, 1 wait"),
         (
             replace(RECORD, manifests={1: MANIFESTS[1], 3: MANIFESTS[3]}),
-            [(None, "LOG_MISSING_BATCH")],
+            [(None, "LOG_DAMAGED")],
             "no record of the committed batches [2]",
         ),
         (
             replace(RECORD, manifests={1: MANIFESTS[1], 2: MANIFESTS[2]}),
-            [(None, c) for c in ("COUNTS_DIFFER", "LOG_MISSING_BATCH", "LOG_FILES_DIFFER", "LOG_UNKNOWN_BATCH")],
+            [(None, c) for c in ("COUNTS_DIFFER", "LOG_DAMAGED", "LEDGER_BEHIND")],
             "the log holds batch 3, of which the ledger has no record",
         ),
     ],
@@ -212,7 +212,7 @@ def test_files_that_were_never_sealed_or_are_gone(files: Callable[[dict[str, Log
     changed = dict(FILES)
     files(changed)
     (finding,) = check_log(RECORD, log(files=changed))
-    assert (finding.table, finding.code, finding.stops) == (None, "LOG_FILES_DIFFER", False)
+    assert (finding.table, finding.code, finding.stops) == (None, "LOG_DAMAGED", False)
     assert text in finding.what
 
 

@@ -11,12 +11,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from open_mirroring.codes import CODES
 from open_mirroring.fabric.target_status import TargetState, TargetStatus
 from open_mirroring.landing_zone.layout import file_name
 from open_mirroring.landing_zone.listing import FileStage, ListedItem, split_listing
 from open_mirroring.landing_zone.store import ObjectInfo
 from open_mirroring.protocols.publishing import Intent, StagedFile, TableRow, Work
-from open_mirroring.protocols.verdicts import WAYS_OUT, Backlog, Finding, Repair, Verdict, gate
+from open_mirroring.protocols.verdicts import Backlog, Finding, Repair, Verdict, gate
 from open_mirroring.reconciliation.verdict_table import Limits, TableFacts, reconcile
 
 NOW = datetime(2026, 1, 31, tzinfo=UTC)
@@ -71,15 +72,14 @@ def codes(finding: Finding) -> set[str]:
 
 POSITIONS = {"first": 1, "middle": 2, "last": 3}
 HEALTHY = {1: P, 2: P, 3: F}
-EXPECTED_NOWHERE = {"first": "MISSING", "middle": "GAP", "last": "LAST_FILE_MISSING"}
 
 
-def expected(place: FileStage | None, row: str, position: str, match: bool) -> str:
+def expected(place: FileStage | None, row: str, match: bool) -> str:
     """The verdict table of one number among healthy neighbours, three days young."""
     if row == "intent":
         return "OK"  # the publisher knows what it sealed
     if place is NOWHERE:
-        return EXPECTED_NOWHERE[position]
+        return "FILE_MISSING"
     if row == "no row":
         return "LEDGER_BEHIND"
     return "OK" if match else "CONTENT_CHANGED"
@@ -105,7 +105,7 @@ def test_every_combination_of_one_number_has_its_verdict(
     if place is not NOWHERE:
         items.append(item(number, place, size=100 if match else 99))
     finding = reconcile(replace(known, items=tuple(items)))
-    assert finding.code == expected(place, row, position, match)
+    assert finding.code == expected(place, row, match)
     assert (finding.verdict is Verdict.PASS) == (finding.code == "OK")
     assert finding == reconcile(replace(known, items=tuple(reversed(items)))), "the order of a listing says nothing"
 
@@ -134,14 +134,8 @@ def test_every_combination_of_three_numbers_is_decided_as_the_rules_say() -> Non
                 want.add("LEDGER_BEHIND")
             for n in {1, 2, 3} - seen:
                 above, below = any(m > n for m in seen), any(m < n for m in seen)
-                if n == 3 and not above:
-                    want.add("LAST_FILE_MISSING")
-                elif not above:
-                    want.add("MISSING")
-                elif below and not any(m > n for m in moved):
-                    want.add("GAP")
-                elif at is YOUNG:
-                    want.add("MISSING")
+                if not above or (below and not any(m > n for m in moved)) or at is YOUNG:
+                    want.add("FILE_MISSING")
             assert codes(finding) == want, (combination, at, intent, next_seen)
             assert finding.verdict is (Verdict.STOP if want else Verdict.PASS)
             json.dumps(finding.evidence)
@@ -158,9 +152,9 @@ def test_every_combination_with_what_the_target_says_has_one_verdict() -> None:
         finding = reconcile(replace(facts(3, *items), target=status, counted_before=10))
         want = set()
         if place is NOWHERE and not (trusted and counted is not None and counted >= 20):
-            want.add("GAP")
+            want.add("FILE_MISSING")
         if state in stops:
-            want.add("TABLE_FAILED")
+            want.add("TARGET_FAILED")
         if counted == 0:
             want.add("TARGET_RESTARTED")
         severity = Verdict.STOP if want else Verdict.HOLD if state in holds else Verdict.PASS
@@ -237,7 +231,7 @@ def test_unsealed_intents_explain_no_number() -> None:
 def test_a_number_that_was_moved_and_is_back_stops() -> None:
     """I8, F-37: a processed path is never read again, so whoever put it there expects something that will not be."""
     for moved in (P, R):
-        assert reconcile(facts(2, item(1, moved), item(1, F), item(2, F))).code == "REAPPEARED"
+        assert reconcile(facts(2, item(1, moved), item(1, F), item(2, F))).code == "FOREIGN_ITEM"
     assert reconcile(facts(2, item(1, P), item(1, R), item(2, F))).code == "OK", "on its way between the two"
 
 
@@ -255,21 +249,21 @@ def test_purged_files_are_no_alarm_and_young_ones_are() -> None:
     assert (finding.code, finding.notes, finding.applied) == ("OK", ("PURGED: 1-4",), 4)
     mixed = replace(old, published={**old.published, 4: record(4, YOUNG)})
     finding = reconcile(mixed)
-    assert (finding.code, finding.evidence["missing"]) == ("MISSING", "4")
+    assert (finding.code, finding.evidence["missing"]) == ("FILE_MISSING", "4")
     at_the_edge = facts(2, item(2, F), at=NOW - timedelta(days=7))
-    assert reconcile(at_the_edge).code == "MISSING"
+    assert reconcile(at_the_edge).code == "FILE_MISSING"
     for higher in (P, R):
         assert reconcile(facts(3, item(2, higher), item(3, F), at=OLD)).notes == ("PURGED: 1",)
         taken_away = reconcile(facts(3, item(2, higher), item(3, F), at=YOUNG))
-        assert (taken_away.code, taken_away.evidence["missing"]) == ("MISSING", "1"), "it moved, and not long ago"
+        assert (taken_away.code, taken_away.evidence["missing"]) == ("FILE_MISSING", "1"), "it moved, and not long ago"
     assert reconcile(replace(facts(5, item(5, F), at=OLD), published={5: record(5)}, settled=4)).code == "OK"
-    assert reconcile(replace(facts(5, item(5, F), at=OLD), published={5: record(5)}, settled=3)).code == "MISSING"
+    assert reconcile(replace(facts(5, item(5, F), at=OLD), published={5: record(5)}, settled=3)).code == "FILE_MISSING"
 
 
 def test_age_never_explains_a_hole_with_a_lower_number_still_there() -> None:
     """I22, F-32: purging goes in order, so what lies above a visible number was not purged."""
-    assert reconcile(facts(3, item(1, F), item(3, F), at=OLD)).code == "GAP"
-    assert reconcile(facts(3, item(1, P), item(3, F), at=OLD)).code == "GAP"
+    assert reconcile(facts(3, item(1, F), item(3, F), at=OLD)).code == "FILE_MISSING"
+    assert reconcile(facts(3, item(1, P), item(3, F), at=OLD)).code == "FILE_MISSING"
     assert reconcile(facts(3, item(1, R), item(3, R), at=OLD)).code == "OK"
 
 
@@ -277,9 +271,9 @@ def test_the_last_file_that_is_nowhere_is_never_explained_by_age() -> None:
     """F-35, I22."""
     for items in ((), (item(1, P), item(2, P)), (item(1, F), item(2, F))):
         finding = reconcile(facts(3, *items, at=OLD))
-        assert "LAST_FILE_MISSING" in codes(finding) and finding.verdict is Verdict.STOP
-    assert reconcile(facts(3, item(1, P), item(2, P), at=OLD)).code == "LAST_FILE_MISSING"
-    assert reconcile(facts(3, at=OLD)).code == "LAST_FILE_MISSING"
+        assert "FILE_MISSING" in codes(finding) and finding.verdict is Verdict.STOP
+    assert reconcile(facts(3, item(1, P), item(2, P), at=OLD)).code == "FILE_MISSING"
+    assert reconcile(facts(3, at=OLD)).code == "FILE_MISSING"
 
 
 def test_a_last_file_that_was_moved_is_a_note() -> None:
@@ -296,21 +290,21 @@ def test_trusted_counters_prove_what_was_applied_and_permit_the_repair() -> None
         return reconcile(replace(known, target=TargetStatus(TargetState.RUNNING, processed_rows=rows)))
 
     for rows, code, repairs, applied in (
-        (None, "GAP", (), 0),
-        (5, "GAP", (Repair(3, f"{3:032x}"),), 0),
-        (20, "GAP", (Repair(3, f"{3:032x}"),), 2),
-        (21, "GAP", (), 2),
+        (None, "FILE_MISSING", (), 0),
+        (5, "FILE_MISSING", (Repair(3, f"{3:032x}"),), 0),
+        (20, "FILE_MISSING", (Repair(3, f"{3:032x}"),), 2),
+        (21, "FILE_MISSING", (), 2),
         (30, "OK", (), 3),
         (10**9, "OK", (), 4),
     ):
         finding = counted(rows)
         assert (finding.code, finding.repairs, finding.applied) == (code, repairs, applied), rows
     no_rows = replace(known, published={**known.published, 3: record(3, rows=0)})
-    assert counted(20, no_rows).code == "GAP", "a file without rows moves no counter"
+    assert counted(20, no_rows).code == "FILE_MISSING", "a file without rows moves no counter"
     assert counted(20, no_rows).repairs == ()
     assert counted(30, no_rows).code == "OK", "number 4 is counted, and it came after"
     incomplete = replace(known, published={n: r for n, r in known.published.items() if n != 1}, settled=1)
-    assert counted(10**9, replace(incomplete, items=(item(2, F), item(4, F)))).code == "GAP"
+    assert counted(10**9, replace(incomplete, items=(item(2, F), item(4, F)))).code == "FILE_MISSING"
 
 
 def test_the_last_file_alone_is_no_backlog() -> None:
@@ -350,13 +344,13 @@ def test_a_backlog_over_a_limit_holds(limits: Limits, held: bool) -> None:
     [
         (TargetState.RUNNING, Verdict.PASS, "OK"),
         (TargetState.PAUSED, Verdict.HOLD, "PAUSED"),
-        (TargetState.THROTTLED, Verdict.HOLD, "THROTTLED"),
+        (TargetState.THROTTLED, Verdict.HOLD, "TARGET_BUSY"),
         (TargetState.NOT_STARTED, Verdict.PASS, "OK"),
-        (TargetState.NOT_READY, Verdict.HOLD, "NOT_READY"),
+        (TargetState.NOT_READY, Verdict.HOLD, "TARGET_BUSY"),
         (TargetState.UNKNOWN, Verdict.HOLD, "STATUS_UNKNOWN"),
         (TargetState.REFUSED, Verdict.HOLD, "STATUS_REFUSED"),
-        (TargetState.FAILED, Verdict.STOP, "TABLE_FAILED"),
-        (TargetState.STOPPED, Verdict.STOP, "TABLE_FAILED"),
+        (TargetState.FAILED, Verdict.STOP, "TARGET_FAILED"),
+        (TargetState.STOPPED, Verdict.STOP, "TARGET_FAILED"),
     ],
 )
 def test_the_targets_health_counts(state: TargetState, verdict: Verdict, code: str) -> None:
@@ -390,17 +384,19 @@ def test_a_trusted_count_tells_the_last_file_that_waits_from_one_that_was_kept_f
 def test_no_clock_explains_what_the_order_does_not_i_21(jump: timedelta) -> None:
     """I21, I22: a clock that jumps may raise an alarm over what was purged; it lifts none over what was not applied."""
     for items, code in (
-        ((item(1, F), item(3, F)), "GAP"),
-        ((item(1, P), item(3, F)), "GAP"),
-        ((item(1, P), item(2, P)), "LAST_FILE_MISSING"),
-        ((), "LAST_FILE_MISSING"),
+        ((item(1, F), item(3, F)), "FILE_MISSING"),
+        ((item(1, P), item(3, F)), "FILE_MISSING"),
+        ((item(1, P), item(2, P)), "FILE_MISSING"),
+        ((), "FILE_MISSING"),
         ((item(1, P), item(2, F), item(3, F), item(4, F)), "LEDGER_BEHIND"),
     ):
         finding = reconcile(replace(facts(3, *items), now=NOW + jump))
         assert finding.verdict is Verdict.STOP and code in codes(finding)
     purged = facts(3, item(3, F), at=OLD)
     assert reconcile(replace(purged, now=NOW + timedelta(days=30))).code == "OK"
-    assert reconcile(replace(purged, now=NOW - timedelta(days=30))).code == "MISSING", "until the clock is right again"
+    assert reconcile(replace(purged, now=NOW - timedelta(days=30))).code == "FILE_MISSING", (
+        "until the clock is right again"
+    )
 
 
 def test_the_ledgers_own_stop_comes_first_and_everything_else_is_named() -> None:
@@ -423,10 +419,9 @@ def test_the_ledgers_own_stop_comes_first_and_everything_else_is_named() -> None
         "METADATA_CHANGED",
         "FOREIGN_ITEM",
         "LEDGER_BEHIND",
-        "REAPPEARED",
         "CONTENT_CHANGED",
-        "MISSING",
-        "TABLE_FAILED",
+        "FILE_MISSING",
+        "TARGET_FAILED",
         "LOAD_PENDING",
     ]
 
@@ -436,7 +431,10 @@ def test_a_pending_load_holds_after_everything_else() -> None:
     assert (reconcile(pending).verdict, reconcile(pending).code) == (Verdict.HOLD, "LOAD_PENDING")
     finding = reconcile(replace(pending, limits=Limits(max_files=0), target=TargetStatus(TargetState.PAUSED)))
     assert (finding.code, finding.evidence["also"]) == ("PAUSED", ["BACKLOG", "LOAD_PENDING"])
-    assert "EXPORT_TOO_OLD: read later" in reconcile(replace(pending, load_refused="EXPORT_TOO_OLD: read later")).what
+    assert (
+        "STREAM_FROM_INVALID: read later"
+        in reconcile(replace(pending, load_refused="STREAM_FROM_INVALID: read later")).what
+    )
 
 
 def test_a_load_ahead_of_its_stream_holds_g84() -> None:
@@ -448,8 +446,8 @@ def test_a_load_ahead_of_its_stream_holds_g84() -> None:
 
 def test_every_code_has_a_way_out() -> None:
     assert reconcile(facts()).way_out == ""
-    for code in WAYS_OUT:
-        assert reconcile(replace(facts(), row=replace(facts().row, stop=code))).way_out == WAYS_OUT[code]
+    for code in CODES:
+        assert reconcile(replace(facts(), row=replace(facts().row, stop=code))).way_out == CODES[code].next_step
     assert reconcile(replace(facts(), row=replace(facts().row, stop="SCHEMA_CHANGED"))).way_out
 
 

@@ -155,7 +155,7 @@ def test_the_target_is_not_asked_where_the_mirror_file_says_so(tmp_path: Path, s
 
 
 def test_a_local_zone_has_nobody_to_ask(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="COMBINATION_INVALID") as refused:
+    with pytest.raises(ConfigError, match="CONFIG_INVALID") as refused:
         HandPublished(tmp_path / "shop", status="rest")
     assert "gate.status" in str(refused.value)
     assert HandPublished(tmp_path / "other", status="none").codes()[ORDERS] == "OK"
@@ -169,7 +169,7 @@ def test_a_failed_table_stops_and_the_other_goes_on_i_24(made: HandPublished, se
     verdict = made.publish(orders=[2], customers=[2])
     assert verdict.passing == (CUSTOMERS,)
     finding = made.look()[ORDERS]
-    assert finding.verdict is Verdict.STOP and "TABLE_FAILED" in str(finding.evidence["also"])
+    assert finding.verdict is Verdict.STOP and "TARGET_FAILED" in str(finding.evidence["also"])
     assert verdict.stopped[ORDERS].startswith("CONTENT_CHANGED"), "what we see ourselves goes before what we are told"
     assert made.numbers() == [1] and made.numbers(CUSTOMERS) == [1, 2]
 
@@ -189,7 +189,7 @@ def test_a_stopped_database_stops_and_is_never_started_by_us_r_07(made: HandPubl
     made.publish(orders=[1])
     server.service.stop()
     verdict = made.publish(orders=[2])
-    assert set(verdict.stopped) == {ORDERS, CUSTOMERS} and verdict.stopped[ORDERS].startswith("TABLE_FAILED")
+    assert set(verdict.stopped) == {ORDERS, CUSTOMERS} and verdict.stopped[ORDERS].startswith("TARGET_FAILED")
     assert "never restart the target's database" in made.look()[ORDERS].way_out
     assert server.service.database_status() == "Stopped" and made.numbers() == [1]
 
@@ -205,7 +205,7 @@ def test_a_database_that_was_never_started_takes_its_first_files_f_42(
         assert made.numbers() == [1]
         assert any(note.startswith("NOT_STARTED") for note in made.look()[ORDERS].notes)
         server.database.pass_through("Starting", 3600)
-        assert made.codes() == {ORDERS: "NOT_READY", CUSTOMERS: "NOT_READY"}
+        assert made.codes() == {ORDERS: "TARGET_BUSY", CUSTOMERS: "TARGET_BUSY"}
     opening._onelake_store.cache_clear()
     open_target.cache_clear()
 
@@ -220,7 +220,7 @@ def test_status_calls_that_do_not_answer_hold_and_recover_r_02(
     assert made.codes()[ORDERS] == "OK"
     server.faults.add(Fault(kind, "status", times=None))
     verdict = made.publish(orders=[2])
-    assert verdict.held[ORDERS].startswith("STATUS_UNKNOWN") and "SERVICE_UNREACHABLE" in verdict.held[ORDERS]
+    assert verdict.held[ORDERS].startswith("STATUS_UNKNOWN") and "UNREACHABLE" in verdict.held[ORDERS]
     server.faults.clear()
     assert made.publish().passing == (CUSTOMERS, ORDERS)
     assert made.numbers() == [1, 2]
@@ -233,7 +233,7 @@ def test_who_is_told_to_wait_does_not_look_again_r_04(server: EmulatorServer, se
     server.faults.reset_calls()
     found = FabricTarget(zone_of(server)).statuses(FOLDERS)
     assert {status.state for status in found.values()} == {TargetState.UNKNOWN}
-    assert "SERVICE_THROTTLED" in found[FOLDERS[0]].detail
+    assert "TARGET_BUSY" in found[FOLDERS[0]].detail
     assert server.faults.calls()["status"] == calls
 
 
@@ -276,7 +276,7 @@ def test_a_login_that_may_not_ask_holds_and_is_told_the_way_out_r_03_r_08(
     server.faults.reset_calls()
     verdict = made.publish(orders=[2])
     assert set(verdict.held) == {ORDERS, CUSTOMERS} and made.numbers() == [1]
-    assert verdict.held[ORDERS].startswith("STATUS_REFUSED") and "SERVICE_DENIED" in verdict.held[ORDERS]
+    assert verdict.held[ORDERS].startswith("STATUS_REFUSED") and "ACCESS_DENIED" in verdict.held[ORDERS]
     assert server.faults.calls()["status"] == {"forbidden": 1, "token_expired": 2}[kind], "it is not asked for ever"
     finding = made.look()[ORDERS]
     assert "status 40" in str(finding.evidence["target"]) and "Contributor" in finding.way_out
@@ -355,7 +355,7 @@ def test_a_restart_of_the_database_is_seen_and_only_a_reset_mends_it_f_76(
     made.grow_older(timedelta(days=8))
     server.poll()
     server.service.stop()
-    assert made.codes()[ORDERS] == "TABLE_FAILED"
+    assert made.codes()[ORDERS] == "TARGET_FAILED"
     server.service.start()
     server.poll()
     finding = made.look()[ORDERS]
@@ -366,7 +366,7 @@ def test_a_restart_of_the_database_is_seen_and_only_a_reset_mends_it_f_76(
     cleared = resume_table(made.ledger, "shop", ORDERS, Reason("Ada", "the rows are there"))
     assert cleared.code == "TARGET_RESTARTED" and made.audit()[-1][1]["why"] == "the rows are there"
     assert made.codes()[ORDERS] == "OK"
-    with pytest.raises(TerminalError, match="NOT_STOPPED"):
+    with pytest.raises(TerminalError, match="COMMAND_REFUSED"):
         resume_table(made.ledger, "shop", ORDERS, Reason("Ada", "again"))
 
 
@@ -410,7 +410,10 @@ def test_a_reset_waits_for_a_folder_in_use_and_publishes_nothing_into_what_is_le
     assert resets.request_reload(declaration(table), Reason("Ada", "ticket 4711"))
     server.faults.add(Fault("in_use", "delete", path="*/dbo.schema/orders"))
     outcome = ResetDriver(made.mirror, made.ledger, ORDERS, rebuild=lambda: "").drive(timedelta(0))
-    assert (outcome.stage, outcome.is_over) == (ResetStage.REQUESTED, False) and "FOLDER_IN_USE" in outcome.waits_for
+    assert (outcome.stage, outcome.is_over) == (
+        ResetStage.REQUESTED,
+        False,
+    ) and "CHANGED_MEANWHILE" in outcome.waits_for
     verdict = made.publish(orders=[4], customers=[2])
     assert verdict.held[ORDERS].startswith("RESET_OPEN") and verdict.passing == (CUSTOMERS,)
     assert (made.numbers(), made.numbers(CUSTOMERS)) == ([1], [1, 2])

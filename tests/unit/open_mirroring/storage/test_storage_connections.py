@@ -92,7 +92,7 @@ def test_another_address_is_refused_and_not_repeated(text: str) -> None:
     """S-01: a scheme, host, part or query that is none; the error may be read by anybody."""
     with pytest.raises(TerminalError) as caught:
         parse_address(text)
-    assert caught.value.code == "ADDRESS_INVALID" and caught.value.way_out
+    assert caught.value.code == "CONFIG_INVALID" and caught.value.way_out
     assert "hidden" not in str(caught.value)
 
 
@@ -247,11 +247,11 @@ def test_check_looks_into_the_storage(tmp_path: Path, storage_servers, monkeypat
 
     source, load = "source.path", "tables[0].initial_load.path"
     monkeypatch.setenv("AIRFLOW_CONN_STORE", storage.connection)
-    assert problems() == [("SOURCE_MISSING", source), ("CONNECTION_MISSING", load)]
+    assert problems() == [("PLACE_MISSING", source), ("CONNECTION_INVALID", load)]
     monkeypatch.setenv("AIRFLOW_CONN_EXPORTS", storage.connection)
     storage.deliver("export/a.parquet", b"x")
     assert problems() == []
-    assert problems("az://nowhere/a") == [("STORAGE_CONTAINER_MISSING", source), ("STORAGE_CONTAINER_MISSING", load)]
+    assert problems("az://nowhere/a") == [("PLACE_MISSING", source), ("PLACE_MISSING", load)]
     assert problems("s3://bucket/a") == [("CONNECTION_INVALID", source), ("CONNECTION_INVALID", load)]
 
 

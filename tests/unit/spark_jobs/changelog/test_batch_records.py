@@ -64,7 +64,7 @@ def test_a_damaged_record_is_told_g_80(tmp_path: Path) -> None:
     write_record(tmp_path, 1, "[]", "{}")
     (path,) = (tmp_path / RECORDS).rglob("*.json")
     path.write_bytes(path.read_bytes()[:-5])
-    with pytest.raises(TerminalError, match="LOG_RECORD_INVALID"):
+    with pytest.raises(TerminalError, match="LOG_DAMAGED"):
         read_records(tmp_path, 1)
 
 
@@ -122,7 +122,7 @@ def test_tables_that_joined_by_a_pattern_have_to_be_written_out_g_80(
     file = mirror_with_log(tmp_path, [{"source": "sales.*"}], "sales.orders")
     assert main(["rebuild-ledger", str(file)]) == Exit.TERMINAL
     told = capsys.readouterr().err
-    assert "LEDGER_NOT_TOLD" in told and "'sales.orders'" in told and "write them out" in told
+    assert "COMMAND_REFUSED" in told and "'sales.orders'" in told and "write them out" in told
     assert not (tmp_path / "ledger.db").exists()
 
 
@@ -146,5 +146,5 @@ def test_a_table_that_is_still_at_the_target_is_not_taken_for_a_dropped_one_g_80
     if not is_refused:
         assert code == Exit.DONE and "nothing was changed" in told.out, told
         return
-    assert code == Exit.TERMINAL and "LEDGER_NOT_TOLD" in told.err, told
+    assert code == Exit.TERMINAL and "COMMAND_REFUSED" in told.err, told
     assert "['dbo.schema/gone']" in told.err and "drop-table" in told.err

@@ -30,4 +30,4 @@ def test_what_the_log_s_library_draws_is_told_in_one_line_s26(tmp_path: Path) ->
     drawn = DeltaError("it failed\n  \x1b[31m↳\x1b[0m No space left on device")
     told = log_error(tmp_path, "it did not take batch 2", drawn)
     assert told.what == "the change log: it did not take batch 2: it failed ↳ No space left on device"
-    assert (told.code, log_error(tmp_path, "x", DeltaError("else")).code) == ("DISK_FULL", "LOG_COMMIT_FAILED")
+    assert (told.code, log_error(tmp_path, "x", DeltaError("else")).code) == ("DISK_FULL", "CHANGED_MEANWHILE")

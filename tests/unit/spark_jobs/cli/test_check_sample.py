@@ -64,10 +64,10 @@ def test_what_differs_and_stops_nothing_is_a_warning_g51(mirror: Path, capsys: p
         Exit.DONE,
         [
             "KEY_DIFFERS tables[0].key",
-            "NOT_IN_SAMPLE tables[1].source",
-            "COLUMN_UNTOLD tables[2].columns",
-            "TYPE_DIFFERS tables[3].initial_load",
-            "SENDERS_MANY tables[4].source",
+            "NOT_SEEN tables[1].source",
+            "NOT_SEEN tables[2].columns",
+            "VALUE_INVALID tables[3].initial_load",
+            "SENDER_OTHER tables[4].source",
             "TABLE_UNMIRRORED tables",
         ],
     )
@@ -77,10 +77,10 @@ def test_what_differs_and_stops_nothing_is_a_warning_g51(mirror: Path, capsys: p
     ("columns", "found"),
     [
         (["id", "NAME"], []),
-        (["id", "nmae"], ["COLUMN_UNTOLD tables[0].columns"]),
+        (["id", "nmae"], ["NOT_SEEN tables[0].columns"]),
         ({"exclude": ["NAME"]}, []),
-        ({"exclude": ["nmae"]}, ["COLUMN_UNTOLD tables[0].columns"]),
-        ({"include": ["id", "x*"]}, ["COLUMN_UNTOLD tables[0].columns"]),
+        ({"exclude": ["nmae"]}, ["NOT_SEEN tables[0].columns"]),
+        ({"include": ["id", "x*"]}, ["NOT_SEEN tables[0].columns"]),
     ],
 )
 def test_columns_that_stand_for_none_of_the_source_are_told_g67_g73(
@@ -94,9 +94,9 @@ def test_columns_that_stand_for_none_of_the_source_are_told_g67_g73(
     ("table", "everywhere", "found"),
     [
         (["NAME"], ["n*"], []),
-        (["nmae"], [], ["COLUMN_UNTOLD tables[0].hash"]),
-        (["x*"], [], ["COLUMN_UNTOLD tables[0].hash"]),
-        ([], ["name", "nmae", "x*"], ["COLUMN_UNTOLD hash.columns", "COLUMN_UNTOLD hash.columns"]),
+        (["nmae"], [], ["NOT_SEEN tables[0].hash"]),
+        (["x*"], [], ["NOT_SEEN tables[0].hash"]),
+        ([], ["name", "nmae", "x*"], ["NOT_SEEN hash.columns", "NOT_SEEN hash.columns"]),
     ],
 )
 def test_what_is_to_be_hashed_and_stands_for_no_column_is_told_g73_g121(
@@ -117,9 +117,9 @@ def test_what_is_to_be_hashed_and_stands_for_no_column_is_told_g73_g121(
 @pytest.mark.parametrize(
     ("table", "told", "found"),
     [
-        ({"key": ["ID"]}, {}, "COLUMN_UNTOLD tables[0].key"),
-        ({"source": "DBO.orders"}, {}, "TABLE_CASE tables[0].source"),
-        ({}, {"cols": [("id", "int"), ("g", "geography")], "current": KEY}, "TYPE_UNKNOWN tables[0].columns"),
+        ({"key": ["ID"]}, {}, "NOT_SEEN tables[0].key"),
+        ({"source": "DBO.orders"}, {}, "TABLE_NAME_DIFFERS tables[0].source"),
+        ({}, {"cols": [("id", "int"), ("g", "geography")], "current": KEY}, "TYPE_UNSUPPORTED tables[0].columns"),
     ],
 )
 def test_what_would_stop_the_table_is_a_mistake_g51(
@@ -132,5 +132,5 @@ def test_what_would_stop_the_table_is_a_mistake_g51(
 def test_a_setting_answers_how_the_stream_is_set_up_g51(mirror: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """G-51, C-44: changed columns only are no news where they are completed."""
     update = event("UPD", {"id": "7", "price": "2"}, {"id": "7", "price": "1"}, pkkey=KEY)
-    assert checked(mirror, capsys, update) == (Exit.DONE, ["SETUP_NOTED tables[0].source"])
+    assert checked(mirror, capsys, update) == (Exit.DONE, ["SETUP_INCOMPLETE tables[0].source"])
     assert checked(mirror, capsys, update, tables=[{**SOUND, "complete_rows": True}]) == (Exit.DONE, [])

@@ -109,7 +109,7 @@ def test_check_of_a_right_file_on_a_ready_machine_says_ok_and_creates_nothing(
     file.write_text(MIRROR_FILE, encoding="utf-8")
     missing = Ran(capsys, "check", file)
     assert missing.code == Exit.USAGE
-    assert f"{file}:2: SOURCE_MISSING" in missing.out
+    assert f"{file}:2: PLACE_MISSING" in missing.out
     (tmp_path / "source").mkdir()
     ran = Ran(capsys, "check", file)
     assert ran.code == Exit.DONE
@@ -159,9 +159,9 @@ def test_the_doctor_tells_the_way_out_of_whatever_is_wrong(
     with made.ledger.begin() as db:
         db.exec_driver_sql("UPDATE alembic_version SET version_num = '9999'")
     ran = Ran(capsys, "doctor", made.file)
-    assert ran.code == Exit.USAGE and ran.out.count("LEDGER_REVISION") == 1 and "  do: install" in ran.out
+    assert ran.code == Exit.USAGE and ran.out.count("LEDGER_UNFIT") == 1 and "  do: install" in ran.out
     checked = Ran(capsys, "check", made.file)
-    assert checked.code == Exit.USAGE and "LEDGER_REVISION: ledger: " in checked.out
+    assert checked.code == Exit.USAGE and "LEDGER_UNFIT: ledger: " in checked.out
     assert "need somebody" in ran.err and Ran(capsys, "doctor", tmp_path / "none.yaml").code == Exit.USAGE
 
 
@@ -306,7 +306,7 @@ def test_a_command_is_run_again_and_again(
     monkeypatch.setattr(command_line, "time", SimpleNamespace(sleep=sleep, monotonic=time.monotonic))
     ran = Ran(capsys, "status", made.file, "--watch", "2m")
     assert ran.code == 130 and len(slept) == 3 and all(100 < length <= 120 for length in slept)
-    assert ran.out.count("shop: 2 of 2 tables mirrored") == 2 and "YAML_INVALID" in ran.err
+    assert ran.out.count("shop: 2 of 2 tables mirrored") == 2 and "CONFIG_INVALID" in ran.err
     for wrong in ("0", "5x", "-1"):
         assert Ran(capsys, "tick", made.file, f"--every={wrong}").code == Exit.USAGE
 
@@ -329,7 +329,7 @@ def test_status_of_a_file_that_no_longer_fits_the_ledger_shows_what_the_ledger_k
     made: HandMadeMirror, capsys: pytest.CaptureFixture[str]
 ) -> None:
     made.file.write_text(MIRROR_FILE.replace("key: [order_id]", "key: [other]"), encoding="utf-8")
-    made.stop("dbo.customers", "GAP", "number 3 is missing")
+    made.stop("dbo.customers", "FILE_MISSING", "number 3 is missing")
     made.set_table("dbo.orders", established=True)
     ran = Ran(capsys, "status", made.file)
     assert ran.code == Exit.TABLES_STOPPED
@@ -395,7 +395,7 @@ def test_resume_refuses_what_needs_a_reset_and_says_so(
     made.stop("dbo.orders", "AMBIGUOUS")
     ran = Ran(capsys, "resume", made.file, "--table", "dbo.orders", "--why", "x")
     assert ran.code == Exit.TERMINAL
-    assert "RESET_NEEDED" in ran.err and "AMBIGUOUS" in ran.err and "Traceback" not in ran.err
+    assert "COMMAND_REFUSED" in ran.err and "AMBIGUOUS" in ran.err and "Traceback" not in ran.err
     assert made.table("dbo.orders").stop_code == "AMBIGUOUS"
 
 
@@ -416,7 +416,7 @@ def test_accept_reload_of_a_table_that_no_run_knows_is_refused(
     added = "  - {source: dbo.items, target: dbo/items, key: [item_id]}\n"
     made.file.write_text(re.sub(r"source: \{.*", source, MIRROR_FILE, count=1) + added, encoding="utf-8")
     ran = Ran(capsys, "accept-reload", made.file, "--table", "dbo.items", "--why", "it was loaded")
-    assert ran.code == Exit.TERMINAL and "TABLE_UNKNOWN" in ran.err
+    assert ran.code == Exit.TERMINAL and "ARGUMENT_INVALID" in ran.err
 
 
 @pytest.mark.parametrize("why", [[], ["--why", " "]])
@@ -500,7 +500,7 @@ def test_raw_contents_go_into_a_new_file_of_the_operator_alone(
     assert len(lines) == 3
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
     again = Ran(capsys, "dead-letters", with_letters.file, "--raw", file)
-    assert again.code == Exit.TERMINAL and "FILE_EXISTS" in again.err
+    assert again.code == Exit.TERMINAL and "ARGUMENT_INVALID" in again.err
 
 
 def test_a_mirror_without_dead_letters_says_so(made: HandMadeMirror, capsys: pytest.CaptureFixture[str]) -> None:
@@ -536,7 +536,7 @@ def not_a_database() -> sqlite3.Error:
     [
         (TerminalError("BAD", "it is bad", way_out="mend it"), Exit.TERMINAL, "BAD: it is bad. Way out: mend it"),
         (TransientError("LATER", "not now"), Exit.TRANSIENT, "LATER: not now"),
-        (OperationalError("SELECT secret", {}, Exception("gone")), Exit.TRANSIENT, "LEDGER_UNREACHABLE"),
+        (OperationalError("SELECT secret", {}, Exception("gone")), Exit.TRANSIENT, "UNREACHABLE"),
         (DatabaseError("SELECT secret", {}, not_a_database()), Exit.TERMINAL, "LEDGER_DAMAGED"),
         (KeyboardInterrupt(), 130, "interrupted; the next run goes on from here"),
     ],
@@ -574,7 +574,7 @@ looking.schema = gone
 sys.exit(main(["schema"]))
 """
     done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, timeout=300)
-    assert done.returncode == Exit.TRANSIENT and done.stderr.startswith("open-mirroring: LEDGER_UNREACHABLE"), done
+    assert done.returncode == Exit.TRANSIENT and done.stderr.startswith("open-mirroring: UNREACHABLE"), done
 
 
 def test_unknown_tables_are_a_usage_error_before_anything_is_done(
@@ -601,7 +601,7 @@ HELD = {"dbo.a": "BACKLOG: behind"}
         (NOTHING._replace(batch=1, awaited=["half a line"]), Exit.DONE),
         (NOTHING._replace(awaited=["half a line"]), Exit.ON_HOLD),
         (NOTHING._replace(batch=1, awaited=["a piece"], lacking=True), Exit.ON_HOLD),
-        (NOTHING._replace(stopped={"dbo.a": "GAP: x"}, files={"dbo.b": [1]}), Exit.TABLES_STOPPED),
+        (NOTHING._replace(stopped={"dbo.a": "FILE_MISSING: x"}, files={"dbo.b": [1]}), Exit.TABLES_STOPPED),
         (NOTHING._replace(held=HELD, waiting=["dbo.a"]), Exit.ON_HOLD),
         (NOTHING._replace(held=HELD, waiting=[]), Exit.DONE),
         (NOTHING._replace(held=HELD, waiting=["dbo.a", "dbo.b"]), Exit.ON_HOLD),
@@ -609,9 +609,9 @@ HELD = {"dbo.a": "BACKLOG: behind"}
         (NOTHING._replace(held=HELD, waiting=["dbo.a"], files={"dbo.b": [1]}), Exit.ON_HOLD),
         (NOTHING._replace(held={"dbo.a": "LOAD_PENDING: x"}, waiting=["dbo.a"], files={"dbo.b": [1]}), Exit.ON_HOLD),
         (NOTHING._replace(reloading=["dbo.a"], files={"dbo.b": [1]}), Exit.ON_HOLD),
-        (NOTHING._replace(held=HELD, waiting=["dbo.a"], stopped={"dbo.b": "GAP: x"}), Exit.TABLES_STOPPED),
+        (NOTHING._replace(held=HELD, waiting=["dbo.a"], stopped={"dbo.b": "FILE_MISSING: x"}), Exit.TABLES_STOPPED),
         (NOTHING._replace(failed=TerminalError("X", "x"), files={"dbo.b": [1]}), Exit.TERMINAL),
-        (NOTHING._replace(failed=TransientError("X", "x"), stopped={"dbo.b": "GAP: x"}), Exit.TRANSIENT),
+        (NOTHING._replace(failed=TransientError("X", "x"), stopped={"dbo.b": "FILE_MISSING: x"}), Exit.TRANSIENT),
     ],
 )
 def test_a_ticks_exit_code_says_the_worst_of_it(ticked: Ticked, code: Exit) -> None:
@@ -624,7 +624,7 @@ def test_what_was_read_before_is_published_although_reading_fails(
     made: HandMadeMirror, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fail(*_: object) -> None:
-        raise TransientError("SOURCE_UNREADABLE", "not now")
+        raise TransientError("UNREACHABLE", "not now")
 
     monkeypatch.setattr(tick, "extract", fail)
     monkeypatch.setattr(tick, "publish_and_follow", lambda *_: (Published({"dbo.orders": [1]}, {}, {}), {}))
@@ -657,7 +657,9 @@ def test_a_mirror_whose_reading_is_stopped_publishes_nothing(
 
 
 def test_what_a_later_run_says_of_a_table_takes_the_place_of_what_an_earlier_one_said() -> None:
-    first = Published({"dbo.a": [1], "dbo.b": [4]}, {"dbo.a": "RESET_OPEN", "dbo.c": "BACKLOG"}, {"dbo.a": "GAP: x"})
+    first = Published(
+        {"dbo.a": [1], "dbo.b": [4]}, {"dbo.a": "RESET_OPEN", "dbo.c": "BACKLOG"}, {"dbo.a": "FILE_MISSING: x"}
+    )
     both = first.followed_by(Published({"dbo.a": [2]}, {}, {}), ["dbo.a"])
     assert both == Published({"dbo.a": [1, 2], "dbo.b": [4]}, {"dbo.c": "BACKLOG"}, {})
 

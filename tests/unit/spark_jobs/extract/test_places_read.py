@@ -19,7 +19,7 @@ MESSAGES = st.lists(st.tuples(st.sampled_from(["cdc/0", "cdc/1"]), st.integers(0
 def test_blocks_and_messages_note_the_same_places_g_113(found: list[tuple[str, int, bool]]) -> None:
     """G-113: each place once, by partition; a damaged message counts where it claims to stand."""
     messages = [
-        Damage("file", 0, "WRAPPER_MALFORMED", "", b"", (origin, place))
+        Damage("file", 0, "FORMAT_UNSUPPORTED", "", b"", (origin, place))
         if damaged
         else RawMessage(origin, place, b"{}")
         for origin, place, damaged in found

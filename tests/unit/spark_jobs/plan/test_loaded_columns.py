@@ -87,7 +87,7 @@ def test_texts_with_other_digits_are_found_where_a_column_lands_as_text_g114(
     own: str, streamed: str, is_alike: bool
 ) -> None:
     column = LoadColumn("c", "string", own)
-    for is_key, code in ((False, "VALUE_AMBIGUOUS"), (True, "KEY_AMBIGUOUS")):
+    for is_key, code in ((False, "VALUE_INVALID"), (True, "VALUE_INVALID")):
         found = doubt(LoadedColumn(column, None, is_key), streamed)
         assert (found and found.code) == (None if is_alike else code)
     assert doubt(LoadedColumn(column._replace(type="timestamp"), None, False), streamed) is None or "offset" in streamed
@@ -124,7 +124,7 @@ def test_deletes_alone_tell_the_type_of_a_key_g114() -> None:
     lists = {"gone": '[["id","char(5)",0]]', "kept": '[["id","varchar(5)",0]]'}
     rows = {name: pa.table({"op": ["D"], "cols": [text]}) for name, text in lists.items()}
     found = doubt_by_deletes(keys, rows["gone"])
-    assert found is not None and found.code == "LOAD_UNFILLED"
+    assert found is not None and found.code == "VALUE_INVALID"
     assert doubt_by_deletes(keys, rows["kept"]) is None
     assert doubt_by_deletes({}, rows["gone"]) is None
 

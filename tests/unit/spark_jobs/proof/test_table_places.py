@@ -80,5 +80,5 @@ def test_a_database_that_is_not_there_is_said(
 ) -> None:
     """S-17."""
     monkeypatch.setenv("AIRFLOW_CONN_LAKE", connection_variable(server))
-    with pytest.raises(TerminalError, match="DATABASE_MISSING"):
+    with pytest.raises(TerminalError, match="PLACE_MISSING"):
         tables_place(mirror_in(server, tmp_path / "mirror", "emulator", "other.MirroredDatabase"))

@@ -143,7 +143,7 @@ def test_a_column_whose_type_is_never_streamed_is_a_gap_and_no_partial_row_c77(m
         ([["price", "nvarchar(20)", 2]], "SCHEMA_CHANGED"),
         ([["price", "bit", 2]], "SCHEMA_CHANGED"),
         ([["price", "decimal(9,1)", 2]], "SCHEMA_CHANGED"),
-        ([ALL[2], ["PRICE", "decimal(8,2)", 3]], "COLUMN_CASE"),
+        ([ALL[2], ["PRICE", "decimal(8,2)", 3]], "COLUMN_NAME_INVALID"),
     ],
 )
 def test_a_column_that_changed_its_type_stops_the_table_g07(made: HandMadeMirror, changed: Any, code: str) -> None:

@@ -80,7 +80,7 @@ def test_a_number_without_rows_is_filled_again_by_the_command_f_41(
         made.publish(orders=keys)
     path = made.path(2)
     path.unlink()
-    assert made.codes()[ORDERS] == "GAP"
+    assert made.codes()[ORDERS] == "FILE_MISSING"
     command = ["repair", str(made.file), "--table", ORDERS, "--number", "2"]
     assert main([*command, "--approved-by", "Ada Lovelace", "--reason", "ticket 4711"]) == 0
     assert "number 2 is published again, 0 rows" in capsys.readouterr().out
@@ -97,7 +97,7 @@ def test_a_number_without_rows_is_filled_again_by_the_command_f_41(
 def test_rows_come_again_only_when_somebody_says_how_he_knows_f_40(made: HandPublished) -> None:
     """F-40, I8: without a trusted counter nothing proves that the target has not applied them."""
     made.path(3).unlink()
-    assert made.codes()[ORDERS] == "LAST_FILE_MISSING"
+    assert made.codes()[ORDERS] == "FILE_MISSING"
     with pytest.raises(TerminalError, match=r"REPAIR_REFUSED.*nothing proves") as refused:
         repair(made, 3)
     assert "--not-applied" in refused.value.way_out and events(made) == [] and not made.path(3).exists()
@@ -134,14 +134,14 @@ def test_a_trusted_counter_is_proof_enough_and_says_when_it_is_none_f_40(
     lost = made.path(2)
     lost.unlink()
     finding = made.look()[ORDERS]
-    assert finding.code == "GAP" and [found.number for found in finding.repairs] == [2]
+    assert finding.code == "FILE_MISSING" and [found.number for found in finding.repairs] == [2]
     repair(made, 2)
     assert made.codes()[ORDERS] == "OK" and "trusted count" in made.audit()[0][1]["proof"]
     for _ in range(3):
         server.poll()
     assert made.look()[ORDERS].applied == 3
     made.path(3).unlink()
-    assert made.codes()[ORDERS] == "LAST_FILE_MISSING"
+    assert made.codes()[ORDERS] == "FILE_MISSING"
     with pytest.raises(TerminalError, match="applied everything up to 3"):
         repair(made, 3, "I am sure")
     assert made.numbers()[-1] == 2
@@ -270,7 +270,7 @@ def test_a_rename_of_which_nobody_told_is_looked_after_o_08(kind: Any, tmp_path:
     try:
         repair(made, 2)
     except TransientError as error:
-        assert error.code == "REPAIR_UNFINISHED" and kind == "dropped_before"
+        assert error.code == "CHANGED_MEANWHILE" and kind == "dropped_before"
         repair(made, 2)
     assert made.codes()[ORDERS] == "OK" and events(made).count("REPAIR_SEALED") == 1
 
@@ -280,6 +280,6 @@ def test_an_initial_loads_rows_are_not_made_up(tmp_path: Path) -> None:
     made = HandPublished(tmp_path / "shop")
     made.publish(orders=[1])
     lost = made.files()[0]._replace(kind="load")
-    with pytest.raises(TerminalError, match=r"REPAIR_IMPOSSIBLE.*initial load") as impossible:
+    with pytest.raises(TerminalError, match=r"REPAIR_REFUSED.*initial load") as impossible:
         stage_again(made.mirror, made.reader, made.table(), lost)
     assert "move that very file back" in impossible.value.way_out

@@ -68,7 +68,7 @@ def test_a_sound_object_is_named_with_its_etag_and_digest(tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize(
-    ("harm", "code"), [("cut", "STAGED_GONE"), ("swept", "STAGED_GONE"), ("torn", "DATA_FILE_INVALID")]
+    ("harm", "code"), [("cut", "CHANGED_MEANWHILE"), ("swept", "CHANGED_MEANWHILE"), ("torn", "FILE_UNFIT")]
 )
 def test_an_object_that_is_not_what_was_written_is_never_sealed(tmp_path: Path, harm: str, code: str) -> None:
     """F-38, I11: nothing partial or damaged gets a number."""
@@ -78,7 +78,7 @@ def test_an_object_that_is_not_what_was_written_is_never_sealed(tmp_path: Path, 
 
 def test_markers_are_proved_in_what_came_back(tmp_path: Path) -> None:
     """F-50, F-51: a keyed table never gets an insert that looks for no key."""
-    with pytest.raises(MirroringError, match="DATA_FILE_INVALID"):
+    with pytest.raises(MirroringError, match="FILE_UNFIT"):
         staged(LocalStore(tmp_path / "zone"), tmp_path, marker=0)
 
 
@@ -91,7 +91,7 @@ class Silent(LocalStore):
         created = super().create(path, content)
         if self.silent:
             self.silent = False
-            raise TransientError("STORE_IO", "no answer", way_out="run again")
+            raise TransientError("UNREACHABLE", "no answer", way_out="run again")
         return created
 
 
@@ -107,7 +107,7 @@ def test_a_staging_name_is_used_once(tmp_path: Path) -> None:
     """O-10."""
     store = LocalStore(tmp_path / "zone")
     first = staged(store, tmp_path)
-    with pytest.raises(MirroringError, match="STAGED_NAME_TAKEN"):
+    with pytest.raises(MirroringError, match="CHANGED_MEANWHILE"):
         staged(store, tmp_path)
     found = store.stat(NAME)
     assert found is not None

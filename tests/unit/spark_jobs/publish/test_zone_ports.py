@@ -38,7 +38,7 @@ class ShowsPartialObjects(LocalStore):
             return super().create(path, content)
         self.dies = False
         super().create(path, content[: len(content) // 2])
-        raise TransientError("STORE_IO", "the connection broke in the middle of the upload")
+        raise TransientError("UNREACHABLE", "the connection broke in the middle of the upload")
 
 
 class Disturbed(LocalStore):
@@ -251,7 +251,7 @@ def test_a_rename_without_an_answer_is_unknown(tmp_path: Path) -> None:
 
     class Silent(LocalStore):
         def rename(self, source: str, target: str, *, source_etag: str) -> RenameOutcome:
-            raise TransientError("STORE_IO", "no answer")
+            raise TransientError("UNREACHABLE", "no answer")
 
     request = protocol.Rename(1, protocol.StagedFile(f"{STAGING}/1.a", "e", "d"))
     assert ZonePorts(Silent(tmp_path)).answer(TABLE, request) == protocol.Unknown()

@@ -123,7 +123,7 @@ def test_a_file_that_is_no_parquet_is_unreadable(zone: Path, content: bytes) -> 
 def test_a_link_is_not_followed(zone: Path) -> None:
     (zone / "orders").mkdir(parents=True)
     (zone / "orders" / file_name(1)).symlink_to(zone)
-    assert "PATH_UNSAFE" in look(zone).unreadable
+    assert "FOREIGN_ITEM" in look(zone).unreadable
 
 
 @pytest.mark.parametrize("kind", ["transient", "denied"])
@@ -133,13 +133,13 @@ def test_a_failing_store_proves_nothing(zone: Path, kind: str, monkeypatch: pyte
 
     def failing(*_: Any) -> Any:
         if kind == "denied":
-            raise TerminalError("STORE_DENIED", "not allowed")
-        raise TransientError("STORE_IO", "Input/output error")
+            raise TerminalError("ACCESS_DENIED", "not allowed")
+        raise TransientError("UNREACHABLE", "Input/output error")
 
     if kind == "denied":
         monkeypatch.setattr("open_mirroring.landing_zone.local_store.LocalStore.stat", failing)
     else:
         monkeypatch.setattr(file_contents, "rows_digest", failing)
     content = look(zone)
-    assert content.unread.startswith("STORE_")
+    assert content.unread.startswith(("ACCESS_DENIED", "UNREACHABLE"))
     assert not (content.unreadable or content.moved)

@@ -31,7 +31,7 @@ def test_a_session_needs_no_jars_but_whole_ones(tmp_path: Path, monkeypatch: pyt
     monkeypatch.setenv("OPEN_MIRRORING_JARS", str(tmp_path))
     assert session._jars() == []
     (tmp_path / "postgresql-42.7.14.jar").write_bytes(b"PK\3\4, and no end")
-    with pytest.raises(TerminalError, match=r"JARS_MISSING: .* is cut off: postgresql-42\.7\.14\.jar"):
+    with pytest.raises(TerminalError, match=r"INSTALLATION_INCOMPLETE: .* is cut off: postgresql-42\.7\.14\.jar"):
         session._jars()
 
 
@@ -56,18 +56,22 @@ def test_a_check_tells_a_driver_that_is_missing(
     pipeline = Pipeline(tmp_path / "mirror", None, [table, {**table, "source": "dbo.b", "target": "dbo/b", **jdbc}])
     assert main(["check", str(pipeline.file)]) == 0
     told = capsys.readouterr().out
-    assert "JARS_MISSING" in told and f"tables[1].{setting}.connection" in told and "open-mirroring jars" in told
+    assert (
+        "INSTALLATION_INCOMPLETE" in told
+        and f"tables[1].{setting}.connection" in told
+        and "open-mirroring jars" in told
+    )
     main(["doctor", str(pipeline.file), "--json"])
-    (hint,) = [one for one in json.loads(capsys.readouterr().out) if "JARS_MISSING" in one["found"]]
+    (hint,) = [one for one in json.loads(capsys.readouterr().out) if "INSTALLATION_INCOMPLETE" in one["found"]]
     assert hint["sound"] and "cluster has the driver" in hint["found"], "a cluster may bring it"
     with monkeypatch.context() as other:
         brings_driver(other, tmp_path / "mssql", "mssql-jdbc-13.jar")
-        assert main(["check", str(pipeline.file)]) == 0 and "JARS_MISSING" in capsys.readouterr().out
+        assert main(["check", str(pipeline.file)]) == 0 and "INSTALLATION_INCOMPLETE" in capsys.readouterr().out
     with monkeypatch.context() as own:
         brings_driver(own, tmp_path / "postgres", "postgresql-42.jar")
-        assert main(["check", str(pipeline.file)]) == 0 and "JARS_MISSING" not in capsys.readouterr().out
+        assert main(["check", str(pipeline.file)]) == 0 and "INSTALLATION_INCOMPLETE" not in capsys.readouterr().out
     monkeypatch.setenv("SPARK_REMOTE", "sc://server:15002")
-    assert main(["check", str(pipeline.file)]) == 0 and "JARS_MISSING" not in capsys.readouterr().out
+    assert main(["check", str(pipeline.file)]) == 0 and "INSTALLATION_INCOMPLETE" not in capsys.readouterr().out
 
 
 def test_what_cannot_be_fetched_is_an_error_and_leaves_no_jar(
@@ -78,6 +82,6 @@ def test_what_cannot_be_fetched_is_an_error_and_leaves_no_jar(
     (tmp_path / "jars").mkdir()
     (tmp_path / "jars" / "SHA256SUMS").write_text("of an earlier version", encoding="utf-8")
     assert main(["jars", str(tmp_path / "jars")]) == 1
-    assert "JARS_NOT_FETCHED" in capfd.readouterr().err
+    assert "INSTALLATION_INCOMPLETE" in capfd.readouterr().err
     assert not list((tmp_path / "jars").glob("*.jar"))
     assert "earlier" not in (tmp_path / "jars" / "SHA256SUMS").read_text("utf-8")

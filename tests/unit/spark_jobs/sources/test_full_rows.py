@@ -14,14 +14,14 @@ def test_an_event_whose_row_lacks_what_cols_names_c44_c84() -> None:
     """It would be taken for a column that was dropped."""
     old, new = {"id": "7", "name": "Ada", "price": "1.00"}, {"id": "7", "price": "2.00"}
     row = ces_messages.only(ces_messages.decode(ces_messages.event("UPD", new, old), tables=[WHOLE]))
-    assert (row.kind, row.code, "'name'" in (row.reason or "")) == (REJECTED, "ROW_MALFORMED", True)
+    assert (row.kind, row.code, "'name'" in (row.reason or "")) == (REJECTED, "ROW_INVALID", True)
 
 
 def test_a_message_whose_mask_leaves_columns_out_k23() -> None:
     told = qlik_messages.dt("UPDATE", {"id": 7, "name": "Eve"}, {"id": 7, "name": "Ada"}, columnMask="03")
     decoded = qlik_messages.decode(qlik_messages.md(), told, tables=[WHOLE])
     (row,) = [row for row in decoded.rows if row.kind == REJECTED]
-    assert (row.code, "full_rows" in (row.reason or "")) == ("ROW_MALFORMED", True)
+    assert (row.code, "full_rows" in (row.reason or "")) == ("ROW_INVALID", True)
 
 
 def test_a_sparse_update_of_a_change_table_t32() -> None:
@@ -30,4 +30,4 @@ def test_a_sparse_update_of_a_change_table_t32() -> None:
     decoder = QlikChangeTableDecoder({table.source: table}, settings)
     sparse = qlik_change_rows.row(3, "U", ["1", "Eve", None, None], bits=qlik_change_rows.mask(6))
     (row,) = decoder.decode([sparse]).rows
-    assert (row.kind, row.code) == (REJECTED, "ROW_MALFORMED")
+    assert (row.kind, row.code) == (REJECTED, "ROW_INVALID")

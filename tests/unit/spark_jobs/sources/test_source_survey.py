@@ -73,8 +73,8 @@ def test_check_warns_of_what_was_never_seen_and_of_key_changes_that_nothing_tell
     file = tmp_path / "mirrors" / "test.yaml"
     file.parent.mkdir()
     for told, expected in (
-        ({}, ["KEY_CHANGES_UNTOLD: tables[0].key", "NEVER_SEEN: tables[1].source"]),
-        ({"before_images": True}, ["NEVER_SEEN: tables[1].source"]),
+        ({}, ["SETUP_INCOMPLETE: tables[0].key", "NOT_SEEN: tables[1].source"]),
+        ({"before_images": True}, ["NOT_SEEN: tables[1].source"]),
     ):
         file.write_text(yaml.safe_dump({**document, "source": {**source, **told}}))
         assert main(["check", str(file)]) == 0
@@ -85,4 +85,4 @@ def test_check_warns_of_what_was_never_seen_and_of_key_changes_that_nothing_tell
     tables[0]["keys_never_change"] = True
     file.write_text(yaml.safe_dump(document))
     assert main(["check", str(file)]) == 0
-    assert "KEY_CHANGES_UNTOLD" not in capsys.readouterr().out
+    assert "SETUP_INCOMPLETE" not in capsys.readouterr().out

@@ -65,7 +65,7 @@ def test_only_the_changed_value_of_a_table_without_primary_key_is_no_row_c72() -
     data = payload({"price": "2.00"}, {"price": "1.00"}, cols=[COLS[2]])
     decoded = decode(event("UPD", replaced={"data": json.dumps(data)}), tables=[table])
     assert decoded.counts == Dispositions(1, rejected=1)
-    assert (only(decoded).code, only(decoded).tbl, only(decoded).key) == ("KEY_MISSING", "dbo.orders", None)
+    assert (only(decoded).code, only(decoded).tbl, only(decoded).key) == ("KEY_INVALID", "dbo.orders", None)
 
 
 PLACES = st.tuples(

@@ -204,7 +204,7 @@ def test_an_update_that_tells_no_change_left_out_what_changed_c96(
     old = {"id": "7", "name": "Ada", "price": "1"}
     old = {name: value for name, value in old.items() if name in dict(cols)}
     rows = decode(event("UPD", current, old, cols=cols, pkkey={"id": "7"})).rows
-    assert [row.code for row in rows if row.code] == ([] if is_told else ["ROW_MALFORMED"])
+    assert [row.code for row in rows if row.code] == ([] if is_told else ["ROW_INVALID"])
     assert is_told or rows[0].key == '["7"]'
 
 
@@ -376,7 +376,7 @@ def test_events_of_other_tables_and_databases_are_ignored_and_counted() -> None:
 
 def test_a_table_that_is_spelled_in_another_case_is_not_passed_over_g13() -> None:
     (letter,) = decode(event(tbl="ORDERS")).rows
-    assert (letter.kind, letter.code, letter.tbl) == (REJECTED, "TABLE_CASE", "dbo.orders")
+    assert (letter.kind, letter.code, letter.tbl) == (REJECTED, "TABLE_NAME_DIFFERS", "dbo.orders")
     assert "'dbo.ORDERS'" in (letter.reason or "") and "'dbo.orders'" in (letter.reason or "")
     assert letter.raw == event(tbl="ORDERS"), "so that it can be replayed when the mirror file is mended"
 
@@ -387,7 +387,7 @@ def test_every_message_has_one_disposition_and_order_is_kept() -> None:
     messages = [
         RawMessage("a", 5, first),
         RawMessage("a", 6, None),
-        Damage("b", 100, "CAPTURE_DAMAGED", "broken", b"tail"),
+        Damage("b", 100, "FILE_DAMAGED", "broken", b"tail"),
         RawMessage("c", 1, event(tbl="other")),
         RawMessage("c", 2, event(replaced={"segmentindex": 0, "finalsegment": False})),
         RawMessage("c", 3, event("UPD", {**ROW, "id": "9"}, ROW)),
@@ -401,7 +401,7 @@ def test_every_message_has_one_disposition_and_order_is_kept() -> None:
     damaged = decoded.rows[2]
     assert (damaged.kind, damaged.code, damaged.reason, damaged.raw) == (
         "rejected",
-        "CAPTURE_DAMAGED",
+        "FILE_DAMAGED",
         "broken",
         b"tail",
     )
@@ -449,7 +449,7 @@ def test_a_value_of_exactly_one_megabyte_is_taken_for_cut_c50(kind: str, value: 
     cols, row = [("id", "int"), ("name", kind)], {"id": "7", "name": value}
     images: list[tuple[str, Any, Any]] = [("INS", row, None), ("UPD", row, {**row, "name": "x"}), ("DEL", None, row)]
     found = decode(*(event(operation, current, old, cols=cols) for operation, current, old in images)).rows
-    assert [(row.code, row.key) for row in found] == [("VALUE_CUT" if is_cut else None, '["7"]')] * 2 + [
+    assert [(row.code, row.key) for row in found] == [("VALUE_INVALID" if is_cut else None, '["7"]')] * 2 + [
         (None, '["7"]')
     ]
     unread = MirroredTable("dbo.orders", ("id",), ColumnChoice(("id",)))
@@ -491,7 +491,7 @@ def test_a_key_narrower_than_the_announced_one_stops_the_table_g83(operation: st
     images = {"INS": (ROW, None), "UPD": ({**ROW, "price": "2"}, ROW), "DEL": (None, ROW)}[operation]
     body = event(operation, *images, pkkey={"id": "7", "name": "Ada"})
     row = only(decode(body))
-    assert (row.kind, row.code, row.tbl, row.key) == (REJECTED, "KEY_NARROWER", "dbo.orders", None)
+    assert (row.kind, row.code, row.tbl, row.key) == (REJECTED, "KEY_DIFFERS", "dbo.orders", None)
     assert "'name'" in (row.reason or "")
     for sound in (TWO_KEYS, MirroredTable("dbo.orders", ("id",), key_is_unique=True), MirroredTable("dbo.orders", ())):
         if operation == "INS" or sound.key:

@@ -99,7 +99,7 @@ def test_a_last_piece_numbered_one_is_a_whole_event_only_if_it_parses_c52() -> N
     broken = event(replaced={"segmentindex": 1, "data": '{"eventsource":5}'})
     decoded = decode(unsplit, last_of_two, broken)
     assert [row.kind for row in decoded.rows] == ["change", "fragment", "rejected"]
-    assert decoded.rows[2].code == "DATA_MALFORMED"
+    assert decoded.rows[2].code == "MESSAGE_INVALID"
 
 
 def test_one_announced_piece_is_a_whole_event_c53() -> None:
@@ -130,7 +130,7 @@ def test_two_contents_of_one_piece_are_refused_with_both_places_c55() -> None:
     first, second = split(WHOLE, [100])
     row = conflict([first, second, changed(second, data="]}")])
     assert (row.kind, row.code, row.fragment_of, row.origin, row.place) == (
-        "rejected", "FRAGMENT_CONFLICT", IDENTITY, "p", 0,
+        "rejected", "FRAGMENTS_INCOMPLETE", IDENTITY, "p", 0,
     )  # fmt: skip
     assert row.raw == first
     assert (row.epoch, row.pos) == (GUID, f"0000002C000000100001:{1:020d}:1")
@@ -152,7 +152,7 @@ def test_an_event_that_is_sent_again_and_cut_elsewhere_joins_once_one_sending_is
         assert [(row.pos, row.key, row.row) for row in joined.rows] == [
             (row.pos, row.key, row.row) for row in decode(WHOLE).rows
         ]
-    assert conflict([*before, changed(after[0], data="[")]).code == "FRAGMENT_CONFLICT"
+    assert conflict([*before, changed(after[0], data="[")]).code == "FRAGMENTS_INCOMPLETE"
 
 
 def test_pieces_that_disagree_are_refused() -> None:
@@ -169,7 +169,7 @@ def test_joined_pieces_that_are_no_event_are_one_dead_letter_c54() -> None:
     found = join(pieces, decoder())
     assert isinstance(found, Joined)
     (row,) = found.rows
-    assert (row.kind, row.code, row.fragment_of) == ("rejected", "DATA_MALFORMED", IDENTITY)
+    assert (row.kind, row.code, row.fragment_of) == ("rejected", "MESSAGE_INVALID", IDENTITY)
     assert row.raw == b'{"eventsource": {"db": 1}}'
     assert (row.origin, row.place) == ("p", 1)
 
@@ -200,7 +200,7 @@ def test_half_a_character_without_its_other_half_is_one_dead_letter_c54() -> Non
     pieces[-1] = json.dumps({**last, "data": last["data"][1:]}).encode()
     refused = join(pieces_of(pieces), decoder())
     assert isinstance(refused, Unjoinable)
-    assert (refused.row.code, refused.row.fragment_of) == ("DATA_MALFORMED", IDENTITY)
+    assert (refused.row.code, refused.row.fragment_of) == ("MESSAGE_INVALID", IDENTITY)
 
 
 def test_half_a_character_waits_for_a_first_piece_that_may_be_missing_c52() -> None:
@@ -215,7 +215,7 @@ def test_half_a_character_anywhere_else_is_malformed() -> None:
     whole = json.loads(WHOLE)
     _, pieces = halved()
     for message in ({**whole, "data": "\ud83d"}, {**json.loads(pieces[1]), "id": "\ud83d"}, {**whole, "id": "\ud83d"}):
-        assert only(decode(json.dumps(message).encode())).code == "JSON_MALFORMED"
+        assert only(decode(json.dumps(message).encode())).code == "MESSAGE_INVALID"
 
 
 def test_a_joined_event_of_another_table_leaves_no_row() -> None:
@@ -227,7 +227,7 @@ def test_a_joined_event_of_another_table_leaves_no_row() -> None:
 def test_an_event_beyond_the_limit_is_refused_c56() -> None:
     found = join(pieces_of(split(WHOLE, [10])), decoder(max_event_bytes=100))
     assert isinstance(found, Unjoinable)
-    assert found.row.code == "TOO_LARGE"
+    assert found.row.code == "MESSAGE_INVALID"
 
 
 def test_pieces_given_up_are_one_dead_letter() -> None:

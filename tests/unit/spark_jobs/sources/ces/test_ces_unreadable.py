@@ -103,7 +103,7 @@ def test_a_database_in_another_case_may_be_the_one_that_is_read_g13() -> None:
     """C-12: else all of its events would be ignored without a word."""
     decoded = decode(event(db="SHOP"), event(db="SHOP", tbl="items"), event(db="SHOP")[:-9], database="shop")
     assert [(row.code, row.tbl, row.key) for row in decoded.rows] == [
-        ("TABLE_CASE", "dbo.orders", None), ("JSON_MALFORMED", "dbo.orders", None),
+        ("TABLE_NAME_DIFFERS", "dbo.orders", None), ("MESSAGE_INVALID", "dbo.orders", None),
     ]  # fmt: skip
     assert decoded.foreign == {"SHOP.dbo.items": 1}
 
@@ -118,10 +118,10 @@ def test_a_line_without_its_wrapper_tells_its_table() -> None:
     whole = json.dumps({"topic": "t", "value": base64.b64encode(event(tbl="items")).decode()}).encode()
     text = json.dumps({"topic": "t", "value": event().decode()}).encode()
     raws = [whole[:-100], text[:-100], text[:60]]
-    found = decoder().decode([Damage("a", at, "WRAPPER_MALFORMED", "cut", raw) for at, raw in enumerate(raws)])
+    found = decoder().decode([Damage("a", at, "FORMAT_UNSUPPORTED", "cut", raw) for at, raw in enumerate(raws)])
     assert [(row.place, row.tbl) for row in found.rows] == [(1, "dbo.orders"), (2, None)]
     assert (found.counts, found.foreign) == (Dispositions(3, 0, 0, 0, 1, 2), {"dbo.items": 1})
-    (row,) = decoder().decode([Damage("a", 0, "LINES_DAMAGED", "cut", text[:-100])]).rows
+    (row,) = decoder().decode([Damage("a", 0, "FILE_DAMAGED", "cut", text[:-100])]).rows
     assert row.tbl is None
 
 
@@ -187,25 +187,25 @@ def test_what_is_read_leniently_is_the_same_change_and_is_counted_c97(notice: st
 @pytest.mark.parametrize(
     ("body", "code"),
     [
-        (json.dumps(envelope("INS", "{}", data_base64="e30=")).encode(), "DATA_MALFORMED"),
-        (json.dumps(envelope("INS", ..., data_base64="e3?")).encode(), "DATA_MALFORMED"),
-        (event().replace(b'"operation": "INS"', b'"operation": "DEL", "operation": "INS"'), "ENVELOPE_INVALID"),
-        (event().replace(b'\\"tbl\\"', b'\\"tbl\\": \\"items\\", \\"tbl\\"'), "DATA_MALFORMED"),
-        (event().replace(b'\\"current\\"', b'\\"current\\": \\"{}\\", \\"current\\"'), "DATA_MALFORMED"),
-        (event(replaced={"data": json.dumps({**INNER, "eventData": INNER["eventrow"]})}), "DATA_MALFORMED"),
-        (event(replaced={"data": json.dumps({**INNER, "eventdata": INNER["eventrow"]})}), "DATA_MALFORMED"),
-        (event(replaced={"data": json.dumps({**INNER, "eventSource": INNER["eventsource"]})}), "DATA_MALFORMED"),
+        (json.dumps(envelope("INS", "{}", data_base64="e30=")).encode(), "MESSAGE_INVALID"),
+        (json.dumps(envelope("INS", ..., data_base64="e3?")).encode(), "MESSAGE_INVALID"),
+        (event().replace(b'"operation": "INS"', b'"operation": "DEL", "operation": "INS"'), "MESSAGE_INVALID"),
+        (event().replace(b'\\"tbl\\"', b'\\"tbl\\": \\"items\\", \\"tbl\\"'), "MESSAGE_INVALID"),
+        (event().replace(b'\\"current\\"', b'\\"current\\": \\"{}\\", \\"current\\"'), "MESSAGE_INVALID"),
+        (event(replaced={"data": json.dumps({**INNER, "eventData": INNER["eventrow"]})}), "MESSAGE_INVALID"),
+        (event(replaced={"data": json.dumps({**INNER, "eventdata": INNER["eventrow"]})}), "MESSAGE_INVALID"),
+        (event(replaced={"data": json.dumps({**INNER, "eventSource": INNER["eventsource"]})}), "MESSAGE_INVALID"),
         (event().replace(b'\\"pkkey\\": []', b'\\"pkkey\\": [{\\"columnname\\":\\"id\\",\\"value\\":\\"6\\"},'
-                         b'{\\"columnname\\":\\"id\\",\\"value\\":\\"7\\"}]'), "DATA_MALFORMED"),
-        (event(schema=""), "DATA_MALFORMED"),
-        (event(db=""), "DATA_MALFORMED"),
-        (container(ces_avro.CHANGE_EVENT), "FRAMING_UNKNOWN"),
-        (container(ces_avro.CHANGE_EVENT, *[envelope("INS", b"{}")] * 2), "FRAMING_UNKNOWN"),
-        (container("string", "x"), "FRAMING_UNKNOWN"),
-        (container(ces_avro.DATA_WITH_FINALEVENT, INNER), "ENVELOPE_INVALID"),
+                         b'{\\"columnname\\":\\"id\\",\\"value\\":\\"7\\"}]'), "MESSAGE_INVALID"),
+        (event(schema=""), "MESSAGE_INVALID"),
+        (event(db=""), "MESSAGE_INVALID"),
+        (container(ces_avro.CHANGE_EVENT), "MESSAGE_INVALID"),
+        (container(ces_avro.CHANGE_EVENT, *[envelope("INS", b"{}")] * 2), "MESSAGE_INVALID"),
+        (container("string", "x"), "MESSAGE_INVALID"),
+        (container(ces_avro.DATA_WITH_FINALEVENT, INNER), "MESSAGE_INVALID"),
         (container(ces_avro.CHANGE_EVENT, envelope("DEL", container(BYTES_KEY, {
             "eventsource": {**INNER["eventsource"], "pkkey": [{"columnname": "id", "value": b"\x00\x10\x83"}]},
-            "eventrow": {"old": "{}", "current": "{}"}}))), "DATA_MALFORMED"),
+            "eventrow": {"old": "{}", "current": "{}"}}))), "MESSAGE_INVALID"),
     ],
     ids=lambda value: str(value)[:40] if isinstance(value, str) else "body",
 )  # fmt: skip
@@ -229,4 +229,4 @@ def test_binary_values_in_base64_are_logged_in_hexadecimal_c84() -> None:
     ).rows
     assert (inserted.key, inserted.row) == ('["ABCD"]', '{"id":"0xABCD","name":"0xDEADBEEF","price":null}')
     assert (updated.key, updated.row) == ('["ABCD"]', '{"id":"0xABCD","name":"0x","price":"0x00"}')
-    assert (bad.code, bad.key) == ("ROW_MALFORMED", '["ABCD"]')
+    assert (bad.code, bad.key) == ("ROW_INVALID", '["ABCD"]')

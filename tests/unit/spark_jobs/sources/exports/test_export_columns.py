@@ -247,8 +247,8 @@ def test_a_value_that_does_not_fit_is_named_with_its_row(values: pa.Array, sql_t
 @pytest.mark.parametrize(
     ("values", "code"),
     [
-        (pa.array([1, None], pa.int32()), "KEY_NULL"),
-        (pa.array(["x", "a1b2c3d4-0000-4000-8000-00000000abcd"]), "KEY_AMBIGUOUS"),
+        (pa.array([1, None], pa.int32()), "KEY_INVALID"),
+        (pa.array(["x", "a1b2c3d4-0000-4000-8000-00000000abcd"]), "VALUE_INVALID"),
     ],
 )
 def test_a_key_that_the_stream_could_not_find_again_is_refused(values: pa.Array, code: str) -> None:
@@ -262,7 +262,7 @@ def test_texts_that_are_guids_throughout_have_to_be_in_capitals_or_to_have_a_typ
     """G-02: a value of the stream would be spelled otherwise than the loaded ones."""
     small, capital = "a1b2c3d4-0000-4000-8000-00000000abcd", "A1B2C3D4-0000-4000-8000-00000000ABCD"
     _, bad = landed(pa.array([capital, None, small]))
-    assert [(failure.index, failure.code) for failure in bad.values()] == [(2, "VALUE_AMBIGUOUS")]
+    assert [(failure.index, failure.code) for failure in bad.values()] == [(2, "VALUE_INVALID")]
     assert landed(pa.array([capital, small]), "uniqueidentifier") == ([capital, capital], {})
     assert landed(pa.array([small]), "varchar(36)") == ([small], {})
     assert landed(pa.array([capital, None]))[1] == landed(pa.array([small, ""]))[1] == {}
@@ -295,4 +295,4 @@ def test_listed_columns_are_found_in_an_export_whatever_their_case_g67(tmp_path:
     assert [column.name for column in found] == ["id", "NAME"]
     with pytest.raises(TerminalError) as error:
         export_columns(export, "a.parquet", ColumnChoice(("id", "nmae")), {})
-    assert error.value.code == "COLUMN_MISSING" and "nmae" in error.value.what
+    assert error.value.code == "LOAD_INVALID" and "nmae" in error.value.what

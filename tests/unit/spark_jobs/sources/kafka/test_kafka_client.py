@@ -28,7 +28,7 @@ def test_a_login_that_ended_with_its_connection_is_tried_again(text: str) -> Non
     assert asked.passes(error)
     with pytest.raises(TransientError, match="handshake failed") as failed:
         asked.fail(error, "t/0")
-    assert failed.value.code == "KAFKA_UNREACHABLE"
+    assert failed.value.code == "UNREACHABLE"
 
 
 @pytest.mark.parametrize(
@@ -47,5 +47,5 @@ def test_a_refused_login_is_final_and_tells_no_secret(code: int, text: str) -> N
     assert not asked.passes(error)
     with pytest.raises(TerminalError) as failed:
         asked.fail(error, "t/0")
-    assert failed.value.code == "KAFKA_DENIED"
+    assert failed.value.code == "ACCESS_DENIED"
     assert SECRET not in str(failed.value)

@@ -92,14 +92,14 @@ def test_an_avro_schema_in_a_file_reads_its_messages_k61(columns: Any, tmp_path:
 @pytest.mark.parametrize(
     ("structure", "content", "code"),
     [
-        ({"metadata": "x.json"}, None, "SOURCE_SCHEMA_INVALID"),
-        ({"metadata": "x.json"}, "{", "SOURCE_SCHEMA_INVALID"),
-        ({"metadata": "x.json"}, json.dumps(metadata(table="other")), "SOURCE_SCHEMA_INVALID"),
-        ({"metadata": "x.json"}, json.dumps(metadata([])), "SOURCE_SCHEMA_INVALID"),
-        ({"avro": "x.json"}, '"string"', "SOURCE_SCHEMA_INVALID"),
-        ({"avro": "x.json"}, json.dumps(avro_schema(table="other")), "SOURCE_SCHEMA_INVALID"),
-        ({"columns": {"id": "NUMBER(5)"}}, None, "TYPE_UNKNOWN"),
-        ({"columns": {"id": "NUMERIC"}}, None, "TYPE_UNKNOWN"),
+        ({"metadata": "x.json"}, None, "METADATA_MISSING"),
+        ({"metadata": "x.json"}, "{", "METADATA_MISSING"),
+        ({"metadata": "x.json"}, json.dumps(metadata(table="other")), "METADATA_MISSING"),
+        ({"metadata": "x.json"}, json.dumps(metadata([])), "METADATA_MISSING"),
+        ({"avro": "x.json"}, '"string"', "METADATA_MISSING"),
+        ({"avro": "x.json"}, json.dumps(avro_schema(table="other")), "METADATA_MISSING"),
+        ({"columns": {"id": "NUMBER(5)"}}, None, "TYPE_UNSUPPORTED"),
+        ({"columns": {"id": "NUMERIC"}}, None, "TYPE_UNSUPPORTED"),
     ],
 )
 def test_check_tells_what_cannot_be_read_k61(

@@ -83,5 +83,5 @@ def test_the_log_type_holds_the_whole_range_k13(kind: str, lowest: int, highest:
 def test_a_type_that_cannot_be_held_exactly_is_refused_by_name_k13(described: tuple[str, int, int, int]) -> None:
     with pytest.raises(TerminalError) as raised:
         log_type(*described)
-    assert raised.value.code == "TYPE_UNKNOWN"
+    assert raised.value.code == "TYPE_UNSUPPORTED"
     assert repr(described[0]) in raised.value.what and "columns" in raised.value.way_out

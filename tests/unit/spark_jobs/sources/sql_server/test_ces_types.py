@@ -72,7 +72,7 @@ def test_an_unknown_type_is_refused_by_name(sql_type: str) -> None:
     """F-82: `geography` among them, of which no rendering is known."""
     with pytest.raises(TerminalError) as caught:
         landing_type(sql_type)
-    assert caught.value.code == "TYPE_UNKNOWN"
+    assert caught.value.code == "TYPE_UNSUPPORTED"
     assert repr(sql_type) in str(caught.value)
 
 

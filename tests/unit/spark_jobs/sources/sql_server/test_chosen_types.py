@@ -173,7 +173,7 @@ def test_a_numeric_without_digits_has_those_that_the_mirror_file_says_g110() -> 
     assert dict(one[:2] for one in json.loads(row.cols or ""))["price"] == "decimal(38,10)"
     other = ColumnChoice(types=(("price", "string"),))
     *_, refused = messages.decode(*sent, tables=[MirroredTable("dbo.orders", ("id",), other)]).rows
-    assert refused.code == "COLUMNS_INVALID" and "`types`" in (refused.reason or "")
+    assert refused.code == "ROW_INVALID" and "`types`" in (refused.reason or "")
 
     data = [one._replace(type="NUMERIC") if one.name == "price" else one for one in change_rows.DATA]
     structure = Structure(change_rows.TABLE, (*change_rows.HEADERS, *data))

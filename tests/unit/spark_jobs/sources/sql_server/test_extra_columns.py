@@ -85,10 +85,10 @@ def test_a_time_is_read_alike_alone_and_among_others_g118(text: str | None, mome
 def test_no_column_of_a_source_is_taken_for_an_extra_one_g118() -> None:
     """G-118, F-50: a name at the target belongs to one of both, whichever came first."""
     known = TableSchema((LandingColumn("id", "int32"),))
-    with pytest.raises(TerminalError, match="COLUMN_COLLISION"):
+    with pytest.raises(TerminalError, match="COLUMN_NAME_INVALID"):
         known.extended(EXTRA).extended([LandingColumn("_OPERATION", "string")])
-    with pytest.raises(TerminalError, match="COLUMN_COLLISION"):
+    with pytest.raises(TerminalError, match="COLUMN_NAME_INVALID"):
         known.extended([LandingColumn("_OPERATION", "string")]).extended(EXTRA)
-    with pytest.raises(TerminalError, match="COLUMN_RESERVED"):
+    with pytest.raises(TerminalError, match="COLUMN_NAME_INVALID"):
         known.extended([LandingColumn("__rowMarker__:else", "string")])
     assert TableSchema.from_json(known.extended(EXTRA).to_json()) == known.extended(EXTRA)

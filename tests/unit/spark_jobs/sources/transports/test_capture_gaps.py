@@ -135,7 +135,7 @@ def test_a_hole_that_does_not_close_in_time_stops_the_mirror_c93(tmp_path: Path)
     with pytest.raises(TerminalError) as caught:
         place.find(None, bound)
     error = caught.value
-    assert error.code == "CAPTURE_GAP"
+    assert error.code == "SOURCE_REWRITTEN"
     assert "numbers 60 to 64" in error.what and repr(PARTITION) in error.what and "copy the missing" in error.way_out
     assert replace(place, gap_timeout_minutes=100).find(None, bound).waiting == [window(3)]
     first.unlink()

@@ -113,7 +113,7 @@ def test_a_folder_that_may_not_be_read_is_told(tmp_path: Path, monkeypatch: pyte
 
     deliver(Disk(tmp_path), tmp_path, 0, 9, range(3))
     monkeypatch.setattr(os, "scandir", denied)
-    with pytest.raises(TerminalError, match=r"SOURCE_FOLDER_DENIED: the folder .*/2026/02' may not be read"):
+    with pytest.raises(TerminalError, match=r"ACCESS_DENIED: the folder .*/2026/02' may not be read"):
         list_capture(tmp_path, {})
 
 
@@ -126,5 +126,5 @@ def test_a_file_that_may_not_be_read_is_told_as_one_of_the_source(
         raise PermissionError(13, "Permission denied", str(path))
 
     monkeypatch.setattr(Path, "open", denied)
-    with pytest.raises(TerminalError, match=r"SOURCE_FOLDER_DENIED: the file .*/0\.avro' may not be read"):
+    with pytest.raises(TerminalError, match=r"ACCESS_DENIED: the file .*/0\.avro' may not be read"):
         open_source(tmp_path / "0.avro")

@@ -90,7 +90,7 @@ def test_a_truncated_capture_file_gives_what_is_whole_and_one_damage(tmp_path: P
         good, count = next(((end, total) for end, total in reversed(ends) if end <= size), (header, 0))
         assert [message.place for message in messages] == list(range(40, 40 + count))
         assert isinstance(damage, Damage)
-        assert damage[:3] == ("a.avro", good if size >= header else 0, "CAPTURE_DAMAGED")
+        assert damage[:3] == ("a.avro", good if size >= header else 0, "FILE_DAMAGED")
         assert damage.reason
         assert damage.raw == content[:size][damage.place :]
 
@@ -110,7 +110,7 @@ def test_a_damaged_block_ends_the_file_with_one_damage(tmp_path: Path) -> None:
         *messages, damage = read_capture(tmp_path, "a.avro", len(content))
         assert [message.place for message in messages[:count]] == list(range(40, 40 + count))
         assert isinstance(damage, Damage)
-        assert (damage.place, damage.code) == (first_end, "CAPTURE_DAMAGED")
+        assert (damage.place, damage.code) == (first_end, "FILE_DAMAGED")
 
 
 def test_a_damage_keeps_a_megabyte_at_most(tmp_path: Path) -> None:
@@ -134,7 +134,7 @@ def test_a_bound_file_that_is_gone_says_so(tmp_path: Path) -> None:
     for attempt in (read_capture(tmp_path, "a.avro", 5), read_lines(tmp_path, "a.jsonl", 0, 5, "bare")):
         with pytest.raises(TerminalError) as caught:
             list(attempt)
-        assert caught.value.code == "SOURCE_FILE_MISSING"
+        assert caught.value.code == "SOURCE_REWRITTEN"
         assert caught.value.way_out
 
 
@@ -146,7 +146,7 @@ def test_the_listing_is_sorted_and_leaves_out_what_is_not_finished(tmp_path: Pat
     found = list_capture(tmp_path, {})
     assert [file[:2] for file in found.files] == [("ns/hub/0/z.avro", 2), ("ns/hub/1/b.avro", 2)]
     assert found.waiting == ["ns/hub/0/empty.avro"]
-    with pytest.raises(TerminalError, match="SOURCE_FOLDER_MISSING"):
+    with pytest.raises(TerminalError, match="PLACE_MISSING"):
         list_capture(tmp_path / "nowhere", {})
 
 
@@ -202,7 +202,7 @@ def test_a_file_shorter_than_bound_is_damage_behind_its_lines(tmp_path: Path) ->
     message, damage = read_lines(tmp_path, "a.jsonl", 0, 10, "bare")
     assert message == RawMessage("a.jsonl", 0, b"{a}")
     assert isinstance(damage, Damage)
-    assert damage[:3] == ("a.jsonl", 4, "LINES_DAMAGED")
+    assert damage[:3] == ("a.jsonl", 4, "FILE_DAMAGED")
 
 
 def test_a_gzip_file_is_one_range_and_read_whole(tmp_path: Path) -> None:
@@ -224,7 +224,7 @@ def test_a_damaged_gzip_file_is_one_damage(tmp_path: Path) -> None:
         *messages, damage = read_lines(tmp_path, "a.jsonl.gz", 0, len(content), "bare")
         assert [message.body for message in messages] == lines[: len(messages)]
         assert isinstance(damage, Damage)
-        assert (damage.code, damage.raw) == ("LINES_DAMAGED", content)
+        assert (damage.code, damage.raw) == ("FILE_DAMAGED", content)
 
 
 def wrapped(value: str | None, **fields: object) -> bytes:
@@ -257,7 +257,7 @@ def test_a_malformed_wrapper_is_one_damage_with_its_line(tmp_path: Path, line: b
     before, damage, after = read_lines(tmp_path, *found, "wrapped")
     assert isinstance(damage, Damage)
     assert (damage.origin, damage.place, damage.code, damage.raw) == (
-        "a.jsonl", len(wrapped("good")) + 1, "WRAPPER_MALFORMED", line,
+        "a.jsonl", len(wrapped("good")) + 1, "FORMAT_UNSUPPORTED", line,
     )  # fmt: skip
     assert before == after == RawMessage("cdc/2", 9, b"good")
 
@@ -436,7 +436,7 @@ def test_g32_a_file_that_is_gone_before_it_was_read_to_its_end_is_told_once(tmp_
     (gone,) = place.find(None, bound, lambda _: seen).ranges
     assert gone == BoundRange("half.jsonl", 8, 8)
     (damage,) = place.read(gone)
-    assert isinstance(damage, Damage) and damage.code == "LINES_DAMAGED"
+    assert isinstance(damage, Damage) and damage.code == "FILE_DAMAGED"
     del seen["half.jsonl"]  # as binding the range does
     assert place.find(None, bound, lambda _: seen).ranges == []
     half.write_bytes(b'{"a":1}\n{"h":1}\n')
