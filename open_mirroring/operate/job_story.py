@@ -154,8 +154,7 @@ def _left(report: Report) -> Iterator[str]:
     """What is not as it should be: tables on hold, stopped, with losses; and what was only told."""
     for table, why in sorted((report.get("held") or {}).items()):
         yield f"On hold: {table}: {why}"
-    stopped = report.get("stopped") or {}
-    for table, why in sorted(stopped.items() if isinstance(stopped, Mapping) else ((one, "") for one in stopped)):
+    for table, why in sorted((report.get("stopped") or {}).items()):
         yield _with_way_out(f"STOPPED: {table}: {why}", _next_step(why))
     for table, what in sorted((report.get("losses") or {}).items()):
         yield _with_way_out(f"LOSSES: {table}: {what}", _next_step(what))

@@ -252,7 +252,5 @@ def verdicts_text(report: dict[str, Any] | None, verdict: str) -> str:
 
 def stopped_text(report: dict[str, Any] | None) -> str:
     """The stopped tables of a job's report, for a message."""
-    stopped = (report or {}).get("stopped") or ["see the task's log"]
-    if isinstance(stopped, dict):
-        return "; ".join(f"{table}: {reason}" for table, reason in sorted(stopped.items()))
-    return ", ".join(map(str, stopped))
+    stopped = (report or {}).get("stopped") or {}
+    return "; ".join(f"{table}: {reason}" for table, reason in sorted(stopped.items())) or "see the task's log"
