@@ -197,7 +197,7 @@ def test_a_history_of_ddl_in_files_tells_a_drop_and_a_truncation_t98(
     assert "CONTROL_TABLE_UNREAD" in (said := capsys.readouterr().out) and "TABLE_EMPTIED" in said
     write(told, "source", ddl_history="../other")
     assert main(["check", str(told.pipeline.file)]) != Exit.DONE
-    assert "VALUE_INVALID" in "".join(capsys.readouterr())
+    assert "CONFIG_INVALID" in "".join(capsys.readouterr())
 
 
 def test_what_was_done_to_a_whole_table_is_a_loss_until_it_is_built_anew_t85_t87(

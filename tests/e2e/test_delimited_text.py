@@ -150,8 +150,8 @@ def test_its_first_rows_are_text_too(tmp_path: Path, spark, settings: dict[str, 
         ({"columns": {"id": "int32", "price": "decimal(8,2)"}}, "TYPE_UNSUPPORTED", "delimited_text.columns"),
         ({"columns": {"name": "string"}}, "CONFIG_INVALID", "delimited_text"),
         ({"columns": {"id": "int32", "ID": "string"}}, "COLUMN_NAME_INVALID", "delimited_text.columns"),
-        ({"extension": "parquet"}, "VALUE_INVALID", "delimited_text.extension"),
-        ({"extension": ".csv"}, "VALUE_INVALID", "delimited_text.extension"),
+        ({"extension": "parquet"}, "CONFIG_INVALID", "delimited_text.extension"),
+        ({"extension": ".csv"}, "CONFIG_INVALID", "delimited_text.extension"),
     ],
 )
 def test_what_text_cannot_be_is_refused(tmp_path: Path, change: dict[str, Any], code: str, path: str) -> None:

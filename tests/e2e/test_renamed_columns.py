@@ -195,7 +195,7 @@ def test_loads_through_the_log_text_and_tables_of_a_pattern_g120(
         ({"rename": {"name": "x", "mail": "X"}}, "COLUMN_NAME_INVALID"),
         ({"include": ["id", "name", "mail"], "rename": {"name": "MAIL"}}, "COLUMN_NAME_INVALID"),
         ({"rename": {"name": "__rowMarker__"}}, "COLUMN_NAME_INVALID"),
-        ({"rename": {"na*": "x"}}, "VALUE_INVALID"),
+        ({"rename": {"na*": "x"}}, "CONFIG_INVALID"),
         ({"rename": {"name": ""}}, "CONFIG_INVALID"),
         ({"rename": {"Name": "x", "name": "y"}}, "COLUMN_NAME_INVALID"),
         ({"exclude": ["mail"], "rename": {"mail": "x"}}, "CONFIG_INVALID"),
