@@ -222,8 +222,9 @@ class PublishingOperator(OpenMirroringSparkOperator):
         done: dict[str, Any] | None = read.get("published")
         if done is None or context["ti"].try_number > 1:
             return None
-        gate = context["ti"].xcom_pull(task_ids=self.gate_task_id) or {}
-        return None if {*gate.get("passing", ())} & {*done["held"]} else done
+        passing = {*(context["ti"].xcom_pull(task_ids=self.gate_task_id) or {}).get("passing", ())}
+        is_skipped = not passing and not any(done["files"].values())
+        return None if is_skipped or passing & {*done["held"]} else done
 
     def tables_stopped(self, report: dict[str, Any] | None) -> dict[str, Any] | None:
         """Go on: what is told at the end names them."""
