@@ -145,7 +145,7 @@ def test_a_stopped_table_fails_the_run_by_name_with_code_and_way_out(
     with pytest.raises(TerminalError, match=r"TABLES_STOPPED.*dbo\.orders: FOREIGN_ITEM") as caught:
         _leaf(mirror).execute(task_context)
     assert "dbo.customers" not in str(caught.value)
-    assert "find out who wrote it" in caught.value.way_out
+    assert "find out who put it there" in caught.value.way_out
 
 
 def test_a_table_that_publishing_stopped_fails_the_run_even_if_it_looks_well_now(
