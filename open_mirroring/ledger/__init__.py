@@ -6,6 +6,6 @@ PostgreSQL by URL. Every write of a protocol compares and raises a row version
 late changes nothing.
 """
 
-from open_mirroring.ledger.opening import open_ledger
+from open_mirroring.ledger.opening import close_ledgers, open_ledger
 
-__all__ = ["open_ledger"]
+__all__ = ["close_ledgers", "open_ledger"]

@@ -44,9 +44,18 @@ _NOT_TO_BE_WRITTEN = ("SQLITE_READONLY", "25006", "42501")
 _DAMAGED = ("SQLITE_NOTADB", "SQLITE_CORRUPT")
 _DISK = ("SQLITE_FULL", "SQLITE_IOERR", "53100")
 
+_KEPT: dict[str, Engine] = {}
+_MOST_KEPT = 4
 
-def open_ledger(url: str) -> Engine:
+
+def open_ledger(url: str, *, keep: bool = False) -> Engine:
     """Open the ledger at a SQLAlchemy URL. Creates its tables, or migrates those of an earlier revision.
+
+    Args:
+        url: its address.
+        keep: keep connections open until :func:`close_ledgers`, and the compiled statements for whoever opens it next:
+            without them a short run takes half as long again. Otherwise each transaction has a connection of its own,
+            which no fork of a worker process inherits.
 
     Raises:
         TransientError: ``UNREACHABLE`` when the database does not answer.
@@ -57,14 +66,26 @@ def open_ledger(url: str) -> Engine:
     is_sqlite = parsed.get_backend_name() == "sqlite"
     if is_sqlite and parsed.database:
         Path(parsed.database).parent.mkdir(parents=True, exist_ok=True)
-    # A connection is opened per transaction: jobs are short, and a pool would outlive forks of worker processes.
-    arguments: dict[str, Any] = {"timeout": _BUSY_SECONDS} if is_sqlite else {"connect_timeout": 10}
-    engine = create_engine(parsed, connect_args=arguments, **({"poolclass": NullPool} if is_sqlite else {}))
-    if is_sqlite:
-        make_sqlite_transactional(engine)
+    engine = _KEPT.get(url) if keep else None
+    if engine is None:
+        arguments: dict[str, Any] = {"timeout": _BUSY_SECONDS} if is_sqlite else {"connect_timeout": 10}
+        is_brief = is_sqlite and not keep
+        engine = create_engine(parsed, connect_args=arguments, **({"poolclass": NullPool} if is_brief else {}))
+        if is_sqlite:
+            make_sqlite_transactional(engine)
+    if keep:
+        _KEPT[url] = engine
+        if len(_KEPT) > _MOST_KEPT:
+            _KEPT.pop(next(iter(_KEPT))).dispose()
     with _database_told(_shown(engine)):
         _migrate(engine)
     return engine
+
+
+def close_ledgers() -> None:
+    """Close the connections that ledgers of this process keep: SQLite's file may then be copied."""
+    for engine in _KEPT.values():
+        engine.dispose()
 
 
 def ledger_to_look(url: str) -> Engine | None:

@@ -22,11 +22,13 @@ REFUSED_WAY_OUT = (
 def ledger_of(mirror: Mirror) -> Engine:
     """The mirror's ledger, brought up to date; from here on the mirror names the tables that joined it, too.
 
+    It keeps its connections until :func:`~open_mirroring.ledger.close_ledgers`.
+
     Raises:
         MirroringError: as :func:`~open_mirroring.ledger.open_ledger` and :func:`take_in_joined`; ``MIRROR_CLASH`` when
             the ledger knows the mirror by other places than the file names (G-175).
     """
-    ledger = open_ledger(mirror.ledger_url())
+    ledger = open_ledger(mirror.ledger_url(), keep=True)
     refuse_other_zone(mirror, ledger)
     refuse_other_log(mirror, ledger)
     take_in_joined(mirror, ledger)

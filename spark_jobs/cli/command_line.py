@@ -113,6 +113,9 @@ def _run(arguments: argparse.Namespace) -> int:
             mistakes = f"{len(error.problems)} {'mistake' if len(error.problems) == 1 else 'mistakes'}"
             return _failed("\n".join([mistakes, *map(str, error.problems)]), Exit.USAGE)
         return _failed(str(ours), exit_of(ours))
+    finally:
+        if ledger := sys.modules.get("open_mirroring.ledger"):
+            ledger.close_ledgers()
 
 
 def _ours(error: Exception) -> MirroringError | None:

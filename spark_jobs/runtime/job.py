@@ -15,7 +15,7 @@ from sqlalchemy import Engine
 
 from open_mirroring.config import Mirror, load_mirror
 from open_mirroring.errors import MirroringError
-from open_mirroring.ledger.opening import system_error
+from open_mirroring.ledger.opening import close_ledgers, system_error
 from open_mirroring.operate.exit_codes import Exit, exit_of, exit_of_report
 from open_mirroring.operate.job_result import RESULT_FILE, leave_error, leave_report
 from open_mirroring.reconciliation.joined_tables import ledger_of
@@ -79,6 +79,8 @@ class Job(NamedTuple):
             log.error("%s", ours)
             leave_error(ours.code, str(ours).removeprefix(f"{ours.code}: "))
             return exit_of(ours)
+        finally:
+            close_ledgers()
         report = {"job": self.name, "mirror": mirror.name, **result._asdict()}
         leave_report(report)
         if RESULT_FILE not in os.environ:
