@@ -477,13 +477,13 @@ def test_a_small_table_is_loaded_and_proved_without_spark(
 
 
 def test_one_approval_has_one_effect_wherever_it_was_killed(
-    shop_anywhere: Callable[..., Shop], capsys: pytest.CaptureFixture[str]
+    shop_of: Callable[..., Shop], capsys: pytest.CaptureFixture[str]
 ) -> None:
     """G-46: a proof that dies leaves nothing, a correction that dies is finished by whatever runs next, once."""
     from open_mirroring.ledger.auditing import Reason
     from spark_jobs.corrections import correct
 
-    shop = shop_anywhere("shop.t1")
+    shop = shop_of("shop.t1")
     spoiled(shop)
     shop.pipeline.killed("prove", "prove.looked")
     [state] = shop.pipeline.reader.tables().values()
