@@ -1,7 +1,7 @@
 """The one table of codes: what each means, how it is told, who ends it and what to do.
 
 A code names a cause with its next step, whoever found it; the message beside it says the particular. Whatever the
-product decides by a code is a trait of its record here, and docs/reference/codes.md is written from it.
+product decides by a code is a trait of its record here, and the last chapter of docs/runbook.md is written from it.
 """
 
 from __future__ import annotations
