@@ -75,7 +75,7 @@ def run(mirror: Any, extract_only: bool = False) -> tuple[Cost, int]:
     """Extract and publish once; the cost, and the messages that were read."""
     from open_mirroring.ledger import open_ledger
     from spark_jobs.extract_changes import extract
-    from spark_jobs.publish_changes import publish
+    from spark_jobs.publish.changes import publish
     from spark_jobs.runtime.session import build_session
 
     ledger, spark = open_ledger(mirror.ledger_url()), build_session("bench", cores=2)

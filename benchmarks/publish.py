@@ -76,7 +76,7 @@ def run_job(changes: int, tables: int, name: str, *, idle: bool) -> tuple[Cost, 
     from open_mirroring.ledger import open_ledger
     from open_mirroring.ledger.reading import LedgerReader
     from spark_jobs.extract_changes import extract
-    from spark_jobs.publish_changes import publish
+    from spark_jobs.publish.changes import publish
     from spark_jobs.runtime.session import build_session
 
     work = ROOT / "work" / name

@@ -116,7 +116,7 @@ def publish_in_thirds(changes: int, tables: int, work: Path, served: Emulator, l
     from open_mirroring.ledger import open_ledger
     from open_mirroring.ledger.reading import LedgerReader
     from spark_jobs.extract_changes import extract
-    from spark_jobs.publish_changes import publish
+    from spark_jobs.publish.changes import publish
     from spark_jobs.runtime.session import build_session
 
     lines = [line for part in sorted(source_folder(changes, "bare", tables).iterdir()) for line in part.open("rb")]

@@ -57,10 +57,10 @@ from open_mirroring.storage.object_path import Place
 from spark_jobs.changelog.batch_records import read_records
 from spark_jobs.changelog.delta_log import log_files
 from spark_jobs.changelog.newest_batch import newest_in_log
+from spark_jobs.publish.changes import staged_work
 from spark_jobs.publish.driver import StagedWork
 from spark_jobs.publish.publication import Preparation, Prepared
 from spark_jobs.publish.staging import StageTask, stage
-from spark_jobs.publish_changes import staged_work
 
 log = logging.getLogger(__name__)
 

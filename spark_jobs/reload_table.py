@@ -44,9 +44,9 @@ from spark_jobs.extract_changes import read_mended
 from spark_jobs.initial_load import load
 from spark_jobs.load.planning import refuse_handed_over
 from spark_jobs.plan.plan import PlanStop
+from spark_jobs.publish.changes import is_followed, publish
 from spark_jobs.publish.logged_rows import LoggedRows, reloaded_rows
 from spark_jobs.publish.publication import Preparation
-from spark_jobs.publish_changes import is_followed, publish
 from spark_jobs.runtime.job import Job
 from spark_jobs.runtime.job_arguments import add_reload_arguments
 from spark_jobs.sources.registry import format_of

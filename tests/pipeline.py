@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from open_mirroring.protocols.backfilling import Backfill
     from spark_jobs.extract_changes import Extracted
-    from spark_jobs.publish_changes import Published
+    from spark_jobs.publish.changes import Published
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -92,7 +92,7 @@ class Pipeline:
         return extract(self.mirror, self.ledger, self._spark, backfill)
 
     def publish(self) -> Published:
-        from spark_jobs.publish_changes import publish
+        from spark_jobs.publish.changes import publish
 
         return publish(self.mirror, self.ledger, self._spark)
 

@@ -144,7 +144,7 @@ def _correct(
 ) -> Mapping[str, Mapping[str, Any]]:
     """Correct every table that has a differing key; the result by table."""
     from spark_jobs.corrections import correct
-    from spark_jobs.publish_changes import publish
+    from spark_jobs.publish.changes import publish
 
     done: dict[str, Mapping[str, Any]] = dict(tables)
     for source, one in tables.items():

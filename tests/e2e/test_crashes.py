@@ -70,7 +70,7 @@ def test_a_program_that_reads_and_publishes_is_finished_by_the_next_one(fault: s
     assert [batch for batch, _, _ in pipeline.reader.batches()] == [1]
 
 
-@pytest.mark.parametrize("task", ["extract.batch_writing.read", "publish_changes.stage"])
+@pytest.mark.parametrize("task", ["extract.batch_writing.read", "publish.changes.stage"])
 def test_a_task_without_memory_is_told_and_the_next_tick_goes_on(
     task: str, tmp_path: Path, spark, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

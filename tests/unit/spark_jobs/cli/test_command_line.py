@@ -41,7 +41,7 @@ from spark_jobs.cli.reporting import tick_text
 from spark_jobs.cli.status_text import colours_wanted, short_status_text
 from spark_jobs.cli.tick import Ticked
 from spark_jobs.extract_changes import Extracted
-from spark_jobs.publish_changes import Published
+from spark_jobs.publish.changes import Published
 from tests.hand_made_mirror import GUID, MIRROR_FILE, HandMadeMirror
 
 if TYPE_CHECKING:

@@ -1,0 +1,225 @@
+"""Publishes the logged changes of every table that its gate lets pass, all tables together.
+
+Each table follows the publish protocol (:mod:`spark_jobs.publish.driver`). This module says what a table's next
+changes are; one job computes the rows of all tables.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Collection, Mapping, Sequence
+from functools import partial
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+
+from sqlalchemy import Engine
+
+from open_mirroring.changes.column_history import place_text
+from open_mirroring.config import Mirror
+from open_mirroring.config.storage import log_place
+from open_mirroring.ledger.columns import note_columns, note_former, note_gone
+from open_mirroring.ledger.publish_ledger import StagedDetails
+from open_mirroring.ledger.reading import LedgerReader, TableState, changes_up_to, next_changes
+from open_mirroring.protocols import publishing as protocol
+from open_mirroring.protocols.verdicts import gate
+from open_mirroring.reconciliation.inspection import declare_tables, inspect_mirror, zone_address
+from spark_jobs.letters.counting import ensure_counted
+from spark_jobs.letters.healing import settle_outdated_letters
+from spark_jobs.plan.plan import PlanStop, TablePlan
+from spark_jobs.publish.driver import PublicationDriver, StagedWork, Staging
+from spark_jobs.publish.publication import Preparation, Prepared
+from spark_jobs.publish.staging import StagedTable, StageTarget, StageTask, stage, stage_no_rows
+from spark_jobs.reconcile.lost_ledger import log_ahead
+from spark_jobs.runtime.tasks import run_job, tasks_wanted
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+log = logging.getLogger(__name__)
+
+ROW_BYTES = 256
+"""About how many bytes of the log a logged change is."""
+_TASKS_PER_CORE = 3
+
+
+class Published(NamedTuple):
+    """What a run did: new file numbers per table, tables on hold and stopped with the reason.
+
+    *losses* and *told* are as for :class:`~spark_jobs.extract_changes.Extracted`, whichever tables were published.
+    """
+
+    files: Mapping[str, Sequence[int]]
+    held: Mapping[str, str]
+    stopped: Mapping[str, str]
+    losses: Mapping[str, str] = MappingProxyType({})
+    told: Mapping[str, Any] = MappingProxyType({})
+
+    def followed_by(self, later: Published, tables: Collection[str]) -> Published:
+        """What both runs did; of these *tables*, which the later one went through again, that one says what is."""
+        files = {s: [*self.files.get(s, ()), *later.files.get(s, ())] for s in {**self.files, **later.files}}
+        held, stopped = ({s: why for s, why in said.items() if s not in tables} for said in (self.held, self.stopped))
+        return later._replace(files=files, held={**held, **later.held}, stopped={**stopped, **later.stopped})
+
+
+def publish(mirror: Mirror, ledger: Engine, spark: SparkSession, only: Sequence[str] | None = None) -> Published:
+    """Publish every table (of *only*, if given) that passes its gate; finish what an earlier run left open.
+
+    A table that has to stop does not hinder the others.
+
+    Raises:
+        TransientError: ledger or store do not answer; what is half done is finished by the next run.
+        TerminalError: ``ARGUMENT_INVALID``; the mirror's own stop; or what the store refused one table, after all
+            others were finished.
+    """
+    ids = declare_tables(mirror, ledger, only)
+    if lost := log_ahead(mirror, ledger):
+        raise lost
+    reader = LedgerReader(ledger, mirror.name)
+    reader.mirror().refuse_stopped(mirror.name)
+    ensure_counted(mirror, ledger)
+    before = reader.tables()
+    chosen = [source for source in ids if only is None or source in only]
+    findings = {s: f for s, f in inspect_mirror(mirror, ledger).items() if s in chosen}
+    verdict = gate(findings)
+    # An open intent is finished on hold too: its numbers are sealed or will be abandoned by nobody.
+    open_ones = [s for s in verdict.held if before[s].row.intent is not None]
+    clean = [source for source, finding in findings.items() if not finding.left_over]
+    driver = PublicationDriver(mirror, ledger, _ChangesWork(mirror, ledger, spark, verdict.passing), clean)
+    driver.drive([before[source] for source in (*verdict.passing, *open_ones)])
+    for error in driver.postponed.values():
+        raise error  # every other table is done
+    after = reader.tables()
+    stopped = {s: f"{t.stop_code}: {t.stop_what}" for s, t in after.items() if t.stop_code and s in chosen}
+    settle_outdated_letters(mirror, ledger)
+    return Published(driver.made, verdict.held, {**verdict.stopped, **stopped})
+
+
+def is_followed(state: TableState) -> bool:
+    """Whether a table may have to be reset: most are neither stopped nor in a reset, and cost no look of their own."""
+    return not (state.accepted is None and state.stop_code is None and state.reset is None)
+
+
+class _ChangesWork:
+    """Publishes logged changes: next is what the log holds above the table's published batch."""
+
+    kind: Literal["changes"] = "changes"
+
+    def __init__(self, mirror: Mirror, ledger: Engine, spark: SparkSession, passing: Sequence[str]) -> None:
+        self._mirror = mirror
+        self._spark = spark
+        self._ledger = ledger
+        self._reader = reader = LedgerReader(ledger, mirror.name)
+        declared = {table.source: table for table in mirror.tables}
+        self._salt = mirror.salt()
+        self._preparation = Preparation.of(mirror, reader, declared)
+        self._zone = zone_address(mirror)
+        self._passing = set(passing)
+        self._creates_empty = mirror.publish.empty_tables == "create"
+
+    def find(
+        self, tables: Mapping[str, TableState], rows: Mapping[str, protocol.TableRow]
+    ) -> Mapping[str, protocol.Work | protocol.CannotStage]:
+        """Everything committed, or complete, for tables that pass and of which it holds something new.
+
+        Of the others, whether the mirror file says something else of their columns than is published.
+        """
+        ready = {
+            state.source: state._replace(row=rows[t])
+            for t, state in tables.items()
+            if state.source in self._passing and state.load_state != "pending"
+        }
+        whole = self._mirror.consistency == "transaction"
+        work = next_changes(self._reader, ready, self._reader.mirror().committed, whole_transactions=whole)
+        states = {state.id: (state, work[source]) for source, state in ready.items() if source in work}
+        limits = self._preparation.limits(states, whole_transactions=whole) if states else {}
+        for t, limit in limits.items():
+            state, whole_work = states[t]
+            # What lies before the change of structure goes first; where nothing does, the table stops.
+            if before := changes_up_to(self._reader, state, whole_work, limit):
+                work[state.source] = before
+        quiet = self._preparation.refused(ready.values(), work)
+        return {**quiet, **{t: work[state.source] for t, state in tables.items() if state.source in work}}
+
+    def stage(self, tables: Mapping[str, TableState], intents: Mapping[str, protocol.Intent]) -> Mapping[str, Staging]:
+        """Plan, type and stage the changes of the intents in the workers."""
+        fresh = {state.id: state for state in self._reader.tables().values()}
+        prepared = self._preparation.prepare([(fresh[t], intent) for t, intent in intents.items()])
+        gone = self._reader.gone_columns(fresh.values())
+        for t, one in prepared.items():
+            if isinstance(one, Prepared):
+                # Noted before the rows are published, so that no column appears or disappears without a note.
+                generation, batch = fresh[t].row.generation, intents[t].work.batch_to
+                note_columns(self._ledger, t, generation, one.unverified, batch)
+                if one.former is not None:
+                    note_former(self._ledger, t, generation, one.former)
+                known = fresh[t].columns.columns
+                if late := [c.landed_name for c in one.schema.columns if known and c.tells and c not in known]:
+                    what = "of `extra_columns` are NULL in rows that were published before, until these change"
+                    log.warning(
+                        "%s: %s %s; `open-mirroring reload-table` tells them as far as the log does",
+                        fresh[t].source,
+                        late,
+                        what,
+                    )
+                if one.gone != {column.column: column.since for column in gone.get(t, ())}:
+                    note_gone(self._ledger, t, generation, one.gone, batch)
+        planned = [p for p in prepared.values() if isinstance(p, Prepared)]
+        size, tasks = ROW_BYTES * sum(p.rows for p in planned), self._cut(planned)
+        log.info("staging %d tables in %d tasks", len(prepared), len(tasks))
+        staged: dict[str, list[StagedTable]] = {}
+        work = partial(stage, self._zone, self._salt)
+        for results in run_job(self._spark, f"stage {len(prepared)} tables", work, tasks, size):
+            for result in results:
+                staged.setdefault(result.table_id, []).append(result)
+        for t, parts in staged.items():
+            if since := min((part.unverified for part in parts if part.unverified is not None), default=None):
+                keys = dict.fromkeys(fresh[t].keys, place_text(since))
+                note_columns(self._ledger, t, fresh[t].row.generation, keys, intents[t].work.batch_to, again=True)
+        return {t: self._with_first_file(prepared[t], staged_work(prepared[t], staged.get(t, []))) for t in intents}
+
+    def _with_first_file(self, prepared: Prepared | PlanStop, staging: Staging) -> Staging:
+        """What was staged; with `empty_tables: create` a first file without rows where that is nothing (F-92)."""
+        if self._creates_empty and isinstance(prepared, Prepared) and isinstance(staging, StagedWork):
+            plan, target = prepared.plans[0]
+            if not staging.staged.files and target.footer.first_number == 1 and plan.columns:
+                return staging._replace(staged=protocol.Staged((stage_no_rows(self._zone, plan, target),)))
+        return staging
+
+    def _cut(self, prepared: Sequence[Prepared]) -> list[StageTask]:
+        """Large tables by ranges of key buckets, small ones together: about as many rows in each task.
+
+        Small tables stay in the order in which log files hold them, so that a task finds its own side by side.
+        """
+        rows = sum(p.rows for p in prepared)
+        share = max(1, rows // tasks_wanted(self._spark, ROW_BYTES * rows, _TASKS_PER_CORE))
+        groups: list[tuple[tuple[TablePlan, StageTarget], ...]] = [
+            (plan,) for one in prepared if len(one.plans) > 1 for plan in one.plans
+        ]
+        together: list[tuple[TablePlan, StageTarget]] = []
+        weight = 0
+        for one in sorted((p for p in prepared if len(p.plans) == 1), key=lambda p: p.plans[0][0].source):
+            if weight and weight + one.rows // 2 > share:
+                groups.append(tuple(together))
+                together, weight = [], 0
+            together += one.plans
+            weight += one.rows
+        if together:
+            groups.append(tuple(together))
+        root = log_place(self._mirror)
+        return [StageTask(root, tables) for tables in groups]
+
+
+def staged_work(prepared: Prepared | PlanStop, parts: Sequence[StagedTable]) -> StagedWork | protocol.CannotStage:
+    """What came of staging a table, its parts put together in their order."""
+    if isinstance(prepared, PlanStop):
+        return protocol.CannotStage(prepared.code, prepared.what)
+    for part in parts:
+        if part.stop is not None:
+            return protocol.CannotStage(*part.stop)
+    counts: dict[str, int] = {"changes": prepared.waiting, "waiting": prepared.waiting} if prepared.waiting else {}
+    for part in parts:
+        for name, count in part.counts.items():
+            counts[name] = counts.get(name, 0) + count
+    rejected = [reject for part in parts for reject in part.rejected]
+    files = tuple(file for part in parts for file in part.files)
+    return StagedWork(protocol.Staged(files), StagedDetails(prepared.schema, counts, rejected))
