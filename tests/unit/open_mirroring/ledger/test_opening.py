@@ -17,7 +17,7 @@ from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
 
 from open_mirroring.errors import TerminalError, TransientError
-from open_mirroring.ledger import open_ledger, opening
+from open_mirroring.ledger import close_ledgers, open_ledger, opening
 from open_mirroring.ledger.publish_ledger import PublishLedger, TableDeclaration
 from open_mirroring.ledger.tables import metadata
 
@@ -246,3 +246,29 @@ def test_a_ledger_whose_disk_is_full_is_told_and_passes() -> None:
         and str(told).startswith("DISK_FULL: ")
         and "SQLITE_FULL (ledger.db)" in str(told)
     )
+
+
+def test_a_kept_ledger_is_whole_in_its_file_once_it_is_closed(tmp_path: Path) -> None:
+    """Whoever copies the file between two commands has everything; the next command finds it again."""
+    url, log_of_writes = f"sqlite:///{tmp_path}/ledger.db", tmp_path / "ledger.db-wal"
+    kept = open_ledger(url, keep=True)
+    assert log_of_writes.exists() and kept.pool.checkedin() == 1
+    close_ledgers()
+    assert not log_of_writes.exists()
+    assert open_ledger(url, keep=True) is kept
+    assert differences(kept) == []
+    close_ledgers()
+
+
+def test_a_ledger_that_is_not_kept_has_no_open_connection(tmp_path: Path) -> None:
+    open_ledger(f"sqlite:///{tmp_path}/ledger.db")
+    assert not (tmp_path / "ledger.db-wal").exists()
+
+
+def test_few_ledgers_are_kept(tmp_path: Path) -> None:
+    first = open_ledger(f"sqlite:///{tmp_path}/0.db", keep=True)
+    for number in range(1, opening._MOST_KEPT + 1):
+        open_ledger(f"sqlite:///{tmp_path}/{number}.db", keep=True)
+    assert not (tmp_path / "0.db-wal").exists()
+    assert open_ledger(f"sqlite:///{tmp_path}/0.db", keep=True) is not first
+    close_ledgers()
