@@ -18,7 +18,8 @@ from open_mirroring.config import Mirror
 from open_mirroring.errors import MirroringError
 from open_mirroring.ledger.reading import LedgerReader
 from open_mirroring.reconciliation.losses import look
-from spark_jobs.publish.changes import ROW_BYTES, Published, is_followed, publish
+from spark_jobs.changelog.schema import ROW_BYTES
+from spark_jobs.publish.changes import Published, is_followed, publish
 from spark_jobs.runtime.job import Job
 from spark_jobs.runtime.job_arguments import add_tables_argument
 from spark_jobs.runtime.tasks import needs_spark

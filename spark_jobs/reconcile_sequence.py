@@ -40,7 +40,7 @@ from open_mirroring.reconciliation.deep_check import DeepFinding, FileContent, T
 from open_mirroring.reconciliation.inspection import declare_tables, inspect_mirror, zone_address
 from open_mirroring.reconciliation.log_check import LogRecord, LogState, check_log
 from open_mirroring.reconciliation.losses import look
-from spark_jobs.changelog.schema import REJECTED, bucket_ranges
+from spark_jobs.changelog.schema import REJECTED, ROW_BYTES, bucket_ranges
 from spark_jobs.letters.counting import ensure_counted
 from spark_jobs.reconcile.before_images import ImagesTask, look_for_contradictions
 from spark_jobs.reconcile.file_contents import CheckedTable, CheckTask, ListedFile, read_contents
@@ -60,7 +60,6 @@ CHANGE_LOG = "(change log)"
 _LOOKS = 5
 _TASKS_PER_CORE = 3
 _SEARCHED_ROWS = 200_000
-_LOGGED_BYTES = 256
 
 
 class Reconciled(NamedTuple):
@@ -187,7 +186,7 @@ def _note_contradictions(
 ) -> None:
     """Note of tables whether changes in their log contradict those before them (G-190)."""
     tasks = [task for source in sources for task in _searching(mirror, ledger, reader, known, source)]
-    size = sum(part.rows for source in sources for part in known.contents[source]) * _LOGGED_BYTES
+    size = sum(part.rows for source in sources for part in known.contents[source]) * ROW_BYTES
     results = run_job(spark, "compare the images of changes", look_for_contradictions, tasks, size)
     for source in {task.source for task in tasks}:
         state = known.states[source]

@@ -182,8 +182,8 @@ def accept_epoch(
     Clears ``EPOCH_UNKNOWN`` when no other incarnation is left unknown; a stop of another code stays.
 
     Raises:
-        TerminalError: ``ARGUMENT_INVALID``; ``COMMAND_REFUSED`` when the log holds no change of it for this table;
-            ``COMMAND_REFUSED`` when it has its ordinal already.
+        TerminalError: ``ARGUMENT_INVALID``; ``COMMAND_REFUSED`` when the log holds no change of it for this table,
+            or when it has its ordinal already.
     """
     epoch = epoch.strip().lower()
 

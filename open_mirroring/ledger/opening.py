@@ -59,8 +59,8 @@ def open_ledger(url: str, *, keep: bool = False) -> Engine:
 
     Raises:
         TransientError: ``UNREACHABLE`` when the database does not answer.
-        TerminalError: ``LEDGER_UNFIT`` when the ledger has a revision that this version does not know;
-            ``LEDGER_UNFIT`` when the database belongs to something else; what :func:`ledger_error` returns.
+        TerminalError: ``LEDGER_UNFIT`` when the ledger has a revision that this version does not know, or
+            when the database belongs to something else; what :func:`ledger_error` returns.
     """
     parsed = make_url(url)
     is_sqlite = parsed.get_backend_name() == "sqlite"

@@ -26,8 +26,8 @@ class AuthorizedService:
         """The service's answer; errors are those of :meth:`HttpService.send`.
 
         Raises:
-            TerminalError: besides, ``ACCESS_DENIED`` without the right to do it, ``ACCESS_DENIED``.
-            TransientError: besides, ``UNREACHABLE``; ``UNREACHABLE`` when the token of a call was
+            TerminalError: besides, ``ACCESS_DENIED`` without the right to do it, or a token.
+            TransientError: besides, ``UNREACHABLE``, also when the token of a call was
                 refused that must not be repeated: whether it was carried out is not known.
         """
         token = self._tokens.token()

@@ -88,10 +88,10 @@ async def landing_zone_in_trigger(mirror: Mirror) -> ZoneAddress:
     return zone_address(mirror, None if name is None else resolved(name, await _found_in_trigger(name, mirror.file)))
 
 
-def missing(name: str, file: Path, code: str = "CONNECTION_INVALID") -> TerminalError:
+def missing(name: str, file: Path) -> TerminalError:
     """The error for a connection that the scheduler does not know."""
     return TerminalError(
-        code,
+        "CONNECTION_INVALID",
         f"Airflow knows no connection {name!r}",
         where=str(file),
         way_out=f"add it under Admin, Connections, in the secrets backend, or as {core.variable(name)}; "

@@ -145,7 +145,7 @@ class OpenMirroringSparkOperator(BaseOperator):
         try:
             connection = BaseHook.get_connection(spark.connection)
         except AirflowNotFoundException:
-            raise missing(spark.connection, mirror.file, "CONNECTION_INVALID") from None
+            raise missing(spark.connection, mirror.file) from None
         common: dict[str, Any] = {
             "class_path": jar_files(),
             "conn_id": spark.connection,

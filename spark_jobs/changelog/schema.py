@@ -27,6 +27,9 @@ TRANSACTION_COLUMNS = ("committed", "transaction")
 CODED = ("kind", "tbl", "epoch", "op", "cols", "origin")
 """Columns of few different values: while they are held in memory, rows have codes for them."""
 
+ROW_BYTES = 256
+"""About how many bytes of the log a logged change is."""
+
 
 def image_mark(image: bytes) -> int:
     """A mark of a row image as the log writes it: images with different marks differ."""

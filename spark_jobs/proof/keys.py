@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 from open_mirroring.protocols.proving import CellSum, Kind, add_sums
 from open_mirroring.storage.object_path import Place
 from spark_jobs.changelog.reading import log_rows
+from spark_jobs.changelog.schema import ROW_BYTES
 from spark_jobs.proof.rows import KEYS, KEYS_SCHEMA, SUMS, SUMS_SCHEMA, HashKeys, Shape, SumCells
 from spark_jobs.proof.sides import Side, kept, lines_here
 from spark_jobs.runtime.tasks import needs_spark, run_job, tasks_wanted
@@ -24,7 +25,6 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 _TASKS_PER_CORE = 3
-_ROW_BYTES = 256
 _STAYS = ["k1", "k2"]
 
 
@@ -166,7 +166,7 @@ def logged_among(
     Raises:
         MirroringError: what the storage of the log says.
     """
-    size = rows * _ROW_BYTES
+    size = rows * ROW_BYTES
     tasks = min(len(files), tasks_wanted(spark, size, _TASKS_PER_CORE))
     look = partial(_logged, root, chosen, keys["key"].combine_chunks())
     found: Collection[pa.Array] = run_job(

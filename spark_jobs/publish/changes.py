@@ -23,6 +23,7 @@ from open_mirroring.ledger.reading import LedgerReader, TableState, changes_up_t
 from open_mirroring.protocols import publishing as protocol
 from open_mirroring.protocols.verdicts import gate
 from open_mirroring.reconciliation.inspection import declare_tables, inspect_mirror, zone_address
+from spark_jobs.changelog.schema import ROW_BYTES
 from spark_jobs.letters.counting import ensure_counted
 from spark_jobs.letters.healing import settle_outdated_letters
 from spark_jobs.plan.plan import PlanStop, TablePlan
@@ -37,8 +38,6 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-ROW_BYTES = 256
-"""About how many bytes of the log a logged change is."""
 _TASKS_PER_CORE = 3
 
 

@@ -223,7 +223,7 @@ class TableImages:
         """An image that sets a row.
 
         Raises:
-            Refusal: ``ROW_INVALID``, or ``ROW_INVALID`` for what is no text or out of its range.
+            Refusal: ``ROW_INVALID``, also for what is no text or out of its range.
         """
         for column, (low, high) in self.ranges.items():
             if is_out_of_range(image.get(column), low, high):
