@@ -34,6 +34,7 @@ from open_mirroring.ledger.reading import LedgerReader, TableState
 from open_mirroring.ledger.requests import RELOAD, Asked, answer, table_unknown
 from open_mirroring.ledger.reset_ledger import ResetLedger, load_needed
 from open_mirroring.operate.exit_codes import Exit, exit_of_report
+from open_mirroring.operate.operations import RELOAD as OPERATION
 from open_mirroring.operate.reset_driver import ResetDriver, ResetOutcome, Word
 from open_mirroring.protocols.resetting import RESET_OPEN
 from open_mirroring.protocols.table_stops import LOAD_REPEATED, RELOAD_SEEN
@@ -48,7 +49,6 @@ from spark_jobs.publish.changes import is_followed, publish
 from spark_jobs.publish.logged_rows import LoggedRows, reloaded_rows
 from spark_jobs.publish.publication import Preparation
 from spark_jobs.runtime.job import Job
-from spark_jobs.runtime.job_arguments import add_reload_arguments
 from spark_jobs.sources.registry import format_of
 
 if TYPE_CHECKING:
@@ -472,13 +472,17 @@ def _stop(preparation: Preparation, state: TableState) -> PlanStop | None:
 
 
 def _reload(mirror: Mirror, ledger: Engine, spark: SparkSession, arguments: argparse.Namespace) -> Reloaded:
-    reason, request = Reason(arguments.approved_by, arguments.reason), arguments.request or ""
-    request_reload(mirror, ledger, arguments.table, reason, request=request, made_anew=bool(arguments.made_anew))
-    wait = timedelta(minutes=arguments.wait)
-    return reload_and_publish(mirror, ledger, lambda: spark, arguments.table, wait=wait, request=request)
+    source, reason, request = arguments.table, Reason(arguments.approved_by, arguments.reason), arguments.request or ""
+    how = {"again": arguments.again, "request": request, "made_anew": arguments.made_anew}
+    is_new = request_reload(mirror, ledger, source, reason, **how)
+    log.info("%s: the reset is %s", source, "recorded" if is_new else "under way, or done already")
+    if arguments.request_only:
+        return Reloaded(source, LedgerReader(ledger, mirror.name).tables()[source].row.generation, "REQUESTED", "", {})
+    wait, word = timedelta(minutes=arguments.wait), arguments.target_says
+    return reload_and_publish(mirror, ledger, lambda: spark, source, wait=wait, word=word, request=request)
 
 
-main = Job("reload_table", _reload, add_reload_arguments)
+main = Job("reload_table", _reload, OPERATION.arguments[1:])
 
 
 if __name__ == "__main__":

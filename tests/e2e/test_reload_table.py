@@ -450,7 +450,8 @@ def test_where_nothing_shows_the_target_an_operator_says_what_is_there(tmp_path:
         asked = ["reload-table", str(pipeline.file), "--table", "dbo.orders", "--reason", "x", "--approved-by", "Ada"]
         return command_line([*asked, "--wait", "0", *more]), capsys.readouterr().out
 
-    assert run("--request-only") == (Exit.DONE, "dbo.orders: the reset is recorded\n")
+    recorded = "The reset of dbo.orders is recorded (REQUESTED); nothing is deleted yet.\n"
+    assert run("--request-only") == (Exit.DONE, recorded)
     assert (pipeline.zone / "dbo.schema" / "orders").exists(), "nothing is deleted yet"
     for _ in range(2):
         exit_code, said = run()
