@@ -26,7 +26,6 @@ from benchmarks.many_tables import events_of
 ROOT = Path(__file__).resolve().parents[1]
 RESULTS = ROOT / "benchmarks" / "RESULTS.md"
 TABLES, EVENTS = 5, 100
-_BEGIN, _END = "<!-- small runs: begin -->", "<!-- small runs: end -->"
 _LINE = "import sys; from spark_jobs.cli.command_line import main; sys.exit(main(sys.argv[1:]))"
 
 
@@ -81,8 +80,16 @@ class Mirror:
         return self.timed("tick", str(self.file))
 
 
-def _shown(seconds: Sequence[float]) -> str:
+def shown(seconds: Sequence[float]) -> str:
+    """Median, lowest and highest, for a table."""
     return f"{statistics.median(seconds):.2f} s ({min(seconds):.2f}–{max(seconds):.2f})"
+
+
+def write_results(name: str, table: str) -> None:
+    """Put a table into RESULTS.md, between the marks with its name."""
+    begin, end = f"<!-- {name}: begin -->", f"<!-- {name}: end -->"
+    before, _, rest = RESULTS.read_text(encoding="utf-8").partition(begin)
+    RESULTS.write_text(f"{before}{begin}\n{table}\n{end}{rest.partition(end)[2]}", encoding="utf-8")
 
 
 def main() -> None:
@@ -107,11 +114,9 @@ def main() -> None:
                 if given.earlier:
                     late = mirrors["… earlier version"]
                     found.setdefault(f"{name}, earlier version", []).append(late.timed(command, str(late.file)))
-    lines = [f"| {name} | {_shown(seconds)} | {len(seconds)} |" for name, seconds in found.items()]
+    lines = [f"| {name} | {shown(seconds)} | {len(seconds)} |" for name, seconds in found.items()]
     table = "\n".join(["| Whole process | Median (lowest–highest) | Rounds |", "|---|---|---|", *lines])
-    text = RESULTS.read_text(encoding="utf-8")
-    before, _, rest = text.partition(_BEGIN)
-    RESULTS.write_text(f"{before}{_BEGIN}\n{table}\n{_END}{rest.partition(_END)[2]}", encoding="utf-8")
+    write_results("small runs", table)
     print(table)
 
 
