@@ -15,7 +15,6 @@ from itertools import islice
 from typing import NamedTuple
 
 from open_mirroring.changes.row_key import NO_BUCKET, key_bucket
-from open_mirroring.config.source import HEADER_PREFIX
 from open_mirroring.facts.foreign_tables import note_foreign
 from open_mirroring.facts.kind import NewFacts
 from open_mirroring.facts.senders import Sender, note_senders
@@ -84,7 +83,7 @@ class ChangeTableSettings(NamedTuple):
     """
 
     load: str = "1"
-    prefix: str = HEADER_PREFIX
+    prefix: str = "header__"
     mask_order: MaskOrder = "auto"
     sparse_updates: bool = False
     before_images: bool | None = None
