@@ -5,7 +5,7 @@ from __future__ import annotations
 import hmac
 import secrets
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -79,12 +79,12 @@ class Surroundings:
     home: Link | None = None
 
 
-@dataclass
 class _Page:
     """Answers requests. Functions that ask ledgers are plain ones, so that they run beside each other in threads."""
 
-    around: Surroundings
-    _ledgers: dict[str, Engine] = field(default_factory=dict)
+    def __init__(self, around: Surroundings) -> None:
+        self.around = around
+        self._ledgers: dict[str, Engine] = {}
 
     def ledger(self, mirror: Mirror) -> Engine | None:
         """The ledger to read it only; None when nothing has run yet."""
