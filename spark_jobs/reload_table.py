@@ -35,7 +35,7 @@ from open_mirroring.ledger.requests import RELOAD, Asked, answer, table_unknown
 from open_mirroring.ledger.reset_ledger import ResetLedger, load_needed
 from open_mirroring.operate.exit_codes import Exit, exit_of_report
 from open_mirroring.operate.operations import RELOAD as OPERATION
-from open_mirroring.operate.reset_driver import ResetDriver, ResetOutcome, Word
+from open_mirroring.operate.reset_driver import ResetDriver, ResetOutcome
 from open_mirroring.protocols.resetting import RESET_OPEN
 from open_mirroring.protocols.table_stops import LOAD_REPEATED, RELOAD_SEEN
 from open_mirroring.reconciliation.inspection import declaration, zone_address
@@ -141,7 +141,6 @@ def reload_table(
     source: str,
     *,
     wait: timedelta = timedelta(0),
-    word: Word | None = None,
     request: str = "",
 ) -> Reloaded:
     """Carry a reset that was asked for as far as it goes, waiting for the target at most *wait*.
@@ -152,7 +151,6 @@ def reload_table(
         spark: gives the session; called when the table is rebuilt.
         source: the table.
         wait: how long to wait for the target.
-        word: what an operator confirms about the table at the target.
         request: the id of the request; what was finished under it is not done again (G-30).
 
     Raises:
@@ -180,7 +178,7 @@ def reload_table(
             return published.stopped.get(source) or published.held.get(source, "")
         return ""
 
-    outcome = ResetDriver(mirror, ledger, source, rebuild=rebuild, asked=asked, word=word).drive(wait)
+    outcome = ResetDriver(mirror, ledger, source, rebuild=rebuild, asked=asked).drive(wait)
     finished, losses = answer(ledger, mirror.name, asked), look(mirror, ledger).lost
     if finished is not None:
         return Reloaded(source, finished["generation"], "", "", stopped, losses)
@@ -195,11 +193,10 @@ def reload_and_publish(
     source: str,
     *,
     wait: timedelta = timedelta(0),
-    word: Word | None = None,
     request: str = "",
 ) -> Reloaded:
     """Carry a reset on as :func:`reload_table` does; once it is over, publish what the log has behind its load."""
-    done = reload_table(mirror, ledger, spark, source, wait=wait, word=word, request=request)
+    done = reload_table(mirror, ledger, spark, source, wait=wait, request=request)
     if done.waits_for or done.stopped:
         return done
     published = publish(mirror, ledger, spark(), [source])
@@ -478,8 +475,8 @@ def _reload(mirror: Mirror, ledger: Engine, spark: SparkSession, arguments: argp
     log.info("%s: the reset is %s", source, "recorded" if is_new else "under way, or done already")
     if arguments.request_only:
         return Reloaded(source, LedgerReader(ledger, mirror.name).tables()[source].row.generation, "REQUESTED", "", {})
-    wait, word = timedelta(minutes=arguments.wait), arguments.target_says
-    return reload_and_publish(mirror, ledger, lambda: spark, source, wait=wait, word=word, request=request)
+    wait = timedelta(minutes=arguments.wait)
+    return reload_and_publish(mirror, ledger, lambda: spark, source, wait=wait, request=request)
 
 
 main = Job("reload_table", _reload, OPERATION.arguments[1:])

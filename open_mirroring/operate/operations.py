@@ -132,7 +132,6 @@ _RESETTING = (
     REQUEST,
     WAIT,
     flag("--request-only", "record the request, and delete nothing yet"),
-    argument("--target-says", "what you see at the target, where nothing else can tell", choices=["gone", "back"]),
 )
 
 

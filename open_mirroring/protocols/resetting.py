@@ -72,8 +72,6 @@ class Sight(Enum):
     THERE = "there"
     ABSENT = "absent"
     """Not seen this time: counts when a second look agrees."""
-    GONE = "gone"
-    """Said by somebody who knows: the target's status, or an operator."""
     UNSEEN = "unseen"
     """Nobody can tell."""
     FOLDER_BACK = "folder back"
@@ -268,8 +266,6 @@ def _after_look(state: State, row: ResetRow, sight: Sight) -> State:
     match sight:
         case Sight.FOLDER_BACK:
             return replace(state, request=Advance(row.version, ResetStage.REQUESTED))
-        case Sight.GONE:
-            return replace(state, request=Advance(row.version, ResetStage.TABLE_GONE))
         case Sight.ABSENT if row.absent:
             return replace(state, request=Advance(row.version, ResetStage.TABLE_GONE))
         case Sight.ABSENT:

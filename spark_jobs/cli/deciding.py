@@ -43,9 +43,10 @@ def decided(arguments: argparse.Namespace, **fields: str) -> Exit:
     form = {**given, **fields, "source": source, "request": request_of(arguments)}
     for sentence in decide(mirror, ledger, operation.name, form, _reason(arguments)):
         print(shown(sentence))
-    if not source:
+    # A table that is being dropped is not in the mirror file, and nothing is found of it.
+    finding = inspect_mirror(mirror, ledger).get(source) if source else None
+    if finding is None:
         return Exit.DONE
-    finding = inspect_mirror(mirror, ledger)[source]
     print(shown(now(finding)))
     return Exit.TABLES_STOPPED if finding.verdict is Verdict.STOP else Exit.DONE
 

@@ -42,7 +42,7 @@ def drop_table(arguments: argparse.Namespace) -> Exit:
     print(f"{arguments.table}: the drop is {'recorded' if requested else 'under way, or done already'}")
     if arguments.request_only:
         return Exit.DONE
-    driver = ResetDriver(mirror, ledger, arguments.table, rebuild=_nothing, asked=asked, word=arguments.target_says)
+    driver = ResetDriver(mirror, ledger, arguments.table, rebuild=_nothing, asked=asked)
     outcome = driver.drive(timedelta(minutes=arguments.wait))
     if not outcome.waits_for:
         print(f"{arguments.table}: done")
