@@ -75,9 +75,11 @@ and log, per table and batch. It changes no file. A table that does not agree is
 
 
 RELOAD_APPROVAL = (
+    "Drop {{ params.table }} of the mirror $mirror at the target and build it from scratch?",
     "Readers of the target see no table, or a part of it, until the load is complete. Its changes are read and logged "
-    "meanwhile; the other tables of the mirror go on."
+    "meanwhile; the other tables of the mirror go on.",
 )
+"""The question that an approver is asked, and what the answer means."""
 
 RELOAD_TABLE = Template(
     """
@@ -104,8 +106,9 @@ it fails with RESET_OPEN.
 )
 
 REPAIR_APPROVAL = (
+    "Publish number {{ params.number }} of {{ params.table }} of the mirror $mirror again?",
     "The number is published with the content that was sealed. A number that the target has applied already would be "
-    "applied twice: only what is known not to be applied may be approved."
+    "applied twice: only what is known not to be applied may be approved.",
 )
 
 REPAIR = Template(
@@ -177,8 +180,9 @@ Let `${mirror}__replicate` go on meanwhile: a key that moves is decided by what 
 )
 
 CORRECTION_APPROVAL = (
+    "Publish the rows that the proof {{ params.proof }} of the mirror $mirror found to differ?",
     "The keys are those in the log of the task that proved them. Their rows are read from the source as they are now "
-    "and published like any change; no other row is touched."
+    "and published like any change; no other row is touched.",
 )
 
 CORRECT_TABLE = Template(

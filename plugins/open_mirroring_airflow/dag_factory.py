@@ -9,10 +9,12 @@ from airflow.providers.standard.operators.hitl import ApprovalOperator
 from airflow.sdk import (  # type: ignore[attr-defined]  # Airflow's stub leaves out what is for deadlines
     DAG,
     AsyncCallback,
+    BaseOperator,
     CronDataIntervalTimetable,
     DeadlineAlert,
     DeadlineReference,
     TriggerRule,
+    chain,
 )
 
 from open_mirroring.config import Mirror
@@ -55,19 +57,26 @@ def build_dags(mirror: Mirror, pool: str = "default_pool") -> list[DAG]:
         pool: the pool of Airflow whose slots limit how many Spark applications run at a time; it must exist.
     """
     spark = _spark(mirror, pool)
-    builds = (
-        _initial_load,
-        _replicate,
-        _reconcile,
-        _decide,
-        _reload_table,
-        _repair,
-        _replay_dead_letters,
-        _prove,
-        _correct_table,
-        _maintain,
-    )
-    return [build(mirror, spark) for build in builds]
+    with_load = [table.source for table in mirror.tables if table.initial_load is not None]
+    loadable = _sources(mirror) if mirror.has_patterns or not with_load else with_load
+    params = params_of(operations.INITIAL_LOAD, loadable)
+
+    def dag(what: str, kind: type[OpenMirroringSparkOperator], task_id: str, **more: Any) -> DAG:
+        return _job(mirror, spark, what, kind, task_id, **more)
+
+    return [
+        dag("initial_load", PublishingOperator, "load", params=params),
+        _replicate(mirror, spark),
+        dag("reconcile", DeepCheckOperator, "deep_check", cron=_DEEP_CHECK, leaf=False),
+        _decide(mirror),
+        dag("reload_table", ReloadOperator, "reload", approval=dag_docs.RELOAD_APPROVAL),
+        dag("repair", ApprovedOperator, "repair", approval=dag_docs.REPAIR_APPROVAL),
+        dag("replay_dead_letters", OpenMirroringSparkOperator, "replay", publishes=True),
+        # By hand, or by whatever triggers it: it reads all rows of the source, and only its owner knows when it may.
+        dag("prove", ProveOperator, "prove", cron=None, leaf=False),
+        dag("correct_table", CorrectOperator, "correct", approval=dag_docs.CORRECTION_APPROVAL, publishes=True),
+        dag("maintain", OpenMirroringSparkOperator, "maintain", cron=_MAINTENANCE, leaf=False),
+    ]
 
 
 def _replicate(mirror: Mirror, spark: dict[str, Any]) -> DAG:
@@ -88,80 +97,38 @@ def _replicate(mirror: Mirror, spark: dict[str, Any]) -> DAG:
     return dag
 
 
-def _initial_load(mirror: Mirror, spark: dict[str, Any]) -> DAG:
-    with_load = [table.source for table in mirror.tables if table.initial_load is not None]
-    choices = _sources(mirror) if mirror.has_patterns or not with_load else with_load
-    with _dag(mirror, "initial_load", params=params_of(operations.INITIAL_LOAD, choices)) as dag:
-        load = PublishingOperator(task_id="load", job=operations.INITIAL_LOAD.job, **spark)
-        load >> _leaf(mirror)
-    return dag
-
-
-def _reconcile(mirror: Mirror, spark: dict[str, Any]) -> DAG:
-    with _dag(mirror, "reconcile", _DEEP_CHECK) as dag:
-        DeepCheckOperator(task_id="deep_check", job=operations.RECONCILE.job, **spark)
-    return dag
-
-
-def _reload_table(mirror: Mirror, spark: dict[str, Any]) -> DAG:
-    """Approve → reload → reconcile."""
-    with _dag(mirror, "reload_table") as dag:
-        question = f"Drop {{{{ params.table }}}} of the mirror {mirror.name} at the target and build it from scratch?"
-        approve = _approval(question, dag_docs.RELOAD_APPROVAL)
-        reload = ReloadOperator(task_id="reload", job=operations.RELOAD.job, approval_task_id=approve.task_id, **spark)
-        approve >> reload >> _leaf(mirror)
-    return dag
-
-
-def _repair(mirror: Mirror, spark: dict[str, Any]) -> DAG:
-    """Approve → repair → reconcile."""
-    with _dag(mirror, "repair") as dag:
-        lost = "number {{ params.number }} of {{ params.table }}"
-        approve = _approval(f"Publish {lost} of the mirror {mirror.name} again?", dag_docs.REPAIR_APPROVAL)
-        repair = ApprovedOperator(
-            task_id="repair", job=operations.REPAIR.job, approval_task_id=approve.task_id, **spark
-        )
-        approve >> repair >> _leaf(mirror)
-    return dag
-
-
-def _decide(mirror: Mirror, spark: dict[str, Any]) -> DAG:
+def _decide(mirror: Mirror) -> DAG:
     with _dag(mirror, "decide", params=decision_params(_sources(mirror))) as dag:
         DecideOperator(task_id="decide", mirror_file=str(mirror.file))
     return dag
 
 
-def _replay_dead_letters(mirror: Mirror, spark: dict[str, Any]) -> DAG:
-    with _dag(mirror, "replay_dead_letters") as dag:
-        replay = OpenMirroringSparkOperator(task_id="replay", job=operations.REPLAY.job, **spark)
-        publish = PublishingOperator(task_id="publish", job="publish_changes", **spark)
-        replay >> publish >> _leaf(mirror)
-    return dag
-
-
-def _prove(mirror: Mirror, spark: dict[str, Any]) -> DAG:
-    # By hand, or by whoever triggers it: it reads all rows of the source, and only its owner knows when that may be.
-    with _dag(mirror, "prove", None) as dag:
-        ProveOperator(task_id="prove", job=operations.PROVE.job, **spark)
-    return dag
-
-
-def _correct_table(mirror: Mirror, spark: dict[str, Any]) -> DAG:
-    """Approve → correct → publish → reconcile."""
-    with _dag(mirror, "correct_table") as dag:
-        found = f"the proof {{{{ params.proof }}}} of the mirror {mirror.name} found to differ"
-        approve = _approval(f"Publish the rows that {found}?", dag_docs.CORRECTION_APPROVAL)
-        correct = CorrectOperator(
-            task_id="correct", job=operations.CORRECT.job, approval_task_id=approve.task_id, **spark
-        )
-        publish = PublishingOperator(task_id="publish", job="publish_changes", **spark)
-        approve >> correct >> publish >> _leaf(mirror)
-    return dag
-
-
-def _maintain(mirror: Mirror, spark: dict[str, Any]) -> DAG:
-    with _dag(mirror, "maintain", _MAINTENANCE) as dag:
-        OpenMirroringSparkOperator(task_id="maintain", job=operations.MAINTAIN.job, **spark)
+def _job(
+    mirror: Mirror,
+    spark: dict[str, Any],
+    what: str,
+    kind: type[OpenMirroringSparkOperator],
+    task_id: str,
+    *,
+    approval: tuple[str, str] | None = None,
+    publishes: bool = False,
+    leaf: bool = True,
+    **more: Any,
+) -> DAG:
+    """Approve, if need be → the operation's job → publish what it logged → reconcile."""
+    _, operation = dag_docs.DAGS[what]
+    assert operation is not None
+    with _dag(mirror, what, **more) as dag:
+        tasks: list[BaseOperator] = []
+        if approval is not None:
+            tasks.append(_approval(mirror, *approval))
+        approved = {"approval_task_id": tasks[0].task_id} if tasks else {}
+        tasks.append(kind(task_id=task_id, job=operation.job, **approved, **spark))
+        if publishes:
+            tasks.append(PublishingOperator(task_id="publish", job="publish_changes", **spark))
+        if leaf:
+            tasks.append(_leaf(mirror))
+        chain(*tasks)
     return dag
 
 
@@ -180,10 +147,10 @@ def _deadline(mirror: Mirror) -> DeadlineAlert | None:
     return DeadlineAlert(reference=reference, interval=interval, callback=AsyncCallback(MirrorNotifier, kwargs=message))
 
 
-def _approval(subject: str, what: str) -> ApprovalOperator:
+def _approval(mirror: Mirror, question: str, what: str) -> ApprovalOperator:
     return ApprovalOperator(
         task_id="approve",
-        subject=subject,
+        subject=question.replace("$mirror", mirror.name),
         body=f"Reason: {{{{ params.reason }}}}\n\n{what}",
         response_timeout=_APPROVAL,
         # Asked once: whoever let it time out is not asked again.
