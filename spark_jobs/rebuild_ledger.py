@@ -174,6 +174,8 @@ def _records(mirror: Mirror, root: Place) -> dict[int, BatchRecord]:
             "restore the change log first; without it, reset each table, or start over (runbook)",
         )
     records = read_records(root, newest)
+    for record in records.values():
+        _refuse_other_version(mirror, record)
     if missing := missing_records(newest, records):
         raise _not_told(
             mirror,
@@ -181,6 +183,16 @@ def _records(mirror: Mirror, root: Place) -> dict[int, BatchRecord]:
             "restore the folder `_batches` of the change log from a backup; without one, start over (runbook)",
         )
     return records
+
+
+def _refuse_other_version(mirror: Mirror, record: BatchRecord) -> None:
+    try:
+        Manifest.from_json(record.manifest)
+    except TypeError as error:
+        what = f"another version of open_mirroring wrote the record of batch {record.number}"
+        raise _not_told(
+            mirror, what, "install the version that wrote the change log, or start over (runbook)"
+        ) from error
 
 
 def _not_told(mirror: Mirror, what: str, way_out: str) -> TerminalError:
