@@ -8,13 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from functools import lru_cache
-from typing import NamedTuple
 
 import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from open_mirroring.changes.logged_change import Row
+from open_mirroring.changes.logged_change import Logged
 from spark_jobs.changelog.schema import UPDATE
 
 
@@ -45,20 +44,14 @@ def partial_keys(changes: pa.Table, types: Mapping[str, str]) -> set[str]:
     return set(changes["key"].filter(chosen).to_pylist())
 
 
-class Completed(NamedTuple):
-    """A row put together from several changes, and the source type as which each of its texts is to be read."""
-
-    row: Row
-    types: Mapping[str, str]
-
-
-def with_rows(changes: pa.Table, completed: Mapping[int, Completed], order: Iterable[str]) -> pa.Table:
-    """*changes* with other rows at some places, each with the list of its columns in the *order* of all names."""
+def with_rows(changes: pa.Table, completed: Mapping[int, Logged], order: Iterable[str]) -> pa.Table:
+    """*changes* with completed rows at some places, each with the list of its columns in the *order* of all names."""
     if not completed:
         return changes
     rows, lists = changes["row"].to_pylist(), changes["cols"].to_pylist()
     known = list(order)
-    for place, (row, types) in completed.items():
+    for place, change in completed.items():
+        row, types = change.after or {}, change.types or {}
         names = [name for name in known if name in row]
         rows[place] = msgspec.json.encode({name: row[name] for name in names}).decode()
         lists[place] = msgspec.json.encode([[name, types[name], at] for at, name in enumerate(names)]).decode()

@@ -21,7 +21,7 @@ from open_mirroring.protocols.publishing import StagedFile
 from spark_jobs.changelog.schema import CHANGE, LogRow
 from spark_jobs.changelog.writing import log_table
 from spark_jobs.load.task import LoadTarget, stage_no_rows
-from spark_jobs.plan.plan import TablePlan
+from spark_jobs.plan.table_plan import PlanColumns, TablePlan
 from spark_jobs.publish.staging import StageTarget, StageTask, create_staged, stage
 
 SCHEMA = file_schema([LandingColumn("id", "int64"), LandingColumn("name", "string")], ["id"], marker=True)
@@ -127,7 +127,7 @@ def changes_task(log: Path, text: TextFormat | None = None) -> StageTask:
     pq.write_table(log_table(rows, 1), log / "1.parquet")
     columns = (LandingColumn("id", "int64"), LandingColumn("name", "string"))
     types = {"id": "bigint", "name": "nvarchar(9)"}
-    plan = TablePlan(*("t", "dbo.t", ("id",), 0, ("1.parquet",), (), None, {"e": 0}, None, frozenset(), columns, types))
+    plan = TablePlan("dbo.t", ("id",), 0, {"e": 0}, PlanColumns(columns, types), ("1.parquet",))
     return StageTask(log, ((plan, StageTarget(FOLDER, 2, FOOTER, text=text)),))
 
 
@@ -191,11 +191,8 @@ def test_values_that_their_column_does_not_take_stop_their_table_alone_g65(tmp_p
     pq.write_table(log_table(rows, 1), log / "a.parquet")
     tables = []
     for at, kind in enumerate(("float32", "int32"), 1):
-        plan = TablePlan(
-            table_id=f"t{at}", source=f"dbo.t{at}", keys=("id",), batch_from=0, new_files=("a.parquet",),
-            history_files=(), highest=None, epochs={"e": 0}, stream_from=None, rejected=frozenset(),
-            columns=(LandingColumn("id", "int32"), LandingColumn("v", kind)), types={"id": "int", "v": "int"},
-        )  # fmt: skip
+        columns = PlanColumns((LandingColumn("id", "int32"), LandingColumn("v", kind)), {"id": "int", "v": "int"})
+        plan = TablePlan(f"dbo.t{at}", ("id",), 0, {"e": 0}, columns, ("a.parquet",))
         tables.append((plan, StageTarget(f"dbo.schema/t{at}", 10, FOOTER)))
     stopped, good = stage(LocalZone(tmp_path / "zone"), None, StageTask(log, tuple(tables)))
     assert stopped.stop is not None and stopped.stop[0] == "SCHEMA_CHANGED" and "'v'" in stopped.stop[1]
