@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -23,10 +22,9 @@ from open_mirroring.changes.plan_rule import KeyPlan, plan_key
 from open_mirroring.landing_zone.arrow_schema import file_schema
 from open_mirroring.protocols.table_stops import ROW_INCOMPLETE, SWAP_POSSIBLE
 from spark_jobs.plan.certain_keys import certain_keys
-from spark_jobs.plan.logged_lines import KeysLeft, Line, identity_of, logged_change
+from spark_jobs.plan.logged_lines import KeysLeft, Line, identity_of, logged_change, partial_keys, with_rows
 from spark_jobs.plan.moved_rows import MovedRows, renewed_keys
-from spark_jobs.plan.partial_rows import partial_keys, with_rows
-from spark_jobs.plan.selection import CountingChanges, LogFiles, eligible, loaded_rows, of_keys
+from spark_jobs.plan.selection import CountingChanges, eligible, loaded_rows, of_keys
 from spark_jobs.plan.table_plan import Identity, PlannedRows, PlanStop, TablePlan
 from spark_jobs.plan.taken_keys import TakenKeys
 from spark_jobs.plan.typed_changes import can_be_in_target, typed_changes
@@ -36,8 +34,10 @@ _EVERYTHING = "~"
 """Above every order."""
 
 
-def plan_table(plan: TablePlan, files: LogFiles) -> PlannedRows:
-    """Apply the plan rule to the new changes of one table and type what it publishes.
+def plan_table(plan: TablePlan, new: pa.Table, counting: CountingChanges) -> PlannedRows:
+    """Apply the plan rule to the *new* changes of one table and type what it publishes.
+
+    Where transactions are held back, changes that waited are among the new ones.
 
     A change that cannot be typed is a dead letter, and so no change: its key is decided again without it, which
     makes the result independent of where batches were cut (G-09).
@@ -46,36 +46,28 @@ def plan_table(plan: TablePlan, files: LogFiles) -> PlannedRows:
         PlanStop: ``IDENTITY_CONFLICT`` (G-02), ``KEYLESS_CHANGE`` (F-12), ``EPOCH_UNKNOWN`` (G-01),
             ``ROW_INCOMPLETE`` (G-04), ``SWAP_POSSIBLE`` (G-115), ``LATE_BELOW_HORIZON`` (G-05).
     """
-    planning = _Planning(plan, CountingChanges(plan, files), files.new)
+    planning = _Planning(plan, new, counting)
     for stage in _STAGES:
         stage(planning)
     return planning.result()
 
 
-@dataclass
 class _Planning:
-    """The changes of a table on their way through the stages of its plan.
+    """The changes of a table on their way through the stages of its plan."""
 
-    Attributes:
-        changes: the new changes; stages take out those that are not published now.
-        uncertain: keys that the definition decides, because something about them is special.
-        renewed: those of them that may have no new change.
-        rejected: the dead letters found here.
-        rows: typed rows to publish.
-        places: the lowest and highest order of published changes.
-        unverified: places of deletes that only a before image proves (G-115).
-    """
-
-    plan: TablePlan
-    counting: CountingChanges
-    changes: pa.Table
-    counts: Counter[str] = field(default_factory=Counter)
-    uncertain: set[str] = field(default_factory=set)
-    renewed: set[str] = field(default_factory=set)
-    rejected: dict[Identity, dict[str, Any]] = field(default_factory=dict)
-    rows: list[pa.Table] = field(default_factory=list)
-    places: list[str] = field(default_factory=list)
-    unverified: list[str] = field(default_factory=list)
+    def __init__(self, plan: TablePlan, changes: pa.Table, counting: CountingChanges) -> None:
+        self.plan, self.changes, self.counting = plan, changes, counting
+        self.counts = Counter[str]()
+        self.uncertain = set[str]()
+        """Keys that the definition decides."""
+        self.renewed = set[str]()
+        """Those of them that may have no new change."""
+        self.rejected: dict[Identity, dict[str, Any]] = {}
+        self.rows: list[pa.Table] = []
+        self.places: list[str] = []
+        """The lowest and highest order of published changes."""
+        self.unverified: list[str] = []
+        """Places of deletes that only a before image proves (G-115)."""
 
     @property
     def published_position(self) -> str | None:

@@ -6,7 +6,6 @@ Each stage takes the plan and the changes and returns the changes. A stage with 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
@@ -24,43 +23,33 @@ Read = Callable[[pc.Expression], pa.Table]
 """The changes of a table that fulfil a condition, whatever their key bucket."""
 
 
-@dataclass(frozen=True)
-class LogFiles:
-    """Reads the changes of one table from log files.
+class CountingChanges:
+    """Reads the changes of one table that count for its plan, each with its sortable ``order`` over all epochs.
 
-    Attributes:
-        new: the changes of the new batches; where transactions are held back, those that waited too.
-        of_keys: given keys, their changes in a plan's *history_files*.
-        any: the changes of all files of a plan that fulfil a condition.
-        older: the published changes of all other files of the log that fulfil a condition.
+    Args:
+        plan: the plan.
+        of_keys: given keys, reads their changes in the plan's *history_files*.
+        any: reads the changes of all files of the plan that fulfil a condition.
+        older: reads the published changes of all other files of the log that fulfil a condition.
     """
 
-    new: pa.Table
-    of_keys: Callable[[Sequence[str]], pa.Table]
-    any: Read
-    older: Read
-
-
-class CountingChanges:
-    """The changes of one table that count for its plan, each with its sortable ``order`` over all epochs."""
-
-    def __init__(self, plan: TablePlan, files: LogFiles) -> None:
-        self._plan, self._files = plan, files
+    def __init__(self, plan: TablePlan, of_keys: Callable[[Sequence[str]], pa.Table], any: Read, older: Read) -> None:
+        self._plan, self._of_keys, self._any, self._older = plan, of_keys, any, older
 
     def history(self, keys: Iterable[str]) -> pa.Table:
         """Changes of some keys that the target has."""
-        return self._published(self._files.of_keys(sorted(keys)))
+        return self._published(self._of_keys(sorted(keys)))
 
     def any(self, condition: pc.Expression) -> pa.Table:
         """Changes of any key in the set to publish."""
-        changes, cut = eligible(self._plan, self._files.any(condition)), self._plan.cut
+        changes, cut = eligible(self._plan, self._any(condition)), self._plan.cut
         if cut is None or cut.position_to is None:
             return changes
         return changes.filter(pc.less_equal(changes["order"], cut.position_to))
 
     def older(self, condition: pc.Expression) -> pa.Table:
         """Changes that the target has, from files that a plan rarely has to read."""
-        return self._published(self._files.older(condition))
+        return self._published(self._older(condition))
 
     def _published(self, changes: pa.Table) -> pa.Table:
         changes, cut = eligible(self._plan, changes), self._plan.cut

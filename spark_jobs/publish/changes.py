@@ -147,7 +147,7 @@ class _ChangesWork:
         size, tasks = ROW_BYTES * sum(one.rows for one in planned.values()), self._cut([*planned.values()])
         log.info("staging %d tables in %d tasks", len(prepared), len(tasks))
         staged: dict[str, list[StagedTable]] = {t: [] for t in intents}
-        work = partial(stage, self._zone, self._mirror.salt())
+        work = partial(stage, log_place(self._mirror), self._zone, self._mirror.salt())
         for results in run_job(self._spark, f"stage {len(prepared)} tables", work, tasks, size):
             for result in results:
                 staged[result.table_id].append(result)
@@ -205,15 +205,13 @@ class _ChangesWork:
                 groups.append(together)
             together += one.plans
             weight += one.rows
-        return [StageTask(log_place(self._mirror), tuple(tables)) for tables in groups]
+        return [tuple(tables) for tables in groups]
 
 
 def stage_here(mirror: Mirror, prepared: Prepared, zone: ZoneAddress) -> StagedWork | protocol.CannotStage:
     """Stage one table's publication in this process, a piece at a time."""
-    root, salt = log_place(mirror), mirror.salt()
-    return staged_work(
-        prepared, [part for plan in prepared.plans for part in stage(zone, salt, StageTask(root, (plan,)))]
-    )
+    work = partial(stage, log_place(mirror), zone, mirror.salt())
+    return staged_work(prepared, [part for plan in prepared.plans for part in work((plan,))])
 
 
 def staged_work(prepared: Prepared | PlanStop, parts: Sequence[StagedTable]) -> StagedWork | protocol.CannotStage:

@@ -26,7 +26,7 @@ from open_mirroring.ledger.reading import ColumnDecision, LedgerReader, TableSta
 from open_mirroring.protocols.publishing import CannotStage, Intent, Work
 from spark_jobs.changelog.schema import bucket_ranges
 from spark_jobs.plan.loaded_columns import loaded_columns
-from spark_jobs.plan.partial_rows import types_of
+from spark_jobs.plan.logged_lines import types_of
 from spark_jobs.plan.table_plan import Beginning, Cut, Identity, PlanColumns, PlanStop, TablePlan
 from spark_jobs.publish.staging import StageTarget
 from spark_jobs.publish.table_columns import SourceColumns, TableColumns, refuse_other_settings, refuse_text_no_more

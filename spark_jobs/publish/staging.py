@@ -7,7 +7,7 @@ and digests and renamed them.
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import partial
@@ -35,7 +35,7 @@ from open_mirroring.storage.object_path import Place
 from spark_jobs.changelog.log_paths import paths_of
 from spark_jobs.changelog.reading import CHANGES_SCHEMA, DATED_SCHEMA, Wanted, read_changes, read_history
 from spark_jobs.plan.plan import plan_table
-from spark_jobs.plan.selection import LogFiles
+from spark_jobs.plan.selection import CountingChanges
 from spark_jobs.plan.table_plan import PlannedRows, PlanStop, TablePlan
 from spark_jobs.sources.sql_server.hashed_columns import landed_rows
 
@@ -66,12 +66,8 @@ class StageTarget:
         return write_data_file(path, rows, schema, footer, self.compression)
 
 
-@dataclass(frozen=True)
-class StageTask:
-    """Some tables, or some key buckets of one, to be planned and staged by one worker."""
-
-    log_root: Place
-    tables: tuple[tuple[TablePlan, StageTarget], ...]
+StageTask = tuple[tuple[TablePlan, StageTarget], ...]
+"""Some tables, or some key buckets of one, to be planned and staged by one worker."""
 
 
 class StagedTable(NamedTuple):
@@ -88,30 +84,30 @@ class StagedTable(NamedTuple):
     unverified: str | None = None
 
 
-def stage(zone: ZoneAddress, salt: Salt | None, task: StageTask) -> list[StagedTable]:
+def stage(log_root: Place, zone: ZoneAddress, salt: Salt | None, task: StageTask) -> list[StagedTable]:
     """Plan and stage every table of the task; a table that has to stop does not hinder the others.
 
-    The salt comes with the function, as the zone's login does: Spark keeps tasks in a file for a moment.
+    The salt comes with the function, as the logins do: Spark keeps tasks in a file for a moment.
     A table's files are created while the next tables are planned: creating mostly waits for the store.
     """
     # Names are used once: a task that Spark repeats, for its worker died, finds those of the first try taken.
-    attempt, store, log = uuid4().hex, open_store(zone), _Log(task)
+    attempt, store, log = uuid4().hex, open_store(zone), _Log(log_root, task)
     staged: list[StagedTable] = []
     creations: list[list[Future[StagedFile]]] = []
     with (
         tempfile.TemporaryDirectory(prefix="open_mirroring-") as scratch,
         ThreadPoolExecutor(_CREATIONS_AT_ONCE) as pool,
     ):
-        for position, (plan, target) in enumerate(task.tables):
+        for position, (plan, target) in enumerate(task):
             table_id, name = target.footer.table_id, f"{attempt}.{position:04d}"
             try:
-                planned = plan_table(plan, log.files_of(plan, target.footer))
+                planned = plan_table(plan, log.new(plan, target.footer), log.counting(plan))
             except PlanStop as stop:
                 staged.append(StagedTable(table_id, stop=(stop.code, stop.what)))
                 creations.append([])
                 continue
             files = _written(plan, target, planned, Path(scratch) / name, salt)
-            creations.append([pool.submit(_create, store, file) for file in files])
+            creations.append([pool.submit(file, store) for file in files])
             staged.append(StagedTable(table_id, (), planned.counts, planned.rejected, None, planned.unverified))
         return [
             table._replace(files=tuple(created.result() for created in files))
@@ -122,22 +118,24 @@ def stage(zone: ZoneAddress, salt: Salt | None, task: StageTask) -> list[StagedT
 class _Log:
     """The change log, as the tables of one task read it."""
 
-    def __init__(self, task: StageTask) -> None:
-        plans = [plan for plan, _ in task.tables]
-        self._root, self._storage = task.log_root, arrow_files(task.log_root)
+    def __init__(self, root: Place, task: StageTask) -> None:
+        plans = [plan for plan, _ in task]
+        self._root, self._storage = root, arrow_files(root)
         self._schema = DATED_SCHEMA if any(plan.columns.with_transaction for plan in plans) else CHANGES_SCHEMA
         files = sorted({file for plan in plans for file in plan.new_files})
         wanted = Wanted(sorted(plan.source for plan in plans), *plans[0].buckets)
-        self._new = read_changes(paths_of(self._root, files), wanted, self._storage, self._schema)
+        self._new = read_changes(paths_of(root, files), wanted, self._storage, self._schema)
 
-    def files_of(self, plan: TablePlan, footer: Footer) -> LogFiles:
-        """Reads the changes of one table; its new ones are handed over, so that they are gone when it is planned."""
+    def new(self, plan: TablePlan, footer: Footer) -> pa.Table:
+        """The new changes of a table; they are handed over, so that their memory is free once it is planned."""
         new = self._new.pop(plan.source, self._schema.empty_table())
-        is_new = pc.and_(pc.greater(new["batch"], footer.batch_from), pc.less_equal(new["batch"], footer.batch_to))
         if plan.cut is not None:
-            new = new.filter(plan.cut.rows(footer.batch_from))
-        elif pc.all(is_new).as_py() is False:
-            new = new.filter(is_new)
+            return new.filter(plan.cut.rows(footer.batch_from))
+        is_new = pc.and_(pc.greater(new["batch"], footer.batch_from), pc.less_equal(new["batch"], footer.batch_to))
+        return new.filter(is_new) if pc.all(is_new).as_py() is False else new
+
+    def counting(self, plan: TablePlan) -> CountingChanges:
+        """Reads other changes of a table."""
         known = sorted({*plan.history_files, *plan.new_files})
 
         def read(files: Sequence[str], chosen: pc.Expression) -> pa.Table:
@@ -154,40 +152,39 @@ class _Log:
             others = sorted({*log_files(self._root)}.difference(known))
             return read(others, condition & (pc.field("batch") <= plan.batch_from))
 
-        return LogFiles(new, of_keys, partial(read, known), older)
-
-
-class _LocalFile(NamedTuple):
-    """A finished file, and the staged object that it becomes."""
-
-    name: str
-    local: Path
-    written: WrittenFile
-    schema: pa.Schema
-    keys: Sequence[str]
-    lowest: str
-    highest: str
-    is_text: bool
+        return CountingChanges(plan, of_keys, partial(read, known), older)
 
 
 def _written(
     plan: TablePlan, target: StageTarget, planned: PlannedRows, scratch: Path, salt: Salt | None
-) -> Iterator[_LocalFile]:
-    """Write the table's files, none longer than ``max_rows``."""
+) -> Iterator[Callable[[LandingZoneStore], StagedFile]]:
+    """Write the table's files, none longer than ``max_rows``; each is given as what creates its staged object."""
     landing = plan.columns.landing
-    schema, (_, keys) = landed_file_schema(landing, plan.keys, marker=True), landed(landing, plan.keys)
-    rows = landed_rows(planned.rows, landing, schema.names, salt)
+    schema = landed_file_schema(landing, plan.keys, marker=True)
+    rows, keys = landed_rows(planned.rows, landing, schema.names, salt), landed(landing, plan.keys)[1]
     for index, start in enumerate(range(0, rows.num_rows, target.max_rows)):
         local = scratch.with_name(f"{scratch.name}.{index:04d}")
-        written = target.write(local, rows.slice(start, target.max_rows), schema, *planned.positions)
-        name = target.object_name(local.name)
-        yield _LocalFile(name, local, written, schema, keys, *planned.positions, target.text is not None)
+        yield _file(local, target, rows.slice(start, target.max_rows), schema, keys, planned.positions)
 
 
-def _create(store: LandingZoneStore, file: _LocalFile) -> StagedFile:
-    created = create_staged(store, *file)
-    file.local.unlink()
-    return created
+def _file(
+    local: Path,
+    target: StageTarget,
+    rows: pa.Table,
+    schema: pa.Schema,
+    keys: Sequence[str],
+    positions: tuple[str, str],
+) -> Callable[[LandingZoneStore], StagedFile]:
+    """Write one file; returns what creates its staged object, and removes the file."""
+    written = target.write(local, rows, schema, *positions)
+
+    def create(store: LandingZoneStore) -> StagedFile:
+        name, is_text = target.object_name(local.name), target.text is not None
+        created = create_staged(store, name, local, written, schema, keys, *positions, is_text=is_text)
+        local.unlink()
+        return created
+
+    return create
 
 
 def stage_no_rows(
@@ -200,10 +197,8 @@ def stage_no_rows(
     """Stage one file without rows (F-41)."""
     schema = landed_file_schema(columns, keys, marker=target.footer.kind != "load")
     with tempfile.TemporaryDirectory(prefix="open_mirroring-") as scratch:
-        local = Path(scratch) / "0"
-        written, name = target.write(local, schema.empty_table(), schema, *positions), target.object_name(uuid4().hex)
-        landed_keys, is_text = landed(columns, keys)[1], target.text is not None
-        return _create(open_store(zone), _LocalFile(name, local, written, schema, landed_keys, *positions, is_text))
+        local, landed_keys = Path(scratch) / uuid4().hex, landed(columns, keys)[1]
+        return _file(local, target, schema.empty_table(), schema, landed_keys, positions)(open_store(zone))
 
 
 def create_staged(

@@ -29,7 +29,7 @@ from spark_jobs.changelog.writing import log_table
 from spark_jobs.extract.logged_loads import BaseTarget, base_rows
 from spark_jobs.extract.read_task import LogTarget
 from spark_jobs.plan.plan import plan_table
-from spark_jobs.plan.selection import LogFiles
+from spark_jobs.plan.selection import CountingChanges
 from spark_jobs.plan.table_plan import Beginning, PlanColumns, PlanStop, TablePlan
 
 TYPES = {"id": "int", "a": "int", "b": "int", "c": "int"}
@@ -197,7 +197,8 @@ class Target:
         def of_keys(keys: Sequence[str]) -> pa.Table:
             return history.filter(pc.is_in(history["key"], pa.array(keys)))
 
-        planned = plan_table(plan, LogFiles(new, of_keys, everything.filter, history.slice(0, 0).filter))
+        none_older = history.slice(0, 0).filter
+        planned = plan_table(plan, new, CountingChanges(plan, of_keys, everything.filter, none_older))
         self._published = up_to
         counts = dict(planned.counts)
         assert counts.pop("changes", 0) == new.num_rows

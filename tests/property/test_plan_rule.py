@@ -22,7 +22,7 @@ from open_mirroring.landing_zone.layout import ROW_MARKER
 from open_mirroring.landing_zone.schema import LandingColumn
 from spark_jobs.changelog.writing import log_table
 from spark_jobs.plan.plan import plan_table
-from spark_jobs.plan.selection import LogFiles
+from spark_jobs.plan.selection import CountingChanges
 from spark_jobs.plan.table_plan import Identity, PlanColumns, PlannedRows, PlanStop, TablePlan
 from tests.property.change_stories import EPOCHS, TABLE, Change, Story, contradictory, fold, stories
 
@@ -76,7 +76,8 @@ class Target:
         def read_older(condition: pc.Expression) -> pa.Table:
             return read_together(older.filter(condition))
 
-        planned = plan_table(self._plan(old), LogFiles(read_together(new), read, read_any, read_older))
+        plan = self._plan(old)
+        planned = plan_table(plan, read_together(new), CountingChanges(plan, read, read_any, read_older))
         self.batch = up_to
         for reject in planned.rejected:
             identity = (reject["epoch"], reject["pos"], reject["key"])

@@ -26,7 +26,7 @@ from spark_jobs.changelog.schema import LogRow
 from spark_jobs.changelog.writing import log_table
 from spark_jobs.extract.read_task import RowSummary
 from spark_jobs.plan.plan import plan_table
-from spark_jobs.plan.selection import LogFiles
+from spark_jobs.plan.selection import CountingChanges
 from spark_jobs.plan.table_plan import Cut, Identity, PlanColumns, PlannedRows, PlanStop, TablePlan
 from spark_jobs.sources.qlik.message.format import QlikMessageFormat
 from spark_jobs.sources.qlik.positions import qlik_position
@@ -99,7 +99,8 @@ class CutTarget:
         def read_older(condition: pc.Expression) -> pa.Table:
             return read_together(history.slice(0, 0))  # every file of the log is in the history already
 
-        planned = plan_table(self._plan(cut), LogFiles(read_together(new), read, read_any, read_older))
+        plan = self._plan(cut)
+        planned = plan_table(plan, read_together(new), CountingChanges(plan, read, read_any, read_older))
         whole_batches_wait = sum(
             len(changes) for number, changes in enumerate(self.arrived[:up_to], 1) if number > self._batch
         ) - sum(len(self.arrived[number - 1]) for number in opened)
