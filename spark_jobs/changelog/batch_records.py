@@ -15,6 +15,7 @@ from functools import partial
 from pathlib import Path
 from uuid import uuid4
 
+from open_mirroring.changes.manifest import Manifest
 from open_mirroring.errors import TerminalError
 from open_mirroring.landing_zone.local_store import make_folders, sync_folder
 from open_mirroring.reconciliation.batch_record import BatchRecord, record_name
@@ -67,6 +68,7 @@ def _read(root: Place, number: int) -> BatchRecord | None:
     try:
         document = json.loads(place.read_bytes())
         at = datetime.fromisoformat(document["at"])
+        Manifest.from_json(document["manifest"])  # an earlier state of this version wrote others
         return BatchRecord(number, at, document["ranges"], document["manifest"])
     except FileNotFoundError:
         return None
