@@ -1,7 +1,7 @@
-"""The losses that a mirrored table may have while it goes on.
+"""The losses with which a mirrored table continues.
 
-A loss stops nothing. But its code is in every report and changes the exit code, so that no run with a loss looks
-complete.
+A loss does not stop the table. But its code is in every report and changes the exit code, so that no run with a loss
+looks complete.
 """
 
 from __future__ import annotations
@@ -9,50 +9,51 @@ from __future__ import annotations
 from typing import NamedTuple
 
 ANY_TABLE = "(any table)"
-"""Stands among tables for what concerns all of them."""
+"""Replaces the table's name for losses that concern all tables."""
 
 DEAD_LETTERS_OPEN = "DEAD_LETTERS_OPEN"
-"""Changes of the table could not be read or typed, more than are tolerated: rows of it are as they were before."""
+"""More changes of the table than tolerated could not be decoded: some of its rows are outdated."""
 
 DEAD_LETTERS_HOMELESS = "DEAD_LETTERS_HOMELESS"
-"""Messages whose table is unknown: any table may lack a change."""
+"""Dead letters whose table is unknown: any table may lack a change."""
 
 DEAD_LETTERS_UNCOUNTED = "DEAD_LETTERS_UNCOUNTED"
 """The dead letters of the log have to be counted again: the ledger does not know which are still open."""
 
 TABLE_RENAMED = "TABLE_RENAMED"
-"""Nothing comes of the table any more, while changes come of one with a similar name that is not mirrored."""
+"""No more changes of the table arrive, but changes of an unmirrored table with a similar name do."""
 
 CHANGES_IGNORED = "CHANGES_IGNORED"
-"""Changes of the table were read and ignored before the mirror file named it."""
+"""Changes of the table were read and ignored before the mirror file contained it."""
 
 OFFSETS_MISSING = "OFFSETS_MISSING"
-"""Messages between two that were read have not come: any table may lack a change."""
+"""Messages are missing between two that were read: any table may lack a change."""
 
 FILE_UNKNOWN = "FILE_UNKNOWN"
 """The source's folder contains links, pipes or hidden folders that are not read: any table may lack a change."""
 
 TABLE_SUSPENDED = "TABLE_SUSPENDED"
-"""The task at the source has suspended the table: no change of it comes, though there may be some."""
+"""The task at the source has suspended the table and sends no changes of it."""
 
 LOAD_NOT_MADE = "LOAD_NOT_MADE"
-"""The mirror file names an initial load of the table, which began without one: its first rows may be missing."""
+"""The mirror file configures an initial load, but the table began without it: its first rows may be missing."""
 
 TABLE_EMPTIED = "TABLE_EMPTIED"
-"""The source told that all rows of the table are gone, and sends no change of them."""
+"""The source reported that all rows of the table were removed, without a change for each."""
 
 NOT_SEEN, BEGUN_LATE, SETUP_INCOMPLETE = "NOT_SEEN", "BEGUN_LATE", "SETUP_INCOMPLETE"
-"""Notes: nothing was ever read of the table or of a column that is listed, or nothing since others came up that are not
-mirrored; its stream was not read from its first message, and nothing else brought its first rows; its updates do not
-tell the key that their row had before."""
+"""Notes. NOT_SEEN: no message of the table or of a listed column was ever read, or none since messages of unmirrored
+tables appeared. BEGUN_LATE: the stream was not read from its first message, and no load contains the first rows.
+SETUP_INCOMPLETE: updates do not contain the row's previous key."""
 
 CONTROL_TABLE_UNREAD, TASK_ERRORS, TASK_UNKNOWN = "CONTROL_TABLE_UNREAD", "TASK_ERRORS", "TASK_UNKNOWN"
-"""Notes: a control table of the task at the source is absent or may not be read; the task recorded errors of the table;
-control tables name a table for two tasks, or not the mirror file's task."""
+"""Notes. CONTROL_TABLE_UNREAD: a control table of the task at the source is missing or not readable. TASK_ERRORS: the
+task recorded errors of the table. TASK_UNKNOWN: control tables show two tasks for a table, or not the mirror file's
+task."""
 
 
 class Loss(NamedTuple):
-    """What a table lacks, or may."""
+    """What a table lacks or may lack."""
 
     code: str
     what: str
