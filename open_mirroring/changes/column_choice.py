@@ -139,7 +139,6 @@ def fitting_none(patterns: Iterable[str], names: Iterable[str]) -> list[str]:
 
 
 def _said_of(name: str, said: tuple[tuple[str, str], ...]) -> str | None:
-    """The value for a column, whose name matches in any case."""
     if not said:
         return None
     folded = name.casefold()

@@ -92,7 +92,6 @@ def _moved_row(
 
 
 def _completed(change: Logged, earlier: Logged) -> Logged:
-    """A partial change merged with an earlier change of the same row."""
     after = {**(earlier.after or {}), **(change.after or {})}
     types = {**(earlier.types or {}), **(change.types or {})}
     return change._replace(after=after, whole=earlier.whole, types=types, loaded=earlier.loaded)

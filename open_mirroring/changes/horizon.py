@@ -165,7 +165,6 @@ def _reached(table: LoggedTable, newest: int) -> TableHorizon | None:
 
 
 def _is_needed(part: BatchContents, table: LoggedTable, horizon: TableHorizon | None) -> bool:
-    """Whether a later plan may need the content of a batch for a table."""
     if table.completes_rows or table.in_reset or horizon is None or part.epoch not in table.epochs:
         return True
     return part.batch > table.published_batch or _transaction(table, part.epoch, part.highest) > horizon

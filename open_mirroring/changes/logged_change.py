@@ -146,9 +146,6 @@ def _is_of(leaving: Logged, row: Logged, changes: Sequence[Logged]) -> bool:
     The previous row at the key decides. If the log may lack it, a before image decides that differs from the row or has
     every value. A contradicting image of a key change always counts. That of a DELETE counts only if another row may
     have been there, because a change of the row itself may be lost. *changes* end before the departure.
-
-    Raises:
-        RowUntold: it cannot be decided.
     """
     is_denied = _denies(leaving, row)
     if leaving.operation == KEY_LEFT and is_denied:
@@ -164,7 +161,6 @@ def _is_of(leaving: Logged, row: Logged, changes: Sequence[Logged]) -> bool:
 
 
 def _denies(leaving: Logged, row: Logged) -> bool:
-    """Whether a before image has a value that differs from the row's."""
     told = _readable(leaving.before, row)
     return told is not None and not is_row(told, row)
 

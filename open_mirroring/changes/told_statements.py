@@ -120,7 +120,6 @@ def given_again(column: str, first: str, last: str, statements: Sequence[Stateme
 
 
 def _gives(column: str, one: Statement) -> bool:
-    """Whether a statement adds a column with this name or renames one to it."""
     steps = one.columns or {}
     added = steps.get(column.casefold())
     return (added is not None and added.action == ADD) or any(

@@ -126,7 +126,6 @@ def _initial_loads(mirror: Mirror) -> Iterator[Problem]:
 
 
 def _storage(mirror: Mirror, setting: SettingPath, text: str, connection: str | None) -> Iterator[Problem]:
-    """Check that a place in object storage can be listed and is not empty."""
     try:
         place = storage_place(text, connections.resolve(connection or ""))
         if place.is_file() or next(place.store.objects(place.key), None) is not None or not place.key:

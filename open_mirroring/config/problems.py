@@ -165,7 +165,6 @@ def _models_at(root: type[BaseModel], location: tuple[str | int, ...]) -> list[t
 
 
 def _fields(model: type[BaseModel]) -> dict[str, FieldInfo]:
-    """The settings of a model by their names in a mirror file."""
     return {field.alias or name: field for name, field in model.model_fields.items()}
 
 

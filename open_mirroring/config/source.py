@@ -482,7 +482,6 @@ def _chosen_by(source: type[AnySource]) -> tuple[str, str]:
 
 
 def _ways(format_: str) -> Mapping[str, type[AnySource]]:
-    """The models of a format by the transports that can carry it."""
     known = format_ if format_ in get_args(FormatName) else _REGISTERED
     return {transport: source for (name, transport), source in SOURCES.items() if name == known}
 

@@ -170,7 +170,6 @@ def _credential(connection: Connection, extra: Mapping[str, str], parts: Mapping
 
 
 def _account(connection: Connection, parts: Mapping[str, str], url: Endpoint | None, *, by_login: bool) -> str:
-    """The storage account in a connection; empty if there is none."""
     if "AccountName" in parts:
         found = parts["AccountName"]
     elif url is not None:

@@ -288,8 +288,6 @@ class ProofExport(Section):
 
 
 def _or_jdbc(export: type[Section]) -> Discriminator:
-    """Selects *export* or :class:`JdbcLoad` by the format of a value."""
-
     def tag(value: Any) -> str:
         if isinstance(value, export | JdbcLoad):
             return f"({type(value).__name__})"

@@ -107,6 +107,5 @@ def error_text(error: object) -> str:
 
 
 def _shown(text: str) -> str:
-    """Shorten a text of the service to one printable line."""
     line = "".join(character if character.isprintable() else " " for character in text)
     return line if len(line) <= _SHOWN_CHARACTERS else f"{line[:_SHOWN_CHARACTERS]}…"

@@ -47,12 +47,7 @@ class _Look(NamedTuple):
 
 
 class FabricTarget:
-    """The mirrored database behind a landing zone in OneLake; safe to use from several threads.
-
-    Args:
-        zone: the item and the identity that signs in.
-        api: the API; by default the one at the zone's own address.
-    """
+    """The mirrored database behind a landing zone in OneLake; safe to use from several threads."""
 
     def __init__(self, zone: OneLakeZone, api: FabricApi | None = None) -> None:
         self._zone = zone

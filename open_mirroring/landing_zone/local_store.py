@@ -39,9 +39,6 @@ class LocalStore:
     The ETag is inode, modification time and size. A rename keeps it. A re-created object has another one, because its
     time is set with nanoseconds; the kernel's own clock repeats itself for some milliseconds.
 
-    Args:
-        root: the zone's folder; created when missing.
-
     Raises:
         TerminalError: from every method: ``FOREIGN_ITEM`` for a path that is not relative, plain and inside the root;
             ``STORE_UNFIT`` when the filesystem lacks what the protocol needs; ``ACCESS_DENIED`` without permission.

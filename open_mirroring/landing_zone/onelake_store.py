@@ -39,11 +39,7 @@ _BUSY = ("Lease", "PathIsBeing", "SourcePathIsBeing", "DestinationPathIsBeing", 
 
 
 class OneLakeCalls:
-    """Calls below the folder of one landing zone. Paths are relative to it; ETags have no quotes.
-
-    Args:
-        zone: the landing zone, with its login.
-    """
+    """Calls below the folder of one landing zone. Paths are relative to it; ETags have no quotes."""
 
     def __init__(self, zone: OneLakeZone) -> None:
         service = HttpService(zone.endpoint, "OneLake", zone.timeout_seconds)

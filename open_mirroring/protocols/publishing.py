@@ -393,7 +393,6 @@ def step(state: State, reply: Reply) -> State:
 
 
 def _owning(row: TableRow, *, swept: bool) -> State:
-    """The next request of the row's owner."""
     state = State(Acquire(), row=row)
     if row.stop is not None:
         return replace(state, request=Finished(row.stop))

@@ -236,7 +236,6 @@ def step(state: State, reply: Reply) -> State:
 
 
 def _owning(state: State, row: ResetRow) -> State:
-    """The next state for the owner of the ledger's row."""
     match row.stage:
         case ResetStage.REQUESTED:
             return replace(state, request=DeleteFolders(row.version, row.folders))

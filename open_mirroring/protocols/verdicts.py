@@ -1,6 +1,6 @@
 """The verdicts and codes of reconciliation, and which tables may publish now.
 
-Pure; a problem of one table never holds another one (I24).
+Pure; a problem of one table never holds another one (I24). :mod:`open_mirroring.codes` says what each code means.
 """
 
 from __future__ import annotations
@@ -16,42 +16,25 @@ from open_mirroring.protocols.table_losses import Loss
 
 OK = "OK"
 
-FOREIGN_ITEM = "FOREIGN_ITEM"
-"""An object in the table's folder is neither ours nor ignored by the service (I23), or it returned there (I8, F-37)."""
-LEDGER_BEHIND = "LEDGER_BEHIND"
-"""A number or batch exists that the ledger never issued: the ledger was restored, or another process writes (I7)."""
-CONTENT_CHANGED = "CONTENT_CHANGED"
-"""A number has other bytes or another footer than the ledger sealed (I8, I9, F-37)."""
-FILE_MISSING = "FILE_MISSING"
-"""A confirmed number is missing without proof of a purge: it is below another one (F-32), the last (F-35) or young
-(F-36)."""
-TARGET_FAILED = "TARGET_FAILED"
-"""The target reports that the table failed, or that the table or its database was stopped (I24)."""
-TARGET_RESTARTED = "TARGET_RESTARTED"
-"""The target counts fewer rows than before: its database was rebuilt from scratch, or its table was lost (F-76)."""
-FOREIGN_WRITER = "FOREIGN_WRITER"
-"""Another marker was in the folder before our first file: another ledger publishes there (I12, I23)."""
-LEDGER_LOST = "LEDGER_LOST"
-"""The folder contains this mirror's files, or the log its batches, but the ledger knows none of them (G-31)."""
+FOREIGN_ITEM = "FOREIGN_ITEM"  # I23, I8, F-37
+LEDGER_BEHIND = "LEDGER_BEHIND"  # I7
+CONTENT_CHANGED = "CONTENT_CHANGED"  # I8, I9, F-37
+FILE_MISSING = "FILE_MISSING"  # F-32, F-35, F-36
+TARGET_FAILED = "TARGET_FAILED"  # I24
+TARGET_RESTARTED = "TARGET_RESTARTED"  # F-76
+FOREIGN_WRITER = "FOREIGN_WRITER"  # I12, I23
+LEDGER_LOST = "LEDGER_LOST"  # G-31
 
 PAUSED, TARGET_BUSY, STATUS_UNKNOWN = "PAUSED", "TARGET_BUSY", "STATUS_UNKNOWN"
-STATUS_REFUSED = "STATUS_REFUSED"
-"""The login may not read the target's status, so a failed or stopped target would go unnoticed (R-03, R-08)."""
-BACKLOG = "BACKLOG"
-"""More files wait for the target than the limits allow (I18)."""
+STATUS_REFUSED = "STATUS_REFUSED"  # R-03, R-08
+BACKLOG = "BACKLOG"  # I18
 LOAD_PENDING = "LOAD_PENDING"
-"""The initial load is incomplete: changes are logged and wait."""
-LOAD_AHEAD = "LOAD_AHEAD"
-"""The stream has not yet reached the position from which it continues a load (G-84)."""
+LOAD_AHEAD = "LOAD_AHEAD"  # G-84
 
-FILE_UNFIT = "FILE_UNFIT"
-"""A published file's columns, keys or markers are not those of its table (I13, I26)."""
-COUNTS_DIFFER = "COUNTS_DIFFER"
-"""Counts that should add up do not (I1), or a publication is missing in the sequence (I7)."""
-LOG_DAMAGED = "LOG_DAMAGED"
-"""The change log has other rows or files than were sealed, or cannot be read (I29)."""
+FILE_UNFIT = "FILE_UNFIT"  # I13, I26
+COUNTS_DIFFER = "COUNTS_DIFFER"  # I1, I7
+LOG_DAMAGED = "LOG_DAMAGED"  # I29
 UNREACHABLE, CHANGED_MEANWHILE = "UNREACHABLE", "CHANGED_MEANWHILE"
-"""A file could not be read this time: a fault of the store, or it was moved twice meanwhile."""
 
 
 class Verdict(Enum):

@@ -11,11 +11,6 @@ class AuthorizedService:
     """An :class:`~open_mirroring.remote.http_service.HttpService` with a token in every call.
 
     A token that the service refuses is renewed once. If the new one is refused too, the error is terminal.
-
-    Args:
-        service: where the calls go.
-        login: who calls.
-        audience: what its tokens are for.
     """
 
     def __init__(self, service: HttpService, login: EntraLogin, audience: str) -> None:

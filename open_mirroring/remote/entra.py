@@ -54,13 +54,7 @@ class Token(NamedTuple):
 
 
 class TokenSource:
-    """Tokens of one login for one audience, cached until shortly before they expire; safe for several threads.
-
-    Args:
-        login: the identity that signs in.
-        audience: the scope of the tokens.
-        clock: seconds since 1970.
-    """
+    """Tokens of one login for one audience, cached until shortly before they expire; safe for several threads."""
 
     def __init__(self, login: EntraLogin, audience: str, clock: Callable[[], float] = time.time) -> None:
         self._login, self._audience, self._clock = login, audience, clock

@@ -26,12 +26,7 @@ class Endpoint(NamedTuple):
 
 
 def trusted_endpoint(text: str, hosts: re.Pattern[str]) -> Endpoint | None:
-    """The address in a text; None if it is not one, or no login may be sent there.
-
-    Args:
-        text: scheme, host, and optionally port and path.
-        hosts: the service's own hosts.
-    """
+    """The address in a text; None if it is not one, or no login may be sent there."""
     try:
         address = urlsplit(text)
         host, port = (address.hostname or "").lower(), address.port

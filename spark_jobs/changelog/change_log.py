@@ -220,11 +220,7 @@ def newest_in_table(root: Place, mirror: str) -> int:
 
 
 def _refuse_foreign(table: DeltaTable, root: Place, mirror: str) -> None:
-    """Refuse a Delta table that is not the change log of this mirror, by its name.
-
-    Raises:
-        TerminalError: ``MIRROR_CLASH``.
-    """
+    """Refuse a Delta table that is not the change log of this mirror, by its name."""
     named = table.metadata().name
     if named != mirror:
         owner = f"mirror {named!r}" if named else "another writer"

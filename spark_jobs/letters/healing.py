@@ -154,8 +154,6 @@ def _is_in_load(state: TableState, row: _Stale, epochs: Mapping[str, Mapping[str
 
 @dataclass(frozen=True)
 class _Search:
-    """Searches the log for later rows of one table."""
-
     mirror: Mirror
     reader: LedgerReader
     state: TableState

@@ -90,14 +90,7 @@ class LetterChoice(NamedTuple):
 def open_letters(
     root: Place, manifests: Mapping[int, Manifest], settled: Collection[LetterPlace], tables_with_key: Collection[str]
 ) -> list[OpenLetter]:
-    """The open dead letters of the log at *root*, in the order of their batches and coordinates.
-
-    Args:
-        root: the log's folder.
-        manifests: the sealed manifests by committed batch.
-        settled: settled letters.
-        tables_with_key: source tables that have a key.
-    """
+    """The open dead letters of the log at *root*, in the order of their batches and coordinates."""
     batches = [m for m in manifests.values() if any(m.counts.get(count, 0) for count in _COUNTS)]
     files = [str(file["path"]) for manifest in batches for file in manifest.files]
     if not files:

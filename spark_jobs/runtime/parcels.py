@@ -83,8 +83,6 @@ def sealed(spark: SparkSession, work: Callable[..., Result]) -> Callable[..., Re
 
 
 class _Unpacking:
-    """Calls a packed function with a packed task, in a worker."""
-
     def __init__(self, key: ParcelKey) -> None:
         self._key = key
 

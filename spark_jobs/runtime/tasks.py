@@ -112,8 +112,6 @@ def _keep_pandas_out() -> None:
 
 
 class _NoPandas:
-    """An import finder that refuses pandas."""
-
     @staticmethod
     def find_spec(name: str, _path: object, _target: object = None) -> None:
         if name == "pandas":

@@ -63,9 +63,6 @@ class ColumnList(RowColumns):
         key: key columns of the table.
         chosen: the columns that are mirrored, besides the key.
         binary: the encoding of binary values.
-
-    Raises:
-        Refusal: ``ROW_INVALID`` or ``MESSAGE_INVALID``.
     """
 
     def __init__(self, raw: bytes, key: tuple[str, ...], chosen: ColumnChoice, binary: BinaryText) -> None:
@@ -79,11 +76,7 @@ class ColumnList(RowColumns):
         self._base64 = frozenset(c.name for c in columns if binary == "base64" and _is_binary(c.type))
 
     def read(self, text: str) -> tuple[Image, str | None]:
-        """An image, and its compact JSON if the log can store the text unchanged.
-
-        Raises:
-            Refusal: ``ROW_INVALID``.
-        """
+        """An image, and its compact JSON if the log can store the text unchanged."""
         try:
             image = _decode_image(text)
         except (msgspec.DecodeError, RecursionError):
@@ -133,11 +126,7 @@ class ColumnList(RowColumns):
         return bool(self._base64)
 
     def spelled(self, name: str, value: str | None) -> str | None:
-        """A value in the log's form: like the source's, except for binary values in base64.
-
-        Raises:
-            Refusal: ``ROW_INVALID``.
-        """
+        """A value in the log's form: like the source's, except for binary values in base64."""
         if value is None or name not in self._base64:
             return value
         try:
@@ -282,11 +271,7 @@ class SourceTable:
         self._lists: dict[bytes, ColumnList] = {}
 
     def columns(self, raw: bytes) -> ColumnList:
-        """The column list for this text of ``cols``.
-
-        Raises:
-            Refusal: as :class:`ColumnList`.
-        """
+        """The column list for this text of ``cols``."""
         found = self._lists.get(raw)
         if found is None:
             if len(self._lists) >= _COLUMN_LISTS_KEPT:
@@ -296,12 +281,7 @@ class SourceTable:
 
 
 def change(event: Event, data: Data, table: SourceTable, origin: str, place: int) -> Outcome:
-    """The rows of one complete event, at its coordinates.
-
-    Raises:
-        Refusal: ``MESSAGE_INVALID``, ``ROW_INVALID``, ``KEY_INVALID``, ``KEY_DIFFERS``, ``OLD_KEY_MISSING``,
-            ``PKKEY_CONTRADICTED`` or ``VALUE_INVALID``.
-    """
+    """The rows of one complete event, at its coordinates."""
     images = data.eventrow or data.eventdata
     if images is None or (data.eventrow and data.eventdata):
         raise Refusal("MESSAGE_INVALID", "data has no eventrow, or has eventdata beside it")
@@ -417,9 +397,6 @@ def _old_key(
     Without old key values only ``pkkey`` can show that the key did not change. It is undocumented whether it contains
     the old or the new key, so a different one shows a change, but not of which key. If it contains no key columns, the
     mirror file may promise that keys never change.
-
-    Raises:
-        Refusal: ``OLD_KEY_MISSING``, or ``ROW_INVALID`` or ``KEY_INVALID`` of the old image.
     """
     if not table.key_names <= old.keys():
         is_promised = table.keys_never_change and not table.key_names <= _key_columns(data)
@@ -498,11 +475,7 @@ def _differs(data: Data, table: SourceTable, columns: ColumnList, image: Image, 
 
 
 def _refuse_another_row(data: Data, columns: ColumnList, *images: Image) -> None:
-    """Refuse an event whose ``pkkey`` certainly belongs to another row than each of its images (C-45).
-
-    Raises:
-        Refusal: ``PKKEY_CONTRADICTED``.
-    """
+    """Refuse an event whose ``pkkey`` certainly belongs to another row than each of its images (C-45)."""
     parts = data.eventsource.pkkey
     if not parts or all(part.value == images[0].get(part.columnname) for part in parts):
         return
@@ -547,11 +520,7 @@ def stale_key(event: Event, data: Data, table: SourceTable, key: str | None) -> 
 
 
 def _key_alone(columns: ColumnList, table: SourceTable, text: str | None) -> str | None:
-    """The key in an image whose other values may be unreadable; None if it has no values for the key columns.
-
-    Raises:
-        Refusal: ``ROW_INVALID``, ``KEY_INVALID``: the key is unknown.
-    """
+    """The key in an image whose other values may be unreadable; None if it has no values for the key columns."""
     if text is None or _is_empty(text):
         return None
     try:

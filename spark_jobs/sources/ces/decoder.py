@@ -73,12 +73,7 @@ DEFAULT_SETTINGS = CesSettings()
 
 
 class CesDecoder(IndependentMessages):
-    """Decodes CES messages of every generation, JSON and Avro, and joins split events.
-
-    Args:
-        tables: the mirrored tables by their name at the source, ``schema.table``, in the source's spelling.
-        settings: how the stream is read.
-    """
+    """Decodes CES messages of every generation, JSON and Avro, and joins split events."""
 
     def __init__(self, tables: Mapping[str, MirroredTable], settings: CesSettings = DEFAULT_SETTINGS) -> None:
         self.settings = settings
@@ -466,11 +461,7 @@ def _code_units(pieces: Sequence[_Piece]) -> bytes:
 
 
 def _concatenated(run: Sequence[_Piece]) -> str | bytes:
-    """The joined pieces, with the halves of divided characters combined (C-54).
-
-    Raises:
-        UnicodeError: a half has no counterpart.
-    """
+    """The joined pieces, with the halves of divided characters combined (C-54)."""
     parts = [piece.event.data for piece in run]
     if isinstance(parts[0], bytes):
         return b"".join(part for part in parts if isinstance(part, bytes))

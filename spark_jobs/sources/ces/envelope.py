@@ -167,11 +167,7 @@ _decode_data = msgspec.json.Decoder(Data).decode
 
 
 def read_event(body: bytes) -> Event:
-    """Read one message.
-
-    Raises:
-        Refusal: ``BODY_MISSING``, ``MESSAGE_INVALID``.
-    """
+    """Read one message."""
     if body[:1] == b"{":
         return _event(_read_json(body), is_avro=False)
     if not body.strip(_BLANKS):
@@ -234,11 +230,7 @@ def _refuse_twice(body: bytes) -> None:
 
 
 def _with_numbers_as_texts(body: bytes, error: msgspec.ValidationError) -> _Envelope:
-    """An event whose piece numbers a forwarder wrote as texts: ``"segmentindex": "0"`` (C-18).
-
-    Raises:
-        Refusal: it has another mistake, too.
-    """
+    """An event whose piece numbers a forwarder wrote as texts: ``"segmentindex": "0"`` (C-18)."""
     try:
         if _PLACE_AS_TEXT.search(body):
             return msgspec.json.decode(body, type=_Envelope, strict=False)
@@ -424,9 +416,6 @@ def _in_lower_case(text: str) -> str:
     """The payload with its names in the case of the samples; one documentation page has `eventSource`.
 
     Images are nested texts, so no column's name is changed.
-
-    Raises:
-        ValueError: the text is not JSON, or two names of one object differ at most in case.
     """
 
     def lower(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

@@ -192,11 +192,7 @@ it."""
 
 
 class FastCes:
-    """Reads messages from blocks. It caches the column lists it has seen, so keep one for many blocks.
-
-    Args:
-        decoder: the exact decoder, whose results these are.
-    """
+    """Reads messages from blocks. It caches the column lists it has seen, so keep one for many blocks."""
 
     def __init__(self, decoder: CesDecoder) -> None:
         self._decoder = decoder
@@ -320,7 +316,6 @@ class FastCes:
 def _row(
     known: _KnownList, line: int, head: re.Match[bytes], rest: re.Match[bytes], is_plain: bool
 ) -> RowFields | None:
-    """The fields of a proven row, its line first; None if it is not proven."""
     _, position, time, operation = head.groups()
     pattern, group = known.pattern, rest.group
     commit, sequence, old, current, *key = group(*pattern.fields)

@@ -297,7 +297,6 @@ class ExportRows:
 
 
 def _why_no_value(reason: str, texts: Sequence[str | None]) -> str:
-    """The likely meaning of a refused field of a CSV file."""
     if any(f"{text!r} " in reason for text in texts if text is not None and text.upper() in _NULLS):
         return "; NULL is an empty field without quotes in a CSV export: export it so"
     return ""

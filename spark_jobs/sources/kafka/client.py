@@ -68,11 +68,7 @@ _TOKEN_LATER = ("temporarily_unavailable", "server_error")
 
 
 class Broker:
-    """The connection to one place, and the errors that the client has reported so far.
-
-    Args:
-        place: where the broker is, and its timeout.
-    """
+    """The connection to one place, and the errors that the client has reported so far."""
 
     def __init__(self, place: KafkaPlace) -> None:
         self._place = place

@@ -42,10 +42,6 @@ def read_range(place: KafkaPlace, bound: BoundRange) -> Iterator[RawMessage]:
     A message without a value (a tombstone) has the body None. If the topic's id is known, it is checked at the end, so
     a topic re-created in the meantime is reported instead of read as the old one.
 
-    Args:
-        place: the topics, as :func:`~spark_jobs.sources.kafka.transport.expecting` completed it.
-        bound: one range of ``topic/partition``; a topic's identity ``topic#id`` holds no messages.
-
     Raises:
         TerminalError: ``MESSAGES_LOST``, ``PLACE_MISSING``, ``ACCESS_DENIED``, ``CONNECTION_INVALID``,
             ``SERVICE_REFUSED``.
@@ -68,8 +64,6 @@ def read_range(place: KafkaPlace, bound: BoundRange) -> Iterator[RawMessage]:
 
 
 class _Reading:
-    """One consumer that reads one range."""
-
     def __init__(self, place: KafkaPlace, broker: Broker, consumer: Consumer, bound: BoundRange) -> None:
         self._place, self._broker, self._consumer, self._bound = place, broker, consumer, bound
         self._position = bound.start

@@ -139,10 +139,6 @@ def find_ranges(place: KafkaPlace, bound: Mapping[str, int]) -> Found:
     Names of other sources, or of topics that the mirror no longer reads, are ignored. If the limit is exceeded, every
     partition contributes in proportion to its backlog.
 
-    Args:
-        place: the topics.
-        bound: up to where each name is bound, from the ledger.
-
     Raises:
         TerminalError: ``MESSAGES_LOST`` when unbound messages are gone, or when a topic has another id, lost a
             partition, or ends before its bound offsets; ``PLACE_MISSING``, ``ACCESS_DENIED``, ``CONNECTION_INVALID``,
@@ -195,7 +191,6 @@ def _ids_bound(topic: str, bound: Mapping[str, int]) -> list[str]:
 
 
 def _unbound(topic: Topic, number: int, known: Mapping[int, int], where: str) -> tuple[int, int]:
-    """The range of a partition that can be read now."""
     first, end = topic.first[number], topic.end[number]
     if not known:
         return first, max(first, end)

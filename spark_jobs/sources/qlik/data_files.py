@@ -98,11 +98,7 @@ def read_texts(
 
 
 def _refuse_out_of_range(batch: pa.RecordBatch, bounded: Mapping[str, tuple[int, int]]) -> None:
-    """Refuse an integer outside the described type, though the log's type holds it.
-
-    Raises:
-        Refusal: ``FILE_DAMAGED``.
-    """
+    """Refuse an integer outside the described type, though the log's type holds it."""
     for name, (low, high) in bounded.items():
         texts = batch.column(name)
         is_short = pc.match_substring_regex(texts, r"^[+-]?[0-9]{1,18}$").fill_null(True)
@@ -128,11 +124,7 @@ class _Nulls:
         self._null, self._has_text = "", not self._quote
 
     def refuse_ambiguous(self, batch: pa.RecordBatch) -> None:
-        """Refuse a batch that is ambiguous, together with those before it.
-
-        Raises:
-            Refusal: ``FORMAT_UNSUPPORTED``.
-        """
+        """Refuse a batch that is ambiguous, together with those before it."""
         for name in self._columns:
             nulls = batch.column(name).null_count
             self._null = self._null or (name if nulls else "")
@@ -195,11 +187,7 @@ def _reader(name: str) -> Callable[[Place, Dfm, str], Iterator[pa.RecordBatch]] 
 
 
 def _opened(path: Place, encoding: str) -> IO[bytes]:
-    """A text file as UTF-8.
-
-    Raises:
-        Refusal: ``FORMAT_UNSUPPORTED`` for a UTF-8 file although the mirror file sets another encoding.
-    """
+    """A text file as UTF-8."""
     if not codecs.lookup(encoding).name.startswith("utf"):
         with _unpacked(path) as file:
             is_other = is_utf8(file)
@@ -301,11 +289,6 @@ def _decoded(described: DfmColumn, values: pa.Array) -> pa.Array:
     """Decode bytes that the metadata file describes as text, because some writers omit the annotation.
 
     A Boolean that the metadata file does not describe as one becomes a word, which cannot be read as a number.
-
-    Raises:
-        pa.ArrowInvalid: bytes that are not UTF-8.
-        Refusal: ``FILE_DAMAGED`` for values that may have lost a part: zeros before a text of digits, the spelling of a
-            time, digits of a number that a float does not hold.
     """
     if isinstance(values.type, pa.DictionaryType):
         values = values.dictionary_decode()
@@ -332,12 +315,7 @@ def _decoded(described: DfmColumn, values: pa.Array) -> pa.Array:
 
 
 def _whole(described: DfmColumn, values: pa.Array) -> pa.Array:
-    """Integers that a file stores as floats, as integers.
-
-    Raises:
-        pa.ArrowInvalid: a value is not an integer.
-        Refusal: ``FILE_DAMAGED`` for a value beyond the exact range of a float.
-    """
+    """Integers that a file stores as floats, as integers."""
     beyond = 2**53 if values.type == pa.float64() else 2**24
     if pc.any(pc.greater_equal(pc.abs(values), beyond)).as_py():
         what = f"the metadata file calls {shown(described.name)} {described.type}, the file holds it as {values.type}"

@@ -120,8 +120,6 @@ class _Cut(NamedTuple):
 
 
 class _Splitter:
-    """Splits text into records and fields."""
-
     def __init__(self, form: CsvForm, width: int) -> None:
         self._form, self._width = form, width
         self._is_line = form.record_end in ("\n", "\r\n")
@@ -132,11 +130,7 @@ class _Splitter:
         self._line_ends: set[bool] = set()
 
     def cut(self, data: bytes, at: int, *, ended: bool) -> _Cut:
-        """The complete records of some bytes from byte *at* of the file; all of them at its end.
-
-        Raises:
-            Refusal: ``FILE_DAMAGED`` for a quote that is not closed, or inside a field.
-        """
+        """The complete records of some bytes from byte *at* of the file; all of them at its end."""
         values = np.frombuffer(data, np.uint8)
         escaped = self._escaped(values)
         quotes, borders, is_end = self._borders(values, escaped)
@@ -187,7 +181,6 @@ class _Splitter:
         return quotes, places[order], np.append(np.zeros(len(fields), bool), np.ones(len(ends), bool))[order]
 
     def first_end(self, cut: _Cut) -> int:
-        """The position of the first record's end, including its terminator."""
         return min(int(cut.borders[cut.ends[0]]) + len(self._end), cut.size)
 
     def _prove_openers(self, values: _Places, quotes: _Places, at: int) -> None:
@@ -209,12 +202,7 @@ class _Splitter:
             self._line_ends.add(line.endswith(b"\r\n"))
 
     def columns(self, data: bytes, cut: _Cut, at: int) -> list[pa.Array]:
-        """The columns of complete records that begin at byte *at* of the file.
-
-        Raises:
-            Refusal: ``FILE_DAMAGED``, ``FORMAT_UNSUPPORTED``.
-            UnicodeDecodeError: they are not UTF-8.
-        """
+        """The columns of complete records that begin at byte *at* of the file."""
         body = data[: cut.size]
         if not body.isascii():
             body.decode()
@@ -253,11 +241,7 @@ class _Splitter:
         return found
 
     def _unescaped(self, texts: pa.Array) -> pa.Array:
-        """Texts without the escape character; the characters that it may precede are known.
-
-        Raises:
-            Refusal: ``FORMAT_UNSUPPORTED``.
-        """
+        """Texts without the escape character; the characters that it may precede are known."""
         escape = re.escape(self._form.escape)
         known = (self._form.quote, self._form.escape, self._form.delimiter, self._form.record_end, "\n", "\r")
         kept = "|".join(re.escape(one) for one in known if one)
@@ -269,7 +253,6 @@ class _Splitter:
         return pc.replace_substring_regex(texts, rf"(?s){escape}({kept})", r"\1")
 
     def _escaped(self, values: _Places) -> _Places:
-        """The positions of escaped characters."""
         if not self._escape:
             return np.zeros(0, np.int64)
         places = np.flatnonzero(values == self._escape[0])
@@ -295,11 +278,7 @@ class _Splitter:
         self._refuse_form(raw, found)
 
     def prove_form(self, beginning: bytes, *, ended: bool) -> None:
-        """Refuse a file without its field delimiter.
-
-        Raises:
-            Refusal: ``FORMAT_UNSUPPORTED``.
-        """
+        """Refuse a file without its field delimiter."""
         first, found, _ = beginning.partition(self._end)
         if self._quote and self._quote in first:
             first, found = beginning, b""  # the record's end may be within quotes
@@ -320,11 +299,7 @@ class _Splitter:
         )
 
     def _without_returns(self, values: _Places, cut: _Cut, starts: _Places) -> _Places:
-        """The ends of fields, without the carriage return of a line's end.
-
-        Raises:
-            Refusal: ``FORMAT_UNSUPPORTED`` if lines end in two ways: one may be part of a text (T-93).
-        """
+        """The ends of fields, without the carriage return of a line's end."""
         if not self._is_line:
             return cut.borders
         stops, lasts = cut.borders, cut.ends
@@ -348,18 +323,13 @@ class _Splitter:
         return np.asarray(opens[1:][is_second], np.int64)
 
     def _refuse_quotes(self, cut: _Cut, starts: _Places, stops: _Places, at: int) -> None:
-        """Refuse the first quote that is neither at the border of a field nor doubled.
-
-        Raises:
-            Refusal: ``FILE_DAMAGED``.
-        """
+        """Refuse the first quote that is neither at the border of a field nor doubled."""
         doubled = self._doubled(cut)
         sound = np.concatenate([starts, stops - 1, doubled, doubled - 1])
         self._refuse_quote(at + int(np.append(cut.quotes[~np.isin(cut.quotes, sound)], cut.quotes)[0]))
 
 
 def _found(values: _Places, wanted: bytes) -> _Places:
-    """The positions of some bytes, from left to right without overlap."""
     is_there = values[: max(0, len(values) - len(wanted) + 1)] == wanted[0]
     for at, byte in enumerate(wanted[1:], 1):
         is_there &= values[at : at + len(is_there)] == byte

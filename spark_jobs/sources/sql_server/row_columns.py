@@ -40,9 +40,6 @@ class RowColumns:
         types: type by name.
         text: the mirrored columns as the change log stores them.
         kept: their names.
-
-    Raises:
-        Refusal: ``ROW_INVALID`` or ``MESSAGE_INVALID``.
     """
 
     def __init__(self, columns: Sequence[Column], key: tuple[str, ...], chosen: ColumnChoice) -> None:
@@ -75,11 +72,7 @@ class RowColumns:
         return chosen_key_converter(self.types[name], self._chosen.type_of(name))
 
     def key_texts(self, values: Mapping[str, str | None]) -> list[str]:
-        """The canonical texts of the key columns.
-
-        Raises:
-            Refusal: ``KEY_INVALID``.
-        """
+        """The canonical texts of the key columns."""
         texts = []
         for name, convert in self._key:
             if isinstance(convert, str):

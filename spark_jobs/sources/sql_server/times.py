@@ -99,11 +99,7 @@ def _digits(parsed: SqlType) -> int:
 
 
 def _moment(text: str, parsed: SqlType, digits: int) -> tuple[str, ...]:
-    """Year, month, day, hour, minute, second, fraction and offset of a text; missing parts are empty.
-
-    Raises:
-        ValueError: it does not have the shape of this type.
-    """
+    """Year, month, day, hour, minute, second, fraction and offset of a text; missing parts are empty."""
     match = _MOMENT.fullmatch(text)
     if not match or match[4] is None:
         raise ValueError(f"{shown(text)} is no {parsed.name}: yyyy-mm-dd hh:mm:ss[.fffffff]")

@@ -151,7 +151,6 @@ def _deletes(
 
 
 def _key_columns(texts: pa.Array, keys: Sequence[str]) -> dict[str, pa.Array]:
-    """The columns of canonical key texts (JSON arrays of strings)."""
     if len(keys) == 1 and matches(texts, r'^\["[^"\\]*"\]$'):
         return {keys[0]: pc.utf8_slice_codeunits(texts, 2, -2)}
     values = msgspec.json.decode(f"[{','.join(texts.to_pylist())}]", type=list[list[str]])

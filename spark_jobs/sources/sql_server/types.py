@@ -208,7 +208,6 @@ def _decimal(name: str, precision: int, scale: int) -> Callable[[str], Decimal]:
 
 
 def _without_exponent(text: str, whole: str, fraction: str, exponent: int) -> tuple[str, str]:
-    """The digits before and after the point of a number with an exponent."""
     digits, point = whole + fraction, len(whole) + exponent
     if point > len(digits) and len(digits.lstrip("0")) >= _ROUNDED_DIGITS:
         raise ValueError(f"{shown(text)} may have been rounded: write the number without an exponent")

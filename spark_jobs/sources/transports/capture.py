@@ -67,8 +67,6 @@ def _message(record: Any, origin: str) -> RawMessage:
 
 
 class _Prefix:
-    """The first bytes of a file, for the Avro reader."""
-
     def __init__(self, file: IO[bytes], size: int) -> None:
         self._file, self._size, self._at = file, size, 0
 

@@ -75,11 +75,6 @@ def holes(root: Place, files: Sequence[SourceFile], bound: Mapping[str, int]) ->
     order. Empty files and repeated numbers are not gaps. The numbers of a damaged file are unknown: the next file is
     assumed to follow it.
 
-    Args:
-        root: the source's folder.
-        files: all its files.
-        bound: up to which size each was bound, from the ledger.
-
     Raises:
         TerminalError: ``SOURCE_REWRITTEN``, ``INSTALLATION_INCOMPLETE``.
     """
@@ -191,7 +186,6 @@ def _span(path: Place, size: int) -> Span | None:
 
 
 def _records(file: IO[bytes], header: bytes, start: int, end: int) -> list[Any]:
-    """The records of one block, read as a separate container."""
     file.seek(start)
     return list(fastavro.reader(io.BytesIO(header + file.read(end - start))))
 

@@ -272,7 +272,6 @@ def _unpacked(path: Place, origin: str) -> Iterator[_Line | Damage]:
 
 
 def _in_document(content: bytes, codec: str, start: int, origin: str) -> Iterator[_Line | Damage]:
-    """The messages of a document, and the remainder without a message."""
     values = read_values(content, codec, start)
     yield from values.found
     reason = values.fault or ("the file ends within a value or an array" if values.end < start + len(content) else "")
@@ -308,7 +307,6 @@ def _why_no_wrapper(text: bytes, error: Exception) -> str:
 
 
 def _claimed(text: bytes) -> tuple[str, int] | None:
-    """The origin and place in an unreadable wrapper, if it contains them."""
     topic, partition, offset = (pattern.search(text) for pattern in _CLAIMS)
     if topic is None or partition is None or offset is None:
         return None
@@ -336,11 +334,7 @@ def _origin(topic: bytes, partition: bytes) -> str:
 
 
 def _exactly(text: bytes) -> RawMessage:
-    """The message of any wrapper.
-
-    Raises:
-        ValueError, RecursionError, msgspec.DecodeError: it wraps no message, or it is ambiguous.
-    """
+    """The message of any wrapper."""
     text.decode()
     wrapper = _decode_wrapper(text)
     if (wrapper.value is msgspec.UNSET) == (wrapper.payload is msgspec.UNSET):
@@ -355,11 +349,7 @@ def _exactly(text: bytes) -> RawMessage:
 
 
 def _body(value: str, encoding: str | None) -> bytes:
-    """The message in a text. No message consists only of the letters of base64, so such a text is base64.
-
-    Raises:
-        ValueError: the text is not base64.
-    """
+    """The message in a text. No message consists only of the letters of base64, so such a text is base64."""
     if encoding == "base64" or (encoding is None and len(value) % 4 == 0 and _BASE64.fullmatch(value)):
         return base64.b64decode(value, validate=True)
     return value.encode()
@@ -382,11 +372,7 @@ def _is_ordinary(text: bytes, value: str | None) -> bool:
 
 
 def _refuse_twice(text: bytes) -> None:
-    """Refuse a wrapper with a duplicate member: it is ambiguous which message it wraps.
-
-    Raises:
-        ValueError: a member occurs twice.
-    """
+    """Refuse a wrapper with a duplicate member: it is ambiguous which message it wraps."""
     pairs = json.loads(text, object_pairs_hook=list)
     names = [name for name, _ in pairs]
     twice = next((name for name in _Wrapper.__struct_fields__ if names.count(name) > 1), None)

@@ -37,11 +37,9 @@ class _Recoded(io.RawIOBase):
         self._file, self._decoder, self._held = file, codecs.getincrementaldecoder(encoding)(), b""
 
     def readable(self) -> bool:
-        """Always true."""
         return True
 
     def readinto(self, buffer: bytearray | memoryview) -> int:  # type: ignore[override]
-        """As :meth:`io.RawIOBase.readinto`."""
         while not self._held:
             block = self._file.read(_BLOCK)
             self._held = self._decoder.decode(block, not block).encode("utf-8", "surrogatepass")
@@ -53,7 +51,6 @@ class _Recoded(io.RawIOBase):
         return len(taken)
 
     def close(self) -> None:
-        """Close the file, too."""
         self._file.close()
         super().close()
 

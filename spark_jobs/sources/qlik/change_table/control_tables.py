@@ -86,8 +86,6 @@ class _Row(NamedTuple):
 
 
 class _Reading:
-    """Reads control tables, and records the tasks that they name."""
-
     def __init__(
         self, spark: SparkSession, connection: str, schema: str, tables: Mapping[tuple[str, str], str], task: str | None
     ) -> None:
@@ -132,12 +130,7 @@ def read_control_tables(
 ) -> Told:
     """The content of control tables about mirrored tables.
 
-    Args:
-        spark: the session.
-        connection: name of the connection.
-        schema: the schema of the control tables, in any case.
-        tables: the tables by owner and name as in control tables, without case.
-        task: the task whose rows count, in any case; None: those of all tasks.
+    *tables* are by owner and name in lower case, as in control tables. *task* is the task whose rows count; None: all.
 
     Raises:
         TransientError: ``UNREACHABLE``.

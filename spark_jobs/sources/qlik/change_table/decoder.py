@@ -90,12 +90,7 @@ DEFAULT_SETTINGS = ChangeTableSettings()
 
 
 class QlikChangeTableDecoder:
-    """Decodes rows of change tables.
-
-    Args:
-        tables: the mirrored tables by their name at the source, ``schema.table``.
-        settings: how the change tables are read.
-    """
+    """Decodes rows of change tables."""
 
     def __init__(self, tables: Mapping[str, MirroredTable], settings: ChangeTableSettings = DEFAULT_SETTINGS) -> None:
         self.settings = settings
@@ -305,11 +300,7 @@ class QlikChangeTableDecoder:
         return (self._change(entry, 0, KEY_LEFT, left, cols, before=image), row_set)
 
     def _may_change_key(self, entry: ReadRow, changed: frozenset[int] | None, together: Together) -> bool:
-        """Whether an UPDATE without before image has to wait for one.
-
-        Raises:
-            Refusal: ``OLD_KEY_MISSING`` if neither this row nor a later one can show whether its key changed.
-        """
+        """Whether an UPDATE without before image has to wait for one."""
         keys = entry.layout.key_places
         stored = self.settings.before_images
         has_images = together.has_images(entry.layout.source) if stored is None else stored

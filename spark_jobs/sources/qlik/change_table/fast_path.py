@@ -56,11 +56,7 @@ _SURE_DIGITS = {"tinyint": 2, "smallint": 4, "int": 9, "bigint": 18}
 
 
 class FastChangeRows:
-    """Reads rows from blocks.
-
-    Args:
-        decoder: the exact decoder, whose results these are.
-    """
+    """Reads rows from blocks."""
 
     def __init__(self, decoder: QlikChangeTableDecoder) -> None:
         self._decoder = decoder
@@ -156,7 +152,6 @@ class _Look:
         return sound
 
     def _masks(self) -> tuple[list[MaskReadings | Refusal | None], Places]:
-        """The distinct masks, and the index of each row's mask."""
         masks = self._header(MASK).dictionary_encode()
         told = [*(self._readings(text) for text in masks.dictionary.to_pylist()), None]
         return told, masks.indices.fill_null(len(told) - 1).to_numpy()
@@ -199,7 +194,6 @@ class _Look:
             return refusal
 
     def _pairs(self, does: npt.NDArray[np.int8], group: Places, images: Places) -> tuple[Places, Places]:
-        """The UPDATEs with a before image in their group, and a before image of each."""
         updates = np.flatnonzero((does == _U) & (images[group] > 0))
         of_group = np.zeros(group[-1] + 1, np.int64)
         befores = np.flatnonzero(does == _B)
@@ -380,7 +374,6 @@ def canonical_texts(
 
 
 def _canonical(sql_type: str, convert: Callable[[str], str], column: pa.Array) -> pa.Array:
-    """The canonical texts of key values; null where they are not proved."""
     name = read_any(sql_type).name
     digits = _SURE_DIGITS.get(name)
     if digits is not None:

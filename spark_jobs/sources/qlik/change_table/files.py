@@ -243,8 +243,6 @@ def find_files(
 
 
 def _in_change_tables(root: Place, listed: Listing, suffix: str) -> Listing:
-    """The listed files in folders of change tables."""
-
     def is_in_one(name: str) -> bool:
         return change_folder(root, name, suffix) is not None
 
@@ -486,7 +484,6 @@ def table_of_folder(root: Place, name: str, suffix: str) -> str:
 
 
 def _check(dfm: Dfm, root: Place, name: str, suffix: str) -> None:
-    """Check that the metadata file describes this file and the table of this folder."""
     check_file(dfm, PurePosixPath(name).name)
     folder = change_folder(root, name, suffix)
     if dfm.target and folder not in (dfm.target, dfm.target.partition(".")[2]):
@@ -521,7 +518,6 @@ def _beginning(path: Place) -> bytes | None:
 
 
 def _described_tables(root: Place, suffix: str) -> Iterator[ExistingTable]:
-    """Each change table folder with the content of its last metadata file."""
     for folder, dfm in _last_metadata(root, suffix):
         folder_table = folder.name[: -len(suffix)]
         if dfm is None:

@@ -42,12 +42,7 @@ class ReadRow(NamedTuple):
 
 
 class Together:
-    """Rows of one call, analyzed together.
-
-    Args:
-        entries: the rows.
-        order: the setting for masks.
-    """
+    """Rows of one call, analyzed together."""
 
     def __init__(self, entries: Iterable[ReadRow], order: MaskOrder) -> None:
         self._order = order
@@ -106,11 +101,7 @@ class Together:
 
 
 def read_header(layout: RowLayout, values: Values) -> tuple[str, str]:
-    """Operation and sequence of a row.
-
-    Raises:
-        Refusal: ``HEADER_INVALID``, ``MESSAGE_INVALID``, ``ROW_INVALID``, ``TABLE_EMPTIED``.
-    """
+    """Operation and sequence of a row."""
     sequence = (layout.header(SEQUENCE, values) or "").strip()
     _check_sequence(sequence)
     return operation_of(layout.header(OPERATION, values), layout.header(OPERATION_NAME, values)), sequence
@@ -118,11 +109,7 @@ def read_header(layout: RowLayout, values: Values) -> tuple[str, str]:
 
 @lru_cache(maxsize=1024)
 def operation_of(oper: str | None, name: str | None) -> str:
-    """The operation in ``change_oper``, unless ``operation`` contradicts it (T-12, T-15).
-
-    Raises:
-        Refusal: ``MESSAGE_INVALID``, ``ROW_INVALID``, ``TABLE_EMPTIED``.
-    """
+    """The operation in ``change_oper``, unless ``operation`` contradicts it (T-12, T-15)."""
     if name is not None and name.strip().upper() == _TRUNCATE:
         raise Refusal("TABLE_EMPTIED", "the source table was truncated: all its rows are gone without a change each")
     code = (oper or "").strip()

@@ -78,14 +78,6 @@ def read_slices(
 
     Each slice is one task: with COPY all of them are in one Spark job, else there is one job per table.
 
-    Args:
-        spark: the session.
-        connection: the database.
-        wanted: what to read.
-        prefix: the prefix of header columns.
-        log: begins to log the range at a place.
-        job: the name shown in Spark.
-
     Raises:
         TerminalError: ``TYPE_UNSUPPORTED``, ``HEADER_INVALID``, ``SERVICE_REFUSED``, and those of a connection.
         TransientError: ``UNREACHABLE`` when the database did not answer completely.

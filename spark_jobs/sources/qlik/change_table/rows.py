@@ -178,11 +178,7 @@ class RowLayout:
         return name in self._places
 
     def key(self, values: Values) -> str | None:
-        """The canonical key text; None for a table without key.
-
-        Raises:
-            Refusal: ``KEY_INVALID``.
-        """
+        """The canonical key text; None for a table without key."""
         texts = self._list.key_texts({name: values[at] for at, name in self._key})
         return encode_key(texts) if texts else None
 

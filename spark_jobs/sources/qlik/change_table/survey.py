@@ -52,11 +52,7 @@ def survey_database(
 ) -> Survey:
     """Which mirrored tables a database has.
 
-    Args:
-        tables: schema and name of the change table of each mirrored table.
-        columns: the columns of the existing change tables, by schema and table.
-        closed: the mirrored tables that have a closed partition; None without partitioning.
-        prefix: the prefix of header columns.
+    *closed* are the mirrored tables with a closed partition; None without partitioning.
     """
     unseen, without_mask = {}, []
     mask = (prefix + MASK).lower()

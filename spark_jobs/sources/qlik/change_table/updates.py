@@ -43,11 +43,7 @@ def is_no_mask(text: str | None) -> bool:
 
 @lru_cache(maxsize=4096)
 def mask_readings(layout: RowLayout, text: str, order: MaskOrder) -> MaskReadings:
-    """The possible readings of a mask; shared by all rows with that mask, so never modified.
-
-    Raises:
-        Refusal: as :func:`read_mask`.
-    """
+    """The possible readings of a mask; shared by all rows with that mask, so never modified."""
     found: dict[MaskReading, frozenset[int]] = {}
     problem: Refusal | None = None
     for one in _orders(layout, order):
@@ -72,12 +68,8 @@ def choose_reading(
 ) -> MaskReading:
     """The order in which the masks of a table are read: the preferred one that no mask and no pair contradicts.
 
-    Args:
-        layout: the table.
-        order: the setting; only ``auto`` leaves a choice.
-        masks: the possible readings of every mask.
-        pairs: the readings of masks with a before image, and the indexes of differing columns. A pair that matches no
-            reading is reported elsewhere and shows nothing about the order.
+    *pairs* are the readings of masks with a before image, and the indexes of differing columns. A pair that matches no
+    reading is a contradiction of its own, and shows nothing about the order.
     """
     orders = _orders(layout, order)
     possible = list(orders)
@@ -118,9 +110,6 @@ def refuse_denied_change(
         before: the values of the before image.
         mask: its possible readings.
         sparse: whether a NULL may be a missing column, and so shows nothing (T-32).
-
-    Raises:
-        Refusal: ``MASK_INVALID``.
     """
     there = {name: at for at, name in before_layout.kept}
     names = dict(layout.kept)
@@ -158,11 +147,7 @@ def tells_nothing(layout: RowLayout, mask: MaskReadings) -> bool:
 
 
 def refuse_mask_without_bits(layout: RowLayout, operation: str, values: Values, mask: MaskReadings) -> None:
-    """Refuse a mask of an INSERT or DELETE that names nothing: it should name the inserted columns, or the key (T-21).
-
-    Raises:
-        Refusal: ``MASK_INVALID``.
-    """
+    """Refuse a mask of an INSERT or DELETE that names nothing: it should name inserted columns, or the key (T-21)."""
     if not has_no_bit(layout, mask):
         return
     if operation == INSERT and any(values[at] is not None for at, _ in layout.kept):

@@ -61,9 +61,6 @@ class Field(NamedTuple):
 class DataSchema:
     """The writer schema of data messages: a record with ``data``, ``beforeData`` and ``headers``.
 
-    Args:
-        text: the Avro schema as JSON.
-
     Raises:
         Refusal: ``METADATA_MISSING`` when it is not such a schema, ``MESSAGE_INVALID`` when its sections have other
             names.
@@ -167,11 +164,7 @@ def data_schema(text: str) -> DataSchema:
 
 
 def read_datum(datum: bytes, schema: Any, what: str) -> dict[str, Any]:
-    """One record that consists of all the bytes.
-
-    Raises:
-        Refusal: ``MESSAGE_INVALID``.
-    """
+    """One record that consists of all the bytes."""
     stream = io.BytesIO(datum)
     try:
         record: Any = fastavro.schemaless_reader(stream, schema, None)
@@ -186,11 +179,7 @@ def read_datum(datum: bytes, schema: Any, what: str) -> dict[str, Any]:
 
 
 def read_metadata(datum: bytes, schema_text: str) -> Any:
-    """A metadata message, read by the schema that it contains.
-
-    Raises:
-        Refusal: ``METADATA_MISSING`` or ``MESSAGE_INVALID``.
-    """
+    """A metadata message, read by the schema that it contains."""
     try:
         schema = fastavro.parse_schema(json.loads(schema_text))
     except _NO_SCHEMA as error:

@@ -216,11 +216,7 @@ def _denied(data: Image, before: Image, masks: Masks, images: TableImages) -> st
 
 
 def _refuse_denied_change(image: Image, before: Image | None, masks: Masks, images: TableImages) -> None:
-    """Refuse an update whose old row differs outside of its mask (K-69), or that lacks what changed.
-
-    Raises:
-        Refusal: ``MASK_INVALID``.
-    """
+    """Refuse an update whose old row differs outside of its mask (K-69), or that lacks what changed."""
     unsent = 0 if masks.change is None or masks.column is None else masks.change & ~masks.column
     lost = next((column.name for column in images.judged if unsent & column.bit), None)
     if lost is not None:
@@ -237,9 +233,6 @@ def _refuse_two_meanings(headers: Headers, data: Image, masks: Masks, images: Ta
     """Refuse an update without its old key whose mask names the key in another possible order of its bytes.
 
     A task writes a byte more than the columns need, or a column mask that shows the order (K-20): here neither is so.
-
-    Raises:
-        Refusal: ``OLD_KEY_MISSING``.
     """
     if masks.change is None or masks.change & images.key_bits or images.keys_never_change:
         return
@@ -287,11 +280,7 @@ def _delete(
 
 
 def _refuse_another_row(before: Image | None, texts: list[str], images: TableImages, operation: str) -> None:
-    """Refuse two images with different keys where the operation concerns one row: it is unknown which (K-68).
-
-    Raises:
-        Refusal: ``ROW_INVALID``.
-    """
+    """Refuse two images with different keys where the operation concerns one row: it is unknown which (K-68)."""
     if before is not None and images.key and images.holds_key(before) and images.key_texts(before) != texts:
         raise Refusal("ROW_INVALID", f"data and beforeData of one {operation} have two keys")
 

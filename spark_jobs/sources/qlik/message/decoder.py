@@ -79,11 +79,7 @@ class QlikMessageDecoder(IndependentMessages):
         )
 
     def images(self, structure: Structure) -> TableImages | None:
-        """How rows of a structure are written; None if its table is not mirrored.
-
-        Raises:
-            Refusal: ``TABLE_NAME_DIFFERS``, ``KEY_DIFFERS``.
-        """
+        """How rows of a structure are written; None if its table is not mirrored."""
         table = self._tables.get(structure.table)
         if table is None:
             self._names.refuse_other_case(structure.table)

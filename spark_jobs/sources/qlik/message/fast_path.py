@@ -46,11 +46,6 @@ _encode_lines = msgspec.json.Encoder().encode_lines
 class FastQlikMessages:
     """Reads messages from blocks. It caches the ids it has seen, so keep one for many blocks.
 
-    Args:
-        tables: the mirrored tables by their name at the source.
-        schemas: the known structures.
-        settings: how the messages are read.
-
     Raises:
         TerminalError: ``METADATA_MISSING``.
     """
@@ -182,13 +177,7 @@ class Spot(NamedTuple):
 
 
 def record_rows(followed: Followed, content: bytes, spots: Sequence[Spot]) -> list[RowFields]:
-    """The rows of those messages that are provably plain changes.
-
-    Args:
-        followed: the structure of all of them, of a mirrored table.
-        content: the bytes with their records.
-        spots: which records.
-    """
+    """The rows of those messages that are provably plain changes."""
     schema = followed.writer
     if schema is None:
         return []

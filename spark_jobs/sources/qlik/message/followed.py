@@ -178,7 +178,6 @@ class Followed:
 
     @cached_property
     def _json(self) -> tuple[JsonPattern, JsonPattern] | None:
-        """The patterns for messages with their row in ``data`` and in ``beforeData``; None if there are none."""
         try:
             columns = tuple(_json_column(column) for column in self.structure.columns)
             return json_pattern(columns, self.key, False), json_pattern(columns, self.key, True)

@@ -41,11 +41,7 @@ class Headers(NamedTuple):
 
 
 def stated_table(record: Mapping[str, Any]) -> str | None:
-    """``schema.table`` in the message itself; only some tasks write it (K-15).
-
-    Raises:
-        Refusal: ``HEADER_INVALID``.
-    """
+    """``schema.table`` in the message itself; only some tasks write it (K-15)."""
     headers = record.get("headers")
     for part in (record, headers):
         if not isinstance(part, dict):
@@ -71,9 +67,6 @@ def read_headers(record: Mapping[str, Any], sequence_digits: int = SEQUENCE_DIGI
     """The headers of a data message.
 
     A ``changeSequence`` of another length would not sort correctly as text, so its length is a setting.
-
-    Raises:
-        Refusal: ``HEADER_INVALID`` or ``MESSAGE_INVALID``.
     """
     headers = record.get("headers")
     if not isinstance(headers, dict):

@@ -86,11 +86,7 @@ class TableImages:
         self.key_differs = bool(structure.key_names) and structure.key_names != frozenset(table.key)
 
     def json_image(self, values: Any, name: str) -> Image | None:
-        """``data`` or ``beforeData`` of a JSON message; None if it is null or missing.
-
-        Raises:
-            Refusal: ``ROW_INVALID``.
-        """
+        """``data`` or ``beforeData`` of a JSON message; None if it is null or missing."""
         if values is None:
             return None
         if not isinstance(values, dict):
@@ -123,11 +119,7 @@ class TableImages:
         return image
 
     def avro_image(self, values: Any, name: str) -> Image | None:
-        """``data`` or ``beforeData`` of an Avro message; None if it is null.
-
-        Raises:
-            Refusal: ``ROW_INVALID`` or ``METADATA_MISSING``.
-        """
+        """``data`` or ``beforeData`` of an Avro message; None if it is null."""
         if values is None:
             return None
         try:
@@ -143,11 +135,7 @@ class TableImages:
 
     @property
     def plain_columns(self) -> str | None:
-        """The ``cols`` of images with all columns in the order of the structure, if these are written unchanged.
-
-        Raises:
-            Refusal: ``ROW_INVALID``.
-        """
+        """The ``cols`` of images with all columns in the order of the structure, if these are written unchanged."""
         written = self._how_written(tuple(self.structure.by_name))
         return written.cols if written.names is None else None
 
@@ -170,11 +158,7 @@ class TableImages:
         return all(one.get(name) == other.get(name) for name in self.key)
 
     def key_texts(self, image: Image) -> list[str]:
-        """The canonical texts of the key columns (G-02).
-
-        Raises:
-            Refusal: ``KEY_INVALID``.
-        """
+        """The canonical texts of the key columns (G-02)."""
         texts = []
         for name, convert in self._key:
             if convert is None:
@@ -231,11 +215,7 @@ class TableImages:
         return self._row(image)
 
     def before(self, image: Image) -> Row:
-        """An image of a row that leaves, without null large objects, which may not be sent (K-22).
-
-        Raises:
-            Refusal: as :meth:`after`.
-        """
+        """An image of a row that leaves, without null large objects, which may not be sent (K-22)."""
         unsent = [name for name in self._large if name in image and image[name] is None]
         return self._row({name: value for name, value in image.items() if name not in unsent} if unsent else image)
 

@@ -105,14 +105,7 @@ class _Seen:
 
 
 class MessageReader:
-    """Reads messages with known structures, and adds new ones.
-
-    Args:
-        tables: the mirrored tables by their name at the source.
-        structures: the known ones; new ones are added.
-        images: cached images of structures.
-        settings: how the messages are read.
-    """
+    """Reads messages with known structures, and adds new ones."""
 
     def __init__(
         self,
@@ -275,11 +268,7 @@ class MessageReader:
         return rows
 
     def _refuse_changed_key(self, structure: Structure, table: MirroredTable) -> None:
-        """Refuse changes of a table whose key no longer is the mirror's: two rows may have the same one (K-68).
-
-        Raises:
-            Refusal: ``KEY_DIFFERS``.
-        """
+        """Refuse changes of a table whose key no longer is the mirror's: two rows may have the same one (K-68)."""
         key = frozenset(table.key)
         if any(
             known.key_names == key and known.age < structure.age for known in self._structures.of_table(structure.table)
@@ -357,11 +346,7 @@ class MessageReader:
         return able[0]
 
     def _whose(self, stated: str | None, by_key: str | None) -> str | None:
-        """The table of a message without a structure by id: only explicit names count.
-
-        Raises:
-            Refusal: ``TABLE_NAME_DIFFERS`` when the message or its topic names another table than its key.
-        """
+        """The table of a message without a structure by id: only explicit names count."""
         if stated is not None and by_key not in (None, stated):
             raise Refusal("TABLE_NAME_DIFFERS", f"the key names {shown(by_key)} where {shown(stated)} was said")
         return stated or by_key
@@ -412,7 +397,6 @@ def _digest(text: str) -> str:
 
 
 def _readers(known: Sequence[Structure], datum: bytes) -> list[Structure]:
-    """The structures that can read a bare Avro record, each once."""
     return list({one.announced.document: one for one in known if _reads(one, datum)}.values())
 
 

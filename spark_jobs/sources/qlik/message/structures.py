@@ -130,9 +130,6 @@ class Structure:
         """Refuse a type of the writer schema that cannot hold what the description of its column promises.
 
         That is: numbers and times for a text or bytes, bytes for anything else, floats for numbers of more digits.
-
-        Raises:
-            Refusal: ``METADATA_MISSING``, or ``ROW_INVALID`` for bytes in a column of no known type.
         """
         column, written = self.by_name[field.name], field.log_type.partition("(")[0]
         try:
@@ -206,11 +203,7 @@ class Structure:
 
 
 def read_announcement(record: Any, topic: str) -> Structure:
-    """The structure in a metadata message.
-
-    Raises:
-        Refusal: ``METADATA_MISSING``.
-    """
+    """The structure in a metadata message."""
     lineage, structure = _object(record, "lineage"), _object(record, "tableStructure")
     described = _object(structure, "tableColumns")
     if not 1 <= len(described) <= MAX_COLUMNS:
@@ -262,11 +255,7 @@ def task_of(record: Any) -> str | None:
 
 @lru_cache(maxsize=512)
 def derived_structure(topic: str, schema_id: str, table: str, version: int, avro: str) -> Structure:
-    """The structure in a writer schema alone: names, order and its own types (K-14).
-
-    Raises:
-        Refusal: ``METADATA_MISSING``.
-    """
+    """The structure in a writer schema alone: names, order and its own types (K-14)."""
     fields = data_schema(avro).fields
     columns = [Column(field.name, place, "", known_type=field.log_type) for place, field in enumerate(fields, 1)]
     if not columns:
@@ -303,14 +292,7 @@ def _named_by_task(text: str) -> str | None:
 
 
 def registry_schema(number: int, table: str, version: int, avro: str) -> SourceSchema:
-    """A schema that a registry has under *number*, in the form that :class:`QlikMessageDecoder` reads.
-
-    Args:
-        number: the registry's id.
-        table: ``schema.table``.
-        version: the subject's version.
-        avro: the schema as JSON.
-    """
+    """A schema that a registry has under *number*, in the form that :class:`QlikMessageDecoder` reads."""
     return SourceSchema("", registry_id(number), table, version, avro)
 
 
