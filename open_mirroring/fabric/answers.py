@@ -51,8 +51,8 @@ class DatabaseStatus(NamedTuple):
 class TableMirroringStatus(NamedTuple):
     """The entry of one table in the answer of ``getTablesMirroringStatus``.
 
-    *processed_rows* and *processed_bytes* count over the table's life; None when the service does not report them.
-    *last_sync* is a time in UTC, as the service wrote it.
+    *processed_rows* counts over the table's life; None when the service does not report it. *last_sync* is a time in
+    UTC, as the service wrote it.
     """
 
     schema: str
@@ -60,7 +60,6 @@ class TableMirroringStatus(NamedTuple):
     state: TableMirrorState
     said: str
     processed_rows: int | None = None
-    processed_bytes: int | None = None
     last_sync: str = ""
     error: str = ""
 
@@ -85,7 +84,6 @@ def table_status(entry: Mapping[str, Any]) -> TableMirroringStatus:
         state=_state(TableMirrorState, said),
         said=_shown(said),
         processed_rows=_count(known.get("processedRows")),
-        processed_bytes=_count(known.get("processedBytes")),
         last_sync=_shown(str(known.get("lastSyncDateTime") or "")),
         error=error_text(entry.get("error")),
     )

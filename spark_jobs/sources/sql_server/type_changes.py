@@ -1,4 +1,4 @@
-"""Decides what a changed column type means for rows that have not changed since.
+"""Decides whether a changed column type keeps the values of rows that have not changed since.
 
 `ALTER COLUMN` converts every row and sends no event (C-75). Usually the values stay the same: a wider type holds them,
 and the source refuses a narrower one that does not. But some conversions round, cut or pad silently. Then an unchanged
@@ -9,17 +9,14 @@ Public source: Microsoft Learn, *CAST and CONVERT (Transact-SQL)* and the pages 
 
 from __future__ import annotations
 
-from enum import Enum
 from functools import lru_cache
 
-from open_mirroring.landing_zone.schema import wider
 from spark_jobs.sources.sql_server.type_text import (
     BINARY,
     INTEGERS,
     MONEY,
     TIMESTAMPS,
     SqlType,
-    landing_type,
     read_any,
 )
 
@@ -29,30 +26,6 @@ _CODE_PAGE = {"varchar", "char", "text"}
 _TEXTS = {*_VARYING, *_PADDED}
 _EXACT_IN_FLOAT = {"tinyint", "smallint"}
 _EXACT_IN_DOUBLE = {*_EXACT_IN_FLOAT, "int"}
-
-
-class Consequence(Enum):
-    """The effect on a published table when a column outside the key changes its type."""
-
-    GOES_ON = "the landing type holds both"
-    UNVERIFIED = "it lands alike, and the source may have changed values"
-    REBUILT = "the log tells every value, and another landing type holds them"
-    STOPS = "only a load tells the values"
-
-
-def consequence(old: str, new: str) -> Consequence:
-    """The effect on a table when a column of one SQL type gets another.
-
-    Raises:
-        TerminalError: ``TYPE_UNSUPPORTED`` for a type that cannot be mirrored.
-    """
-    lands, becomes = landing_type(old), landing_type(new)
-    if not keeps_values(old, new):
-        return Consequence.UNVERIFIED if lands == becomes else Consequence.STOPS
-    both = wider(lands, becomes)
-    if both is None:
-        return Consequence.STOPS
-    return Consequence.GOES_ON if both == lands else Consequence.REBUILT
 
 
 @lru_cache(maxsize=4096)

@@ -17,9 +17,8 @@ from open_mirroring.ledger.batch_contents import record_contents
 from open_mirroring.protocols.publishing import Intent, Work
 from spark_jobs.plan.plan import PlanStop
 from spark_jobs.publish.publication import Preparation, Prepared
-from spark_jobs.sources.sql_server.type_changes import Consequence, consequence
 from spark_jobs.sources.sql_server.types import landing_type
-from tests.books.types import TYPE_CHANGES
+from tests.books.types import TYPE_CHANGES, Consequence, consequence
 from tests.hand_made_mirror import GUID, OTHER_GUID, HandMadeMirror
 
 ALL = [["order_id", "int", 0], ["name", "nvarchar(50)", 1], ["price", "decimal(8,2)", 2]]
