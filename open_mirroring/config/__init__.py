@@ -1,4 +1,4 @@
-"""Mirror files: what they may say, how they are read, and how all mistakes in one are reported together."""
+"""Mirror files: their settings, how they are read, and how all mistakes in one are reported together."""
 
 from open_mirroring.config.checking import check_mirror
 from open_mirroring.config.loading import load_mirror, load_mirrors, mirror_files

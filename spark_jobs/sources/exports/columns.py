@@ -1,9 +1,9 @@
-"""Gives each column of an exported Parquet file its landing type, and converts its values exactly.
+"""Determines the landing type of each column of an exported Parquet file, and converts its values exactly.
 
-Without a SQL type the Arrow type decides. With one, the SQL type decides, as it will for the stream's changes of the
-same column, and every value has to fit it. A file may hold values exactly in a type of another kind: whole numbers as
-doubles, dates as timestamps at midnight. They are spelled as text and read by the reader of their SQL type. Two losses
-are stated rules: digits of a second beyond the sixth are cut, never rounded (C-82), and a wall clock is read as UTC.
+Without a SQL type the Arrow type decides. With one, the SQL type decides, as for the stream's changes of the column,
+and every value has to fit it. A file may store values exactly in another kind of type: integers as doubles, dates as
+timestamps at midnight. They are converted to text and read by the reader of their SQL type. Two losses are documented
+rules: digits of a second beyond the sixth are cut, never rounded (C-82), and a wall clock is read as UTC.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from spark_jobs.sources.sql_server.types import converter, type_of_landed_key
 _BY_ARROW = {
     pa.bool_(): "bool",
     pa.int8(): "int16",
-    # Parquet has no other spelling for SQL Server's tinyint, which is unsigned.
+    # SQL Server's tinyint is unsigned; this is its Parquet type.
     pa.uint8(): "int16",
     pa.int16(): "int16",
     pa.uint16(): "int32",
@@ -60,11 +60,11 @@ _HOLDS = {
     "timestamp": {"date"},
     "date": {"timestamp"},
 }
-"""The kinds of SQL types whose values a file may hold exactly as a type of another kind; each value proves it."""
+"""Kinds of SQL types whose values a file may store exactly as another kind; each value is checked."""
 _GUID_SPELLED = "looks like a guid that the stream would spell in capitals: name the column's SQL type"
 _UTC = {"utc", "etc/utc", "gmt", "z", "zulu", "+00:00", "+0000", "+00"}
 _MOST_DIGITS, _SQL_DIGITS = 38, 7
-"""Of a decimal that lands, and of a second in SQL Server."""
+"""Of a landing decimal, and of a second in SQL Server."""
 _TIME_DIGITS = {"s": 0, "ms": 3, "us": 6, "ns": 7}
 _FIRST = int((datetime(1, 1, 1) - datetime(1970, 1, 1)).total_seconds()) * 1_000_000
 _LAST = int((datetime(9999, 12, 31, 23, 59, 59) - datetime(1970, 1, 1)).total_seconds()) * 1_000_000 + 999_999
@@ -72,11 +72,11 @@ _FIRST_DAY, _LAST_DAY = (day.toordinal() - date(1970, 1, 1).toordinal() for day 
 
 
 def landing_column(name: str, kind: pa.DataType, sql_type: str | None, chosen: str | None = None) -> LoadColumn:
-    """The load's column for an exported one; *chosen* is what the mirror file lands it as (G-110).
+    """The load's column for an exported one; *chosen* is the landing type in the mirror file (G-110).
 
     Raises:
-        TerminalError: ``TYPE_UNSUPPORTED`` when its Arrow type has no landing type or cannot hold the SQL type, or the
-            chosen one; ``TYPE_UNSUPPORTED`` for a SQL type that cannot be mirrored.
+        TerminalError: ``TYPE_UNSUPPORTED`` when its Arrow type has no landing type or cannot hold the SQL type or the
+            chosen one, or for a SQL type that cannot be mirrored.
     """
     if sql_type is not None and chosen == "string" and not is_known(sql_type):
         if _own_type(kind) == "string" and not pa.types.is_time(kind):
@@ -85,7 +85,7 @@ def landing_column(name: str, kind: pa.DataType, sql_type: str | None, chosen: s
     column = _read_as(name, kind, sql_type)
     if chosen is None or (chosen == column.type and (sql_type is not None or pa.types.is_time(kind))):
         return column
-    # A text of the export may be spelled otherwise than the stream spells what it lands as text.
+    # A text in the export may have another spelling than the stream's values that land as text.
     is_held = can_land(column.type, chosen) or _family(chosen) in _HOLDS.get(_family(column.type), ())
     if sql_type is None and (chosen == "string" or not is_held):
         what = (
@@ -103,7 +103,7 @@ def landing_column(name: str, kind: pa.DataType, sql_type: str | None, chosen: s
 
 
 def _lacks_digits(kind: pa.DataType, sql_type: str) -> bool:
-    """Whether an export has lost what the source's value tells as text: its offset, or its seventh digit."""
+    """Whether an export has lost a part of the source's value as text: its offset, or its seventh digit."""
     parsed = read_type(sql_type)
     return pa.types.is_timestamp(kind) and (parsed.name == "datetimeoffset" or parsed.second_digits > 6)
 
@@ -116,7 +116,7 @@ def _read_as(name: str, kind: pa.DataType, sql_type: str | None) -> LoadColumn:
         return LoadColumn(name, own, held=_held(kind))
     wanted, parsed = landing_type(sql_type), read_type(sql_type)
     if pa.types.is_time(kind) and parsed.name in TEXTS:
-        return LoadColumn(name, wanted, held=_held(kind))  # the file says more: the stream's type is compared with it
+        return LoadColumn(name, wanted, held=_held(kind))  # compared with the stream's type later
     if pa.types.is_null(kind) or _is_held(kind, own or "", parsed, wanted):
         return LoadColumn(name, wanted, sql_type)
     raise _unsupported(
@@ -125,7 +125,7 @@ def _read_as(name: str, kind: pa.DataType, sql_type: str | None) -> LoadColumn:
 
 
 def _is_held(kind: pa.DataType, own: str, parsed: SqlType, wanted: str) -> bool:
-    """Whether a file may hold values of a SQL type exactly; of a text its reader judges."""
+    """Whether a file can store values of a SQL type exactly; the reader checks texts."""
     if pa.types.is_time(kind) or parsed.name == "time":
         return parsed.name == "time" and own == "string"
     is_clock = {_family(own), _family(wanted)} == {"date", "timestamp"}
@@ -136,7 +136,7 @@ def _is_held(kind: pa.DataType, own: str, parsed: SqlType, wanted: str) -> bool:
 
 
 def _held(kind: pa.DataType) -> list[str]:
-    """What times are in their file: the stream may say later that they were to be something else (G-114)."""
+    """The form of times in their file, in case the stream's type differs later (G-114)."""
     types = pa.types
     digits = ["milliseconds"] if (types.is_timestamp(kind) or types.is_time(kind)) and kind.unit in ("s", "ms") else []
     if not types.is_timestamp(kind):
@@ -146,7 +146,7 @@ def _held(kind: pa.DataType) -> list[str]:
 
 
 def land_column(values: pa.Array, column: LoadColumn, field: pa.Field, bad: dict[int, Failure]) -> pa.Array:
-    """The values in the type of *field*; rows that do not fit are noted in *bad* under their place in *values*."""
+    """The values in the type of *field*; rows that do not fit are recorded in *bad* under their index in *values*."""
     array = _plain(values)
     index = pa.array(range(len(array)), pa.int64())
     if column.sql_type is not None and pa.types.is_string(array.type):
@@ -177,7 +177,7 @@ def land_column(values: pa.Array, column: LoadColumn, field: pa.Field, bad: dict
         return pa.nulls(len(array), field.type)
     _check_range(landed, column, bad)
     if pa.types.is_floating(landed.type):
-        # A data frame writes NULL so, and no change can tell such a number (G-06).
+        # A data frame writes NULL as NaN, and no change can contain NaN (G-06).
         _note_where(pc.invert(pc.is_finite(landed)), column, "is no finite number", bad)
     if column.sql_type is not None:
         _check_sql_type(landed, column, bad)
@@ -189,15 +189,15 @@ def land_column(values: pa.Array, column: LoadColumn, field: pa.Field, bad: dict
 
 
 def _read_texts(texts: pa.Array, sql_type: str, field: pa.Field, index: pa.Array, bad: dict[int, Failure]) -> pa.Array:
-    """Texts as their SQL type reads them, or as export tools spell the same values."""
+    """Texts read by their SQL type, or in other spellings of export tools."""
     found: dict[int, Failure] = {}
     array = typed_column(texts, sql_type, field, index, found)
     name = read_any(sql_type).name
     if found and (name in INTEGERS or name == "bit"):
-        # As a data frame writes whole numbers in a column that has NULL.
+        # As data frames write integers in a column with NULL.
         texts = pc.replace_substring_regex(texts, r"^([+-]?[0-9]{1,15})\.0+$", r"\1")
     elif found and name in TIMESTAMPS and name != "datetimeoffset":
-        # The clock of a moment in UTC, and a day for its midnight (G-114).
+        # A time in UTC as wall clock, and midnight as its day (G-114).
         texts = pc.replace_substring_regex(texts, r"(:[0-9]{2}(?:\.[0-9]+)?)(?:Z| ?[+-]00:00)$", r"\1")
         texts = pc.replace_substring_regex(texts, r"^([0-9]{4}-[0-9]{2}-[0-9]{2})$", r"\1 00:00:00")
     else:
@@ -209,7 +209,7 @@ def _read_texts(texts: pa.Array, sql_type: str, field: pa.Field, index: pa.Array
 def _read_typed(
     array: pa.Array, sql_type: str, column: LoadColumn, field: pa.Field, bad: dict[int, Failure]
 ) -> pa.Array:
-    """Values as the reader of a SQL type reads their texts; one that the file may have rounded is noted in *bad*."""
+    """Values read by a SQL type through their texts; a value that the file may have rounded is recorded in *bad*."""
     parsed, kind = read_type(sql_type), array.type
     beyond = beyond_exact(array, parsed)
     if beyond is not None:
@@ -262,7 +262,7 @@ def _is_uuid(kind: pa.DataType) -> bool:
 
 
 def _plain(values: pa.Array) -> pa.Array:
-    """Without dictionary, extension or view; a guid becomes its text in capitals, as the stream writes it."""
+    """Remove dictionary, extension or view; a guid becomes its text in capitals, as in the stream."""
     if isinstance(values.type, pa.DictionaryType):
         values = values.dictionary_decode()
     if _is_uuid(values.type):
@@ -293,7 +293,7 @@ def _first_misfit(array: pa.Array, kind: pa.DataType) -> int:
 
 
 def _check_range(landed: pa.Array, column: LoadColumn, bad: dict[int, Failure]) -> None:
-    """Times beyond the years 1 to 9999 are none to most readers; Arrow and Parquet would carry them on."""
+    """Refuse times outside the years 1 to 9999: Arrow and Parquet store them, but most readers fail."""
     if pa.types.is_timestamp(landed.type):
         count, low, high = landed.view(pa.int64()), _FIRST, _LAST
     elif pa.types.is_date32(landed.type):
@@ -304,7 +304,7 @@ def _check_range(landed: pa.Array, column: LoadColumn, bad: dict[int, Failure]) 
 
 
 def _check_sql_type(landed: pa.Array, column: LoadColumn, bad: dict[int, Failure]) -> None:
-    """What the SQL type allows beyond its landing type, which is wider for some."""
+    """Check what the SQL type forbids and its wider landing type allows."""
     parsed, family = read_type(column.sql_type or ""), _family(column.type)
     if family in ("int", "decimal"):
         _check_extremes(landed, column, bad)
@@ -320,7 +320,7 @@ def _check_sql_type(landed: pa.Array, column: LoadColumn, bad: dict[int, Failure
 
 
 def _check_extremes(landed: pa.Array, column: LoadColumn, bad: dict[int, Failure]) -> None:
-    """If the least and the greatest number fit, all do."""
+    """If the minimum and the maximum fit, all values do."""
     bounds = pc.min_max(landed).as_py()
     read = converter(column.sql_type or "")
     for value in bounds.values():
@@ -335,7 +335,7 @@ def _check_extremes(landed: pa.Array, column: LoadColumn, bad: dict[int, Failure
 
 
 def _check_guids(landed: pa.Array, column: LoadColumn, bad: dict[int, Failure]) -> None:
-    """Texts that are guids throughout, some in small letters or braces: the stream may spell each in bare capitals."""
+    """Check for texts that are all guids, some in lower case or braces: the stream may spell each in bare capitals."""
     texts = landed.drop_null()
     if len(texts) and matches(texts, rf"^(?:{_GUID.pattern}|{_IN_BRACES.pattern})$"):
         other = pc.or_(pc.not_equal(landed, pc.ascii_upper(landed)), pc.starts_with(landed, "{"))

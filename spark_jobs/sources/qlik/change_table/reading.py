@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class SliceTask:
-    """A bound range of one change table, to be read and decoded by one worker."""
+    """A bound range of one change table, read and decoded by one worker."""
 
     bound: Slice
     at: int
@@ -41,7 +41,7 @@ class SliceTask:
     log: Callable[[int], BlockLog]
 
     def take(self, read: Callable[[Callable[[pa.RecordBatch | None], None]], None]) -> Any:
-        """Decode and log what *read* yields; what was written and seen."""
+        """Decode and log the batches of *read*; returns what was written and seen."""
         decoding = self.log(self.at)
         add = cut_blocks(self.bound.origin, self.structure, self.prefix, decoding.take_block)
         read(add)
@@ -51,7 +51,7 @@ class SliceTask:
 
 @dataclass(frozen=True)
 class CopyTask:
-    """A slice that the worker queries itself: the query, and the change table to name in errors."""
+    """A slice that the worker queries itself: the query, and the change table's name for errors."""
 
     slice: SliceTask
     query: str
@@ -59,7 +59,7 @@ class CopyTask:
 
 
 class WantedSlices(NamedTuple):
-    """An open change table, its name, and what is wanted of it, each slice with its place among all ranges."""
+    """An open change table, its name, and its requested slices, each with its index among all ranges."""
 
     table: ChangeTable
     name: SourceName
@@ -76,19 +76,11 @@ def read_slices(
 ) -> list[Any]:
     """Read, decode and log slices, as :meth:`QueriedTransport.read`.
 
-    Each slice is one task: all of them in one Spark job by COPY, else one job for each table.
-
-    Args:
-        spark: the session.
-        connection: the database.
-        wanted: what to read.
-        prefix: what the names of header columns begin with.
-        log: begins to log the range at a place.
-        job: what people see of it in Spark.
+    Each slice is one task: with COPY all of them are in one Spark job, else there is one job per table.
 
     Raises:
-        TerminalError: ``TYPE_UNSUPPORTED``, ``HEADER_INVALID``, ``SERVICE_REFUSED``, and what a connection may raise.
-        TransientError: ``UNREACHABLE`` when the database did not answer to the end; ``UNREACHABLE``.
+        TerminalError: ``TYPE_UNSUPPORTED``, ``HEADER_INVALID``, ``SERVICE_REFUSED``, and those of a connection.
+        TransientError: ``UNREACHABLE`` when the database did not answer completely.
     """
     copies: list[CopyTask] = []
     parts: list[Any] = []
@@ -100,8 +92,8 @@ def read_slices(
         else:
             answers = table.read_slices(structure, [one for one, _ in slices], _work(tasks))
             parts += map(_part, answers)
-    # The connection, which may hold secrets, goes with the function: Spark keeps tasks in a file for a moment.
-    # How much a range holds is known when it is read.
+    # The connection may hold secrets, so it is part of the function: Spark briefly stores tasks in a file. The size of
+    # a range is known only when it is read.
     return parts + run_job(spark, job, partial(_copy, connection), copies, sys.maxsize)
 
 
@@ -111,7 +103,7 @@ def _copy(connection: Connection, task: CopyTask) -> Any:
 
 
 def _work(tasks: Sequence[SliceTask]) -> Callable[[int, Iterable[pa.RecordBatch]], bytes]:
-    """What a worker does with the texts of a range: a function of plain values, as it travels to the workers."""
+    """A worker's function for the texts of a range, made of plain values that can be sent to workers."""
 
     def work(part: int, batches: Iterable[pa.RecordBatch]) -> bytes:
         def read(add: Callable[[pa.RecordBatch | None], None]) -> None:
