@@ -30,7 +30,7 @@ _SETTINGS = (
 def rows_of(connection: Connection, query: str, table: SourceName) -> Iterator[pa.RecordBatch]:
     """Read the rows of a SELECT, in its order and in batches of about :data:`BLOCK_BYTES`.
 
-    A ``numeric`` arrives as its exact text. Infinite dates and timestamps arrive outside the years 1 to 9999.
+    Infinite dates and timestamps arrive outside the years 1 to 9999. A ``numeric`` arrives as text, slowly.
 
     Args:
         connection: the database.

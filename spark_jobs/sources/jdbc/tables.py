@@ -278,11 +278,12 @@ class JdbcTable:
     def _value(self, column: LoadColumn) -> str:
         """Spell a column in its own type where the client returns every value exactly, else as its exact text.
 
-        What lands as text is read as text, in the database's spelling.
+        What lands as text is read as text, in the database's spelling. A decimal is text, too: the client makes one of
+        it anyway, and PostgreSQL does so in a tenth of the time.
         """
-        name = self._dialect.quote(column.name)
-        is_exact = self._dialect.copies and column.type != "string"
-        return name if is_exact else self._dialect.as_text(name, column.sql_type or "")
+        name, sql_type = self._dialect.quote(column.name), column.sql_type or ""
+        is_text = column.type == "string" or read_type(sql_type).name == "decimal"
+        return name if self._dialect.copies and not is_text else self._dialect.as_text(name, sql_type)
 
     def _table(self) -> str:
         return f"{self._dialect.quote(self._name.schema)}.{self._dialect.quote(self._name.table)}"
