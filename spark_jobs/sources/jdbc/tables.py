@@ -40,6 +40,8 @@ if TYPE_CHECKING:
 
 Answer = TypeVar("Answer")
 _FETCH_ROWS = "10000"
+_QUICKER = 8
+"""So many times as fast as a message's bytes are those of a table read, for they come as typed columns."""
 _ANSWER = pa.schema([pa.field("part", pa.int32()), pa.field("answer", pa.binary())])
 
 
@@ -109,10 +111,10 @@ class JdbcTable:
             return told
 
     def size(self) -> int:
-        """Estimate the bytes of its rows; the largest number where the database does not know them."""
+        """Estimate the work of reading it, in bytes of messages; the largest number where its bytes are not known."""
         query = self._dialect.size_query(*self._name)
         found = None if query is None else ask(self._connection, query)
-        return sys.maxsize if not found or found[0]["bytes"] is None else int(found[0]["bytes"])
+        return sys.maxsize if not found or found[0]["bytes"] is None else int(found[0]["bytes"]) // _QUICKER
 
     def split(self, column: str, sql_type: str, chunks: int) -> tuple[SplitColumn, list[Range]] | None:
         """Cut the table into about *chunks* ranges of a column; None when its type has no ranges.
