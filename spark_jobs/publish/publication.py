@@ -19,13 +19,14 @@ from open_mirroring.changes.horizon import BatchContents
 from open_mirroring.changes.log_position import LogPosition, is_of_generation, load_epoch, not_below, position_order
 from open_mirroring.config import Mirror, Table
 from open_mirroring.config.models import Publish
+from open_mirroring.facts.column_lists import ColumnList
 from open_mirroring.landing_zone.data_file import Footer
 from open_mirroring.landing_zone.salt import Salt
 from open_mirroring.landing_zone.schema import TableSchema
 from open_mirroring.landing_zone.standing import Standing
 from open_mirroring.ledger.columns import UnverifiedColumn, note_types
 from open_mirroring.ledger.extract_ledger import ExtractLedger
-from open_mirroring.ledger.reading import ColumnDecision, ColumnList, LedgerReader, TableState, Unpublished, unpublished
+from open_mirroring.ledger.reading import ColumnDecision, LedgerReader, TableState, Unpublished, unpublished
 from open_mirroring.protocols.publishing import CannotStage, Intent, Work
 from spark_jobs.changelog.schema import bucket_ranges
 from spark_jobs.plan.loaded_columns import loaded_columns

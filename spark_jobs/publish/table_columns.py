@@ -37,6 +37,7 @@ from open_mirroring.changes.column_history import (
 from open_mirroring.changes.log_position import is_load_epoch, position_order
 from open_mirroring.config import Table
 from open_mirroring.errors import TerminalError
+from open_mirroring.facts.column_lists import ColumnList
 from open_mirroring.landing_zone.schema import (
     LandingColumn,
     TableSchema,
@@ -46,7 +47,7 @@ from open_mirroring.landing_zone.schema import (
     wider,
 )
 from open_mirroring.landing_zone.text_format import TextFormat
-from open_mirroring.ledger.reading import ColumnDecision, ColumnList, TableState
+from open_mirroring.ledger.reading import ColumnDecision, TableState
 from open_mirroring.protocols.table_stops import HASH_UNMATCHED, PARTIAL_ROWS, ROW_INCOMPLETE, unhashed_text
 from spark_jobs.plan.loaded_columns import doubt, is_streamed_for_sure, loaded_columns, may_lack_digits
 from spark_jobs.plan.plan import PlanStop

@@ -10,9 +10,11 @@ import sqlalchemy as sa
 
 from open_mirroring.config import Table
 from open_mirroring.config.models import Publish
+from open_mirroring.facts.column_lists import ColumnList
 from open_mirroring.landing_zone.schema import LandingColumn, TableSchema
 from open_mirroring.ledger import tables as t
 from open_mirroring.ledger.columns import keep_taken, note_rows, note_taken, verify_columns
+from open_mirroring.ledger.documents import COLUMN_LISTS
 from open_mirroring.protocols.publishing import Intent, Work
 from spark_jobs.plan.table_plan import TablePlan
 from spark_jobs.publish.publication import Preparation, Prepared
@@ -26,8 +28,8 @@ def made(tmp_path: Path) -> HandMadeMirror:
     made = HandMadeMirror(tmp_path)
     for source, key in ((ORDERS, "order_id"), (CUSTOMERS, "customer_id")):
         made.accept(source, GUID, 0)
-        columns = {"digest": "0", "cols": json.dumps([[key, "int", 0]]), "whole": True, "first_pos": "0001:01:1"}
-        made.insert(t.column_list, table_id=made.ids[source], **columns)
+        one = ColumnList(json.dumps([[key, "int", 0]]), True, "0001:01:1", {})
+        made.keep(COLUMN_LISTS, made.ids[source], **{"0": one})
     return made
 
 
@@ -125,8 +127,8 @@ def test_what_types_says_is_noted_before_changes_are_published_by_it_g129(made: 
 
 def test_a_column_that_was_taken_later_is_no_difference_also_once_it_is_verified_g02(made: HandMadeMirror) -> None:
     """G-02, G-141: a proof finds the values equal; what was read before lacks the column ever after, built anew too."""
-    columns = {"digest": "1", "cols": json.dumps([["price", "int", 0]]), "whole": True, "first_pos": "0001:01:1"}
-    made.insert(t.column_list, table_id=made.ids[ORDERS], **columns)
+    one = ColumnList(json.dumps([["price", "int", 0]]), True, "0001:01:1", {})
+    made.keep(COLUMN_LISTS, made.ids[ORDERS], **{"1": one})
     log(made, 1, ORDERS, "0001:01:1", "0005:01:1")
     with made.ledger.begin() as db:
         row = db.execute(sa.select(t.mirrored_table).where(t.mirrored_table.c.source == ORDERS)).one()
