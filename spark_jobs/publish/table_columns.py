@@ -50,7 +50,7 @@ from open_mirroring.landing_zone.text_format import TextFormat
 from open_mirroring.ledger.reading import ColumnDecision, TableState
 from open_mirroring.protocols.table_stops import HASH_UNMATCHED, PARTIAL_ROWS, ROW_INCOMPLETE, unhashed_text
 from spark_jobs.plan.loaded_columns import doubt, is_streamed_for_sure, loaded_columns, may_lack_digits
-from spark_jobs.plan.plan import PlanStop
+from spark_jobs.plan.table_plan import PlanStop
 from spark_jobs.sources.sql_server.chosen_types import keeps_spelling, landed_as
 from spark_jobs.sources.sql_server.type_changes import keeps_key, keeps_values
 from spark_jobs.sources.sql_server.types import landing_type, type_of_landed_key

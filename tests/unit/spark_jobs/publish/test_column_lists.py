@@ -6,23 +6,23 @@ import json
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 
 from open_mirroring.changes.manifest import Manifest
 from open_mirroring.changes.places_seen import PlacesSeen
 from open_mirroring.config import Table
-from open_mirroring.config.models import Publish
 from open_mirroring.facts.column_lists import COLUMN_LISTS as SEEN_LISTS
 from open_mirroring.facts.column_lists import ColumnList
 from open_mirroring.ledger.batch_contents import record_contents
 from open_mirroring.ledger.documents import COLUMN_LISTS
 from open_mirroring.protocols.publishing import Intent, Work
-from spark_jobs.plan.plan import PlanStop
+from spark_jobs.plan.table_plan import PlanStop
 from spark_jobs.publish.publication import Preparation, Prepared
-from spark_jobs.sources.sql_server.type_changes import Consequence, consequence
+from spark_jobs.sources.ces.format import CesFormat
 from spark_jobs.sources.sql_server.types import landing_type
-from tests.books.types import TYPE_CHANGES
+from tests.books.types import TYPE_CHANGES, Consequence, consequence
 from tests.hand_made_mirror import GUID, OTHER_GUID, HandMadeMirror
 from tests.noted_facts import facts_about
 
@@ -59,7 +59,8 @@ def prepared(
     work = Work("changes", 1, position_from=None if below is None else "", position_to=below)
     intent = Intent(first_number=1, batch_from=0, work=work)
     state = made.table("dbo.orders")
-    preparation = Preparation("shop", made.reader, {"dbo.orders": declared}, Publish(), renames=renames)
+    with patch.object(CesFormat, "renames_columns", renames):
+        preparation = Preparation(made.with_tables(declared), made.reader)
     return preparation.prepare([(state, intent)])[state.id]
 
 
@@ -131,7 +132,7 @@ def test_absent_columns_are_completed_where_the_mirror_file_says_so_c44_c70_g04(
     found = prepared(made, (ALL, True), ([ALL[0], ALL[2]], False), complete_rows=True)
     assert columns_of(found) == ["order_id", "name", "price"]
     assert isinstance(found, Prepared)
-    assert all(plan.completing for plan, _ in found.plans)
+    assert all(plan.columns.completing for plan, _ in found.plans)
 
 
 def test_a_new_column_is_learned_from_the_next_change_c75_g07(made: HandMadeMirror) -> None:
@@ -189,7 +190,8 @@ def test_what_the_table_of_types_says_is_what_becomes_of_a_table_g65(made: HandM
         assert bool(found.unverified) == (said is Consequence.UNVERIFIED)
         return
     declared = Table(source="dbo.orders", target="dbo/orders", key=("order_id",))
-    preparation = Preparation("shop", made.reader, {"dbo.orders": declared}, Publish())
+    with patch.object(CesFormat, "renames_columns", True):
+        preparation = Preparation(made.with_tables(declared), made.reader)
     try:
         preparation.schema_from_log(made.table("dbo.orders"))
     except PlanStop:
