@@ -1,9 +1,9 @@
 """Finds dead letters after which no row is outdated any more, because a later row of their key is published.
 
-A dead letter is *healed* when the log has a later change of the same row that is published, could be typed, and
-contains the complete row. Then the target shows that row, whatever the letter contained. It is *reloaded* when a
-complete initial load contains its change. Everything unproven stays open: letters without key or position, tables
-without key, and tables that publish every change, because their history lacks the letter's change for ever.
+A dead letter is *healed* when the log has a later change of the same row. That change must be published, typed and
+complete. Then the target shows that row, whatever the letter contained. It is *reloaded* when a complete initial load
+contains its change. Everything unproven stays open: letters without key or position, tables without key, and tables
+that publish every change, because their history lacks the letter's change for ever.
 
 Only log files that may contain a later row are opened, each once. This needs no JVM: DuckDB queries them in place.
 """

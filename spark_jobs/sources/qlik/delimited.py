@@ -299,7 +299,7 @@ class _Splitter:
         )
 
     def _without_returns(self, values: _Places, cut: _Cut, starts: _Places) -> _Places:
-        """The ends of fields, without the carriage return of a line's end."""
+        """The ends of fields, without the carriage return of a line's end; refused if lines end in two ways (T-93)."""
         if not self._is_line:
             return cut.borders
         stops, lasts = cut.borders, cut.ends
