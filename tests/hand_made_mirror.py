@@ -10,10 +10,12 @@ from typing import Any
 
 from sqlalchemy import Table
 
+from open_mirroring import config
 from open_mirroring.changes.complete_position import Completeness
-from open_mirroring.config import load_mirror
+from open_mirroring.config import Mirror, load_mirror
 from open_mirroring.ledger import open_ledger
 from open_mirroring.ledger import tables as t
+from open_mirroring.ledger.documents import EPOCHS, Documents
 from open_mirroring.ledger.reading import LedgerReader, TableState
 from open_mirroring.reconciliation.inspection import declare_tables
 
@@ -42,6 +44,12 @@ class HandMadeMirror:
         self.ledger = open_ledger(self.mirror.ledger_url())
         self.ids = declare_tables(self.mirror, self.ledger)
 
+    def with_tables(self, *tables: config.Table) -> Mirror:
+        """The mirror with other tables in its file."""
+        mirror = self.mirror.model_copy()
+        mirror._tables = tables
+        return mirror
+
     @property
     def reader(self) -> LedgerReader:
         return LedgerReader(self.ledger, "shop")
@@ -65,7 +73,12 @@ class HandMadeMirror:
         self.set_table(source, stop_code=code, stop_what=what, stopped_at=datetime(2026, 1, 5, 9, 0, tzinfo=UTC))
 
     def accept(self, source: str, epoch: str, ordinal: int) -> None:
-        self.insert(t.stream_epoch, table_id=self.ids[source], epoch=epoch, ordinal=ordinal)
+        self.keep(EPOCHS, self.ids[source], **{epoch: ordinal})
+
+    def keep(self, kind: Documents[Any], owner: str, **values: Any) -> None:
+        """Documents of a mirror or a table, by name."""
+        with self.ledger.begin() as db:
+            kind.put(db, owner, values)
 
     def letter(self, place: int, source: str | None = None, **values: Any) -> None:
         """An open dead letter of the log, at a place of ``f``."""

@@ -48,21 +48,35 @@ class Left(NamedTuple):
     untold: str | None = None
 
 
+class RowColumns(NamedTuple):
+    """What is known of a logged row's columns, apart from their values.
+
+    Attributes:
+        meaning: reads the text of a column; None where texts are compared as they are.
+        telling: the columns, but for the key, whose value a before image of such a row always has.
+        dropped: columns that the source no longer has, or that the mirror file leaves out, or left out earlier.
+        of_reading: the row has the columns of the time when it was read.
+    """
+
+    meaning: Meaning | None = None
+    telling: AbstractSet[str] = frozenset()
+    dropped: Collection[str] = ()
+    of_reading: bool = False
+
+
 class Logged(NamedTuple):
     """One logged change of a key.
 
-    *after* is the row after the change (None for a delete). It has only the columns that the source sent, unless it is
-    *whole*. *before* is the before image, if the source sent one. *handle* is the caller's own reference to the logged
-    row. *types* gives the type of each text in *after*, if a row may be completed from several changes.
-
-    *left* is the previous key of the row, if this change moved it and that matters: where rows are completed, or a row
-    leaves the new key in the same transaction. *telling* are then the columns, except its key, whose value every before
-    image contains.
-
-    *loaded* says that the row, or what completed it, comes from an initial load. *dropped* are columns that no longer
-    exist at the source, or that the mirror file excludes or excluded when rows were read. *required* are the columns
-    that a row at this position must have; None: those of a *whole* one (G-60). *of_reading* says that a row has the
-    columns of the time when it was read.
+    Attributes:
+        after: the row after the change (None for a delete); unless *whole*, only the columns that the source sent.
+        before: the before image, where the source sent one.
+        handle: the caller's own reference to the logged row.
+        types: by column the type of its text in *after*, where several changes may complete a row.
+        left: the key that the row had before, if this change gave it another key and that matters: where rows are
+            completed, or a row leaves the new key in the same transaction.
+        loaded: the row, or what completed it, comes from an initial load.
+        required: the columns that a row at this place has to have; None: those of a *whole* one (G-60).
+        columns: what is known of the row's columns.
     """
 
     batch: int
@@ -74,12 +88,9 @@ class Logged(NamedTuple):
     whole: bool = True
     types: Mapping[str, str] | None = None
     left: Left | None = None
-    meaning: Meaning | None = None
     loaded: bool = False
     required: Collection[str] | None = None
-    dropped: Collection[str] = ()
-    telling: AbstractSet[str] = frozenset()
-    of_reading: bool = False
+    columns: RowColumns = RowColumns()
 
     @property
     def is_complete(self) -> bool:
@@ -204,7 +215,7 @@ def is_row(before: Row | None, change: Logged) -> bool:
 
 def _readable(before: Row | None, change: Logged) -> Row | None:
     """A before image without values that are invalid for their types; they count as missing."""
-    meaning = change.meaning
+    meaning = change.columns.meaning
     if before is None or meaning is None:
         return before
     is_read = {name: text is None or not isinstance(meaning(name, text), Unreadable) for name, text in before.items()}
@@ -214,7 +225,7 @@ def _readable(before: Row | None, change: Logged) -> Row | None:
 def _tells_all(half: Logged, row: Logged) -> bool:
     """Whether a before image has every value that distinguishes a row, and there are such values."""
     told = _readable(half.before, row) or {}
-    return bool(row.telling) and row.telling <= told.keys()
+    return bool(row.columns.telling) and row.columns.telling <= told.keys()
 
 
 def same_content(one: Logged, other: Logged) -> bool:
@@ -231,19 +242,20 @@ def same_content(one: Logged, other: Logged) -> bool:
         return one.after is other.after and one.operation == other.operation
     values, again = _not_null(one.after), _not_null(other.after)
     both = values.keys() & again.keys()
-    columns = one.after.keys() | other.after.keys() if one.of_reading else one.dropped
+    columns = one.after.keys() | other.after.keys() if one.columns.of_reading else one.columns.dropped
     dropped = {name for name in columns if name not in one.after or name not in other.after}
-    if one.of_reading:  # its name may be another column's at the time of the second reading (T-88)
-        dropped |= {*one.dropped}
+    if one.columns.of_reading:  # its name may be another column's at the time of the second reading (T-88)
+        dropped |= {*one.columns.dropped}
     return not (values.keys() ^ again.keys()) - dropped and all(
         _equal(one, name, values[name], again[name]) for name in both - dropped
     )
 
 
 def _equal(change: Logged, name: str, one: str | None, other: str | None) -> bool:
-    if one == other or one is None or other is None or change.meaning is None:
+    meaning = change.columns.meaning
+    if one == other or one is None or other is None or meaning is None:
         return one == other
-    return change.meaning(name, one) == change.meaning(name, other)
+    return meaning(name, one) == meaning(name, other)
 
 
 def _not_null(row: Row) -> Row:

@@ -18,9 +18,13 @@ from typing import Any, NamedTuple
 import sqlalchemy as sa
 from sqlalchemy import Connection, Engine
 
-from open_mirroring.changes.column_history import BEHIND, FormerColumn, place_text
-from open_mirroring.changes.manifest import ListSeen, Manifest, PlacesSeen, merged
+from open_mirroring.changes.column_history import FormerColumn, place_text
+from open_mirroring.changes.manifest import Manifest
+from open_mirroring.changes.places_seen import Places, PlacesSeen
+from open_mirroring.facts import column_lists
+from open_mirroring.facts.column_lists import COLUMN_LISTS as FOUND_LISTS
 from open_mirroring.ledger import tables as t
+from open_mirroring.ledger.documents import COLUMN_LISTS, EPOCHS
 from open_mirroring.ledger.tables import upsert
 
 ROWS = "\n"
@@ -36,44 +40,17 @@ def list_digest(cols: str) -> str:
     return hashlib.sha256(cols.encode()).hexdigest()
 
 
-def record_columns(db: Connection, table_id: str, lists: Sequence[ListSeen], *, of_reading: bool) -> bool:
+def record_columns(db: Connection, table_id: str, lists: Mapping[str, Places], *, of_reading: bool) -> bool:
     """Record the column lists that a batch brought of a table; *of_reading* as in its manifest.
 
-    Returns whether a row proved for the first time that a known list is whole.
-
-    With *of_reading* a list counts behind everything that was read of the table before (G-60): a row that is late, or
-    read again, has the columns of now, not those of the time when it changed.
+    Returns whether a row proved for the first time that a known list is complete.
     """
-    c, r = t.column_list.c, t.column_range.c
-    proved = False
-    for one in lists:
-        digest, whole = list_digest(one.cols), one.is_whole
-        known_as = db.scalar(sa.select(c.whole).where(c.table_id == table_id, c.digest == digest))
-        proved = proved or (whole and known_as is False)
-        row = {"table_id": table_id, "digest": digest, "cols": one.cols, "whole": whole, "first_pos": one.first}
-        upsert(db, t.column_list, [row], keys=["table_id", "digest"], update=["whole"] if whole else [])
-        # A late row may be older than all that had this list before.
-        late = (c.table_id == table_id) & (c.digest == digest) & (c.first_pos > one.first)
-        db.execute(t.column_list.update().where(late).values(first_pos=one.first))
-        for epoch, seen in one.seen.items():
-            here = (r.table_id == table_id) & (r.epoch == epoch)
-            if of_reading:
-                seen = _as_read(seen, db.scalar(sa.select(sa.func.max(r.last)).where(here, r.digest != digest)))
-            known = db.execute(sa.select(r.first, r.last, r.whole_first, r.whole_last).where(here, r.digest == digest))
-            before = known.one_or_none()
-            places = seen if before is None else merged(PlacesSeen(*before), seen)
-            values = {"table_id": table_id, "digest": digest, "epoch": epoch, **places._asdict()}
-            key = ["table_id", "digest", "epoch"]
-            upsert(db, t.column_range, [values], keys=key, update=list(PlacesSeen._fields))
+    if not lists:
+        return False
+    known = {one.cols: one for one in COLUMN_LISTS.of(db, table_id).values()}
+    changed, proved = column_lists.fold(known, lists, of_reading=of_reading)
+    COLUMN_LISTS.put(db, table_id, {list_digest(cols): one for cols, one in changed.items()})
     return proved
-
-
-def _as_read(seen: PlacesSeen, others: str | None) -> PlacesSeen:
-    """The places at which a list of the time of reading counts: behind *others*, the highest place of all others."""
-    if others is None:
-        return seen
-    at = seen.last if seen.last > others else f"{others}{BEHIND}"
-    return PlacesSeen(at, at, *((at, at) if seen.whole_last else ()))
 
 
 def keep_column_lists(db: Connection, row: Any, after_batch: int) -> None:
@@ -88,8 +65,7 @@ def keep_column_lists(db: Connection, row: Any, after_batch: int) -> None:
         row: the table's row, its hand-over bound.
         after_batch: the batch of the hand-over.
     """
-    b, c, e = t.batch_table.c, t.column_list.c, t.stream_epoch.c
-    ordinals = dict(db.execute(sa.select(e.epoch, e.ordinal).where(e.table_id == row.id)).tuples().all())
+    b, ordinals = t.batch_table.c, EPOCHS.of(db, row.id)
     found = db.execute(
         sa.select(b.batch, b.epoch, b.max_pos).where(
             b.mirror == row.mirror, b.source == row.source, b.batch > after_batch
@@ -102,21 +78,22 @@ def keep_column_lists(db: Connection, row: Any, after_batch: int) -> None:
     u = t.unverified_column.c
     replaced = (u.table_id == row.id) & (u.since == "") & (u.batch < min(live, default=sys.maxsize))
     db.execute(t.unverified_column.delete().where(replaced))
-    kept: set[str] = set()
+    kept = set[str]()
+    before = {digest: one._replace(seen={}) for digest, one in COLUMN_LISTS.of(db, row.id).items()}
+    COLUMN_LISTS.replace(db, row.id, before)
     number = t.log_batch.c.number
     manifests = sa.select(number, t.log_batch.c.manifest).where(
         t.log_batch.c.mirror == row.mirror, number > after_batch
     )
-    db.execute(t.column_range.delete().where(t.column_range.c.table_id == row.id))
-    for batch, text in db.execute(manifests.order_by(number)).tuples():
+    for batch, text in db.execute(manifests.order_by(number)).tuples().all():
         if batch in live:
             manifest = Manifest.from_json(text)
-            lists = [ListSeen.of(entry) for entry in manifest.columns.get(row.source, ())]
-            kept |= {list_digest(one.cols) for one in lists}
-            above = [one._replace(seen=_above(one.seen, ordinals, begin, row.stream_epoch + 1)) for one in lists]
-            reached = [one for one in above if one.seen]
+            lists = FOUND_LISTS.of_table(manifest.facts, row.source)
+            kept |= set(map(list_digest, lists))
+            above = {cols: _above(seen, ordinals, begin, row.stream_epoch + 1) for cols, seen in lists.items()}
+            reached = {cols: seen for cols, seen in above.items() if seen}
             record_columns(db, row.id, reached, of_reading=manifest.lists_of_reading)
-    db.execute(t.column_list.delete().where(c.table_id == row.id, c.digest.not_in(kept)))
+    COLUMN_LISTS.drop(db, row.id, COLUMN_LISTS.of(db, row.id).keys() - kept)
 
 
 def _above(
@@ -223,15 +200,18 @@ def former_columns(ledger: Engine, generations: Mapping[str, int]) -> dict[str, 
 
 def columns_of_whole_rows(ledger: Engine, mirror: str, sources: Collection[str]) -> dict[str, set[str]]:
     """By source table the columns that the target or any change has, for tables of which a whole row came."""
-    m, c = t.mirrored_table.c, t.column_list.c
-    query = sa.select(m.source, m.columns, c.cols, c.whole).join(t.column_list, m.id == c.table_id)
+    m = t.mirrored_table.c
+    query = sa.select(m.id, m.source, m.columns).where(m.mirror == mirror, m.source.in_(sources))
+    tables = t.rows(ledger, query) if sources else ()
+    with ledger.connect() as db:
+        lists = COLUMN_LISTS.of_each(db, [table_id for table_id, _, _ in tables])
     found: dict[str, set[str]] = {}
-    whole = set[str]()
-    for row in t.rows(ledger, query.where(m.mirror == mirror, m.source.in_(sources))) if sources else ():
-        names = {name for name, *_ in (*json.loads(row.columns), *json.loads(row.cols))}
-        found[row.source] = names | found.get(row.source, set())
-        whole |= {row.source} if row.whole else set()
-    return {source: names for source, names in found.items() if source in whole}
+    for table_id, source, columns in tables:
+        known = lists.get(table_id, {}).values()
+        if any(one.whole for one in known):
+            texts = [columns, *(one.cols for one in known)]
+            found[source] = {name for text in texts for name, *_ in json.loads(text)}
+    return found
 
 
 class UnverifiedColumn(NamedTuple):

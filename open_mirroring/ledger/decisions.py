@@ -16,13 +16,16 @@ import sqlalchemy as sa
 from sqlalchemy import Connection, Engine
 
 from open_mirroring.changes.log_position import is_load_epoch, position_order
+from open_mirroring.changes.places_seen import PlacesSeen
 from open_mirroring.changes.told_statements import Statement, ToldColumn, given_again, what_became_of
 from open_mirroring.codes import CODES, RESET, WHY_RESET, Kind, Lift, Trait, having, of_kind
 from open_mirroring.errors import TerminalError
+from open_mirroring.facts.column_lists import ColumnList
 from open_mirroring.ledger import requests
 from open_mirroring.ledger import tables as t
 from open_mirroring.ledger.auditing import Reason
 from open_mirroring.ledger.declaring import note_accepted, without_stop, without_unsealed
+from open_mirroring.ledger.documents import COLUMN_LISTS, EPOCHS
 from open_mirroring.ledger.load_ledger import LoadPlan
 from open_mirroring.ledger.requests import (
     ACCEPT_EPOCH,
@@ -188,8 +191,7 @@ def accept_epoch(
     epoch = epoch.strip().lower()
 
     def effect(db: Connection, row: Any) -> Effect:
-        c = t.stream_epoch.c
-        known = dict(db.execute(sa.select(c.epoch, c.ordinal).where(c.table_id == row.id)).tuples().all())
+        known = EPOCHS.of(db, row.id)
         unknown = unknown_epochs(db, row)
         if epoch in known:
             raise TerminalError(
@@ -204,7 +206,7 @@ def accept_epoch(
                 way_out=f"accept one of: {sorted(unknown) or 'none, every stream seen is known'}",
             )
         ordinal = max(known.values(), default=-1) + 1
-        db.execute(t.stream_epoch.insert().values(table_id=row.id, epoch=epoch, ordinal=ordinal))
+        EPOCHS.put(db, row.id, {epoch: ordinal})
         left = sorted(unknown - {epoch})
         cleared = _touch(db, row, ends=row.stop_code == EPOCH_UNKNOWN and not left)
         return _cleared(cleared, {"ordinal": ordinal, "still_unknown": left}, epoch=epoch, ordinal=ordinal)
@@ -276,8 +278,7 @@ def accept_told(
     found: dict[str, str] = {}
 
     def effect(db: Connection, row: Any) -> Effect | None:
-        e, d = t.stream_epoch.c, t.column_decision.c
-        ordinals = dict(db.execute(sa.select(e.epoch, e.ordinal).where(e.table_id == row.id)).tuples().all())
+        d, ordinals = t.column_decision.c, EPOCHS.of(db, row.id)
         said = sa.select(d.column, sa.func.max(d.up_to)).where(d.table_id == row.id).group_by(d.column)
         decided = dict(db.execute(said).tuples().all())
         lists, places = _carried(db, row, ordinals)
@@ -341,9 +342,9 @@ def resume_extraction(ledger: Engine, mirror: str, reason: Reason, *, request: s
 
 def unknown_epochs(db: Connection, row: Any) -> set[str]:
     """The streams that have logged changes of a table, given by its row, and no ordinal yet."""
-    b, e = t.batch_table.c, t.stream_epoch.c
+    b = t.batch_table.c
     logged = db.scalars(sa.select(b.epoch).distinct().where(b.mirror == row.mirror, b.source == row.source))
-    known = set(db.scalars(sa.select(e.epoch).where(e.table_id == row.id)))
+    known = EPOCHS.of(db, row.id)
     return {epoch for epoch in logged if epoch not in known and not is_load_epoch(epoch)}
 
 
@@ -363,21 +364,16 @@ def _carried(
 
     Of a column that is only loaded both are empty.
     """
-    c, r = t.column_list.c, t.column_range.c
-    lists = {
-        digest: {name for name, _, _ in json.loads(cols)}
-        for digest, cols in db.execute(sa.select(c.digest, c.cols).where(c.table_id == row.id)).tuples()
-    }
+    lists = list[tuple[set[str], str]]()
     ends: dict[str, list[str]] = {name: [] for name in _loaded(row)}
-    firsts: dict[str, list[str]] = {digest: [] for digest in lists}
-    ranges = sa.select(r.digest, r.epoch, r.first, r.last).where(r.table_id == row.id)
-    for digest, epoch, *places in db.execute(ranges).tuples():
-        at = [position_order(ordinals.get(epoch, 0), place) for place in places if not is_load_epoch(epoch)]
-        firsts.setdefault(digest, []).extend(at[:1])
-        for name in lists.get(digest, ()):
+    for one in COLUMN_LISTS.of(db, row.id).values():
+        names = {name for name, _, _ in json.loads(one.cols)}
+        places = {epoch: seen for epoch, seen in one.seen.items() if not is_load_epoch(epoch)}
+        at = [position_order(ordinals.get(epoch, 0), place) for epoch, seen in places.items() for place in seen[:2]]
+        lists.append((names, min(at, default="")))
+        for name in names:
             ends.setdefault(name, []).extend(at)
-    with_first = [(names, min(firsts[digest], default="")) for digest, names in lists.items()]
-    return with_first, {name: (min(at, default=""), max(at, default="")) for name, at in ends.items()}
+    return lists, {name: (min(at, default=""), max(at, default="")) for name, at in ends.items()}
 
 
 def _loaded(row: Any) -> list[str]:
@@ -391,10 +387,9 @@ def _where_it_is_gone(db: Connection, row: Any, column: str, renamed_to: str | N
     Raises:
         TerminalError: ``ARGUMENT_INVALID``, also when no change behind one that carries it lacks it.
     """
-    e, b, c, r = t.stream_epoch.c, t.batch_table.c, t.column_list.c, t.column_range.c
-    ordinals = dict(db.execute(sa.select(e.epoch, e.ordinal).where(e.table_id == row.id)).tuples().all())
-    lists = db.execute(sa.select(t.column_list).where(c.table_id == row.id)).all()
-    carried = {one.digest: {name for name, _, _ in json.loads(one.cols)} for one in lists}
+    b, ordinals = t.batch_table.c, EPOCHS.of(db, row.id)
+    lists = [*COLUMN_LISTS.of(db, row.id).values()]
+    carried = {one.cols: {name for name, _, _ in json.loads(one.cols)} for one in lists}
     known = {*_loaded(row)}.union(*carried.values())
     for name in filter(None, (column, renamed_to)):
         if name not in known:
@@ -406,17 +401,23 @@ def _where_it_is_gone(db: Connection, row: Any, column: str, renamed_to: str | N
     highest = sa.select(b.epoch, sa.func.max(b.max_pos)).where(b.mirror == row.mirror, b.source == row.source)
     seen = db.execute(highest.group_by(b.epoch)).tuples()
     up_to = max((position_order(ordinals[at], text) for at, text in seen if at in ordinals), default="")
-    with_it = [one for one in lists if column in carried[one.digest]]
+
+    def at(epoch: str, text: str) -> str:
+        return position_order(ordinals.get(epoch, 0), text)
+
+    with_it = [one for one in lists if column in carried[one.cols]]
     places = [position_order(0, one.first_pos) for one in with_it]
-    of_lists = (r.table_id == row.id) & r.digest.in_([one.digest for one in with_it])
-    for at, text in db.execute(sa.select(r.epoch, r.last).where(of_lists)).tuples():
-        if not is_load_epoch(at):
-            places.append(position_order(ordinals.get(at, 0), text))
+    places += [at(epoch, seen.last) for one in with_it for epoch, seen in _of_changes(one)]
     if up_to > max(places, default=""):
         return up_to
-    others = (r.table_id == row.id) & r.digest.not_in([one.digest for one in with_it]) & (r.whole_last != "")
-    lacking = db.execute(sa.select(r.epoch, r.whole_last).where(others)).tuples()
-    gone = max((position_order(ordinals.get(at, 0), text) for at, text in lacking if not is_load_epoch(at)), default="")
+    lacking = [
+        at(epoch, seen.whole_last)
+        for one in lists
+        if one not in with_it
+        for epoch, seen in _of_changes(one)
+        if seen.whole_last
+    ]
+    gone = max(lacking, default="")
     if gone <= min(places, default=""):
         raise TerminalError(
             "ARGUMENT_INVALID",
@@ -424,6 +425,11 @@ def _where_it_is_gone(db: Connection, row: Any, column: str, renamed_to: str | N
             way_out="no change without this column has been read yet: run this command again after the next run",
         )
     return gone
+
+
+def _of_changes(one: ColumnList) -> list[tuple[str, PlacesSeen]]:
+    """Where changes with a column list are, by stream incarnation."""
+    return [(epoch, seen) for epoch, seen in one.seen.items() if not is_load_epoch(epoch)]
 
 
 def _cleared(stop: OpenStop | None, more: Mapping[str, Any] | None = None, **detail: object) -> Effect:

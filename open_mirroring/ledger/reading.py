@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
+from operator import attrgetter
 from types import MappingProxyType
 from typing import Any, NamedTuple, TypeVar
 
@@ -17,9 +18,10 @@ from open_mirroring.changes.column_history import FormerColumn
 from open_mirroring.changes.complete_position import Completeness
 from open_mirroring.changes.horizon import BatchContents, MirrorHorizon, TableHorizon
 from open_mirroring.changes.log_position import BEGINS_EMPTY, is_load_epoch, not_below, position_order
-from open_mirroring.changes.manifest import Manifest, PlacesSeen, counts_of
+from open_mirroring.changes.manifest import Manifest, counts_of
 from open_mirroring.changes.source_reloads import NewestLoad
 from open_mirroring.errors import TerminalError
+from open_mirroring.facts.column_lists import ColumnList
 from open_mirroring.landing_zone.layout import PARQUET
 from open_mirroring.landing_zone.schema import TableSchema
 from open_mirroring.landing_zone.text_format import TextFormat
@@ -34,6 +36,7 @@ from open_mirroring.ledger.columns import (
     unverified_columns,
 )
 from open_mirroring.ledger.declaring import ResetRecord
+from open_mirroring.ledger.documents import COLUMN_LISTS, EPOCHS, FRAGMENTS, STARTS
 from open_mirroring.ledger.horizon import mirror_horizon, newest_dropped, table_horizons
 from open_mirroring.ledger.load_ledger import LoadPlan
 from open_mirroring.ledger.publish_ledger import table_row
@@ -143,18 +146,6 @@ class TableState(NamedTuple):
         return self.load_state == "pending" or not self.row.confirmed
 
 
-class ColumnList(NamedTuple):
-    """A column list that changes of a table carried, and whether one row proved it to be whole.
-
-    *seen* says by stream incarnation where rows with it stand; empty where only the first position was kept.
-    """
-
-    cols: str
-    whole: bool
-    first_pos: str
-    seen: Mapping[str, PlacesSeen] = MappingProxyType({})
-
-
 class ColumnDecision(NamedTuple):
     """An operator's word on a column that rows lack up to a place: renamed, or dropped (None)."""
 
@@ -252,8 +243,8 @@ class LedgerReader:
 
     def starts(self, table_id: str) -> dict[str, int]:
         """By partition a place behind which no row of the table's first full load can stand (K-67)."""
-        c = t.stream_start.c
-        return dict(self._rows(sa.select(c.origin, c.place).where(c.table_id == table_id)))
+        with self._engine.connect() as db:
+            return STARTS.of(db, table_id)
 
     def contents(self, after: Mapping[str, int], up_to: int) -> dict[str, list[BatchContents]]:
         """Per source table what the batches above its entry in *after*, up to *up_to*, hold; only tables with any.
@@ -328,16 +319,9 @@ class LedgerReader:
 
     def column_lists(self, table_ids: Iterable[str]) -> dict[str, list[ColumnList]]:
         """The column lists of tables in the order of their first position."""
-        c, r, ids = t.column_list.c, t.column_range.c, list(table_ids)
-        query = sa.select(t.column_list).where(c.table_id.in_(ids)).order_by(c.first_pos, c.digest)
-        places: dict[tuple[str, str], dict[str, PlacesSeen]] = {}
-        for row in self._rows(sa.select(t.column_range).where(r.table_id.in_(ids))):
-            seen = PlacesSeen(row.first, row.last, row.whole_first, row.whole_last)
-            places.setdefault((row.table_id, row.digest), {})[row.epoch] = seen
-        return t.grouped(
-            (x.table_id, ColumnList(x.cols, x.whole, x.first_pos, places.get((x.table_id, x.digest), {})))
-            for x in self._rows(query)
-        )
+        with self._engine.connect() as db:
+            found = COLUMN_LISTS.of_each(db, table_ids)
+        return {table: sorted(lists.values(), key=attrgetter("first_pos")) for table, lists in found.items()}
 
     def streamed_types(self, table_id: str) -> dict[str, str]:
         """The type of each column by which all changes of a table that were ever logged carry it."""
@@ -376,11 +360,8 @@ class LedgerReader:
 
     def epochs(self, table_ids: Iterable[str]) -> dict[str, dict[str, int]]:
         """Per table the ordinal of every stream incarnation."""
-        c = t.stream_epoch.c
-        found: dict[str, dict[str, int]] = {}
-        for row in self._rows(sa.select(t.stream_epoch).where(c.table_id.in_(list(table_ids)))):
-            found.setdefault(row.table_id, {})[row.epoch] = row.ordinal
-        return found
+        with self._engine.connect() as db:
+            return EPOCHS.of_each(db, table_ids)
 
     def rejected(self, table_ids: Iterable[str]) -> dict[str, list[dict[str, Any]]]:
         """Per table the changes that could not be typed."""
@@ -499,10 +480,9 @@ class LedgerReader:
 
     def open_fragments(self) -> tuple[int, datetime | None]:
         """How many split messages wait for pieces, and since when the oldest does."""
-        c = t.open_fragment.c
-        query = sa.select(sa.func.count(), sa.func.min(c.since)).where(c.mirror == self._mirror)
-        ((count, oldest),) = self._rows(query)
-        return count, oldest
+        with self._engine.connect() as db:
+            since = [fragment.since for fragment in FRAGMENTS.of(db, self._mirror).values()]
+        return len(since), min(since, default=None)
 
     def bound(self, up_to: int | None = None) -> dict[str, int]:
         """Up to where each source file or partition is bound; of those last bound in batches *up_to*, if given."""

@@ -25,7 +25,8 @@ from open_mirroring.ledger import tables as t
 from open_mirroring.ledger.auditing import Reason, audit
 from open_mirroring.ledger.batch_contents import record_contents, stop_table
 from open_mirroring.ledger.columns import keep_column_lists, note_columns
-from open_mirroring.ledger.declaring import TableDeclaration
+from open_mirroring.ledger.declaring import TableDeclaration, note_dropped
+from open_mirroring.ledger.documents import EPOCHS
 from open_mirroring.ledger.load_ledger import LoadPlan
 from open_mirroring.ledger.publish_ledger import PublishLedger, StagedDetails
 from open_mirroring.ledger.tables import upsert
@@ -150,8 +151,7 @@ def _load_plan(decision: KnownTable) -> str | None:
 
 def _write_standing(db: Connection, decision: KnownTable, records: Mapping[int, BatchRecord]) -> None:
     table_id, generation = decision.footer.table_id, decision.footer.generation
-    for epoch, ordinal in decision.standing.epochs.items():
-        db.execute(t.stream_epoch.insert().values(table_id=table_id, epoch=epoch, ordinal=ordinal))
+    EPOCHS.put(db, table_id, decision.standing.epochs)
     for column, up_to, renamed_to in decision.standing.decided:
         values = {"column": column, "up_to": up_to, "renamed_to": renamed_to, "decided_at": datetime.now(UTC)}
         db.execute(t.column_decision.insert().values(table_id=table_id, **values))
@@ -239,8 +239,7 @@ def _write_dropped(db: Connection, mirror: str, declared: set[str]) -> None:
     b = t.batch_table.c
     for source in db.scalars(sa.select(b.source).distinct().where(b.mirror == mirror)).all():
         if source not in declared:
-            values = {"table_id": str(uuid4()), "generation": 1, "dropped_at": datetime.now(UTC)}
-            db.execute(t.dropped_table.insert().values(mirror=mirror, source=source, **values))
+            note_dropped(db, mirror, source, str(uuid4()), 1)
 
 
 def seal_last(

@@ -28,7 +28,7 @@ from open_mirroring.ledger.reading import LedgerReader, TableState
 from spark_jobs.changelog.origins import partition_of
 from spark_jobs.changelog.reading import logged
 from spark_jobs.changelog.schema import CHANGE, DELETE, INSERT, KEY_LEFT, LOAD_MAJOR, UPDATE
-from spark_jobs.plan.partial_rows import carries_all, types_of
+from spark_jobs.plan.logged_lines import carries_all, types_of
 
 log = logging.getLogger(__name__)
 

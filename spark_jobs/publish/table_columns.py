@@ -37,6 +37,7 @@ from open_mirroring.changes.column_history import (
 from open_mirroring.changes.log_position import is_load_epoch, position_order
 from open_mirroring.config import Table
 from open_mirroring.errors import TerminalError
+from open_mirroring.facts.column_lists import ColumnList
 from open_mirroring.landing_zone.schema import (
     LandingColumn,
     TableSchema,
@@ -46,10 +47,10 @@ from open_mirroring.landing_zone.schema import (
     wider,
 )
 from open_mirroring.landing_zone.text_format import TextFormat
-from open_mirroring.ledger.reading import ColumnDecision, ColumnList, TableState
+from open_mirroring.ledger.reading import ColumnDecision, TableState
 from open_mirroring.protocols.table_stops import HASH_UNMATCHED, PARTIAL_ROWS, ROW_INCOMPLETE, unhashed_text
 from spark_jobs.plan.loaded_columns import doubt, is_streamed_for_sure, loaded_columns, may_lack_digits
-from spark_jobs.plan.plan import PlanStop
+from spark_jobs.plan.table_plan import PlanStop
 from spark_jobs.sources.sql_server.chosen_types import keeps_spelling, landed_as
 from spark_jobs.sources.sql_server.type_changes import keeps_key, keeps_values
 from spark_jobs.sources.sql_server.types import landing_type, type_of_landed_key

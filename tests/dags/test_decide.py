@@ -15,7 +15,9 @@ from sqlalchemy import Engine
 
 from open_mirroring.config import Mirror, load_mirror
 from open_mirroring.errors import TerminalError
+from open_mirroring.facts.column_lists import ColumnList
 from open_mirroring.ledger import open_ledger, tables
+from open_mirroring.ledger.documents import COLUMN_LISTS
 from open_mirroring.ledger.requests import (
     ACCEPT_EPOCH,
     ACCEPT_LETTERS,
@@ -187,10 +189,9 @@ def test_a_run_accepts_a_full_load_that_came_again_g125(made: HandMadeMirror) ->
 def test_a_run_says_what_became_of_a_column_g_60(made: HandMadeMirror, renamed_to: str | None) -> None:
     made.accept(ORDERS, GUID, 0)
     columns = [["order_id", "int", True], ["note", "nvarchar(9)", False]]
-    listed = {"table_id": made.ids[ORDERS], "whole": True}
-    made.insert(tables.column_list, digest="a", cols=json.dumps(columns), first_pos=LOW, **listed)
+    made.keep(COLUMN_LISTS, made.ids[ORDERS], a=ColumnList(json.dumps(columns), True, LOW, {}))
     columns[1][0] = "remark"
-    made.insert(tables.column_list, digest="b", cols=json.dumps(columns), first_pos=HIGH, **listed)
+    made.keep(COLUMN_LISTS, made.ids[ORDERS], b=ColumnList(json.dumps(columns), True, HIGH, {}))
     made.commit(1, {ORDERS: (2, HIGH)})
     made.stop(ORDERS, "RENAME_POSSIBLE")
     run = _run(decision=ACCEPT_SCHEMA, table=ORDERS, subject="note", renamed_to=renamed_to, reason="ticket 7")

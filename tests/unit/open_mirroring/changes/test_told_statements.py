@@ -8,10 +8,12 @@ from typing import Any
 
 import pytest
 
+from open_mirroring.changes.places_seen import PlacesSeen
 from open_mirroring.changes.told_statements import ColumnStep, Statement, ToldColumn, given_again, what_became_of
 from open_mirroring.codes import RESET
-from open_mirroring.ledger import tables as t
+from open_mirroring.facts.column_lists import ColumnList
 from open_mirroring.ledger.decisions import accept_told
+from open_mirroring.ledger.documents import COLUMN_LISTS
 from spark_jobs.sources.qlik.change_table.ddl_history import statements_of
 from spark_jobs.sources.qlik.positions import qlik_position
 from tests.hand_made_mirror import HandMadeMirror
@@ -108,9 +110,8 @@ def made_with(folder: Path, *lists: tuple[int, str, bool]) -> HandMadeMirror:
     for at, letters, whole in lists:
         cols = json.dumps([[letter, "int", place] for place, letter in enumerate(letters)])
         place = qlik_position(sequence(at), 1)
-        made.insert(t.column_list, table_id=table, digest=letters, cols=cols, whole=whole, first_pos=place)
-        seen = {"first": place, "last": place, "whole_first": place * whole, "whole_last": place * whole}
-        made.insert(t.column_range, table_id=table, digest=letters, epoch="load", **seen)
+        seen = PlacesSeen(place, place, place * whole, place * whole)
+        made.keep(COLUMN_LISTS, table, **{letters: ColumnList(cols, whole, place, {"load": seen})})
     return made
 
 

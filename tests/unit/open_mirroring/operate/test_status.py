@@ -11,12 +11,13 @@ import pytest
 
 from open_mirroring.changes.complete_position import advance
 from open_mirroring.changes.horizon import MirrorHorizon, TableHorizon
-from open_mirroring.changes.manifest import LoadChunk
+from open_mirroring.changes.manifest import LoadChunk, OpenFragment
 from open_mirroring.config import load_mirror
 from open_mirroring.ledger import tables as t
 from open_mirroring.ledger.auditing import Reason
 from open_mirroring.ledger.columns import ROWS
 from open_mirroring.ledger.declaring import TableDeclaration
+from open_mirroring.ledger.documents import FRAGMENTS
 from open_mirroring.ledger.horizon import move_horizon
 from open_mirroring.ledger.load_ledger import LoadPlan
 from open_mirroring.ledger.reset_ledger import ResetLedger
@@ -169,8 +170,7 @@ def test_stale_keys_fragments_and_homeless_dead_letters_are_counted(made: HandMa
     for place, key in enumerate(["[1]", "[1]", "[2]"]):
         details = {"pos": f"0A:{place}:1", "key_digest": str(place), "key": key}
         made.insert(t.rejected_change, **common, **details, reason="no", origin="f", place=place)
-    since = {"since_batch": 1, "since": NOW, "files": "[]"}
-    made.insert(t.open_fragment, mirror="shop", identity="x", epoch=GUID, pos=LOW, **since)
+    made.keep(FRAGMENTS, "shop", x=OpenFragment("x", GUID, LOW, 1, NOW, ()))
     made.letter(10)
     made.letter(-1, letters=4)
     made.letter(11, "dbo.orders", code="ROW_INVALID", key="[2]")

@@ -9,10 +9,11 @@ import pytest
 import sqlalchemy as sa
 
 from open_mirroring.config import Table
-from open_mirroring.config.models import Publish
+from open_mirroring.facts.column_lists import ColumnList
 from open_mirroring.landing_zone.schema import LandingColumn, TableSchema
 from open_mirroring.ledger import tables as t
 from open_mirroring.ledger.columns import keep_taken, note_rows, note_taken, verify_columns
+from open_mirroring.ledger.documents import COLUMN_LISTS
 from open_mirroring.protocols.publishing import Intent, Work
 from spark_jobs.plan.table_plan import TablePlan
 from spark_jobs.publish.publication import Preparation, Prepared
@@ -26,8 +27,8 @@ def made(tmp_path: Path) -> HandMadeMirror:
     made = HandMadeMirror(tmp_path)
     for source, key in ((ORDERS, "order_id"), (CUSTOMERS, "customer_id")):
         made.accept(source, GUID, 0)
-        columns = {"digest": "0", "cols": json.dumps([[key, "int", 0]]), "whole": True, "first_pos": "0001:01:1"}
-        made.insert(t.column_list, table_id=made.ids[source], **columns)
+        one = ColumnList(json.dumps([[key, "int", 0]]), True, "0001:01:1", {})
+        made.keep(COLUMN_LISTS, made.ids[source], **{"0": one})
     return made
 
 
@@ -40,8 +41,8 @@ def log(made: HandMadeMirror, batch: int, source: str, lowest: str, highest: str
 def plans(made: HandMadeMirror, published: dict[str, int], batch: int) -> dict[str, TablePlan]:
     """The plans of tables whose targets have the batches up to these, for all up to *batch*."""
     states = made.reader.tables()
-    declared = {s: Table(source=s, target=s.replace(".", "/"), key=states[s].keys) for s in published}
-    preparation = Preparation("shop", made.reader, declared, Publish())
+    declared = [Table(source=s, target=s.replace(".", "/"), key=states[s].keys) for s in published]
+    preparation = Preparation(made.with_tables(*declared), made.reader)
     intents = [(states[s], Intent(1, batch_from, Work("changes", batch))) for s, batch_from in published.items()]
     found: dict[str, TablePlan] = {}
     for source, prepared in zip(published, preparation.prepare(intents).values(), strict=True):
@@ -99,7 +100,7 @@ def test_column_lists_of_a_quiet_table_are_asked_for_only_where_types_says_somet
     """So a run without changes costs nothing of the tables that did nothing; a refused table is asked for again."""
     published = TableSchema((LandingColumn("order_id", "string"),)).to_json()
     declared = Table(source=ORDERS, target="dbo/orders", key=("order_id",))
-    preparation = Preparation("shop", made.reader, {ORDERS: declared}, Publish())
+    preparation = Preparation(made.with_tables(declared), made.reader)
     asked: list[str] = []
     sa.event.listen(made.ledger, "before_cursor_execute", lambda *call: asked.append(call[2]))
     for noted in (None, '{"order_id": "string"}', "{}"):
@@ -118,15 +119,15 @@ def test_what_types_says_is_noted_before_changes_are_published_by_it_g129(made: 
     declared = Table.model_validate(
         {"source": ORDERS, "target": "dbo/orders", "key": ["order_id"], "types": {"price": "string"}}
     )
-    preparation = Preparation("shop", made.reader, {ORDERS: declared}, Publish())
+    preparation = Preparation(made.with_tables(declared), made.reader)
     assert preparation.refused([made.table(ORDERS)], busy=[ORDERS]) == {}
     assert made.table(ORDERS).types == '{"price": "string"}'
 
 
 def test_a_column_that_was_taken_later_is_no_difference_also_once_it_is_verified_g02(made: HandMadeMirror) -> None:
     """G-02, G-141: a proof finds the values equal; what was read before lacks the column ever after, built anew too."""
-    columns = {"digest": "1", "cols": json.dumps([["price", "int", 0]]), "whole": True, "first_pos": "0001:01:1"}
-    made.insert(t.column_list, table_id=made.ids[ORDERS], **columns)
+    one = ColumnList(json.dumps([["price", "int", 0]]), True, "0001:01:1", {})
+    made.keep(COLUMN_LISTS, made.ids[ORDERS], **{"1": one})
     log(made, 1, ORDERS, "0001:01:1", "0005:01:1")
     with made.ledger.begin() as db:
         row = db.execute(sa.select(t.mirrored_table).where(t.mirrored_table.c.source == ORDERS)).one()
@@ -134,9 +135,9 @@ def test_a_column_that_was_taken_later_is_no_difference_also_once_it_is_verified
         note_rows(db, [row], "*", 1)
     (noted,) = made.reader.unverified_columns([made.table(ORDERS)]).values()
     assert verify_columns(made.ledger, made.ids[ORDERS], noted) == 2
-    assert plans(made, {ORDERS: 0}, 1)[ORDERS].unread == {"price"}
+    assert plans(made, {ORDERS: 0}, 1)[ORDERS].columns.unread == {"price"}
     with made.ledger.begin() as db:
         keep_taken(db, made.ids[ORDERS], 1)
     made.set_table(ORDERS, generation=2)
-    assert plans(made, {ORDERS: 0}, 1)[ORDERS].unread == {"price"}
+    assert plans(made, {ORDERS: 0}, 1)[ORDERS].columns.unread == {"price"}
     assert made.reader.unverified_columns([made.table(ORDERS)]) == {}
