@@ -1,7 +1,7 @@
-"""Casts columns of texts by Arrow, each only where a pattern proves that the result is exact.
+"""Casts whole columns of texts by Arrow, each only where a pattern proves that the cast is right.
 
-The exact reader (:mod:`spark_jobs.sources.sql_server.types`) defines the result. It reads, value by value, whatever a
-cast does not cover.
+The exact reader of one value (:mod:`spark_jobs.sources.sql_server.types`) defines what is right. It reads the columns
+that no cast accepts, value by value.
 """
 
 from __future__ import annotations
@@ -15,22 +15,27 @@ import pyarrow.compute as pc
 from spark_jobs.sources.sql_server.type_text import INTEGERS, MONEY, SECOND_DIGITS, read_type
 
 Cast = Callable[[pa.Array, str, pa.DataType], pa.Array | None]
-"""Casts texts of a source type to the wanted type; None if the result is not provably exact."""
+"""From texts, their source type and the wanted type to a column; None where nothing proves the cast right."""
+
+
+_GUID = "^[0-9A-Fa-f]{8}-(?:[0-9A-Fa-f]{4}-){3}[0-9A-Fa-f]{12}$"
 
 
 def cast_to(kind: pa.DataType) -> Cast | None:
-    """The cast of a column of texts to this type; None if there is only the exact reader."""
+    """Return the cast of a whole column of texts to this type; None where only the exact reader can do it."""
     return _CASTS.get(str(kind).split("(")[0].split("[")[0])
 
 
 def matches(texts: pa.Array, pattern: str) -> bool:
-    """Whether all texts, except NULL, match a regular expression."""
+    """Return whether every text that is not NULL matches a regular expression."""
     return pc.all(pc.match_substring_regex(texts, pattern), min_count=0).as_py() is not False
 
 
 def _cast_text(texts: pa.Array, sql_type: str, kind: pa.DataType) -> pa.Array | None:
     length = sql_type.partition("(")[2].rstrip(") ")
     name = sql_type.partition("(")[0].strip().casefold()
+    if name == "uniqueidentifier":
+        return pc.ascii_upper(texts) if matches(texts, _GUID) else None
     if name not in ("char", "varchar", "nchar", "nvarchar", "text", "ntext", "xml", "sysname"):
         return None
     if length in ("", "max"):
@@ -100,7 +105,7 @@ _cast_double = _guarded(
 
 
 def _cast_single(texts: pa.Array, sql_type: str, kind: pa.DataType) -> pa.Array | None:
-    # Through eight bytes, like the exact reader, which refuses what four cannot hold.
+    # By way of eight bytes, as the exact reader does; that reader refuses what four bytes cannot hold.
     doubles = _cast_double(texts, sql_type, pa.float64())
     if doubles is None:
         return None

@@ -19,7 +19,7 @@ ROOT = Path(__file__).resolve().parents[3]
 PRODUCT = ("open_mirroring", "spark_jobs", "plugins")
 LINES, MODULES, RECORDS, TABLES = 65_600, 399, 470, 19
 FIELDS, ARGUMENTS = 23, 9
-TEST_LINES = 68_500
+TEST_LINES = 68_700
 DECODERS = {
     "spark_jobs.sources.ces.decoder": 37,
     "spark_jobs.sources.qlik.change_table.decoder": 39,

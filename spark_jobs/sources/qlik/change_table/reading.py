@@ -1,6 +1,6 @@
 """Reads bound ranges of change tables in a database; Spark's workers decode them into log files.
 
-From PostgreSQL a worker reads by COPY itself, from other databases through Spark's JDBC reader. Both give the same
+From PostgreSQL a worker reads by its own client, from other databases through Spark's JDBC reader. Both give the same
 texts in the same order.
 """
 
@@ -21,7 +21,7 @@ from open_mirroring.errors import MirroringError
 from spark_jobs.runtime.tasks import run_job
 from spark_jobs.sources.contract.source import BlockLog
 from spark_jobs.sources.jdbc.dialects import dialect_of
-from spark_jobs.sources.jdbc.postgres_client import copy_out
+from spark_jobs.sources.jdbc.postgres_client import rows_of
 from spark_jobs.sources.qlik.change_table.blocks import cut_blocks
 from spark_jobs.sources.qlik.change_table.jdbc_table import ChangeTable, Slice
 from spark_jobs.sources.qlik.change_table.rows import Structure
@@ -40,18 +40,19 @@ class SliceTask:
     prefix: str
     log: Callable[[int], BlockLog]
 
-    def take(self, read: Callable[[Callable[[pa.RecordBatch | None], None]], None]) -> Any:
-        """Decode and log the batches of *read*; returns what was written and seen."""
+    def take(self, batches: Iterable[pa.RecordBatch]) -> Any:
+        """Decode and log the texts of its rows; return what was written and seen."""
         decoding = self.log(self.at)
         add = cut_blocks(self.bound.origin, self.structure, self.prefix, decoding.take_block)
-        read(add)
+        for batch in batches:
+            add(batch)
         add(None)
         return decoding.finish()
 
 
 @dataclass(frozen=True)
 class CopyTask:
-    """A slice that the worker queries itself: the query, and the change table's name for errors."""
+    """A slice that the worker queries itself: the query, and the change table for errors."""
 
     slice: SliceTask
     query: str
@@ -59,7 +60,7 @@ class CopyTask:
 
 
 class WantedSlices(NamedTuple):
-    """An open change table, its name, and its requested slices, each with its index among all ranges."""
+    """An open change table, its name, and the slices to read, each with its place among all ranges."""
 
     table: ChangeTable
     name: SourceName
@@ -76,11 +77,19 @@ def read_slices(
 ) -> list[Any]:
     """Read, decode and log slices, as :meth:`QueriedTransport.read`.
 
-    Each slice is one task: with COPY all of them are in one Spark job, else there is one job per table.
+    Each slice is one task: all of them in one Spark job from PostgreSQL, else one job for each table.
+
+    Args:
+        spark: the session.
+        connection: the database.
+        wanted: what to read.
+        prefix: what the names of header columns begin with.
+        log: begins to log the range at a place.
+        job: the description that Spark shows.
 
     Raises:
-        TerminalError: ``TYPE_UNSUPPORTED``, ``HEADER_INVALID``, ``SERVICE_REFUSED``, and those of a connection.
-        TransientError: ``UNREACHABLE`` when the database did not answer completely.
+        TerminalError: ``TYPE_UNSUPPORTED``, ``HEADER_INVALID``, ``SERVICE_REFUSED``, and what a connection may raise.
+        TransientError: ``UNREACHABLE`` when the database did not answer to the end.
     """
     copies: list[CopyTask] = []
     parts: list[Any] = []
@@ -98,20 +107,16 @@ def read_slices(
 
 
 def _copy(connection: Connection, task: CopyTask) -> Any:
-    columns = len(task.slice.structure.columns)
-    return task.slice.take(lambda add: copy_out(connection, task.query, columns, add, task.name))
+    return task.slice.take(rows_of(connection, task.query, task.name))
 
 
 def _work(tasks: Sequence[SliceTask]) -> Callable[[int, Iterable[pa.RecordBatch]], bytes]:
-    """A worker's function for the texts of a range, made of plain values that can be sent to workers."""
+    """Return what a worker does with the texts of a range: a function of plain values, which travels to workers."""
 
     def work(part: int, batches: Iterable[pa.RecordBatch]) -> bytes:
-        def read(add: Callable[[pa.RecordBatch | None], None]) -> None:
-            for batch in batches:
-                add(batch.cast(pa.schema([(name, pa.string()) for name in batch.schema.names])))
-
+        texts = (batch.cast(pa.schema([(name, pa.string()) for name in batch.schema.names])) for batch in batches)
         try:
-            return pickle.dumps(tasks[part].take(read))
+            return pickle.dumps(tasks[part].take(texts))
         except MirroringError as error:
             return pickle.dumps(error)
 
