@@ -114,12 +114,12 @@ def given_again(column: str, first: str, last: str, statements: Sequence[Stateme
             continue
         later = [other for other in statements if other.place >= one.place]
         told = what_became_of(column, "", later)
-        if told is not None and told.by == one.place and any(_gives(column, other) for other in later):
+        if told is not None and told.by == one.place and any(_gives_name(column, other) for other in later):
             found[one.place] = told
     return found
 
 
-def _gives(column: str, one: Statement) -> bool:
+def _gives_name(column: str, one: Statement) -> bool:
     steps = one.columns or {}
     added = steps.get(column.casefold())
     return (added is not None and added.action == ADD) or any(

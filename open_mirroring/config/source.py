@@ -438,7 +438,7 @@ class _Chosen(Section, extra="ignore"):
     @classmethod
     def _combination(cls, transport: str, info: ValidationInfo) -> str:
         chosen = info.data.get("format")
-        if chosen is not None and transport not in (ways := _ways(chosen)):
+        if chosen is not None and transport not in (ways := _models_of(chosen)):
             way_out = f"choose one of: {', '.join(ways)}"
             raise names.refusal("CONFIG_INVALID", f"{chosen} does not come over {transport}", way_out)
         return transport
@@ -451,7 +451,7 @@ def _known(value: Any) -> Any:
 
 
 def _tag(value: Any) -> str:
-    kind = type(value) if isinstance(value, AnySource) else _ways(value["format"])[value["transport"]]
+    kind = type(value) if isinstance(value, AnySource) else _models_of(value["format"])[value["transport"]]
     return f"({kind.__name__})"
 
 
@@ -481,7 +481,7 @@ def _chosen_by(source: type[AnySource]) -> tuple[str, str]:
     return format_[0] if format_ else _REGISTERED, transport[0]
 
 
-def _ways(format_: str) -> Mapping[str, type[AnySource]]:
+def _models_of(format_: str) -> Mapping[str, type[AnySource]]:
     known = format_ if format_ in get_args(FormatName) else _REGISTERED
     return {transport: source for (name, transport), source in SOURCES.items() if name == known}
 

@@ -237,7 +237,7 @@ class _Search:
                     "delete": DELETE,
                     "update": UPDATE,
                     "completes": self.completes,
-                    "whole": self._whole_lists(),
+                    "whole": self._complete_lists(),
                     "bad": list(bad) or [""],
                 }
                 for key, is_left, pos in db.execute(query, parameters).fetchall():
@@ -246,7 +246,7 @@ class _Search:
                     found[key] = (whole, max(left, order)) if is_left else (max(whole, order), left)
         return found
 
-    def _whole_lists(self) -> list[str]:
+    def _complete_lists(self) -> list[str]:
         """The column lists with every column of the table; other lists may leave a value unchanged (G-04).
 
         A dropped column has no value to include (G-60).

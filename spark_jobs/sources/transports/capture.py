@@ -56,7 +56,7 @@ def read_capture(root: Place, name: str, size: int) -> Iterator[RawMessage | Dam
         except UNREADABLE as error:
             refuse_missing_codec(error)
             file.seek(good)
-            yield Damage(name, good, "FILE_DAMAGED", _said(error), file.read(min(MAX_RAW, max(0, size - good))))
+            yield Damage(name, good, "FILE_DAMAGED", _described(error), file.read(min(MAX_RAW, max(0, size - good))))
 
 
 def _message(record: Any, origin: str) -> RawMessage:
@@ -80,5 +80,5 @@ class _Prefix:
         return self._at
 
 
-def _said(error: BaseException) -> str:
+def _described(error: BaseException) -> str:
     return f"{type(error).__name__}: {error}"[:300]

@@ -161,7 +161,7 @@ def read_exactly(body: bytes) -> dict[str, Any]:
     return whole
 
 
-def _whole(text: str) -> int | JsonNumber:
+def _integer(text: str) -> int | JsonNumber:
     try:
         return JsonNumber(text) if text == "-0" else int(text)
     except ValueError:
@@ -175,5 +175,5 @@ def _spelled(number: JsonNumber) -> msgspec.Raw:
 _decode_fast = msgspec.json.Decoder(float_hook=JsonNumber).decode
 _encode_again = msgspec.json.Encoder(enc_hook=_spelled).encode
 _decode_json = json.JSONDecoder(
-    object_pairs_hook=members_once, parse_int=_whole, parse_float=JsonNumber, parse_constant=no_number
+    object_pairs_hook=members_once, parse_int=_integer, parse_float=JsonNumber, parse_constant=no_number
 ).decode
