@@ -100,12 +100,6 @@ def given_again(column: str, first: str, last: str, statements: Sequence[Stateme
     """What happened to columns whose name was given to another one, by the positions where they lost it (T-88).
 
     Rows before and after such a position have the name, so they show no gap.
-
-    Args:
-        column: the name.
-        first: the position of the first row with it.
-        last: the position of the last one.
-        statements: all known statements of the table, in any order.
     """
     found: dict[str, ToldColumn] = {}
     for one in statements:

@@ -530,10 +530,7 @@ def keeps_tables(source: AnySource, connection: str) -> bool:
 def refuse_unstreamed(source: AnySource, columns: Iterable[tuple[str, str | None]], where: str) -> None:
     """Refuse a load of columns that no event contains: the first change of a row would set them to NULL.
 
-    Args:
-        source: the mirror's; only change event streaming leaves out types.
-        columns: names with SQL types, or None if unknown.
-        where: the table or the setting, for the message.
+    *columns* are names with SQL types, or None if unknown. Only change event streaming leaves out types.
 
     Raises:
         TerminalError: ``COLUMN_NOT_STREAMED``.

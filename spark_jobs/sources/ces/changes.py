@@ -60,8 +60,6 @@ class ColumnList(RowColumns):
 
     Args:
         raw: the JSON text of ``cols``.
-        key: key columns of the table.
-        chosen: the columns that are mirrored, besides the key.
         binary: the encoding of binary values.
     """
 

@@ -105,7 +105,6 @@ class _Cut(NamedTuple):
     """Complete records at the beginning of some bytes.
 
     Args:
-        size: their number of bytes.
         borders: the ends of their fields.
         ends: the indexes of borders that end a record.
         quotes: the positions where quotes open and close, alternately.

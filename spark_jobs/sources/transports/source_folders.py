@@ -30,7 +30,6 @@ class SourceFile(NamedTuple):
 
     Args:
         name: its name relative to the root, with ``/`` between parts.
-        size: in bytes.
         version: changes whenever it may have been written.
         unread: why it cannot be read; empty if it can.
     """

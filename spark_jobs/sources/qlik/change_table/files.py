@@ -83,10 +83,8 @@ class ChangeFiles(MessageTransport):
     """The folder of a file target.
 
     Args:
-        path: the folder.
         suffix: the suffix of change table folders (T-01).
         prefix: the prefix of header columns (T-02).
-        tables: the mirrored tables.
         unloaded: those of them without an initial load.
         timeout_hours: how long a file may wait for its other half (T-42).
         files: the state of the files when they were bound; used in object storage only.

@@ -118,8 +118,6 @@ class RowLayout:
     """A structure from the view of one mirrored table: the indexes of header, key and mirrored columns.
 
     Args:
-        structure: the change table as its rows have it.
-        table: the mirrored table.
         prefix: the prefix of header columns, in any case, as some targets change it.
 
     Raises:

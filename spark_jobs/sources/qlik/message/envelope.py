@@ -59,9 +59,10 @@ def registry_number(identity: str) -> int | None:
 def read_message(body: bytes, *, unframed_avro: bool = False) -> Metadata | JsonData | AvroData:
     """The kind and content of a message.
 
-    Args:
-        body: the message.
-        unframed_avro: bytes in no known form are a bare Avro record, whose schema depends on the topic.
+    With *unframed_avro*, bytes in no known form are a bare Avro record, whose schema depends on the topic.
+
+    Raises:
+        Refusal: ``BODY_MISSING``, ``MESSAGE_INVALID``, ``METADATA_MISSING``.
     """
     if body.startswith(b"{"):
         return _of_json(_json(body))

@@ -51,8 +51,6 @@ class TableImages:
     """How rows of one structure are written for one mirrored table.
 
     Args:
-        structure: the structure of the messages.
-        table: the mirrored table.
         binary: the encoding of binary values in JSON; the log has hexadecimal.
     """
 
