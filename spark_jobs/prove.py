@@ -32,7 +32,7 @@ from open_mirroring.config.tables import ProofExport
 from open_mirroring.errors import MirroringError, TerminalError, TransientError
 from open_mirroring.fault_points import reach
 from open_mirroring.landing_zone.schema import LandingColumn
-from open_mirroring.ledger.columns import UnverifiedColumn, verify_columns
+from open_mirroring.ledger.column_notes import ColumnNote, verify_columns
 from open_mirroring.ledger.extract_ledger import ExtractLedger
 from open_mirroring.ledger.proofs import ProofLedger, RecordedProof
 from open_mirroring.ledger.reading import LedgerReader, TableState
@@ -105,7 +105,7 @@ class _Case:
     state: TableState
     proof: Proof
     gone: frozenset[str] = frozenset()
-    noted: Sequence[UnverifiedColumn] = ()
+    noted: Sequence[ColumnNote] = ()
     source: Source | None = None
     shape: Shape | None = None
     cells: frozenset[int] = frozenset()

@@ -23,10 +23,10 @@ class Standing(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_f
         loaded_columns: so many of its first columns came with the initial load; None: it had none.
         hand_over_batch: the changes of later batches are published over the load.
         untyped: changes that could not be typed, which only the ledger names.
-        former: columns of earlier rows that are read otherwise than they are named (G-66), as only the ledger notes.
+        former: columns of earlier rows that are read under another name (G-66), as only the ledger notes.
         epochs: the ordinal of each stream incarnation.
         decided: what operators said of columns, each as column, place and new name.
-        unverified: columns that came behind rows which were there, with their first position.
+        unverified: notes on what is not verified, each with its kind, column and place.
         renamed: names of the file's columns by their names at the source, where they differ (G-120).
         salted: what tells the salt of a column's hashes, by its name at the source (G-121).
     """
@@ -46,7 +46,7 @@ class Standing(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_f
     former: int = 0
     epochs: Mapping[str, int] = msgspec.field(default_factory=dict)
     decided: tuple[tuple[str, str, str | None], ...] = ()
-    unverified: Mapping[str, str] = msgspec.field(default_factory=dict)
+    unverified: tuple[tuple[str, str, str], ...] = ()
     renamed: Mapping[str, str] = msgspec.field(default_factory=dict)
     salted: Mapping[str, str] = msgspec.field(default_factory=dict)
 

@@ -7,7 +7,6 @@ its request is taken once: asked again, it reports what it cleared then, and lif
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
@@ -15,6 +14,7 @@ from typing import Any, NamedTuple
 import sqlalchemy as sa
 from sqlalchemy import Connection, Engine
 
+from open_mirroring.changes.column_history import Word
 from open_mirroring.changes.log_position import is_load_epoch, position_order
 from open_mirroring.changes.told_statements import Statement, ToldColumn, given_again, what_became_of
 from open_mirroring.codes import CODES, RESET, WHY_RESET, Kind, Lift, Trait, having, of_kind
@@ -22,6 +22,8 @@ from open_mirroring.errors import TerminalError
 from open_mirroring.ledger import requests
 from open_mirroring.ledger import tables as t
 from open_mirroring.ledger.auditing import Reason
+from open_mirroring.ledger.column_notes import column_decisions, note_decision
+from open_mirroring.ledger.columns import column_lists
 from open_mirroring.ledger.declaring import note_accepted, without_stop, without_unsealed
 from open_mirroring.ledger.load_ledger import LoadPlan
 from open_mirroring.ledger.requests import (
@@ -241,7 +243,7 @@ def accept_schema(
     def effect(db: Connection, row: Any) -> Effect:
         ends = {column: _where_it_is_gone(db, row, column, renamed_to) for column in columns}
         for column, up_to in ends.items():
-            _note_column(db, row, column, up_to, renamed_to)
+            note_decision(db, row.id, Word(column, up_to, renamed_to))
         cleared = None
         if renamed_to is not None:
             what = f"{named!r} is {renamed_to!r} now: values of rows that did not change since have the old name"
@@ -276,10 +278,9 @@ def accept_told(
     found: dict[str, str] = {}
 
     def effect(db: Connection, row: Any) -> Effect | None:
-        e, d = t.stream_epoch.c, t.column_decision.c
+        e = t.stream_epoch.c
         ordinals = dict(db.execute(sa.select(e.epoch, e.ordinal).where(e.table_id == row.id)).tuples().all())
-        said = sa.select(d.column, sa.func.max(d.up_to)).where(d.table_id == row.id).group_by(d.column)
-        decided = dict(db.execute(said).tuples().all())
+        decided = {one.column: one.up_to for one in column_decisions(db, [row.id]).get(row.id, ())}
         lists, places = _carried(db, row, ordinals)
         names = {name.casefold(): name for name in places}
 
@@ -291,7 +292,7 @@ def accept_told(
                 up_to = lost_at or _where_it_is_gone(db, row, column, now)
             except TerminalError:
                 return  # no row that was read proves it yet
-            _note_column(db, row, column, up_to, now)
+            note_decision(db, row.id, Word(column, up_to, now))
             became = "dropped" if now is None else f"renamed to {now!r}"
             found[column] = f"{became} at {told.by}"
 
@@ -347,15 +348,6 @@ def unknown_epochs(db: Connection, row: Any) -> set[str]:
     return {epoch for epoch in logged if epoch not in known and not is_load_epoch(epoch)}
 
 
-def _note_column(db: Connection, row: Any, column: str, up_to: str, renamed_to: str | None) -> None:
-    """Keep what became of a column, for changes up to a place; a later word on these replaces an earlier one."""
-    c = t.column_decision.c
-    here = (c.table_id == row.id) & (c.column == column) & (c.up_to == up_to)
-    db.execute(t.column_decision.delete().where(here))
-    values = {"table_id": row.id, "column": column, "up_to": up_to, "renamed_to": renamed_to}
-    db.execute(t.column_decision.insert().values(**values, decided_at=datetime.now(UTC)))
-
-
 def _carried(
     db: Connection, row: Any, ordinals: Mapping[str, int]
 ) -> tuple[list[tuple[set[str], str]], dict[str, tuple[str, str]]]:
@@ -363,21 +355,16 @@ def _carried(
 
     Of a column that is only loaded both are empty.
     """
-    c, r = t.column_list.c, t.column_range.c
-    lists = {
-        digest: {name for name, _, _ in json.loads(cols)}
-        for digest, cols in db.execute(sa.select(c.digest, c.cols).where(c.table_id == row.id)).tuples()
-    }
     ends: dict[str, list[str]] = {name: [] for name in _loaded(row)}
-    firsts: dict[str, list[str]] = {digest: [] for digest in lists}
-    ranges = sa.select(r.digest, r.epoch, r.first, r.last).where(r.table_id == row.id)
-    for digest, epoch, *places in db.execute(ranges).tuples():
-        at = [position_order(ordinals.get(epoch, 0), place) for place in places if not is_load_epoch(epoch)]
-        firsts.setdefault(digest, []).extend(at[:1])
-        for name in lists.get(digest, ()):
-            ends.setdefault(name, []).extend(at)
-    with_first = [(names, min(firsts[digest], default="")) for digest, names in lists.items()]
-    return with_first, {name: (min(at, default=""), max(at, default="")) for name, at in ends.items()}
+    lists = []
+    for one in column_lists(db, [row.id]).get(row.id, ()):
+        seen = [(ordinals.get(epoch, 0), at) for epoch, at in one.seen.items() if not is_load_epoch(epoch)]
+        firsts = [position_order(ordinal, at.first) for ordinal, at in seen]
+        lasts = [position_order(ordinal, at.last) for ordinal, at in seen]
+        lists.append((one.names, min(firsts, default="")))
+        for name in one.names:
+            ends.setdefault(name, []).extend([*firsts, *lasts])
+    return lists, {name: (min(at, default=""), max(at, default="")) for name, at in ends.items()}
 
 
 def _loaded(row: Any) -> list[str]:
@@ -391,11 +378,10 @@ def _where_it_is_gone(db: Connection, row: Any, column: str, renamed_to: str | N
     Raises:
         TerminalError: ``ARGUMENT_INVALID``, also when no change behind one that carries it lacks it.
     """
-    e, b, c, r = t.stream_epoch.c, t.batch_table.c, t.column_list.c, t.column_range.c
+    e, b = t.stream_epoch.c, t.batch_table.c
     ordinals = dict(db.execute(sa.select(e.epoch, e.ordinal).where(e.table_id == row.id)).tuples().all())
-    lists = db.execute(sa.select(t.column_list).where(c.table_id == row.id)).all()
-    carried = {one.digest: {name for name, _, _ in json.loads(one.cols)} for one in lists}
-    known = {*_loaded(row)}.union(*carried.values())
+    lists = column_lists(db, [row.id]).get(row.id, [])
+    known = {*_loaded(row)}.union(*(one.names for one in lists))
     for name in filter(None, (column, renamed_to)):
         if name not in known:
             raise TerminalError(
@@ -406,17 +392,17 @@ def _where_it_is_gone(db: Connection, row: Any, column: str, renamed_to: str | N
     highest = sa.select(b.epoch, sa.func.max(b.max_pos)).where(b.mirror == row.mirror, b.source == row.source)
     seen = db.execute(highest.group_by(b.epoch)).tuples()
     up_to = max((position_order(ordinals[at], text) for at, text in seen if at in ordinals), default="")
-    with_it = [one for one in lists if column in carried[one.digest]]
-    places = [position_order(0, one.first_pos) for one in with_it]
-    of_lists = (r.table_id == row.id) & r.digest.in_([one.digest for one in with_it])
-    for at, text in db.execute(sa.select(r.epoch, r.last).where(of_lists)).tuples():
-        if not is_load_epoch(at):
-            places.append(position_order(ordinals.get(at, 0), text))
+    places, lacking = list[str](), list[str]()
+    for one in lists:
+        for epoch, at in one.seen.items():
+            ordinal = ordinals.get(epoch, 0)
+            if column in one.names and not is_load_epoch(epoch):
+                places += [position_order(ordinal, at.first), position_order(ordinal, at.last)]
+            elif at.whole_last and not is_load_epoch(epoch):
+                lacking.append(position_order(ordinal, at.whole_last))
     if up_to > max(places, default=""):
         return up_to
-    others = (r.table_id == row.id) & r.digest.not_in([one.digest for one in with_it]) & (r.whole_last != "")
-    lacking = db.execute(sa.select(r.epoch, r.whole_last).where(others)).tuples()
-    gone = max((position_order(ordinals.get(at, 0), text) for at, text in lacking if not is_load_epoch(at)), default="")
+    gone = max(lacking, default="")
     if gone <= min(places, default=""):
         raise TerminalError(
             "ARGUMENT_INVALID",

@@ -20,7 +20,8 @@ from open_mirroring.errors import TransientError
 from open_mirroring.landing_zone.load_columns import LoadColumn
 from open_mirroring.landing_zone.schema import LandingColumn, TableSchema
 from open_mirroring.ledger import tables as t
-from open_mirroring.ledger.columns import keep_column_lists, note_load
+from open_mirroring.ledger.column_notes import NoteKind, note_from_now
+from open_mirroring.ledger.columns import keep_column_lists
 from open_mirroring.ledger.horizon import newest_dropped
 
 
@@ -214,5 +215,5 @@ class LoadLedger:
             if row.generation > 1:
                 keep_column_lists(db, row, plan.hand_over_batch)
             if doubt:
-                note_load(db, row, doubt, plan.hand_over_batch)
+                note_from_now(db, [row], NoteKind.LOAD, [doubt], plan.hand_over_batch)
             return True

@@ -13,11 +13,11 @@ from typing import Any, NamedTuple, TypeVar
 import sqlalchemy as sa
 from sqlalchemy import Engine
 
-from open_mirroring.changes.column_history import FormerColumn
+from open_mirroring.changes.column_history import FormerColumn, Word
 from open_mirroring.changes.complete_position import Completeness
 from open_mirroring.changes.horizon import BatchContents, MirrorHorizon, TableHorizon
 from open_mirroring.changes.log_position import BEGINS_EMPTY, is_load_epoch, not_below, position_order
-from open_mirroring.changes.manifest import Manifest, PlacesSeen, counts_of
+from open_mirroring.changes.manifest import Manifest, counts_of
 from open_mirroring.changes.source_reloads import NewestLoad
 from open_mirroring.errors import TerminalError
 from open_mirroring.landing_zone.layout import PARQUET
@@ -25,14 +25,15 @@ from open_mirroring.landing_zone.schema import TableSchema
 from open_mirroring.landing_zone.text_format import TextFormat
 from open_mirroring.ledger import tables as t
 from open_mirroring.ledger.auditing import Reason
-from open_mirroring.ledger.columns import (
-    GoneColumn,
-    UnverifiedColumn,
+from open_mirroring.ledger.column_notes import (
+    UNVERIFIED,
+    ColumnNote,
+    NoteKind,
+    column_decisions,
+    column_notes,
     former_columns,
-    gone_columns,
-    taken_columns,
-    unverified_columns,
 )
+from open_mirroring.ledger.columns import ColumnList, column_lists
 from open_mirroring.ledger.declaring import ResetRecord
 from open_mirroring.ledger.horizon import mirror_horizon, newest_dropped, table_horizons
 from open_mirroring.ledger.load_ledger import LoadPlan
@@ -77,8 +78,7 @@ class TableState(NamedTuple):
     batch *log_from*. Every row of it has its newest change above *lives_above*; None: nobody looked (G-106). *reset* is
     the reset under way. *text* says how its files of delimited text are written; None for Parquet. It begins with the
     *newest_load* of its source, which lies in the log (G-125); of a later one *accepted* tells who said that it counts.
-    *key_names* are the names of key columns at the target, where they are others than at the source (G-120). *types* is
-    what the mirror file said of types when its columns were published or compared last (G-129); None: not known.
+    *key_names* are the names of key columns at the target, where they are others than at the source (G-120).
     *load_refused* is why its initial load could not begin when it was tried last.
     """
 
@@ -102,7 +102,6 @@ class TableState(NamedTuple):
     newest_load: NewestLoad | None = None
     accepted: Reason | None = None
     key_names: Mapping[str, str] = MappingProxyType({})
-    types: str | None = None
     load_refused: str | None = None
 
     @property
@@ -143,24 +142,20 @@ class TableState(NamedTuple):
         return self.load_state == "pending" or not self.row.confirmed
 
 
-class ColumnList(NamedTuple):
-    """A column list that changes of a table carried, and whether one row proved it to be whole.
+class ColumnRecords(NamedTuple):
+    """What the ledger keeps of one table's columns.
 
-    *seen* says by stream incarnation where rows with it stand; empty where only the first position was kept.
+    Attributes:
+        lists: its column lists, in the order of their first position.
+        epochs: the ordinal of every stream incarnation.
+        decided: what operators said of its columns.
+        former: how columns of earlier rows are read in this generation, as its first publication noted it.
     """
 
-    cols: str
-    whole: bool
-    first_pos: str
-    seen: Mapping[str, PlacesSeen] = MappingProxyType({})
-
-
-class ColumnDecision(NamedTuple):
-    """An operator's word on a column that rows lack up to a place: renamed, or dropped (None)."""
-
-    column: str
-    up_to: str
-    renamed_to: str | None
+    lists: Sequence[ColumnList] = ()
+    epochs: Mapping[str, int] = MappingProxyType({})
+    decided: Sequence[Word] = ()
+    former: Sequence[FormerColumn] = ()
 
 
 class PublishedFile(NamedTuple):
@@ -244,7 +239,6 @@ class LedgerReader:
                 NewestLoad.of(row.newest_load),
                 Reason.of(row.reload_accepted),
                 json.loads(row.key_names or "{}"),
-                row.types,
                 row.load_refused,
             )
             for row in self._rows(query if source is None else query.where(c.source == source))
@@ -328,16 +322,18 @@ class LedgerReader:
 
     def column_lists(self, table_ids: Iterable[str]) -> dict[str, list[ColumnList]]:
         """The column lists of tables in the order of their first position."""
-        c, r, ids = t.column_list.c, t.column_range.c, list(table_ids)
-        query = sa.select(t.column_list).where(c.table_id.in_(ids)).order_by(c.first_pos, c.digest)
-        places: dict[tuple[str, str], dict[str, PlacesSeen]] = {}
-        for row in self._rows(sa.select(t.column_range).where(r.table_id.in_(ids))):
-            seen = PlacesSeen(row.first, row.last, row.whole_first, row.whole_last)
-            places.setdefault((row.table_id, row.digest), {})[row.epoch] = seen
-        return t.grouped(
-            (x.table_id, ColumnList(x.cols, x.whole, x.first_pos, places.get((x.table_id, x.digest), {})))
-            for x in self._rows(query)
-        )
+        with self._engine.connect() as db:
+            return column_lists(db, table_ids)
+
+    def column_records(self, tables: Iterable[TableState]) -> dict[str, ColumnRecords]:
+        """What the ledger keeps of the columns of each table, by its id."""
+        generations = {table.id: table.row.generation for table in tables}
+        lists, epochs = self.column_lists(generations), self.epochs(generations)
+        decided, former = self.column_decisions(generations), former_columns(self._engine, generations)
+        return {
+            id_: ColumnRecords(lists.get(id_, ()), epochs.get(id_, {}), decided.get(id_, ()), former.get(id_, ()))
+            for id_ in generations
+        }
 
     def streamed_types(self, table_id: str) -> dict[str, str]:
         """The type of each column by which all changes of a table that were ever logged carry it."""
@@ -347,32 +343,29 @@ class LedgerReader:
         """All types of each column by which changes of a table that were ever logged carry it."""
         found: dict[str, set[str]] = {}
         for one in self.column_lists([table_id]).get(table_id, ()):
-            if not one.seen or not all(map(is_load_epoch, one.seen)):
+            if not all(map(is_load_epoch, one.seen)):
                 for name, sql_type, _ in json.loads(one.cols):
                     found.setdefault(name, set()).add(sql_type)
         return found
 
-    def column_decisions(self, table_ids: Iterable[str]) -> dict[str, list[ColumnDecision]]:
+    def column_decisions(self, table_ids: Iterable[str]) -> dict[str, list[Word]]:
         """Per table what operators said of columns that rows lack."""
-        c = t.column_decision.c
-        query = sa.select(t.column_decision).where(c.table_id.in_(list(table_ids))).order_by(c.up_to, c.column)
-        return t.grouped((x.table_id, ColumnDecision(x.column, x.up_to, x.renamed_to)) for x in self._rows(query))
+        with self._engine.connect() as db:
+            return column_decisions(db, table_ids)
 
-    def gone_columns(self, tables: Iterable[TableState]) -> dict[str, list[GoneColumn]]:
+    def gone_columns(self, tables: Iterable[TableState]) -> dict[str, list[ColumnNote]]:
         """Per table the columns that are gone at the source, as publications met them (G-60)."""
-        return gone_columns(self._engine, {table.id: table.row.generation for table in tables})
+        return column_notes(self._engine, {table.id: table.row.generation for table in tables}, NoteKind.GONE)
 
-    def former_columns(self, tables: Iterable[TableState]) -> dict[str, list[FormerColumn]]:
-        """Per table how its present generation reads columns of earlier rows (G-66)."""
-        return former_columns(self._engine, {table.id: table.row.generation for table in tables})
-
-    def unverified_columns(self, tables: Iterable[TableState]) -> dict[str, list[UnverifiedColumn]]:
+    def unverified_columns(self, tables: Iterable[TableState]) -> dict[str, list[ColumnNote]]:
         """Per table the columns that came behind published rows and were not compared with the source since (G-07)."""
-        return unverified_columns(self._engine, {table.id: table.row.generation for table in tables})
+        generations = {table.id: table.row.generation for table in tables}
+        return column_notes(self._engine, generations, *UNVERIFIED, is_open=True)
 
     def taken_columns(self, tables: Iterable[TableState]) -> dict[str, list[str]]:
-        """Per table the names and patterns of columns that rows may lack which were read before (G-02, G-141)."""
-        return taken_columns(self._engine, {table.id: table.row.generation for table in tables})
+        """Per table the names and patterns of columns that rows may lack which were read before, verified or not."""
+        found = column_notes(self._engine, {table.id: table.row.generation for table in tables}, NoteKind.TAKEN)
+        return {table: [one.column for one in notes] for table, notes in found.items()}
 
     def epochs(self, table_ids: Iterable[str]) -> dict[str, dict[str, int]]:
         """Per table the ordinal of every stream incarnation."""

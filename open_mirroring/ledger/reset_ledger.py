@@ -26,7 +26,8 @@ from open_mirroring.errors import TerminalError, TransientError
 from open_mirroring.ledger import requests
 from open_mirroring.ledger import tables as t
 from open_mirroring.ledger.auditing import Reason, audit
-from open_mirroring.ledger.columns import keep_taken, record_columns
+from open_mirroring.ledger.column_notes import keep_taken
+from open_mirroring.ledger.columns import forget_column_lists, record_columns
 from open_mirroring.ledger.decisions import EPOCH_UNKNOWN, unknown_epochs
 from open_mirroring.ledger.declaring import (
     ResetRecord,
@@ -430,7 +431,6 @@ def _new_generation(db: Connection, row: Any, reset: ResetRecord) -> dict[str, A
         "waiting_rows": None,
         "intent": None,
         "columns": "[]",
-        "types": None,
         "load_state": "pending" if reset.loads else "none",
         "load_plan": None,
         "load_refused": None,
@@ -445,8 +445,7 @@ def _begin_with(db: Connection, row: Any, reloaded: ReloadedRows) -> None:
     db.execute(t.stream_start.delete().where(s.table_id == row.id))
     starts = [{"table_id": row.id, "origin": at, "place": place} for at, place in sorted(reloaded.starts.items())]
     t.upsert(db, t.stream_start, starts, keys=["table_id", "origin"], update=["place"])
-    db.execute(t.column_range.delete().where(t.column_range.c.table_id == row.id))
-    db.execute(t.column_list.delete().where(t.column_list.c.table_id == row.id))
+    forget_column_lists(db, row.id)
     record_columns(db, row.id, reloaded.lists, of_reading=False)
 
 

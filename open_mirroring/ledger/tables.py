@@ -191,8 +191,6 @@ mirrored_table = Table(
     Column("columns", Text, nullable=False, default="[]"),
     # Which columns were read when the table was declared the last time (G-141); null: not known.
     Column("takes", Text),
-    # The `types` with which its columns were published or compared last (G-129); null: not known.
-    Column("types", Text),
     # none | pending | loaded; while pending, changes are logged and not published.
     Column("load_state", String(10), nullable=False, default="none"),
     Column("load_plan", Text),
@@ -256,58 +254,20 @@ column_range = Table(
     Column("whole_last", String(220), nullable=False),
 )
 
-# What operators said of columns that rows lack from a place on: dropped, or renamed (F-88).
-column_decision = Table(
-    "column_decision",
+# Notes on a table's columns (NoteKind): what operators said of them, which are gone, which are not verified.
+column_note = Table(
+    "column_note",
     metadata,
     Column("table_id", String(36), primary_key=True),
-    Column("column", String(300), primary_key=True),
-    # The place over all stream incarnations up to which the changes were known then.
-    Column("up_to", String(240), primary_key=True),
-    # Null: it was dropped.
-    Column("renamed_to", String(300)),
-    Column("decided_at", Moment, nullable=False),
-)
-
-# How a generation that was built from the log alone reads columns of earlier rows, noted before its first files (G-66).
-former_column = Table(
-    "former_column",
-    metadata,
-    Column("table_id", String(36), primary_key=True),
+    # 0: it counts in every generation.
     Column("generation", Integer, primary_key=True),
-    # One is read after the other: a new name may be an old one of another column.
-    Column("step", Integer, primary_key=True),
-    Column("column", String(300), nullable=False),
-    # The place over all stream incarnations up to which rows are read so.
-    Column("up_to", String(240), nullable=False),
-    # Its name since; null: it was dropped, and what has its name now is another column.
+    Column("kind", String(20), primary_key=True),
+    Column("column", String(300), primary_key=True),
+    # The place up to which, or since which, it counts; empty where it has none.
+    Column("place", String(240), primary_key=True),
+    # The new name of a renamed column.
     Column("now", String(300)),
-)
-
-# Columns that are gone at the source, as publications met them: rows written since have NULL in them.
-gone_column = Table(
-    "gone_column",
-    metadata,
-    Column("table_id", String(36), primary_key=True),
-    Column("generation", Integer, primary_key=True),
-    Column("column", String(300), primary_key=True),
-    # The first known place of a row without it.
-    Column("since", String(240), nullable=False),
-    # The publication up to this batch met it.
-    Column("batch", BigInteger, nullable=False),
-    Column("at", Moment, nullable=False),
-)
-
-# Columns that came into being behind rows which were there, each with the first position that has it: whether those
-# rows have a default at the source, no change tells.
-unverified_column = Table(
-    "unverified_column",
-    metadata,
-    Column("table_id", String(36), primary_key=True),
-    Column("generation", Integer, primary_key=True),
-    Column("column", String(300), primary_key=True),
-    Column("since", String(200), nullable=False),
-    # The publication up to this batch brought it.
+    # The publication up to this batch noted it.
     Column("batch", BigInteger, nullable=False),
     Column("at", Moment, nullable=False),
     Column("verified", Boolean, nullable=False),

@@ -25,7 +25,8 @@ from open_mirroring.config.names import split_source_name
 from open_mirroring.config.source import ChangeEvents, InCapture, InLines
 from open_mirroring.config.tables import ExportLoad
 from open_mirroring.ledger import tables as t
-from open_mirroring.ledger.columns import column_notes, columns_of_whole_rows
+from open_mirroring.ledger.column_notes import column_texts
+from open_mirroring.ledger.columns import columns_of_whole_rows
 from open_mirroring.ledger.foreign_tables import ForeignTable, foreign_tables
 from open_mirroring.ledger.letters import LetterCounts, OpenLetters, letter_counts
 from open_mirroring.ledger.read_places import read_places
@@ -159,7 +160,7 @@ def look(
     hashed = mirror.hashed_anywhere()
     naming = {source for source, table in declared.items() if table.unseen(())}
     known = columns_of_whole_rows(ledger, mirror.name, naming | {one.source for _, among in hashed for one in among})
-    of_columns = column_notes(ledger, {state.id: state.row.generation for state in states.values()})
+    of_columns = column_texts(ledger, {state.id: state.row.generation for state in states.values()})
     newest, s = reader.newest_batches(), t.source_schema.c
     untold = sa.select(s.source).where(s.mirror == mirror.name, s.topic == KEYS_UNTOLD)
     with ledger.connect() as db:

@@ -15,6 +15,7 @@ from uuid import uuid4
 import sqlalchemy as sa
 from sqlalchemy import Connection, Engine
 
+from open_mirroring.changes.column_history import Word
 from open_mirroring.changes.manifest import Manifest, Scope
 from open_mirroring.errors import TerminalError
 from open_mirroring.landing_zone import layout
@@ -24,7 +25,8 @@ from open_mirroring.landing_zone.schema import LandingColumn, TableSchema
 from open_mirroring.ledger import tables as t
 from open_mirroring.ledger.auditing import Reason, audit
 from open_mirroring.ledger.batch_contents import record_contents, stop_table
-from open_mirroring.ledger.columns import keep_column_lists, note_columns
+from open_mirroring.ledger.column_notes import note_again, note_decision
+from open_mirroring.ledger.columns import keep_column_lists
 from open_mirroring.ledger.declaring import TableDeclaration
 from open_mirroring.ledger.load_ledger import LoadPlan
 from open_mirroring.ledger.publish_ledger import PublishLedger, StagedDetails
@@ -73,11 +75,10 @@ def write_tables(
         for source, decision in decisions.items():
             if isinstance(decision, UnknownTable):
                 _stop(db, ids[source], decision, max(records, default=0))
+            if isinstance(decision, KnownTable):
+                life, unverified = decision.footer, decision.standing.unverified
+                note_again(db, life.table_id, life.generation, unverified, life.batch_from)
         _write_dropped(db, mirror, set(declared))
-    for decision in decisions.values():
-        if isinstance(decision, KnownTable):
-            footer, unverified = decision.footer, decision.standing.unverified
-            note_columns(ledger, footer.table_id, footer.generation, unverified, footer.batch_from)
     return ids
 
 
@@ -152,9 +153,8 @@ def _write_standing(db: Connection, decision: KnownTable, records: Mapping[int, 
     table_id, generation = decision.footer.table_id, decision.footer.generation
     for epoch, ordinal in decision.standing.epochs.items():
         db.execute(t.stream_epoch.insert().values(table_id=table_id, epoch=epoch, ordinal=ordinal))
-    for column, up_to, renamed_to in decision.standing.decided:
-        values = {"column": column, "up_to": up_to, "renamed_to": renamed_to, "decided_at": datetime.now(UTC)}
-        db.execute(t.column_decision.insert().values(table_id=table_id, **values))
+    for word in decision.standing.decided:
+        note_decision(db, table_id, Word(*word))
     for file in decision.before:
         db.execute(t.published_file.insert().values(_file_row(file, records)))
     if decision.settled:

@@ -149,10 +149,10 @@ def typed_changes(plan: TablePlan, changes: pa.Table) -> Typed:
 
     Raises:
         PlanStop: ``SCHEMA_CHANGED`` where a column's type does not take the values of an earlier one, ``VALUE_INVALID``
-            or ``VALUE_INVALID`` where deletes may miss their loaded rows: it stops this table alone.
+            where deletes may miss their loaded rows: it stops this table alone.
     """
     if found := doubt_by_deletes(plan.loaded_keys, changes):
-        raise PlanStop(found.code, found.what)
+        raise PlanStop("VALUE_INVALID", found)
     try:
         typed = type_rows(changes, plan.columns, plan.keys, plan.types)
     except TerminalError as error:

@@ -17,7 +17,7 @@ from sqlalchemy import Engine
 from open_mirroring.changes.column_history import place_text
 from open_mirroring.config import Mirror
 from open_mirroring.config.storage import log_place
-from open_mirroring.ledger.columns import note_columns, note_former, note_gone
+from open_mirroring.ledger.column_notes import note_columns, note_former, note_gone
 from open_mirroring.ledger.publish_ledger import StagedDetails
 from open_mirroring.ledger.reading import LedgerReader, TableState, changes_up_to, next_changes
 from open_mirroring.protocols import publishing as protocol
@@ -136,7 +136,8 @@ class _ChangesWork:
             # What lies before the change of structure goes first; where nothing does, the table stops.
             if before := changes_up_to(self._reader, state, whole_work, limit):
                 work[state.source] = before
-        quiet = self._preparation.refused(ready.values(), work)
+        # Tables with changes are judged when these are published.
+        quiet = self._preparation.unfit(state for source, state in ready.items() if source not in work)
         return {**quiet, **{t: work[state.source] for t, state in tables.items() if state.source in work}}
 
     def stage(self, tables: Mapping[str, TableState], intents: Mapping[str, protocol.Intent]) -> Mapping[str, Staging]:

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from msgspec import structs
 
-from open_mirroring.changes.column_history import FormerColumn, Structure
+from open_mirroring.changes.column_history import FormerColumn, Structure, Word
 from open_mirroring.changes.horizon import BatchContents
 from open_mirroring.changes.log_position import LogPosition, is_of_generation, load_epoch, not_below, position_order
 from open_mirroring.config import Mirror, Table
@@ -23,17 +23,17 @@ from open_mirroring.landing_zone.data_file import Footer
 from open_mirroring.landing_zone.salt import Salt
 from open_mirroring.landing_zone.schema import TableSchema
 from open_mirroring.landing_zone.standing import Standing
-from open_mirroring.ledger.columns import UnverifiedColumn, note_types
+from open_mirroring.ledger.column_notes import ColumnNote
 from open_mirroring.ledger.extract_ledger import ExtractLedger
-from open_mirroring.ledger.reading import ColumnDecision, ColumnList, LedgerReader, TableState, Unpublished, unpublished
+from open_mirroring.ledger.reading import ColumnRecords, LedgerReader, TableState, Unpublished, unpublished
 from open_mirroring.protocols.publishing import CannotStage, Intent, Work
 from spark_jobs.changelog.schema import bucket_ranges
 from spark_jobs.plan.loaded_columns import loaded_columns
-from spark_jobs.plan.partial_rows import types_of
 from spark_jobs.plan.plan import Identity, PlanStop, TablePlan
 from spark_jobs.plan.transaction_cut import Cut
+from spark_jobs.publish.published_settings import refuse_other_settings
 from spark_jobs.publish.staging import StageTarget
-from spark_jobs.publish.table_columns import SourceColumns, TableColumns, refuse_other_settings, refuse_text_no_more
+from spark_jobs.publish.table_columns import TableColumns, source_columns
 from spark_jobs.sources.registry import format_of, structures_of
 
 ROWS_PER_TASK = 125_000
@@ -112,44 +112,42 @@ class Preparation:
         ids = [state.id for state, _ in tables]
         up_to = max(intent.work.batch_to for _, intent in tables)
         contents = self._reader.contents({s.source: i.batch_from for s, i in tables}, up_to)
-        lists, decided = self._reader.column_lists(ids), self._reader.column_decisions(ids)
-        epochs, rejected = self._reader.epochs(ids), self._reader.rejected(ids)
+        records, rejected = self._reader.column_records(state for state, _ in tables), self._reader.rejected(ids)
         unverified = self._reader.unverified_columns(state for state, _ in tables)
         taken = self._reader.taken_columns(state for state, _ in tables)
         horizons = self._reader.horizons(state for state, _ in tables)
-        noted = self._reader.former_columns(state for state, _ in tables)
         highest = self._reader.highest_of({s.source: i.batch_from for s, i in tables if i.batch_from})
         prepared: dict[str, Prepared | PlanStop] = {}
         for state, intent in tables:
-            ordinals = epochs.get(state.id, {})
+            kept = records[state.id]
+            ordinals = kept.epochs
             logged = [part for part in contents.get(state.source, []) if part.batch <= intent.work.batch_to]
             new = unpublished(self._reader, state, intent.work, logged, ordinals)
             declared = self._declared[state.source]
-            found, said = lists.get(state.id, []), decided.get(state.id, [])
-            end = intent.work.position_to
-            columns = self._columns(state, found, ordinals, said, noted.get(state.id, ()), end)
+            columns = self._columns(state, kept, intent.work.position_to)
             try:
                 schema, types = columns.schema(reload_on_add=self._requires_reload(declared))
-                gone = columns.history.gone
                 known = frozenset((r["epoch"], r["pos"], r["key"]) for r in rejected.get(state.id, []))
                 plan = self._plan(state, intent, new, ordinals, highest.get(state.source, {}), schema, types, known)
-                plan = replace(plan, horizon=horizons.get(state.id), gone={c: one.after for c, one in gone.items()})
-                names = {name for one in found for name in types_of(one.cols)}
+                plan = replace(
+                    plan, horizon=horizons.get(state.id), gone={c: one.after for c, one in columns.history.gone.items()}
+                )
+                names = {name for one in kept.lists for name in one.names}
                 unread = declared.chosen.unread(names, taken.get(state.id, ()))
                 plan = replace(plan, former=(*columns.spellings, *columns.former), unread=unread)
             except PlanStop as stop:
                 prepared[state.id] = stop
                 continue
             rows = sum(part.rows for part in (*new.arrived, *new.released))
-            standing = _standing(state, intent, ordinals, len(known), said, unverified.get(state.id, ()))
+            standing = _standing(state, intent, ordinals, len(known), kept.decided, unverified.get(state.id, ()))
             named = {"renamed": schema.renamed, "salted": schema.salted}
             standing = structs.replace(standing, former=len(columns.former), **named)
             cut = self._cut(plan, state, intent, schema, rows, standing)
             prepared[state.id] = cut._replace(
                 waiting=sum(part.rows for part in new.waiting),
-                unverified=columns.moved | columns.converted | columns.appeared,
+                unverified=columns.unverified,
                 former=None if state.row.confirmed else tuple(columns.former),
-                gone={column: one.since for column, one in gone.items()},
+                gone=columns.gone,
             )
         return prepared
 
@@ -158,16 +156,12 @@ class Preparation:
 
         What comes before a change of structure that stops a table is published first.
         """
-        lists, decided = self._reader.column_lists(tables), self._reader.column_decisions(tables)
-        epochs = self._reader.epochs(tables)
-        noted = self._reader.former_columns(state for state, _ in tables.values())
+        records = self._reader.column_records(state for state, _ in tables.values())
         found: dict[str, str] = {}
         for id_, (state, work) in tables.items():
-            declared, ordinals = self._declared[state.source], epochs.get(id_, {})
-            said, end = decided.get(id_, []), work.position_to
-            columns = self._columns(state, lists.get(id_, []), ordinals, said, noted.get(id_, ()), end)
+            columns = self._columns(state, records[id_], work.position_to)
             try:
-                columns.schema(reload_on_add=self._requires_reload(declared))
+                columns.schema(reload_on_add=self._requires_reload(self._declared[state.source]))
             except PlanStop as stop:
                 if stop.at is not None:
                     # Without its half, or as its transaction alone, a place sorts below all that is in it.
@@ -175,34 +169,12 @@ class Preparation:
                     found[id_] = stop.at if stop.at.endswith("~") and not whole_transactions else ":".join(parts)
         return found
 
-    def refused(self, tables: Iterable[TableState], busy: Collection[str]) -> dict[str, CannotStage]:
-        """Quiet tables of which the mirror file says something else than their files have, by table id (G-129).
-
-        Those that are *busy* have changes, and are judged when these are published.
-
-        What `types` says is noted before changes are published by it, so that no crash leaves files by types that
-        nobody noted.
-        """
-        tables = [*tables]
-        found = self.unfit([state for state in tables if state.source not in busy])
-        anew = {s.id: text for s in tables if s.types != (text := self._declared[s.source].chosen.types_text)}
-        note_types(self._reader.engine, {table_id: text for table_id, text in anew.items() if table_id not in found})
-        return found
-
-    def unfit(self, tables: Sequence[TableState]) -> dict[str, CannotStage]:
-        """Tables of which the mirror file says something else than their files have, by table id; notes nothing.
-
-        Only where `types` says something new are a table's column lists asked for: a run without changes reads none.
-        """
+    def unfit(self, tables: Iterable[TableState]) -> dict[str, CannotStage]:
+        """Tables of which the mirror file says something else than their files have, by table id (G-129)."""
         found = dict[str, CannotStage]()
-        anew = {s.id for s in tables if s.types != self._declared[s.source].chosen.types_text}
-        lists = self._reader.column_lists([*anew]) if anew else {}
         for state in tables:
-            declared = self._declared[state.source]
             try:
-                refuse_other_settings(state, declared, self._salted)
-                if state.id in anew:
-                    refuse_text_no_more(state, declared, lists.get(state.id, ()))
+                refuse_other_settings(state, self._declared[state.source], self._salted)
             except PlanStop as stop:
                 found[state.id] = CannotStage(stop.code, stop.what)
         return found
@@ -213,14 +185,11 @@ class Preparation:
         Raises:
             PlanStop: as for the files of a publication.
         """
-        declared, ids = self._declared[state.source], [state.id]
-        beginning = replace(state.row, published_batch=0, confirmed=0)
-        columns = self._columns(
-            state._replace(columns=TableSchema(()), text=declared.text_format, row=beginning, load_state="none"),
-            self._reader.column_lists(ids).get(state.id, []),
-            self._reader.epochs(ids).get(state.id, {}),
-            self._reader.column_decisions(ids).get(state.id, []),
-        )
+        declared = self._declared[state.source]
+        records = self._reader.column_records([state])[state.id]._replace(former=())
+        row = replace(state.row, published_batch=0, confirmed=0)
+        empty = state._replace(columns=TableSchema(()), text=declared.text_format, row=row, load_state="none")
+        columns = self._columns(empty, records)
         return columns.schema(reload_on_add=self._requires_reload(declared))[0]
 
     def ends_of_lists(self, state: TableState) -> list[str]:
@@ -230,36 +199,16 @@ class Preparation:
         seen = ((epoch, places.last) for one in lists for epoch, places in one.seen.items())
         return sorted({position_order(ordinals[epoch], last) for epoch, last in seen if epoch in ordinals})
 
-    def _columns(
-        self,
-        state: TableState,
-        lists: Sequence[ColumnList],
-        epochs: Mapping[str, int],
-        decided: Sequence[ColumnDecision],
-        former: Sequence[FormerColumn] = (),
-        up_to: str | None = None,
-    ) -> TableColumns:
+    def _columns(self, state: TableState, records: ColumnRecords, up_to: str | None = None) -> TableColumns:
         declared = self._declared[state.source]
-        return TableColumns(
-            state,
-            declared,
-            lists,
-            epochs,
-            decided,
-            former,
-            source=self._source_columns(declared),
-            up_to=up_to,
-            salted=self._salted,
+        source = source_columns(
+            declared.chosen,
+            renames=self._renames,
+            asks=(declared.on_possible_rename or self._settings.on_possible_rename) != "dropped",
+            structures=lambda: self._announced().get(".".join(declared.source_name), ()),
         )
-
-    def _source_columns(self, declared: Table) -> SourceColumns:
-        answer = declared.on_possible_rename or self._settings.on_possible_rename
-        return SourceColumns(
-            self._renames,
-            answer != "dropped",
-            declared.source in self._loads_of_task,
-            lambda: self._announced().get(".".join(declared.source_name), ()),
-        )
+        is_of_task = declared.source in self._loads_of_task
+        return TableColumns(state, declared, records, source, lists_all=is_of_task, up_to=up_to, salted=self._salted)
 
     def _requires_reload(self, declared: Table) -> bool:
         chosen = declared.require_reload_on_add
@@ -368,8 +317,8 @@ def _standing(
     intent: Intent,
     epochs: Mapping[str, int],
     untyped: int,
-    decided: Sequence[ColumnDecision],
-    unverified: Sequence[UnverifiedColumn],
+    decided: Sequence[Word],
+    unverified: Sequence[ColumnNote],
 ) -> Standing:
     """What the files' footers say of the table, should the ledger get lost."""
     load = state.load_plan
@@ -387,8 +336,8 @@ def _standing(
         hand_over_batch=0 if load is None else load.hand_over_batch,
         untyped=untyped,
         epochs=epochs,
-        decided=tuple((one.column, one.up_to, one.renamed_to) for one in decided),
-        unverified={one.column: one.since for one in unverified},
+        decided=tuple((one.column, one.up_to, one.now) for one in decided),
+        unverified=tuple((one.kind.value, one.column, one.since) for one in unverified),
     )
 
 

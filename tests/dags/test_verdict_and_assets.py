@@ -70,10 +70,10 @@ def test_a_table_on_hold_leaves_the_run_green_with_a_note(
 def test_what_the_command_line_notes_the_run_notes_too_g144(mirror: Mirror, task_context: dict[str, Any]) -> None:
     """G-144: rows that are unverified, and messages that wait for others: the run is green, and says so."""
     engine = open_ledger(mirror.ledger_url())
-    row = {"table_id": declare_tables(mirror, engine)["dbo.orders"], "generation": 1, "column": "x", "since": ""}
+    row = {"table_id": declare_tables(mirror, engine)["dbo.orders"], "generation": 1, "kind": "taken", "column": "x"}
     waiting = {"mirror": "shop", "identity": "a", "epoch": "e", "pos": "1", "since_batch": 1, "files": "[]"}
     with engine.begin() as db:
-        db.execute(tables.unverified_column.insert().values(**row, batch=1, at=datetime.now(UTC), verified=False))
+        db.execute(tables.column_note.insert().values(**row, place="", batch=1, at=datetime.now(UTC), verified=False))
         db.execute(tables.open_fragment.insert().values(**waiting, since=datetime.now(UTC)))
     answer = _leaf(mirror).execute(task_context)
     assert answer["note"] == (

@@ -164,10 +164,10 @@ def test_another_database_stops_the_table_and_what_was_ignored_meanwhile_is_a_lo
     capsys.readouterr()
     assert command(pipeline, "tick") == Exit.TABLES_STOPPED
     told = capsys.readouterr().out
-    assert "SENDER_OTHER" in told and "`source` says no more database 'shop'; what" in told
+    assert "SENDER_OTHER" in told and "`source` no longer names database 'shop'; what" in told
     assert [one["id"] for one in orders(pipeline)] == [1]
     read("shop")
     assert command(pipeline, "tick") == Exit.TABLES_STOPPED
     told = capsys.readouterr().out
     assert "CHANGES_IGNORED: 1 message of it, in batches 2 to 2" in told
-    assert "dbo.orders: rows unverified up to batch 2: `source` says no more database 'other'; what" in told
+    assert "dbo.orders: rows unverified up to batch 2: `source` no longer names database 'other'; what" in told

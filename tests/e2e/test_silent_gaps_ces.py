@@ -20,7 +20,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from open_mirroring.ledger.columns import verify_columns
+from open_mirroring.ledger.column_notes import verify_columns
 from open_mirroring.operate.exit_codes import Exit
 from spark_jobs.cli.command_line import main
 from spark_jobs.extract import batch_writing

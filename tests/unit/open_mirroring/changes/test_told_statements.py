@@ -10,7 +10,6 @@ import pytest
 
 from open_mirroring.changes.told_statements import ColumnStep, Statement, ToldColumn, given_again, what_became_of
 from open_mirroring.codes import RESET
-from open_mirroring.ledger import tables as t
 from open_mirroring.ledger.decisions import accept_told
 from spark_jobs.sources.qlik.change_table.ddl_history import statements_of
 from spark_jobs.sources.qlik.positions import qlik_position
@@ -103,14 +102,10 @@ def test_what_a_task_tells_of_table_and_change_table_is_one_word_t84() -> None:
 def made_with(folder: Path, *lists: tuple[int, str, bool]) -> HandMadeMirror:
     """A mirror of which one table had these columns, by letters, at these places."""
     made = HandMadeMirror(folder)
-    table = made.ids["dbo.orders"]
     made.accept("dbo.orders", "load", 0)
     for at, letters, whole in lists:
-        cols = json.dumps([[letter, "int", place] for place, letter in enumerate(letters)])
-        place = qlik_position(sequence(at), 1)
-        made.insert(t.column_list, table_id=table, digest=letters, cols=cols, whole=whole, first_pos=place)
-        seen = {"first": place, "last": place, "whole_first": place * whole, "whole_last": place * whole}
-        made.insert(t.column_range, table_id=table, digest=letters, epoch="load", **seen)
+        cols = [[letter, "int", place] for place, letter in enumerate(letters)]
+        made.list_columns("dbo.orders", cols, qlik_position(sequence(at), 1), whole=whole, epoch="load")
     return made
 
 
@@ -129,7 +124,7 @@ def test_the_word_of_a_history_is_taken_as_an_operators_t84(tmp_path: Path) -> N
     made.stop("dbo.orders", "RENAME_POSSIBLE", "a is gone")
     assert told(made, (9, step("A", "ALTER", "b"))) == {"a": "renamed to 'B'"}
     (decided,) = made.reader.column_decisions([made.ids["dbo.orders"]]).values()
-    assert [(one.column, one.renamed_to) for one in decided] == [("a", "B")]
+    assert [(one.column, one.now) for one in decided] == [("a", "B")]
     assert made.table("dbo.orders").stop_code is None
     (_, event, detail) = made.audit()[-1]
     assert (event, detail["who"], detail["cleared"]["code"]) == ("SCHEMA_ACCEPTED", "history", "RENAME_POSSIBLE")
@@ -163,7 +158,7 @@ def test_the_word_on_a_name_that_was_given_again_counts_up_to_that_place_t88(tmp
     again = (5, step("a", "ALTER", "b")), (6, step("a", "ADD"))
     assert told(made, *again) == {"a": "renamed to 'b'"}
     (decided,) = made.reader.column_decisions([made.ids["dbo.orders"]]).values()
-    assert [(one.up_to, one.renamed_to) for one in decided] == [(f"000000:{qlik_position(sequence(5), 0)}", "b")]
+    assert [(one.up_to, one.now) for one in decided] == [(f"000000:{qlik_position(sequence(5), 0)}", "b")]
     assert told(made, *again) == {}
     made = made_with(tmp_path / "2", (3, "iab", True), (9, "iba", True))
     assert told(made, *again) == {}

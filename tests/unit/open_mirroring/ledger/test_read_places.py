@@ -14,7 +14,7 @@ from open_mirroring.changes.manifest import Manifest
 from open_mirroring.changes.read_places import Run
 from open_mirroring.ledger import tables as t
 from open_mirroring.ledger.auditing import Reason
-from open_mirroring.ledger.columns import UnverifiedColumn, verify_columns
+from open_mirroring.ledger.column_notes import ColumnNote, verify_columns
 from open_mirroring.ledger.declaring import TableDeclaration, declare
 from open_mirroring.ledger.read_places import accept_gaps, read_places, record_places
 from tests.hand_made_mirror import HandMadeMirror
@@ -68,14 +68,14 @@ def test_gaps_that_files_were_expected_to_have_are_none_of_the_topic_that_is_rea
     assert record(made, {"cdc/0": [(12, 13)]}, 2) == {"cdc/0": [*before, (12, 13)]}
 
 
-def noted(made: HandMadeMirror, source: str) -> list[UnverifiedColumn]:
+def noted(made: HandMadeMirror, source: str) -> list[ColumnNote]:
     tables = made.reader.tables()
     return made.reader.unverified_columns(tables.values()).get(tables[source].id, [])
 
 
 def told(made: HandMadeMirror, source: str) -> list[str]:
     """What is noted of a table's rows."""
-    return [one.note_of(repr(one.column)) for one in noted(made, source)]
+    return [one.text(repr(one.column)) for one in noted(made, source)]
 
 
 def test_a_partition_that_comes_up_late_leaves_loaded_tables_unverified_g143(made: HandMadeMirror) -> None:
@@ -125,7 +125,7 @@ def test_a_proof_verifies_nothing_that_is_noted_while_it_compares_g142_g143(made
     asked: list[str] = []
     sa.event.listen(made.ledger, "before_cursor_execute", lambda *call: asked.append(call[2]))
     record(made, nameless)
-    assert sum("INSERT INTO unverified_column" in one for one in asked) == 1, "for all tables at once"
+    assert sum("INSERT INTO column_note" in one for one in asked) == 1, "for all tables at once"
     compared = noted(made, "dbo.orders")
     record(made, nameless, 2)
     assert verify_columns(made.ledger, made.ids["dbo.orders"], compared) == 0

@@ -15,7 +15,6 @@ from open_mirroring.changes.manifest import LoadChunk
 from open_mirroring.config import load_mirror
 from open_mirroring.ledger import tables as t
 from open_mirroring.ledger.auditing import Reason
-from open_mirroring.ledger.columns import ROWS
 from open_mirroring.ledger.declaring import TableDeclaration
 from open_mirroring.ledger.horizon import move_horizon
 from open_mirroring.ledger.load_ledger import LoadPlan
@@ -105,11 +104,11 @@ def test_the_complete_position_says_what_it_waits_for_c_34(made: HandMadeMirror)
 def test_rows_that_are_unverified_are_told_as_a_note_and_no_column_g142(made: HandMadeMirror) -> None:
     """G-142, G-07: whoever reads the columns of the document gets names of columns."""
     at: dict[str, Any] = {"table_id": made.ids["dbo.orders"], "generation": 1, "batch": 1, "at": datetime.now(UTC)}
-    for column, since in (("city", LOW), (f"{ROWS}`source` says no more topics 'a'", "")):
-        made.insert(t.unverified_column, column=column, since=since, verified=False, **at)
+    for kind, column, place in (("changed", "city", LOW), ("rows", "`source` no longer names topics 'a'", "")):
+        made.insert(t.column_note, kind=kind, column=column, place=place, verified=False, **at)
     table = orders(status_of(made, {}))
     assert table.unverified_columns == (("city", LOW),)
-    assert "rows unverified up to batch 1: `source` says no more topics 'a'" in " ".join(table.notes)
+    assert "rows unverified up to batch 1: `source` no longer names topics 'a'" in " ".join(table.notes)
 
 
 def test_the_highest_position_is_that_of_the_newest_accepted_stream_g_01(made: HandMadeMirror) -> None:

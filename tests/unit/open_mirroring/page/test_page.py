@@ -15,11 +15,13 @@ import pytest
 from starlette.requests import Request
 from starlette.testclient import TestClient
 
+from open_mirroring.changes.manifest import ListSeen, PlacesSeen
 from open_mirroring.config import load_mirror
 from open_mirroring.config.schedule import next_after
 from open_mirroring.ledger import open_ledger
 from open_mirroring.ledger import tables as t
 from open_mirroring.ledger.auditing import Reason
+from open_mirroring.ledger.columns import record_columns
 from open_mirroring.ledger.declaring import ResetRecord
 from open_mirroring.ledger.load_ledger import LoadPlan
 from open_mirroring.ledger.reset_ledger import ResetLedger
@@ -95,8 +97,15 @@ def test_what_was_published_is_told_by_hour_and_by_batch(made: PageMirror, clien
 def test_notes_on_a_table_are_on_its_page(made: PageMirror, client: TestClient) -> None:
     """What may differ though nothing is wrong: one who asks about this table must not have to read a run's log."""
     table_id = made.reader.tables()[ORDERS].id
-    known = {"generation": 1, "column": "<b>city</b>", "since": "0:A:1:1", "batch": 2, "at": made.now}
-    made.insert(t.unverified_column, table_id=table_id, verified=False, **known)
+    known = {
+        "generation": 1,
+        "kind": "changed",
+        "column": "<b>city</b>",
+        "place": "0:A:1:1",
+        "batch": 2,
+        "at": made.now,
+    }
+    made.insert(t.column_note, table_id=table_id, verified=False, **known)
     page = client.get(table(ORDERS)).text
     assert "unverified since position 0:A:1:1" in page and "<b>city" not in page
     assert "unverified" not in client.get(table(CUSTOMERS)).text
@@ -350,10 +359,11 @@ def test_an_unknown_stream_is_accepted_by_its_name(made: PageMirror, client: Tes
 
 def test_a_column_that_was_dropped_is_told_by_choosing_it(made: PageMirror, client: TestClient) -> None:
     state = made.table()
-    for digest, names, position in (("a", ["id", "price"], "A:1:1"), ("b", ["id", "<b>cost"], "A:2:1")):
+    for names, position in ((["id", "price"], "A:1:1"), (["id", "<b>cost"], "A:2:1")):
         cols = json.dumps([[name, "int", at] for at, name in enumerate(names)])
-        values = {"digest": digest, "cols": cols, "whole": True, "first_pos": position}
-        made.insert(t.column_list, table_id=state.id, **values)
+        listed = [ListSeen(cols, {"11111111-2222-3333-4444-555555555555": PlacesSeen(*[position] * 4)})]
+        with made.ledger.begin() as db:
+            record_columns(db, state.id, listed, of_reading=False)
     made.insert(t.stream_epoch, table_id=state.id, epoch="11111111-2222-3333-4444-555555555555", ordinal=0)
     with made.ledger.begin() as db:
         values = {"stop_code": "RENAME_POSSIBLE", "stop_what": "price is gone, cost came", "stopped_at": made.now}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,6 @@ import pytest
 from open_mirroring.changes.manifest import ListSeen, Manifest, PlacesSeen
 from open_mirroring.config import Table
 from open_mirroring.config.models import Publish
-from open_mirroring.ledger import tables as t
 from open_mirroring.ledger.batch_contents import record_contents
 from open_mirroring.protocols.publishing import Intent, Work
 from spark_jobs.plan.plan import PlanStop
@@ -36,6 +36,7 @@ def prepared(
     made: HandMadeMirror,
     *lists: tuple[list[list[Any]], bool],
     renames: bool = True,
+    epochs: Sequence[str] = (),
     below: str | None = None,
     **settings: Any,
 ) -> Prepared | PlanStop:
@@ -46,8 +47,8 @@ def prepared(
     made.accept("dbo.orders", GUID, 0)
     made.commit(1, {"dbo.orders": (len(lists), LOW)})
     for place, (cols, whole) in enumerate(lists):
-        row = {"digest": str(place), "cols": json.dumps(cols), "whole": whole, "first_pos": f"{place:08d}:1:1"}
-        made.insert(t.column_list, table_id=made.ids["dbo.orders"], **row)
+        epoch = epochs[place] if epochs else GUID
+        made.list_columns("dbo.orders", cols, f"{place:08d}:1:1", whole=whole, epoch=epoch)
     declared = Table(source="dbo.orders", target="dbo/orders", key=("order_id",), **settings)
     work = Work("changes", 1, position_from=None if below is None else "", position_to=below)
     intent = Intent(first_number=1, batch_from=0, work=work)
@@ -99,21 +100,23 @@ def test_a_row_behind_a_stop_proves_what_rows_before_it_lack_g60_g61(made: HandM
         assert columns_of(found) == ["order_id", "name", "price"]
 
 
-def test_a_column_that_came_back_as_another_is_asked_for_before_anything_of_it_is_published_g66(
-    made: HandMadeMirror,
+@pytest.mark.parametrize("gone_again", [False, True])
+def test_a_column_that_came_back_stops_whether_or_not_it_is_gone_again_g60(
+    made: HandMadeMirror, gone_again: bool
 ) -> None:
-    """Its earlier values, published up to the question, would be of another type than the column of now."""
-    other, back = ["cost", "decimal(8,2)", 2], ["price", "datetime2(3)", 3]
-    found = prepared(made, (ALL, True), (ALL[:2], True), ([*ALL[:2], other], True), ([*ALL[:2], other, back], True))
+    """Some values are of the column that was dropped, or renamed while rows had no column of its name."""
+    lists = [
+        (ALL, True),
+        (ALL[:2], True),
+        ([*ALL[:2], ["cost", "decimal(8,2)", 2], ["price", "decimal(8,2)", 3]], True),
+    ]
+    lists += [([*ALL[:2], ["cost", "decimal(8,2)", 2]], True)] if gone_again else []
+    found = prepared(made, *lists, renames=False)
     assert isinstance(found, PlanStop)
-    assert (found.code, found.at) == ("RENAME_POSSIBLE", None) and "'cost'" in found.what
-
-
-def test_the_values_of_a_column_that_went_twice_are_those_of_the_second_one_g66(made: HandMadeMirror) -> None:
-    back = ["price", "int", 2]
-    found = prepared(made, (ALL, True), (ALL[:2], True), ([*ALL[:2], back], True), (ALL[:1], True), renames=False)
-    assert isinstance(found, Prepared)
-    assert [column.type for column in found.schema.columns] == ["int32", "string", "int32"]
+    assert (found.code, found.at) == (
+        "SCHEMA_CHANGED",
+        "000000:00000001:1:1~",
+    ) and "'price' is there again" in found.what
 
 
 def test_an_older_list_that_comes_late_is_no_drop_c75(made: HandMadeMirror) -> None:
@@ -216,10 +219,8 @@ def test_a_column_that_is_gone_since_the_stream_began_anew_may_have_a_name_that_
 ) -> None:
     """C-74: while it streams the source renames nothing, between two incarnations it may have."""
     made.accept("dbo.orders", OTHER_GUID, 1)
-    for digest, epoch in enumerate((GUID, OTHER_GUID)):
-        place = dict.fromkeys(("first", "last", "whole_first", "whole_last"), f"{digest:08d}:1:1")
-        made.insert(t.column_range, table_id=made.ids["dbo.orders"], digest=str(digest), epoch=epoch, **place)
-    found = prepared(made, (ALL, True), (ALL[:2], True), columns=columns, renames=False)
+    lists, epochs = ((ALL, True), (ALL[:2], True)), (GUID, OTHER_GUID)
+    found = prepared(made, *lists, columns=columns, renames=False, epochs=epochs)
     assert getattr(found, "code", "") == ("RENAME_POSSIBLE" if asks else "")
 
 

@@ -12,7 +12,7 @@ from open_mirroring.config import Table
 from open_mirroring.config.models import Publish
 from open_mirroring.landing_zone.schema import LandingColumn, TableSchema
 from open_mirroring.ledger import tables as t
-from open_mirroring.ledger.columns import keep_taken, note_rows, note_taken, verify_columns
+from open_mirroring.ledger.column_notes import NoteKind, keep_taken, note_from_now, verify_columns
 from open_mirroring.protocols.publishing import Intent, Work
 from spark_jobs.plan.table_plan import TablePlan
 from spark_jobs.publish.publication import Preparation, Prepared
@@ -26,8 +26,7 @@ def made(tmp_path: Path) -> HandMadeMirror:
     made = HandMadeMirror(tmp_path)
     for source, key in ((ORDERS, "order_id"), (CUSTOMERS, "customer_id")):
         made.accept(source, GUID, 0)
-        columns = {"digest": "0", "cols": json.dumps([[key, "int", 0]]), "whole": True, "first_pos": "0001:01:1"}
-        made.insert(t.column_list, table_id=made.ids[source], **columns)
+        made.list_columns(source, [[key, "int", 0]], "0001:01:1")
     return made
 
 
@@ -93,45 +92,31 @@ def test_tables_of_which_nothing_came_late_are_prepared_by_the_same_number_of_qu
     assert len(asked) == 2 * for_one
 
 
-def test_column_lists_of_a_quiet_table_are_asked_for_only_where_types_says_something_new_g129(
-    made: HandMadeMirror,
-) -> None:
-    """So a run without changes costs nothing of the tables that did nothing; a refused table is asked for again."""
-    published = TableSchema((LandingColumn("order_id", "string"),)).to_json()
-    declared = Table(source=ORDERS, target="dbo/orders", key=("order_id",))
-    preparation = Preparation("shop", made.reader, {ORDERS: declared}, Publish())
-    asked: list[str] = []
+def test_settings_of_a_quiet_table_are_compared_without_a_query_g129(made: HandMadeMirror) -> None:
+    """So a run without changes costs nothing of the tables that did nothing."""
+    published = TableSchema((LandingColumn("order_id", "string"), LandingColumn("price", "string"))).to_json()
+    made.set_table(ORDERS, columns=published)
+    state, asked = made.table(ORDERS), list[str]()
     sa.event.listen(made.ledger, "before_cursor_execute", lambda *call: asked.append(call[2]))
-    for noted in (None, '{"order_id": "string"}', "{}"):
-        made.set_table(ORDERS, columns=published, types=noted)
-        state = made.table(ORDERS)
-        asked.clear()
-        stopped = preparation.refused([state], busy=[])
-        if noted == "{}":
-            assert (stopped, asked) == ({}, [])
-        else:
-            assert stopped[state.id].code == "SCHEMA_CHANGED" and made.table(ORDERS).types == noted
-
-
-def test_what_types_says_is_noted_before_changes_are_published_by_it_g129(made: HandMadeMirror) -> None:
-    """Else a crash behind the publication would leave a text of which nobody knows that `types` made it one."""
-    declared = Table.model_validate(
-        {"source": ORDERS, "target": "dbo/orders", "key": ["order_id"], "types": {"price": "string"}}
-    )
-    preparation = Preparation("shop", made.reader, {ORDERS: declared}, Publish())
-    assert preparation.refused([made.table(ORDERS)], busy=[ORDERS]) == {}
-    assert made.table(ORDERS).types == '{"price": "string"}'
+    for settings, code in (
+        ({}, None),
+        ({"types": {"price": "int64"}}, "SCHEMA_CHANGED"),
+        ({"hash": ["price"]}, "SCHEMA_CHANGED"),
+    ):
+        said = {"source": ORDERS, "target": "dbo/orders", "key": ["order_id"], **settings}
+        preparation = Preparation("shop", made.reader, {ORDERS: Table.model_validate(said)}, Publish())
+        stopped = preparation.unfit([state])
+        assert (stopped[state.id].code if state.id in stopped else None, asked) == (code, [])
 
 
 def test_a_column_that_was_taken_later_is_no_difference_also_once_it_is_verified_g02(made: HandMadeMirror) -> None:
     """G-02, G-141: a proof finds the values equal; what was read before lacks the column ever after, built anew too."""
-    columns = {"digest": "1", "cols": json.dumps([["price", "int", 0]]), "whole": True, "first_pos": "0001:01:1"}
-    made.insert(t.column_list, table_id=made.ids[ORDERS], **columns)
+    made.list_columns(ORDERS, [["price", "int", 0]], "0001:01:1")
     log(made, 1, ORDERS, "0001:01:1", "0005:01:1")
     with made.ledger.begin() as db:
         row = db.execute(sa.select(t.mirrored_table).where(t.mirrored_table.c.source == ORDERS)).one()
-        note_taken(db, [row], ["price"], 1)
-        note_rows(db, [row], "*", 1)
+        note_from_now(db, [row], NoteKind.TAKEN, ["price"], 1)
+        note_from_now(db, [row], NoteKind.ROWS, ["*"], 1)
     (noted,) = made.reader.unverified_columns([made.table(ORDERS)]).values()
     assert verify_columns(made.ledger, made.ids[ORDERS], noted) == 2
     assert plans(made, {ORDERS: 0}, 1)[ORDERS].unread == {"price"}
