@@ -122,6 +122,10 @@ bench-tables: setup ## check, status and the parse of the DAGs with 1,000 tables
 bench-small: setup ## seconds of a tick over 100 events, one with nothing new, and status; writes benchmarks/RESULTS.md
 	$(RUN) benchmarks/small_runs.py $(ARGS)
 
+.PHONY: bench-airflow
+bench-airflow: setup ## seconds of the demo's replicate runs in Airflow, with changes and without; writes benchmarks/RESULTS.md
+	$(RUN) benchmarks/airflow_runs.py $(ARGS)
+
 .PHONY: bench-prove
 bench-prove: setup ## rows per second of a table proved against its source in PostgreSQL, beside DuckDB; ROWS=10000000
 	$(RUN) benchmarks/prove.py --rows $(or $(ROWS),10000000) $(ARGS)

@@ -26,7 +26,6 @@ from benchmarks.many_tables import events_of
 ROOT = Path(__file__).resolve().parents[1]
 RESULTS = ROOT / "benchmarks" / "RESULTS.md"
 TABLES, EVENTS = 5, 100
-_BEGIN, _END = "<!-- small runs: begin -->", "<!-- small runs: end -->"
 _LINE = "import sys; from spark_jobs.cli.command_line import main; sys.exit(main(sys.argv[1:]))"
 
 
@@ -75,14 +74,43 @@ class Mirror:
             raise SystemExit(f"{command} ended with {done.returncode}:\n{done.stdout[-2000:]}{done.stderr[-2000:]}")
         return took
 
+    def kept_running(self, rounds: Sequence[int]) -> list[float]:
+        """Seconds of each batch of 100 events of one `tick --every 3s`, from its first line to its last."""
+        command = [sys.executable, "-c", _LINE, "tick", str(self.file), "--every", "3s"]
+        environment = {**os.environ, "OPEN_MIRRORING_HOME": str(self._home), "PYTHONPATH": str(self._checkout)}
+        took, left = list[float](), list(rounds)
+        with subprocess.Popen(
+            command, env=environment, cwd=self._checkout, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+        ) as running:
+            began, read = 0.0, False
+            for line in running.stdout or ():
+                if "reading the source" in line:
+                    began, read = time.monotonic(), False
+                read = read or line.startswith("Read: batch")
+                if line.startswith("Published:"):
+                    took += [time.monotonic() - began] * read
+                    if not left:
+                        running.terminate()
+                        break
+                    self.deliver(f"{left[0]:03d}", left.pop(0), EVENTS)
+        return took
+
     def tick(self, round_: int) -> float:
         """Seconds of a tick over 100 new events."""
         self.deliver(f"{round_:03d}", round_, EVENTS)
         return self.timed("tick", str(self.file))
 
 
-def _shown(seconds: Sequence[float]) -> str:
+def shown(seconds: Sequence[float]) -> str:
+    """Median, lowest and highest, for a table."""
     return f"{statistics.median(seconds):.2f} s ({min(seconds):.2f}–{max(seconds):.2f})"
+
+
+def write_results(name: str, table: str) -> None:
+    """Put a table into RESULTS.md, between the marks with its name."""
+    begin, end = f"<!-- {name}: begin -->", f"<!-- {name}: end -->"
+    before, _, rest = RESULTS.read_text(encoding="utf-8").partition(begin)
+    RESULTS.write_text(f"{before}{begin}\n{table}\n{end}{rest.partition(end)[2]}", encoding="utf-8")
 
 
 def main() -> None:
@@ -107,11 +135,11 @@ def main() -> None:
                 if given.earlier:
                     late = mirrors["… earlier version"]
                     found.setdefault(f"{name}, earlier version", []).append(late.timed(command, str(late.file)))
-    lines = [f"| {name} | {_shown(seconds)} | {len(seconds)} |" for name, seconds in found.items()]
+        kept = own.kept_running(range(given.rounds + 1, 2 * given.rounds + 2))
+        found["`tick --every`, 100 events, after its first batch"] = kept[1:]
+    lines = [f"| {name} | {shown(seconds)} | {len(seconds)} |" for name, seconds in found.items()]
     table = "\n".join(["| Whole process | Median (lowest–highest) | Rounds |", "|---|---|---|", *lines])
-    text = RESULTS.read_text(encoding="utf-8")
-    before, _, rest = text.partition(_BEGIN)
-    RESULTS.write_text(f"{before}{_BEGIN}\n{table}\n{_END}{rest.partition(_END)[2]}", encoding="utf-8")
+    write_results("small runs", table)
     print(table)
 
 

@@ -138,6 +138,22 @@ class Story:
                 self._say(f"triggered {run_id}")
                 due = time.monotonic() + _PERIOD
 
+    def run_once_more(self, transactions: int) -> dict[str, dict[str, Any]]:
+        """One more replicate run once all is proved, after so many transactions of the shop; its task instances.
+
+        Raises:
+            DemoFailed: when the run fails.
+        """
+        airflow, service, shop = self._airflow, self._service, self._shop
+        if airflow is None or service is None or shop is None:
+            raise DemoFailed("nothing is running")
+        if transactions:
+            self._trade(shop, transactions, hold_back=False)
+        api = AirflowApi(airflow.address, USER, airflow.password)
+        run_id = api.trigger(REPLICATE)
+        self._follow(api, REPLICATE, run_id, f"after {transactions} transactions")
+        return api.tasks(REPLICATE, run_id)
+
     def end(self) -> None:
         """Stop everything that was started; safe to call at any time.
 

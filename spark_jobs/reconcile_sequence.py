@@ -29,7 +29,7 @@ from open_mirroring.landing_zone.listing import split_listing
 from open_mirroring.landing_zone.opening import open_store
 from open_mirroring.landing_zone.schema import landed
 from open_mirroring.landing_zone.store import LandingZoneStore
-from open_mirroring.ledger.column_notes import contradicted_up_to, note_contradicted
+from open_mirroring.ledger.columns import contradicted_up_to, note_contradicted
 from open_mirroring.ledger.extract_ledger import ExtractLedger
 from open_mirroring.ledger.horizon import mirror_horizon
 from open_mirroring.ledger.reading import LedgerReader, TableState

@@ -11,11 +11,12 @@ from typing import Any
 from sqlalchemy import Table
 
 from open_mirroring.changes.complete_position import Completeness
-from open_mirroring.changes.manifest import ListSeen, PlacesSeen
+from open_mirroring.changes.places_seen import PlacesSeen
 from open_mirroring.config import load_mirror
 from open_mirroring.ledger import open_ledger
 from open_mirroring.ledger import tables as t
 from open_mirroring.ledger.columns import record_columns
+from open_mirroring.ledger.documents import EPOCHS, Documents
 from open_mirroring.ledger.reading import LedgerReader, TableState
 from open_mirroring.reconciliation.inspection import declare_tables
 
@@ -67,14 +68,18 @@ class HandMadeMirror:
         self.set_table(source, stop_code=code, stop_what=what, stopped_at=datetime(2026, 1, 5, 9, 0, tzinfo=UTC))
 
     def accept(self, source: str, epoch: str, ordinal: int) -> None:
-        self.insert(t.stream_epoch, table_id=self.ids[source], epoch=epoch, ordinal=ordinal)
+        self.keep(EPOCHS, self.ids[source], **{epoch: ordinal})
+
+    def keep(self, kind: Documents[Any], owner: str, **values: Any) -> None:
+        """Documents of a mirror or a table, by name."""
+        with self.ledger.begin() as db:
+            kind.put(db, owner, values)
 
     def list_columns(self, source: str, cols: list[Any], *places: str, whole: bool = True, epoch: str = GUID) -> None:
         """A column list that rows at these places have."""
         seen = PlacesSeen(min(places), max(places), *((min(places), max(places)) if whole else ()))
-        listed = [ListSeen(json.dumps(cols), {epoch: seen})]
         with self.ledger.begin() as db:
-            record_columns(db, self.ids[source], listed, of_reading=False)
+            record_columns(db, self.ids[source], {json.dumps(cols): {epoch: seen}}, of_reading=False)
 
     def letter(self, place: int, source: str | None = None, **values: Any) -> None:
         """An open dead letter of the log, at a place of ``f``."""

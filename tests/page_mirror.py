@@ -29,6 +29,7 @@ from fastapi import FastAPI
 from open_mirroring.config import load_mirror
 from open_mirroring.ledger import open_ledger
 from open_mirroring.ledger import tables as t
+from open_mirroring.ledger.documents import Documents
 from open_mirroring.ledger.proofs import ProofLedger, RecordedProof
 from open_mirroring.page import Door, LoopbackDoor, MirrorShelf, Surroundings, build_app
 from open_mirroring.protocols.proving import Position, Proof, ProofVerdict
@@ -65,6 +66,11 @@ class PageMirror(HandPublished):
         with self.ledger.begin() as db:
             db.execute(table.insert().values(**values))
 
+    def keep(self, kind: Documents[Any], owner: str, **values: Any) -> None:
+        """Documents of a mirror or a table, by name."""
+        with self.ledger.begin() as db:
+            kind.put(db, owner, values)
+
     def fill(self) -> None:
         """Three batches, all published but the last one of payments; nothing is wrong."""
         names = [name.removeprefix("dbo.") for name in self.batches]
@@ -92,7 +98,7 @@ class PageMirror(HandPublished):
             pq.write_table(found, self.folder / "log" / path)
             files = [{"path": str(path), "rows": 1, "size": 1, "tables": {}}]
         counts = {"messages": sum(rows.values()), "changes": sum(rows.values())}
-        manifest = json.dumps({"columns": {"x": []}, "counts": counts, "files": files})
+        manifest = json.dumps({"counts": counts, "files": files})
         times = {"bound_at": at - timedelta(seconds=4), "committed_at": at}
         self.insert(t.log_batch, mirror="shop", number=number, ranges="[]", manifest=manifest, **times)
         for source, count in rows.items():

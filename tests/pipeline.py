@@ -18,8 +18,8 @@ from fabric_emulator.service import MirroringService
 from open_mirroring.config import load_mirror
 from open_mirroring.config.storage import log_place
 from open_mirroring.ledger import open_ledger
+from open_mirroring.ledger.documents import FRAGMENTS
 from open_mirroring.ledger.reading import LedgerReader
-from open_mirroring.ledger.tables import open_fragment
 from open_mirroring.storage.delta_address import delta_address
 from spark_jobs.runtime.tasks import SessionOnDemand
 from tests.attached_job import environment_of
@@ -128,8 +128,9 @@ class Pipeline:
         """Let everything that waits for other messages have waited longer than any limit."""
         long_ago = datetime.now(UTC) - timedelta(days=400)
         with self.ledger.begin() as db:
-            waiting = open_fragment.c.mirror == self.name
-            assert db.execute(open_fragment.update().where(waiting).values(since=long_ago)).rowcount
+            waiting = FRAGMENTS.of(db, self.name)
+            assert waiting
+            FRAGMENTS.put(db, self.name, {name: one._replace(since=long_ago) for name, one in waiting.items()})
 
     def mirrored(self, schema: str, table: str) -> list[dict[str, Any]]:
         """The target table's rows, timestamps without their zone (all are UTC)."""

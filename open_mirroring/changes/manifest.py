@@ -208,51 +208,6 @@ KEYS_UNTOLD = "(keys untold)"
 """The same where it is that updates of a table came of which nothing tells the key that their row had before."""
 
 
-class PlacesSeen(NamedTuple):
-    """Where rows with one column list stand in one stream incarnation: the lowest and the highest position.
-
-    *whole_first* and *whole_last* are those of rows that prove to carry every column; empty where none does.
-    """
-
-    first: str
-    last: str
-    whole_first: str = ""
-    whole_last: str = ""
-
-
-def merged(one: PlacesSeen, other: PlacesSeen) -> PlacesSeen:
-    """The places of the rows of both."""
-    return PlacesSeen(
-        min(one.first, other.first),
-        max(one.last, other.last),
-        min(filter(None, (one.whole_first, other.whole_first)), default=""),
-        max(one.whole_last, other.whole_last),
-    )
-
-
-class ListSeen(NamedTuple):
-    """A column list in a batch, and by stream incarnation where rows with it stand."""
-
-    cols: str
-    seen: Mapping[str, PlacesSeen]
-
-    @classmethod
-    def of(cls, entry: Sequence[Any]) -> ListSeen:
-        """The entry of a manifest."""
-        cols, seen = entry
-        return cls(cols, {epoch: PlacesSeen(*places) for epoch, places in seen.items()})
-
-    @property
-    def is_whole(self) -> bool:
-        """Whether one row proves that the list is that of whole rows."""
-        return any(places.whole_last for places in self.seen.values())
-
-    @property
-    def first(self) -> str:
-        """The lowest position of a row with it."""
-        return min(places.first for places in self.seen.values())
-
-
 class LoggedFile(TypedDict):
     """A log file as the ledger's document has it.
 
@@ -280,12 +235,10 @@ class OpenedFragment(TypedDict):
     files: Sequence[str]
 
 
-class KeylessReject(TypedDict):
-    """A dead letter that tells its table and no key; *at* are its coordinates."""
+Facts = Mapping[str, Mapping[str, Mapping[str, Any]]]
+"""What tasks saw beside the rows (:mod:`open_mirroring.facts`): values by kind, table (empty: the mirror) and name.
 
-    code: str
-    reason: str
-    at: str
+The values are of JSON's types, or named tuples of them."""
 
 
 @dataclass(frozen=True)
@@ -295,52 +248,33 @@ class Manifest:
     Attributes:
         files: the log files.
         counts: messages by disposition (``messages`` = sum of the others), and of fragments what became of them.
-        columns: per table the column lists seen, each as a :class:`ListSeen`.
-        lists_of_reading: the lists are those of the tables when they were read, not when the rows changed.
+        facts: what else its tasks saw.
+        lists_of_reading: column lists are those of the tables when they were read, not when the rows changed.
         opened: messages that wait after this batch.
-        closed: identities of messages that wait no more.
-        homeless_rejects: how many dead letters tell no table.
-        keyless_rejects: per table the first dead letter without a key if there is one.
+        closed: identities of messages that no longer wait.
         schemas: structures that the source announced, each as an :class:`AnnouncedSchema`.
         partitions: how many partitions of the source carry changes; 0 where no complete position is kept.
-        told: per such partition and stream incarnation the highest commit that the batch shows, or beginning of one.
         settled: dead letters of earlier batches that this one settles, each as a :class:`SettledLetter`.
-        healed: tables that have no dead letter any more that hides a change.
+        healed: tables that no longer have a dead letter that hides a change.
         given_back: ranges that were not read, each with the reason; a later batch binds them again.
-        foreign: messages of tables that are not mirrored, counted by the table's name at the source.
-        foreign_up_to: by such a name the highest position among them, where their format tells it.
         letters: its dead letters, each as a :class:`SeenLetter`.
-        stops: per table the code and the finding that ended its reading.
-        shortest: of tables whose load goes through the log the bytes of the shortest value of columns that their source
-            may fill up.
         loads_whole: tables whose full load came a second time, with every row of the first.
-        reloads: per table and topic partition ``[last row of a full load, first change]``, null where there is none.
-        places: per partition the runs of places that were read for the first time.
         reads: where the source was read.
     """
 
     files: Sequence[LoggedFile]
     counts: Mapping[str, int]
-    columns: Mapping[str, Sequence[Sequence[Any]]] = field(default_factory=dict)
+    facts: Facts = field(default_factory=dict)
     opened: Sequence[OpenedFragment] = ()
     closed: Sequence[str] = ()
-    homeless_rejects: int = 0
-    keyless_rejects: Mapping[str, KeylessReject] = field(default_factory=dict)
     schemas: Sequence[Sequence[Any]] = ()
-    reloads: Mapping[str, Mapping[str, Sequence[int | None]]] = field(default_factory=dict)
     given_back: Mapping[str, str] = field(default_factory=dict)
-    stops: Mapping[str, Sequence[str]] = field(default_factory=dict)
     partitions: int = 0
-    told: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     settled: Sequence[Sequence[Any]] = ()
     healed: Sequence[str] = ()
-    foreign: Mapping[str, int] = field(default_factory=dict)
-    foreign_up_to: Mapping[str, str] = field(default_factory=dict)
     letters: Sequence[Sequence[Any]] = ()
     lists_of_reading: bool = False
     loads_whole: Sequence[str] = ()
-    shortest: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
-    places: Mapping[str, Sequence[Sequence[int]]] = field(default_factory=dict)
     reads: Reads = field(default_factory=dict)
 
     def to_json(self) -> str:
@@ -363,11 +297,6 @@ _counted = msgspec.json.Decoder(_Counted).decode
 def counts_of(manifest: str) -> dict[str, int]:
     """The counts of a manifest's text; the rest, which may be large, is not decoded."""
     return _counted(manifest).counts
-
-
-def highest_of(known: Mapping[str, str], found: Mapping[str, str]) -> dict[str, str]:
-    """Of each name the higher position of both."""
-    return {name: max(known.get(name, ""), found.get(name, "")) for name in {**known, **found}}
 
 
 def bounded_letters(letters: Iterable[SeenLetter], at_most: int) -> list[SeenLetter]:

@@ -15,7 +15,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import NamedTuple
 
 from open_mirroring.changes.log_position import LOAD_MAJOR
-from open_mirroring.changes.manifest import ListSeen, PlacesSeen
+from open_mirroring.changes.places_seen import Places, PlacesSeen
 from open_mirroring.errors import TerminalError
 
 RELOAD_UNCLEAR = "RELOAD_UNCLEAR"
@@ -63,17 +63,18 @@ class NewestLoad:
         """Whether a change is older than the load; of rows of a load only their place tells."""
         return epoch == self.epoch and f"{LOAD_MAJOR};" < position < self.stream_from
 
-    def lists_behind(self, lists: Sequence[ListSeen]) -> list[ListSeen]:
+    def lists_behind(self, lists: Mapping[str, Places]) -> dict[str, Places]:
         """Column lists without the places of changes that are older than the load.
 
-        A list of which some rows count and others do not is known by its ends alone: the rows of a load stand below
-        all changes, those behind it above the older ones.
+        A list of which some rows count and others do not is known by its ends alone: the rows of a load are below all
+        changes, those behind it above the older ones.
         """
-        found = []
-        for one in lists:
-            places = ((epoch, self._behind(epoch, seen)) for epoch, seen in one.seen.items())
-            found.append(one._replace(seen={epoch: seen for epoch, seen in places if seen is not None}))
-        return [one for one in found if one.seen]
+        found = dict[str, Places]()
+        for cols, seen in lists.items():
+            places = ((epoch, self._behind(epoch, at)) for epoch, at in seen.items())
+            if counting := {epoch: at for epoch, at in places if at is not None}:
+                found[cols] = counting
+        return found
 
     def _behind(self, epoch: str, seen: PlacesSeen) -> PlacesSeen | None:
         counting = [at for at in seen[:2] if not self.is_older(epoch, at)]
@@ -106,7 +107,7 @@ class ReloadedRows:
 
     load: NewestLoad
     starts: Mapping[str, int]
-    lists: Sequence[ListSeen]
+    lists: Mapping[str, Places]
     up_to: int = 0
 
 

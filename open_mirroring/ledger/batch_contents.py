@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
 
@@ -12,18 +12,34 @@ import sqlalchemy as sa
 from sqlalchemy import Connection
 
 from open_mirroring.changes.complete_position import Completeness, advance
-from open_mirroring.changes.log_position import LOAD_ORDINAL, is_load_epoch, is_of_generation
-from open_mirroring.changes.manifest import AnnouncedSchema, ListSeen, Manifest, SettledLetter
+from open_mirroring.changes.log_position import is_of_generation
+from open_mirroring.changes.manifest import AnnouncedSchema, Manifest, OpenFragment, SettledLetter
 from open_mirroring.changes.source_reloads import NewestLoad
-from open_mirroring.codes import WHY_RESET, Trait, having
+from open_mirroring.codes import WHY_RESET
+from open_mirroring.facts import foreign_tables, full_loads, stream_epochs
+from open_mirroring.facts.column_lists import COLUMN_LISTS
+from open_mirroring.facts.foreign_tables import FOREIGN
+from open_mirroring.facts.full_loads import FULL_LOADS, LoadPlaces
+from open_mirroring.facts.kind import tables_in
+from open_mirroring.facts.reading_stops import READING_STOPS
+from open_mirroring.facts.shortest_values import SHORTEST_VALUES
+from open_mirroring.facts.shown_positions import SHOWN
+from open_mirroring.facts.unreadable import KEYLESS, WITHOUT_TABLE
 from open_mirroring.ledger import tables as t
 from open_mirroring.ledger.columns import record_columns
 from open_mirroring.ledger.declaring import without_stop, without_unsealed
-from open_mirroring.ledger.foreign_tables import record_foreign
+from open_mirroring.ledger.documents import (
+    EPOCHS,
+    FOREIGN_TABLES,
+    FRAGMENTS,
+    OFFSETS,
+    STARTS,
+    STRUCTURES,
+    Structure,
+)
 from open_mirroring.ledger.letters import CHANGES_RECOVERED, enter_letters, mark_healed, settle_letters
 from open_mirroring.ledger.load_ledger import LoadPlan
 from open_mirroring.ledger.read_places import record_places
-from open_mirroring.ledger.tables import upsert
 from open_mirroring.protocols.table_stops import (
     KEY_UNKNOWN,
     LOAD_REPEATED,
@@ -45,8 +61,11 @@ def record_contents(db: Connection, mirror: str, number: int, bound_at: datetime
     mark_healed(db, mirror, manifest.healed)
     _record_tables(db, mirror, number, manifest)
     enter_letters(db, mirror, number, manifest)
-    record_foreign(db, mirror, number, bound_at, manifest.foreign, manifest.foreign_up_to)
-    record_places(db, mirror, number, manifest)
+    foreign = FOREIGN.of_mirror(manifest.facts)
+    if foreign:
+        known = FOREIGN_TABLES.of(db, mirror)
+        FOREIGN_TABLES.put(db, mirror, foreign_tables.fold(known, foreign, number, bound_at))
+    record_places(db, mirror, number, manifest.facts)
     settle_letters(db, mirror, number, [SettledLetter(*entry) for entry in manifest.settled])
 
 
@@ -81,27 +100,15 @@ def _give_back(db: Connection, mirror: str, manifest: Manifest) -> None:
 
 
 def _record_fragments(db: Connection, mirror: str, number: int, bound_at: datetime, manifest: Manifest) -> None:
-    gone = [*manifest.closed, *(f["identity"] for f in manifest.opened)]
-    since = {
-        row.identity: (row.since_batch, row.since)
-        for row in db.execute(sa.select(t.open_fragment).where(t.open_fragment.c.mirror == mirror))
-    }
-    for identity in gone:
-        c = t.open_fragment.c
-        db.execute(t.open_fragment.delete().where(c.mirror == mirror, c.identity == identity))
-    for fragment in manifest.opened:
-        since_batch, since_time = since.get(fragment["identity"], (number, bound_at))
-        db.execute(
-            t.open_fragment.insert().values(
-                mirror=mirror,
-                identity=fragment["identity"],
-                epoch=fragment["epoch"],
-                pos=fragment["pos"],
-                since_batch=since_batch,
-                since=since_time,
-                files=json.dumps(fragment["files"]),
-            )
-        )
+    fresh = [fragment["identity"] for fragment in manifest.opened]
+    known = FRAGMENTS.of(db, mirror, fresh) if fresh else {}
+    FRAGMENTS.drop(db, mirror, manifest.closed)
+    opened = {}
+    for one in manifest.opened:
+        before = known.get(one["identity"])
+        since = (number, bound_at) if before is None else (before.since_batch, before.since)
+        opened[one["identity"]] = OpenFragment(one["identity"], one["epoch"], one["pos"], *since, tuple(one["files"]))
+    FRAGMENTS.put(db, mirror, opened)
 
 
 def _record_completeness(db: Connection, mirror: str, number: int, manifest: Manifest) -> None:
@@ -110,42 +117,37 @@ def _record_completeness(db: Connection, mirror: str, number: int, manifest: Man
         return
     c = t.log_batch.c
     before = db.scalar(sa.select(c.completeness).where(c.mirror == mirror, c.number == number - 1))
-    f = t.open_fragment.c
-    waiting = db.execute(sa.select(f.epoch, f.pos).where(f.mirror == mirror)).tuples()
     after = advance(
         None if before is None else Completeness.from_json(before),
-        manifest.told,
+        SHOWN.of_mirror(manifest.facts),
         manifest.partitions,
-        [(epoch, pos.partition(":")[0]) for epoch, pos in waiting],
+        [(waiting.epoch, waiting.pos.partition(":")[0]) for waiting in FRAGMENTS.of(db, mirror).values()],
         manifest.reads,
     )
     db.execute(t.log_batch.update().where(c.mirror == mirror, c.number == number).values(completeness=after.to_json()))
 
 
 def _record_schemas(db: Connection, mirror: str, number: int, manifest: Manifest) -> None:
-    rows = []
-    for schema in (AnnouncedSchema(*entry) for entry in manifest.schemas):
-        digest = hashlib.sha256(json.dumps(schema).encode()).hexdigest()
-        rows.append({"mirror": mirror, "digest": digest, "batch": number, **schema._asdict()})
-    upsert(db, t.source_schema, rows, keys=["mirror", "digest"], update=[])
+    announced = [AnnouncedSchema(*entry) for entry in manifest.schemas]
+    digests = {hashlib.sha256(json.dumps(schema).encode()).hexdigest(): schema for schema in announced}
+    known = STRUCTURES.of(db, mirror, digests)
+    fresh = {digest: Structure(schema, number) for digest, schema in digests.items() if digest not in known}
+    STRUCTURES.put(db, mirror, fresh)
 
 
 def _record_tables(db: Connection, mirror: str, number: int, manifest: Manifest) -> None:
     """Column lists, epochs and undecodable keys of the tables that the mirror knows."""
-    db.execute(
-        t.mirror.update()
-        .where(t.mirror.c.name == mirror)
-        .values(homeless_rejects=t.mirror.c.homeless_rejects + manifest.homeless_rejects)
-    )
+    without_table = sum(WITHOUT_TABLE.of_mirror(manifest.facts).values())
+    rejects = t.mirror.c.homeless_rejects + without_table
+    db.execute(t.mirror.update().where(t.mirror.c.name == mirror).values(homeless_rejects=rejects))
     epochs: dict[str, set[str]] = {}
     for file in manifest.files:
         for source, seen in file["tables"].items():
             epochs.setdefault(source, set()).update(seen)
-    concerned = {*epochs, *manifest.columns, *manifest.keyless_rejects, *manifest.reloads, *manifest.stops}
     c = t.mirrored_table.c
     query = sa.select(c.id, c.source, c.generation, c.newest_load)
-    query = query.where(c.mirror == mirror, c.source.in_(concerned))
-    for table_id, source, generation, newest in db.execute(query).tuples():
+    query = query.where(c.mirror == mirror, c.source.in_({*epochs, *tables_in(manifest.facts)}))
+    for table_id, source, generation, newest in db.execute(query).tuples().all():
         # Batches from before the load with which a table begins are met only when a ledger is made again (G-125).
         load = NewestLoad.of(newest)
         if load is not None and number < load.first_batch:
@@ -153,74 +155,48 @@ def _record_tables(db: Connection, mirror: str, number: int, manifest: Manifest)
             continue
         # Late rows of an earlier generation's load say nothing of this generation's columns.
         if any(is_of_generation(epoch, generation) for epoch in epochs.get(source, {""})):
-            lists = [ListSeen.of(entry) for entry in manifest.columns.get(source, ())]
+            lists = COLUMN_LISTS.of_table(manifest.facts, source)
             lists = lists if load is None else load.lists_behind(lists)
             if record_columns(db, table_id, lists, of_reading=manifest.lists_of_reading):
                 _resume(db, table_id, PARTIAL_ROWS)
         _record_epochs(db, table_id, epochs.get(source, set()))
-        _record_reloads(db, mirror, table_id, load, manifest.reloads.get(source, {}))
-        if source in manifest.shortest:
-            _note_shortest(db, table_id, manifest.shortest[source])
+        _record_starts(db, mirror, table_id, load, FULL_LOADS.of_table(manifest.facts, source))
+        if shortest := SHORTEST_VALUES.of_table(manifest.facts, source):
+            _note_shortest(db, table_id, shortest)
         if source in epochs:
             # What a row lacked, or which row left its key, may be told by this batch (G-107).
             _resume(db, table_id, ROW_INCOMPLETE)
             _resume(db, table_id, SWAP_POSSIBLE)
         if source in manifest.loads_whole:
             _resume(db, table_id, LOAD_REPEATED)  # every row of the first load has come again (G-85)
-        if source in manifest.stops:
-            stop_table(db, table_id, *manifest.stops[source])
-        reject = manifest.keyless_rejects.get(source)
-        if reject is not None:
-            healed = reject["code"] in having(Trait.HEALED_BY_COPY)
-            lost = "changes that could not be read" if healed else "a change without a readable key"
-            what = f"{lost}: {reject['code']}: {reject['reason']} at {reject['at']}"
-            stop_table(db, table_id, "CHANGES_MISSING" if healed else KEY_UNKNOWN, what)
+        for stop in READING_STOPS.of_table(manifest.facts, source).values():
+            stop_table(db, table_id, *stop)
+        for reject in KEYLESS.of_table(manifest.facts, source).values():
+            stop_table(db, table_id, "CHANGES_MISSING" if reject.healed_by_copy else KEY_UNKNOWN, reject.what)
 
 
-def _record_epochs(db: Connection, table_id: str, epochs: set[str]) -> None:
-    c = t.stream_epoch.c
-    known = set(db.scalars(sa.select(c.epoch).where(c.table_id == table_id)))
-    for epoch in filter(is_load_epoch, epochs - known):
-        db.execute(t.stream_epoch.insert().values(table_id=table_id, epoch=epoch, ordinal=LOAD_ORDINAL))
-    fresh = sorted(epoch for epoch in epochs - known if not is_load_epoch(epoch))
-    if not fresh:
-        return
-    if all(map(is_load_epoch, known)) and len(fresh) == 1:
-        db.execute(t.stream_epoch.insert().values(table_id=table_id, epoch=fresh[0], ordinal=0))
-        return
-    stop_table(db, table_id, "EPOCH_UNKNOWN", f"changes of an unknown stream incarnation arrived: {fresh}")
+def _record_epochs(db: Connection, table_id: str, found: set[str]) -> None:
+    ordinals, unknown = stream_epochs.fold(EPOCHS.of(db, table_id), found)
+    EPOCHS.put(db, table_id, ordinals)
+    if unknown:
+        stop_table(db, table_id, "EPOCH_UNKNOWN", f"changes of an unknown stream incarnation arrived: {unknown}")
 
 
-def _record_reloads(
-    db: Connection, mirror: str, table_id: str, load: NewestLoad | None, seen: Mapping[str, Sequence[int | None]]
+def _record_starts(
+    db: Connection, mirror: str, table_id: str, load: NewestLoad | None, found: Mapping[str, LoadPlaces]
 ) -> None:
-    """Record where changes begin; a row of a full load behind that place means that the source was loaded again (K-18).
-
-    A full load ends before the first change of its table is sent. So its rows lie before that change in the change's
-    partition, and in every other partition of a broker before the end which that partition had when the change was
-    bound. Only a partition that was read up to its end has such a place, because a load that is still being read from a
-    slow partition is no reload.
-    """
-    if not seen:
+    """Record where changes begin; stop a table of which a row of a full load came behind that place (K-18)."""
+    if not found:
         return
-    c = t.stream_start.c
-    known = dict(db.execute(sa.select(c.origin, c.place).where(c.table_id == table_id)).tuples().all())
-    starts = dict(known)
-    begins = {} if load is None else load.begins
-    for origin, (last_loaded, first_change) in sorted(seen.items()):
-        # What is read again from before the newest load says nothing of where its changes begin.
-        if first_change is not None and first_change >= begins.get(origin, 0):
-            starts[origin] = min(first_change, starts.get(origin, first_change))
-        if last_loaded is not None and last_loaded > starts.get(origin, last_loaded):
-            what = f"a row of a full load came at {origin}:{last_loaded}, after changes of this table"
-            stop_table(db, table_id, RELOAD_SEEN, what)
-    if starts:
-        b, o = t.bound_range.c, t.source_offsets.c
-        ends = dict(db.execute(sa.select(o.name, o.end).where(o.mirror == mirror)).tuples().all())
-        bound = dict(db.execute(sa.select(b.name, b.bound_to).where(b.mirror == mirror)).tuples().all())
-        starts = {**{name: bound[name] - 1 for name, end in ends.items() if bound.get(name, -1) >= end}, **starts}
-    fresh = [{"table_id": table_id, "origin": o, "place": at} for o, at in sorted(starts.items()) if known.get(o) != at]
-    upsert(db, t.stream_start, fresh, keys=["table_id", "origin"], update=["place"])
+    b = t.bound_range.c
+    bound = dict(db.execute(sa.select(b.name, b.bound_to).where(b.mirror == mirror)).tuples().all())
+    ends = {name: broker.end for name, broker in OFFSETS.of(db, mirror).items()}
+    read_to_end = {name: bound[name] - 1 for name, end in ends.items() if bound.get(name, -1) >= end}
+    known = STARTS.of(db, table_id)
+    starts = full_loads.fold(known, found, {} if load is None else load.begins, read_to_end)
+    if starts.reloaded is not None:
+        stop_table(db, table_id, RELOAD_SEEN, starts.reloaded)
+    STARTS.put(db, table_id, {origin: at for origin, at in starts.places.items() if known.get(origin) != at})
 
 
 def _note_shortest(db: Connection, table_id: str, found: Mapping[str, int]) -> None:

@@ -1,4 +1,4 @@
-"""Keeps the column lists of a table's changes, and where rows with each list were seen."""
+"""Keeps the columns of a table: the lists of columns that its rows have, and notes on single columns."""
 
 from __future__ import annotations
 
@@ -6,53 +6,20 @@ import hashlib
 import json
 import sys
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from typing import Any, NamedTuple
+from datetime import UTC, datetime
+from typing import Any
 
 import sqlalchemy as sa
 from sqlalchemy import Connection, Engine
 
-from open_mirroring.changes.column_history import BEHIND
-from open_mirroring.changes.manifest import ListSeen, Manifest, PlacesSeen, merged
+from open_mirroring.changes.column_history import FormerColumn, Word
+from open_mirroring.changes.column_notes import OF_ROWS, UNVERIFIED, ColumnNote, NoteKind, texts
+from open_mirroring.changes.manifest import Manifest
+from open_mirroring.changes.places_seen import Places, PlacesSeen
+from open_mirroring.facts import column_lists
+from open_mirroring.facts.column_lists import COLUMN_LISTS as FOUND_LISTS
 from open_mirroring.ledger import tables as t
-from open_mirroring.ledger.column_notes import forget_taken
-from open_mirroring.ledger.tables import upsert
-
-
-class ColumnList(NamedTuple):
-    """A column list that changes of a table carried, and whether one row proved it to be whole.
-
-    *seen* says by stream incarnation where rows with it are.
-    """
-
-    cols: str
-    whole: bool
-    first_pos: str
-    seen: Mapping[str, PlacesSeen]
-
-    @property
-    def names(self) -> set[str]:
-        """The names of its columns."""
-        return {name for name, *_ in json.loads(self.cols)}
-
-
-def column_lists(db: Connection, table_ids: Iterable[str]) -> dict[str, list[ColumnList]]:
-    """The column lists of tables in the order of their first position: the one place where they are read."""
-    c, r, ids = t.column_list.c, t.column_range.c, list(table_ids)
-    places: dict[tuple[str, str], dict[str, PlacesSeen]] = {}
-    for row in db.execute(sa.select(t.column_range).where(r.table_id.in_(ids))):
-        seen = PlacesSeen(row.first, row.last, row.whole_first, row.whole_last)
-        places.setdefault((row.table_id, row.digest), {})[row.epoch] = seen
-    query = sa.select(t.column_list).where(c.table_id.in_(ids)).order_by(c.first_pos, c.digest)
-    return t.grouped(
-        (x.table_id, ColumnList(x.cols, x.whole, x.first_pos, places.get((x.table_id, x.digest), {})))
-        for x in db.execute(query)
-    )
-
-
-def forget_column_lists(db: Connection, table_id: str) -> None:
-    """Drop the column lists of a table: none of the rows that had them counts any longer."""
-    db.execute(t.column_range.delete().where(t.column_range.c.table_id == table_id))
-    db.execute(t.column_list.delete().where(t.column_list.c.table_id == table_id))
+from open_mirroring.ledger.documents import COLUMN_LISTS, EPOCHS, Documents
 
 
 def list_digest(cols: str) -> str:
@@ -60,44 +27,17 @@ def list_digest(cols: str) -> str:
     return hashlib.sha256(cols.encode()).hexdigest()
 
 
-def record_columns(db: Connection, table_id: str, lists: Sequence[ListSeen], *, of_reading: bool) -> bool:
+def record_columns(db: Connection, table_id: str, lists: Mapping[str, Places], *, of_reading: bool) -> bool:
     """Record the column lists that a batch brought of a table; *of_reading* as in its manifest.
 
-    Returns whether a row proved for the first time that a known list is whole.
-
-    With *of_reading* a list counts behind everything that was read of the table before (G-60): a row that is late, or
-    read again, has the columns of now, not those of the time when it changed.
+    Returns whether a row proved for the first time that a known list is complete.
     """
-    c, r = t.column_list.c, t.column_range.c
-    proved = False
-    for one in lists:
-        digest, whole = list_digest(one.cols), one.is_whole
-        known_as = db.scalar(sa.select(c.whole).where(c.table_id == table_id, c.digest == digest))
-        proved = proved or (whole and known_as is False)
-        row = {"table_id": table_id, "digest": digest, "cols": one.cols, "whole": whole, "first_pos": one.first}
-        upsert(db, t.column_list, [row], keys=["table_id", "digest"], update=["whole"] if whole else [])
-        # A late row may be older than all that had this list before.
-        late = (c.table_id == table_id) & (c.digest == digest) & (c.first_pos > one.first)
-        db.execute(t.column_list.update().where(late).values(first_pos=one.first))
-        for epoch, seen in one.seen.items():
-            here = (r.table_id == table_id) & (r.epoch == epoch)
-            if of_reading:
-                seen = _as_read(seen, db.scalar(sa.select(sa.func.max(r.last)).where(here, r.digest != digest)))
-            known = db.execute(sa.select(r.first, r.last, r.whole_first, r.whole_last).where(here, r.digest == digest))
-            before = known.one_or_none()
-            places = seen if before is None else merged(PlacesSeen(*before), seen)
-            values = {"table_id": table_id, "digest": digest, "epoch": epoch, **places._asdict()}
-            key = ["table_id", "digest", "epoch"]
-            upsert(db, t.column_range, [values], keys=key, update=list(PlacesSeen._fields))
+    if not lists:
+        return False
+    known = {one.cols: one for one in COLUMN_LISTS.of(db, table_id).values()}
+    changed, proved = column_lists.fold(known, lists, of_reading=of_reading)
+    COLUMN_LISTS.put(db, table_id, {list_digest(cols): one for cols, one in changed.items()})
     return proved
-
-
-def _as_read(seen: PlacesSeen, others: str | None) -> PlacesSeen:
-    """The places at which a list of the time of reading counts: behind *others*, the highest place of all others."""
-    if others is None:
-        return seen
-    at = seen.last if seen.last > others else f"{others}{BEHIND}"
-    return PlacesSeen(at, at, *((at, at) if seen.whole_last else ()))
 
 
 def keep_column_lists(db: Connection, row: Any, after_batch: int) -> None:
@@ -112,8 +52,7 @@ def keep_column_lists(db: Connection, row: Any, after_batch: int) -> None:
         row: the table's row, its hand-over bound.
         after_batch: the batch of the hand-over.
     """
-    b, c, e = t.batch_table.c, t.column_list.c, t.stream_epoch.c
-    ordinals = dict(db.execute(sa.select(e.epoch, e.ordinal).where(e.table_id == row.id)).tuples().all())
+    b, ordinals = t.batch_table.c, EPOCHS.of(db, row.id)
     found = db.execute(
         sa.select(b.batch, b.epoch, b.max_pos).where(
             b.mirror == row.mirror, b.source == row.source, b.batch > after_batch
@@ -124,21 +63,22 @@ def keep_column_lists(db: Connection, row: Any, after_batch: int) -> None:
     live = {batch for batch, epoch, highest in found if (ordinals.get(epoch, row.stream_epoch + 1), highest) >= begin}
     # Rows that were read before a column was taken, and that are published over the load, lack it still (G-141).
     forget_taken(db, row.id, min(live, default=sys.maxsize))
-    kept: set[str] = set()
+    kept = set[str]()
+    before = {digest: one._replace(seen={}) for digest, one in COLUMN_LISTS.of(db, row.id).items()}
+    COLUMN_LISTS.replace(db, row.id, before)
     number = t.log_batch.c.number
     manifests = sa.select(number, t.log_batch.c.manifest).where(
         t.log_batch.c.mirror == row.mirror, number > after_batch
     )
-    db.execute(t.column_range.delete().where(t.column_range.c.table_id == row.id))
-    for batch, text in db.execute(manifests.order_by(number)).tuples():
+    for batch, text in db.execute(manifests.order_by(number)).tuples().all():
         if batch in live:
             manifest = Manifest.from_json(text)
-            lists = [ListSeen.of(entry) for entry in manifest.columns.get(row.source, ())]
-            kept |= {list_digest(one.cols) for one in lists}
-            above = [one._replace(seen=_above(one.seen, ordinals, begin, row.stream_epoch + 1)) for one in lists]
-            reached = [one for one in above if one.seen]
+            lists = FOUND_LISTS.of_table(manifest.facts, row.source)
+            kept |= set(map(list_digest, lists))
+            above = {cols: _above(seen, ordinals, begin, row.stream_epoch + 1) for cols, seen in lists.items()}
+            reached = {cols: seen for cols, seen in above.items() if seen}
             record_columns(db, row.id, reached, of_reading=manifest.lists_of_reading)
-    db.execute(t.column_list.delete().where(c.table_id == row.id, c.digest.not_in(kept)))
+    COLUMN_LISTS.drop(db, row.id, COLUMN_LISTS.of(db, row.id).keys() - kept)
 
 
 def _above(
@@ -159,12 +99,155 @@ def _above(
 
 def columns_of_whole_rows(ledger: Engine, mirror: str, sources: Collection[str]) -> dict[str, set[str]]:
     """By source table the columns that the target or any change has, for tables of which a whole row came."""
-    m, found = t.mirrored_table.c, dict[str, set[str]]()
+    m = t.mirrored_table.c
     query = sa.select(m.id, m.source, m.columns).where(m.mirror == mirror, m.source.in_(sources))
+    tables = t.rows(ledger, query) if sources else ()
     with ledger.connect() as db:
-        tables = db.execute(query).tuples().all() if sources else ()
-        lists = column_lists(db, [id_ for id_, *_ in tables])
-    for id_, source, columns in tables:
-        if any(one.whole for one in lists.get(id_, ())):
-            found[source] = {name for name, *_ in json.loads(columns)}.union(*(one.names for one in lists[id_]))
+        lists = COLUMN_LISTS.of_each(db, [table_id for table_id, _, _ in tables])
+    found: dict[str, set[str]] = {}
+    for table_id, source, columns in tables:
+        known = lists.get(table_id, {}).values()
+        if any(one.whole for one in known):
+            found[source] = {name for name, *_ in json.loads(columns)}.union(*(one.names for one in known))
     return found
+
+
+_NOTES = Documents[ColumnNote]("column note", ColumnNote)
+"""Of a table, by generation, kind and column; of decisions by place, too."""
+
+
+def column_notes(db: Connection, generations: Mapping[str, int], *kinds: NoteKind) -> dict[str, list[ColumnNote]]:
+    """By table id its notes of these kinds that count in the given generation, in the order of batches and places."""
+    found: dict[str, list[ColumnNote]] = {}
+    for table, notes in _NOTES.of_each(db, generations).items():
+        chosen = (one for one in notes.values() if one.generation in (0, generations[table]) and one.kind in kinds)
+        if counting := sorted(chosen, key=lambda one: (one.batch, one.since, one.column)):
+            found[table] = counting
+    return found
+
+
+def put_notes(db: Connection, table_id: str, notes: Iterable[ColumnNote]) -> None:
+    """Write notes of a table, in place of those of the same generation, kind and column."""
+    _NOTES.put(db, table_id, _named(notes))
+
+
+def note_decision(db: Connection, table_id: str, said: Word) -> None:
+    """Keep what became of a column, for changes up to a place; a later word on these replaces an earlier one."""
+    put_notes(db, table_id, [_note(0, NoteKind.DECIDED, said.column, said.up_to)._replace(now=said.now)])
+
+
+def note_former(ledger: Engine, table_id: str, generation: int, columns: Sequence[FormerColumn]) -> None:
+    """Note how a generation reads columns of earlier rows, before its first files; what was noted before is replaced.
+
+    Files that were never published may have been read otherwise: they are written again.
+    """
+    notes = [_note(generation, NoteKind.FORMER, one.column, one.up_to)._replace(now=one.now) for one in columns]
+    with ledger.begin() as db:
+        _replace(db, table_id, generation, NoteKind.FORMER, notes)
+
+
+def note_gone(ledger: Engine, table_id: str, generation: int, since: Mapping[str, str], batch: int) -> None:
+    """Note the columns that are gone, each with the first place without it; others of the table are not gone."""
+    notes = [_note(generation, NoteKind.GONE, column, place, batch) for column, place in since.items()]
+    with ledger.begin() as db:
+        _replace(db, table_id, generation, NoteKind.GONE, notes)
+
+
+def note_columns(
+    ledger: Engine, table_id: str, generation: int, since: Mapping[str, str], batch: int, *, again: bool = False
+) -> None:
+    """Note columns by the position since which they are there; one that is known, verified or not, stays as it is.
+
+    With *again* they are no longer verified, for what no one can verify from changes has happened again.
+    """
+    if not since:
+        return
+    with ledger.begin() as db:
+        noted = _of(db, table_id, generation, NoteKind.CHANGED)
+        known = {one.column: one.since for one in noted}
+        places = {**since, **{column: place for column, place in known.items() if column in since}}
+        notes = [_note(generation, NoteKind.CHANGED, column, place, batch) for column, place in places.items()]
+        put_notes(db, table_id, [one for one in notes if again or one.column not in known])
+
+
+def note_from_now(db: Connection, rows: Iterable[Any], kind: NoteKind, columns: Sequence[str], batch: int) -> None:
+    """Note of the tables of a ledger's *rows* what rows up to a batch may lack: columns, patterns, or why (G-141).
+
+    What is noted already is noted up to this batch: a proof or a load that holds less does not end it.
+    """
+    _NOTES.put_each(
+        db, {row.id: _named(_note(row.generation, kind, name, "", batch) for name in columns) for row in rows}
+    )
+
+
+def note_contradicted(ledger: Engine, table_id: str, generation: int, why: str | None, batch: int) -> None:
+    """Replace the unverified notes of contradictions in a table's log; None: there are none (G-190)."""
+    kind = NoteKind.CONTRADICTED
+    with ledger.begin() as db:
+        kept = [one for one in _of(db, table_id, generation, kind) if one.verified]
+        new = [] if why is None else [_note(generation, kind, why, "", batch)]
+        _replace(db, table_id, generation, kind, [*kept, *new])
+
+
+def contradicted_up_to(ledger: Engine, table_id: str, generation: int) -> int:
+    """The batch up to which contradictions were noted and verified since; 0: none were."""
+    with ledger.connect() as db:
+        noted = _of(db, table_id, generation, NoteKind.CONTRADICTED)
+    return max((one.batch for one in noted if one.verified), default=0)
+
+
+def keep_taken(db: Connection, table_id: str, generation: int) -> None:
+    """Carry the notes on what rows may lack into the next generation, which has rows of the log, too.
+
+    Verified ones stay verified, and still say which columns rows may lack: to verify one, published rows are compared.
+    Those on the load stay behind with it: otherwise nothing that they say to do would end them.
+    """
+    kinds = (NoteKind.TAKEN, NoteKind.ROWS, NoteKind.CONTRADICTED)
+    noted = _of(db, table_id, generation, *kinds)
+    put_notes(db, table_id, [one._replace(generation=generation + 1) for one in noted])
+
+
+def forget_taken(db: Connection, table_id: str, below: int) -> None:
+    """Drop the notes on what rows of batches *below* one may lack: a load replaces all of these rows (G-141)."""
+    kinds = (NoteKind.TAKEN, *OF_ROWS)
+    noted = _NOTES.of(db, table_id)
+    _NOTES.drop(db, table_id, [name for name, one in noted.items() if one.kind in kinds and one.batch < below])
+
+
+def verify_columns(ledger: Engine, table_id: str, notes: Iterable[ColumnNote]) -> int:
+    """Mark what these notes of a table say as verified; returns how many were not before, and still say the same.
+
+    For a caller that read the notes, and then compared every row of the table with the source: what was noted since,
+    also again, may concern what came behind the comparison.
+    """
+    with ledger.begin() as db:
+        return sum(_NOTES.swap(db, table_id, _name(one), one, one._replace(verified=True)) for one in notes)
+
+
+def column_texts(ledger: Engine, generations: Mapping[str, int]) -> dict[str, list[str]]:
+    """By table id what is noted of its columns in its present generation, for people: gone, or not verified."""
+    with ledger.connect() as db:
+        noted = column_notes(db, generations, NoteKind.GONE, *UNVERIFIED)
+    return {table: found for table, notes in noted.items() if (found := texts(notes))}
+
+
+def _note(generation: int, kind: NoteKind, column: str, since: str, batch: int = 0) -> ColumnNote:
+    return ColumnNote(generation, kind, column[:300], since, batch, datetime.now(UTC))
+
+
+def _name(note: ColumnNote) -> str:
+    place = [note.since] if note.kind is NoteKind.DECIDED else []
+    return " ".join([str(note.generation), note.kind, note.column, *place])
+
+
+def _named(notes: Iterable[ColumnNote]) -> dict[str, ColumnNote]:
+    return {_name(one): one for one in notes}
+
+
+def _of(db: Connection, table_id: str, generation: int, *kinds: NoteKind) -> list[ColumnNote]:
+    return column_notes(db, {table_id: generation}, *kinds).get(table_id, [])
+
+
+def _replace(db: Connection, table_id: str, generation: int, kind: NoteKind, notes: Iterable[ColumnNote]) -> None:
+    _NOTES.drop(db, table_id, [_name(one) for one in _of(db, table_id, generation, kind)])
+    put_notes(db, table_id, notes)

@@ -15,16 +15,19 @@ import sqlalchemy as sa
 from sqlalchemy import Connection, Engine
 
 from open_mirroring.changes.column_history import Word
+from open_mirroring.changes.column_notes import NoteKind, decided
 from open_mirroring.changes.log_position import is_load_epoch, position_order
+from open_mirroring.changes.places_seen import PlacesSeen
 from open_mirroring.changes.told_statements import Statement, ToldColumn, given_again, what_became_of
 from open_mirroring.codes import CODES, RESET, WHY_RESET, Kind, Lift, Trait, having, of_kind
 from open_mirroring.errors import TerminalError
+from open_mirroring.facts.column_lists import ColumnList
 from open_mirroring.ledger import requests
 from open_mirroring.ledger import tables as t
 from open_mirroring.ledger.auditing import Reason
-from open_mirroring.ledger.column_notes import column_decisions, note_decision
-from open_mirroring.ledger.columns import column_lists
+from open_mirroring.ledger.columns import column_notes, note_decision
 from open_mirroring.ledger.declaring import note_accepted, without_stop, without_unsealed
+from open_mirroring.ledger.documents import COLUMN_LISTS, EPOCHS
 from open_mirroring.ledger.load_ledger import LoadPlan
 from open_mirroring.ledger.requests import (
     ACCEPT_EPOCH,
@@ -190,8 +193,7 @@ def accept_epoch(
     epoch = epoch.strip().lower()
 
     def effect(db: Connection, row: Any) -> Effect:
-        c = t.stream_epoch.c
-        known = dict(db.execute(sa.select(c.epoch, c.ordinal).where(c.table_id == row.id)).tuples().all())
+        known = EPOCHS.of(db, row.id)
         unknown = unknown_epochs(db, row)
         if epoch in known:
             raise TerminalError(
@@ -206,7 +208,7 @@ def accept_epoch(
                 way_out=f"accept one of: {sorted(unknown) or 'none, every stream seen is known'}",
             )
         ordinal = max(known.values(), default=-1) + 1
-        db.execute(t.stream_epoch.insert().values(table_id=row.id, epoch=epoch, ordinal=ordinal))
+        EPOCHS.put(db, row.id, {epoch: ordinal})
         left = sorted(unknown - {epoch})
         cleared = _touch(db, row, ends=row.stop_code == EPOCH_UNKNOWN and not left)
         return _cleared(cleared, {"ordinal": ordinal, "still_unknown": left}, epoch=epoch, ordinal=ordinal)
@@ -278,9 +280,8 @@ def accept_told(
     found: dict[str, str] = {}
 
     def effect(db: Connection, row: Any) -> Effect | None:
-        e = t.stream_epoch.c
-        ordinals = dict(db.execute(sa.select(e.epoch, e.ordinal).where(e.table_id == row.id)).tuples().all())
-        decided = {one.column: one.up_to for one in column_decisions(db, [row.id]).get(row.id, ())}
+        ordinals, notes = EPOCHS.of(db, row.id), column_notes(db, {row.id: row.generation}, NoteKind.DECIDED)
+        said_up_to = {word.column: word.up_to for word in decided(notes.get(row.id, ()))}
         lists, places = _carried(db, row, ordinals)
         names = {name.casefold(): name for name in places}
 
@@ -300,7 +301,7 @@ def accept_told(
             if load not in ordinals or (last and int(last.partition(":")[0]) != ordinals[load]):
                 continue
             of_load = position_order(ordinals[load], "")
-            said, end = decided.get(column, ""), last.removeprefix(of_load)
+            said, end = said_up_to.get(column, ""), last.removeprefix(of_load)
             begin = first.removeprefix(of_load) if first > of_load else ""
             for at, told in given_again(column, begin, end, statements).items():
                 if of_load + at > said:
@@ -342,9 +343,9 @@ def resume_extraction(ledger: Engine, mirror: str, reason: Reason, *, request: s
 
 def unknown_epochs(db: Connection, row: Any) -> set[str]:
     """The streams that have logged changes of a table, given by its row, and no ordinal yet."""
-    b, e = t.batch_table.c, t.stream_epoch.c
+    b = t.batch_table.c
     logged = db.scalars(sa.select(b.epoch).distinct().where(b.mirror == row.mirror, b.source == row.source))
-    known = set(db.scalars(sa.select(e.epoch).where(e.table_id == row.id)))
+    known = EPOCHS.of(db, row.id)
     return {epoch for epoch in logged if epoch not in known and not is_load_epoch(epoch)}
 
 
@@ -355,15 +356,13 @@ def _carried(
 
     Of a column that is only loaded both are empty.
     """
+    lists = list[tuple[set[str], str]]()
     ends: dict[str, list[str]] = {name: [] for name in _loaded(row)}
-    lists = []
-    for one in column_lists(db, [row.id]).get(row.id, ()):
-        seen = [(ordinals.get(epoch, 0), at) for epoch, at in one.seen.items() if not is_load_epoch(epoch)]
-        firsts = [position_order(ordinal, at.first) for ordinal, at in seen]
-        lasts = [position_order(ordinal, at.last) for ordinal, at in seen]
-        lists.append((one.names, min(firsts, default="")))
+    for one in COLUMN_LISTS.of(db, row.id).values():
+        at = [position_order(ordinals.get(epoch, 0), place) for epoch, seen in _of_changes(one) for place in seen[:2]]
+        lists.append((one.names, min(at, default="")))
         for name in one.names:
-            ends.setdefault(name, []).extend([*firsts, *lasts])
+            ends.setdefault(name, []).extend(at)
     return lists, {name: (min(at, default=""), max(at, default="")) for name, at in ends.items()}
 
 
@@ -378,9 +377,8 @@ def _where_it_is_gone(db: Connection, row: Any, column: str, renamed_to: str | N
     Raises:
         TerminalError: ``ARGUMENT_INVALID``, also when no change behind one that carries it lacks it.
     """
-    e, b = t.stream_epoch.c, t.batch_table.c
-    ordinals = dict(db.execute(sa.select(e.epoch, e.ordinal).where(e.table_id == row.id)).tuples().all())
-    lists = column_lists(db, [row.id]).get(row.id, [])
+    b, ordinals = t.batch_table.c, EPOCHS.of(db, row.id)
+    lists = [*COLUMN_LISTS.of(db, row.id).values()]
     known = {*_loaded(row)}.union(*(one.names for one in lists))
     for name in filter(None, (column, renamed_to)):
         if name not in known:
@@ -394,11 +392,11 @@ def _where_it_is_gone(db: Connection, row: Any, column: str, renamed_to: str | N
     up_to = max((position_order(ordinals[at], text) for at, text in seen if at in ordinals), default="")
     places, lacking = list[str](), list[str]()
     for one in lists:
-        for epoch, at in one.seen.items():
+        for epoch, at in _of_changes(one):
             ordinal = ordinals.get(epoch, 0)
-            if column in one.names and not is_load_epoch(epoch):
+            if column in one.names:
                 places += [position_order(ordinal, at.first), position_order(ordinal, at.last)]
-            elif at.whole_last and not is_load_epoch(epoch):
+            elif at.whole_last:
                 lacking.append(position_order(ordinal, at.whole_last))
     if up_to > max(places, default=""):
         return up_to
@@ -410,6 +408,11 @@ def _where_it_is_gone(db: Connection, row: Any, column: str, renamed_to: str | N
             way_out="no change without this column has been read yet: run this command again after the next run",
         )
     return gone
+
+
+def _of_changes(one: ColumnList) -> list[tuple[str, PlacesSeen]]:
+    """Where changes with a column list are, by stream incarnation."""
+    return [(epoch, seen) for epoch, seen in one.seen.items() if not is_load_epoch(epoch)]
 
 
 def _cleared(stop: OpenStop | None, more: Mapping[str, Any] | None = None, **detail: object) -> Effect:

@@ -18,13 +18,15 @@ import sqlalchemy as sa
 from sqlalchemy import Connection, Engine
 
 from open_mirroring.changes.column_choice import ALL_COLUMNS, ColumnChoice
+from open_mirroring.changes.column_notes import NoteKind
 from open_mirroring.changes.manifest import SENT_BY, Manifest
 from open_mirroring.changes.places_left import EXPECTED, GAPS, Reads, places_left
 from open_mirroring.codes import DROP, RESET
 from open_mirroring.errors import TerminalError
 from open_mirroring.ledger import tables as t
 from open_mirroring.ledger.auditing import audit
-from open_mirroring.ledger.column_notes import NoteKind, note_from_now
+from open_mirroring.ledger.columns import note_from_now
+from open_mirroring.ledger.documents import EPOCHS, STRUCTURES, Documents
 from open_mirroring.ledger.read_places import close_gaps
 from open_mirroring.ledger.tables import upsert
 from open_mirroring.protocols.resetting import ResetStage
@@ -81,14 +83,38 @@ class JoinedTable(NamedTuple):
     batch: int
 
 
+class _Joined(NamedTuple):
+    """Such a table, and why it waits for a yes; None once that was said (G-71)."""
+
+    joined: JoinedTable
+    asks: str | None
+
+
+class _Dropped(NamedTuple):
+    """A table that was dropped on purpose: should it come back, it is the same table in a new generation."""
+
+    table_id: str
+    generation: int
+
+
+_JOINED = Documents[_Joined]("joined", _Joined)
+_DROPPED = Documents[_Dropped]("dropped", _Dropped)
+
+
+def note_dropped(db: Connection, mirror: str, source: str, table_id: str, generation: int) -> None:
+    """Note a table that was dropped."""
+    _DROPPED.put(db, mirror, {source: _Dropped(table_id, generation)})
+
+
+def is_dropped(db: Connection, mirror: str, source: str) -> bool:
+    """Whether a table was dropped and did not come back."""
+    return _DROPPED.one(db, mirror, source) is not None
+
+
 def joined_tables(ledger: Engine, mirror: str) -> list[JoinedTable]:
     """Every table that ever joined a mirror by a pattern, in the order of names."""
-    c = t.joined_table.c
-    query = sa.select(c.source, c.schema_name, c.table_name, c["keys"], c.columns, c.batch).where(c.mirror == mirror)
-    return [
-        JoinedTable(source, schema, table, tuple(json.loads(keys)), json.loads(columns), batch)
-        for source, schema, table, keys, columns, batch in t.rows(ledger, query.order_by(c.source))
-    ]
+    with ledger.connect() as db:
+        return [one.joined for one in _JOINED.of(db, mirror).values()]
 
 
 class Joining(NamedTuple):
@@ -117,22 +143,10 @@ def join(ledger: Engine, mirror: str, tables: Sequence[Joining]) -> list[str]:
 
 
 def _join(db: Connection, mirror: str, one: Joining) -> None:
-    joined, now = one.joined, datetime.now(UTC)
-    values = {
-        "mirror": mirror,
-        "source": joined.source,
-        "schema_name": joined.schema,
-        "table_name": joined.table,
-        "keys": json.dumps(joined.keys, ensure_ascii=False),
-        "columns": json.dumps(dict(joined.columns), ensure_ascii=False),
-        "batch": joined.batch,
-        "joined_at": now,
-        "asks": one.asks or None,
-    }
+    joined = one.joined
     refuse_taken_folder(db, mirror, one.declared)
     # Under this name a table may have joined before, and been dropped since.
-    update = ["keys", "columns", "batch", "joined_at", "asks"]
-    t.upsert(db, t.joined_table, [values], keys=["mirror", "source"], update=update)
+    _JOINED.put(db, mirror, {joined.source: _Joined(joined, one.asks or None)})
     _insert(db, mirror, one.declared)
     c = t.mirrored_table.c
     own = (c.mirror == mirror) & (c.source == joined.source) & c.stop_code.is_(None)
@@ -145,11 +159,10 @@ def without_stop(db: Connection, mirror: str, source: str) -> dict[str, object]:
 
     A stop that takes the place of ``NEW_TABLE`` would else take the question with it when it ends.
     """
-    c = t.joined_table.c
-    asks = db.scalar(sa.select(c.asks).where(c.mirror == mirror, c.source == source))
-    if asks is None:
+    known = _JOINED.one(db, mirror, source)
+    if known is None or known.asks is None:
         return {"stop_code": None, "stop_what": None, "stopped_at": None}
-    return {"stop_code": NEW_TABLE, "stop_what": asks, "stopped_at": datetime.now(UTC)}
+    return {"stop_code": NEW_TABLE, "stop_what": known.asks, "stopped_at": datetime.now(UTC)}
 
 
 def without_unsealed(intent: str | None) -> dict[str, None]:
@@ -162,8 +175,9 @@ def without_unsealed(intent: str | None) -> dict[str, None]:
 
 def note_accepted(db: Connection, mirror: str, source: str) -> None:
     """Note that somebody said yes to a table that asks, or answers for it with a reset: it asks no more (G-71)."""
-    c = t.joined_table.c
-    db.execute(t.joined_table.update().where(c.mirror == mirror, c.source == source).values(asks=None))
+    known = _JOINED.one(db, mirror, source)
+    if known is not None:
+        _JOINED.put(db, mirror, {source: known._replace(asks=None)})
 
 
 def declare(
@@ -334,7 +348,7 @@ def is_new_to_log(db: Connection, row: Any) -> bool:
     """
     if row.stop_code == LEDGER_UNKNOWN:
         return False
-    b, m, s = t.batch_table.c, t.mirror.c, t.source_schema.c
+    b, m = t.batch_table.c, t.mirror.c
     # Locked, so that no batch is bound, sealed or completed meanwhile by whoever read the old declaration.
     newest_batch(db, row.mirror)
     counting = (b.mirror == row.mirror) & (b.source == row.source) & (b.batch > row.log_from)
@@ -343,8 +357,8 @@ def is_new_to_log(db: Connection, row: Any) -> bool:
     sealed = db.scalar(sa.select(m.open_manifest).where(m.name == row.mirror))
     if sealed is not None and any(row.source in file["tables"] for file in Manifest.from_json(sealed).files):
         return False
-    sent = (s.mirror == row.mirror) & (s.topic == SENT_BY) & (s.source == row.source)
-    return len(db.scalars(sa.select(s.schema_id).where(sent)).all()) < 2
+    notes = (one.schema for one in STRUCTURES.of(db, row.mirror).values())
+    return len([one for one in notes if (one.topic, one.source) == (SENT_BY, row.source)]) < 2
 
 
 def refuse_taken_folder(db: Connection, mirror: str, declared: TableDeclaration) -> None:
@@ -393,11 +407,9 @@ def _insert(db: Connection, mirror: str, declared: TableDeclaration) -> None:
         "incarnation": str(uuid4()),
         "load_state": "pending" if declared.loads else "none",
     }
-    d = t.dropped_table.c
-    was_here = (d.mirror == mirror) & (d.source == declared.source)
-    dropped = db.execute(sa.select(t.dropped_table).where(was_here)).one_or_none()
+    dropped = _DROPPED.one(db, mirror, declared.source)
     if dropped is not None:
-        db.execute(t.dropped_table.delete().where(was_here))
+        _DROPPED.drop(db, mirror, [declared.source])
         values |= {
             "id": dropped.table_id,
             "generation": dropped.generation + 1,
@@ -413,8 +425,7 @@ def _insert(db: Connection, mirror: str, declared: TableDeclaration) -> None:
 
 def newest_epoch(db: Connection, table_id: str) -> int:
     """The highest ordinal among the stream incarnations of a table; 0 before the first, whatever was loaded."""
-    c = t.stream_epoch.c
-    return max(0, db.scalar(sa.select(sa.func.max(c.ordinal)).where(c.table_id == table_id)) or 0)
+    return max(0, *EPOCHS.of(db, table_id).values(), 0)
 
 
 @dataclass(frozen=True)

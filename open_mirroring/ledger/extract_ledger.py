@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
+from operator import attrgetter
 from typing import Any
 
 import sqlalchemy as sa
@@ -28,6 +29,7 @@ from open_mirroring.errors import TerminalError
 from open_mirroring.ledger import tables as t
 from open_mirroring.ledger.batch_contents import record_contents, stop_table
 from open_mirroring.ledger.declaring import is_dropping, note_log
+from open_mirroring.ledger.documents import FRAGMENTS, OFFSETS, STARTS, STRUCTURES, Offsets
 from open_mirroring.ledger.horizon import newest_dropped
 from open_mirroring.ledger.tables import upsert
 from open_mirroring.protocols.extracting import Batch, Lost, MirrorRow, Owned
@@ -148,12 +150,9 @@ class ExtractLedger:
 
     def record_offsets(self, offsets: Mapping[str, tuple[int, int]]) -> None:
         """Remember what a broker has: by partition the first offset left, and the one behind the newest message."""
-        rows = [
-            {"mirror": self._mirror, "name": name, "first": first, "end": end, "seen_at": _now()}
-            for name, (first, end) in offsets.items()
-        ]
+        seen = {name: Offsets(first, end, _now()) for name, (first, end) in offsets.items()}
         with self._engine.begin() as db:
-            upsert(db, t.source_offsets, rows, keys=["mirror", "name"], update=["first", "end", "seen_at"])
+            OFFSETS.put(db, self._mirror, seen)
 
     def stop_table(self, source: str, code: str, what: str) -> None:
         """Stop one table whose changes cannot be read as they are; nothing if it is stopped already.
@@ -224,11 +223,8 @@ class ExtractLedger:
 
     def open_fragments(self) -> list[OpenFragment]:
         """Split messages of committed batches that still miss pieces."""
-        query = sa.select(t.open_fragment).where(t.open_fragment.c.mirror == self._mirror)
-        return [
-            OpenFragment(f.identity, f.epoch, f.pos, f.since_batch, f.since, tuple(json.loads(f.files)))
-            for f in t.rows(self._engine, query)
-        ]
+        with self._engine.connect() as db:
+            return [*FRAGMENTS.of(db, self._mirror).values()]
 
     def shown_partitions(self, reads: Reads) -> set[str]:
         """The partitions that have shown a position where the source is read, if a complete position is kept."""
@@ -239,9 +235,9 @@ class ExtractLedger:
 
     def schemas(self) -> list[AnnouncedSchema]:
         """Every structure that the source announced in committed batches."""
-        c = t.source_schema.c
-        query = sa.select(c.topic, c.schema_id, c.source, c.version, c.document).where(c.mirror == self._mirror)
-        return [AnnouncedSchema(*row) for row in t.rows(self._engine, query.order_by(c.batch, c.digest))]
+        with self._engine.connect() as db:
+            found = STRUCTURES.of(db, self._mirror).values()
+        return [one.schema for one in sorted(found, key=attrgetter("batch"))]
 
     def files_of_position(self, epoch: str, lowest: str, highest: str, before_batch: int) -> list[str]:
         """Files of the log that may hold a change from *lowest* to *highest*, of any table, before *before_batch*."""
@@ -259,10 +255,11 @@ class ExtractLedger:
 
     def tables_with_changes(self) -> frozenset[str]:
         """Source tables with logged changes, not only rows of a full load (K-18)."""
-        m, s = t.mirrored_table.c, t.stream_start.c
-        query = sa.select(m.source).where(m.mirror == self._mirror, m.id == s.table_id).distinct()
+        m = t.mirrored_table.c
+        query = sa.select(m.id, m.source).where(m.mirror == self._mirror)
         with self._engine.begin() as db:
-            return frozenset(db.scalars(query))
+            sources = dict(db.execute(query).tuples().all())
+            return frozenset(sources[table_id] for table_id in STARTS.of_each(db, sources))
 
     def newest_loads(self, epoch: str) -> dict[str, NewestLoad]:
         """The full loads of the source with which tables begin, by source table (G-125); those of one incarnation."""

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Iterable, Mapping
-from datetime import UTC, datetime
+from datetime import datetime
+from typing import NamedTuple
 
 import sqlalchemy as sa
 from sqlalchemy import Connection, Engine
@@ -12,28 +13,35 @@ from sqlalchemy import Connection, Engine
 from open_mirroring.changes.horizon import MirrorHorizon, TableHorizon
 from open_mirroring.changes.manifest import Manifest
 from open_mirroring.ledger import tables as t
-from open_mirroring.ledger.tables import upsert
+from open_mirroring.ledger.documents import Documents
+
+
+class _OfGeneration(NamedTuple):
+    generation: int
+    horizon: TableHorizon
+
+
+_MIRROR = Documents[MirrorHorizon]("horizon", MirrorHorizon)
+_TABLE = Documents[_OfGeneration]("table_horizon", _OfGeneration)
 
 
 def mirror_horizon(ledger: Engine, mirror: str) -> MirrorHorizon | None:
     """The horizon of a mirror; None while maintenance never moved it."""
-    c = t.mirror_horizon.c
     with ledger.connect() as db:
-        row = db.execute(sa.select(c.batch, c.at, c.dropped).where(c.mirror == mirror)).one_or_none()
-    return None if row is None else MirrorHorizon(*row)
+        return _MIRROR.one(db, mirror)
 
 
 def table_horizons(ledger: Engine, lives: Mapping[str, int]) -> dict[str, TableHorizon]:
     """H by table id, given the present generation of each; only tables that have one."""
-    c = t.table_horizon.c
-    rows = t.rows(ledger, sa.select(t.table_horizon).where(c.table_id.in_(lives)))
-    return {r.table_id: TableHorizon(r.ordinal, r.major) for r in rows if r.generation == lives[r.table_id]}
+    with ledger.connect() as db:
+        found = {table: kept[""] for table, kept in _TABLE.of_each(db, lives).items()}
+    return {table: one.horizon for table, one in found.items() if one.generation == lives[table]}
 
 
 def newest_dropped(mirror: str) -> sa.ColumnElement[int]:
     """As a part of queries: the log's rows of batches up to this one may be gone; 0 while nothing was dropped."""
-    c = t.mirror_horizon.c
-    return sa.func.coalesce(sa.select(c.dropped).where(c.mirror == mirror).scalar_subquery(), 0)
+    c = t.mirror.c
+    return sa.func.coalesce(sa.select(c.dropped).where(c.name == mirror).scalar_subquery(), 0)
 
 
 def move_horizon(
@@ -50,7 +58,6 @@ def move_horizon(
     may hold changes that the horizon would pass; whoever is about to bind one has to look at the horizon again. Or
     another table than those *in_reset* is in a reset: the horizon could drop what that table is to be rebuilt from.
     """
-    now = datetime.now(UTC)
     with ledger.begin() as db:
         c, m = t.mirror.c, t.mirrored_table.c
         # Whoever asks for a reset locks this row, too: it comes before this look, or after all of this.
@@ -59,12 +66,11 @@ def move_horizon(
         if db.scalar(asked) is not None:
             return False
         free = t.mirror.update().where(c.name == mirror, c.committed == committed, c.open_number.is_(None))
-        if db.execute(free.values(version=c.version + 1)).rowcount != 1:
+        if db.execute(free.values(version=c.version + 1, dropped=horizon.dropped)).rowcount != 1:
             return False
-        row = {"mirror": mirror, **horizon._asdict(), "moved_at": now}
-        upsert(db, t.mirror_horizon, [row], keys=["mirror"], update=["batch", "at", "dropped", "moved_at"])
-        rows = [{"table_id": id_, "generation": life, **h._asdict()} for id_, life, h in tables]
-        upsert(db, t.table_horizon, rows, keys=["table_id", "generation"], update=["ordinal", "major"])
+        _MIRROR.put(db, mirror, {"": horizon})
+        for table_id, generation, of_table in tables:
+            _TABLE.put(db, table_id, {"": _OfGeneration(generation, of_table)})
     return True
 
 

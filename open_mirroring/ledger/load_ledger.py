@@ -15,13 +15,14 @@ import msgspec
 import sqlalchemy as sa
 from sqlalchemy import Engine
 
+from open_mirroring.changes.column_notes import NoteKind
 from open_mirroring.changes.log_position import BEGINS_EMPTY, above
 from open_mirroring.errors import TransientError
 from open_mirroring.landing_zone.load_columns import LoadColumn
 from open_mirroring.landing_zone.schema import LandingColumn, TableSchema
 from open_mirroring.ledger import tables as t
-from open_mirroring.ledger.column_notes import NoteKind, note_from_now
-from open_mirroring.ledger.columns import keep_column_lists
+from open_mirroring.ledger.columns import keep_column_lists, note_from_now
+from open_mirroring.ledger.documents import EPOCHS, FOREIGN_TABLES
 from open_mirroring.ledger.horizon import newest_dropped
 
 
@@ -139,7 +140,7 @@ class LoadLedger:
             TransientError: ``CHANGED_MEANWHILE`` when a batch that was bound before the table's reset is not in the log
                 yet: what it holds of the table is not known.
         """
-        c, b, e = t.mirrored_table.c, t.batch_table.c, t.stream_epoch.c
+        c, b = t.mirrored_table.c, t.batch_table.c
         with self._engine.connect() as db:
             dropped = db.scalar(sa.select(newest_dropped(self._mirror))) or 0
             committed = db.scalar(sa.select(t.mirror.c.committed).where(t.mirror.c.name == self._mirror)) or 0
@@ -151,11 +152,8 @@ class LoadLedger:
                     where=f"mirror {self._mirror}",
                     way_out="let the reading finish it (`open-mirroring tick`), then go on",
                 )
-            in_stream = (
-                sa.select(sa.func.max(b.max_pos))
-                .join(t.stream_epoch, (e.epoch == b.epoch) & (e.table_id == table_id))
-                .where(b.mirror == self._mirror, e.ordinal == row.stream_epoch)
-            )
+            epochs = [epoch for epoch, ordinal in EPOCHS.of(db, table_id).items() if ordinal == row.stream_epoch]
+            in_stream = sa.select(sa.func.max(b.max_pos)).where(b.mirror == self._mirror, b.epoch.in_(epochs))
             own, lost = b.source == row.source, max(row.log_from, dropped)
             highest = db.scalar(in_stream.where(own, b.batch <= committed))
             highest_before = db.scalar(in_stream.where((b.batch <= row.log_from) | ((b.batch <= dropped) & own)))
@@ -175,9 +173,9 @@ class LoadLedger:
 
         Empty where there are none, or their format does not tell it.
         """
-        c = t.foreign_table.c
         with self._engine.connect() as db:
-            return db.scalar(sa.select(c.highest).where(c.mirror == self._mirror, c.name == name)) or ""
+            found = FOREIGN_TABLES.one(db, self._mirror, name)
+        return "" if found is None else found.highest
 
     def note_refused(self, table_id: str, why: str | None) -> None:
         """Note why the load of a table cannot begin, or go on; None once it can."""

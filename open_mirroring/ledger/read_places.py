@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 import sqlalchemy as sa
 from sqlalchemy import Connection, Engine
 
-from open_mirroring.changes.manifest import Manifest
-from open_mirroring.changes.read_places import Run, bounded, gaps, joined
+from open_mirroring.changes.column_notes import NoteKind
+from open_mirroring.changes.manifest import Facts
+from open_mirroring.facts.read_places import READ_PLACES, Run, begun_late, fold, gaps
 from open_mirroring.ledger import requests
 from open_mirroring.ledger import tables as t
 from open_mirroring.ledger.auditing import Reason
-from open_mirroring.ledger.column_notes import NoteKind, note_from_now
+from open_mirroring.ledger.columns import note_from_now
+from open_mirroring.ledger.documents import PLACES
 from open_mirroring.ledger.requests import ACCEPT_LETTERS, Asked, Effect
-from open_mirroring.ledger.tables import upsert
 
 _NAME = 300
 _NAMED = 290
@@ -23,31 +23,23 @@ _CAPTURED = ".avro"
 """Ends the name of a partition that is the name of a file: of another layout than the documented (C-93)."""
 
 
-def record_places(db: Connection, mirror: str, number: int, manifest: Manifest) -> None:
+def record_places(db: Connection, mirror: str, number: int, facts: Facts) -> None:
     """Add the places that batch *number* read for the first time, inside the transaction that completes it.
 
-    Two things are noted of the tables (G-143). A partition that comes up next to others, and not with its first
-    message, may have had messages behind the initial load of a table. Files of a Capture whose names contain no
-    partition do not show that one of them is missing.
+    Two things are noted of the tables (G-143): partitions that come up late, and files of a Capture whose names contain
+    no partition, so that a missing file is not seen.
     """
-    noted = {name[:_NAME]: runs for name, runs in manifest.places.items()}
-    if nameless := [name for name in noted if name.casefold().endswith(_CAPTURED)]:
-        noted = {name: runs for name, runs in noted.items() if name not in nameless}
+    found = {name[:_NAME]: runs for name, runs in READ_PLACES.of_mirror(facts).items()}
+    if nameless := [name for name in found if name.casefold().endswith(_CAPTURED)]:
+        found = {name: runs for name, runs in found.items() if name not in nameless}
         _note_rows(db, mirror, "the names of Capture files tell no partition, so a missing file is not seen", number)
-    if not noted:
+    if not found:
         return
-    c = t.read_place.c
-    query = sa.select(c.partition, c.runs).where(c.mirror == mirror, c.partition.in_(noted))
-    known = {name: json.loads(runs) for name, runs in db.execute(query).tuples()}
-    late = {name: runs[0][0] for name, runs in sorted(noted.items()) if runs and runs[0][0] and name not in known}
-    if late and db.scalar(sa.select(c.partition).where(c.mirror == mirror).limit(1)):
+    known = PLACES.of(db, mirror)
+    if late := begun_late(known, found):
         named = ", ".join(f"{name!r} from {first} on" for name, first in [*late.items()][:3])
         _note_rows(db, mirror, f"what came before was not there to be read: {named}"[:_NAMED], number, only_loaded=True)
-    rows = []
-    for name, runs in noted.items():
-        read = bounded(joined([*known.get(name, ()), *runs]))
-        rows.append({"mirror": mirror, "partition": name, "runs": json.dumps(read)})
-    upsert(db, t.read_place, rows, keys=["mirror", "partition"], update=["runs"])
+    PLACES.put(db, mirror, fold(known, found))
 
 
 def _note_rows(db: Connection, mirror: str, why: str, number: int, *, only_loaded: bool = False) -> None:
@@ -59,19 +51,14 @@ def _note_rows(db: Connection, mirror: str, why: str, number: int, *, only_loade
 
 def read_places(db: Connection, mirror: str) -> dict[str, list[Run]]:
     """By partition the runs of places that were read."""
-    c = t.read_place.c
-    query = sa.select(c.partition, c.runs).where(c.mirror == mirror).order_by(c.partition)
-    return {name: [Run(*run) for run in json.loads(runs)] for name, runs in db.execute(query).tuples()}
+    return PLACES.of(db, mirror)
 
 
 def close_gaps(db: Connection, mirror: str) -> dict[str, list[Run]]:
     """Count the places between those that were read as read, too; by partition which they are."""
-    c, missing = t.read_place.c, dict[str, list[Run]]()
-    for name, runs in read_places(db, mirror).items():
-        if found := gaps(runs):
-            missing[name] = found
-            closed = json.dumps([(runs[0].first, runs[-1].last)])
-            db.execute(t.read_place.update().where(c.mirror == mirror, c.partition == name).values(runs=closed))
+    read = read_places(db, mirror)
+    missing = {name: found for name, runs in read.items() if (found := gaps(runs))}
+    PLACES.put(db, mirror, {name: [Run(read[name][0].first, read[name][-1].last)] for name in missing})
     return missing
 
 

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
+from operator import attrgetter
 from types import MappingProxyType
 from typing import Any, NamedTuple, TypeVar
 
@@ -14,27 +15,22 @@ import sqlalchemy as sa
 from sqlalchemy import Engine
 
 from open_mirroring.changes.column_history import FormerColumn, Word
+from open_mirroring.changes.column_notes import UNVERIFIED, ColumnNote, NoteKind, decided, former_columns
 from open_mirroring.changes.complete_position import Completeness
 from open_mirroring.changes.horizon import BatchContents, MirrorHorizon, TableHorizon
 from open_mirroring.changes.log_position import BEGINS_EMPTY, is_load_epoch, not_below, position_order
 from open_mirroring.changes.manifest import Manifest, counts_of
 from open_mirroring.changes.source_reloads import NewestLoad
 from open_mirroring.errors import TerminalError
+from open_mirroring.facts.column_lists import ColumnList
 from open_mirroring.landing_zone.layout import PARQUET
 from open_mirroring.landing_zone.schema import TableSchema
 from open_mirroring.landing_zone.text_format import TextFormat
 from open_mirroring.ledger import tables as t
 from open_mirroring.ledger.auditing import Reason
-from open_mirroring.ledger.column_notes import (
-    UNVERIFIED,
-    ColumnNote,
-    NoteKind,
-    column_decisions,
-    column_notes,
-    former_columns,
-)
-from open_mirroring.ledger.columns import ColumnList, column_lists
+from open_mirroring.ledger.columns import column_notes
 from open_mirroring.ledger.declaring import ResetRecord
+from open_mirroring.ledger.documents import COLUMN_LISTS, EPOCHS, FRAGMENTS, STARTS
 from open_mirroring.ledger.horizon import mirror_horizon, newest_dropped, table_horizons
 from open_mirroring.ledger.load_ledger import LoadPlan
 from open_mirroring.ledger.publish_ledger import table_row
@@ -246,8 +242,8 @@ class LedgerReader:
 
     def starts(self, table_id: str) -> dict[str, int]:
         """By partition a place behind which no row of the table's first full load can stand (K-67)."""
-        c = t.stream_start.c
-        return dict(self._rows(sa.select(c.origin, c.place).where(c.table_id == table_id)))
+        with self._engine.connect() as db:
+            return STARTS.of(db, table_id)
 
     def contents(self, after: Mapping[str, int], up_to: int) -> dict[str, list[BatchContents]]:
         """Per source table what the batches above its entry in *after*, up to *up_to*, hold; only tables with any.
@@ -323,17 +319,8 @@ class LedgerReader:
     def column_lists(self, table_ids: Iterable[str]) -> dict[str, list[ColumnList]]:
         """The column lists of tables in the order of their first position."""
         with self._engine.connect() as db:
-            return column_lists(db, table_ids)
-
-    def column_records(self, tables: Iterable[TableState]) -> dict[str, ColumnRecords]:
-        """What the ledger keeps of the columns of each table, by its id."""
-        generations = {table.id: table.row.generation for table in tables}
-        lists, epochs = self.column_lists(generations), self.epochs(generations)
-        decided, former = self.column_decisions(generations), former_columns(self._engine, generations)
-        return {
-            id_: ColumnRecords(lists.get(id_, ()), epochs.get(id_, {}), decided.get(id_, ()), former.get(id_, ()))
-            for id_ in generations
-        }
+            found = COLUMN_LISTS.of_each(db, table_ids)
+        return {table: sorted(lists.values(), key=attrgetter("first_pos")) for table, lists in found.items()}
 
     def streamed_types(self, table_id: str) -> dict[str, str]:
         """The type of each column by which all changes of a table that were ever logged carry it."""
@@ -348,32 +335,40 @@ class LedgerReader:
                     found.setdefault(name, set()).add(sql_type)
         return found
 
-    def column_decisions(self, table_ids: Iterable[str]) -> dict[str, list[Word]]:
-        """Per table what operators said of columns that rows lack."""
-        with self._engine.connect() as db:
-            return column_decisions(db, table_ids)
+    def column_records(self, tables: Iterable[TableState]) -> dict[str, ColumnRecords]:
+        """What the ledger keeps of the columns of each table, by its id."""
+        tables = [*tables]
+        ids = [table.id for table in tables]
+        lists, epochs = self.column_lists(ids), self.epochs(ids)
+        noted = self._notes(tables, NoteKind.DECIDED, NoteKind.FORMER)
+        return {
+            id_: ColumnRecords(lists.get(id_, ()), epochs.get(id_, {}), decided(notes), former_columns(notes))
+            for id_, notes in ((id_, noted.get(id_, ())) for id_ in ids)
+        }
 
     def gone_columns(self, tables: Iterable[TableState]) -> dict[str, list[ColumnNote]]:
         """Per table the columns that are gone at the source, as publications met them (G-60)."""
-        return column_notes(self._engine, {table.id: table.row.generation for table in tables}, NoteKind.GONE)
+        return self._notes(tables, NoteKind.GONE)
 
     def unverified_columns(self, tables: Iterable[TableState]) -> dict[str, list[ColumnNote]]:
         """Per table the columns that came behind published rows and were not compared with the source since (G-07)."""
-        generations = {table.id: table.row.generation for table in tables}
-        return column_notes(self._engine, generations, *UNVERIFIED, is_open=True)
+        noted = self._notes(tables, *UNVERIFIED)
+        found = {table: [one for one in notes if not one.verified] for table, notes in noted.items()}
+        return {table: notes for table, notes in found.items() if notes}
 
     def taken_columns(self, tables: Iterable[TableState]) -> dict[str, list[str]]:
         """Per table the names and patterns of columns that rows may lack which were read before, verified or not."""
-        found = column_notes(self._engine, {table.id: table.row.generation for table in tables}, NoteKind.TAKEN)
+        found = self._notes(tables, NoteKind.TAKEN)
         return {table: [one.column for one in notes] for table, notes in found.items()}
+
+    def _notes(self, tables: Iterable[TableState], *kinds: NoteKind) -> dict[str, list[ColumnNote]]:
+        with self._engine.connect() as db:
+            return column_notes(db, {table.id: table.row.generation for table in tables}, *kinds)
 
     def epochs(self, table_ids: Iterable[str]) -> dict[str, dict[str, int]]:
         """Per table the ordinal of every stream incarnation."""
-        c = t.stream_epoch.c
-        found: dict[str, dict[str, int]] = {}
-        for row in self._rows(sa.select(t.stream_epoch).where(c.table_id.in_(list(table_ids)))):
-            found.setdefault(row.table_id, {})[row.epoch] = row.ordinal
-        return found
+        with self._engine.connect() as db:
+            return EPOCHS.of_each(db, table_ids)
 
     def rejected(self, table_ids: Iterable[str]) -> dict[str, list[dict[str, Any]]]:
         """Per table the changes that could not be typed."""
@@ -492,10 +487,9 @@ class LedgerReader:
 
     def open_fragments(self) -> tuple[int, datetime | None]:
         """How many split messages wait for pieces, and since when the oldest does."""
-        c = t.open_fragment.c
-        query = sa.select(sa.func.count(), sa.func.min(c.since)).where(c.mirror == self._mirror)
-        ((count, oldest),) = self._rows(query)
-        return count, oldest
+        with self._engine.connect() as db:
+            since = [fragment.since for fragment in FRAGMENTS.of(db, self._mirror).values()]
+        return len(since), min(since, default=None)
 
     def bound(self, up_to: int | None = None) -> dict[str, int]:
         """Up to where each source file or partition is bound; of those last bound in batches *up_to*, if given."""

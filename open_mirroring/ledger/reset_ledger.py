@@ -26,20 +26,22 @@ from open_mirroring.errors import TerminalError, TransientError
 from open_mirroring.ledger import requests
 from open_mirroring.ledger import tables as t
 from open_mirroring.ledger.auditing import Reason, audit
-from open_mirroring.ledger.column_notes import keep_taken
-from open_mirroring.ledger.columns import forget_column_lists, record_columns
+from open_mirroring.ledger.columns import keep_taken, record_columns
 from open_mirroring.ledger.decisions import EPOCH_UNKNOWN, unknown_epochs
 from open_mirroring.ledger.declaring import (
     ResetRecord,
     TableDeclaration,
+    is_dropped,
     is_new_to_log,
     key_of,
     mended_stop,
     newest_batch,
     newest_epoch,
     note_accepted,
+    note_dropped,
     refuse_taken_folder,
 )
+from open_mirroring.ledger.documents import COLUMN_LISTS, EPOCHS, OFFSETS, STARTS, VERDICTS
 from open_mirroring.ledger.horizon import newest_dropped
 from open_mirroring.ledger.requests import DROP, RELOAD, Asked, locked_table
 from open_mirroring.protocols.resetting import Answered, Lost, Open, Owned, ResetRow, ResetStage
@@ -143,9 +145,7 @@ class ResetLedger:
         with self._engine.begin() as db:
             if requests.known(db, self._mirror, asked) is not None:
                 return False
-            d = t.dropped_table.c
-            done = sa.select(d.table_id).where(d.mirror == self._mirror, d.source == source)
-            if db.scalar(done) is not None:
+            if is_dropped(db, self._mirror, source):
                 requests.record(db, self._mirror, asked, {"stage": ResetStage.DROPPED.value})
                 return False
             row = locked_table(db, self._mirror, source)
@@ -263,12 +263,12 @@ class ResetLedger:
             return None
         if reloaded is None:
             return NewestLoad.of(row.newest_load)
-        m, o, b = t.mirror.c, t.source_offsets.c, t.bound_range.c
+        m, b = t.mirror.c, t.bound_range.c
         committed = db.scalar(sa.select(m.committed).where(m.name == self._mirror)) or 0
         if committed != reloaded.up_to:
             what = f"batches up to {committed} are in the log by now, and those up to {reloaded.up_to} were looked at"
             raise TransientError("CHANGED_MEANWHILE", what, where=f"mirror {self._mirror}", way_out="run again")
-        ends = dict(db.execute(sa.select(o.name, o.end).where(o.mirror == self._mirror)).tuples().all())
+        ends = {name: broker.end for name, broker in OFFSETS.of(db, self._mirror).items()}
         bound = dict(db.execute(sa.select(b.name, b.bound_to).where(b.mirror == self._mirror)).tuples().all())
         # The ends are those of the newest batch: it has to be a later one than that with which the load began.
         is_read = bool(ends) and all(bound.get(name, 0) >= end for name, end in ends.items())
@@ -276,8 +276,7 @@ class ResetLedger:
 
     def _newest_stream(self, db: Connection, row: Any) -> int:
         """The ordinal of the stream that is the newest of several."""
-        c = t.stream_epoch.c
-        ordinals = db.scalars(sa.select(c.ordinal).where(c.table_id == row.id, c.ordinal > LOAD_ORDINAL)).all()
+        ordinals = [ordinal for ordinal in EPOCHS.of(db, row.id).values() if ordinal > LOAD_ORDINAL]
         if len(ordinals) < 2:
             raise TerminalError(
                 "ARGUMENT_INVALID",
@@ -285,7 +284,7 @@ class ResetLedger:
                 where=f"mirror {self._mirror}",
                 way_out=f"{RESET}, without --made-anew; rows that are gone and of which no change tells need a load",
             )
-        return int(max(ordinals))
+        return max(ordinals)
 
     def _request(
         self,
@@ -321,8 +320,7 @@ class ResetLedger:
 
         One that begins with a load is given it before its first change was read.
         """
-        known = sa.select(t.stream_epoch.c.epoch).where(t.stream_epoch.c.table_id == row.id)
-        told = {loads_stream} - {"", *db.scalars(known)}
+        told = {loads_stream} - {"", *EPOCHS.of(db, row.id)}
         unknown = sorted(unknown_epochs(db, row) | told)
         if len(unknown) > 1:
             raise TerminalError(
@@ -332,24 +330,14 @@ class ResetLedger:
                 way_out=f"accept all but the newest in their order (`open-mirroring accept-epoch`), then {RESET}",
             )
         for epoch in unknown:
-            c = t.stream_epoch.c
-            first = sa.select(c.epoch).where(c.table_id == row.id, c.ordinal > LOAD_ORDINAL).limit(1)
-            ordinal = 0 if db.scalar(first) is None else newest_epoch(db, row.id) + 1
-            db.execute(t.stream_epoch.insert().values(table_id=row.id, epoch=epoch, ordinal=ordinal))
+            ordinal = max(EPOCHS.of(db, row.id).values(), default=LOAD_ORDINAL) + 1
+            EPOCHS.put(db, row.id, {epoch: ordinal})
             detail = {"who": reason.who, "why": reason.why, "cleared": None, "epoch": epoch, "ordinal": ordinal}
             audit(db, self._mirror, row.source, "EPOCH_ACCEPTED", detail)
 
     def _drop(self, db: Connection, row: Any) -> None:
-        db.execute(
-            t.dropped_table.insert().values(
-                mirror=self._mirror,
-                source=row.source,
-                table_id=row.id,
-                generation=row.generation,
-                dropped_at=datetime.now(UTC),
-            )
-        )
-        db.execute(t.verdict.delete().where(t.verdict.c.table_id == row.id))
+        note_dropped(db, self._mirror, row.source, row.id, row.generation)
+        VERDICTS.drop(db, row.id)
         db.execute(t.mirrored_table.delete().where(t.mirrored_table.c.id == row.id))
 
     def _owned(self, db: Connection, source: str) -> Owned:
@@ -415,11 +403,9 @@ def _new_generation(db: Connection, row: Any, reset: ResetRecord) -> dict[str, A
     """The values with which a table begins again; what failed to be typed before is tried anew."""
     db.execute(t.rejected_change.delete().where(t.rejected_change.c.table_id == row.id))
     keep_taken(db, row.id, row.generation)
-    e = t.stream_epoch.c
     begins_at, stream_from = reset.begins_at, None if reset.begins_at is None else BEGINS_EMPTY
     if load := None if reset.loads else NewestLoad.of(row.newest_load):
-        of_load = sa.select(e.ordinal).where(e.table_id == row.id, e.epoch == load.epoch)
-        begins_at, stream_from = db.scalar(of_load), load.stream_from
+        begins_at, stream_from = EPOCHS.one(db, row.id, load.epoch), load.stream_from
     return {
         "generation": row.generation + 1,
         "incarnation": str(uuid4()),
@@ -441,11 +427,8 @@ def _new_generation(db: Connection, row: Any, reset: ResetRecord) -> dict[str, A
 
 def _begin_with(db: Connection, row: Any, reloaded: ReloadedRows) -> None:
     """Forget what the ledger noted of a table's rows before the newest load of its source: they count no more."""
-    s = t.stream_start.c
-    db.execute(t.stream_start.delete().where(s.table_id == row.id))
-    starts = [{"table_id": row.id, "origin": at, "place": place} for at, place in sorted(reloaded.starts.items())]
-    t.upsert(db, t.stream_start, starts, keys=["table_id", "origin"], update=["place"])
-    forget_column_lists(db, row.id)
+    STARTS.replace(db, row.id, reloaded.starts)
+    COLUMN_LISTS.drop(db, row.id)
     record_columns(db, row.id, reloaded.lists, of_reading=False)
 
 
@@ -455,8 +438,8 @@ def _why_stop_counts(db: Connection, row: Any, begins_at: int) -> str:
         return ""
     if row.stop_code not in (KEY_UNKNOWN, "CHANGES_MISSING"):
         return WHY_LOAD[row.stop_code]
-    b, e, o = t.batch_table.c, t.stream_epoch.c, t.open_letter.c
-    newest = sa.select(e.epoch).where(e.table_id == row.id, e.ordinal == begins_at)
+    b, o = t.batch_table.c, t.open_letter.c
+    newest = [epoch for epoch, ordinal in EPOCHS.of(db, row.id).items() if ordinal == begins_at]
     of_it = sa.select(sa.func.min(b.batch)).where(b.mirror == row.mirror, b.source == row.source, b.epoch.in_(newest))
     if (first := db.scalar(of_it)) is None:
         return ""
@@ -535,10 +518,10 @@ def _why_stream_lacks(db: Connection, row: Any, begins_at: int) -> str:
     """Why the log cannot tell the rows of a table that begins empty with a stream."""
     if unknown := unknown_epochs(db, row):
         return f"it holds changes of unknown streams: {sorted(unknown)}"
-    b, e = t.batch_table.c, t.stream_epoch.c
+    b = t.batch_table.c
     dropped = db.scalar(sa.select(newest_dropped(row.mirror))) or 0
     lost = max(row.log_from, dropped)
-    since = sa.select(e.epoch).where(e.table_id == row.id, e.ordinal >= begins_at)
+    since = [epoch for epoch, ordinal in EPOCHS.of(db, row.id).items() if ordinal >= begins_at]
     of_it = (b.mirror == row.mirror) & (b.source == row.source) & b.epoch.in_(since)
     first = db.scalar(sa.select(sa.func.min(b.batch)).where(of_it))
     return f"its batches up to {lost} do not tell its rows" if first is not None and first <= lost else ""

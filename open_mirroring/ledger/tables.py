@@ -82,6 +82,8 @@ mirror = Table(
     Column("letters_counted", Boolean, default=True),
     # Where it read and wrote when it was declared the last time (G-142, G-175); null: not known.
     Column("reads", Text),
+    # The log's rows of batches up to this one may be gone.
+    Column("dropped", BigInteger, nullable=False, default=0),
 )
 
 log_batch = Table(
@@ -125,40 +127,15 @@ bound_range = Table(
     Column("digest", String(64)),
 )
 
-# Structures that the source announced in messages of their own (K-10), as their decoder reads them.
-source_schema = Table(
-    "source_schema",
+# Small values of a mirror or a table that are only read and written as a whole: see open_mirroring/ledger/documents.py.
+document = Table(
+    "document",
     metadata,
-    Column("mirror", String(64), primary_key=True),
-    Column("digest", String(64), primary_key=True),
-    Column("topic", String(300), nullable=False),
-    Column("schema_id", String(200), nullable=False),
-    Column("source", String(300), nullable=False),
-    Column("version", BigInteger, nullable=False),
-    Column("document", Text, nullable=False),
-    Column("batch", BigInteger, nullable=False),
-)
-
-# Where the changes of a table begin in each topic partition: rows of a full load behind that place are a reload (K-18).
-stream_start = Table(
-    "stream_start",
-    metadata,
-    Column("table_id", String(36), primary_key=True),
-    Column("origin", String(1000), primary_key=True),
-    Column("place", BigInteger, nullable=False),
-)
-
-open_fragment = Table(
-    "open_fragment",
-    metadata,
-    Column("mirror", String(64), primary_key=True),
-    Column("identity", String(300), primary_key=True),
-    Column("epoch", String(200), nullable=False),
-    Column("pos", String(200), nullable=False),
-    Column("since_batch", BigInteger, nullable=False),
-    Column("since", Moment, nullable=False),
-    # Log files that hold the pieces seen so far.
-    Column("files", Text, nullable=False),
+    # The name of a mirror, or the id of a table.
+    Column("owner", String(64), primary_key=True),
+    Column("kind", String(20), primary_key=True),
+    Column("name", String(1000), primary_key=True),
+    Column("value", Text, nullable=False),
 )
 
 mirrored_table = Table(
@@ -218,69 +195,6 @@ mirrored_table = Table(
     UniqueConstraint("mirror", "folder"),
 )
 
-# Tables that were dropped on purpose: should one come back, it is the same table in a new generation.
-dropped_table = Table(
-    "dropped_table",
-    metadata,
-    Column("mirror", String(64), primary_key=True),
-    Column("source", String(300), primary_key=True),
-    Column("table_id", String(36), nullable=False),
-    Column("generation", Integer, nullable=False),
-    Column("dropped_at", Moment, nullable=False),
-)
-
-column_list = Table(
-    "column_list",
-    metadata,
-    Column("table_id", String(36), primary_key=True),
-    Column("digest", String(64), primary_key=True),
-    Column("cols", Text, nullable=False),
-    # Proven to be a whole row of the table at some time, not only the columns that an update touched.
-    Column("whole", Boolean, nullable=False),
-    Column("first_pos", String(200), nullable=False),
-)
-
-# By stream incarnation where rows with a column list stand, and those that prove to be whole (G-60).
-column_range = Table(
-    "column_range",
-    metadata,
-    Column("table_id", String(36), primary_key=True),
-    Column("digest", String(64), primary_key=True),
-    Column("epoch", String(200), primary_key=True),
-    Column("first", String(220), nullable=False),
-    Column("last", String(220), nullable=False),
-    # Empty where no row proves it.
-    Column("whole_first", String(220), nullable=False),
-    Column("whole_last", String(220), nullable=False),
-)
-
-# Notes on a table's columns (NoteKind): what operators said of them, which are gone, which are not verified.
-column_note = Table(
-    "column_note",
-    metadata,
-    Column("table_id", String(36), primary_key=True),
-    # 0: it counts in every generation.
-    Column("generation", Integer, primary_key=True),
-    Column("kind", String(20), primary_key=True),
-    Column("column", String(300), primary_key=True),
-    # The place up to which, or since which, it counts; empty where it has none.
-    Column("place", String(240), primary_key=True),
-    # The new name of a renamed column.
-    Column("now", String(300)),
-    # The publication up to this batch noted it.
-    Column("batch", BigInteger, nullable=False),
-    Column("at", Moment, nullable=False),
-    Column("verified", Boolean, nullable=False),
-)
-
-stream_epoch = Table(
-    "stream_epoch",
-    metadata,
-    Column("table_id", String(36), primary_key=True),
-    Column("epoch", String(200), primary_key=True),
-    Column("ordinal", Integer, nullable=False),
-)
-
 rejected_change = Table(
     "rejected_change",
     metadata,
@@ -334,18 +248,6 @@ publication = Table(
     Column("confirmed_at", Moment, nullable=False),
 )
 
-verdict = Table(
-    "verdict",
-    metadata,
-    Column("table_id", String(36), primary_key=True),
-    Column("verdict", String(10), nullable=False),
-    Column("code", String(64), nullable=False),
-    Column("what", Text, nullable=False),
-    Column("evidence", Text, nullable=False),
-    Column("confirmed", BigInteger, nullable=False),
-    Column("recorded_at", Moment, nullable=False),
-)
-
 audit = Table(
     "audit",
     metadata,
@@ -379,54 +281,6 @@ open_letter = Table(
     Column("looked_to", BigInteger, nullable=False, default=0),
 )
 
-# Messages of tables that are not mirrored, by the table's name at the source; the empty name stands for those beyond
-# some.
-foreign_table = Table(
-    "foreign_table",
-    metadata,
-    Column("mirror", String(64), primary_key=True),
-    Column("name", String(300), primary_key=True),
-    Column("messages", BigInteger, nullable=False),
-    Column("first_batch", BigInteger, nullable=False),
-    Column("first_seen", Moment, nullable=False),
-    Column("last_batch", BigInteger, nullable=False),
-    Column("last_seen", Moment, nullable=False),
-    # The highest position among them, where their format tells it (G-140); empty: it does not; null: nobody asked.
-    Column("highest", String(200)),
-)
-
-# Which places of a partition were read (G-113): runs as JSON [[first, last], ...].
-read_place = Table(
-    "read_place",
-    metadata,
-    Column("mirror", String(64), primary_key=True),
-    Column("partition", String(300), primary_key=True),
-    Column("runs", Text, nullable=False),
-)
-
-# What control tables of the source told of a table when they were looked at last (T-81); the code says what it means.
-source_signal = Table(
-    "source_signal",
-    metadata,
-    Column("mirror", String(64), primary_key=True),
-    Column("source", String(300), primary_key=True),
-    Column("code", String(40), primary_key=True),
-    Column("what", Text, nullable=False),
-)
-
-# What control tables of the source told of a table as a whole, dropped, renamed or truncated, and where (T-85).
-# *generation* is that of the table when it was told first, or -1 for what lies before its first change. A row without a
-# code says that they were looked at.
-source_event = Table(
-    "source_event",
-    metadata,
-    Column("table_id", String(36), primary_key=True),
-    Column("code", String(40), primary_key=True),
-    Column("place", String(240), primary_key=True),
-    Column("generation", Integer, nullable=False),
-    Column("what", Text, nullable=False),
-)
-
 # How a job ended whose driver ran elsewhere, for whoever started it (S-16): *run* is the name that the starter chose.
 job_end = Table(
     "job_end",
@@ -436,22 +290,6 @@ job_end = Table(
     Column("ended_at", Moment, nullable=False),
     Column("exit_code", Integer, nullable=False),
     Column("result", Text, nullable=False),
-)
-
-# Tables that joined by a pattern of the mirror file (G-70): the key, and the columns with their types, as the source
-# announced them when the table was first seen. *asks* is what one waits for a yes to; none once it was said (G-71).
-joined_table = Table(
-    "joined_table",
-    metadata,
-    Column("mirror", String(64), primary_key=True),
-    Column("source", String(300), primary_key=True),
-    Column("schema_name", String(150), nullable=False),
-    Column("table_name", String(150), nullable=False),
-    Column("keys", Text, nullable=False),
-    Column("columns", Text, nullable=False),
-    Column("batch", BigInteger, nullable=False),
-    Column("joined_at", Moment, nullable=False),
-    Column("asks", Text),
 )
 
 # Dead letters that wait for nobody any more: decoded after all, read again, or accepted as lost by name.
@@ -467,40 +305,6 @@ settled_letter = Table(
     # The batch that holds what came of it; none for an accepted one.
     Column("settled_in", BigInteger),
     Column("settled_at", Moment, nullable=False),
-)
-
-# Of a mirror: its log is complete above this batch, and sources are read again from this moment on only.
-mirror_horizon = Table(
-    "mirror_horizon",
-    metadata,
-    Column("mirror", String(64), primary_key=True),
-    Column("batch", BigInteger, nullable=False),
-    Column("at", Moment, nullable=False),
-    # The log's rows of batches up to this one may be gone.
-    Column("dropped", BigInteger, nullable=False, default=0),
-    Column("moved_at", Moment, nullable=False),
-)
-
-# H of a table: a change of this transaction or an earlier one stops it (G-05).
-table_horizon = Table(
-    "table_horizon",
-    metadata,
-    Column("table_id", String(36), primary_key=True),
-    Column("generation", Integer, primary_key=True),
-    Column("ordinal", Integer, nullable=False),
-    Column("major", String(200), nullable=False),
-)
-
-# What a broker had of each partition when it was looked at last: how far reading is behind, and ahead of retention.
-source_offsets = Table(
-    "source_offsets",
-    metadata,
-    Column("mirror", String(64), primary_key=True),
-    Column("name", String(1000), primary_key=True),
-    # First offset that retention has left, and the one behind the newest message.
-    Column("first", BigInteger, nullable=False),
-    Column("end", BigInteger, nullable=False),
-    Column("seen_at", Moment, nullable=False),
 )
 
 # What comparing a table with its source came to; one row for each proof.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from typing import NamedTuple
@@ -14,7 +13,7 @@ from sqlalchemy import Connection, Engine
 from open_mirroring.ledger import tables as t
 from open_mirroring.ledger.auditing import audit
 from open_mirroring.ledger.batch_contents import stop_table
-from open_mirroring.ledger.tables import upsert
+from open_mirroring.ledger.documents import VERDICTS, KeptVerdict
 from open_mirroring.protocols.publishing import TableRow
 from open_mirroring.protocols.verdicts import TARGET_RESTARTED, Backlog, Finding, Verdict
 
@@ -22,23 +21,12 @@ from open_mirroring.protocols.verdicts import TARGET_RESTARTED, Backlog, Finding
 def record_verdicts(ledger: Engine, findings: Mapping[str, tuple[Finding, TableRow]]) -> None:
     """Keep the newest verdict of each table, by table id, with the K that it was found for."""
     now = datetime.now(UTC)
-    rows = [
-        {
-            "table_id": table_id,
-            "verdict": finding.verdict.value,
-            "code": finding.code,
-            "what": finding.what,
-            "evidence": msgspec.json.encode(
-                {**finding.evidence, "applied": finding.applied, "backlog": finding.backlog}, enc_hook=str
-            ).decode(),
-            "confirmed": row.confirmed,
-            "recorded_at": now,
-        }
-        for table_id, (finding, row) in findings.items()
-    ]
     with ledger.begin() as db:
-        update = ["verdict", "code", "what", "evidence", "confirmed", "recorded_at"]
-        upsert(db, t.verdict, rows, keys=["table_id"], update=update)
+        for table_id, (finding, row) in findings.items():
+            evidence = {**finding.evidence, "applied": finding.applied, "backlog": finding.backlog}
+            plain = msgspec.to_builtins(evidence, enc_hook=str)
+            kept = KeptVerdict(finding.verdict, finding.code, finding.what, plain, row.confirmed, now)
+            VERDICTS.put(db, table_id, {"": kept})
 
 
 class RecordedVerdict(NamedTuple):
@@ -70,18 +58,19 @@ def recorded_verdicts(ledger: Engine, mirror: str) -> dict[str, RecordedVerdict]
 
     A decision of an operator makes the look before it void: what holds since, only the next look tells.
     """
-    v, m, a = t.verdict.c, t.mirrored_table.c, t.audit.c
-    query = sa.select(m.source, v.verdict, v.code, v.what, v.recorded_at, v.evidence)
-    query = query.join(t.mirrored_table, v.table_id == m.id).where(m.mirror == mirror)
+    m, a = t.mirrored_table.c, t.audit.c
     decided = sa.select(a.source, sa.func.max(a.at)).where(a.mirror == mirror, a.event.in_(_LIFTING)).group_by(a.source)
     found: dict[str, RecordedVerdict] = {}
     with ledger.connect() as db:
-        lifted = {source: at for source, at in db.execute(decided).tuples()}
-        for source, verdict, code, what, at, text in db.execute(query).tuples():
-            if source in lifted and lifted[source] > at:
-                continue
-            target = msgspec.json.decode(text, type=_Target)
-            found[source] = RecordedVerdict(Verdict(verdict), code, what, at, target.applied, target.backlog)
+        lifted = dict(db.execute(decided).tuples().all())
+        sources = dict(db.execute(sa.select(m.id, m.source).where(m.mirror == mirror)).tuples().all())
+        kept = {sources[table_id]: one[""] for table_id, one in VERDICTS.of_each(db, sources).items()}
+    for source, one in kept.items():
+        if source in lifted and lifted[source] > one.recorded_at:
+            continue
+        target = msgspec.convert(one.evidence, _Target)
+        at = one.recorded_at
+        found[source] = RecordedVerdict(one.verdict, one.code, one.what, at, target.applied, target.backlog)
     return found
 
 
@@ -113,22 +102,19 @@ class Remembered(msgspec.Struct, frozen=True):
 
 def remembered(ledger: Engine, mirror: str) -> dict[str, Remembered]:
     """What the last looks at the tables of a mirror left, by table id."""
-    query = sa.select(t.verdict.c.table_id, t.verdict.c.evidence).join(
-        t.mirrored_table, t.mirrored_table.c.id == t.verdict.c.table_id
-    )
-    rows = t.rows(ledger, query.where(t.mirrored_table.c.mirror == mirror))
-    return {row.table_id: msgspec.json.decode(row.evidence, type=Remembered) for row in rows}
+    with ledger.connect() as db:
+        ids = db.scalars(sa.select(t.mirrored_table.c.id).where(t.mirrored_table.c.mirror == mirror)).all()
+        kept = VERDICTS.of_each(db, ids)
+    return {table_id: msgspec.convert(one[""].evidence, Remembered) for table_id, one in kept.items()}
 
 
 def accept_count(db: Connection, table_id: str) -> tuple[str, datetime] | None:
     """Forget what the target counted before, if that stops the table: what was found, and when; else None."""
-    c = t.verdict.c
-    row = db.execute(sa.select(t.verdict).where(c.table_id == table_id).with_for_update()).one_or_none()
-    if row is None or row.code != TARGET_RESTARTED:
+    kept = VERDICTS.one(db, table_id)
+    if kept is None or kept.code != TARGET_RESTARTED:
         return None
-    evidence = {**json.loads(row.evidence), "counted_rows": 0}
-    db.execute(t.verdict.update().where(c.table_id == table_id).values(evidence=json.dumps(evidence)))
-    return row.what, row.recorded_at
+    VERDICTS.put(db, table_id, {"": kept._replace(evidence={**kept.evidence, "counted_rows": 0})})
+    return kept.what, kept.recorded_at
 
 
 class FoundInDepth(NamedTuple):

@@ -10,15 +10,14 @@ from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime, timedelta
 
-import sqlalchemy as sa
 from sqlalchemy import Engine
 
 from open_mirroring.changes.log_position import LogPosition
 from open_mirroring.changes.manifest import LoadChunk, is_of_source
 from open_mirroring.config import Mirror
 from open_mirroring.config.schedule import next_after
-from open_mirroring.ledger import tables as t
 from open_mirroring.ledger.decisions import OpenStop, open_stops
+from open_mirroring.ledger.documents import OFFSETS
 from open_mirroring.ledger.letters import NO_LETTERS, settled_counts
 from open_mirroring.ledger.proofs import ProofLedger
 from open_mirroring.ledger.reading import LedgerReader, TableState, Waiting
@@ -226,11 +225,10 @@ def _marks(mirror: Mirror, reader: LedgerReader, tables: Mapping[str, TableState
 
 
 def _partitions(ledger: Engine, mirror: str) -> dict[str, PartitionLag]:
-    o, b = t.source_offsets.c, t.bound_range.c
-    same = (o.mirror == b.mirror) & (o.name == b.name)
-    query = sa.select(o.name, o.first, o.end, o.seen_at, b.bound_to)
-    query = query.join_from(t.source_offsets, t.bound_range, same, isouter=True).where(o.mirror == mirror)
+    with ledger.connect() as db:
+        offsets = OFFSETS.of(db, mirror)
+    bound = LedgerReader(ledger, mirror).bound() if offsets else {}
     return {
-        name: PartitionLag(max(0, end - (bound or 0)), max(0, (bound or 0) - first), seen_at)
-        for name, first, end, seen_at, bound in t.rows(ledger, query.order_by(o.name))
+        name: PartitionLag(max(0, one.end - bound.get(name, 0)), max(0, bound.get(name, 0) - one.first), one.seen_at)
+        for name, one in offsets.items()
     }

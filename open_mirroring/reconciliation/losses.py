@@ -14,20 +14,18 @@ from difflib import SequenceMatcher
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
-import sqlalchemy as sa
 from sqlalchemy import Engine
 
 from open_mirroring.changes.column_choice import lacking
 from open_mirroring.changes.manifest import KEYS_UNTOLD
-from open_mirroring.changes.read_places import Run, gaps
 from open_mirroring.config import Mirror
 from open_mirroring.config.names import split_source_name
 from open_mirroring.config.source import ChangeEvents, InCapture, InLines
 from open_mirroring.config.tables import ExportLoad
-from open_mirroring.ledger import tables as t
-from open_mirroring.ledger.column_notes import column_texts
-from open_mirroring.ledger.columns import columns_of_whole_rows
-from open_mirroring.ledger.foreign_tables import ForeignTable, foreign_tables
+from open_mirroring.facts.foreign_tables import ForeignTable
+from open_mirroring.facts.read_places import Run, gaps
+from open_mirroring.ledger.columns import column_texts, columns_of_whole_rows
+from open_mirroring.ledger.documents import FOREIGN_TABLES, STRUCTURES
 from open_mirroring.ledger.letters import LetterCounts, OpenLetters, letter_counts
 from open_mirroring.ledger.read_places import read_places
 from open_mirroring.ledger.reading import LedgerReader, TableState
@@ -161,10 +159,11 @@ def look(
     naming = {source for source, table in declared.items() if table.unseen(())}
     known = columns_of_whole_rows(ledger, mirror.name, naming | {one.source for _, among in hashed for one in among})
     of_columns = column_texts(ledger, {state.id: state.row.generation for state in states.values()})
-    newest, s = reader.newest_batches(), t.source_schema.c
-    untold = sa.select(s.source).where(s.mirror == mirror.name, s.topic == KEYS_UNTOLD)
+    newest = reader.newest_batches()
     with ledger.connect() as db:
-        keys_untold = set(db.scalars(untold))
+        structures = (one.schema for one in STRUCTURES.of(db, mirror.name).values())
+        keys_untold = {one.source for one in structures if one.topic == KEYS_UNTOLD}
+        foreign = FOREIGN_TABLES.of(db, mirror.name)
         signals = signals_of(db, mirror.name)
         places = read_places(db, mirror.name)
     seen = []
@@ -192,7 +191,7 @@ def look(
     return judge(
         seen,
         letter_counts(ledger, mirror.name),
-        foreign_tables(ledger, mirror.name),
+        [*foreign.values()],
         mirror.ignore,
         mirror.tolerated_letters(None),
         has_read=has_read or reader.mirror().committed > 0,

@@ -16,6 +16,7 @@ import sqlalchemy as sa
 from sqlalchemy import Connection, Engine
 
 from open_mirroring.changes.column_history import Word
+from open_mirroring.changes.column_notes import ColumnNote, NoteKind
 from open_mirroring.changes.manifest import Manifest, Scope
 from open_mirroring.errors import TerminalError
 from open_mirroring.landing_zone import layout
@@ -25,9 +26,9 @@ from open_mirroring.landing_zone.schema import LandingColumn, TableSchema
 from open_mirroring.ledger import tables as t
 from open_mirroring.ledger.auditing import Reason, audit
 from open_mirroring.ledger.batch_contents import record_contents, stop_table
-from open_mirroring.ledger.column_notes import note_again, note_decision
-from open_mirroring.ledger.columns import keep_column_lists
-from open_mirroring.ledger.declaring import TableDeclaration
+from open_mirroring.ledger.columns import keep_column_lists, note_decision, put_notes
+from open_mirroring.ledger.declaring import TableDeclaration, note_dropped
+from open_mirroring.ledger.documents import EPOCHS
 from open_mirroring.ledger.load_ledger import LoadPlan
 from open_mirroring.ledger.publish_ledger import PublishLedger, StagedDetails
 from open_mirroring.ledger.tables import upsert
@@ -76,8 +77,7 @@ def write_tables(
             if isinstance(decision, UnknownTable):
                 _stop(db, ids[source], decision, max(records, default=0))
             if isinstance(decision, KnownTable):
-                life, unverified = decision.footer, decision.standing.unverified
-                note_again(db, life.table_id, life.generation, unverified, life.batch_from)
+                put_notes(db, decision.footer.table_id, _unverified(decision))
         _write_dropped(db, mirror, set(declared))
     return ids
 
@@ -127,6 +127,14 @@ def _row(
     }
 
 
+def _unverified(decision: KnownTable) -> list[ColumnNote]:
+    life, now = decision.footer, datetime.now(UTC)
+    return [
+        ColumnNote(life.generation, NoteKind(kind), column, since, life.batch_from, now)
+        for kind, column, since in decision.standing.unverified
+    ]
+
+
 def _named_as_at_source(decision: KnownTable) -> tuple[LandingColumn, ...]:
     """The columns of a table's newest file, which has them under the names of the target."""
     names = {landed: name for name, landed in decision.standing.renamed.items()}
@@ -151,8 +159,7 @@ def _load_plan(decision: KnownTable) -> str | None:
 
 def _write_standing(db: Connection, decision: KnownTable, records: Mapping[int, BatchRecord]) -> None:
     table_id, generation = decision.footer.table_id, decision.footer.generation
-    for epoch, ordinal in decision.standing.epochs.items():
-        db.execute(t.stream_epoch.insert().values(table_id=table_id, epoch=epoch, ordinal=ordinal))
+    EPOCHS.put(db, table_id, decision.standing.epochs)
     for word in decision.standing.decided:
         note_decision(db, table_id, Word(*word))
     for file in decision.before:
@@ -239,8 +246,7 @@ def _write_dropped(db: Connection, mirror: str, declared: set[str]) -> None:
     b = t.batch_table.c
     for source in db.scalars(sa.select(b.source).distinct().where(b.mirror == mirror)).all():
         if source not in declared:
-            values = {"table_id": str(uuid4()), "generation": 1, "dropped_at": datetime.now(UTC)}
-            db.execute(t.dropped_table.insert().values(mirror=mirror, source=source, **values))
+            note_dropped(db, mirror, source, str(uuid4()), 1)
 
 
 def seal_last(

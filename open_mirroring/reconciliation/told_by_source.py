@@ -7,6 +7,8 @@ history of DDL tells it for ever, but once the table was built anew it concerns 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from operator import attrgetter
+from typing import NamedTuple
 
 import sqlalchemy as sa
 from sqlalchemy import Connection, Engine
@@ -14,10 +16,28 @@ from sqlalchemy import Connection, Engine
 from open_mirroring.changes.told_statements import Statement, Told
 from open_mirroring.ledger import tables as t
 from open_mirroring.ledger.decisions import EXPLAINED_BY_A_WORD, accept_told
-from open_mirroring.ledger.tables import upsert
+from open_mirroring.ledger.documents import Documents
 from open_mirroring.protocols.table_losses import TABLE_EMPTIED, TABLE_RENAMED
 
 _LOOKED, _BEFORE = "", -1
+
+
+class _Event(NamedTuple):
+    """What was done to a table as a whole, and where; *generation* is that of the table when it was first reported.
+
+    It is :data:`_BEFORE` for what lies before the first change. One without a code says that the control tables were
+    looked at.
+    """
+
+    place: str
+    code: str
+    generation: int
+    what: str
+
+
+_SIGNALS = Documents[dict[str, str]]("signal", dict[str, str])
+"""Of a mirror, by source table: what control tables report now, by code."""
+_EVENTS = Documents[_Event]("event", _Event)
 _DONE_TO_ROWS = {"TRUNCATE_TABLE": "truncated", "DROP_TABLE": "dropped"}
 
 
@@ -47,28 +67,25 @@ def record_told(
 
 def signals_of(db: Connection, mirror: str) -> dict[str, dict[str, str]]:
     """What control tables tell of tables, by table and code; events of an earlier life of a table are over."""
-    s, e, m = t.source_signal.c, t.source_event.c, t.mirrored_table.c
-    signals = sa.select(s.source, s.code, s.what).where(s.mirror == mirror)
-    lives = (m.id == e.table_id) & (m.generation == e.generation)
-    events = sa.select(m.source, e.code, e.what).join(t.mirrored_table, lives).where(m.mirror == mirror)
-    found: dict[str, dict[str, str]] = {}
-    for source, code, what in [*db.execute(signals).tuples(), *db.execute(events.order_by(e.place)).tuples()]:
-        found.setdefault(source, {})[code] = what
+    m = t.mirrored_table.c
+    rows = db.execute(sa.select(m.id, m.source, m.generation).where(m.mirror == mirror)).tuples().all()
+    found = dict(_SIGNALS.of(db, mirror))
+    events = _EVENTS.of_each(db, [table_id for table_id, _, _ in rows])
+    for table_id, source, generation in rows:
+        of_now = [one for one in events.get(table_id, {}).values() if one.generation == generation]
+        for one in sorted(of_now, key=attrgetter("place")):
+            found.setdefault(source, {})[one.code] = one.what
     return found
 
 
 def _record_signals(db: Connection, mirror: str, signals: Mapping[tuple[str, str], str]) -> dict[tuple[str, str], str]:
-    c = t.source_signal.c
-    told = sa.select(c.source, c.code, c.what).where(c.mirror == mirror)
-    known = {(source, code): what for source, code, what in db.execute(told).tuples()}
-    if known != dict(signals):
-        db.execute(t.source_signal.delete().where(c.mirror == mirror))
-        rows = [
-            {"mirror": mirror, "source": source, "code": code, "what": what}
-            for (source, code), what in sorted(signals.items())
-        ]
-        upsert(db, t.source_signal, rows, keys=["mirror", "source", "code"], update=["what"])
-    return {at: what for at, what in signals.items() if at not in known}
+    told: dict[str, dict[str, str]] = {}
+    for (source, code), what in sorted(signals.items()):
+        told.setdefault(source, {})[code] = what
+    known = _SIGNALS.of(db, mirror)
+    if known != told:
+        _SIGNALS.replace(db, mirror, told)
+    return {(source, code): what for (source, code), what in signals.items() if code not in known.get(source, {})}
 
 
 def _asking(db: Connection, mirror: str, batches: Collection[int]) -> list[str]:
@@ -86,29 +103,25 @@ def _record_events(
 
     What a first look finds below the first change of a table did nothing to rows that were read.
     """
-    m, e, b = t.mirrored_table.c, t.source_event.c, t.batch_table.c
+    m, b = t.mirrored_table.c, t.batch_table.c
     rows = db.execute(sa.select(m.id, m.source, m.generation).where(m.mirror == mirror)).all()
-    query = sa.select(e.table_id, e.code, e.place).join(t.mirrored_table, m.id == e.table_id).where(m.mirror == mirror)
-    known = {tuple(row) for row in db.execute(query)}
+    known = _EVENTS.of_each(db, [row.id for row in rows])
     first_of = sa.select(b.source, sa.func.min(b.min_pos)).where(b.mirror == mirror, b.epoch == load)
     firsts = dict(db.execute(first_of.group_by(b.source)).tuples().all())
     found: dict[tuple[str, str], str] = {}
-    kept = []
     for row in rows:
-        is_first = (row.id, _LOOKED, "") not in known
-        if is_first:
-            kept.append({"table_id": row.id, "code": _LOOKED, "place": "", "generation": _BEFORE, "what": ""})
+        before = known.get(row.id, {})
+        fresh = {} if before else {_LOOKED: _Event("", "", _BEFORE, "")}
         for one in statements.get(row.source, ()):
             told = _event_of(one)
-            if told is None or (row.id, told[0], one.place) in known:
+            if told is None or (name := f"{one.place} {told[0]}") in {**before, **fresh}:
                 continue
-            lies_before = is_first and not (row.source in firsts and firsts[row.source] < one.place)
+            lies_before = not before and not (row.source in firsts and firsts[row.source] < one.place)
             generation = _BEFORE if lies_before else row.generation
-            event = {"table_id": row.id, "code": told[0], "place": one.place, "what": told[1]}
-            kept.append({**event, "generation": generation})
+            fresh[name] = _Event(one.place, told[0], generation, told[1])
             if generation != _BEFORE:
                 found[row.source, told[0]] = told[1]
-    upsert(db, t.source_event, kept, keys=["table_id", "code", "place"], update=[])
+        _EVENTS.put(db, row.id, fresh)
     return found
 
 

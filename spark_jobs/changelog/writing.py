@@ -16,8 +16,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from open_mirroring.changes.manifest import ListSeen, LoggedFile, PlacesSeen, merged
+from open_mirroring.changes.manifest import Facts, LoggedFile
+from open_mirroring.changes.places_seen import PlacesSeen
 from open_mirroring.errors import TransientError
+from open_mirroring.facts.column_lists import COLUMN_LISTS
+from open_mirroring.facts.kind import NewFacts
 from open_mirroring.storage.object_path import ObjectPath, Place
 from spark_jobs.changelog.arrow_schema import HELD_SCHEMA, LOG_SCHEMA
 from spark_jobs.changelog.log_paths import file_path
@@ -53,10 +56,10 @@ class WaitingPieces(NamedTuple):
 
 @dataclass(frozen=True)
 class Written:
-    """What a writer wrote: its files, per table the column lists in them, and what waits in them by its identity."""
+    """What a writer wrote: its files, facts about the rows in them, and what waits in them by its identity."""
 
     files: Sequence[LoggedFile] = ()
-    columns: Mapping[str, Sequence[ListSeen]] = field(default_factory=dict)
+    facts: Facts = field(default_factory=dict)
     fragments: Mapping[str, WaitingPieces] = field(default_factory=dict)
 
 
@@ -71,7 +74,7 @@ class LogWriter:
         self._tables: list[pa.Table] = []
         self._held_rows = self._held_bytes = 0
         self._files: list[LoggedFile] = []
-        self._columns: dict[str, dict[str, dict[str, PlacesSeen]]] = {}
+        self._facts: NewFacts = {}
         self._fragments: dict[str, WaitingPieces] = {}
 
     def add(self, rows: Iterable[LogRow]) -> None:
@@ -90,8 +93,7 @@ class LogWriter:
         """Write what is left; all that was written."""
         if self._held_rows:
             self._flush()
-        columns = {table: [ListSeen(*one) for one in lists.items()] for table, lists in self._columns.items()}
-        return Written(self._files, columns, self._fragments)
+        return Written(self._files, self._facts, self._fragments)
 
     def _took(self, rows: int, size: int) -> None:
         self._held_rows += rows
@@ -123,9 +125,7 @@ class LogWriter:
             for line in places.to_pylist():
                 lowest, highest = line["pos_min"], line["pos_max"]
                 found = PlacesSeen(lowest, highest, *((lowest, highest) if name == "whole" else ()))
-                epochs = self._columns.setdefault(line["tbl"], {}).setdefault(line["cols"], {})
-                before = epochs.get(line["epoch"])
-                epochs[line["epoch"]] = found if before is None else merged(before, found)
+                COLUMN_LISTS.add(self._facts, {line["epoch"]: found}, table=line["tbl"], name=line["cols"])
 
     def _note_fragments(self, rows: pa.Table, file: str) -> None:
         for line in rows.group_by(["fragment_of", "epoch", "pos"]).aggregate([]).to_pylist():

@@ -17,7 +17,7 @@ from open_mirroring.config.models import BegunMirror
 from open_mirroring.config.names import SourceName, split_source_name
 from open_mirroring.errors import MirroringError
 from open_mirroring.ledger import open_ledger
-from open_mirroring.ledger.foreign_tables import foreign_tables
+from open_mirroring.ledger.documents import FOREIGN_TABLES
 from open_mirroring.operate.exit_codes import Exit, UsageError
 from open_mirroring.operate.words import amount
 from spark_jobs.beginning import SAMPLE
@@ -111,7 +111,8 @@ def _ignored_before(mirror: Mirror) -> dict[str, int]:
     try:
         if never_run(mirror):
             return {}
-        return {one.name: one.messages for one in foreign_tables(open_ledger(mirror.ledger_url()), mirror.name)}
+        with open_ledger(mirror.ledger_url()).connect() as db:
+            return {name: one.messages for name, one in FOREIGN_TABLES.of(db, mirror.name).items()}
     except MirroringError as error:
         log.warning("the ledger was not asked which tables were ignored so far: %s", error)
         return {}

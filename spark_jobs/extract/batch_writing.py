@@ -14,6 +14,7 @@ from open_mirroring.changes.manifest import (
     SENT_BY,
     BoundRange,
     CorrectionRange,
+    Facts,
     LoadChunk,
     Manifest,
     Scope,
@@ -21,9 +22,16 @@ from open_mirroring.changes.manifest import (
     SettledLetter,
 )
 from open_mirroring.changes.places_left import Reads
-from open_mirroring.changes.read_places import Run
 from open_mirroring.codes import Trait, having
 from open_mirroring.errors import TerminalError
+from open_mirroring.facts.foreign_tables import FOREIGN
+from open_mirroring.facts.full_loads import FULL_LOADS, LoadPlaces
+from open_mirroring.facts.kind import NewFacts, merged, without
+from open_mirroring.facts.read_places import READ_PLACES, Run
+from open_mirroring.facts.reading_stops import READING_STOPS, Stop
+from open_mirroring.facts.senders import senders_in
+from open_mirroring.facts.shown_positions import SHOWN, UNCOUNTED
+from open_mirroring.facts.unreadable import KEYLESS
 from open_mirroring.ledger.extract_ledger import ExtractLedger
 from open_mirroring.protocols.table_stops import LOAD_REPEATED, RELOAD_SEEN
 from open_mirroring.storage.object_path import Place
@@ -33,7 +41,7 @@ from spark_jobs.extract.load_rows import judge_loads, repeated_load
 from spark_jobs.extract.misread_ids import misread, stops_of_shared
 from spark_jobs.extract.new_senders import new_senders, unrelated_senders
 from spark_jobs.extract.new_tables import NewTablesSeen
-from spark_jobs.extract.part import Part, merge
+from spark_jobs.extract.part import Part, facts_of, merge
 from spark_jobs.extract.read_task import LogTarget, ReadTask, begin_log, read
 from spark_jobs.extract.replay_task import ReplayTask, replay
 from spark_jobs.letters.open_letters import OpenLetter, covered_by, healed_tables
@@ -91,13 +99,16 @@ class BatchWriting:
             TransientError: what a transport raises.
         """
         manifest = self._written(batch, scope)
-        return replace(manifest, places={**self._begun_empty(scope), **manifest.places}, reads=self.reads)
+        return replace(manifest, facts=merged((manifest.facts, self._begun_empty(scope))), reads=self.reads)
 
-    def _begun_empty(self, scope: Scope) -> dict[str, list[Run]]:
+    def _begun_empty(self, scope: Scope) -> Facts:
         """The partitions that had nothing at the first look: the next message of each is not its first (G-143)."""
-        if not (isinstance(self.transport, MessageTransport) and self.transport.numbering == "bound"):
-            return {}
-        return {one.name: [Run(one.start, one.start - 1)] for one in scope.ranges if 0 < one.start == one.end}
+        facts: NewFacts = {}
+        if isinstance(self.transport, MessageTransport) and self.transport.numbering == "bound":
+            for one in scope.ranges:
+                if 0 < one.start == one.end:
+                    READ_PLACES.add(facts, [Run(one.start, one.start - 1)], name=one.name)
+        return facts
 
     def _written(self, batch: int, scope: Scope) -> Manifest:
         attempt = uuid4().hex
@@ -120,58 +131,51 @@ class BatchWriting:
         schemas = [*known, *announced]
         joined = joining.join(batch, attempt, used, parts, schemas, announced=bool(announced or untried))
         parts += joined
-        if new := {name for part in parts for name in part.foreign if self.may_join(name)}:
+        seen = facts_of(parts)
+        if new := {name for name in FOREIGN.of_mirror(seen) if self.may_join(name)}:
             raise NewTablesSeen(new, schemas)
-        senders = new_senders(kept, (sender for part in parts for sender in part.senders))
+        senders = new_senders(kept, senders_in(seen))
         told = {schema for part in joined for schema in part.schemas}
         fresh = [*schemas[len(known) :], *sorted(told - {*schemas}), *untried, *senders.added]
         manifest = self._judging_loads(batch, merge(parts, fresh, self.format.partitions))
         shared = misread([*known, *announced], announced) - misread(known, known)
-        stops = {**senders.stops, **stops_of_shared(shared, self.tables), **manifest.stops}
-        manifest = replace(manifest, stops=stops, lists_of_reading=self.transport.lists_of_reading)
+        stops = _stops({**senders.stops, **stops_of_shared(shared, self.tables)}, manifest.facts)
+        manifest = replace(manifest, facts=stops, lists_of_reading=self.transport.lists_of_reading)
         self._check_partitions(manifest)
-        self._check_order(parts, [*kept, *senders.added])
+        self._check_order(manifest.facts, [*kept, *senders.added])
         _account(manifest.counts, batch)
         return self._settling(manifest, scope, open_before, parts)
 
     def _judging_loads(self, batch: int, manifest: Manifest) -> Manifest:
         """The manifest without rows of full loads that are repetitions; a table stops whose rows prove a reload."""
-        changed = self.ledger.tables_with_changes() if manifest.reloads else frozenset[str]()
-        loaded = {
-            table: origins
-            for table, origins in manifest.reloads.items()
-            if any(last is not None for last, _ in origins.values())
-            and (
-                table in changed
-                or any(last is not None and first is not None and last > first for last, first in origins.values())
-            )
-        }
-        came = [t for t, origins in manifest.reloads.items() if any(last is not None for last, _ in origins.values())]
+        seen = FULL_LOADS.of(manifest.facts)
+        came = [t for t, places in sorted(seen.items()) if any(at.last_loaded is not None for at in places.values())]
         if not came:
             return manifest
-        epoch, highest = self.format.load, f"{LOAD_MAJOR};"
-        earlier = self.ledger.files_of_position(epoch, LOAD_MAJOR, highest, before_batch=batch)
+        changed, epoch = self.ledger.tables_with_changes(), self.format.load
+        earlier = self.ledger.files_of_position(epoch, LOAD_MAJOR, f"{LOAD_MAJOR};", before_batch=batch)
         newest = self.ledger.newest_loads(epoch)
-        reloads, stops, repeated = dict(manifest.reloads), dict(manifest.stops), 0
-        for table, origins in sorted(loaded.items()):
+        facts, stops, repeated, whole = without(manifest.facts, FULL_LOADS), dict[str, Stop](), 0, list[str]()
+        for table in came:
             fresh = [str(file["path"]) for file in manifest.files if table in file["tables"]]
-            found = judge_loads(self.root, table, fresh, earlier, newest.get(table))
-            reloads[table] = {o: [found.last.get(o), first] for o, (_, first) in sorted(origins.items())}
-            repeated += found.repeated
-            if found.other is not None and table in changed:
-                what = f"a row of a full load came at {found.other}, after changes of this table"
-                stops[table] = [RELOAD_SEEN, f"{what}, and an earlier one of its key differs"]
-        mended: list[str] = []
-        for table in sorted(came):
-            fresh = [str(file["path"]) for file in manifest.files if table in file["tables"]]
+            if table in changed or any(at.is_reload for at in seen[table].values()):
+                found = judge_loads(self.root, table, fresh, earlier, newest.get(table))
+                seen[table] = {o: LoadPlaces(found.last.get(o), at.first_change) for o, at in seen[table].items()}
+                repeated += found.repeated
+                if found.other is not None and table in changed:
+                    what = f"a row of a full load came at {found.other}, after changes of this table"
+                    stops[table] = RELOAD_SEEN, f"{what}, and an earlier one of its key differs"
             again = repeated_load(self.root, table, fresh, earlier, newest.get(table))
             if again is not None and again.lacking:
                 said = f"{again.repeated} rows of a full load came again, and {again.lacking} of the earlier ones have"
-                stops.setdefault(table, [LOAD_REPEATED, f"{said} not, such as {again.example}"])
+                stops.setdefault(table, (LOAD_REPEATED, f"{said} not, such as {again.example}"))
             elif again is not None:
-                mended.append(table)
+                whole.append(table)
+        for table, places in seen.items():
+            for origin, at in places.items():
+                FULL_LOADS.add(facts, at, table=table, name=origin)
         counts = {**manifest.counts, "loads_repeated": repeated} if repeated else manifest.counts
-        return replace(manifest, reloads=reloads, stops=stops, counts=counts, loads_whole=mended)
+        return replace(manifest, facts=_stops(stops, facts), counts=counts, loads_whole=whole)
 
     def _read_ranges(
         self, batch: int, attempt: str, scope: Scope, known: Sequence[SourceSchema], watched: _Watched
@@ -232,9 +236,8 @@ class BatchWriting:
             manifest,
             counts={**manifest.counts, outcome: len(settled)} if settled else manifest.counts,
             settled=[SettledLetter(*x.at, outcome, x.rows if x.table is None else 0) for x in settled],
-            healed=healed_tables(settled, left, manifest.keyless_rejects.keys()),
-            foreign={},
-            foreign_up_to={},  # these were counted when they were read for the first time
+            healed=healed_tables(settled, left, KEYLESS.of(manifest.facts).keys()),
+            facts=without(manifest.facts, FOREIGN),  # these were counted when they were read for the first time
         )
 
     def _read_whole(self, manifest: Manifest, scope: Scope) -> Iterator[SettledLetter]:
@@ -274,7 +277,11 @@ class BatchWriting:
 
     def _check_partitions(self, manifest: Manifest) -> None:
         """Refuse more partitions than the mirror file says: the complete position did not wait for all of them."""
-        known = self.ledger.shown_partitions(self.reads) | manifest.told.keys() if manifest.partitions else set()
+        known = (
+            self.ledger.shown_partitions(self.reads) | SHOWN.of_mirror(manifest.facts).keys()
+            if manifest.partitions
+            else set()
+        )
         if len(known) > manifest.partitions:
             counted = f"{len(known)} partitions carry changes, `partition_count` says {manifest.partitions}"
             raise TerminalError(
@@ -283,12 +290,12 @@ class BatchWriting:
                 way_out="set `partition_count` to their number, or `consistency: key`; nothing of this batch is lost",
             )
 
-    def _check_order(self, parts: Sequence[Part], schemas: Iterable[SourceSchema]) -> None:
+    def _check_order(self, facts: Facts, schemas: Iterable[SourceSchema]) -> None:
         """Refuse changes whose places do not tell which transactions are whole, where these are held back (K-80)."""
         if not (self.format.partitions and self.format.first_place):
             return
         way_out = "or set `consistency: key`; nothing of this batch is lost"
-        if at := next((part.notes.uncounted for part in parts if part.notes.uncounted), ""):
+        for at in UNCOUNTED.of_mirror(facts).values():
             raise TerminalError(
                 "TRANSACTION_UNTOLD",
                 "a change does not tell its place in its transaction (transactionEventCounter)",
@@ -334,6 +341,14 @@ class BatchWriting:
                 tasks.append(tuple(current))
                 current, size = [], 0
         return [*tasks, tuple(current)] if current else tasks
+
+
+def _stops(stops: Mapping[str, Stop], facts: Facts) -> Facts:
+    """Facts with the stops of tables, unless a task found one of the table."""
+    own, fresh = READING_STOPS.of(facts), NewFacts()
+    for table in stops.keys() - own.keys():
+        READING_STOPS.add(fresh, stops[table], table=table)
+    return merged((facts, fresh))
 
 
 def _account(counts: Mapping[str, int], batch: int) -> None:

@@ -196,22 +196,19 @@ class FragmentJoining:
         """Log what came too late to be joined, and dead letters for what never became complete; count both."""
         chosen = {identity: splits[identity].files for identity in repeated.keys() | expired}
         pieces = read_pieces(target.root, chosen)
-        writer, notes, decoder = (
-            target.writer(),
-            RowSummary(self.tables, self.format),
-            self.format.decoder(self.tables),
-        )
+        writer, summary = target.writer(), RowSummary(self.tables, self.format)
+        decoder = self.format.decoder(self.tables)
         counts = Counter[str]()
         for identity, halves in sorted(repeated.items()):
             rows = decoder.late_rows(pieces[identity], halves)
             counts["joined" if rows else "repeated"] += len(pieces[identity])
-            notes.take(rows)
+            summary.take(rows)
             writer.add(rows)
         for identity in sorted(expired):
             seen = sorted({p.piece for p in pieces[identity] if p.piece is not None})
             reason = f"the pieces {seen} of {identity} waited longer than {self.timeout} for the others"
             rows = decoder.incomplete(pieces[identity], reason)
-            notes.take(rows)
+            summary.take(rows)
             writer.add(rows)
             counts["expired"] += len(pieces[identity])
-        return Part(writer.finish(), notes.finish(), counts=dict(counts))
+        return Part(writer.finish(), summary.facts, counts=dict(counts), letters=summary.letters)

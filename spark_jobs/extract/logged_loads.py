@@ -31,6 +31,9 @@ from open_mirroring.config.names import split_source_name
 from open_mirroring.config.storage import log_place
 from open_mirroring.config.tables import ExportLoad, JdbcLoad
 from open_mirroring.errors import MirroringError, TerminalError
+from open_mirroring.facts.kind import NewFacts
+from open_mirroring.facts.reading_stops import READING_STOPS
+from open_mirroring.facts.shortest_values import SHORTEST_VALUES
 from open_mirroring.landing_zone.arrow_schema import file_schema
 from open_mirroring.landing_zone.load_columns import LoadColumn
 from open_mirroring.ledger.load_ledger import LoadPlan
@@ -101,8 +104,10 @@ def log_chunk(rows: Rows, target: BaseTarget) -> BaseChunk:
             read += table.num_rows
     except MirroringError as error:
         return BaseChunk(target.origin, Part(), error)
-    shortest = {target.source: measured.shortest}
-    return BaseChunk(target.origin, Part(writer.finish(), counts={"loaded": read}, shortest=shortest))
+    facts: NewFacts = {}
+    for name, length in measured.shortest.items():
+        SHORTEST_VALUES.add(facts, length, table=target.source, name=name)
+    return BaseChunk(target.origin, Part(writer.finish(), facts, counts={"loaded": read}))
 
 
 def base_rows(table: pa.Table, target: BaseTarget, above: int = 0) -> Iterator[LogRow]:
@@ -253,8 +258,8 @@ def _part(read: BaseChunk, source: str) -> Part:
     if read.error is None:
         return read.part
     log.error("%s: %s", read.origin, read.error)
-    stops: dict[str, tuple[str, str]] = {}
+    facts: NewFacts = {}
     if isinstance(read.error, TerminalError) and not is_mendable(read.error):
         where = f" ({read.error.where})" if read.error.where else ""
-        stops[source] = (read.error.code, f"{read.error.what}{where}")
-    return Part(given_back={read.origin: str(read.error)}, stops=stops)
+        READING_STOPS.add(facts, (read.error.code, f"{read.error.what}{where}"), table=source)
+    return Part(facts=facts, given_back={read.origin: str(read.error)})

@@ -6,8 +6,9 @@ An id counts in the topic that announces it; another topic may use it, for metad
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping
 
+from open_mirroring.facts.reading_stops import Stop
 from spark_jobs.sources.contract.decoded import MirroredTable, SourceSchema, is_described
 
 Misread = tuple[SourceSchema, str]
@@ -27,14 +28,14 @@ def misread(used: Iterable[SourceSchema], announced: Collection[SourceSchema]) -
     }
 
 
-def stops_of_shared(found: Iterable[Misread], tables: Mapping[str, MirroredTable]) -> dict[str, Sequence[str]]:
+def stops_of_shared(found: Iterable[Misread], tables: Mapping[str, MirroredTable]) -> dict[str, Stop]:
     """The stops of the mirrored tables on both sides: one has rows that the other one lacks.
 
     *tables* are those by their names in messages; a stop is found by the name that the mirror file gives.
     """
-    stops: dict[str, Sequence[str]] = {}
+    stops: dict[str, Stop] = {}
     for note, table in sorted(found):
         what = f"topic {note.topic!r} announces the id {note.schema_id!r} for {table}; its messages before that were"
         what += f" taken for changes of {note.table}, for which another topic had announced it"
-        stops |= {tables[name].source: ["SCHEMA_SHARED", what] for name in (note.table, table) if name in tables}
+        stops |= {tables[name].source: ("SCHEMA_SHARED", what) for name in (note.table, table) if name in tables}
     return stops

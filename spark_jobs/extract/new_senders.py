@@ -6,11 +6,13 @@ The ledger keeps the first sender of each table beside the announced structures 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from open_mirroring.changes.manifest import SENT_BY
-from spark_jobs.sources.contract.decoded import SERVER_UNTOLD, Sender, SourceSchema
+from open_mirroring.facts.reading_stops import Stop
+from open_mirroring.facts.senders import Sender
+from spark_jobs.sources.contract.decoded import SERVER_UNTOLD, SourceSchema
 
 _MOST_SENDERS = 3
 """More need not be kept to show that there are several; a hostile stream must not fill the ledger."""
@@ -20,7 +22,7 @@ class NewSenders(NamedTuple):
     """Senders to add to the ledger, and the tables that stop because they had another sender before."""
 
     added: list[SourceSchema]
-    stops: Mapping[str, Sequence[str]]
+    stops: Mapping[str, Stop]
 
 
 def new_senders(kept: Iterable[SourceSchema], seen: Iterable[Sender]) -> NewSenders:
@@ -34,7 +36,7 @@ def new_senders(kept: Iterable[SourceSchema], seen: Iterable[Sender]) -> NewSend
         if schema.topic == SENT_BY:
             known.setdefault(schema.table, []).append(schema.schema_id)
     added: list[SourceSchema] = []
-    stops: dict[str, Sequence[str]] = {}
+    stops: dict[str, Stop] = {}
     for table, name in sorted({(table, json.dumps(name.casefold())[1:-1][:200]) for table, name in seen}):
         senders = known.setdefault(table, [])
         if name in senders or len(senders) >= _MOST_SENDERS:
@@ -43,7 +45,7 @@ def new_senders(kept: Iterable[SourceSchema], seen: Iterable[Sender]) -> NewSend
         senders.append(name)
         added.append(SourceSchema(SENT_BY, name, table, 0, ""))
         if before is not None:
-            stops[table] = ["SENDER_OTHER", f"its changes come from {before!r} and from {name!r}"]
+            stops[table] = "SENDER_OTHER", f"its changes come from {before!r} and from {name!r}"
     return NewSenders(added, stops)
 
 

@@ -16,28 +16,23 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from open_mirroring.changes.manifest import (
-    LETTERS_SHOWN,
-    REASON,
-    BoundRange,
-    KeylessReject,
-    SeenLetter,
-    bounded_letters,
-    highest_of,
-)
-from open_mirroring.changes.read_places import Numbering, Run, joined
+from open_mirroring.changes.manifest import LETTERS_SHOWN, REASON, BoundRange, Facts, SeenLetter, bounded_letters
+from open_mirroring.facts.full_loads import FULL_LOADS, LoadPlaces
+from open_mirroring.facts.kind import NO_FACTS, NewFacts, merged
+from open_mirroring.facts.read_places import READ_PLACES, Numbering, Run, joined
+from open_mirroring.facts.shown_positions import SHOWN, UNCOUNTED
+from open_mirroring.facts.unreadable import KEYLESS, WITHOUT_TABLE, KeylessReject
 from open_mirroring.storage.object_path import Place
 from spark_jobs.changelog.log_paths import paths_of
 from spark_jobs.changelog.origins import partition_of
 from spark_jobs.changelog.reading import log_rows
 from spark_jobs.changelog.schema import CHANGE, FRAGMENT, LOAD_MAJOR, REJECTED, LogRow
 from spark_jobs.changelog.writing import LogWriter
-from spark_jobs.extract.part import LoadPlaces, Part, RowNotes, worse_reject
+from spark_jobs.extract.part import Part
 from spark_jobs.sources.contract.decoded import (
     Damage,
     Dispositions,
     MirroredTable,
-    Sender,
     SourceSchema,
     TableDamage,
     Unjoinable,
@@ -104,9 +99,12 @@ class PlacesRead:
             known.append(Run(int(places.min()), int(places.max())))
             known[:] = [Run(min(run.first for run in known), max(run.last for run in known))]
 
-    def runs(self) -> dict[str, list[Run]]:
+    def facts(self) -> Facts:
         """What was noted."""
-        return {partition: joined(runs) for partition, runs in self._runs.items()}
+        found: NewFacts = {}
+        for partition, runs in self._runs.items():
+            READ_PLACES.add(found, joined(runs), name=partition)
+        return found
 
 
 def _runs(places: Places) -> list[Run]:
@@ -174,10 +172,8 @@ class Decoding:
         self._format, self._tables, self._known = format, tables, list(schemas)
         self._decoder, self._writer = format.decoder(tables, schemas), target.writer()
         self._fast = format.fast_decoder(tables, schemas)
-        self._notes, self._counts, self._schemas = RowSummary(tables, format), Counter[str](), set[SourceSchema]()
-        self._foreign, self._senders = Counter[str](), set[Sender]()
-        self._foreign_up_to = dict[str, str]()
-        self._places = PlacesRead()
+        self._rows, self._counts, self._schemas = RowSummary(tables, format), Counter[str](), set[SourceSchema]()
+        self._facts, self._places = NO_FACTS, PlacesRead()
 
     def take(self, messages: Iterable[Any]) -> None:
         """Decode and log messages in their order."""
@@ -188,11 +184,9 @@ class Decoding:
         decoded = self._decoder.decode(messages)
         self._counts.update(decoded.counts._asdict())
         self._counts.update(decoded.notices._asdict())
-        self._foreign.update(decoded.foreign)
-        self._foreign_up_to = highest_of(self._foreign_up_to, decoded.foreign_up_to)
-        self._senders.update(decoded.senders)
+        self._facts = merged((self._facts, decoded.facts))
         self._learn(decoded.schemas)
-        self._notes.take(decoded.rows)
+        self._rows.take(decoded.rows)
         self._writer.add(decoded.rows)
 
     def take_block(self, block: RowBlock) -> None:
@@ -246,12 +240,10 @@ class Decoding:
         messages, changes = len(found.taken), found.rows.num_rows
         if changes:
             self._writer.add_table(found.rows)
-            self._notes.take_table(found.rows)
+            self._rows.take_table(found.rows)
         ignored = messages - changes - found.images
         self._counts.update(Dispositions(messages, changes, metadata=found.images, ignored=ignored)._asdict())
-        self._foreign.update(found.foreign)
-        self._foreign_up_to = highest_of(self._foreign_up_to, found.foreign_up_to)
-        self._senders.update(found.senders)
+        self._facts = merged((self._facts, found.facts))
         self._learn(found.schemas)
         return found
 
@@ -268,14 +260,11 @@ class Decoding:
         """Write what is left; what the task wrote and saw."""
         return Part(
             self._writer.finish(),
-            self._notes.finish(),
+            merged((self._facts, self._rows.facts, self._places.facts())),
             counts=dict(self._counts),
+            letters=self._rows.letters,
             schemas=sorted(self._schemas),
-            foreign=dict(self._foreign),
-            foreign_up_to=self._foreign_up_to,
-            senders=sorted(self._senders),
             met=frozenset(self._met),
-            places=self._places.runs(),
         )
 
 
@@ -300,10 +289,8 @@ def read(source: MessageTransport, task: ReadTask) -> Part:
 def join_pieces(task: JoinTask) -> Part:
     """Join the pieces that are complete."""
     decoder, writer = task.format.decoder(task.tables, task.schemas), task.target.writer()
-    notes, counts, foreign = RowSummary(task.tables, task.format), Counter[str](), Counter[str]()
-    foreign_up_to = dict[str, str]()
-    waiting = set[str]()
-    senders, schemas = set[Sender](), set[SourceSchema]()
+    summary, counts, facts = RowSummary(task.tables, task.format), Counter[str](), list[Facts]()
+    waiting, schemas = set[str](), set[SourceSchema]()
     pieces = read_pieces(task.target.root, task.pieces)
     for identity in task.pieces:
         outcome = decoder.join(pieces[identity])
@@ -315,21 +302,17 @@ def join_pieces(task: JoinTask) -> Part:
         else:
             rows, refused = outcome.rows, outcome.counts.rejected
             counts.update(outcome.notices._asdict())
-            foreign.update(outcome.foreign)
-            foreign_up_to = highest_of(foreign_up_to, outcome.foreign_up_to)
-            senders.update(outcome.senders)
+            facts.append(outcome.facts)
             schemas.update(outcome.schemas)
         counts.update(refused=refused, joined=len(pieces[identity]) - refused)
-        notes.take(rows)
+        summary.take(rows)
         writer.add(rows)
     return Part(
         writer.finish(),
-        notes.finish(),
+        merged((*facts, summary.facts)),
         counts=dict(counts),
+        letters=summary.letters,
         schemas=sorted(schemas),
-        foreign=dict(foreign),
-        foreign_up_to=foreign_up_to,
-        senders=sorted(senders),
         waiting=frozenset(waiting),
     )
 
@@ -355,18 +338,19 @@ def read_pieces(root: Place, wanted: Mapping[str, Iterable[str]]) -> dict[str, l
 
 
 class RowSummary:
-    """What the driver must know of rows: positions, full loads, dead letters (without table, or hiding a key)."""
+    """Notes facts about rows (positions, full loads, unreadable changes), and their dead letters."""
 
     def __init__(self, tables: Mapping[str, MirroredTable], format: Format) -> None:
         self._has_loads, self._keeps_positions = format.has_loads, format.partitions > 0
         self._ordered_in, self._first_place = format.ordered_in, format.first_place
-        self._uncounted = ""
         self._has_key = {table.source: bool(table.key) for table in tables.values()}
-        self._without_table = 0
-        self._keyless: dict[str, KeylessReject] = {}
-        self._reloads: dict[str, dict[str, LoadPlaces]] = {}
-        self._shown: dict[str, dict[str, str]] = {}
+        self.facts: NewFacts = {}
         self._letters: list[SeenLetter] = []
+
+    @property
+    def letters(self) -> Sequence[SeenLetter]:
+        """The dead letters."""
+        return self._letters
 
     def take(self, rows: Iterable[LogRow]) -> None:
         """Look at rows that are about to be written."""
@@ -380,11 +364,10 @@ class RowSummary:
                 continue
             self._see_letter(row)
             if row.tbl is None:
-                self._without_table += 1
+                WITHOUT_TABLE.add(self.facts, 1)
             elif row.key is None and self._has_key.get(row.tbl, False):
-                at = f"{row.origin}:{row.place}"
-                reject = KeylessReject(code=row.code or "", reason=row.reason or "", at=at)
-                self._keyless[row.tbl] = worse_reject(self._keyless.get(row.tbl), reject)
+                reject = KeylessReject(row.code or "", row.reason or "", row.origin, row.place)
+                KEYLESS.add(self.facts, reject, table=row.tbl)
 
     def _see_letter(self, row: LogRow) -> None:
         if self._letters and (self._letters[-1].origin, self._letters[-1].place) == (row.origin, row.place):
@@ -401,21 +384,20 @@ class RowSummary:
         partition = self._ordered_in(origin)
         if not partition:
             return
-        seen = self._shown.setdefault(partition, {})
         major, minor, _ = pos.split(":")
         shown = major
         if self._first_place:
-            if major != LOAD_MAJOR and not self._uncounted and self._lacks_place(minor):
-                self._uncounted = f"{origin}:{place}"
+            if major != LOAD_MAJOR and self._lacks_place(minor):
+                UNCOUNTED.add(self.facts, f"{origin}:{place}")
             begins = major != LOAD_MAJOR and minor.endswith(self._first_place)
             shown = f"{major}:{minor}" if begins else ""
-        seen[epoch] = max(seen.get(epoch, ""), shown)
+        SHOWN.add(self.facts, {epoch: shown}, name=partition)
 
     def _lacks_place(self, minor: str) -> bool:
         return minor.endswith("0" * len(self._first_place))
 
     def _telling(self, rows: pa.Table) -> Iterator[pa.Table]:
-        """Parts of changes of which the highest position tells what all of them tell."""
+        """Parts of changes of which the highest position shows what all of them show."""
         yield rows
         if self._first_place:
             minors = pc.utf8_slice_codeunits(rows["pos"], 0, stop=-2)
@@ -423,9 +405,8 @@ class RowSummary:
             yield rows.filter(pc.ends_with(minors, "0" * len(self._first_place)))
 
     def _see_place(self, table: str, origin: str, place: int, *, is_load: bool) -> None:
-        seen, partition = self._reloads.setdefault(table, {}), partition_of(origin)
         found = LoadPlaces(last_loaded=place) if is_load else LoadPlaces(first_change=place)
-        seen[partition] = found.with_others(seen.get(partition, LoadPlaces()))
+        FULL_LOADS.add(self.facts, found, table=table, name=partition_of(origin))
 
     def take_table(self, rows: pa.Table) -> None:
         """Look at changes of one origin that are about to be written as a table."""
@@ -441,8 +422,3 @@ class RowSummary:
             part = rows.filter(loaded if is_load else pc.invert(loaded))
             for line in part.group_by(["tbl", "origin"]).aggregate([("place", bound)]).to_pylist():
                 self._see_place(line["tbl"], line["origin"], line[f"place_{bound}"], is_load=is_load)
-
-    def finish(self) -> RowNotes:
-        """What was seen."""
-        told = self._shown
-        return RowNotes(self._without_table, self._keyless, self._reloads, told, self._letters, self._uncounted)

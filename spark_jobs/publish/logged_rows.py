@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from open_mirroring.changes.log_position import is_load_epoch, position_order
-from open_mirroring.changes.manifest import ListSeen, PlacesSeen
+from open_mirroring.changes.places_seen import PlacesSeen
 from open_mirroring.changes.source_reloads import CameAgain, ReloadedRows, Run, divide, unclear_change
 from open_mirroring.storage.object_path import Place
 from spark_jobs.changelog.origins import PARTITION
@@ -171,7 +171,7 @@ def reloaded_rows(
         begun = db.execute("SELECT part, min(place) FROM living WHERE NOT is_load GROUP BY part").fetchall()
         # A row that leaves may lack what was not sent of it (K-22): it is no proof of columns.
         listed = db.execute(_LISTS, {"insert": INSERT, "update": UPDATE}).fetchall()
-        lists = [ListSeen(cols, {epoch: PlacesSeen(*places)}) for cols, *places in listed]
+        lists = {cols: {epoch: PlacesSeen(*places)} for cols, *places in listed}
     return ReloadedRows(replace(load, first_batch=first, last_batch=last), dict(begun), lists)
 
 

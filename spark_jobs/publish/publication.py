@@ -15,6 +15,7 @@ from typing import NamedTuple
 from msgspec import structs
 
 from open_mirroring.changes.column_history import FormerColumn, Structure, Word
+from open_mirroring.changes.column_notes import ColumnNote
 from open_mirroring.changes.horizon import BatchContents
 from open_mirroring.changes.log_position import LogPosition, is_of_generation, load_epoch, not_below, position_order
 from open_mirroring.config import Mirror, Table
@@ -23,7 +24,6 @@ from open_mirroring.landing_zone.data_file import Footer
 from open_mirroring.landing_zone.salt import Salt
 from open_mirroring.landing_zone.schema import TableSchema
 from open_mirroring.landing_zone.standing import Standing
-from open_mirroring.ledger.column_notes import ColumnNote
 from open_mirroring.ledger.extract_ledger import ExtractLedger
 from open_mirroring.ledger.reading import ColumnRecords, LedgerReader, TableState, Unpublished, unpublished
 from open_mirroring.protocols.publishing import CannotStage, Intent, Work

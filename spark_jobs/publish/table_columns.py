@@ -31,6 +31,7 @@ from open_mirroring.changes.column_history import (
 from open_mirroring.changes.log_position import is_load_epoch, position_order
 from open_mirroring.config import Table
 from open_mirroring.errors import TerminalError
+from open_mirroring.facts.column_lists import ColumnList
 from open_mirroring.landing_zone.schema import (
     LandingColumn,
     TableSchema,
@@ -40,7 +41,6 @@ from open_mirroring.landing_zone.schema import (
     wider,
 )
 from open_mirroring.landing_zone.text_format import TextFormat
-from open_mirroring.ledger.columns import ColumnList
 from open_mirroring.ledger.reading import ColumnRecords, TableState
 from open_mirroring.protocols.column_verdicts import (
     ColumnVerdict,

@@ -192,9 +192,8 @@ def test_a_run_says_what_became_of_a_column_g_60(made: HandMadeMirror, renamed_t
     made.stop(ORDERS, "RENAME_POSSIBLE")
     run = _run(decision=ACCEPT_SCHEMA, table=ORDERS, subject="note", renamed_to=renamed_to, reason="ticket 7")
     assert run.state == "success"
-    with made.ledger.connect() as db:
-        said = db.execute(sa.select(tables.column_note.c.column, tables.column_note.c.now)).one()
-    assert tuple(said) == ("note", renamed_to)
+    (records,) = made.reader.column_records([made.table(ORDERS)]).values()
+    assert [(word.column, word.now) for word in records.decided] == [("note", renamed_to)]
     # With a column of another name the table waits until it is loaded anew.
     assert made.table(ORDERS).stop_code == ("COLUMN_RENAMED" if renamed_to else None)
 

@@ -16,10 +16,14 @@ from airflow.sdk import DAG, BaseOperator
 from openlineage.client.event_v2 import Job, Run, RunEvent
 from openlineage.client.serde import Serde
 
+from open_mirroring.changes.column_notes import ColumnNote, NoteKind
 from open_mirroring.changes.complete_position import Completeness
+from open_mirroring.changes.manifest import OpenFragment
 from open_mirroring.config import Mirror, load_mirror
 from open_mirroring.errors import TerminalError
 from open_mirroring.ledger import open_ledger, tables
+from open_mirroring.ledger.columns import put_notes
+from open_mirroring.ledger.documents import EPOCHS, FRAGMENTS
 from open_mirroring.ledger.reading import LedgerReader
 from open_mirroring.protocols.verdicts import STATUS_REFUSED, Backlog, Finding, Verdict
 from open_mirroring.reconciliation.inspection import declare_tables
@@ -70,11 +74,10 @@ def test_a_table_on_hold_leaves_the_run_green_with_a_note(
 def test_what_the_command_line_notes_the_run_notes_too_g144(mirror: Mirror, task_context: dict[str, Any]) -> None:
     """G-144: rows that are unverified, and messages that wait for others: the run is green, and says so."""
     engine = open_ledger(mirror.ledger_url())
-    row = {"table_id": declare_tables(mirror, engine)["dbo.orders"], "generation": 1, "kind": "taken", "column": "x"}
-    waiting = {"mirror": "shop", "identity": "a", "epoch": "e", "pos": "1", "since_batch": 1, "files": "[]"}
+    table_id = declare_tables(mirror, engine)["dbo.orders"]
     with engine.begin() as db:
-        db.execute(tables.column_note.insert().values(**row, place="", batch=1, at=datetime.now(UTC), verified=False))
-        db.execute(tables.open_fragment.insert().values(**waiting, since=datetime.now(UTC)))
+        put_notes(db, table_id, [ColumnNote(1, NoteKind.TAKEN, "x", "", 1, datetime.now(UTC))])
+        FRAGMENTS.put(db, "shop", {"a": OpenFragment("a", "e", "1", 1, datetime.now(UTC), ())})
     answer = _leaf(mirror).execute(task_context)
     assert answer["note"] == (
         "HOLD: (any table): 1 message waits for other pieces, or for a description of a structure"
@@ -93,7 +96,7 @@ def _log(mirror: Mirror, source: str, highest: str, completeness: str | None = N
     with engine.begin() as db:
         db.execute(tables.log_batch.insert().values(**batch, bound_at=now, committed_at=now))
         db.execute(tables.batch_table.insert().values(**logged, min_pos=highest, max_pos=highest))
-        db.execute(tables.stream_epoch.insert().values(table_id=table_id, epoch="e", ordinal=1))
+        EPOCHS.put(db, table_id, {"e": 1})
         db.execute(tables.mirror.update().values(committed=1))
 
 

@@ -297,7 +297,7 @@ def test_every_job_tells_the_letters_that_are_left_g_20(shop: Shop) -> None:
 
 def test_a_table_that_goes_quiet_while_its_successor_streams_g_24(shop: Shop) -> None:
     """G-24: the run says so until the other one is listed under `ignore`; ignored tables are named either way."""
-    from open_mirroring.ledger.foreign_tables import record_foreign
+    from tests.noted_facts import record_foreign
 
     shop.tick(*GOOD)
     with shop.pipeline.ledger.begin() as db:

@@ -43,7 +43,7 @@ def grow_old(pipeline: Pipeline, up_to: int) -> None:
         db.execute(t.mirror.update().values(committed=max(committed, up_to)))
     # As if the log had the batches in between: it never ends before what the ledger committed (G-31).
     log = ChangeLog(pipeline.log, pipeline.name)
-    nothing = json.dumps({"files": [], "counts": {}, "columns": {}})
+    nothing = json.dumps({"files": [], "counts": {}})
     if log.open(up_to, Manifest.from_json(nothing), nothing).manifest is None:
         log.commit(up_to, Manifest.from_json(nothing))
 

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from open_mirroring.changes.column_choice import ColumnChoice
-from open_mirroring.changes.manifest import highest_of
+from open_mirroring.facts.kind import merged
 from spark_jobs.changelog.schema import LogRow, RawMessage
 from spark_jobs.sources.ces.decoder import CesDecoder, CesSettings, MirroredTable
 from spark_jobs.sources.ces.fast_path import FastCes
@@ -156,8 +156,9 @@ def block_of(bodies: list[bytes]) -> LineBlock:
 
 def assert_equal(fast: FastCes, exact: CesDecoder, block: Block) -> int:
     """Both agree on the rows and on all counts; how many lines were taken."""
-    rows, lines, announces, foreign, _, senders, schemas, up_to = fast.take(block)
-    assert not announces
+    found = fast.take(block)
+    rows, lines = found.rows, found.taken
+    assert not found.announces
     assert len(set(lines.tolist())) == len(lines)
     left = sorted(set(range(len(block.starts))) - set(lines.tolist()))
     rest = exact.decode(block.messages(np.array(left, np.int64)))
@@ -167,9 +168,8 @@ def assert_equal(fast: FastCes, exact: CesDecoder, block: Block) -> int:
     taken = {"messages": len(lines), "changes": len(rows), "ignored": len(lines) - len(rows)}
     counts = {name: count + taken.get(name, 0) for name, count in rest.counts._asdict().items()}
     assert counts == wanted.counts._asdict() and rest.notices == wanted.notices
-    assert Counter(rest.foreign) + Counter(foreign) == Counter(wanted.foreign)
-    assert highest_of(rest.foreign_up_to, up_to) == wanted.foreign_up_to
-    assert {*rest.senders, *senders} == {*wanted.senders} and {*rest.schemas, *schemas} == {*wanted.schemas}
+    assert merged([rest.facts, found.facts]) == wanted.facts
+    assert {*rest.schemas, *found.schemas} == {*wanted.schemas}
     return len(lines)
 
 

@@ -19,6 +19,7 @@ from hypothesis import strategies as st
 from open_mirroring.changes.complete_position import Completeness, advance
 from open_mirroring.changes.horizon import TableHorizon
 from open_mirroring.changes.log_position import LogPosition, position_order
+from open_mirroring.facts.shown_positions import SHOWN
 from open_mirroring.landing_zone.layout import ROW_MARKER
 from open_mirroring.landing_zone.schema import LandingColumn
 from spark_jobs.changelog.schema import LogRow
@@ -262,7 +263,7 @@ def test_below_the_beginning_of_a_counted_transaction_everything_is_whole(data: 
                 position = qlik_position(f"{at:016d}{transaction:019d}", 1, counter)
                 row = LogRow("change", f"t/{partition}", place, "dbo.a", epoch="1", pos=position)
                 notes.take([row] if is_mirrored else [])
-        known = advance(known, notes.finish().told, partitions, [])
+        known = advance(known, SHOWN.of_mirror(notes.facts), partitions, [])
         below = known.below.get("1", "")
         every = {change for messages in sent for change in messages}
         shown = {(t, c) for at, t, c, _, _ in every if qlik_position(f"{at:016d}{t:019d}", 0, c) < below}

@@ -11,7 +11,6 @@ Public source: Microsoft Learn, *JSON Message format - change event streaming* (
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
@@ -19,6 +18,9 @@ import msgspec
 
 from open_mirroring.changes.manifest import KEYS_UNTOLD
 from open_mirroring.changes.row_key import key_bucket
+from open_mirroring.facts.foreign_tables import FOREIGN, Ignored
+from open_mirroring.facts.kind import NewFacts
+from open_mirroring.facts.senders import Sender, note_senders
 from spark_jobs.changelog.schema import CHANGE, FRAGMENT, REJECTED, LogRow, RawMessage
 from spark_jobs.sources.ces.changes import NOTHING_NOTICED, Outcome, SourceTable, change, stale_key
 from spark_jobs.sources.ces.envelope import (
@@ -39,7 +41,6 @@ from spark_jobs.sources.contract.decoded import (
     MirroredTable,
     Notices,
     Refusal,
-    Sender,
     SourceSchema,
     Unjoinable,
     Waiting,
@@ -91,7 +92,7 @@ class CesDecoder(IndependentMessages):
         Damaged bytes that a transport reports count as one rejected message each.
         """
         rows: list[LogRow] = []
-        foreign, foreign_up_to = Counter[str](), dict[str, str]()
+        facts: NewFacts = {}
         total = changes = fragments = ignored = rejected = 0
         notices = NOTHING_NOTICED
         senders, untold = set[Sender](), set[str]()
@@ -103,8 +104,7 @@ class CesDecoder(IndependentMessages):
                 notices = notices.plus(outcome.notices)
             if not found:
                 ignored += 1
-                foreign[outcome.foreign] += 1
-                foreign_up_to[outcome.foreign] = max(foreign_up_to.get(outcome.foreign, ""), outcome.at)
+                FOREIGN.add(facts, Ignored(1, outcome.at), name=outcome.foreign)
                 continue
             rows += found
             kind = found[0].kind
@@ -118,8 +118,8 @@ class CesDecoder(IndependentMessages):
             else:
                 rejected += 1
         counts = Dispositions(total, changes, fragments, 0, ignored, rejected)
-        schemas = keys_untold(untold)
-        return Decoded(rows, counts, notices, schemas, foreign=foreign, foreign_up_to=foreign_up_to, senders=senders)
+        note_senders(facts, senders)
+        return Decoded(rows, counts, notices, keys_untold(untold), facts)
 
     def join(self, pieces: Sequence[LogRow]) -> Decoded | Waiting | Unjoinable:
         """As :meth:`Decoder.join`."""
@@ -129,13 +129,12 @@ class CesDecoder(IndependentMessages):
         count = len(pieces)
         rejected = any(row.kind == REJECTED for row in outcome.rows)
         counts = Dispositions(count, rejected=count) if rejected else Dispositions(count, changes=count)
-        foreign = {outcome.foreign: count} if outcome.foreign else {}
-        senders = {(row.tbl or "", outcome.sender) for row in outcome.rows if row.kind == CHANGE}
+        facts: NewFacts = {}
+        if outcome.foreign:
+            FOREIGN.add(facts, Ignored(count, outcome.at), name=outcome.foreign)
+        note_senders(facts, {(row.tbl or "", outcome.sender) for row in outcome.rows if row.kind == CHANGE})
         schemas = keys_untold({row.tbl or "" for row in outcome.rows} if outcome.key_untold else ())
-        up_to = dict.fromkeys(foreign, outcome.at)
-        return Decoded(
-            outcome.rows, counts, outcome.notices, schemas, foreign=foreign, foreign_up_to=up_to, senders=senders
-        )
+        return Decoded(outcome.rows, counts, outcome.notices, schemas, facts)
 
     def again(self, origin: str, place: int, body: bytes, source: str | None) -> RawMessage:
         """As :meth:`Decoder.again`."""

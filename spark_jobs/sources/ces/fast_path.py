@@ -27,6 +27,9 @@ import pyarrow.compute as pc
 
 from open_mirroring.changes.row_key import bucket_of_bytes, encode_key
 from open_mirroring.errors import TerminalError
+from open_mirroring.facts.foreign_tables import note_foreign
+from open_mirroring.facts.kind import NewFacts
+from open_mirroring.facts.senders import note_senders
 from spark_jobs.changelog.schema import DELETE, INSERT, UPDATE, image_mark, mark_of_escaped
 from spark_jobs.sources.ces.changes import CUT_LENGTH
 from spark_jobs.sources.ces.decoder import CesDecoder, keys_untold
@@ -249,15 +252,10 @@ class FastCes:
         columns = [KnownColumns(one.source, one.cols) for one in self._known]
         numbers = np.array(taken + foreign, np.int64)
         used = [self._known[number] for number in {row[1] for row in rows}]
-        senders = {(one.source, one.sender) for one in used}
-        return Taken(
-            rows_table(block, rows, columns, names),
-            numbers,
-            foreign=names_of_foreign,
-            senders=senders,
-            schemas=keys_untold(untold),
-            foreign_up_to={name: f"{at.decode()}:0" for name, at in foreign_up_to.items()},
-        )
+        facts: NewFacts = {}
+        note_senders(facts, {(one.source, one.sender) for one in used})
+        note_foreign(facts, names_of_foreign, {name: f"{at.decode()}:0" for name, at in foreign_up_to.items()})
+        return Taken(rows_table(block, rows, columns, names), numbers, schemas=keys_untold(untold), facts=facts)
 
     def learn(self, schemas: Iterable[SourceSchema]) -> None:
         """As :meth:`FastDecoder.learn`: no change event announces a structure."""

@@ -7,12 +7,13 @@ so that the counts of a batch add up to the messages read.
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from types import MappingProxyType
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple, Protocol
 
 from open_mirroring.changes.column_choice import ALL_COLUMNS, ColumnChoice
+from open_mirroring.changes.manifest import Facts
 from open_mirroring.changes.row_key import columns_lacking
+from open_mirroring.facts.kind import NO_FACTS
 from spark_jobs.changelog.schema import REJECTED, LogRow
 from spark_jobs.sources.contract.encodings import looks_like
 
@@ -150,28 +151,21 @@ def is_described(schema: SourceSchema) -> bool:
     return schema.document != USED
 
 
-Sender = tuple[str, str]
-"""A mirrored table as the mirror file names it, and who sends its changes: a database, or a task."""
-
 SERVER_UNTOLD = "?/"
 """Begins the name of a task whose server nothing tells: it is compared with its like alone."""
 
 
 class Decoded(NamedTuple):
-    """The rows of some messages, in the order of the messages, with their accounts and announced structures.
+    """The rows of some messages, in their order, with their accounts, and what was seen beside them.
 
-    *foreign*: how many messages are of each table that is not mirrored, by its name at the source; none of them has
-    a row. A message that is ignored for another reason stands in ``counts`` alone. *foreign_up_to*: the highest
-    position among them, where it is told. *senders*: who tells of which table.
+    Messages of a table that is not mirrored have no row, but a fact. *schemas* are announced structures.
     """
 
     rows: list[LogRow]
     counts: Dispositions
     notices: Notices
     schemas: Sequence[SourceSchema] = ()
-    foreign: Mapping[str, int] = MappingProxyType({})
-    senders: Collection[Sender] = ()
-    foreign_up_to: Mapping[str, str] = MappingProxyType({})
+    facts: Facts = NO_FACTS
 
 
 class Waiting(NamedTuple):

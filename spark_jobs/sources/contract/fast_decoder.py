@@ -6,17 +6,18 @@ give the same row, and leaves all others to the decoder. So what it leaves costs
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from types import MappingProxyType
+from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from open_mirroring.changes.manifest import Facts
+from open_mirroring.facts.kind import NO_FACTS
 from spark_jobs.changelog.arrow_schema import HELD_SCHEMA
 from spark_jobs.changelog.schema import CHANGE, TRANSACTION_COLUMNS
-from spark_jobs.sources.contract.decoded import Sender, SourceSchema
+from spark_jobs.sources.contract.decoded import SourceSchema
 from spark_jobs.sources.contract.message_blocks import Block
 
 SCHEMA = pa.schema(
@@ -31,20 +32,17 @@ DATED_SCHEMA = pa.schema([*SCHEMA, *(HELD_SCHEMA.field(name) for name in TRANSAC
 class Taken(NamedTuple):
     """What was taken from a block: rows of the log, one per change, and the numbers of all messages that were taken.
 
-    *images* of the messages that gave no row are before images; the others are of tables that are not mirrored, which
-    *foreign* counts by the name of their table; *foreign_up_to* tells the highest position among them. *announces*:
-    among those that were left one may announce a structure, and none behind the first such was taken. *senders*: who
-    tells of which table. *schemas*: what else is kept.
+    *images* of the messages that gave no row are before images; the others are of tables that are not mirrored.
+    *announces*: among those that were left one may announce a structure, and none behind the first such was taken.
+    *schemas* and *facts* are what else was seen.
     """
 
     rows: pa.Table
     taken: npt.NDArray[np.int64]
     announces: bool = False
-    foreign: Mapping[str, int] = MappingProxyType({})
     images: int = 0
-    senders: Collection[Sender] = ()
     schemas: Sequence[SourceSchema] = ()
-    foreign_up_to: Mapping[str, str] = MappingProxyType({})
+    facts: Facts = NO_FACTS
 
 
 class FastDecoder(Protocol):

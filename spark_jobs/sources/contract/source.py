@@ -14,9 +14,9 @@ from typing import Any, ClassVar, NamedTuple, Protocol
 
 from open_mirroring.changes.column_history import Structure
 from open_mirroring.changes.manifest import BoundFile, BoundRange, FileVersion
-from open_mirroring.changes.read_places import Numbering
 from open_mirroring.changes.told_statements import Told
 from open_mirroring.errors import TerminalError
+from open_mirroring.facts.read_places import Numbering
 from open_mirroring.protocols.backfilling import Interval
 from spark_jobs.changelog.origins import partition_of
 from spark_jobs.sources.contract.announced import Announced

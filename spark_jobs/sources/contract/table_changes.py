@@ -13,6 +13,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from open_mirroring.changes.row_key import key_bucket
+from open_mirroring.facts.foreign_tables import FOREIGN, Ignored
+from open_mirroring.facts.kind import NewFacts
 from spark_jobs.changelog.schema import CHANGE, DELETE, KEY_LEFT, REJECTED, LogRow, RawMessage
 from spark_jobs.sources.contract.decoded import (
     Damage,
@@ -81,7 +83,7 @@ class TableChanges(IndependentMessages, ABC):
     def decode(self, messages: Iterable[RawMessage | Damage]) -> Decoded:
         """As :meth:`Decoder.decode`."""
         rows, ended = list[LogRow](), Counter[str]()
-        foreign, foreign_up_to = Counter[str](), dict[str, str]()
+        facts: NewFacts = {}
         for message in messages:
             ended["messages"] += 1
             if isinstance(message, Damage):
@@ -93,13 +95,12 @@ class TableChanges(IndependentMessages, ABC):
                 continue
             if isinstance(found, _Foreign):
                 ended["ignored"] += 1
-                foreign[found.table] += 1
-                foreign_up_to[found.table] = max(foreign_up_to.get(found.table, ""), found.position)
+                FOREIGN.add(facts, Ignored(1, found.position), name=found.table)
                 continue
             rows += found
             ended["rejected" if found[0].kind == REJECTED else "changes"] += 1
         notices = Notices(tombstones=ended.pop("tombstones", 0))
-        return Decoded(rows, Dispositions(**ended), notices, foreign=foreign, foreign_up_to=foreign_up_to)
+        return Decoded(rows, Dispositions(**ended), notices, facts=facts)
 
     def _outcome(self, message: RawMessage) -> Sequence[LogRow] | _Foreign | None:
         """The rows of a message, its table and place if that is not mirrored, or None for a tombstone."""

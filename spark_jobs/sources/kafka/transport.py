@@ -24,9 +24,9 @@ from confluent_kafka import TopicPartition
 from confluent_kafka.admin import OffsetSpec
 
 from open_mirroring.changes.manifest import BoundFile, BoundRange
-from open_mirroring.changes.read_places import Numbering
 from open_mirroring.config.connections import resolve
 from open_mirroring.config.source import InTopics
+from open_mirroring.facts.read_places import Numbering
 from open_mirroring.protocols.backfilling import Interval
 from spark_jobs.changelog.schema import RawMessage
 from spark_jobs.sources.contract.message_blocks import Block, blocks_of

@@ -10,7 +10,9 @@ Public source: Qlik help, *Change tables* (``change_seq``), *Metadata and data m
 from __future__ import annotations
 
 from open_mirroring.changes.log_position import position_text
-from open_mirroring.config.source import SEQUENCE_DIGITS as SEQUENCE_DIGITS
+
+SEQUENCE_DIGITS = 35
+"""Of a change sequence, unless the mirror file says otherwise."""
 
 TIME_DIGITS = 16
 _COUNTER_DIGITS = 20

@@ -9,11 +9,11 @@ from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from open_mirroring.changes.manifest import BoundRange
-from open_mirroring.changes.read_places import Numbering
 from open_mirroring.config import Mirror
 from open_mirroring.config.source import GAP_TIMEOUT_MINUTES, InCapture
 from open_mirroring.config.storage import place_of
 from open_mirroring.errors import TerminalError
+from open_mirroring.facts.read_places import Numbering
 from open_mirroring.storage.object_path import Place
 from spark_jobs.changelog.schema import RawMessage
 from spark_jobs.sources.contract.decoded import Damage

@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from open_mirroring.changes.manifest import BoundFile, BoundRange, FileVersion
-from open_mirroring.changes.read_places import Numbering
 from open_mirroring.errors import TerminalError
+from open_mirroring.facts.read_places import Numbering
 from open_mirroring.protocols.backfilling import Interval
 from open_mirroring.storage.object_path import Place
 from spark_jobs.changelog.schema import RawMessage

@@ -15,7 +15,9 @@ from itertools import islice
 from typing import NamedTuple
 
 from open_mirroring.changes.row_key import NO_BUCKET, key_bucket
-from open_mirroring.config.source import HEADER_PREFIX
+from open_mirroring.facts.foreign_tables import note_foreign
+from open_mirroring.facts.kind import NewFacts
+from open_mirroring.facts.senders import Sender, note_senders
 from spark_jobs.changelog.schema import CHANGE, DELETE, FRAGMENT, INSERT, KEY_LEFT, REJECTED, UPDATE, LogRow
 from spark_jobs.sources.contract.decoded import (
     Damage,
@@ -25,7 +27,6 @@ from spark_jobs.sources.contract.decoded import (
     MirroredTable,
     Notices,
     Refusal,
-    Sender,
     TableDamage,
     Unjoinable,
     Waiting,
@@ -82,7 +83,7 @@ class ChangeTableSettings(NamedTuple):
     """
 
     load: str = "1"
-    prefix: str = HEADER_PREFIX
+    prefix: str = "header__"
     mask_order: MaskOrder = "auto"
     sparse_updates: bool = False
     before_images: bool | None = None
@@ -135,8 +136,12 @@ class QlikChangeTableDecoder:
             else:
                 rejected += 1
         counts = Dispositions(len(entries), changes, fragments, metadata, foreign.total(), rejected)
-        senders = {sender for entry in entries if isinstance(entry, ReadRow) for sender in senders_of(entry.layout)}
-        return Decoded(rows, counts, Notices(), foreign=dict(foreign), senders=senders)
+        facts: NewFacts = {}
+        note_foreign(facts, foreign)
+        for entry in entries:
+            if isinstance(entry, ReadRow):
+                note_senders(facts, senders_of(entry.layout))
+        return Decoded(rows, counts, Notices(), facts=facts)
 
     def cut(self, messages: Iterable[_Message], size: int) -> Iterator[list[_Message]]:
         """Messages in lists of about *size*, as :meth:`decode` likes them: no before image is cut off its UPDATE."""

@@ -16,6 +16,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from open_mirroring.changes.row_key import bucket_of_bytes
+from open_mirroring.facts.kind import NewFacts
+from open_mirroring.facts.senders import note_senders
 from spark_jobs.changelog.schema import CHANGE, DELETE, INSERT, UPDATE, image_mark
 from spark_jobs.sources.contract.decoded import Refusal, SourceSchema
 from spark_jobs.sources.contract.fast_decoder import DATED_SCHEMA, SCHEMA, Taken
@@ -74,7 +76,9 @@ class FastChangeRows:
         if found is None or not isinstance(layout, RowLayout):
             return Taken(SCHEMA.empty_table(), np.array([], np.int64))
         rows, is_taken, images = found
-        return Taken(rows, np.flatnonzero(is_taken), images=images, senders=senders_of(layout))
+        facts: NewFacts = {}
+        note_senders(facts, senders_of(layout))
+        return Taken(rows, np.flatnonzero(is_taken), images=images, facts=facts)
 
     def learn(self, schemas: Iterable[SourceSchema]) -> None:
         """Nothing: a change table describes itself."""

@@ -18,9 +18,12 @@ import msgspec
 import numpy as np
 import pyarrow as pa
 
+from open_mirroring.facts.foreign_tables import note_foreign
+from open_mirroring.facts.kind import NewFacts
+from open_mirroring.facts.senders import Sender, note_senders
 from spark_jobs.changelog.origins import topic_of
 from spark_jobs.changelog.schema import RawMessage
-from spark_jobs.sources.contract.decoded import MirroredTable, Refusal, Sender, SourceSchema
+from spark_jobs.sources.contract.decoded import MirroredTable, Refusal, SourceSchema
 from spark_jobs.sources.contract.fast_decoder import (
     NOT_ASKED,
     KnownColumns,
@@ -128,7 +131,10 @@ class FastQlikMessages:
         told = topic in self._settings.topics
         notes = [] if told else sorted(note for one in used for note in one.structure.used_in(topic))
         table = rows_table(block, rows, self._columns, load)
-        return Taken(table, taken, announces, dict(foreign), senders=senders, schemas=notes)
+        facts: NewFacts = {}
+        note_foreign(facts, foreign)
+        note_senders(facts, senders)
+        return Taken(table, taken, announces, schemas=notes, facts=facts)
 
     def _followed(self, topic: str, head: re.Match[bytes]) -> Followed | None:
         """The structure that a message of a topic follows, if messages of it can be taken; looked for once."""

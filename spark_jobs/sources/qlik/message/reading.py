@@ -12,6 +12,9 @@ from contextlib import suppress
 from typing import Any, NamedTuple
 
 from open_mirroring.changes.row_key import key_bucket
+from open_mirroring.facts.foreign_tables import note_foreign
+from open_mirroring.facts.kind import NewFacts
+from open_mirroring.facts.senders import Sender, note_senders
 from spark_jobs.changelog.origins import topic_of
 from spark_jobs.changelog.schema import CHANGE, FRAGMENT, REJECTED, LogRow, RawMessage
 from spark_jobs.sources.contract.decoded import (
@@ -21,7 +24,6 @@ from spark_jobs.sources.contract.decoded import (
     MirroredTable,
     Notices,
     Refusal,
-    Sender,
     SourceSchema,
     damaged_row,
     refused_row,
@@ -162,8 +164,10 @@ class MessageReader:
         )
         rows = [row for group in groups for row in group]
         notices = Notices(key_mismatch=self._mismatches, tombstones=self._tombstones)
-        others = dict(Counter(name for name in names if name is not None))
-        return Decoded(rows, counts, notices, [*self._found, *sorted(self._used)], others, self._senders)
+        facts: NewFacts = {}
+        note_foreign(facts, Counter(name for name in names if name is not None))
+        note_senders(facts, self._senders)
+        return Decoded(rows, counts, notices, [*self._found, *sorted(self._used)], facts)
 
     def followed(self, topic: str, schema_id: str | None) -> Structure | None:
         """The structure that a message with this id follows which names no table; None where it is not known."""

@@ -123,8 +123,8 @@ def test_the_word_of_a_history_is_taken_as_an_operators_t84(tmp_path: Path) -> N
     made = made_with(tmp_path, (3, "ia", True), (9, "iB", True))
     made.stop("dbo.orders", "RENAME_POSSIBLE", "a is gone")
     assert told(made, (9, step("A", "ALTER", "b"))) == {"a": "renamed to 'B'"}
-    (decided,) = made.reader.column_decisions([made.ids["dbo.orders"]]).values()
-    assert [(one.column, one.now) for one in decided] == [("a", "B")]
+    (records,) = made.reader.column_records([made.table("dbo.orders")]).values()
+    assert [(one.column, one.now) for one in records.decided] == [("a", "B")]
     assert made.table("dbo.orders").stop_code is None
     (_, event, detail) = made.audit()[-1]
     assert (event, detail["who"], detail["cleared"]["code"]) == ("SCHEMA_ACCEPTED", "history", "RENAME_POSSIBLE")
@@ -157,8 +157,8 @@ def test_the_word_on_a_name_that_was_given_again_counts_up_to_that_place_t88(tmp
     made = made_with(tmp_path, (3, "ia", True), (9, "iba", True))
     again = (5, step("a", "ALTER", "b")), (6, step("a", "ADD"))
     assert told(made, *again) == {"a": "renamed to 'b'"}
-    (decided,) = made.reader.column_decisions([made.ids["dbo.orders"]]).values()
-    assert [(one.up_to, one.now) for one in decided] == [(f"000000:{qlik_position(sequence(5), 0)}", "b")]
+    (records,) = made.reader.column_records([made.table("dbo.orders")]).values()
+    assert [(one.up_to, one.now) for one in records.decided] == [(f"000000:{qlik_position(sequence(5), 0)}", "b")]
     assert told(made, *again) == {}
     made = made_with(tmp_path / "2", (3, "iab", True), (9, "iba", True))
     assert told(made, *again) == {}

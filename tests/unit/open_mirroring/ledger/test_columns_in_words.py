@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from open_mirroring.ledger.column_notes import column_texts, note_columns, note_gone
+from open_mirroring.ledger.columns import column_texts, note_columns, note_gone
 from tests.hand_made_mirror import HandMadeMirror
 
 

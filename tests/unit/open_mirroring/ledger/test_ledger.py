@@ -14,6 +14,10 @@ from sqlalchemy import Engine
 
 from open_mirroring.changes.manifest import SENT_BY, BoundFile, BoundRange, FileVersion, Manifest
 from open_mirroring.errors import TerminalError
+from open_mirroring.facts.full_loads import FULL_LOADS, LoadPlaces
+from open_mirroring.facts.kind import NewFacts
+from open_mirroring.facts.shown_positions import SHOWN
+from open_mirroring.facts.unreadable import KEYLESS, WITHOUT_TABLE, KeylessReject
 from open_mirroring.landing_zone.schema import LandingColumn, TableSchema
 from open_mirroring.ledger import open_ledger
 from open_mirroring.ledger import tables as t
@@ -28,6 +32,7 @@ from open_mirroring.protocols.extracting import Batch
 from open_mirroring.protocols.extracting import Lost as ExtractLost
 from open_mirroring.protocols.extracting import Owned as ExtractOwned
 from open_mirroring.protocols.publishing import Intent, Lost, Owned, StagedFile, TableRow, Work
+from tests.noted_facts import facts_about
 
 DECLARED = TableDeclaration("dbo.a", "dbo.schema/a", ("id",), False)
 OTHER = TableDeclaration("dbo.b", "dbo.schema/b", ("id", "name"), False)
@@ -181,13 +186,20 @@ def bound_version(reply: Any) -> int:
     return reply.row.version
 
 
+NO_KEY = KeylessReject("KEY_INVALID", "no number", "a.json", 7)
+
+
+def keyless(reject: KeylessReject) -> NewFacts:
+    return facts_about(KEYLESS, {"dbo.a": {"": reject}})
+
+
 def test_a_stopped_table_fences_its_publisher_and_keeps_its_first_reason(
     extracting: ExtractLedger, publishing: PublishLedger, table: str, reader: LedgerReader
 ) -> None:
     """A change whose key nobody can read stops its table in the transaction that records the batch."""
     version = acquired(publishing, table)
-    reject = {"code": "KEY_INVALID", "reason": "no number", "at": "a.json:7"}
-    completed(extracting, manifest(keyless_rejects={"dbo.a": reject, "dbo.x": reject}, homeless_rejects=2))
+    hidden = facts_about(KEYLESS, {table: {"": NO_KEY} for table in ("dbo.a", "dbo.x")})
+    completed(extracting, manifest(facts={**hidden, **facts_about(WITHOUT_TABLE, {"": {"": 2}})}))
     state = reader.tables()["dbo.a"]
     assert (state.row.stop, state.row.version) == ("KEY_UNKNOWN", version + 1)
     assert "no number at a.json:7" in (state.stop_what or "")
@@ -204,16 +216,15 @@ def test_what_a_sound_copy_heals_can_be_resumed_but_hides_no_worse(
     code: str, extracting: ExtractLedger, table: str, ledger: Engine, reader: LedgerReader
 ) -> None:
     """Nothing looks again at a key that nobody could read: lifting an earlier stop must not forget it."""
-    reject = {"code": code, "reason": "not read", "at": "a.csv:7"}
-    completed(extracting, manifest(keyless_rejects={"dbo.a": reject}))
+    healing = keyless(KeylessReject(code, "not read", "a.csv", 7))
+    completed(extracting, manifest(facts=healing))
     state = reader.tables()["dbo.a"]
     assert state.stop_code == "CHANGES_MISSING" and f"{code}: not read at a.csv:7" in (state.stop_what or "")
     resume_table(ledger, extracting._mirror, "dbo.a", Reason("me", "delivered again"))
-    completed(extracting, Manifest([], {}, keyless_rejects={"dbo.a": reject}), number=2)
-    worse = {"code": "KEY_INVALID", "reason": "no number", "at": "a.json:7"}
-    completed(extracting, Manifest([], {}, keyless_rejects={"dbo.a": worse}), number=3)
+    completed(extracting, Manifest([], {}, healing), number=2)
+    completed(extracting, Manifest([], {}, keyless(NO_KEY)), number=3)
     assert reader.tables()["dbo.a"].stop_code == "KEY_UNKNOWN"
-    completed(extracting, Manifest([], {}, keyless_rejects={"dbo.a": reject}), number=4)
+    completed(extracting, Manifest([], {}, healing), number=4)
     state = reader.tables()["dbo.a"]
     assert state.stop_code == "KEY_UNKNOWN" and "a.json:7" in (state.stop_what or "")
 
@@ -231,13 +242,12 @@ def test_a_stream_that_begins_anew_stops_its_table(
     unknown = [{"path": "b2", "rows": 1, "bytes": 9, "tables": {"dbo.a": {"s2": [1, "0001", "0001"]}}}]
     completed(extracting, Manifest(unknown, {}), number=2)
     assert reader.tables()["dbo.a"].row.stop == "EPOCH_UNKNOWN"
-    with ledger.connect() as db:
-        epochs = db.execute(sa.select(t.stream_epoch.c.epoch, t.stream_epoch.c.ordinal)).tuples().all()
-    assert epochs == [("s", 0)]
+    state = reader.tables()["dbo.a"]
+    assert reader.epochs([state.id]) == {state.id: {"s": 0}}
 
 
 def refreshed(**origins: list[int | None]) -> Manifest:
-    return Manifest([], {}, reloads={"dbo.a": {origin: seen for origin, seen in origins.items()}})
+    return Manifest([], {}, facts_about(FULL_LOADS, {"dbo.a": {o: LoadPlaces(*seen) for o, seen in origins.items()}}))
 
 
 @pytest.mark.parametrize(
@@ -456,12 +466,12 @@ def test_partitions_of_a_former_place_hold_back_no_transaction_g142(
     What is whole stays so. Each batch says where it was read, so it does not matter who completes it, or when.
     """
     former, now = {"topics": ["a"]}, {"topics": ["b"]}
-    told = {"a/0": {"s": "05"}, "a/1": {"s": "06"}}
+    shown = {"a/0": {"s": "05"}, "a/1": {"s": "06"}}
     for number in (1, 2):
-        completed(extracting, manifest(partitions=2, told=told, reads=former), number)
+        completed(extracting, manifest(partitions=2, facts=facts_about(SHOWN, {"": shown}), reads=former), number)
     assert extracting.shown_partitions(former) == extracting.shown_partitions({"topics": ["b", "a"]}) == {"a/0", "a/1"}
     assert extracting.shown_partitions(now) == set()
-    completed(extracting, manifest(partitions=2, told={"b/0": {"s": "09"}}, reads=now), 3)
+    completed(extracting, manifest(partitions=2, facts=facts_about(SHOWN, {"": {"b/0": {"s": "09"}}}), reads=now), 3)
     assert extracting.shown_partitions(now) == {"b/0"}
     known = reader.completeness(3)
     assert known is not None and known.below == {"s": "05"}

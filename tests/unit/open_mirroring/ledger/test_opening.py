@@ -90,9 +90,9 @@ def test_a_difference_would_be_found(ledger_url: str) -> None:
     ledger = open_ledger(ledger_url)
     with ledger.begin() as db:
         db.execute(sa.text("ALTER TABLE mirrored_table DROP COLUMN marker_etag"))
-        db.execute(sa.text("DROP TABLE verdict"))
+        db.execute(sa.text("DROP TABLE document"))
     assert {(kind, getattr(subject, "name", subject)) for kind, subject, *_ in differences(ledger)} == {
-        ("add_table", "verdict"),
+        ("add_table", "document"),
         ("add_column", None),
     }
 

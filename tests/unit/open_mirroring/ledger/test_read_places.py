@@ -10,14 +10,15 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
-from open_mirroring.changes.manifest import Manifest
-from open_mirroring.changes.read_places import Run
+from open_mirroring.changes.column_notes import ColumnNote
+from open_mirroring.facts.read_places import READ_PLACES, Run
 from open_mirroring.ledger import tables as t
 from open_mirroring.ledger.auditing import Reason
-from open_mirroring.ledger.column_notes import ColumnNote, verify_columns
+from open_mirroring.ledger.columns import verify_columns
 from open_mirroring.ledger.declaring import TableDeclaration, declare
 from open_mirroring.ledger.read_places import accept_gaps, read_places, record_places
 from tests.hand_made_mirror import HandMadeMirror
+from tests.noted_facts import facts_about
 
 
 @pytest.fixture
@@ -27,7 +28,7 @@ def made(tmp_path: Path) -> HandMadeMirror:
 
 def record(made: HandMadeMirror, places: dict[str, Sequence[Sequence[int]]], batch: int = 1) -> dict[str, list[Run]]:
     with made.ledger.begin() as db:
-        record_places(db, "shop", batch, Manifest(files=[], counts={"messages": 3}, places=places))
+        record_places(db, "shop", batch, facts_about(READ_PLACES, {"": places}))
         return read_places(db, "shop")
 
 
@@ -125,7 +126,7 @@ def test_a_proof_verifies_nothing_that_is_noted_while_it_compares_g142_g143(made
     asked: list[str] = []
     sa.event.listen(made.ledger, "before_cursor_execute", lambda *call: asked.append(call[2]))
     record(made, nameless)
-    assert sum("INSERT INTO column_note" in one for one in asked) == 1, "for all tables at once"
+    assert sum("INSERT INTO document" in one for one in asked) == 1, "for all tables at once"
     compared = noted(made, "dbo.orders")
     record(made, nameless, 2)
     assert verify_columns(made.ledger, made.ids["dbo.orders"], compared) == 0

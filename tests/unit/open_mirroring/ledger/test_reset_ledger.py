@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -12,11 +11,13 @@ import pytest
 
 from open_mirroring.changes.horizon import MirrorHorizon
 from open_mirroring.changes.log_position import LOAD_ORDINAL, load_epoch
-from open_mirroring.changes.manifest import ListSeen, PlacesSeen
+from open_mirroring.changes.manifest import Manifest
+from open_mirroring.changes.places_seen import PlacesSeen
 from open_mirroring.changes.source_reloads import NewestLoad, ReloadedRows
 from open_mirroring.codes import WHY_LOAD
 from open_mirroring.errors import TerminalError, TransientError
 from open_mirroring.fabric.target import TablesFolder
+from open_mirroring.facts.column_lists import COLUMN_LISTS
 from open_mirroring.landing_zone.load_columns import LoadColumn
 from open_mirroring.ledger import tables as t
 from open_mirroring.ledger.auditing import Reason
@@ -35,6 +36,7 @@ from open_mirroring.protocols.resetting import RESET_OPEN, Owned, ResetRow, Rese
 from open_mirroring.protocols.verdicts import Verdict
 from open_mirroring.reconciliation.inspection import declaration, inspect_mirror
 from tests.hand_made_mirror import GUID, OTHER_GUID, HandMadeMirror
+from tests.noted_facts import facts_about
 
 ORDERS = "dbo.orders"
 ASKED = Reason("Ada", "the key changed")
@@ -272,14 +274,14 @@ def test_a_load_forgets_the_column_lists_of_what_it_holds(made: HandMadeMirror, 
     made.accept(ORDERS, GUID, 0)
     for number, cols in ((1, "old"), (2, "both"), (3, "new")):
         made.commit(number, {ORDERS: (1, f"000{number}:01:1")})
-        lists = {ORDERS: [[one, {"": ["p"] * 4}] for one in (cols, "both")]}
+        lists = facts_about(COLUMN_LISTS, {ORDERS: {one: {"": PlacesSeen(*["p"] * 4)} for one in (cols, "both")}})
         with made.ledger.begin() as db:
-            manifest = json.dumps({"files": [], "counts": {}, "columns": lists})
+            manifest = Manifest([], {}, lists).to_json()
             db.execute(t.log_batch.update().where(t.log_batch.c.number == number).values(manifest=manifest))
     with made.ledger.begin() as db:
         found = (("old", "1"), ("both", "1"), ("new", "3"))
-        lists = [ListSeen(cols, {"": PlacesSeen(*[first] * 4)}) for cols, first in found]
-        record_columns(db, table, lists, of_reading=False)
+        known = {cols: {"": PlacesSeen(*[first] * 4)} for cols, first in found}
+        record_columns(db, table, known, of_reading=False)
     assert resets.request_reload(KEYED._replace(loads=True), ASKED)
     advance(resets, *TO_NEW_GENERATION)
     plan = LoadPlan("{}", (LoadColumn("order_id", "INT32"),), ((),))

@@ -11,15 +11,16 @@ import duckdb
 import pytest
 
 from open_mirroring.changes.manifest import LetterPlace, Manifest, SeenLetter, bounded_letters
-from open_mirroring.changes.read_places import Run
 from open_mirroring.changes.source_reloads import NewestLoad
 from open_mirroring.config import load_mirror
+from open_mirroring.facts.foreign_tables import NAMES_KEPT, ForeignTable
+from open_mirroring.facts.read_places import Run
 from open_mirroring.ledger import open_ledger
 from open_mirroring.ledger import tables as t
 from open_mirroring.ledger.auditing import Reason
 from open_mirroring.ledger.declaring import ResetRecord, TableDeclaration, declare
+from open_mirroring.ledger.documents import FOREIGN_TABLES
 from open_mirroring.ledger.extract_ledger import ExtractLedger
-from open_mirroring.ledger.foreign_tables import NAMES_KEPT, ForeignTable, foreign_tables, record_foreign
 from open_mirroring.ledger.letters import (
     LetterCounts,
     OpenLetters,
@@ -44,6 +45,7 @@ from spark_jobs.letters.healing import settle_outdated_letters
 from spark_jobs.sources.ces.format import CesFormat
 from spark_jobs.sources.contract.decoded import MirroredTable
 from tests.hand_made_mirror import GUID, HandMadeMirror
+from tests.noted_facts import record_foreign
 from tests.unit.open_mirroring.operate.test_status import status_of
 
 AT = datetime(2026, 1, 5, 9, 0, tzinfo=UTC)
@@ -202,7 +204,8 @@ def test_ignored_tables_are_counted_over_batches_and_shown_g_24(made: HandMadeMi
         record_foreign(db, "shop", 2, AT, {"dbo.x": 1, "dbo.y": 1}, {"dbo.x": "0A:9:0"})
         record_foreign(db, "shop", 3, AT, {f"many.t{n:04d}": 1 for n in range(NAMES_KEPT)})
         record_foreign(db, "shop", 4, AT, {"many.more": 5})
-    found = {table.name: table for table in foreign_tables(made.ledger, "shop")}
+    with made.ledger.connect() as db:
+        found = FOREIGN_TABLES.of(db, "shop")
     assert len(found) == NAMES_KEPT + 1
     assert (found["dbo.x"].highest, found["dbo.y"].highest) == ("0B:1:0", ""), "G-140"
     assert found["dbo.x"][1:4] == (4, 1, AT) and found["dbo.x"].last_batch == 2
@@ -253,15 +256,14 @@ def test_a_message_with_several_rows_is_one_letter_that_no_single_row_heals_g_22
     notes = RowSummary({"dbo.orders": MirroredTable("dbo.orders", ("id",))}, CesFormat())
     row = LogRow(REJECTED, "t/0", 1, tbl="dbo.orders", key='["1"]', code="ROW_INVALID", reason="x" * 999)
     notes.take([row, row._replace(key='["2"]'), row._replace(place=2), row._replace(place=3, tbl="dbo.x", key=None)])
-    told = notes.finish()
-    letters = told.letters
+    letters = notes.letters
     assert [(x.place, x.source, x.key) for x in letters] == [
         (1, "dbo.orders", None),
         (2, "dbo.orders", '["1"]'),
         (3, "dbo.x", None),
     ]
     assert len(letters[0].reason) == 300
-    assert (told.homeless_rejects, told.keyless_rejects) == (0, {})
+    assert notes.facts == {}
 
 
 def test_a_log_that_cannot_be_read_leaves_the_letters_uncounted_g_23(
@@ -302,7 +304,8 @@ def test_letters_are_counted_alike_in_every_kind_of_ledger_g_23(ledger_url: str)
     assert counts.tables["dbo.orders"].by_code == {"ROW_INVALID": 1, "VALUE_INVALID": 1}
     assert (counts.tables["dbo.orders"].keys, counts.without_table.count, counts.without_table.example) == (1, 7, None)
     assert counts.tables["dbo.orders"].example is not None
-    assert [x.messages for x in foreign_tables(ledger, "m")] == [5]
+    with ledger.connect() as db:
+        assert FOREIGN_TABLES.of(db, "m")["dbo.x"].messages == 5
 
 
 def test_what_a_load_holds_is_settled_as_reloaded_g_22(made: HandMadeMirror) -> None:

@@ -9,7 +9,9 @@ from pathlib import Path
 import pytest
 
 from open_mirroring.changes.horizon import MirrorHorizon
+from open_mirroring.changes.manifest import OpenFragment
 from open_mirroring.ledger import tables as t
+from open_mirroring.ledger.documents import FRAGMENTS
 from open_mirroring.ledger.extract_ledger import ExtractLedger
 from open_mirroring.ledger.horizon import move_horizon
 from open_mirroring.operate.viewing import view_mirror
@@ -36,9 +38,7 @@ def test_ages_lags_and_counts(made: HandMadeMirror) -> None:
     made.commit(1, {"dbo.orders": (3, "1:1:1")}, at=COMMITTED)
     assert move_horizon(made.ledger, "shop", 1, MirrorHorizon(1, COMMITTED, 0), [])
     since = COMMITTED - timedelta(hours=1)
-    made.insert(
-        t.open_fragment, mirror="shop", identity="x", epoch="e", pos="1:1:1", since_batch=1, since=since, files="[]"
-    )
+    made.keep(FRAGMENTS, "shop", x=OpenFragment("x", "e", "1:1:1", 1, since, ()))
     made.insert(t.bound_range, mirror="shop", name="cdc/0", bound_to=700, batch=1)
     ExtractLedger(made.ledger, "shop").record_offsets({"cdc/0": (600, 1000), "cdc/1": (0, 5)})
     letter = {"mirror": "shop", "origin": "cdc/0", "outcome": "replayed", "settled_at": COMMITTED}

@@ -9,13 +9,16 @@ from typing import Any
 
 import pytest
 
+from open_mirroring.changes.column_notes import ColumnNote, NoteKind
 from open_mirroring.changes.complete_position import advance
 from open_mirroring.changes.horizon import MirrorHorizon, TableHorizon
-from open_mirroring.changes.manifest import LoadChunk
+from open_mirroring.changes.manifest import LoadChunk, OpenFragment
 from open_mirroring.config import load_mirror
 from open_mirroring.ledger import tables as t
 from open_mirroring.ledger.auditing import Reason
+from open_mirroring.ledger.columns import put_notes
 from open_mirroring.ledger.declaring import TableDeclaration
+from open_mirroring.ledger.documents import FRAGMENTS
 from open_mirroring.ledger.horizon import move_horizon
 from open_mirroring.ledger.load_ledger import LoadPlan
 from open_mirroring.ledger.reset_ledger import ResetLedger
@@ -103,9 +106,9 @@ def test_the_complete_position_says_what_it_waits_for_c_34(made: HandMadeMirror)
 
 def test_rows_that_are_unverified_are_told_as_a_note_and_no_column_g142(made: HandMadeMirror) -> None:
     """G-142, G-07: whoever reads the columns of the document gets names of columns."""
-    at: dict[str, Any] = {"table_id": made.ids["dbo.orders"], "generation": 1, "batch": 1, "at": datetime.now(UTC)}
-    for kind, column, place in (("changed", "city", LOW), ("rows", "`source` no longer names topics 'a'", "")):
-        made.insert(t.column_note, kind=kind, column=column, place=place, verified=False, **at)
+    noted = [(NoteKind.CHANGED, "city", LOW), (NoteKind.ROWS, "`source` no longer names topics 'a'", "")]
+    with made.ledger.begin() as db:
+        put_notes(db, made.ids["dbo.orders"], [ColumnNote(1, *one, 1, datetime.now(UTC)) for one in noted])
     table = orders(status_of(made, {}))
     assert table.unverified_columns == (("city", LOW),)
     assert "rows unverified up to batch 1: `source` no longer names topics 'a'" in " ".join(table.notes)
@@ -168,8 +171,7 @@ def test_stale_keys_fragments_and_homeless_dead_letters_are_counted(made: HandMa
     for place, key in enumerate(["[1]", "[1]", "[2]"]):
         details = {"pos": f"0A:{place}:1", "key_digest": str(place), "key": key}
         made.insert(t.rejected_change, **common, **details, reason="no", origin="f", place=place)
-    since = {"since_batch": 1, "since": NOW, "files": "[]"}
-    made.insert(t.open_fragment, mirror="shop", identity="x", epoch=GUID, pos=LOW, **since)
+    made.keep(FRAGMENTS, "shop", x=OpenFragment("x", GUID, LOW, 1, NOW, ()))
     made.letter(10)
     made.letter(-1, letters=4)
     made.letter(11, "dbo.orders", code="ROW_INVALID", key="[2]")

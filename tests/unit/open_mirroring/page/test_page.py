@@ -15,14 +15,17 @@ import pytest
 from starlette.requests import Request
 from starlette.testclient import TestClient
 
-from open_mirroring.changes.manifest import ListSeen, PlacesSeen
+from open_mirroring.changes.column_notes import ColumnNote, NoteKind
+from open_mirroring.changes.places_seen import PlacesSeen
 from open_mirroring.config import load_mirror
 from open_mirroring.config.schedule import next_after
+from open_mirroring.facts.column_lists import ColumnList
 from open_mirroring.ledger import open_ledger
 from open_mirroring.ledger import tables as t
 from open_mirroring.ledger.auditing import Reason
-from open_mirroring.ledger.columns import record_columns
+from open_mirroring.ledger.columns import put_notes
 from open_mirroring.ledger.declaring import ResetRecord
+from open_mirroring.ledger.documents import COLUMN_LISTS, EPOCHS, OFFSETS, Offsets
 from open_mirroring.ledger.load_ledger import LoadPlan
 from open_mirroring.ledger.reset_ledger import ResetLedger
 from open_mirroring.operate.exit_codes import Exit
@@ -97,15 +100,8 @@ def test_what_was_published_is_told_by_hour_and_by_batch(made: PageMirror, clien
 def test_notes_on_a_table_are_on_its_page(made: PageMirror, client: TestClient) -> None:
     """What may differ though nothing is wrong: one who asks about this table must not have to read a run's log."""
     table_id = made.reader.tables()[ORDERS].id
-    known = {
-        "generation": 1,
-        "kind": "changed",
-        "column": "<b>city</b>",
-        "place": "0:A:1:1",
-        "batch": 2,
-        "at": made.now,
-    }
-    made.insert(t.column_note, table_id=table_id, verified=False, **known)
+    with made.ledger.begin() as db:
+        put_notes(db, table_id, [ColumnNote(1, NoteKind.CHANGED, "<b>city</b>", "0:A:1:1", 2, made.now)])
     page = client.get(table(ORDERS)).text
     assert "unverified since position 0:A:1:1" in page and "<b>city" not in page
     assert "unverified" not in client.get(table(CUSTOMERS)).text
@@ -142,7 +138,7 @@ def test_the_verdicts_are_those_that_were_recorded_and_grow_old(made: PageMirror
     late = view_mirror(made.mirror, made.ledger, now + timedelta(hours=3))
     assert {line.code for line in late.tables} == {"NOT_INSPECTED"} and late.verdict is None
     with made.ledger.begin() as db:
-        db.execute(t.verdict.delete())
+        db.execute(t.document.delete().where(t.document.c.kind == "verdict"))
     assert {line.code for line in view_mirror(made.mirror, made.ledger, now).tables} == {"NOT_INSPECTED"}
 
 
@@ -361,10 +357,9 @@ def test_a_column_that_was_dropped_is_told_by_choosing_it(made: PageMirror, clie
     state = made.table()
     for names, position in ((["id", "price"], "A:1:1"), (["id", "<b>cost"], "A:2:1")):
         cols = json.dumps([[name, "int", at] for at, name in enumerate(names)])
-        listed = [ListSeen(cols, {"11111111-2222-3333-4444-555555555555": PlacesSeen(*[position] * 4)})]
-        with made.ledger.begin() as db:
-            record_columns(db, state.id, listed, of_reading=False)
-    made.insert(t.stream_epoch, table_id=state.id, epoch="11111111-2222-3333-4444-555555555555", ordinal=0)
+        seen = {"11111111-2222-3333-4444-555555555555": PlacesSeen(*[position] * 4)}
+        made.keep(COLUMN_LISTS, state.id, **{position: ColumnList(cols, True, position, seen)})
+    made.keep(EPOCHS, state.id, **{"11111111-2222-3333-4444-555555555555": 0})
     with made.ledger.begin() as db:
         values = {"stop_code": "RENAME_POSSIBLE", "stop_what": "price is gone, cost came", "stopped_at": made.now}
         db.execute(t.mirrored_table.update().where(t.mirrored_table.c.source == ORDERS).values(**values))
@@ -553,7 +548,7 @@ def test_the_page_over_a_ledger_of_each_dialect(tmp_path: Path, ledger_url: str)
     now = datetime.now(UTC)
     made.commit(1, {ORDERS: (3, "0000000A:01:1")}, counts={"messages": 3}, at=now - timedelta(minutes=5))
     made.letter(4, ORDERS)
-    made.insert(t.source_offsets, mirror="shop", name="cdc/0", first=0, end=9, seen_at=now)
+    made.keep(OFFSETS, "shop", **{"cdc/0": Offsets(0, 9, now)})
     found = client.get("/mirrors/shop?format=json").json()
     orders = next(line for line in found["tables"] if line["source"] == ORDERS)
     assert (orders["waiting"]["changes"], orders["dead_letters"]["open"], found["mirror"]["behind"]) == (3, 1, 9)

@@ -27,6 +27,7 @@ from open_mirroring.changes.manifest import Manifest
 from open_mirroring.config import Mirror
 from open_mirroring.errors import TerminalError, TransientError
 from open_mirroring.ledger import tables as t
+from open_mirroring.ledger.documents import VERDICTS
 from open_mirroring.operate.exit_codes import Exit
 from open_mirroring.operate.mirror_view import MirrorView
 from open_mirroring.operate.viewing import view_mirror
@@ -322,7 +323,7 @@ def test_a_misspelled_command_is_told_what_it_was_meant_to_be(capsys: pytest.Cap
 def test_status_looks_and_records_no_verdict(made: HandMadeMirror, capsys: pytest.CaptureFixture[str]) -> None:
     assert Ran(capsys, "status", made.file).code == Exit.DONE
     with made.ledger.connect() as db:
-        assert db.execute(t.verdict.select()).all() == []
+        assert VERDICTS.of_each(db, made.ids.values()) == {}
 
 
 def test_status_of_a_file_that_no_longer_fits_the_ledger_shows_what_the_ledger_knows(

@@ -14,7 +14,6 @@ from open_mirroring.config import load_mirror
 from open_mirroring.config.loading import parse_begun
 from open_mirroring.errors import TerminalError
 from open_mirroring.ledger import open_ledger
-from open_mirroring.ledger.foreign_tables import record_foreign
 from open_mirroring.operate.exit_codes import Exit
 from open_mirroring_debezium import DebeziumFormat
 from spark_jobs.beginning.announcements import AnnouncedTable
@@ -26,6 +25,7 @@ from spark_jobs.sources.ces.format import CesFormat
 from spark_jobs.sources.qlik.message.format import QlikMessageFormat
 from tests.ces_messages import avro_event, event, split
 from tests.debezium import event as debezium_event
+from tests.noted_facts import record_foreign
 from tests.qlik_messages import ID, avro_enveloped, avro_schema, change, datum, dt, md
 from tests.unit.spark_jobs.sources.qlik.test_qlik_change_files import COLUMNS, dfm, put
 

@@ -11,7 +11,9 @@ import yaml
 
 from open_mirroring.changes.log_position import LOAD_ORDINAL, load_epoch, position_order
 from open_mirroring.changes.manifest import BoundRange, LoadChunk, Manifest
+from open_mirroring.changes.places_seen import PlacesSeen
 from open_mirroring.config import load_mirror
+from open_mirroring.facts.column_lists import COLUMN_LISTS
 from open_mirroring.landing_zone.load_columns import LoadColumn
 from open_mirroring.ledger import tables as t
 from open_mirroring.ledger.batch_contents import record_contents
@@ -21,6 +23,7 @@ from open_mirroring.ledger.reading import LOADED, next_changes
 from spark_jobs.extract.logged_loads import BASE_POSITION, LoggedLoads, chunks_to_log
 from spark_jobs.extract.part import Part
 from tests.hand_made_mirror import GUID, HandMadeMirror
+from tests.noted_facts import facts_about
 
 ORDERS = "dbo.orders"
 PLAN = LoadPlan("as it was", (LoadColumn("order_id", "INT32"),), ([], [], []))
@@ -71,7 +74,7 @@ def test_a_bound_chunk_is_given_back_while_the_mirror_file_says_something_else(m
     """G-08: bound and never read, its rows would be lost without a word."""
     name = LoadChunk(ORDERS, 1, 0).name
     (part,) = read(made, name)
-    assert list(part.given_back) == [name] and not part.written.files and not part.stops
+    assert list(part.given_back) == [name] and not part.written.files and not part.facts
 
 
 def test_chunks_of_loads_stay_out_of_what_is_read_again(made: HandMadeMirror) -> None:
@@ -93,7 +96,8 @@ def test_what_an_old_load_brings_late_changes_no_columns(made: HandMadeMirror) -
         file = {"path": f"{batch}", "rows": 1, "size": 1, "tables": {ORDERS: {load_epoch(generation): [1, "-", "-"]}}}
         cols = json.dumps([[f"of {generation}", "int", 0]])
         with made.ledger.begin() as db:
-            manifest = Manifest([file], {}, columns={ORDERS: [(cols, {load_epoch(generation): ["-"] * 4})]})
+            seen = {load_epoch(generation): PlacesSeen(*"----")}
+            manifest = Manifest([file], {}, facts_about(COLUMN_LISTS, {ORDERS: {cols: seen}}))
             record_contents(db, "shop", batch, datetime(2026, 1, 5, tzinfo=UTC), manifest)
     table = made.ids[ORDERS]
     assert [json.loads(found.cols)[0][0] for found in made.reader.column_lists([table])[table]] == ["of 2"]

@@ -7,6 +7,7 @@ import json
 import pytest
 
 from open_mirroring.changes.manifest import SENT_BY
+from open_mirroring.facts.senders import senders_in
 from spark_jobs.extract.new_senders import new_senders, unrelated_senders
 from spark_jobs.sources.contract.decoded import SourceSchema
 from spark_jobs.sources.qlik.message.decoder import registry_schema
@@ -58,11 +59,11 @@ def test_no_stream_fills_the_ledger_with_senders() -> None:
 )
 def test_a_task_is_told_by_server_and_task_of_the_lineage_k71(lineage: dict[str, object], senders: set[object]) -> None:
     named = {"schema": "dbo", "table": "orders", "tableVersion": 1, "timestamp": "", **lineage}
-    assert set(decode(md(lineage=named)).senders) == senders
-    assert not decode(md(lineage=named), tables=[ORDERS._replace(source="dbo.cars")]).senders
+    assert set(senders_in(decode(md(lineage=named)).facts)) == senders
+    assert not senders_in(decode(md(lineage=named), tables=[ORDERS._replace(source="dbo.cars")]).facts)
     quoted = decode(md(lineage=named), tables=[ORDERS._replace(source="[dbo].[orders]")])
-    assert {sender for _, sender in quoted.senders} == {sender for _, sender in senders}
-    assert {table for table, _ in quoted.senders} <= {"[dbo].[orders]"}, "as the mirror file names it"
+    assert {sender for _, sender in senders_in(quoted.facts)} == {sender for _, sender in senders}
+    assert {table for table, _ in senders_in(quoted.facts)} <= {"[dbo].[orders]"}, "as the mirror file names it"
 
 
 def test_of_two_tasks_behind_a_registry_the_second_stops_the_table_k82() -> None:
@@ -74,7 +75,7 @@ def test_of_two_tasks_behind_a_registry_the_second_stops_the_table_k82() -> None
         known = [registry_schema(number, "dbo.orders", number, json.dumps(schema))]
         decoded = decode(body, schemas=known, tables=[ORDERS._replace(source="[dbo].[orders]")])
         assert decoded.counts.changes == 1
-        senders |= set(decoded.senders)
+        senders |= set(senders_in(decoded.facts))
     assert senders == {("[dbo].[orders]", "?/task1"), ("[dbo].[orders]", "?/task2")}, "as the mirror file names it"
     assert new_senders([], senders).stops.keys() == {"[dbo].[orders]"}
     assert new_senders([], [("dbo.orders", "?/task1"), ("dbo.orders", "srv/task1")]).stops == {}

@@ -6,7 +6,7 @@ import hypothesis.strategies as st
 from hypothesis import given
 
 from open_mirroring.changes.manifest import BoundRange
-from open_mirroring.changes.read_places import Run, joined
+from open_mirroring.facts.read_places import READ_PLACES, Run, joined
 from spark_jobs.changelog.schema import RawMessage
 from spark_jobs.extract.read_task import PlacesRead
 from spark_jobs.sources.contract.decoded import Damage
@@ -29,8 +29,8 @@ def test_blocks_and_messages_note_the_same_places_g_113(found: list[tuple[str, i
     assert list(one_by_one.noting(messages, "unbroken")) == messages
     for block in blocks_of(messages):
         by_blocks.note(block, "unbroken")
-    assert one_by_one.runs() == expected
-    assert by_blocks.runs() == expected
+    assert READ_PLACES.of_mirror(one_by_one.facts()) == expected
+    assert READ_PLACES.of_mirror(by_blocks.facts()) == expected
 
 
 def test_what_each_numbering_tells_g_113() -> None:
@@ -39,11 +39,11 @@ def test_what_each_numbering_tells_g_113() -> None:
     bound.begin(BoundRange("cdc/0", 5, 9), "bound")
     bound.begin(BoundRange("cdc/1", 3, 3), "bound")
     bound.begin(BoundRange("a.jsonl", 0, 100), "unbroken")
-    assert bound.runs() == {"cdc/0": [(5, 8)]}
+    assert READ_PLACES.of_mirror(bound.facts()) == {"cdc/0": [(5, 8)]}
     rising, nothing = PlacesRead(), PlacesRead()
     window = "hub/0/2026/01/05/09/{}/00.avro"
     messages = [RawMessage(window.format(minute), place, b"{}") for minute, place in (("10", 4), ("15", 9), ("05", 2))]
     for places, numbering in ((rising, "rising"), (nothing, "")):
         assert len(list(places.noting(messages, numbering))) == 3  # type: ignore[arg-type]
-    assert rising.runs() == {"hub/0": [(2, 9)]}
-    assert nothing.runs() == {}
+    assert READ_PLACES.of_mirror(rising.facts()) == {"hub/0": [(2, 9)]}
+    assert READ_PLACES.of_mirror(nothing.facts()) == {}

@@ -10,9 +10,11 @@ from typing import Any
 
 import pytest
 
-from open_mirroring.changes.manifest import ListSeen, Manifest, PlacesSeen
+from open_mirroring.changes.manifest import Manifest
+from open_mirroring.changes.places_seen import PlacesSeen
 from open_mirroring.config import Table
 from open_mirroring.config.models import Publish
+from open_mirroring.facts.column_lists import COLUMN_LISTS
 from open_mirroring.ledger.batch_contents import record_contents
 from open_mirroring.protocols.publishing import Intent, Work
 from spark_jobs.plan.plan import PlanStop
@@ -21,6 +23,7 @@ from spark_jobs.sources.sql_server.type_changes import Consequence, consequence
 from spark_jobs.sources.sql_server.types import landing_type
 from tests.books.types import TYPE_CHANGES
 from tests.hand_made_mirror import GUID, OTHER_GUID, HandMadeMirror
+from tests.noted_facts import facts_about
 
 ALL = [["order_id", "int", 0], ["name", "nvarchar(50)", 1], ["price", "decimal(8,2)", 2]]
 LOW = "0000000A:01:1"
@@ -235,12 +238,12 @@ def test_a_list_is_as_old_as_its_oldest_row_however_late_that_comes_g07(made: Ha
     older, newer = json.dumps(ALL[:2]), json.dumps(ALL)
     at = {number: f"0000000{number}:1:1" for number in (1, 5, 6)}
     batches = [
-        [ListSeen(newer, {GUID: PlacesSeen(*[at[5]] * 4)}), ListSeen(older, {GUID: PlacesSeen(at[6], at[6])})],
-        [ListSeen(older, {GUID: PlacesSeen(*[at[1]] * 4)})],
+        {newer: {GUID: PlacesSeen(*[at[5]] * 4)}, older: {GUID: PlacesSeen(at[6], at[6])}},
+        {older: {GUID: PlacesSeen(*[at[1]] * 4)}},
     ]
     with made.ledger.begin() as db:
         for number, lists in enumerate(batches, 1):
-            record_contents(db, "shop", number, NOW, Manifest((), {}, {"dbo.orders": lists}))
+            record_contents(db, "shop", number, NOW, Manifest((), {}, facts_about(COLUMN_LISTS, {"dbo.orders": lists})))
     found = made.reader.column_lists([made.ids["dbo.orders"]])[made.ids["dbo.orders"]]
     assert [(one.cols, one.whole) for one in found] == [(older, True), (newer, True)]
     assert columns_of(prepared(made)) == ["order_id", "name", "price"]

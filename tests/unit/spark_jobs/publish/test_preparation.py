@@ -8,11 +8,12 @@ from pathlib import Path
 import pytest
 import sqlalchemy as sa
 
+from open_mirroring.changes.column_notes import NoteKind
 from open_mirroring.config import Table
 from open_mirroring.config.models import Publish
 from open_mirroring.landing_zone.schema import LandingColumn, TableSchema
 from open_mirroring.ledger import tables as t
-from open_mirroring.ledger.column_notes import NoteKind, keep_taken, note_from_now, verify_columns
+from open_mirroring.ledger.columns import keep_taken, note_from_now, verify_columns
 from open_mirroring.protocols.publishing import Intent, Work
 from spark_jobs.plan.table_plan import TablePlan
 from spark_jobs.publish.publication import Preparation, Prepared

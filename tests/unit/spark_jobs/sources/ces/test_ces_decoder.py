@@ -15,6 +15,7 @@ from spark_jobs.changelog.schema import REJECTED, LogRow, RawMessage
 from spark_jobs.sources.ces.decoder import Dispositions, MirroredTable, Notices
 from spark_jobs.sources.contract.decoded import Damage, Decoded, SourceSchema
 from tests.ces_messages import COLS, GUID, ORDERS, ROW, avro_event, decode, decoder, event, only, payload, split
+from tests.noted_facts import ignored, ignored_up_to
 
 LSN = "0000002C000000100001"
 COLS_TEXT = '[["id","int",0],["name","nvarchar(50)",1],["price","decimal(8,2)",2]]'
@@ -368,10 +369,10 @@ def test_events_of_other_tables_and_databases_are_ignored_and_counted() -> None:
     others = [event(tbl="items", commit=9), event(tbl="items"), event(schema="sales"), event(db="other"), event()]
     decoded = decode(*others, database="shop")
     assert decoded.counts == Dispositions(5, 1, 0, 0, 4, 0)
-    assert decoded.foreign == {"dbo.items": 2, "sales.orders": 1, "other.dbo.orders": 1}
+    assert ignored(decoded.facts) == {"dbo.items": 2, "sales.orders": 1, "other.dbo.orders": 1}
     assert only(decoded).place == 4
     highest = f"{LSN}:{1:020d}:0"
-    assert decoded.foreign_up_to == dict.fromkeys(decoded.foreign, highest), "G-140: whatever came last"
+    assert ignored_up_to(decoded.facts) == dict.fromkeys(ignored(decoded.facts), highest), "G-140: whatever came last"
 
 
 def test_a_table_that_is_spelled_in_another_case_is_not_passed_over_g13() -> None:

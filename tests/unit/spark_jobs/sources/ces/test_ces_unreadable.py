@@ -15,6 +15,7 @@ from spark_jobs.sources.ces import avro as ces_avro
 from spark_jobs.sources.ces.decoder import Damage, Dispositions
 from spark_jobs.sources.ces.unreadable import NamedTable, table_in_body
 from tests.ces_messages import GUID, ORDERS, ROW, avro, avro_event, decode, decoder, envelope, event, payload
+from tests.noted_facts import ignored
 
 
 def unreadable(**where: str) -> list[tuple[str, bytes]]:
@@ -61,7 +62,7 @@ def test_the_table_of_an_unreadable_message_stops_and_no_other_one_counts_as_los
     assert (letter.kind, letter.tbl, letter.key, letter.place) == (REJECTED, "dbo.orders", None, 0)
     assert letter.raw == mine
     assert decoded.counts == Dispositions(3, 0, 0, 0, 2, 1)
-    assert decoded.foreign == {"dbo.items": 1, "other.dbo.orders": 1}
+    assert ignored(decoded.facts) == {"dbo.items": 1, "other.dbo.orders": 1}
     case = decode(dict(unreadable(tbl="Orders"))[name]).rows
     assert [(row.kind, row.tbl) for row in case] == [(REJECTED, "dbo.orders")], "in another case it may be the same"
 
@@ -105,7 +106,7 @@ def test_a_database_in_another_case_may_be_the_one_that_is_read_g13() -> None:
     assert [(row.code, row.tbl, row.key) for row in decoded.rows] == [
         ("TABLE_NAME_DIFFERS", "dbo.orders", None), ("MESSAGE_INVALID", "dbo.orders", None),
     ]  # fmt: skip
-    assert decoded.foreign == {"SHOP.dbo.items": 1}
+    assert ignored(decoded.facts) == {"SHOP.dbo.items": 1}
 
 
 def test_hostile_names_are_read_as_they_are() -> None:
@@ -120,7 +121,7 @@ def test_a_line_without_its_wrapper_tells_its_table() -> None:
     raws = [whole[:-100], text[:-100], text[:60]]
     found = decoder().decode([Damage("a", at, "FORMAT_UNSUPPORTED", "cut", raw) for at, raw in enumerate(raws)])
     assert [(row.place, row.tbl) for row in found.rows] == [(1, "dbo.orders"), (2, None)]
-    assert (found.counts, found.foreign) == (Dispositions(3, 0, 0, 0, 1, 2), {"dbo.items": 1})
+    assert (found.counts, ignored(found.facts)) == (Dispositions(3, 0, 0, 0, 1, 2), {"dbo.items": 1})
     (row,) = decoder().decode([Damage("a", 0, "FILE_DAMAGED", "cut", text[:-100])]).rows
     assert row.tbl is None
 

@@ -19,6 +19,7 @@ from spark_jobs.sources.qlik.message.structures import unfit_schema
 from spark_jobs.sources.qlik.positions import qlik_position
 from spark_jobs.sources.sql_server.types import parse_value
 from spark_jobs.sources.transports.json_lines import read_lines
+from tests.noted_facts import ignored
 from tests.qlik_messages import (
     COLUMNS,
     FIELDS,
@@ -476,7 +477,7 @@ def test_a_key_of_a_foreign_table_tells_it_once_that_table_is_known_k60() -> Non
         RawMessage("t/0", 1, json.dumps(change()).encode(), b"dbo+other"),
     ]
     decoded = decoder().decode(messages)
-    assert (decoded.rows, decoded.counts.ignored, decoded.foreign) == ([], 1, {"dbo.other": 1})
+    assert (decoded.rows, decoded.counts.ignored, ignored(decoded.facts)) == ([], 1, {"dbo.other": 1})
     assert only(decoder().decode(messages[1:])).kind == "fragment", "until then it may be a key of any other kind"
 
 
@@ -502,10 +503,12 @@ def test_a_tombstone_is_ignored_and_counted_k64() -> None:
 
 def test_messages_of_foreign_tables_are_counted_by_name_k63() -> None:
     decoded = decode(md(table="unknown"), dt(), dt("INSERT", ROW, schema="x", table="y"), tables=[OTHER])
-    assert (decoded.counts.ignored, decoded.foreign) == (1, {"dbo.unknown": 1}), "the other one contradicts itself"
-    assert decode(dt(), dt(), md(table="unknown"), tables=[OTHER]).foreign == {"dbo.unknown": 2}
+    assert (decoded.counts.ignored, ignored(decoded.facts)) == (1, {"dbo.unknown": 1}), (
+        "the other one contradicts itself"
+    )
+    assert ignored(decode(dt(), dt(), md(table="unknown"), tables=[OTHER]).facts) == {"dbo.unknown": 2}
     named = dt("INSERT", ROW, schema="x", table="y", schema_id="E" * 32)
-    assert decode(named, tables=[OTHER]).foreign == {"x.y": 1}
+    assert ignored(decode(named, tables=[OTHER]).facts) == {"x.y": 1}
 
 
 def test_one_of_several_tables_is_not_guessed_k15() -> None:
@@ -550,7 +553,7 @@ def test_another_primary_key_than_the_mirrors_is_noticed_k12() -> None:
 @pytest.mark.parametrize("body", [avro_dt()[:-3], dt()[:-9]])
 def test_what_cannot_be_read_of_a_foreign_table_is_no_risk_k63(body: bytes) -> None:
     decoded = decode(md(table="unknown"), body, tables=[OTHER])
-    assert (decoded.rows, decoded.foreign) == ([], {"dbo.unknown": 1})
+    assert (decoded.rows, ignored(decoded.facts)) == ([], {"dbo.unknown": 1})
     late = decode(body, md(), tables=[ORDERS])
     assert (only(late).kind, only(late).tbl) == ("rejected", "dbo.orders"), "what is announced behind it counts, too"
 
@@ -648,7 +651,7 @@ def test_a_registered_schema_may_tell_its_table_all_the_same_k62_k63() -> None:
     text = json.dumps(KEY_RECORD)
     assert unfit("AVRO", text.replace("@", "orders")).rows[0].tbl == "dbo.orders"
     foreign = unfit("AVRO", text.replace("@", "other"))
-    assert len(foreign.rows) == 1 and foreign.foreign == {"dbo.other": 1}
+    assert len(foreign.rows) == 1 and ignored(foreign.facts) == {"dbo.other": 1}
 
 
 def test_a_registered_schema_whose_name_tells_no_table_k04_k60() -> None:

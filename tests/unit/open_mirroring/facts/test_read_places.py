@@ -5,7 +5,7 @@ from __future__ import annotations
 import hypothesis.strategies as st
 from hypothesis import given
 
-from open_mirroring.changes.read_places import RUNS_KEPT, Run, bounded, gaps, joined
+from open_mirroring.facts.read_places import RUNS_KEPT, Run, bounded, gaps, joined
 
 PLACES = st.sets(st.integers(0, 60), min_size=1)
 

@@ -6,9 +6,11 @@ a message that was lost on its way. A partition whose first read number is not i
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
 from typing import Literal, NamedTuple
+
+from open_mirroring.facts.kind import Kind
 
 Numbering = Literal["", "bound", "rising", "unbroken"]
 """What the places of messages show.
@@ -50,3 +52,21 @@ def bounded(runs: Sequence[Run]) -> list[Run]:
 def gaps(runs: Sequence[Run]) -> list[Run]:
     """The places that lie between runs, in rising order: they were not read."""
     return [Run(one.last + 1, other.first - 1) for one, other in pairwise(runs)]
+
+
+READ_PLACES = Kind[list[Run]]("places", list[Run], lambda one, other: joined([*one, *other]))
+"""The places that were read for the first time, by partition."""
+
+
+def fold(known: Mapping[str, Sequence[Run]], found: Mapping[str, Sequence[Run]]) -> dict[str, list[Run]]:
+    """All runs of the partitions that a batch read of."""
+    return {name: bounded(joined([*known.get(name, ()), *runs])) for name, runs in found.items()}
+
+
+def begun_late(known: Mapping[str, Sequence[Run]], found: Mapping[str, Sequence[Run]]) -> dict[str, int]:
+    """The first place of partitions that come up next to others, and not with their first message (G-143).
+
+    They may have had messages behind the initial load of a table. *known* are all partitions.
+    """
+    late = {name: runs[0].first for name, runs in sorted(found.items()) if runs and runs[0].first}
+    return {name: first for name, first in late.items() if known and name not in known}

@@ -1,0 +1,73 @@
+"""Column lists of the rows of a table: where rows with each were seen, and which prove to be of complete rows."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from open_mirroring.changes.column_history import BEHIND
+from open_mirroring.changes.places_seen import Places, PlacesSeen, joined
+from open_mirroring.facts.kind import Kind
+
+
+class ColumnList(NamedTuple):
+    """A column list of a table: whether a row proved it complete, its lowest position, and its places.
+
+    *cols* is JSON of name, type and place of each column.
+    """
+
+    cols: str
+    whole: bool
+    first_pos: str
+    seen: Places
+
+    @property
+    def names(self) -> set[str]:
+        """The names of its columns."""
+        return {name for name, *_ in json.loads(self.cols)}
+
+
+def _merge(one: Places, other: Places) -> Places:
+    return {**one, **{epoch: joined(one.get(epoch, seen), seen) for epoch, seen in other.items()}}
+
+
+COLUMN_LISTS = Kind[Places]("columns", Places, _merge)
+"""By the text of the list."""
+
+
+def fold(
+    known: Mapping[str, ColumnList], found: Mapping[str, Places], *, of_reading: bool
+) -> tuple[dict[str, ColumnList], bool]:
+    """The lists that a batch brought as they are known now, and whether a known one was proved complete by it.
+
+    With *of_reading* a list is that of the table when it was read, not when the row changed. It counts behind all that
+    was read of the table before (G-60): a row that is late, or read again, has the columns of now.
+    """
+    lists, proved, changed = dict(known), False, dict[str, ColumnList]()
+    for cols, places in found.items():
+        before = lists.get(cols)
+        whole, first = any(seen.whole_last for seen in places.values()), min(seen.first for seen in places.values())
+        proved = proved or (whole and before is not None and not before.whole)
+        at = dict(before.seen) if before is not None else {}
+        for epoch, seen in places.items():
+            counted = _as_read(seen, _highest_of_others(lists, cols, epoch)) if of_reading else seen
+            at[epoch] = joined(at[epoch], counted) if epoch in at else counted
+        first = first if before is None else min(before.first_pos, first)
+        lists[cols] = changed[cols] = ColumnList(cols, whole or (before is not None and before.whole), first, at)
+    return changed, proved
+
+
+def _highest_of_others(lists: Mapping[str, ColumnList], cols: str, epoch: str) -> str:
+    """The highest place of a row with another list, in a stream incarnation."""
+    return max(
+        (one.seen[epoch].last for other, one in lists.items() if other != cols and epoch in one.seen), default=""
+    )
+
+
+def _as_read(seen: PlacesSeen, others: str) -> PlacesSeen:
+    """The places at which a list of the time of reading counts: behind *others*."""
+    if not others:
+        return seen
+    at = seen.last if seen.last > others else f"{others}{BEHIND}"
+    return PlacesSeen(at, at, *((at, at) if seen.whole_last else ()))

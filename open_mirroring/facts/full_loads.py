@@ -1,0 +1,62 @@
+"""Full loads that a source sends into its stream: where their rows and the changes of a table are in each partition.
+
+A full load ends before the first change of its table is sent. A row of a full load behind that place means that the
+source was loaded again (K-18).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from open_mirroring.facts.kind import Kind
+
+
+class LoadPlaces(NamedTuple):
+    """The last row of a full load and the first change in a partition; None where there is none."""
+
+    last_loaded: int | None = None
+    first_change: int | None = None
+
+    @property
+    def is_reload(self) -> bool:
+        """Whether a row of a full load came behind a change."""
+        return self.last_loaded is not None and self.first_change is not None and self.last_loaded > self.first_change
+
+
+def _merge(one: LoadPlaces, other: LoadPlaces) -> LoadPlaces:
+    last = max((place for place in (one[0], other[0]) if place is not None), default=None)
+    first = min((place for place in (one[1], other[1]) if place is not None), default=None)
+    return LoadPlaces(last, first)
+
+
+FULL_LOADS = Kind[LoadPlaces]("full_loads", LoadPlaces, _merge)
+"""By partition."""
+
+
+class Starts(NamedTuple):
+    """By partition a place behind which no row of the first full load can be, and a row that is; None: none is."""
+
+    places: dict[str, int]
+    reloaded: str | None
+
+
+def fold(
+    known: Mapping[str, int], found: Mapping[str, LoadPlaces], begins: Mapping[str, int], read_to_end: Mapping[str, int]
+) -> Starts:
+    """Where the changes of a table begin after a batch.
+
+    Args:
+        known: the places before it.
+        found: what the batch read.
+        begins: where the newest full load begins, by partition: what is read again from before it tells nothing.
+        read_to_end: the last place of each partition that was read up to its end. Only such a partition has a place
+            before it has a change of the table: a load that is still being read from a slow partition is no reload.
+    """
+    starts, reloaded = dict(known), None
+    for origin, (last_loaded, first_change) in sorted(found.items()):
+        if first_change is not None and first_change >= begins.get(origin, 0):
+            starts[origin] = min(first_change, starts.get(origin, first_change))
+        if reloaded is None and last_loaded is not None and last_loaded > starts.get(origin, last_loaded):
+            reloaded = f"a row of a full load came at {origin}:{last_loaded}, after changes of this table"
+    return Starts({**read_to_end, **starts} if starts else {}, reloaded)

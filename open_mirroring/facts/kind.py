@@ -1,0 +1,75 @@
+"""Carries facts: small plain values, each of a kind, about a table (or the mirror), under a name within that.
+
+A task returns facts beside its log files; the driver merges them, the manifest of the batch keeps them, and the ledger
+folds them into its state. Nobody on the way opens them, so a new observation is a module of this package.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from types import MappingProxyType
+from typing import Any, Generic, TypeVar
+
+import msgspec
+
+from open_mirroring.changes.manifest import Facts
+
+V = TypeVar("V")
+NewFacts = dict[str, dict[str, dict[str, Any]]]
+"""Facts that are still being noted."""
+NO_FACTS: Facts = MappingProxyType({})
+_KINDS: dict[str, Kind[Any]] = {}
+
+
+class Kind(Generic[V]):
+    """A kind of fact.
+
+    Args:
+        name: under which manifests keep it.
+        value: the type of its values.
+        merge: makes one value of two with the same table and name; neither order nor grouping may matter.
+    """
+
+    def __init__(self, name: str, value: Any, merge: Callable[[V, V], V]) -> None:
+        self.name, self.merge = name, merge
+        self._value = value
+        _KINDS[name] = self
+
+    def add(self, facts: NewFacts, found: V, *, table: str = "", name: str = "") -> None:
+        """Add a value to *facts*."""
+        of_table = facts.setdefault(self.name, {}).setdefault(table, {})
+        of_table[name] = self.merge(of_table[name], found) if name in of_table else found
+
+    def of(self, facts: Facts) -> dict[str, dict[str, V]]:
+        """The values in *facts*, by table and name."""
+        return {table: self.of_table(facts, table) for table in facts.get(self.name, ())}
+
+    def of_table(self, facts: Facts, table: str) -> dict[str, V]:
+        """The values about a table, by name."""
+        found = facts.get(self.name, {}).get(table, {})
+        return {name: msgspec.convert(value, self._value) for name, value in found.items()}
+
+    def of_mirror(self, facts: Facts) -> dict[str, V]:
+        """The values about the mirror, by name."""
+        return self.of_table(facts, "")
+
+
+def without(facts: Facts, kind: Kind[Any]) -> NewFacts:
+    """A copy of *facts* without those of a kind."""
+    return merged([{name: found for name, found in facts.items() if name != kind.name}])
+
+
+def merged(all_facts: Iterable[Facts]) -> NewFacts:
+    """The facts of several tasks as those of one."""
+    together: NewFacts = {}
+    for facts in all_facts:
+        for kind, tables in facts.items():
+            for table, values in tables.items():
+                for name, found in values.items():
+                    _KINDS[kind].add(together, found, table=table, name=name)
+    return together
+
+
+def tables_in(facts: Facts) -> set[str]:
+    """The tables that facts are about."""
+    return {table for tables in facts.values() for table in tables if table}

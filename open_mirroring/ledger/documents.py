@@ -1,0 +1,156 @@
+"""Keeps small values of a mirror or a table as JSON: each has an owner, a kind, and a name within the kind.
+
+What is only ever read and written as a whole needs no table of its own. Each kind is declared once, with its type.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from datetime import datetime
+from typing import Any, Generic, NamedTuple, TypeVar
+
+import msgspec
+import sqlalchemy as sa
+from sqlalchemy import Connection
+
+from open_mirroring.changes.manifest import AnnouncedSchema, OpenFragment
+from open_mirroring.facts.column_lists import ColumnList
+from open_mirroring.facts.foreign_tables import ForeignTable
+from open_mirroring.facts.read_places import Run
+from open_mirroring.ledger import tables as t
+from open_mirroring.ledger.tables import upsert
+from open_mirroring.protocols.verdicts import Verdict
+
+V = TypeVar("V")
+_AT_ONCE = 200
+"""So many owners or names are asked for by one query: databases bound the parameters of one."""
+
+
+class Documents(Generic[V]):
+    """One kind of documents.
+
+    Args:
+        kind: its name in the ledger.
+        value: the type of its values.
+    """
+
+    def __init__(self, kind: str, value: Any) -> None:
+        self._kind = kind
+        self._decode = msgspec.json.Decoder(value).decode
+
+    def of(self, db: Connection, owner: str, names: Collection[str] | None = None) -> dict[str, V]:
+        """The documents of a mirror or a table by name, in the order of names; of *names* alone, if given."""
+        c = t.document.c
+        query = sa.select(c.name, c.value).where(c.owner == owner, c.kind == self._kind).order_by(c.name)
+        if names is None:
+            return {name: self._decode(value) for name, value in db.execute(query).tuples()}
+        found: dict[str, V] = {}
+        for some in _parts(names):
+            rows = db.execute(query.where(c.name.in_(some))).tuples()
+            found |= {name: self._decode(value) for name, value in rows}
+        return found
+
+    def one(self, db: Connection, owner: str, name: str = "") -> V | None:
+        """The document of an owner with this name."""
+        return self.of(db, owner, [name]).get(name)
+
+    def of_each(self, db: Connection, owners: Iterable[str]) -> dict[str, dict[str, V]]:
+        """The documents of several owners, by owner and name; owners without any are left out."""
+        c = t.document.c
+        query = sa.select(c.owner, c.name, c.value).where(c.kind == self._kind).order_by(c.owner, c.name)
+        found: dict[str, dict[str, V]] = {}
+        for some in _parts(owners):
+            for owner, name, value in db.execute(query.where(c.owner.in_(some))).tuples():
+                found.setdefault(owner, {})[name] = self._decode(value)
+        return found
+
+    def put(self, db: Connection, owner: str, values: Mapping[str, V]) -> None:
+        """Write documents of an owner; those with other names stay."""
+        self.put_each(db, {owner: values})
+
+    def put_each(self, db: Connection, values: Mapping[str, Mapping[str, V]]) -> None:
+        """Write documents of several owners; those with other names stay."""
+        rows = [
+            {"owner": owner, "kind": self._kind, "name": name, "value": _encoded(value)}
+            for owner, named in values.items()
+            for name, value in named.items()
+        ]
+        upsert(db, t.document, rows, keys=["owner", "kind", "name"], update=["value"])
+
+    def swap(self, db: Connection, owner: str, name: str, old: V, new: V) -> bool:
+        """Write a document in place of what it was when it was read; False, and nothing, where it has changed."""
+        c = t.document.c
+        same = (c.owner == owner) & (c.kind == self._kind) & (c.name == name) & (c.value == _encoded(old))
+        return db.execute(t.document.update().where(same).values(value=_encoded(new))).rowcount == 1
+
+    def replace(self, db: Connection, owner: str, values: Mapping[str, V]) -> None:
+        """Write documents of an owner in place of all that it has of this kind."""
+        self.drop(db, owner)
+        self.put(db, owner, values)
+
+    def drop(self, db: Connection, owner: str, names: Collection[str] | None = None) -> None:
+        """Delete the documents of an owner, or those with these names."""
+        c = t.document.c
+        gone = t.document.delete().where(c.owner == owner, c.kind == self._kind)
+        if names is None:
+            db.execute(gone)
+            return
+        for some in _parts(names):
+            db.execute(gone.where(c.name.in_(some)))
+
+
+def _encoded(value: Any) -> str:
+    return msgspec.json.encode(value).decode()
+
+
+def _parts(values: Iterable[str]) -> Iterable[list[str]]:
+    asked = sorted(set(values))
+    return (asked[at : at + _AT_ONCE] for at in range(0, len(asked), _AT_ONCE))
+
+
+class Structure(NamedTuple):
+    """A structure that the source announced, and the batch that contains the announcement."""
+
+    schema: AnnouncedSchema
+    batch: int
+
+
+class Offsets(NamedTuple):
+    """What a broker had of a partition: the first offset left, the one behind the newest message, and when."""
+
+    first: int
+    end: int
+    seen_at: datetime
+
+
+class KeptVerdict(NamedTuple):
+    """What the last look at a table found, on what evidence, with the file number that was confirmed then."""
+
+    verdict: Verdict
+    code: str
+    what: str
+    evidence: dict[str, Any]
+    confirmed: int
+    recorded_at: datetime
+
+
+# What completed batches leave, folded from their facts.
+FOREIGN_TABLES = Documents[ForeignTable]("foreign", ForeignTable)
+"""Of a mirror, by the table's name at the source."""
+PLACES = Documents[list[Run]]("places", list[Run])
+"""Of a mirror: the places that were read (G-113), by partition."""
+STRUCTURES = Documents[Structure]("structure", Structure)
+"""Of a mirror, by digest (K-10)."""
+FRAGMENTS = Documents[OpenFragment]("fragment", OpenFragment)
+"""Of a mirror: messages that wait for others, by identity."""
+COLUMN_LISTS = Documents[ColumnList]("columns", ColumnList)
+"""Of a table, by the digest of the list (G-60)."""
+EPOCHS = Documents[int]("epoch", int)
+"""Of a table: the ordinal of each stream incarnation (G-01)."""
+STARTS = Documents[int]("start", int)
+"""Of a table: the place where its changes begin, by partition. Rows of a full load behind it are a reload (K-18)."""
+
+OFFSETS = Documents[Offsets]("offsets", Offsets)
+"""Of a mirror, by partition: how far reading is behind, and ahead of retention."""
+VERDICTS = Documents[KeptVerdict]("verdict", KeptVerdict)
+"""Of a table: one document, without a name."""
