@@ -83,6 +83,11 @@ class ColumnChoice(NamedTuple):
         """Which columns are read, as the ledger keeps it."""
         return json.dumps([self.listed, self.fitting, self.excluded], ensure_ascii=False)
 
+    @property
+    def types_text(self) -> str:
+        """What `types` says, as the ledger keeps it."""
+        return json.dumps(dict(self.types), ensure_ascii=False)
+
     def gained(self, before: str) -> list[str]:
         """The names and patterns of columns that are read, and were not by the choice of which *takes* is given.
 

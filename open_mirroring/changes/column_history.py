@@ -248,7 +248,7 @@ def divided(seen: Seen, place: str) -> tuple[Seen | None, Seen | None]:
 
     Of rows on both sides only the lowest and the highest position are known, so each part may be known less exactly.
     """
-    low = None if seen.first > place else _clipped(seen, place)
+    low = None if seen.first > place else clipped(seen, place)
     if seen.last <= place:
         return low, None
     whole = [at for at in (seen.whole_first, seen.whole_last) if at > place]
@@ -256,7 +256,8 @@ def divided(seen: Seen, place: str) -> tuple[Seen | None, Seen | None]:
     return low, Seen(first, seen.last, min(whole, default=""), max(whole, default=""))
 
 
-def _clipped(place: Seen, up_to: str) -> Seen:
+def clipped(place: Seen, up_to: str) -> Seen:
+    """What is known of the rows up to *up_to*, for rows that begin there or before."""
     last = place.last if place.last <= up_to else place.first
     if not place.whole_first or place.whole_first > up_to:
         return Seen(place.first, last)

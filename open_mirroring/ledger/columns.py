@@ -40,6 +40,14 @@ def record_columns(db: Connection, table_id: str, lists: Mapping[str, Places], *
     return proved
 
 
+def note_types(ledger: Engine, types: Mapping[str, str]) -> None:
+    """Note by table id the `types` with which columns are published, or with which they were compared (G-129)."""
+    c = t.mirrored_table.c
+    with ledger.begin() as db:
+        for table_id, said in types.items():
+            db.execute(t.mirrored_table.update().where(c.id == table_id).values(types=said))
+
+
 def keep_column_lists(db: Connection, row: Any, after_batch: int) -> None:
     """Drop the column lists of changes that a load replaced, and keep those that are published over it.
 

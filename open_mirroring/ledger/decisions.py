@@ -234,7 +234,7 @@ def accept_schema(
 
     The word holds for what was logged when it was given: should the column come back and be gone again, it is asked for
     again (G-60). A table with a dropped column goes on. One with a renamed column stays stopped until it is loaded
-    anew: the values of rows that did not change since stand under the old name.
+    again: rows that have not changed since have their values under the old name.
 
     Raises:
         TerminalError: ``ARGUMENT_INVALID``, also when neither a change nor the load brought the column, or the newest

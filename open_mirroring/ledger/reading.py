@@ -74,7 +74,8 @@ class TableState(NamedTuple):
     batch *log_from*. Every row of it has its newest change above *lives_above*; None: nobody looked (G-106). *reset* is
     the reset under way. *text* says how its files of delimited text are written; None for Parquet. It begins with the
     *newest_load* of its source, which lies in the log (G-125); of a later one *accepted* tells who said that it counts.
-    *key_names* are the names of key columns at the target, where they are others than at the source (G-120).
+    *key_names* are the names of key columns at the target, where they are others than at the source (G-120). *types* is
+    what the mirror file said of types when its columns were published or compared last (G-129); None: not known.
     *load_refused* is why its initial load could not begin when it was tried last.
     """
 
@@ -98,6 +99,7 @@ class TableState(NamedTuple):
     newest_load: NewestLoad | None = None
     accepted: Reason | None = None
     key_names: Mapping[str, str] = MappingProxyType({})
+    types: str | None = None
     load_refused: str | None = None
 
     @property
@@ -235,6 +237,7 @@ class LedgerReader:
                 NewestLoad.of(row.newest_load),
                 Reason.of(row.reload_accepted),
                 json.loads(row.key_names or "{}"),
+                row.types,
                 row.load_refused,
             )
             for row in self._rows(query if source is None else query.where(c.source == source))

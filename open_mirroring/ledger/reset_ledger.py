@@ -417,6 +417,7 @@ def _new_generation(db: Connection, row: Any, reset: ResetRecord) -> dict[str, A
         "waiting_rows": None,
         "intent": None,
         "columns": "[]",
+        "types": None,
         "load_state": "pending" if reset.loads else "none",
         "load_plan": None,
         "load_refused": None,

@@ -168,6 +168,8 @@ mirrored_table = Table(
     Column("columns", Text, nullable=False, default="[]"),
     # Which columns were read when the table was declared the last time (G-141); null: not known.
     Column("takes", Text),
+    # The `types` with which its columns were published or compared last (G-129); null: not known.
+    Column("types", Text),
     # none | pending | loaded; while pending, changes are logged and not published.
     Column("load_state", String(10), nullable=False, default="none"),
     Column("load_plan", Text),

@@ -80,8 +80,8 @@ def judge_lives(
         words = [one.now for one in said if one.column == column and one.up_to > found.after]
         if words and words[-1] is not None:
             what = (
-                f"{column!r} is {words[-1]!r} from position {place_text(found.since)} on: the values of rows that did "
-                "not change since stand under the old name"
+                f"{column!r} is {words[-1]!r} from position {place_text(found.since)} on. Rows that have not changed "
+                "since have their values under the old name."
             )
             at = first_place([words[-1]], lists, found.since)
             yield ColumnVerdict(Fate.RELOAD, (column,), at, "COLUMN_RENAMED", what)
@@ -99,8 +99,8 @@ def judge_lives(
         yield ColumnVerdict(Fate.RELOAD, (*questions,), first_place(new, lists, since), "RENAME_POSSIBLE", what)
     for column, back in history.back.items():
         what = (
-            f"{column!r} is there again from position {place_text(back.since)} on, after rows lacked it up to "
-            f"{place_text(back.gone_at)}: rows that did not change since have values of the column that was dropped"
+            f"{column!r} is there again from position {place_text(back.since)} on. Rows lacked it up to "
+            f"{place_text(back.gone_at)}, so rows that have not changed since have values of another column."
         )
         # Which of the rows behind it have the column is not known.
         yield ColumnVerdict(Fate.RELOAD, (column,), f"{back.gone_at}~", "SCHEMA_CHANGED", what)

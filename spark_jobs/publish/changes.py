@@ -136,8 +136,7 @@ class _ChangesWork:
             # What lies before the change of structure goes first; where nothing does, the table stops.
             if before := changes_up_to(self._reader, state, whole_work, limit):
                 work[state.source] = before
-        # Tables with changes are judged when these are published.
-        quiet = self._preparation.unfit(state for source, state in ready.items() if source not in work)
+        quiet = self._preparation.refused(ready.values(), work)
         return {**quiet, **{t: work[state.source] for t, state in tables.items() if state.source in work}}
 
     def stage(self, tables: Mapping[str, TableState], intents: Mapping[str, protocol.Intent]) -> Mapping[str, Staging]:

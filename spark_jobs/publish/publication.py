@@ -24,6 +24,7 @@ from open_mirroring.landing_zone.data_file import Footer
 from open_mirroring.landing_zone.salt import Salt
 from open_mirroring.landing_zone.schema import TableSchema
 from open_mirroring.landing_zone.standing import Standing
+from open_mirroring.ledger.columns import note_types
 from open_mirroring.ledger.extract_ledger import ExtractLedger
 from open_mirroring.ledger.reading import ColumnRecords, LedgerReader, TableState, Unpublished, unpublished
 from open_mirroring.protocols.publishing import CannotStage, Intent, Work
@@ -31,7 +32,7 @@ from spark_jobs.changelog.schema import bucket_ranges
 from spark_jobs.plan.loaded_columns import loaded_columns
 from spark_jobs.plan.plan import Identity, PlanStop, TablePlan
 from spark_jobs.plan.transaction_cut import Cut
-from spark_jobs.publish.published_settings import refuse_other_settings
+from spark_jobs.publish.published_settings import refuse_other_settings, refuse_text_no_more
 from spark_jobs.publish.staging import StageTarget
 from spark_jobs.publish.table_columns import TableColumns, source_columns
 from spark_jobs.sources.registry import format_of, structures_of
@@ -147,7 +148,7 @@ class Preparation:
                 waiting=sum(part.rows for part in new.waiting),
                 unverified=columns.unverified,
                 former=None if state.row.confirmed else tuple(columns.former),
-                gone=columns.gone,
+                gone={column: one.since for column, one in columns.history.gone.items()},
             )
         return prepared
 
@@ -169,12 +170,33 @@ class Preparation:
                     found[id_] = stop.at if stop.at.endswith("~") and not whole_transactions else ":".join(parts)
         return found
 
-    def unfit(self, tables: Iterable[TableState]) -> dict[str, CannotStage]:
-        """Tables of which the mirror file says something else than their files have, by table id (G-129)."""
+    def refused(self, tables: Iterable[TableState], busy: Collection[str]) -> dict[str, CannotStage]:
+        """Quiet tables of which the mirror file says something else than their files have, by table id (G-129).
+
+        Those that are *busy* have changes, and are judged when these are published. What `types` says is noted before
+        changes are published by it, so that no crash leaves files by types that no one noted.
+        """
+        tables = [*tables]
+        found = self.unfit([state for state in tables if state.source not in busy])
+        anew = {s.id: text for s in tables if s.types != (text := self._declared[s.source].chosen.types_text)}
+        if noted := {table_id: text for table_id, text in anew.items() if table_id not in found}:
+            note_types(self._reader.engine, noted)
+        return found
+
+    def unfit(self, tables: Sequence[TableState]) -> dict[str, CannotStage]:
+        """Tables of which the mirror file says something else than their files have, by table id; notes nothing.
+
+        Only where `types` says something new are a table's column lists read: a run without changes reads none.
+        """
         found = dict[str, CannotStage]()
+        anew = {s.id for s in tables if s.types != self._declared[s.source].chosen.types_text}
+        lists = self._reader.column_lists(anew) if anew else {}
         for state in tables:
+            declared = self._declared[state.source]
             try:
-                refuse_other_settings(state, self._declared[state.source], self._salted)
+                refuse_other_settings(state, declared, self._salted)
+                if state.id in anew:
+                    refuse_text_no_more(state, declared, lists.get(state.id, ()))
             except PlanStop as stop:
                 found[state.id] = CannotStage(stop.code, stop.what)
         return found

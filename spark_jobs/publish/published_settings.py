@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Iterable
+
 from open_mirroring.changes.column_choice import ColumnChoice
 from open_mirroring.config import Table
+from open_mirroring.facts.column_lists import ColumnList
 from open_mirroring.landing_zone.schema import LandingColumn, extra_columns, wider
 from open_mirroring.ledger.reading import TableState
+from spark_jobs.plan.loaded_columns import loaded_columns
 from spark_jobs.plan.plan import PlanStop
+from spark_jobs.sources.sql_server.type_text import is_known, landing_type
 
 
 def refuse_other_settings(state: TableState, declared: Table, salted: str | None) -> None:
@@ -36,6 +42,29 @@ def refuse_other_settings(state: TableState, declared: Table, salted: str | None
             named = {one.tells: one.landed_name for one in extra}.get(column.tells)
             what = f"names the {column.tells} {named!r}" if named else f"leaves out the {column.tells}"
             raise PlanStop("SCHEMA_CHANGED", f"`extra_columns` {what}, which is published as {column.landed_name!r}")
+
+
+def refuse_text_no_more(state: TableState, declared: Table, lists: Iterable[ColumnList]) -> None:
+    """Stop where `types` landed a published column as text and no longer does, as far as its source's types show.
+
+    Any other word of `types` that is taken away leaves the values as they are.
+
+    Raises:
+        PlanStop: ``SCHEMA_CHANGED``.
+    """
+    texts = [c for c in state.columns.columns if c.type == "string" and not c.tells]
+    at_source = {c.name.casefold(): c.name for c in texts if declared.chosen.type_of(c.name) is None}
+    types = [(name, sql_type) for one in lists for name, sql_type, _ in json.loads(one.cols)]
+    types += [(name, one.column.sql_type or "") for name, one in loaded_columns(state.load_plan, state.keys).items()]
+    for name, published in at_source.items():
+        kinds = sorted({sql_type for column, sql_type in types if column.casefold() == name and sql_type})
+        if kinds and not any(map(_is_text_or_unknown, kinds)):
+            what = f"`types` no longer lands {published!r} as string, as which it is published: it is {kinds[0]}"
+            raise PlanStop("SCHEMA_CHANGED", what)
+
+
+def _is_text_or_unknown(sql_type: str) -> bool:
+    return not is_known(sql_type) or landing_type(sql_type) == "string"
 
 
 def _lands_otherwise(column: LandingColumn, chosen: ColumnChoice) -> str:

@@ -22,6 +22,7 @@ from open_mirroring.changes.column_history import (
     Seen,
     Structure,
     Word,
+    clipped,
     column_history,
     divided,
     lists_as_now,
@@ -110,7 +111,7 @@ class TableColumns:
         records: what the ledger keeps of its columns.
         source: what the source and the mirror file say of its columns.
         lists_all: whether changes carry every column that the initial load contains, as both come from one task.
-        up_to: only what lies up to this place is published; None: all. What lies above proves something, too.
+        up_to: only what lies up to this place is looked at; None: all.
         salted: what distinguishes the salt of hashes from another one (G-121); None where nothing is hashed.
     """
 
@@ -126,14 +127,14 @@ class TableColumns:
         salted: str | None = None,
     ) -> None:
         self._state, self._declared, self._records, self._source = state, declared, records, source
-        self._lists_all, self._up_to, self._salted = lists_all, up_to, salted
+        self._lists_all, self._salted = lists_all, salted
         self._load = loaded_columns(state.load_plan, state.keys)
         places = {name: at for at, name in enumerate(self._load)}
         # A load's text may be of any type of the source.
         self._loaded = {
             name: Column("", self._load[name].column.type, places[name]) for name in declared.chosen.of(self._load)
         }
-        self._logged = self._lists()
+        self._logged = self._lists(up_to)
         self.spellings = spelled_otherwise(self._logged, self._spelled, state.keys)
         """Columns that differ from those of the table's files in case only."""
         self._same_case = lists_as_now(self._logged, self.spellings)
@@ -150,19 +151,14 @@ class TableColumns:
 
     @cached_property
     def history(self) -> ColumnHistory:
-        """What became of the columns that changes carried, whether or not they are published by now."""
+        """What became of the columns that changes carried."""
         return self._history(self._changes)
-
-    @property
-    def gone(self) -> dict[str, str]:
-        """The columns that published rows lack, each with the first place without it."""
-        return {name: one.since for name, one in self.history.gone.items() if not self._is_beyond(one.since)}
 
     @property
     def unverified(self) -> dict[str, str]:
         """Columns of which rows that have not changed since may differ from the source, by the position since which."""
         retyped = {name: one for one in self._retyped for name in one.columns}
-        verdicts = {**moved(self._near(_of_changes(self._same_case)), self._state.keys), **retyped, **self._added}
+        verdicts = {**moved(_of_changes(self._same_case), self._state.keys), **retyped, **self._added}
         return {name: _position(verdict.at or "") for name, verdict in verdicts.items()}
 
     def schema(self, *, reload_on_add: bool) -> tuple[TableSchema, dict[str, str]]:
@@ -177,8 +173,7 @@ class TableColumns:
         schema = self._union()
         types = self._types(schema)
         for verdict in self._stops(schema, reload_on_add=reload_on_add):
-            if verdict.at is None or not self._is_beyond(verdict.at):
-                raise PlanStop(verdict.code, verdict.what, verdict.at)
+            raise PlanStop(verdict.code, verdict.what, verdict.at)
         if self._state.text is not None:
             return _columns_of_text(schema, self._state.text, self._declared, self._salted), types
         return _keys_first_known(schema, self._state.keys), types
@@ -210,7 +205,10 @@ class TableColumns:
         elif not declared.full_rows:
             names = [column.name for column in schema.columns if not column.tells]
             names += declared.chosen.absent(names)
-            yield from judge_parts(self._read, self.history, names, is_all=declared.chosen.is_all)
+            # What proves that a column is gone may lie above the end.
+            beyond = lists_as_now(lists_as_now(self._lists(None), self.spellings), self.former)
+            history = self._history(_of_changes(beyond))
+            yield from judge_parts(self._read, history, names, is_all=declared.chosen.is_all)
         yield from self._unhashed()
         yield from judge_unstreamed(self._changes, self.history, self._loaded)
         yield from judge_spelling(_of_changes(self._logged), self.spellings)
@@ -235,7 +233,7 @@ class TableColumns:
 
     @cached_property
     def _retyped(self) -> list[ColumnVerdict]:
-        types = types_of_changes(_of_changes(self._read))
+        types = types_of_changes(self._changes)
         found = [self._loaded_otherwise(name, one, types[name]) for name, one in self._load.items() if name in types]
         return [*chain.from_iterable(found), *judge_types(types, self._state.keys, self._keeps)]
 
@@ -311,21 +309,13 @@ class TableColumns:
         ]
 
     @cached_property
-    def _changes(self) -> list[ListOfColumns]:
-        """The lists of all changes under the names of now."""
-        return _of_changes(lists_as_now(self._same_case, self.former))
+    def _read(self) -> list[ListOfColumns]:
+        """The lists under the names of now."""
+        return lists_as_now(self._same_case, self.former)
 
     @cached_property
-    def _read(self) -> list[ListOfColumns]:
-        """The lists of rows that are published, under the names of now."""
-        return self._near(lists_as_now(self._same_case, self.former))
-
-    def _near(self, lists: Sequence[ListOfColumns]) -> list[ListOfColumns]:
-        return [one for one in lists if not self._is_beyond(one.seen.first)]
-
-    def _is_beyond(self, place: str) -> bool:
-        """Whether a place lies above what is published; one that ends with ``~`` is behind the change there."""
-        return self._up_to is not None and (place > self._up_to or (place == self._up_to and place.endswith("~")))
+    def _changes(self) -> list[ListOfColumns]:
+        return _of_changes(self._read)
 
     @property
     def _spelled(self) -> dict[str, str]:
@@ -336,11 +326,11 @@ class TableColumns:
                 spelled |= {name.casefold(): name for name in one.columns}
         return spelled | {column.name.casefold(): column.name for column in self._state.columns.columns}
 
-    def _lists(self) -> list[ListOfColumns]:
-        """The column lists of rows, as they were logged; loaded rows lie below every change."""
+    def _lists(self, up_to: str | None) -> list[ListOfColumns]:
+        """The column lists of the rows up to a place, as they were logged; loaded rows lie below every change."""
         chosen, found = self._declared.chosen, list[ListOfColumns]()
         for one in self._records.lists:
-            seen = self._seen(one)
+            seen = self._seen(one, up_to)
             if seen is None and self._state.columns_above is None and any(map(is_load_epoch, one.seen)):
                 seen = BELOW_CHANGES
             if seen is not None:
@@ -349,8 +339,8 @@ class TableColumns:
                 found.append(ListOfColumns(columns, seen, one.whole))
         return found
 
-    def _seen(self, one: ColumnList) -> Seen | None:
-        """Where rows of changes with this list are; None where there are none.
+    def _seen(self, one: ColumnList, up_to: str | None) -> Seen | None:
+        """Where rows of changes with this list are, as far as they are looked at; None where there are none.
 
         What lies below every row that lives is not looked at: no row has those columns any longer (G-106).
         """
@@ -361,6 +351,8 @@ class TableColumns:
         for epoch, seen in one.seen.items():
             if not is_load_epoch(epoch):
                 places.append(Seen(*(text and position_order(epochs.get(epoch, beyond), text) for text in seen)))
+        if up_to is not None:
+            places = [clipped(place, up_to) for place in places if place.first <= up_to]
         if begin is not None:
             above = [divided(place, begin)[1] for place in places]
             places = [place for place in above if place is not None]

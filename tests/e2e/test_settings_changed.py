@@ -48,7 +48,7 @@ def test_a_quiet_table_tells_at_once_what_types_and_columns_say_anew_g129_g141(
     capsys.readouterr()
     assert command(pipeline, "tick") == Exit.ON_HOLD, "the table is not what the mirror file says (G-129)"
     told = capsys.readouterr()
-    assert "`types` lands 'price' no more as string" in told.err
+    assert "`types` no longer lands 'price' as string" in told.err
     assert "dbo.notes: column 'price' unverified since `columns` takes it" in told.out
     assert "dbo.named: columns like 'pr*' unverified since `columns` takes it" in told.out
     for _ in range(4):
