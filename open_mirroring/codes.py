@@ -1,7 +1,7 @@
-"""The one table of codes: what each means, how it is told, who ends it and what to do.
+"""The one table of codes: what each means, how it is reported, who ends it and what to do.
 
-A code names a cause with its next step, whoever found it; the message beside it says the particular. Whatever the
-product decides by a code is a trait of its record here, and the last chapter of docs/runbook.md is written from it.
+A code stands for one cause and one next step; the message next to it has the details. What the product decides by a
+code is a trait of its record here. The last chapter of docs/runbook.md is generated from it.
 """
 
 from __future__ import annotations
@@ -12,40 +12,40 @@ from functools import cache
 from typing import NamedTuple
 
 RESET = "reset the table (`open-mirroring reload-table`)"
-"""Drop the table at the target and build it anew, by a load or from the log."""
-FROM_LOG = ", which builds it from the log where that tells every row, and says so where a new `initial_load` is needed"
+"""Drop the table at the target and build it from scratch, by a load or from the log."""
+FROM_LOG = ", from the log where that contains every row, or with a new `initial_load` where it is needed"
 DROP = "drop it at the target (`open-mirroring drop-table`)"
 _LIFT = "lift the stop (`open-mirroring resume`)"
-_DELIVER = "deliver it again under a new name: what was read already is dropped"
+_DELIVER = "deliver it again under a new name; changes that were read before are not applied twice"
 
 
 class Kind(StrEnum):
-    """What a code tells of, the gravest first."""
+    """What a code reports, the most serious first."""
 
     STOP = "stop"
     """A table is not published until the stop is lifted. Its changes are logged."""
     HOLD = "hold"
     """A table is not published until the cause is gone. Its changes are logged."""
     LOSS = "loss"
-    """The table goes on, and lacks something. The exit code says so."""
+    """The table goes on, but lacks something. The exit code shows it."""
     LETTER = "dead letter"
-    """A message or row is set aside, and nothing waits for it."""
+    """A message or row is set aside. Nothing waits for it."""
     ERROR = "error"
-    """A command, a job or a mirror file is refused, or a job ends early. Nothing is committed by halves."""
+    """A command, a job or a mirror file is refused, or a job ends early. Nothing is committed partially."""
     NOTE = "note"
-    """Something is worth a look. It changes nothing."""
+    """Something is worth a look. It has no effect."""
 
 
 class Lift(StrEnum):
-    """Who ends what a code tells of."""
+    """Who ends what a code reports."""
 
-    ITSELF = "nobody: it ends once its cause is gone"
+    ITSELF = "no one: it ends once its cause is gone"
     NEXT_RUN = "the next run"
     RESUME = "you, by `resume`"
     DECISION = "you, by the decision that the next step names"
     RESET = "you, by a reset of the table"
     LETTER = "a later change of the row, or you: replay or accept the dead letter"
-    CALL = "you: mend it and call again"
+    CALL = "you: fix it and run again"
 
 
 class Trait(Enum):
@@ -54,16 +54,16 @@ class Trait(Enum):
     HEALED_BY_COPY = "the dead letter hides whole changes, and a sound copy or a decoder that knows more heals it"
     OF_A_FILE = "the dead letter is of a file, not of a message: only reading the file again makes anything of it"
     HIDES_CHANGES = "a dead letter causes the stop: it hides which rows were meant"
-    BEFORE_A_LOAD = "the cause of the stop may lie before the newest full load: what lies behind it is judged anew"
-    FOLLOWED = "a change of structure that a run may follow by building the table anew"
+    BEFORE_A_LOAD = "the cause of the stop may lie before the newest full load: what lies behind it is judged again"
+    FOLLOWED = "a change of structure that a run may follow by building the table from scratch"
     EXPLAINED = "the stop may be over once it is known what became of a column"
-    REPAIRED = "publishing a lost number again mends it, or the stop does not speak against that"
-    REPAIRABLE = "a number that is lost can be published again"
+    REPAIRED = "publishing a lost file again fixes it, or the stop does not forbid that"
+    REPAIRABLE = "a file that is lost can be published again"
     RESET_HELPS = "a reset of the table ends the loss"
     RUN_HELPS = "a run ends it"
-    ASKS_SOMEBODY = "a hold whose cause nothing but an operator removes"
+    ASKS_SOMEBODY = "a hold whose cause only an operator can remove"
     WAITED_FOR = "a load waits until its cause is put back as it was; any other error of a row ends the load"
-    PASSES = "the deep check tells it and stops nothing"
+    PASSES = "the deep check reports it and stops nothing"
 
 
 class Code(NamedTuple):
@@ -71,12 +71,12 @@ class Code(NamedTuple):
 
     Attributes:
         name: the code.
-        kinds: how it is told, the gravest first.
+        kinds: how it is reported, the most serious first.
         lift: who ends it.
         means: what is wrong, and what it means for the data.
         next_step: what to do, as a part of a sentence.
-        why_reset: of a stop that no clearing mends, why only a reset of the table does.
-        why_load: of a stop after which the log does not hold every change of the table, why not.
+        why_reset: why only a reset of the table ends the stop; empty for other codes.
+        why_load: why the log does not contain every change of the table after this stop; empty for other codes.
         traits: what the product does by it.
     """
 
@@ -105,497 +105,498 @@ _ERROR, _NOTE = (Kind.ERROR,), (Kind.NOTE,)
 _TABLE = (
     # The landing zone is not as we left it.
     _code("INCARNATION_CHANGED", _STOP, Lift.RESUME,
-        "The table's folder was deleted, copied or made anew: the target may have lost what was published.",
-        f"find out who deleted or replaced the folder, then {RESET}"),
+        "The table's folder was deleted, copied or re-created: the target may have lost what was published.",
+        f"find out who deleted or replaced the folder. Then {RESET}"),
     _code("FOREIGN_WRITER", _STOP, Lift.ITSELF,
-        "Another ledger or tool publishes into the table's folder. Two writers would use the same numbers.",
-        "find the other deployment that publishes there: end one of the two, give this one a landing zone or `target` "
-        f"of its own, or let both use one ledger; if the other's ledger is lost, {RESET}"),
+        "Another ledger or tool publishes into the table's folder. Two writers would use the same file numbers.",
+        "find the other deployment that publishes there. End one of the two, give this one its own landing zone or "
+        f"`target`, or let both use one ledger. If the other ledger is lost, {RESET}"),
     _code("LEDGER_LOST", (Kind.STOP, Kind.ERROR), Lift.ITSELF,
-        "This mirror has published or logged before, and its ledger knows nothing of it. Nothing begins anew.",
-        "put the newest ledger back, or name it in the mirror file (`ledger`): it goes on where it was; if another "
-        "deployment of this mirror publishes there, end one of the two, or let both use one ledger; without any "
-        f"ledger, make it again (`open-mirroring rebuild-ledger`), or {RESET}"),
+        "This mirror has published or logged before, but its ledger knows nothing of it. Nothing starts from scratch.",
+        "restore the newest ledger, or name it in the mirror file (`ledger`). If another deployment of this mirror "
+        "publishes there, end one of the two, or let both use one ledger. Without any ledger, rebuild it "
+        f"(`open-mirroring rebuild-ledger`), or {RESET}"),
     _code("METADATA_CHANGED", _STOP, Lift.RESUME,
-        "The table's `_metadata.json` is gone, unreadable or names another key than ours.",
-        f"restore the _metadata.json of the table's creation; if the service read other keys, {RESET}"),
+        "The table's `_metadata.json` is missing, unreadable, or names another key.",
+        f"restore the `_metadata.json` that the table was created with. If the service has read other keys, {RESET}"),
     _code("FOREIGN_ITEM", (Kind.STOP, Kind.ERROR), Lift.ITSELF,
-        "Something lies in the table's folder that does not belong there, or a link stands in the way.",
-        "find out who put it there, compare a number with the processed one, and move it away; if the service has "
-        f"applied it, {RESET}"),
+        "The table's folder contains something that does not belong there, or a link is in the way.",
+        "find out who put it there, and move it away. Compare a file with the processed one of the same number first. "
+        f"If the service has applied it, {RESET}"),
     _code("LEDGER_BEHIND", _STOP, Lift.ITSELF,
-        "Landing zone or change log hold numbers or batches that the ledger never gave: it is an older copy.",
-        f"stop the other writer, or restore the newest ledger; if there is none, {RESET}"),
+        "The landing zone or the change log contains numbers that this ledger never gave: it is an older copy.",
+        f"stop the other writer, or restore the newest ledger. If there is none, {RESET}"),
     _code("CONTENT_CHANGED", _STOP, Lift.RESUME,
-        "A published file is not the one that was sealed. The target may have applied either.",
-        "find out who exchanged the file or edited the ledger; if the service may have applied other rows than the "
-        f"ledger says, {RESET}"),
+        "A published file differs from the one that was sealed. The target may have applied either.",
+        "find out who replaced the file or edited the ledger. If the service may have applied other rows than the "
+        f"ledger records, {RESET}"),
     _code("FILE_MISSING", _STOP, Lift.ITSELF,
-        "A published number is nowhere, and was not purged. The target waits for it, or has lost it.",
-        "find out who removed the file and move that very file back; if it is lost and the target has not applied it, "
-        f"publish it again (`open-mirroring repair`); else {RESET}", Trait.REPAIRED, Trait.REPAIRABLE),
+        "A published file is missing, and the service did not purge it. The target waits for it, or has lost it.",
+        "find out who removed the file, and move that very file back. If it is lost and the target has not applied it, "
+        f"publish it again (`open-mirroring repair`). Otherwise {RESET}", Trait.REPAIRED, Trait.REPAIRABLE),
     _code("TARGET_FAILED", (Kind.STOP, Kind.ERROR), Lift.ITSELF,
-        "The target says that the table failed, or that mirroring of its database was stopped.",
-        f"read the error at the target and mend its cause, or {RESET}; never restart the target's database for one "
+        "The target reports that the table failed, or that mirroring of its database was stopped.",
+        f"read the error at the target and fix its cause, or {RESET}. Never restart the target's database for one "
         "table", Trait.REPAIRED),
     _code("TARGET_RESTARTED", _STOP, Lift.RESUME,
-        "The target counts fewer rows than before: it began the table anew.",
-        "find out who stopped and started mirroring, or touched the table at the target; its rows are not ours any "
-        f"more: {RESET}, and so every table that says so; if its rows are all there and only the count began anew, "
-        "`open-mirroring resume`"),
+        "The target counts fewer rows than before: it started the table from scratch.",
+        "find out who stopped and started mirroring, or changed the table at the target. If all rows are there and "
+        "only the count restarted, run `open-mirroring resume`. Otherwise "
+        f"{RESET}, and every other table with this code"),
     _reset("CONFLICT",
-        "Our sealed number is visible with the content of another writer.",
-        f"find out who wrote under this number; if the service may have applied it, {RESET}",
-        "the service may have applied what somebody else wrote under our number"),
+        "The number of our sealed file is taken by the content of another writer.",
+        f"find out who wrote under this number. The service may have applied it: {RESET}",
+        "the service may have applied what another writer put under our number"),
     _reset("AMBIGUOUS",
-        "A sealed file is nowhere, and nothing tells whether the target applied it.",
-        f"nothing here tells whether the number was applied before it was lost: {RESET}",
-        "whether the number was applied is not known, and publishing it again could apply it twice"),
+        "A sealed file is missing, and nothing shows whether the target applied it.",
+        f"it is unknown whether the file was applied before it was lost: {RESET}",
+        "whether the file was applied is unknown, and publishing it again could apply it twice"),
     _code("FILE_UNFIT", (Kind.STOP, Kind.ERROR), Lift.RESUME,
-        "A file's columns, keys or markers are not those of its table. One that was just written is not published.",
-        "run again; if it stays, report it with the version that wrote the file, and compare the target's rows with "
-        f"the source's; if they differ, {RESET}"),
+        "A file's columns, keys or row markers are not those of its table. A new file like this is not published.",
+        "run again. If it happens again, report it with the version that wrote the file, and compare the target with "
+        f"the source. If they differ, {RESET}"),
     _code("COUNTS_DIFFER", (Kind.STOP, Kind.ERROR), Lift.RESUME,
-        "What the ledger records does not add up: changes may be missing.",
-        "find out who edited or restored the ledger; if nobody did, changes may be lost: report it, and compare the "
-        f"target with the source or {RESET}"),
+        "The counts in the ledger do not add up: changes may be missing.",
+        "find out who edited or restored the ledger. If no one did, report it as a defect. Compare the target with the "
+        f"source (`open-mirroring prove`), or {RESET}"),
     Code("LOG_DAMAGED", (Kind.STOP, Kind.ERROR), Lift.RESUME,
-        "The change log, or the ledger's record of it, is not as it was sealed: parts are missing or others.",
-        "find out from the change log's Delta history who changed it, and restore that version, or a backup; what "
-        f"cannot be restored has to be read again, or {RESET}",
-        why_load="parts of it are missing, or somebody rewrote them"),
+        "The change log differs from what was sealed: parts are missing or were changed.",
+        "see in the change log's Delta history who changed it. Restore that version, or a backup. What cannot be "
+        f"restored has to be read again; otherwise {RESET}",
+        why_load="parts of the change log are missing or were changed"),
     _code("LOG_CONFLICT", (Kind.STOP, Kind.ERROR), Lift.DECISION,
-        "The change log holds a batch with other files than the ledger sealed. Nothing is read or published.",
-        "put ledger and change log of the same time together, then `open-mirroring resume-extraction`"),
+        "The change log contains a batch with other files than the ledger sealed. Nothing is read or published.",
+        "restore a ledger and a change log of the same time. Then run `open-mirroring resume-extraction`"),
     _reset("LEDGER_UNKNOWN",
-        "The ledger was lost and made again, and what it knew of the table could not be found out.",
-        f"{RESET}; the other tables go on",
-        "what of it was published is not known"),
+        "The ledger was lost and rebuilt, and what it knew of this table could not be recovered.",
+        f"{RESET}. The other tables go on",
+        "what was published of it is unknown"),
     # The changes cannot be published as they are.
     _code("NEW_TABLE", _STOP, Lift.DECISION,
         "The table joined by a pattern that asks first. Nothing of it is published yet.",
-        "accept it (`open-mirroring accept-table`): its changes are logged from the first one on; or name it under "
-        f"`exclude` of its pattern, and {DROP}"),
+        "accept it (`open-mirroring accept-table`): all of its changes are logged. Or name it under `exclude` of its "
+        f"pattern, and {DROP}"),
     _reset("SCHEMA_CHANGED",
-        "The table's structure changed so that published rows cannot follow. What came before is published.",
-        f"the target cannot change a column's type or bring one back in place: {RESET}{FROM_LOG}; if an export without "
-        "`types` brought the column, name its SQL type under `types` of the load first",
-        "published files hold the column in its old type or with old values, and neither can change in place",
+        "The table's structure changed in a way that published rows cannot follow. Earlier changes are published.",
+        f"the target cannot change a column's type, or bring a column back: {RESET}{FROM_LOG}. If an export without "
+        "`types` contained the column, name its SQL type under `types` of the load first",
+        "published files contain the column in its old type or with old values, and neither can change in place",
         Trait.FOLLOWED),
     _reset("COLUMN_NOT_STREAMED",
-        "Loaded columns are in no change: they were dropped at the source, or it does not send them.",
-        "if they were dropped at the source, run `open-mirroring accept-schema --dropped COLUMN…`; if the source does "
+        "Changes do not contain some loaded columns: they were dropped at the source, or it does not send them.",
+        "if they were dropped at the source, run `open-mirroring accept-schema --dropped COLUMN…`. If the source does "
         f"not send them, exclude them in the mirror file (`columns: {{exclude: […]}}`), and {RESET}",
-        "published rows hold the column as it was loaded, and no change tells what became of it", Trait.EXPLAINED),
+        "published rows contain the column as it was loaded, and changes do not contain it", Trait.EXPLAINED),
     _code("RENAME_POSSIBLE", _STOP, Lift.DECISION,
-        "A column is gone and another one came: it may have been renamed.",
-        "look at the source: if a column was dropped, run `open-mirroring accept-schema --dropped COLUMN…`, and the "
-        "table goes on; if it was renamed, `--renamed OLD=NEW`, and the table is built from scratch; "
-        "`on_possible_rename: dropped` answers for all; where `columns` does not list the new name, list it instead, "
+        "A column is missing and a new one is there: it may have been renamed.",
+        "look at the source. If the column was dropped, run `open-mirroring accept-schema --dropped COLUMN…`, and the "
+        "table goes on. If it was renamed, use `--renamed OLD=NEW`, and the table is built from scratch. The setting "
+        "`on_possible_rename: dropped` answers for all columns. If `columns` does not list the new name, list it, "
         f"and {RESET} with a new initial load", Trait.FOLLOWED, Trait.EXPLAINED),
     _reset("COLUMN_RENAMED",
-        "A column was renamed at the source. Rows that did not change since have it under the old name.",
-        f"{RESET}{FROM_LOG}; either brings the values under the new name",
-        "the values of rows that did not change since the rename stand under the old name",
+        "A column was renamed at the source. Rows that have not changed since then have it under the old name.",
+        f"{RESET}{FROM_LOG}. Both put the values under the new name",
+        "rows that have not changed since the rename have the values under the old name",
         Trait.FOLLOWED, Trait.EXPLAINED),
     _code("COLUMN_ADDED", _STOP, Lift.RESUME,
-        "A column came, perhaps with a default that rows have which did not change.",
-        "nothing tells whether the column came with a default, which the rows have that did not change: "
-        f"{RESET} with a new initial load; or, if it came without one, say `require_reload_on_add: false` and {_LIFT}"),
+        "A column was added. If it has a default at the source, rows that have not changed since then lack it.",
+        f"if the column has a default at the source, {RESET} with a new initial load. If it has none, set "
+        f"`require_reload_on_add: false` and {_LIFT}"),
     _code("COLUMN_NAME_INVALID", (Kind.STOP, Kind.ERROR), Lift.RESUME,
-        "The target cannot have this column name: reserved, too long, or equal to another one without case.",
-        "give the column another name by `rename`, or leave it out (`columns: {exclude: […]}`), in the mirror file, or "
-        f"rename it at the source; then {_LIFT}"),
+        "The target cannot have this column name: it is reserved, too long, or equal to another one without case.",
+        "in the mirror file, rename the column (`rename`) or leave it out (`columns: {exclude: […]}`). Or rename it at "
+        f"the source. Then {_LIFT}"),
     _code("HASH_UNMATCHED", (Kind.STOP, Kind.LOSS), Lift.RESUME,
-        "A column that is to be hashed is none of the table's: one that is meant would land in clear.",
-        "spell the column under `hash` as the source does; if it is still to come, write a pattern, as in `email*`, or "
-        "leave it out; where the table stopped, lift the stop then"),
+        "`hash` names a column that the table does not have. A misspelled column would land in clear.",
+        "spell the column under `hash` as the source does. If it is still to come, use a pattern such as `email*`, or "
+        "leave it out. If the table is stopped, lift the stop then"),
     _code("TYPE_UNSUPPORTED", (Kind.STOP, Kind.ERROR), Lift.RESUME,
-        "A column's type is unknown, or has no counterpart in the landing zone.",
-        "land the column as text (`types: {column: string}` in the mirror file), or name a type of docs/types.md that "
-        f"fits, and {_LIFT}; a column that is no key can also be left out (`columns: {{exclude: […]}}`)"),
+        "A column's type is unknown, or the landing zone has no such type.",
+        "land the column as text (`types: {column: string}` in the mirror file), or as a type of docs/types.md that "
+        f"fits. A column outside the key can also be left out (`columns: {{exclude: […]}}`). Then {_LIFT}"),
     _code("KEY_INVALID", (Kind.STOP, Kind.LETTER, Kind.ERROR), Lift.RESUME,
-        "What the mirror file calls the key is none: a column is absent, NULL or unreadable, or a key stands twice.",
-        "compare `key` in the mirror file with the whole primary key at the source, in names and spelling; mend it, or "
-        f"the source or export, and {RESET}; a type that loses digits in the target, such as datetime2(7), can be no "
-        "key"),
+        "The `key` in the mirror file is no key: a column is absent, NULL or unreadable, or a key occurs twice.",
+        "compare `key` in the mirror file with the complete primary key at the source, in names and spelling. Fix it, "
+        f"or the source or export, and {RESET}. A type that loses digits in the target, such as datetime2(7), cannot "
+        "be a key"),
     _code("KEY_DIFFERS", (Kind.LETTER, Kind.ERROR, Kind.NOTE), Lift.LETTER,
-        "The source announces another key than the mirror file names: rows of two keys could become one.",
-        "name all columns of the announced key as `key` in the mirror file, and reset a table that was published with "
-        "a load; or, if no two rows of the table ever have one value of yours, say `key_is_unique: true`, replay the "
-        "dead letters and resume the table"),
+        "The source announces another key than the mirror file names: two rows could become one.",
+        "name all columns of the announced key as `key` in the mirror file. Reset the table if it was published with "
+        "a load. If your key is unique nevertheless, set `key_is_unique: true`, replay the dead letters and resume the "
+        "table"),
     Code("KEY_UNKNOWN", _STOP, Lift.RESET,
-        "A change could not be attributed to a row. A change of an unknown row is missing.",
-        "compare `key` in the mirror file with the primary key at the source, and mend it: while no change is logged "
-        "by the old one, the next run reads again by the new one what was rejected; where a newer version of this "
-        f"product reads the dead letter, replay it; else {RESET} with a load",
-        "a change of an unknown row is missing, and nothing looks at it again",
-        "a change of an unknown row is missing", frozenset({Trait.HIDES_CHANGES})),
+        "A change could not be assigned to a row. Which row lacks it is unknown.",
+        "compare `key` in the mirror file with the primary key at the source, and fix it. If no change is logged by "
+        "the old key, the next run reads the rejected changes again. If a newer version of this product can read the "
+        f"dead letter, replay it. Otherwise {RESET} with a load",
+        "a change is missing whose row is unknown, and no run looks at it again",
+        "a change is missing whose row is unknown", frozenset({Trait.HIDES_CHANGES})),
     Code("KEY_MENDED", _STOP, Lift.NEXT_RUN,
-        "The mirror file names another key since the table stopped. What was rejected is not read again yet.",
-        "run again (`open-mirroring tick`): what was rejected is read again by the key of now",
-        why_load="what a wrong key rejected is not read again yet, which the next run does",
+        "The mirror file names another key since the table stopped. Rejected changes have not been read again yet.",
+        "run again (`open-mirroring tick`): rejected changes are read again by the new key",
+        why_load="changes that the wrong key rejected have not been read again yet; the next run does that",
         traits=frozenset({Trait.RUN_HELPS})),
     Code("CHANGES_MISSING", _STOP, Lift.RESUME,
-        "A file or message of the table could not be read. Whole changes are missing.",
-        f"deliver what the message names again, sound and under a new name; once that is read, {_LIFT}: what was read "
-        "already is dropped",
+        "A file or message of the table could not be read. Changes are missing.",
+        f"deliver what the message names again, intact and under a new name. Once that is read, {_LIFT}. Changes that "
+        "were read before are not applied twice",
         why_load="changes could not be read", traits=frozenset({Trait.HIDES_CHANGES})),
     _code("CHANGES_RECOVERED", _STOP, Lift.RESUME,
-        "Every dead letter that hid a change of the table was read after all.",
-        f"{_LIFT}: what a dead letter hid was replayed or read again, and takes its place in the order"),
+        "Every dead letter that hid a change of the table has been read since.",
+        f"{_LIFT}: the recovered changes take their place in the order"),
     Code("PARTIAL_ROWS", _STOP, Lift.RESUME,
-        "Updates carry only what changed, and the target takes whole rows.",
-        "set @include_all_columns = 1 for the table at the source and reset it; or, if its updates carry whole rows, "
-        "say `full_rows: true`, or, if the log holds its rows from their insert or load on, `complete_rows: true` in "
-        f"the mirror file, and {_LIFT}",
-        why_load="its updates carry only what changed", traits=frozenset({Trait.BEFORE_A_LOAD, Trait.EXPLAINED})),
+        "Updates contain only the changed columns, but the target needs complete rows.",
+        "set @include_all_columns = 1 for the table at the source and reset it. If its updates contain complete rows, "
+        "set `full_rows: true` instead. If the log contains its rows from their insert or load on, set "
+        f"`complete_rows: true`. Then {_LIFT}",
+        why_load="its updates contain only the changed columns",
+        traits=frozenset({Trait.BEFORE_A_LOAD, Trait.EXPLAINED})),
     Code("ROW_INCOMPLETE", _STOP, Lift.ITSELF,
-        "A row's changes carry only what changed, and no earlier one tells the rest.",
-        "the batch that brings the missing changes lifts the stop by itself; if they never come, set "
+        "Changes of a row contain only some columns, and no earlier change contains the rest.",
+        "the batch that contains the missing changes lifts the stop by itself. If they never come, set "
         f"@include_all_columns = 1 for the table at the source, and {RESET}",
-        why_load="parts of a row are told by no change", traits=frozenset({Trait.BEFORE_A_LOAD})),
+        why_load="no change contains the other columns of a row", traits=frozenset({Trait.BEFORE_A_LOAD})),
     _code("SWAP_POSSIBLE", _STOP, Lift.ITSELF,
-        "A row left a key that another one had just taken, and nothing tells which row it was.",
-        "touch at the source the row of that key (an update that sets a column to itself), or, if there is none, "
-        f"insert one and delete it: the batch that brings it lifts the stop by itself; or {RESET} with an "
-        "`initial_load` made after that transaction"),
+        "A row left a key that another row had just taken. Which of the two is meant is unknown.",
+        "touch the row of that key at the source, by an update that sets a column to itself. If there is none, insert "
+        "one and delete it. The batch with that change lifts the stop by itself. "
+        f"Or {RESET} with an `initial_load` made after that transaction"),
     _code("TABLE_NAME_DIFFERS", (Kind.STOP, Kind.LETTER, Kind.ERROR), Lift.RESUME,
-        "The source names the table, its folder or its topic otherwise than the mirror file. Its changes are not read.",
-        "spell `source`, `change_table`, `table_suffix` or `topics` in the mirror file as the source does; then replay "
-        f"the dead letters and {_LIFT}; if both names are tables of their own, accept the letters of the other one",
+        "The source spells the table, its folder or its topic differently. Its changes are not read.",
+        "spell `source`, `change_table`, `table_suffix` or `topics` in the mirror file as the source does. Then replay "
+        f"the dead letters and {_LIFT}. If both names are different tables, accept the dead letters of the other one",
         Trait.HEALED_BY_COPY),
     _code("LOAD_UNREAD", _STOP, Lift.RESUME,
-        "A full load lies beside the changes, and the table names no initial load: its rows would be missing.",
+        "There is a full load next to the changes, but the table has no initial load: its rows would be missing.",
         "give the table an `initial_load` with the format qlik-full-load and the folder of that load, and "
-        f"{RESET}; or, if its rows do not matter, move its files out of the source's folder and {_LIFT}"),
+        f"{RESET}. If its rows do not matter, move its files out of the source's folder and {_LIFT}"),
     _code("HEADER_INVALID", (Kind.STOP, Kind.LETTER), Lift.RESUME,
-        "The header columns of a task's change table or message are absent, ambiguous or unreadable.",
-        "select change_seq and change_oper in the task's Store Changes settings, mend `header_prefix` or "
-        "`sequence_digits`, or name `columns` without the one that is meant; see that only the task writes there; "
-        f"then replay the dead letters and {_LIFT}"),
+        "The header columns of a change table or message are absent, ambiguous or unreadable.",
+        "select change_seq and change_oper in the task's Store Changes settings, and fix `header_prefix` or "
+        "`sequence_digits`. If a data column has the name of a header, leave it out of `columns`. Only the task may "
+        f"write there. Then replay the dead letters and {_LIFT}"),
     _code("CHANGES_WENT_BACK", _STOP, Lift.RESUME,
-        "A change table counts from a lower place than before: it was made anew or restored. Changes may be lost.",
-        "see whether the change table was made anew or restored: changes may be lost, and new ones count from a lower "
-        f"place; give `load` a new name in the mirror file, and {RESET}"),
+        "A change table counts from a lower place than before: it was re-created or restored. Changes may be lost.",
+        "find out whether the change table was re-created or restored. Give `load` a new name in the mirror file, and "
+        f"{RESET}"),
     _reset("IDENTITY_CONFLICT",
-        "Two changes have one position and key, and other values.",
-        "see that the source path holds the events of one stream group of one database only; which of the two values "
-        f"is true cannot be decided from the events: {RESET}",
-        "which of the two values is true cannot be decided from the events", Trait.BEFORE_A_LOAD,
-        why_load="it holds two contents of one change"),
+        "Two changes have the same position and key, but different values.",
+        "check that the source path contains the events of one stream group of one database only. The events do not "
+        f"show which of the two values is right: {RESET}",
+        "the events do not show which of the two values is right", Trait.BEFORE_A_LOAD,
+        why_load="it contains two versions of one change"),
     _code("SENDER_OTHER", (Kind.STOP, Kind.NOTE), Lift.RESUME,
         "Two databases or tasks send changes of one table.",
-        "of two databases name the one to mirror as `source.database`, of two tasks take the topic of one out, and "
-        f"{RESET} with a load; or, if it is the same source under a new name and nothing was missed, {_LIFT}"),
+        "name the database to mirror as `source.database`, or take the topic of one task out. Then "
+        f"{RESET} with a load. If it is the same source under a new name and nothing was missed, {_LIFT}"),
     _reset("SCHEMA_SHARED",
-        "Messages of one table were taken for changes of another one.",
-        f"{RESET}, and the other table that is named, each with a load made after this stop; name the `topic` of each "
-        "table, or have the task name schema and table in its headers, so that ids decide nothing",
+        "Messages of one table were read as changes of another one.",
+        f"{RESET}, and the other table that is named, each with a load made after this stop. Name the `topic` of each "
+        "table, or let the task put schema and table into its headers",
         "rows of one table were published as rows of another one",
-        why_load="it holds changes of one table as those of another one"),
+        why_load="it contains changes of one table as those of another one"),
     Code("EPOCH_UNKNOWN", _STOP, Lift.DECISION,
-        "Streaming was set up anew. Changes between the two streams may never have been sent.",
-        f"{RESET} with a load made after the new stream began; or, if nothing changed at the source in between, accept "
-        "the stream by its GUID: `open-mirroring accept-epoch`; if a Qlik task has written its full load anew beside "
-        "the change tables, say that it counts: `open-mirroring accept-reload`; if the table was dropped and made "
-        "again, empty, before it, say that with the reset (`--made-anew`)",
-        why_load="what happened between two streams is in none of them"),
+        "Streaming was set up again. Changes between the two streams may never have been sent.",
+        f"{RESET} with a load made after the new stream began. If nothing changed at the source in between, accept "
+        "the stream by its GUID (`open-mirroring accept-epoch`). If a Qlik task wrote a new full load next to the "
+        "change tables, let it count (`open-mirroring accept-reload`). If the table was dropped and re-created empty, "
+        "reset it with `--made-anew`",
+        why_load="changes between two streams are in neither of them"),
     _reset("LATE_BELOW_HORIZON",
-        "A change came so late that the log may no longer hold what it has to be compared with.",
-        "find out why the source sent it so late, and raise `maintenance.keep_days` if that may happen again; whether "
-        f"it is still the newest of its key is not known: {RESET}",
-        "the log no longer holds what the late change has to be compared with"),
+        "A change came so late that the log may no longer contain the changes to compare it with.",
+        "find out why the source sent it so late. Raise `maintenance.keep_days` if that may happen again. Whether "
+        f"it is still the newest change of its key is unknown: {RESET}",
+        "the log no longer contains the changes to compare the late one with"),
     _reset("RELOAD_SEEN",
         "The source was loaded again. Keys that the new load lacks would stay at the target.",
-        "when that load has ended at the source, say that it counts (`open-mirroring accept-reload`): the next run "
-        "builds the table anew from it and the changes behind it; where the log does not tell where it begins, "
+        "when that load has ended at the source, let it count (`open-mirroring accept-reload`). The next run then "
+        "builds the table from it and the changes behind it. If the log does not show where the load begins, "
         f"{RESET} with an `initial_load` made after it",
-        "keys that the new load lacks would stay, and its rows lie below every change of the old one",
+        "keys that the new load lacks would stay, and its rows have positions below every earlier change",
         Trait.BEFORE_A_LOAD, why_load="keys that a reload of the source lacks would stay"),
     Code("LOAD_REPEATED", _STOP, Lift.ITSELF,
-        "A full load came a second time, and rows of the first have not come again.",
-        "wait until the second load has come to its end: the stop is lifted once every row came again; if some never "
-        "do, the source may have them no more: say that the second load counts (`open-mirroring accept-reload`), or "
-        f"{RESET} with an `initial_load` made after that load ended; if nothing was loaded again, and messages were "
-        f"only delivered twice, {_LIFT}",
+        "A full load came a second time, and some rows of the first have not come again.",
+        "wait until the second load has ended: the stop is lifted once every row has come again. If some never do, "
+        "let the second load count (`open-mirroring accept-reload`), or "
+        f"{RESET} with an `initial_load` made after it. If messages were only delivered twice, {_LIFT}",
         why_load="keys that a second load of the source lacks would stay", traits=frozenset({Trait.BEFORE_A_LOAD})),
     _code("RELOAD_UNCLEAR", _ERROR, Lift.DECISION,
-        "The newest full load cannot be told from what came before, or there is none.",
+        "The newest full load cannot be told apart from earlier rows, or there is none.",
         f"give the table an `initial_load` made after that load ended, and {RESET}"),
     Code("LOAD_NEEDED", (Kind.STOP, Kind.ERROR), Lift.RESET,
-        "The log does not hold every change of the table: only a load tells its rows.",
-        f"give the table an `initial_load` in the mirror file, then {RESET}",
-        "changes of the time in which the table was not mirrored were not read"),
+        "The log does not contain every change of the table: only a load can provide its rows.",
+        f"give the table an `initial_load` in the mirror file. Then {RESET}",
+        "changes from the time in which the table was not mirrored were not read"),
     _reset("KEYLESS_CHANGE",
         "A table without key received an update or a delete.",
-        f"without key a table takes inserts only: give it a `key`, and {RESET}",
-        "which row the change meant is not known", Trait.BEFORE_A_LOAD,
-        why_load="which row a change meant is not known"),
+        f"a table without key can only take inserts: give it a `key`, and {RESET}",
+        "which row the change meant is unknown", Trait.BEFORE_A_LOAD,
+        why_load="which row a change meant is unknown"),
     # The first rows cannot be loaded.
     _code("VALUE_INVALID", (Kind.STOP, Kind.LETTER, Kind.NOTE), Lift.RESET,
-        "A value does not fit its column, or can be two things. The target shows the row as it was before.",
-        "compare the value with its column's type at the source; correct it there, or name the column's SQL type under "
-        f"`types`, have the export write it in full, or list `columns` without it, and {RESET}; of a single change, "
-        "touching the row at the source is enough"),
+        "A value does not fit its column, or is ambiguous. The target shows the row as it was before.",
+        "compare the value with its column's type at the source. Correct it there, or name the column's SQL type under "
+        f"`types`, let the export write it in full, or leave the column out of `columns`. Then {RESET}. For a single "
+        "change it is enough to touch the row at the source"),
     _code("LOAD_INVALID", (Kind.STOP, Kind.ERROR), Lift.RESET,
-        "The load cannot be read as the mirror file says: a file of the export or a column is absent or odd.",
-        "mend `columns` or `types`, or deliver a complete export of plain files, all alike, in a folder of its own; "
-        f"once the load began, {RESET}"),
+        "The load cannot be read as the mirror file describes it: a file or a column is absent or unexpected.",
+        "fix `columns` or `types`, or deliver a complete export: plain files, all alike, in a folder of its own. "
+        f"If the load had begun, {RESET}"),
     _code("STREAM_FROM_INVALID", (Kind.STOP, Kind.ERROR), Lift.RESET,
-        "The load does not fit the stream: changes would be missing, or be in both.",
-        "export anew, with the first commit that is not in the export as `stream_from` (and `handover: exact` for a "
-        f"table without key); then load it, or {RESET}"),
+        "The load does not fit the stream: changes would be missing, or counted twice.",
+        "export again. Set `stream_from` to the first commit that is not in the export, and `handover: exact` for a "
+        f"table without key. Then load it, or {RESET}"),
     _code("LOAD_CHANGED", _ERROR, Lift.CALL,
-        "Settings or files of a load are others than those that it began with.",
+        "Settings or files of a load have changed since it began.",
         f"put them back as they were and run `open-mirroring initial-load`; or {RESET}", Trait.WAITED_FOR),
     # It passes by itself.
     _code("PAUSED", _HOLD, Lift.ITSELF,
         "Mirroring of the target's database is paused. Changes are logged.",
-        "resume the capacity; changes are logged meanwhile"),
+        "resume the capacity. Changes are logged in the meantime"),
     _code("TARGET_BUSY", (Kind.HOLD, Kind.ERROR), Lift.ITSELF,
-        "The target's database is still starting, or the service is throttled. Changes are logged.",
-        "wait until the database runs, or for the time that the service names; changes are logged meanwhile"),
+        "The target's database is still starting, or the service throttles calls. Changes are logged.",
+        "wait until the database runs, or for the time that the service names. Changes are logged in the meantime"),
     _code("STATUS_UNKNOWN", _HOLD, Lift.ITSELF,
-        "The target gives no status that is understood. Changes are logged.",
-        "look whether the target's status call works; the next run asks again"),
+        "The target's status could not be understood. Changes are logged.",
+        "check that the target's status call works. The next run asks again"),
     _code("STATUS_REFUSED", _HOLD, Lift.ITSELF,
-        "The login may not ask how the target is: nothing would tell of a failed one.",
-        "let the connection's identity ask: give it Contributor in the workspace, or read and write on the item; the "
-        "tenant must let service principals use Fabric APIs; `open-mirroring check` tries it; or publish without "
-        "asking: `gate.status: none`", Trait.ASKS_SOMEBODY),
+        "The login may not read the target's status, so a failed table would go unnoticed.",
+        "give the connection's identity Contributor in the workspace, or read and write on the item. The tenant must "
+        "let service principals use Fabric APIs. Try it with `open-mirroring check`. Or publish without asking: "
+        "`gate.status: none`", Trait.ASKS_SOMEBODY),
     _code("BACKLOG", _HOLD, Lift.ITSELF,
         "More files wait for the target than the limits allow. Changes are logged.",
-        "wait: publishing goes on when the target has caught up; if it never does, look at its status"),
+        "wait: publishing goes on when the target has caught up. If it never does, look at its status"),
     _code("RESET_OPEN", (Kind.HOLD, Kind.ERROR), Lift.ITSELF,
-        "The table is being reset, and waits for the target or its rebuilding.",
-        "let `open-mirroring reload-table` (or `drop-table`, as it was asked for) come to its end: it goes on where it "
-        "stopped; changes are logged meanwhile"),
+        "The table is being reset. It waits for the target, or is being rebuilt.",
+        "let `open-mirroring reload-table` (or `drop-table`) finish: it goes on where it stopped. Changes are logged "
+        "in the meantime"),
     _code("LOAD_PENDING", (Kind.HOLD, Kind.ERROR), Lift.ITSELF,
         "The table's initial load is not complete. Changes are logged.",
-        "mend what refused it, if anything did, and run the initial load to its end; changes are logged meanwhile"),
+        "run the initial load to its end. If something refused it, fix that first. Changes are logged in the meantime"),
     _code("LOAD_AHEAD", _HOLD, Lift.ITSELF,
-        "The stream has not reached the position from which the load says that it goes on.",
-        "compare `stream_from` with the last commit before the export began: if it is right, wait until the source "
-        f"commits a change above it; if it is too high, mend it and {RESET}"),
+        "The stream has not reached the position at which the load says that it continues.",
+        "compare `stream_from` with the last commit before the export began. If it is right, wait until the source "
+        f"commits a later change. If it is too high, correct it and {RESET}"),
     # The table goes on, and lacks something.
     _code("DEAD_LETTERS_OPEN", _LOSS, Lift.LETTER,
         "Changes of the table could not be read or typed. Their rows are as they were before.",
-        "look at `open-mirroring dead-letters`: it says what to do about each; what nobody can mend is settled by "
-        "`open-mirroring accept-dead-letters`, or tolerated by `dead_letters` in the mirror file"),
+        "run `open-mirroring dead-letters`: it shows what to do about each. Settle what cannot be fixed with "
+        "`open-mirroring accept-dead-letters`, or tolerate it with `dead_letters` in the mirror file"),
     _code("DEAD_LETTERS_HOMELESS", _LOSS, Lift.LETTER,
-        "Messages tell no table: any table may lack a change.",
-        "look at `open-mirroring dead-letters --raw` for whose they are; replay them once the cause is mended, or "
-        "settle what concerns no mirrored table by `open-mirroring accept-dead-letters`"),
+        "Messages do not name their table: any table may lack a change.",
+        "run `open-mirroring dead-letters --raw` to see whose they are. Replay them once the cause is fixed. Settle "
+        "those that concern no mirrored table with `open-mirroring accept-dead-letters`"),
     _code("DEAD_LETTERS_UNCOUNTED", _LOSS, Lift.NEXT_RUN,
-        "Nobody has counted the open dead letters of the log yet.",
+        "The open dead letters of the log have not been counted yet.",
         "run `open-mirroring tick`, or `open-mirroring status`: both count them", Trait.RUN_HELPS),
     _code("TABLE_RENAMED", _LOSS, Lift.RESET,
-        "Nothing comes of the table any more, while changes come of one with a similar name.",
-        "find out whether it was renamed at the source: if so, name the new one in the mirror file, with an initial "
-        "load, and drop this one (`open-mirroring drop-table`); else list the other one under `ignore`"),
+        "The table no longer sends changes, but one with a similar name does.",
+        "find out whether the table was renamed at the source. If so, name the new one in the mirror file with an "
+        "initial load, and drop this one (`open-mirroring drop-table`). Otherwise list the other one under `ignore`"),
     _code("CHANGES_IGNORED", (Kind.LOSS, Kind.NOTE), Lift.RESET,
         "Changes of the table were read and ignored before the mirror file named it.",
-        f"{RESET} with an initial load; if those changes were read again since, or do not matter, list the table "
+        f"{RESET} with an initial load. If those changes were read again since, or do not matter, list the table "
         "under `ignore`", Trait.RESET_HELPS),
     _code("OFFSETS_MISSING", _LOSS, Lift.LETTER,
-        "Messages between two that were read have not come: any table may lack a change.",
-        "deliver the lines with these offsets, in any file; if they are lost, `open-mirroring prove` tells the rows "
-        "that differ, and `open-mirroring accept-dead-letters --code OFFSETS_MISSING` settles the gaps; where the "
-        "lines are only some of the messages, say `offset_gaps: expected` under `source`"),
+        "Messages between two that were read are missing: any table may lack a change.",
+        "deliver the lines with these offsets, in any file. If they are lost, `open-mirroring prove` finds the rows "
+        "that differ, and `open-mirroring accept-dead-letters --code OFFSETS_MISSING` settles the gaps. If the "
+        "lines are only some of the messages on purpose, set `offset_gaps: expected` under `source`"),
     _code("FILE_UNKNOWN", (Kind.LOSS, Kind.LETTER), Lift.ITSELF,
-        "Something in the source's folder is not read, for its name or kind says nothing: changes may be in it.",
-        "repair the links, and give folders and files plain names with the ending of what they hold, or keep what is "
-        "none of the source's elsewhere; the next run looks again; then accept the dead letter", Trait.HEALED_BY_COPY,
+        "Something in the source's folder is not read, because its name or kind is not known: it may contain changes.",
+        "repair links, and give folders and files plain names with the right ending. Keep other things elsewhere. The "
+        "next run looks again. Then accept the dead letter", Trait.HEALED_BY_COPY,
         Trait.OF_A_FILE),
     _code("TABLE_SUSPENDED", _LOSS, Lift.ITSELF,
-        "The task at the source has suspended the table: no change of it comes.",
-        "mend what the task names as the reason, and have it go on with the table or reload it; after a reload, or "
-        f"where changes were lost, {RESET} with an initial load", Trait.RESET_HELPS),
+        "The task at the source has suspended the table: its changes do not come.",
+        "fix the reason that the task names, and let it continue or reload the table. After a reload, or "
+        f"if changes were lost, {RESET} with an initial load", Trait.RESET_HELPS),
     _code("TABLE_EMPTIED", (Kind.LOSS, Kind.LETTER), Lift.RESET,
         "The table was truncated or dropped at the source. Its old rows are still at the target.",
-        f"{RESET} with an initial load made afterwards; one that the source has no more: {DROP}", Trait.RESET_HELPS),
+        f"{RESET} with an initial load made afterwards. If the source no longer has the table, {DROP}",
+        Trait.RESET_HELPS),
     _code("LOAD_NOT_MADE", _LOSS, Lift.RESET,
-        "The mirror file names an initial load, and the table began without one: first rows may be missing.",
-        f"{RESET}, which then begins with that load; or take `initial_load` out of the mirror file, if the table began "
-        "empty"),
+        "The mirror file names an initial load, but the table began without one: first rows may be missing.",
+        f"{RESET}: it then begins with that load. If the table began empty, remove `initial_load` from the mirror "
+        "file"),
     # A message or row is set aside.
     _code("BODY_MISSING", _LETTER, Lift.LETTER,
-        "A message has no content. A change is in none of them.",
-        "find out who sends messages without content to this stream; a change is in none of them"),
+        "A message has no content, so it contains no change.",
+        "find out who sends messages without content to this stream. They contain no change"),
     _code("MESSAGE_INVALID", _LETTER, Lift.LETTER,
-        "A message is none of the source's format: cut, altered, of a newer format, or of somebody else.",
-        "find out what altered the message or who else writes there, and deliver a sound copy: copies of what was read "
-        "already are dropped; if the format is newer, update this product and replay the dead letters; have the "
-        "source send its own format as JSON or Avro", Trait.HEALED_BY_COPY),
+        "A message does not have the source's format: it is cut, altered, newer, or from another sender.",
+        "find out what altered the message, or who else writes there, and deliver an intact copy. Changes that were "
+        "read before are not applied twice. If the format is newer, update this product and replay the dead letters. "
+        "Let the source send its own format as JSON or Avro", Trait.HEALED_BY_COPY),
     _code("METADATA_MISSING", (Kind.LETTER, Kind.ERROR), Lift.LETTER,
-        "Nothing tells how to read a message: its structure is not announced, or cannot be read.",
+        "The structure of a message is unknown: it was not announced, or cannot be read.",
         "let the Qlik task publish its metadata messages to a topic of this mirror, or give the structure under "
-        "`structures` in the mirror file; then replay the dead letters, and resume the table if it is stopped; raise "
-        "`fragment_timeout_hours` if metadata only comes late", Trait.HEALED_BY_COPY),
+        "`structures` in the mirror file. Then replay the dead letters, and resume the table if it is stopped. If "
+        "metadata only comes late, raise `fragment_timeout_hours`", Trait.HEALED_BY_COPY),
     _code("FRAGMENTS_INCOMPLETE", _LETTER, Lift.LETTER,
-        "The pieces of a split message do not come together.",
-        "look whether a partition or file is missing at the source, and that one stream group feeds this path; deliver "
-        "all pieces again together: complete ones are joined; raise `fragment_timeout_hours` if they only come late",
+        "Pieces of a split message are missing.",
+        "check whether a partition or file is missing at the source, and that only one stream group feeds this path. "
+        "Deliver all pieces again together. If they only come late, raise `fragment_timeout_hours`",
         Trait.HEALED_BY_COPY),
     _code("TABLE_UNTOLD", _LETTER, Lift.LETTER,
-        "A message does not tell its table or its schema.",
+        "A message does not name its table or its schema.",
         "set *Message key* of the task's target to *Schema and table name*, or include schema and table in the "
-        "headers; let each task publish to topics of its own; if a topic holds one table alone, name it as `topic` of "
-        "that table; then replay the dead letters"),
+        "headers. Let each task publish to its own topics. If a topic contains one table only, name it as `topic` of "
+        "that table. Then replay the dead letters"),
     _code("FILE_DAMAGED", _LETTER, Lift.LETTER,
-        "A source file cannot be read from some place on, or the metadata file beside it tells otherwise.",
-        "look whether the file is complete at the source; deliver it again under a new name, with its metadata file if "
-        "it has one (a Capture file under its own name), then resume the table: what was read already is dropped",
-        Trait.HEALED_BY_COPY, Trait.OF_A_FILE),
+        "A source file cannot be read beyond some place, or contradicts its metadata file.",
+        "check whether the file is complete at the source. Deliver it again under a new name, with its metadata file "
+        "if it has one. Deliver a Capture file under its own name. Then resume the table. Changes that were read "
+        "before are not applied twice", Trait.HEALED_BY_COPY, Trait.OF_A_FILE),
     _code("FILE_INCOMPLETE", _LETTER, Lift.LETTER,
-        "A data file or its metadata file is missing or empty. It is read once it is whole.",
-        "look whether the task or the copying has failed; copy the data file or its metadata file, whichever is "
-        "missing or empty, to its place, and resume the table", Trait.HEALED_BY_COPY, Trait.OF_A_FILE),
+        "A data file or its metadata file is missing or empty. It is read once it is complete.",
+        "check whether the task or the copying failed. Copy the missing or empty file to its place, and resume the "
+        "table", Trait.HEALED_BY_COPY, Trait.OF_A_FILE),
     _code("FORMAT_UNSUPPORTED", _LETTER, Lift.LETTER,
-        "A file is not written as the mirror file says, or so that NULL or a field's end cannot be told.",
-        "set `encoding` or `layout` under `source` to what the file is, or change delimiters, quotes, NULL or "
-        f"compression at the file target, as the reason says; then {_DELIVER}", Trait.HEALED_BY_COPY, Trait.OF_A_FILE),
+        "A file is not written as the mirror file describes it, or NULL or a field's end is ambiguous.",
+        "set `encoding` or `layout` under `source` to what the file is. Or change delimiters, quotes, NULL or "
+        f"compression at the file target, as the reason says. Then {_DELIVER}", Trait.HEALED_BY_COPY, Trait.OF_A_FILE),
     _code("ROW_INVALID", _LETTER, Lift.LETTER,
-        "A row is none of its table: its columns or its operation do not fit.",
-        "find out what wrote the row; until a later change of its key arrives, the target shows the row as it was "
-        "before; touching the row at the source sends such a change"),
+        "A row does not fit its table: its columns or its operation are wrong.",
+        "find out what wrote the row. The target shows the row as it was before, until a later change of its key "
+        "comes. Touching the row at the source sends such a change"),
     _code("MASK_INVALID", _LETTER, Lift.LETTER,
         "The mask of changed columns does not fit the row or the table.",
-        "set `mask_order` to how the source orders the bytes of its masks; if NULLs in updates stand for what did not "
-        "change, set `sparse_updates`; else see whether the table's metadata is up to date, and touch the row"),
+        "set `mask_order` to the byte order of the source's masks. If NULL in updates means unchanged, set "
+        "`sparse_updates`. Otherwise check that the table's metadata is up to date, and touch the row"),
     _code("OLD_KEY_MISSING", _LETTER, Lift.LETTER,
-        "A key changed, or may have, and the row of the old key cannot be removed.",
-        "have the source send what was before: @include_old_values = 1 for change events, before images (`beforeData`) "
-        "in a Qlik task; if keys of this table never change, say `keys_never_change: true` and replay the dead "
-        "letters; else the table is stopped until it is reloaded"),
+        "A key changed, or may have changed, and the row of the old key cannot be removed.",
+        "let the source send the old values: @include_old_values = 1 for change events, before images (`beforeData`) "
+        "in a Qlik task. If keys of this table never change, set `keys_never_change: true` and replay the dead "
+        "letters. Otherwise the table is stopped until it is reloaded"),
     _code("PKKEY_CONTRADICTED", _LETTER, Lift.LETTER,
-        "A message names two rows: `pkkey` says another one than the row.",
-        "find out what altered the message, or writes to this stream; either row may be out of date; deliver a sound "
-        "copy and resume the table, or reload it"),
+        "A message names two rows: its `pkkey` and its row differ.",
+        "find out what altered the message, or who writes to this stream. Either row may be out of date. Deliver an "
+        "intact copy and resume the table, or reload it"),
     _code("ROWS_MISSING", _LETTER, Lift.RESET,
-        "Rows of a change table are missing or stand twice. Which row was meant is not known.",
-        "see that one task alone writes there and stores before and after images; look into its log for records that "
-        f"it could not write; then {RESET} with a load"),
+        "Rows of a change table are missing or duplicated. Which row was meant is unknown.",
+        "check that only one task writes there, and that it stores before and after images. Look in its log for "
+        f"records that it could not write. Then {RESET} with a load"),
     # A job or command is refused.
     _code("UNREACHABLE", _ERROR, Lift.NEXT_RUN,
-        "A server, service or disk does not answer. No run rests on a guess.",
-        "the next run goes on; if it stays so, look at the server, its connection, the disk and the network between",
+        "A server, service or disk does not answer. Nothing was guessed.",
+        "the next run tries again. If the error stays, check the server, its connection, the disk and the network",
         Trait.PASSES),
     _code("CHANGED_MEANWHILE", (Kind.ERROR, Kind.NOTE), Lift.NEXT_RUN,
         "Something changed while a job worked on it, or two runs overlapped.",
-        "nothing: the next run looks again; if it is seen often, see who else works there", Trait.PASSES),
+        "nothing: the next run looks again. If it happens often, find out who else works there", Trait.PASSES),
     _code("SERVICE_REFUSED", _ERROR, Lift.CALL,
-        "A service or database refuses a request. Its own code stands in the message.",
-        "look the service's code up; compare addresses, connection and rights", Trait.WAITED_FOR),
+        "A service or database refuses a request. The message contains its own error code.",
+        "look up the service's error code. Check addresses, connection and rights", Trait.WAITED_FOR),
     _code("ACCESS_DENIED", _ERROR, Lift.CALL,
         "A login or the user of the job may not read or write there.",
-        "correct the login of the connection, or give its identity or the user of the job the right that is named",
+        "correct the login of the connection, or give its identity, or the user of the job, the right that is named",
         Trait.WAITED_FOR),
     _code("CONNECTION_INVALID", _ERROR, Lift.CALL,
-        "A connection is not set, or what it says is wrong.",
-        "set the connection as its page says: `AIRFLOW_CONN_<NAME>`, or in Airflow; for a certificate name its "
+        "A connection is not set, or is wrong.",
+        "set the connection as its page shows: `AIRFLOW_CONN_<NAME>`, or in Airflow. For a certificate, name its "
         "authority", Trait.WAITED_FOR),
     _code("PLACE_MISSING", _ERROR, Lift.CALL,
-        "A folder, table, topic, container or item that the mirror file names is not there, or is another kind.",
-        "mend the name in the mirror file, or create what it names; a login that may not see it, too, finds nothing",
+        "A folder, table, topic, container or item of the mirror file does not exist, or is of another kind.",
+        "correct the name in the mirror file, or create what it names. Check that the login may see it",
         Trait.WAITED_FOR),
     _code("DISK_FULL", _ERROR, Lift.NEXT_RUN,
-        "A disk is full, or over quota.",
-        "free space or raise the quota; the next run goes on"),
+        "A disk is full, or over its quota.",
+        "free space or raise the quota. The next run goes on"),
     _code("MEMORY_FULL", _ERROR, Lift.NEXT_RUN,
-        "A job wanted more memory than the machine gives.",
-        "give the machine or the job more memory, or let less run at a time; the next run goes on"),
+        "A job needed more memory than the machine has.",
+        "give the machine or the job more memory, or run fewer jobs at a time. The next run goes on"),
     _code("STORE_UNFIT", _ERROR, Lift.CALL,
-        "The store cannot do what exactly-once rests on. Nothing is published there.",
-        "use a local filesystem of Linux, OneLake, or a storage that keeps conditions of calls; `open-mirroring check` "
-        "names each deviation"),
+        "The store lacks an operation that exactly-once needs. Nothing is published there.",
+        "use a local filesystem of Linux, OneLake, or an object storage with conditional writes. Run "
+        "`open-mirroring check` to see each deviation"),
     _code("SOURCE_REWRITTEN", _ERROR, Lift.CALL,
-        "Files of the source are gone, shorter or others than what was read or bound of them.",
-        "put them back as they were, and deliver what is new under a new name; what is lost `open-mirroring prove` "
-        "tells", Trait.WAITED_FOR),
+        "Files of the source are missing, shorter or different from what was read or bound.",
+        "put them back as they were, and deliver new content under a new name. Run `open-mirroring prove` to see what "
+        "is lost", Trait.WAITED_FOR),
     _code("MESSAGES_LOST", _ERROR, Lift.RESET,
-        "A broker deleted messages before they were read, or the topic was made anew. Changes may be lost.",
-        "lengthen the retention; let the source write to a topic of another name, name that in the mirror file, and "
-        "load the tables anew"),
+        "A broker deleted messages before they were read, or the topic was re-created. Changes may be lost.",
+        "lengthen the retention. Let the source write to a new topic, name that in the mirror file, and "
+        "reload the tables"),
     _code("TRANSACTION_UNTOLD", _ERROR, Lift.CALL,
-        "With `consistency: transaction`, the source does not tell where all transactions begin or end.",
-        "do what the message says (set `partition_count`, have the task send the header, or make a mirror for each "
-        "task), or set `consistency: key`, and run again"),
+        "With `consistency: transaction`, the source does not show where all transactions begin or end.",
+        "do what the message says: set `partition_count`, let the task send the header, or make a mirror for each "
+        "task. Or set `consistency: key`. Then run again"),
     _code("LEDGER_DAMAGED", _ERROR, Lift.CALL,
-        "The ledger's file is no SQLite database, or a damaged one.",
-        "put a sound copy back, or take it away and make it again (`open-mirroring rebuild-ledger`)"),
+        "The ledger's file is not an SQLite database, or is damaged.",
+        "restore an intact copy. Or remove it and rebuild it (`open-mirroring rebuild-ledger`)"),
     _code("LEDGER_UNFIT", _ERROR, Lift.CALL,
         "The database that `ledger` names belongs to something else, or to another version.",
         "install the version that wrote it, or give the ledger a database or schema of its own"),
     _code("TABLE_REDECLARED", (Kind.STOP, Kind.ERROR), Lift.RESUME,
-        "The mirror file, or a salt that it names, changed what published rows of a table rest on.",
-        "put it back as it was; a change on purpose is a reset (`open-mirroring reload-table`), a table that is taken "
-        "out for good is dropped (`open-mirroring drop-table`)"),
+        "The mirror file, or a salt that it names, changed a setting on which published rows depend.",
+        "put it back as it was. To change it on purpose, reset the table (`open-mirroring reload-table`). To remove "
+        "the table for good, drop it (`open-mirroring drop-table`)"),
     _code("MIRROR_CLASH", _ERROR, Lift.CALL,
-        "The mirror file claims a name, landing zone or change log of another mirror. Nothing was written.",
-        "give a copy a `mirror`, `landing_zone`, `change_log` and `ledger` of its own; else put the settings back"),
+        "The mirror file uses a name, landing zone or change log of another mirror. Nothing was written.",
+        "give a copy its own `mirror`, `landing_zone`, `change_log` and `ledger`. Otherwise put the settings back"),
     _code("CONFIG_INVALID", _ERROR, Lift.CALL,
-        "The mirror file is wrong. Nothing runs until it is mended.",
-        "mend the setting that the message names (`open-mirroring check` tells all at once)"),
+        "The mirror file is wrong. Nothing runs until it is fixed.",
+        "correct the setting that the message names. `open-mirroring check` shows all problems at once"),
     _code("SECRET_IN_FILE", _ERROR, Lift.CALL,
-        "A secret stands in the mirror file.",
-        "take the secret out, into a connection, and change it, for it was in a file"),
+        "The mirror file contains a secret.",
+        "move the secret into a connection, and change it, because it was in a file"),
     _code("ARGUMENT_INVALID", _ERROR, Lift.CALL,
-        "A call names something that is not there, or lacks what it needs. Nothing was done.",
-        "mend the argument that the message names, and call again"),
+        "An argument names something that does not exist, or is missing. Nothing was done.",
+        "correct the argument that the message names, and call again"),
     _code("COMMAND_REFUSED", _ERROR, Lift.CALL,
-        "The command does not apply as things are. Nothing was done.",
-        "do what the message says; `open-mirroring status` shows what the table waits for"),
+        "The command does not apply to the present state. Nothing was done.",
+        "do what the message says. `open-mirroring status` shows what the table waits for"),
     _code("REPAIR_REFUSED", _ERROR, Lift.RESET,
-        "A lost number or differing rows cannot be published again as asked.",
-        f"see to what the message names; else {RESET}"),
+        "A lost file or differing rows cannot be published again as requested.",
+        f"do what the message says; otherwise {RESET}"),
     _code("PROOF_FAILED", _ERROR, Lift.CALL,
-        "A table could not be compared with its source. An earlier proof stays.",
-        "mend what the message says, and prove it again"),
+        "A table could not be compared with its source. An earlier proof stays valid.",
+        "fix what the message names, and prove it again"),
     _code("INSTALLATION_INCOMPLETE", _ERROR, Lift.CALL,
-        "A part of the installation or of its set-up for Spark is missing, or of another version.",
-        "install or set what the message names, of one version everywhere; for jars: `open-mirroring jars`"),
+        "A part of the installation, or of its set-up for Spark, is missing or has another version.",
+        "install or set what the message names, in one version everywhere. For jars run `open-mirroring jars`"),
     _code("JOB_FAILED", _ERROR, Lift.NEXT_RUN,
-        "A job or task ended before it could say why.",
-        "read the last lines of its log; the next attempt goes on where this one ended"),
+        "A job or task ended before it could report why.",
+        "read the last lines of its log. The next attempt goes on where this one ended"),
     _code("TABLES_STOPPED", _ERROR, Lift.DECISION,
-        "A run is red because tables are stopped. The others are done.",
-        "see to each table by the code that the message names"),
+        "A run failed because tables are stopped. All other tables are done.",
+        "look up the code that the message names for each table"),
     _code("DONE_WITH_LOSSES", _ERROR, Lift.DECISION,
-        "A run is red because of losses. Everything was published.",
-        "see to each loss by the code that the message names"),
+        "A run failed because of losses. Everything was published.",
+        "look up the code that the message names for each loss"),
     _code("NOT_EQUAL", _ERROR, Lift.DECISION,
         "A proof found rows that differ from the source.",
-        "find the cause, then correct the rows (`open-mirroring prove FILE --correct`), or reset the table"),
+        "find the cause. Then correct the rows (`open-mirroring prove FILE --correct`), or reset the table"),
     # It is worth a look.
     _code("NOT_SEEN", _NOTE, Lift.ITSELF,
-        "The source tells nothing of a table or column that the mirror file names.",
-        "compare the names with the source, letter by letter; one that nobody changed yet comes with its first change"),
+        "The source has not sent anything about a table or column that the mirror file names.",
+        "compare the names with the source, letter by letter. A table or column may also not have changed yet"),
     _code("BEGUN_LATE", _NOTE, Lift.RESET,
-        "The stream was not read from its first message on, and nothing else brought the first rows.",
-        f"`open-mirroring prove` shows which rows are missing; {RESET} with an initial load to bring them"),
+        "The stream was not read from its first message on, and there is no load with the first rows.",
+        f"run `open-mirroring prove` to see which rows are missing. Then {RESET} with an initial load"),
     _code("SETUP_INCOMPLETE", _NOTE, Lift.CALL,
-        "The source is set up so that some change would stop the table, or is not told.",
-        "let the source send old values, whole rows or masks, or say the setting that the message names"),
+        "The set-up of the source would let some changes stop the table, or does not send them.",
+        "let the source send old values, complete rows or masks, or set what the message names"),
     _code("CONTROL_TABLE_UNREAD", _NOTE, Lift.ITSELF,
         "A control table of the task is absent, or may not be read.",
-        "have the task write it, in the schema that `control_schema` names, and grant SELECT on it"),
+        "let the task write it, in the schema that `control_schema` names, and grant SELECT on it"),
     _code("TASK_ERRORS", _NOTE, Lift.ITSELF,
         "The task at the source recorded errors of a table.",
-        "look at the task and its control tables; what came before is published"),
+        "look at the task and its control tables. Earlier changes are published"),
     _code("TASK_UNKNOWN", _NOTE, Lift.ITSELF,
-        "The control tables are of several tasks, or of none that the mirror file names.",
-        "name the task as `task` under `source`, or delete rows of a task that is no more"),
+        "The control tables belong to several tasks, or to none that the mirror file names.",
+        "name the task as `task` under `source`, or delete the rows of a task that no longer exists"),
     _code("TABLE_UNMIRRORED", _NOTE, Lift.ITSELF,
-        "The source sends tables that nobody mirrors.",
+        "The source sends tables that are not mirrored.",
         "add them to the mirror file (`open-mirroring init FILE --add`), or list them under `ignore`"),
     _code("TARGET_LIMIT", _NOTE, Lift.CALL,
-        "The mirror comes near a limit of its target: tables, or columns of a table.",
+        "The mirror is near a limit of its target: the number of tables, or of columns of a table.",
         "divide the tables between mirrors, or leave columns out with `columns`"),
     _code("NOT_INSPECTED", _NOTE, Lift.NEXT_RUN,
-        "Nobody has looked at the landing zone lately: nothing is known to be wrong, and nothing to be right.",
-        "run `open-mirroring tick`, or look again on the page; see why the scheduler does not run the mirror",
+        "The landing zone has not been inspected lately: its state is unknown.",
+        "run `open-mirroring tick`, or inspect it on the page. Check why the scheduler does not run the mirror",
         Trait.RUN_HELPS),
 )
 # fmt: on
@@ -607,25 +608,25 @@ _OTHER_STEP = "do what the message says, then clear the stop of this table (`ope
 
 
 def next_step(name: str) -> str:
-    """What to do about a code, as a part of a sentence; for one of another version what helps with any stop."""
+    """What to do about a code, as a part of a sentence; for an unknown code, what helps with any stop."""
     code = CODES.get(name)
     return _OTHER_STEP if code is None else code.next_step
 
 
 @cache
 def of_kind(kind: Kind) -> frozenset[str]:
-    """The codes that are told in a way."""
+    """The codes that are reported in this way."""
     return frozenset(code.name for code in _TABLE if kind in code.kinds)
 
 
 @cache
 def having(trait: Trait) -> frozenset[str]:
-    """The codes by which the product does something."""
+    """The codes with this trait."""
     return frozenset(code.name for code in _TABLE if trait in code.traits)
 
 
 WHY_RESET: Mapping[str, str] = {code.name: code.why_reset for code in _TABLE if code.why_reset}
-"""Stops that no clearing mends, and why: the table has to be reset. All others are checked again by the next run."""
+"""Stops that only a reset of the table ends, and why. All others are checked again by the next run."""
 
 WHY_LOAD: Mapping[str, str] = {code.name: code.why_load for code in _TABLE if code.why_load}
-"""Stops after which the log does not hold every change of the table, and why: what a load brings is all that counts."""
+"""Stops after which the log does not contain every change of the table, and why: only a load has its rows."""

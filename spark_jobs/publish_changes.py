@@ -6,7 +6,6 @@ session.
 
 from __future__ import annotations
 
-import argparse
 import logging
 import sys
 from collections.abc import Sequence
@@ -52,10 +51,6 @@ def publish_and_follow(
     return published, reloads
 
 
-def _publish(mirror: Mirror, ledger: Engine, spark: SparkSession, arguments: argparse.Namespace) -> Published:
-    return _published(mirror, ledger, spark, arguments.tables)
-
-
 def _published(mirror: Mirror, ledger: Engine, spark: SparkSession, only: Sequence[str] | None) -> Published:
     published, reloads = publish_and_follow(mirror, ledger, spark, only)
     left = {source: what for source, what in published.stopped.items() if source not in reloads}
@@ -84,7 +79,11 @@ def publish_little(mirror: Mirror, ledger: Engine, spark: SparkSession, only: Se
         return None
 
 
-main = Job("publish_changes", _publish, add_tables_argument)
+main = Job(
+    "publish_changes",
+    lambda mirror, ledger, spark, named: _published(mirror, ledger, spark, named.tables),
+    add_tables_argument,
+)
 
 
 if __name__ == "__main__":

@@ -57,10 +57,10 @@ from open_mirroring.storage.object_path import Place
 from spark_jobs.changelog.batch_records import read_records
 from spark_jobs.changelog.delta_log import log_files
 from spark_jobs.changelog.newest_batch import newest_in_log
-from spark_jobs.publish.changes import staged_work
+from spark_jobs.plan.table_plan import PlanStop
+from spark_jobs.publish.changes import stage_here
 from spark_jobs.publish.driver import StagedWork
-from spark_jobs.publish.publication import Preparation, Prepared
-from spark_jobs.publish.staging import StageTask, stage
+from spark_jobs.publish.publication import Preparation
 
 log = logging.getLogger(__name__)
 
@@ -174,6 +174,8 @@ def _records(mirror: Mirror, root: Place) -> dict[int, BatchRecord]:
             "restore the change log first; without it, reset each table, or start over (runbook)",
         )
     records = read_records(root, newest)
+    for record in records.values():
+        _refuse_other_version(mirror, record)
     if missing := missing_records(newest, records):
         raise _not_told(
             mirror,
@@ -181,6 +183,16 @@ def _records(mirror: Mirror, root: Place) -> dict[int, BatchRecord]:
             "restore the folder `_batches` of the change log from a backup; without one, start over (runbook)",
         )
     return records
+
+
+def _refuse_other_version(mirror: Mirror, record: BatchRecord) -> None:
+    try:
+        Manifest.from_json(record.manifest)
+    except TypeError as error:
+        what = f"another version of open_mirroring wrote the record of batch {record.number}"
+        raise _not_told(
+            mirror, what, "install the version that wrote the change log, or start over (runbook)"
+        ) from error
 
 
 def _not_told(mirror: Mirror, what: str, way_out: str) -> TerminalError:
@@ -273,17 +285,13 @@ def _planned(mirror: Mirror, scratch: Engine, table: KnownTable, zone: ZoneAddre
     reader, footer = LedgerReader(scratch, mirror.name), table.footer
     state = reader.tables(table.found.source)[table.found.source]
     intent = Intent(footer.first_number, footer.batch_from, table.work)
-    declared = {one.source: one for one in mirror.tables}
-    salt = mirror.salt()
-    preparation = Preparation.of(mirror, reader, declared)
-    prepared = preparation.prepare([(state, intent)])[state.id]
-    root = log_place(mirror)
-    plans = prepared.plans if isinstance(prepared, Prepared) else []
+    prepared = Preparation(mirror, reader).prepare([(state, intent)])[state.id]
+    if isinstance(prepared, PlanStop):
+        return f"{prepared.code}: {prepared.what}"
     try:
-        parts = [result for plan in plans for result in stage(zone, salt, StageTask(root, (plan,)))]
+        work = stage_here(mirror, prepared, zone)
     except MirroringError as error:
         return f"its last publication cannot be planned again: {error}"
-    work = staged_work(prepared, parts)
     return f"{work.code}: {work.what}" if isinstance(work, CannotStage) else work
 
 

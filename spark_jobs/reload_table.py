@@ -43,7 +43,7 @@ from spark_jobs.changelog.delta_log import log_files
 from spark_jobs.extract_changes import read_mended
 from spark_jobs.initial_load import load
 from spark_jobs.load.planning import refuse_handed_over
-from spark_jobs.plan.plan import PlanStop
+from spark_jobs.plan.table_plan import PlanStop
 from spark_jobs.publish.changes import is_followed, publish
 from spark_jobs.publish.logged_rows import LoggedRows, reloaded_rows
 from spark_jobs.publish.publication import Preparation
@@ -59,10 +59,10 @@ log = logging.getLogger(__name__)
 _REFUSED = "; it cannot be built from that load: "
 
 QUIET = timedelta(minutes=10)
-"""So long no row of a load came, where no change tells that it has ended."""
+"""A load without a row for so long counts as ended, where no change proves that."""
 
 FOLLOWED = having(Trait.FOLLOWED)
-"""Stops after which the log, read by the columns of now, may tell what the target should have."""
+"""Stops after which the log, read by today's columns, may contain what the target should have."""
 
 
 class Reloaded(NamedTuple):
@@ -80,7 +80,7 @@ class Reloaded(NamedTuple):
 
     @property
     def exit(self) -> Exit:
-        """Stopped tables, then a reset that waits for something: whoever runs it again carries it on."""
+        """Stopped tables, then a reset that waits for something: the next run carries it on."""
         if self.waits_for and not self.stopped:
             return Exit.ON_HOLD
         return exit_of_report(self.stopped, self.losses)
@@ -104,12 +104,12 @@ def request_reload(
     """Ask for the reset of a table; False when nothing begins with it. Nothing is deleted yet.
 
     Nothing begins when it is under way already, unless *again*, or when this *request* was made before (G-30).
-    *made_anew* says that the source dropped the table and made it again before its newest stream began (G-108).
+    *made_anew*: the source dropped the table and re-created it before its newest stream began (G-108).
 
     Raises:
         TerminalError: ``ARGUMENT_INVALID``, ``CONFIG_INVALID``, ``COMMAND_REFUSED``; ``LOAD_NEEDED`` when the table has
-            no initial load, and the log cannot tell its rows; ``ARGUMENT_INVALID`` when it cannot have
-            been made anew.
+            no initial load, and the log does not contain its rows; ``ARGUMENT_INVALID`` when it cannot have
+            been re-created.
     """
     table = declared_table(mirror, source)
     if made_anew and table.initial_load is not None:
@@ -188,22 +188,12 @@ def reload_table(
     return Reloaded(source, generation, stage_text(outcome), outcome.waits_for, stopped, losses)
 
 
-def reload_and_publish(
-    mirror: Mirror,
-    ledger: Engine,
-    spark: Callable[[], SparkSession],
-    source: str,
-    *,
-    wait: timedelta = timedelta(0),
-    word: Word | None = None,
-    request: str = "",
-) -> Reloaded:
-    """Carry a reset on as :func:`reload_table` does; once it is over, publish what the log has behind its load."""
-    done = reload_table(mirror, ledger, spark, source, wait=wait, word=word, request=request)
+def publish_behind(mirror: Mirror, ledger: Engine, spark: Callable[[], SparkSession], done: Reloaded) -> Reloaded:
+    """Publish what the log has behind the load of a table whose reset is over."""
     if done.waits_for or done.stopped:
         return done
-    published = publish(mirror, ledger, spark(), [source])
-    return done._replace(stopped={table: why for table, why in published.stopped.items() if table == source})
+    published = publish(mirror, ledger, spark(), [done.table])
+    return done._replace(stopped={table: why for table, why in published.stopped.items() if table == done.table})
 
 
 def follow(
@@ -211,82 +201,140 @@ def follow(
 ) -> dict[str, Reloaded]:
     """Reset the tables (of *only*, if given) that a change of structure or a reload stopped, where that is approved.
 
-    Of changes of structure the mirror file says it (G-68), of reloads that, or somebody for one of them (G-125, G-126).
-    What was begun so is carried on. What cannot be begun stays stopped: the log lacks changes of the table, nobody can
-    see whether the target has dropped it, or it was built anew often enough for one day.
+    Changes of structure are approved by the mirror file (G-68); reloads by that, or by a person for one of them (G-125,
+    G-126). What was begun so is carried on. What cannot be begun stays stopped: the log lacks changes of the table, no
+    one can see whether the target has dropped it, or it was re-created often enough for one day.
 
     Raises:
         TransientError: ledger, store or a source do not answer; the next run goes on.
         TerminalError: what the source or the store refuses.
     """
     reader = LedgerReader(ledger, mirror.name)
-    approver = f"the mirror file {mirror.name}"
     declared = {table.source: table for table in mirror.tables if only is None or table.source in only}
     done: dict[str, Reloaded] = {}
     for source, state in reader.tables().items():
-        table = declared.get(source)
-        if table is None or not is_followed(state):
+        if source not in declared or not is_followed(state):
             continue
-        is_ours = state.reset is None or state.reset.who == approver or state.reset.is_carried_on
-        if state.accepted is not None or (state.stop_code in (RELOAD_SEEN, LOAD_REPEATED) and is_ours):
-            _follow_reload(mirror, ledger, table, state, approver)
-        elif state.stop_code in FOLLOWED and is_ours:
-            _follow_schema_change(mirror, ledger, table, state, approver)
+        stopped = _Stopped(mirror, ledger, declared[source], state)
+        if state.accepted is not None or (state.stop_code in (RELOAD_SEEN, LOAD_REPEATED) and stopped.is_ours):
+            stopped.follow_reload()
+        elif state.stop_code in FOLLOWED and stopped.is_ours:
+            stopped.follow_schema_change()
         now = reader.tables(source)[source]
         reset = now.reset
         if reset is None or reset.drops or now.stop_code is not None:
             continue
-        if reset.who == approver or reset.is_carried_on:
+        if reset.who == stopped.approver or reset.is_carried_on:
             done[source] = reload_table(mirror, ledger, lambda: spark, source)
     return done
 
 
-def _follow_reload(mirror: Mirror, ledger: Engine, declared: Table, state: TableState, approver: str) -> None:
-    """Ask for the reset of a table whose source was loaded again, if that may be: it begins with the newest load."""
-    resets, is_accepted = ResetLedger(ledger, mirror.name), state.accepted is not None
-    if state.stop_code is None:
-        resets.keep_stopped(declared.source, "nothing stops the table any more: there is no load to accept")
-        return
-    first, *looked = (state.stop_what or "").split(_REFUSED)
-    if not is_accepted and (declared.on_reload or mirror.publish.on_reload) == "stop":
-        return
-    if not is_accepted and looked and not _has_new_changes(LedgerReader(ledger, mirror.name), declared.source):
-        return  # the log told nothing when it was looked at, and tells nothing more
-    reason = state.accepted or Reason(approver, f"on_reload: rebuild; {state.stop_code}: {state.stop_what}")
-    limit = mirror.publish.reloads_per_day
-    try:
-        if not (is_accepted or _may_begin(mirror, resets, state, approver, "on_reload", limit)):
+class _Stopped:
+    """A stopped table that may be reset without a person's request."""
+
+    def __init__(self, mirror: Mirror, ledger: Engine, declared: Table, state: TableState) -> None:
+        self._mirror, self._ledger, self._declared, self._state = mirror, ledger, declared, state
+        self._reader, self._resets = LedgerReader(ledger, mirror.name), ResetLedger(ledger, mirror.name)
+        self.approver = f"the mirror file {mirror.name}"
+
+    @property
+    def is_ours(self) -> bool:
+        """Whether no person asked for a reset of the table that is under way."""
+        reset = self._state.reset
+        return reset is None or reset.who == self.approver or reset.is_carried_on
+
+    def follow_reload(self) -> None:
+        """Ask for the reset of a table whose source was loaded again, if allowed: it begins with the newest load."""
+        declared, state, accepted = self._declared, self._state, self._state.accepted
+        if state.stop_code is None:
+            self._resets.keep_stopped(declared.source, "the table is no longer stopped: there is no load to accept")
             return
-        found = came_again(mirror, ledger, declared)
-        if found is not None and not is_accepted and not _has_ended(LedgerReader(ledger, mirror.name), found):
-            log.info("%s stays stopped: its load may not have come to its end", declared.source)
+        first, *refused = (state.stop_what or "").split(_REFUSED)
+        if accepted is None:
+            if (declared.on_reload or self._mirror.publish.on_reload) == "stop":
+                return
+            if refused and not self._has_new_changes():
+                return  # the log has nothing more than at the last look
+        reason = accepted or Reason(self.approver, f"on_reload: rebuild; {state.stop_code}: {state.stop_what}")
+        try:
+            if accepted is None and not self._may_begin("on_reload", self._mirror.publish.reloads_per_day):
+                return
+            found = came_again(self._mirror, self._ledger, declared)
+            if found is not None and accepted is None and not self._has_ended(found):
+                log.info("%s stays stopped: its load may not have come to its end", declared.source)
+                return
+            source = self._mirror.source
+            self._resets.request_reload(
+                declaration(declared)._replace(loads=found is None),
+                reason,
+                again=True,
+                reloaded=found,
+                loads_stream=source.load if found is None and isinstance(source, ChangeTables) else "",
+                is_carried_on=True,
+            )
+            reach("reset.requested")
+        except TerminalError as error:
+            log.warning("%s stays stopped: %s", declared.source, error)
+            self._resets.keep_stopped(declared.source, f"{first}{_REFUSED}{error.code}: {error.what}")
+
+    def follow_schema_change(self) -> None:
+        """Ask for the reset of a table that a change of structure stopped, if allowed."""
+        declared, state, publish_settings = self._declared, self._state, self._mirror.publish
+        setting, chosen = "on_schema_change", declared.on_schema_change or publish_settings.on_schema_change
+        is_asked = state.stop_code == RENAME_POSSIBLE
+        is_jdbc = isinstance(declared.initial_load, JdbcLoad)  # rows of an export were written before the change
+        if is_asked and is_jdbc and (declared.on_possible_rename or publish_settings.on_possible_rename) == "reload":
+            setting, chosen, is_asked = "on_possible_rename", "reload", False
+        if chosen == "stop" or (declared.initial_load is not None and not (chosen == "reload" and is_jdbc)):
             return
-        begins = declaration(declared)._replace(loads=found is None)
-        resets.request_reload(
-            begins,
-            reason,
-            again=True,
-            reloaded=found,
-            loads_stream=mirror.source.load if found is None and isinstance(mirror.source, ChangeTables) else "",
-            is_carried_on=True,
-        )
-        reach("reset.requested")
-    except TerminalError as error:
-        log.warning("%s stays stopped: %s", declared.source, error)
-        resets.keep_stopped(declared.source, f"{first}{_REFUSED}{error.code}: {error.what}")
+        published = [c.name for c in state.columns.columns if not c.tells and c.name not in declared.key]
+        if declared.chosen.of(published) != published:
+            return  # the mirror file leaves out what is published: no one has said whether that is meant
+        reason = Reason(self.approver, f"{setting}: {chosen}; {state.stop_code}: {state.stop_what}")
+        try:
+            if not self._may_begin(setting, publish_settings.schema_reloads_per_day):
+                return
+            if not is_asked or self._is_answered():
+                request_reload(self._mirror, self._ledger, declared.source, reason)
+        except TerminalError as error:
+            log.warning("%s stays stopped: %s", declared.source, error)
 
+    def _may_begin(self, setting: str, limit: int) -> bool:
+        """Whether a *setting* may reset the table: not more often than *limit* a day, and only if the target is seen.
 
-def _has_ended(reader: LedgerReader, found: ReloadedRows) -> bool:
-    """Whether a load came to its end: a change lies behind it (K-67), or no row of it came for a while.
+        Otherwise a source that changes with each run would keep a table away from the target, or a reset never end.
+        """
+        state = self._state
+        if self._resets.requests_of(state.source, self.approver, setting, timedelta(days=1)) >= limit:
+            log.warning("%s stays stopped: it was re-created %d times in 24 hours already", state.source, limit)
+            return False
+        if target_watch(self._mirror, zone_address(self._mirror)).sees(state.folder) is None:
+            log.warning("%s stays stopped: no one can see whether the target has dropped it", state.source)
+            return False
+        return True
 
-    A load that is taken for ended too early goes on like a first one: its rows come behind, and none is lost.
-    """
-    came = reader.committed_at({found.load.last_batch}).get(found.load.last_batch)
-    return found.load.new_from is not None or came is None or datetime.now(UTC) - came >= QUIET
+    def _has_ended(self, found: ReloadedRows) -> bool:
+        """Whether a load came to its end: a change is behind it (K-67), or no row of it came for a while.
+
+        A load that is taken for ended too early goes on like a first one: its rows come behind, and none is lost.
+        """
+        came = self._reader.committed_at({found.load.last_batch}).get(found.load.last_batch)
+        return found.load.new_from is not None or came is None or datetime.now(UTC) - came >= QUIET
+
+    def _is_answered(self) -> bool:
+        """Whether the rows that a question concerned are all gone (G-106).
+
+        Only new changes of the table can make it so: without them its log is not read again in every run.
+        """
+        return self._has_new_changes() and not _as_log_tells(self._mirror, self._ledger, self._declared).asks
+
+    def _has_new_changes(self) -> bool:
+        newest = self._reader.mirror().committed
+        return self._state.source in self._reader.contents({self._state.source: newest - 1}, newest)
 
 
 def came_again(mirror: Mirror, ledger: Engine, declared: Table) -> ReloadedRows | None:
-    """The full load that a table's source made again, in the log; None where it lies as files beside the changes.
+    """The full load that a table's source made again, in the log; None where it is in files next to the changes.
 
     Raises:
         TerminalError: as :func:`_newest_load`; ``RELOAD_UNCLEAR`` where there is no such load.
@@ -313,7 +361,7 @@ def _newest_load(mirror: Mirror, ledger: Engine, declared: Table) -> ReloadedRow
     logged = reader.contents({source: 0}, up_to).get(source, [])
     epoch = format_of(mirror).load
     there = {*log_files(log_place(mirror))}
-    # What maintenance has dropped lies before the load, or the load is refused for it.
+    # What maintenance has dropped came before the load, or the load is refused for it.
     files = sorted({file for part in logged if part.epoch == epoch for file in part.files} & there)
     if not files:
         raise unseen_reload()
@@ -322,63 +370,6 @@ def _newest_load(mirror: Mirror, ledger: Engine, declared: Table) -> ReloadedRow
     if missing := of_load - there:
         raise load_needed(mirror.name, source, f"{len(missing)} of its files are not in the log any more")
     return replace(found, up_to=up_to)
-
-
-def _follow_schema_change(mirror: Mirror, ledger: Engine, declared: Table, state: TableState, approver: str) -> None:
-    """Ask for the reset of a stopped table, if that may be."""
-    setting, chosen = "on_schema_change", declared.on_schema_change or mirror.publish.on_schema_change
-    is_asked = state.stop_code == RENAME_POSSIBLE
-    answer = declared.on_possible_rename or mirror.publish.on_possible_rename
-    if is_asked and _loads_anew(declared, answer):
-        setting, chosen, is_asked = "on_possible_rename", "reload", False
-    if chosen == "stop" or (declared.initial_load is not None and not _loads_anew(declared, chosen)):
-        return
-    published = [c.name for c in state.columns.columns if not c.tells and c.name not in declared.key]
-    if declared.chosen.of(published) != published:
-        return  # the mirror file leaves out what is published: whether that is meant, nobody has said
-    reason = Reason(approver, f"{setting}: {chosen}; {state.stop_code}: {state.stop_what}")
-    resets, limit = ResetLedger(ledger, mirror.name), mirror.publish.schema_reloads_per_day
-    try:
-        if not _may_begin(mirror, resets, state, approver, setting, limit):
-            return
-        if not is_asked or _is_answered_by_now(mirror, ledger, declared):
-            request_reload(mirror, ledger, declared.source, reason)
-    except TerminalError as error:
-        log.warning("%s stays stopped: %s", declared.source, error)
-
-
-def _may_begin(mirror: Mirror, resets: ResetLedger, state: TableState, approver: str, setting: str, limit: int) -> bool:
-    """Whether a *setting* may reset a table: not oftener than its *limit* a day, and not where nobody sees the target.
-
-    Else a source that changes with each run would keep a table away from the target, or a reset would never end.
-    """
-    if resets.requests_of(state.source, approver, setting, timedelta(days=1)) >= limit:
-        log.warning("%s stays stopped: it was built anew %d times in 24 hours already", state.source, limit)
-        return False
-    if target_watch(mirror, zone_address(mirror)).sees(state.folder) is None:
-        log.warning("%s stays stopped: nobody can see whether the target has dropped it", state.source)
-        return False
-    return True
-
-
-def _is_answered_by_now(mirror: Mirror, ledger: Engine, declared: Table) -> bool:
-    """Whether the rows that a question concerned are all gone (G-106).
-
-    Only new changes of the table can make it so: without them its log is not read once more in every run.
-    """
-    if not _has_new_changes(LedgerReader(ledger, mirror.name), declared.source):
-        return False
-    return not _as_log_tells(mirror, ledger, declared).asks
-
-
-def _has_new_changes(reader: LedgerReader, source: str) -> bool:
-    newest = reader.mirror().committed
-    return source in reader.contents({source: newest - 1}, newest)
-
-
-def _loads_anew(declared: Table, chosen: str) -> bool:
-    """Whether its initial load brings the rows of now; those of an export were written before the change."""
-    return chosen == "reload" and isinstance(declared.initial_load, JdbcLoad)
 
 
 def stage_text(outcome: ResetOutcome) -> str:
@@ -411,8 +402,8 @@ class _Log(NamedTuple):
 def _as_log_tells(mirror: Mirror, ledger: Engine, table: Table, *, made_anew: bool = False) -> _Log:
     """How the table can be built from the log: its files exist, and the columns of its rows fit one table.
 
-    Columns that do not fit do not matter where no living row was last changed with them. Of a table that was
-    *made_anew* with its newest stream, nothing matters that older streams told.
+    Columns that do not fit do not matter where no living row was last changed with them. For a table that was
+    *made_anew* with its newest stream, older streams do not matter.
 
     Raises:
         TerminalError: ``LOAD_NEEDED``.
@@ -438,7 +429,7 @@ def _as_log_tells(mirror: Mirror, ledger: Engine, table: Table, *, made_anew: bo
     there = {*log_files(log_place(mirror))} if wanted else set[str]()
     if missing := wanted - there:
         raise load_needed(mirror.name, table.source, f"{len(missing)} of its files are not in the log any more")
-    preparation = Preparation.of(mirror, reader, {table.source: table})
+    preparation = Preparation(mirror, reader)
     begin = None if begins_at is None else position_order(begins_at, "")
     anew = state._replace(keys=tuple(table.key), lives_above=begin)
     stop = _stop(preparation, anew)
@@ -475,7 +466,8 @@ def _reload(mirror: Mirror, ledger: Engine, spark: SparkSession, arguments: argp
     reason, request = Reason(arguments.approved_by, arguments.reason), arguments.request or ""
     request_reload(mirror, ledger, arguments.table, reason, request=request, made_anew=bool(arguments.made_anew))
     wait = timedelta(minutes=arguments.wait)
-    return reload_and_publish(mirror, ledger, lambda: spark, arguments.table, wait=wait, request=request)
+    done = reload_table(mirror, ledger, lambda: spark, arguments.table, wait=wait, request=request)
+    return publish_behind(mirror, ledger, lambda: spark, done)
 
 
 main = Job("reload_table", _reload, add_reload_arguments)

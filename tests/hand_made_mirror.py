@@ -10,9 +10,10 @@ from typing import Any
 
 from sqlalchemy import Table
 
+from open_mirroring import config
 from open_mirroring.changes.complete_position import Completeness
 from open_mirroring.changes.places_seen import PlacesSeen
-from open_mirroring.config import load_mirror
+from open_mirroring.config import Mirror, load_mirror
 from open_mirroring.ledger import open_ledger
 from open_mirroring.ledger import tables as t
 from open_mirroring.ledger.columns import record_columns
@@ -44,6 +45,12 @@ class HandMadeMirror:
         self.mirror = load_mirror(self.file)
         self.ledger = open_ledger(self.mirror.ledger_url())
         self.ids = declare_tables(self.mirror, self.ledger)
+
+    def with_tables(self, *tables: config.Table) -> Mirror:
+        """The mirror with other tables in its file."""
+        mirror = self.mirror.model_copy()
+        mirror._tables = tables
+        return mirror
 
     @property
     def reader(self) -> LedgerReader:

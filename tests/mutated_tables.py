@@ -47,10 +47,10 @@ def random_rows(chance: random.Random, columns: Sequence[LandingColumn], count: 
 def mutated(
     chance: random.Random, rows: Sequence[Mapping[str, Any]], columns: Sequence[LandingColumn]
 ) -> list[dict[str, Any]]:
-    """A copy with one to four mishaps: a lost row, a ghost, a double, NULL over a value, a blank, another case, …"""
+    """A copy with one to four mishaps: a lost row, a ghost, a double, values exchanged, NULL over one, a blank, …"""
     copy = [dict(row) for row in rows]
     for _ in range(chance.randint(1, 4)):
-        mishap = chance.choice(["lost", "ghost", "double", "null", "value", "blank", "case", "digit"])
+        mishap = chance.choice(["lost", "ghost", "double", "exchange", "null", "value", "blank", "case", "digit"])
         if mishap == "ghost" or not copy:
             copy += [row for row in random_rows(chance, columns, 1) if all(row["id"] != other["id"] for other in copy)]
             continue
@@ -60,6 +60,9 @@ def mutated(
             copy.remove(row)
         elif mishap == "double":
             copy.append(dict(row))
+        elif mishap == "exchange" and others:
+            other, name = chance.choice(copy), chance.choice(others).name
+            row[name], other[name] = other[name], row[name]
         elif others:
             column = chance.choice(others)
             row[column.name] = _wrong(chance, mishap, row[column.name], column.type)

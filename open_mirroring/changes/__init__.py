@@ -1,1 +1,1 @@
-"""Defines a change: its position in the order of its table, and which change of a key counts. Pure functions."""
+"""A change: its position in the order of its table, and which change of a key counts. Pure functions."""

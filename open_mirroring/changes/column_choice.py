@@ -1,6 +1,6 @@
-"""Chooses which columns of its source a table mirrors, under which names and types (G-12, G-67, G-110, G-120).
+"""The selection of a table's columns, their names and types at the target (G-12, G-67, G-110, G-120).
 
-The settings `columns`, `types`, `rename`, `hash` and `extra_columns` say it.
+It comes from the settings `columns`, `types`, `rename`, `hash` and `extra_columns`.
 """
 
 from __future__ import annotations
@@ -12,19 +12,19 @@ from typing import NamedTuple
 
 
 class ColumnChoice(NamedTuple):
-    """The columns that are read; all others do not leave the decoder.
+    """The columns that are read; the decoder drops all others.
 
-    A name means its column in any case, for the source may change the case at any time. Where a row has two such names,
-    only the one that is spelled as listed is meant.
+    Names match in any case, because the source may change the case at any time. If a row has two such names, only the
+    one spelled as listed matches.
 
     Attributes:
-        listed: names in full; None if every column is read that is not excluded.
-        fitting: with *listed*, patterns of more names, in which ``*`` stands for any characters.
-        excluded: names and patterns of those that are not read.
-        types: columns that land as another type than their source's, each with its landing type.
-        renamed: columns that land under another name than their source's, each with that name.
+        listed: exact names; None if every column is read that is not excluded.
+        fitting: with *listed*, patterns of more names, in which ``*`` matches any characters.
+        excluded: names and patterns of columns that are not read.
+        types: columns that land as another type than the source's, with their landing types.
+        renamed: columns that land under another name than the source's, with their names.
         hashed: names and patterns of columns that land as hashes of their texts.
-        extra: what columns beside those of the source tell of the change that made a row (G-118), each with its name.
+        extra: properties of the change that extra columns contain (G-118), each with its name.
     """
 
     listed: tuple[str, ...] | None = None
@@ -37,16 +37,16 @@ class ColumnChoice(NamedTuple):
 
     @property
     def logs_transactions(self) -> bool:
-        """Whether the log keeps commit time and transaction of each change: what nobody asks for costs nothing."""
+        """Whether the log keeps commit time and transaction of each change. It does so only on request."""
         return any(tells in ("commit_time", "transaction") for tells, _ in self.extra)
 
     @property
     def is_all(self) -> bool:
-        """Whether nothing is left out, whatever the source adds."""
+        """Whether no column is left out, whatever the source adds."""
         return self.listed is None and not self.excluded
 
     def of(self, names: Iterable[str]) -> list[str]:
-        """Those of a row's columns that are read, in their order."""
+        """The columns of a row that are read, in order."""
         names = [*names]
         if self.listed is not None:
             exact = {*self.listed}
@@ -55,9 +55,9 @@ class ColumnChoice(NamedTuple):
         return [name for name in names if not _fits(name, self.excluded)]
 
     def type_of(self, name: str) -> str | None:
-        """The landing type that the mirror file gives a column; None where it leaves that to the source's type.
+        """The landing type that the mirror file sets for a column; None if the source's type decides.
 
-        What is hashed is the text of a value, so a hashed column lands as text.
+        A hashed column lands as text.
         """
         return "string" if self.hashes(name) else _said_of(name, self.types)
 
@@ -66,7 +66,7 @@ class ColumnChoice(NamedTuple):
         return bool(self.hashed) and _fits(name, self.hashed)
 
     def new_name_of(self, name: str) -> str | None:
-        """The name that the mirror file gives a column at the target; None where it keeps that of its source."""
+        """The name that the mirror file gives a column at the target; None if it keeps the source's."""
         said = _said_of(name, self.renamed)
         return None if said == name else said
 
@@ -75,23 +75,23 @@ class ColumnChoice(NamedTuple):
         return self.new_name_of(name) or name
 
     def absent(self, names: Iterable[str]) -> list[str]:
-        """The listed names that none of these is."""
+        """The listed names that match none of these columns."""
         return lacking(self.listed or (), names)
 
     @property
     def takes(self) -> str:
-        """Which columns are read, as the ledger keeps it."""
+        """Which columns are read, as the ledger stores it."""
         return json.dumps([self.listed, self.fitting, self.excluded], ensure_ascii=False)
 
     @property
     def types_text(self) -> str:
-        """What `types` says, as the ledger keeps it."""
+        """The setting `types`, as the ledger stores it."""
         return json.dumps(dict(self.types), ensure_ascii=False)
 
     def gained(self, before: str) -> list[str]:
-        """The names and patterns of columns that are read, and were not by the choice of which *takes* is given.
+        """The names and patterns of columns that are read now, but not under an earlier choice (its *takes*).
 
-        Whether there are such columns nobody knows: of what is not read nothing is kept.
+        Such columns need not exist: nothing is stored about columns that are not read.
         """
         listed, fitting, excluded = json.loads(before)
         former = ColumnChoice(None if listed is None else tuple(listed), tuple(fitting), tuple(excluded))
@@ -99,7 +99,7 @@ class ColumnChoice(NamedTuple):
         if former.listed is not None:
             found += ["*"] if self.listed is None else [*self.listed, *self.fitting]
         known = {*(former.listed or ()), *former.fitting}
-        # Of a pattern nobody knows which columns fit it; a name is read or not.
+        # It is unknown which columns match a pattern; a name is either read or not.
         return [
             name
             for name in dict.fromkeys(found)
@@ -107,12 +107,12 @@ class ColumnChoice(NamedTuple):
         ]
 
     def unread(self, names: Iterable[str], taken: Iterable[str]) -> frozenset[str]:
-        """Those of the columns that are not read, or were not until the names and patterns *taken* (:meth:`gained`)."""
+        """The columns that are not read, or only since the names and patterns *taken* were added (:meth:`gained`)."""
         names = [*names]
         return frozenset(names).difference(ColumnChoice(excluded=tuple(taken)).of(self.of(names)))
 
     def unmet(self, names: Iterable[str]) -> list[str]:
-        """The names and patterns, of those that are excluded or renamed too, that stand for none of these."""
+        """All names and patterns, including excluded and renamed ones, that match none of these columns."""
         names = [*names]
         patterns = (*self.fitting, *self.excluded, *(name for name, _ in self.renamed))
         return [*dict.fromkeys([*self.absent(names), *fitting_none(patterns, names)])]
@@ -122,24 +122,23 @@ ALL_COLUMNS = ColumnChoice()
 
 
 def lacking(wanted: Iterable[str], names: Iterable[str]) -> list[str]:
-    """Those of the wanted names that none of these is, in whatever case."""
+    """The wanted names that match none of these, in any case."""
     there = {name.casefold() for name in names}
     return [name for name in wanted if name.casefold() not in there]
 
 
 def plain_names(names: Iterable[str]) -> list[str]:
-    """Those that are names and no patterns: whoever writes one says that there is such a column."""
+    """The entries that are names, not patterns. A name claims that the column exists."""
     return [name for name in names if "*" not in name]
 
 
 def fitting_none(patterns: Iterable[str], names: Iterable[str]) -> list[str]:
-    """Those of the names and patterns that stand for none of these columns."""
+    """The names and patterns that match none of these columns."""
     names = [*names]
     return [one for one in patterns if not any(_fits(name, [one]) for name in names)]
 
 
 def _said_of(name: str, said: tuple[tuple[str, str], ...]) -> str | None:
-    """What is said of a column, whose name is given in any case."""
     if not said:
         return None
     folded = name.casefold()
@@ -151,5 +150,5 @@ def _fits(name: str, patterns: Iterable[str]) -> bool:
 
 
 def _escaped(pattern: str) -> str:
-    """A pattern in which only ``*`` has a meaning: a column may have brackets and question marks in its name."""
+    """Escape everything but ``*``, because column names may contain brackets and question marks."""
     return pattern.replace("[", "[[]").replace("?", "[?]")

@@ -1,12 +1,12 @@
-"""The complete position of a log: below it no change can arrive any more, and every transaction is whole.
+"""The complete position of a log: below it no change can arrive any more, and every transaction is complete.
 
 Nothing in the source marks the end of a transaction, but positions rise inside each partition. So a transaction is
-whole once every partition has shown a later commit (C-34). The complete position is the smallest of the highest
+complete once every partition has shown a later commit (C-34). The complete position is the smallest of the highest
 commits that the partitions have shown, that commit excluded. It never passes an event whose pieces are missing (C-52).
-Where the source counts the changes of each transaction, the place of a first one tells it instead of a commit (K-80);
-closed partitions of change tables are one sequence of commits (T-80). A partition that shows nothing new holds the
-position back, because a quiet partition looks like a late one. A row that the source writes to each partition from time
-to time (a heartbeat) moves it on (C-88).
+Where the source counts the changes of each transaction, the position of a first change is used instead of a commit
+(K-80). Closed partitions of change tables are one sequence of commits (T-80). A partition that shows nothing new holds
+the position back, because a quiet partition looks like a late one. A row that the source writes to each partition from
+time to time (a heartbeat) moves it forward (C-88).
 
 Public source: Microsoft Learn, *JSON Message format - change event streaming* (``finalevent`` is not in use),
 *sys.sp_create_event_stream_group* (``@partition_key_scheme``).
@@ -23,21 +23,21 @@ from open_mirroring.changes.log_position import position_order
 from open_mirroring.changes.places_left import Reads, places_left
 
 HighestMajors = Mapping[str, Mapping[str, str]]
-"""Per partition of the source and stream incarnation the highest commit that it has shown: the ``major`` of a position.
+"""The highest commit (``major`` of a position) seen per partition of the source and stream incarnation.
 
-Where a format tells the first change of each transaction it is the place of the highest such change, ``major:minor``.
+If a format marks the first change of each transaction, it is the position of the highest such change, ``major:minor``.
 """
 
 
 class Completeness(NamedTuple):
-    """How complete the log is after a batch.
+    """The completeness of the log after a batch.
 
     Attributes:
-        partitions: how many partitions of the source carry changes.
-        told: the highest commit that each of them has shown up to this batch; empty where it has shown none as yet.
-        below: per stream incarnation the place below which every transaction is whole, spelled as in *told*. An
-            incarnation that some partition has not shown yet is left out.
-        reads: where the source was read; empty where that is not known.
+        partitions: the number of partitions of the source with changes.
+        told: the highest commit that each of them has shown up to this batch; empty if none yet.
+        below: per stream incarnation, the position below which every transaction is complete, written as in *told*.
+            Incarnations that some partition has not shown yet are left out.
+        reads: where the source was read; empty if unknown.
     """
 
     partitions: int
@@ -46,20 +46,20 @@ class Completeness(NamedTuple):
     reads: Reads = MappingProxyType({})
 
     def told_at(self, reads: Reads) -> HighestMajors:
-        """What partitions have shown that are still read; those of a former place show nothing any more (G-142)."""
+        """The commits of partitions that are still read; those of a former place show nothing new (G-142)."""
         return {} if places_left(self.reads, reads) else self.told
 
     def position(self, ordinals: Mapping[str, int]) -> str | None:
         """The complete position of a table as :func:`~open_mirroring.changes.log_position.position_order` writes it.
 
-        Streams that the table's *ordinals* do not name have no place in its order. A stream is whole once a later one
-        has a complete position, as positions rise over all streams of a partition (G-01).
+        Streams that the table's *ordinals* lack have no place in its order. A stream is complete once a later one has a
+        complete position, because positions rise over all streams of a partition (G-01).
         """
         known = [position_order(ordinals[epoch], major) for epoch, major in self.below.items() if epoch in ordinals]
         return max(known, default=None)
 
     def to_json(self) -> str:
-        """The ledger's document."""
+        """The text stored in the ledger."""
         return json.dumps({**self._asdict(), "reads": dict(self.reads)}, sort_keys=True)
 
     @classmethod
@@ -78,11 +78,11 @@ def advance(
     """The completeness after a batch: a pure function of the batches up to it. A complete position never falls.
 
     Args:
-        before: the completeness after the batch before; None when none was kept.
-        told: the highest commits that the batch's ranges have shown.
-        partitions: how many partitions of the source carry changes.
-        waiting: stream incarnation and ``major`` of every event that lacks pieces after the batch; an empty ``major``
-            is of messages whose place is not known yet, which may lie anywhere above.
+        before: the completeness after the previous batch; None if unknown.
+        told: the highest commits in the batch's ranges.
+        partitions: the number of partitions of the source with changes.
+        waiting: stream incarnation and ``major`` of every event that lacks pieces after the batch. An empty ``major``
+            stands for messages of unknown position, which may be anywhere above.
         reads: where the source was read for the batch.
     """
     merged = {name: dict(epochs) for name, epochs in (before.told_at(reads) if before else {}).items()}

@@ -1,8 +1,8 @@
-"""Completes rows of which a change carries only the changed columns, from earlier changes of the row (G-04).
+"""Completes rows whose change contains only the changed columns, from earlier changes of the row (G-04).
 
-The columns come from the earlier changes, back to one that carries the whole row. A row that had another key before is
-completed from the changes of that key (G-03). A row that moved while its table was loaded is completed from the rows
-of the load (G-08). Without this, columns that did not change would become NULL.
+The columns come from the earlier changes, back to one with the complete row. A row that had another key before is
+completed from the changes of that key (G-03). A row that moved while its table was loaded is completed from the rows of
+the load (G-08). Without this, unchanged columns would become NULL.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def deciding(
 ) -> Logged | None:
     """The change that decides the key, among those that can be typed.
 
-    Its row is completed from earlier changes as far as they allow (G-04).
+    Its row is completed from earlier changes as far as possible (G-04).
     """
     if any(change.after is not None and not change.whole for change in changes):
         changes = _with_rows(changes, untypable, _rows_that_left(changes, is_held), is_held)
@@ -40,11 +40,11 @@ def _with_rows(
     rows_that_left: Mapping[int, Logged | None],
     is_held: Callable[[Logged], bool],
 ) -> Sequence[Logged]:
-    """The changes, each with the row that it leaves, completed as far as earlier changes allow.
+    """The changes, each with its resulting row, completed as far as earlier changes allow.
 
     A row that had another key before is completed from the changes of that key (*rows_that_left*, by the identity of
-    its :class:`Left`). It is not completed from what stood at its new key, unless a load shows that this is the same
-    row.
+    its :class:`Left`). It is not completed from the previous row at its new key, unless a load shows that both are the
+    same row.
     """
     older: deque[Logged] = deque()
     for change in reversed(changes):
@@ -66,12 +66,12 @@ def _moved_row(
     changes: Sequence[Logged],
     is_held: Callable[[Logged], bool],
 ) -> Logged | None:
-    """The row that a key change took along, where the table was loaded at any time since the stream began (G-08).
+    """The row that a key change moved, if the table was loaded at any time since the stream began (G-08).
 
-    The load may show the source before the move or after it: the *row* under its old key, or the same row under the new
-    key, where *older* holds the rows from before the move. Mostly it is clear which, because no key ever has two rows.
-    It is not clear for rows that swap keys in one statement, nor when another row took the old key. Then only a before
-    image with all columns decides.
+    The load may show the source before or after the move: the *row* under its old key, or the same row under the new
+    key. *older* holds the rows from before the move. Usually it is clear which, because no key ever has two rows. It is
+    not clear when rows swap keys in one statement, or when another row took the old key. Then only a before image with
+    all columns decides.
     """
     loaded = older[-1] if older and older[-1].loaded and older[-1].operation == INSERT else None
     if loaded is None:
@@ -79,30 +79,29 @@ def _moved_row(
     transaction = change.position.transaction
     changed_places = any(other.after is None and other.position.transaction == transaction for other in changes)
     if len(older) == 1 and not changed_places:
-        return loaded  # nobody left the key before this row came: the load saw it there
+        return loaded  # no row left the key before this one arrived: the load saw it there
     if row is None:
         return None
     if row.loaded:
         is_doubtful = changed_places or row.left is not None or any(is_held(other) for other in left.later)
     else:
-        # It came to the old key in this transaction: who stood there before may be in the load at the new key alone.
+        # The row came to the old key in this transaction: the load may show the key's previous row at its new key only.
         is_doubtful = row.left is not None and row.position.transaction == transaction
     image, after = left.before or {}, row.after or {}
     return row if not is_doubtful or (after.keys() <= image.keys() and is_row(left.before, row)) else None
 
 
 def _completed(change: Logged, earlier: Logged) -> Logged:
-    """A change that carries a part of its row, together with an earlier change of that row."""
     after = {**(earlier.after or {}), **(change.after or {})}
     types = {**(earlier.types or {}), **(change.types or {})}
     return change._replace(after=after, whole=earlier.whole, types=types, loaded=earlier.loaded)
 
 
 def _rows_that_left(changes: Sequence[Logged], is_held: Callable[[Logged], bool]) -> Mapping[int, Logged | None]:
-    """The row that each key change took along, by the identity of its :class:`Left`; *is_held*: which changes count.
+    """The row that each key change moved, by the identity of its :class:`Left`; *is_held* selects changes.
 
-    A row that moved often depends on all its earlier moves. So each move is resolved once, oldest first; to follow
-    every way through n moves would take up to 2ⁿ steps.
+    A row that moved often depends on all its earlier moves. So each move is resolved once, oldest first; following
+    every path through n moves would take up to 2ⁿ steps.
     """
     found: dict[int, Left] = {}
     frontier = list(changes)
@@ -120,10 +119,10 @@ def _rows_that_left(changes: Sequence[Logged], is_held: Callable[[Logged], bool]
 def _row_that_left(
     left: Left, is_held: Callable[[Logged], bool], earlier: Mapping[int, Logged | None]
 ) -> Logged | None:
-    """The row that left its key in a key change, with *earlier* such rows known; None where several rows could be it.
+    """The row that left its key in a key change, with *earlier* such rows known; None if several rows are possible.
 
-    When rows swap keys in one transaction, the row that leaves a key may have stood there before the row that took the
-    key (G-03). Then only the before image can distinguish the two.
+    When rows swap keys in one transaction, the row that leaves a key may be older there than the row that took the key
+    (G-03). Then only the before image can distinguish the two.
     """
     known = _with_rows([change for change in left.changes if is_held(change)], (), earlier, is_held)
     newest = standing(known, ())

@@ -1,17 +1,17 @@
-"""Moves the horizon, up to which all changes of a table are decided, so that old batches of the log can be dropped.
+"""Moves the horizon, up to which all changes of a table are final, so that old batches of the log can be dropped.
 
 H of a table is a transaction. All changes up to H are published. A change at or below H that arrives later stops the
 table (G-05). All functions are pure.
 
-Which batches may be dropped: a block of batches, once each change in it is published and lies at or below the H of its
-table. Why no plan needs them any more: only a change above H is planned; any other stops the table. To plan it, one
-needs the changes of its own transaction and newer ones. Older changes are not newer than it, do not repeat it, and
-are not rows that the DELETE half of its key change could have removed (G-03). A transaction lies wholly above or
-wholly below H, so none of the changes that a plan needs is in a dropped block.
+A block of batches may be dropped once each of its changes is published and at or below the H of its table. Why no plan
+needs them any more: only a change above H is planned; any other stops the table. Planning it takes the changes of its
+own transaction and newer ones. Older changes are not newer than it, do not repeat it, and are not rows that the DELETE
+half of its key change could have removed (G-03). A transaction is completely above or completely below H, so a plan
+needs no change of a dropped block.
 
 Where rows are completed from earlier changes (G-04) this does not hold, so nothing of such a table is dropped. Open
-dead letters, and pieces of split messages that wait, keep the horizon below their batch and position: when they are
-decoded later, they still arrive above H.
+dead letters and incomplete split messages keep the horizon below their batch and position. When they are decoded later,
+they still arrive above H.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ Transaction = tuple[int, str]
 
 
 class MirrorHorizon(NamedTuple):
-    """How far back a mirror reaches.
+    """The horizon of a mirror.
 
     Attributes:
-        batch: every batch above it lies above the horizon of each table.
-        at: when the newest batch below was bound; sources are not read again from before this moment.
+        batch: every batch above it is above the horizon of each table.
+        at: when the newest batch below was bound; sources are not read again from before this time.
         dropped: the log's rows of batches up to this one may be gone.
     """
 
@@ -49,7 +49,7 @@ class TableHorizon(NamedTuple):
 
 
 class BatchContents(NamedTuple):
-    """What a committed batch holds of one table and epoch; *files* are relative to the change log."""
+    """The content of a committed batch for one table and epoch; *files* are relative to the change log."""
 
     batch: int
     epoch: str
@@ -60,7 +60,7 @@ class BatchContents(NamedTuple):
 
 
 class LoggedBatch(NamedTuple):
-    """A committed batch: when it was bound, and when it was seen in the log."""
+    """A committed batch: when it was bound, and when it was first seen in the log."""
 
     number: int
     bound_at: datetime
@@ -74,14 +74,14 @@ class LoggedTable:
     Args:
         published_batch: the batch up to which the target has the changes.
         epochs: the ordinal of every known stream.
-        contents: what each committed batch holds of the table.
-        waiting: epoch and position of changes that may still arrive or be decoded at a known place.
-        reread_from: normal reading may bring changes from this transaction on once more (T-18).
+        contents: the content of each committed batch for the table.
+        waiting: epoch and position of changes that may still arrive or be decoded at a known position.
+        reread_from: normal reading may repeat changes from this transaction on (T-18).
         completes_rows: its rows are completed from earlier changes (G-04).
-        horizon: its H until now.
-        published_position: the target has only the changes below this position of the published batches; the
-            transactions from it on wait (C-88). None where nothing waits.
-        in_reset: it is about to be rebuilt, perhaps from all that the log holds.
+        horizon: its current H.
+        published_position: the target has only the changes below this position of the published batches; later
+            transactions wait (C-88). None if nothing waits.
+        in_reset: it is being rebuilt, possibly from the complete log.
     """
 
     published_batch: int
@@ -111,15 +111,15 @@ def advance(
     held_from: int | None,
     batches_per_block: int,
 ) -> MovedHorizon:
-    """Move the horizon as far as nothing forbids it; it never moves back.
+    """Move the horizon as far as possible; it never moves back.
 
     Args:
         batches: the committed batches.
         tables: every table of the mirror by source.
-        known: the horizon until now.
-        before: only batches that were committed before this moment may come to lie below.
-        held_from: the first batch with an open dead letter, or with a piece that waits; None when there is none.
-        batches_per_block: blocks of so many batches are dropped as a whole.
+        known: the current horizon.
+        before: only batches committed before this time may move below the horizon.
+        held_from: the first batch with an open dead letter or a waiting piece; None when there is none.
+        batches_per_block: the number of batches that are dropped together.
     """
     old = [b for b in batches if b.committed_at < before and (held_from is None or b.number < held_from)]
     newest = max(old, default=None)
@@ -140,16 +140,16 @@ def advance(
         ),
         default=newest.number + 1,
     )
-    # The first block begins with batch 0, which there is not.
+    # The first block begins with batch 0, which does not exist.
     whole = min(kept_from, newest.number + 1) // batches_per_block * batches_per_block - 1
     dropped = max(0, whole, 0 if known is None else known.dropped)
     return MovedHorizon(MirrorHorizon(newest.number, newest.bound_at, dropped), moved)
 
 
 def _reached(table: LoggedTable, newest: int) -> TableHorizon | None:
-    """The newest transaction that ends a batch up to *newest*, below everything that is not decided yet."""
+    """The newest transaction that ends a batch up to *newest*, below everything that is still undecided."""
     if any(part.epoch not in table.epochs for part in table.contents):
-        return None  # a stream without its place in the order may lie anywhere
+        return None  # a stream without a place in the order may be anywhere
     undecided = [
         _transaction(table, part.epoch, part.lowest)
         for part in table.contents
@@ -165,7 +165,6 @@ def _reached(table: LoggedTable, newest: int) -> TableHorizon | None:
 
 
 def _is_needed(part: BatchContents, table: LoggedTable, horizon: TableHorizon | None) -> bool:
-    """Whether a later plan may ask for what a batch holds of a table."""
     if table.completes_rows or table.in_reset or horizon is None or part.epoch not in table.epochs:
         return True
     return part.batch > table.published_batch or _transaction(table, part.epoch, part.highest) > horizon

@@ -1,8 +1,8 @@
 """The total order of a table's changes.
 
 A log position is ``(epoch, major, minor, sub)`` (G-01). *epoch* is the ordinal that the ledger gave to a stream
-incarnation (a CES ``logicalid`` GUID, a Qlik load). *major* is the commit (LSN, change sequence) and *minor* the place
-inside it, both as texts of fixed width, so that the order of texts is the order of the log. *sub* puts the DELETE half
+incarnation (a CES ``logicalid`` GUID, a Qlik load). *major* is the commit (LSN, change sequence) and *minor* the
+position inside it. Both are texts of fixed width, so that they sort in the order of the log. *sub* puts the DELETE half
 of a key change (0) before its UPSERT half (1).
 
 Inside an epoch a position is written ``major:minor:sub``. Arrival, file order and clocks never decide the order.
@@ -18,18 +18,18 @@ from open_mirroring.errors import TerminalError
 _ORDINAL_DIGITS = 6
 _LOAD_EPOCH = "(initial load "
 LOAD_ORDINAL = -1
-"""The place of loaded rows that are in the log: below every stream of their table."""
+"""The ordinal of loaded rows in the log: below every stream of their table."""
 
 
 LOAD_MAJOR = "0" * 16
-"""Where a source's own full load stands: its rows lie below every change of their load (K-18)."""
+"""The position of a source's own full load: its rows are below every change of their load (K-18)."""
 
 BEGINS_EMPTY = ""
-"""Where a table's changes begin that was empty when the first of its streams that count began: with all of them."""
+"""The first position of a table that was empty when its stream began: all changes count."""
 
 
 class LogPosition(NamedTuple):
-    """A change's place in the total order of its table; compares field by field."""
+    """A change's position in the total order of its table; compares field by field."""
 
     epoch: int
     major: str
@@ -38,7 +38,7 @@ class LogPosition(NamedTuple):
 
     @property
     def text(self) -> str:
-        """The position inside its epoch, as the change log stores it; sorts like the position."""
+        """The position inside its epoch, as stored in the change log; sorts like the position."""
         return position_text(self.major, self.minor, self.sub)
 
     @property
@@ -76,39 +76,40 @@ def position_text(major: str, minor: str, sub: int) -> str:
 def position_order(epoch: int, text: str) -> str:
     """A text that sorts over all epochs of a table as its positions do.
 
-    *text* is a position inside its epoch, or only its ``major``: that sorts below every change of this transaction and
-    above those of all before it. So does ``major:minor`` of the first change of a transaction (K-80).
+    *text* is a position inside its epoch, or only its ``major``. A ``major`` sorts below every change of its
+    transaction and above those of all earlier ones. So does ``major:minor`` of the first change of a transaction
+    (K-80).
     """
     return f"{epoch:0{_ORDINAL_DIGITS}d}:{text}"
 
 
 def load_epoch(generation: int) -> str:
-    """The incarnation of loaded rows that are in the log: each generation of a table has its own."""
+    """The incarnation of loaded rows in the log; each generation of a table has its own."""
     return f"{_LOAD_EPOCH}{generation})"
 
 
 def is_load_epoch(epoch: str) -> bool:
-    """Whether an incarnation is that of loaded rows."""
+    """Whether an incarnation contains loaded rows."""
     return epoch.startswith(_LOAD_EPOCH)
 
 
 def is_of_generation(epoch: str, generation: int) -> bool:
     """Whether changes of an incarnation count in a generation of their table.
 
-    Rows that the load of another generation brought never do: old rows would come back.
+    Rows loaded for another generation never do: old rows would reappear.
     """
     return not is_load_epoch(epoch) or epoch == load_epoch(generation)
 
 
 def transaction_at(order: str) -> tuple[int, str]:
-    """The transaction, as ordinal and ``major``, of a position over all incarnations; "" lies below all."""
+    """The transaction, as ordinal and ``major``, of a position over all incarnations; "" is below all."""
     return (
         (int(order[:_ORDINAL_DIGITS]), order[_ORDINAL_DIGITS + 1 :].partition(":")[0]) if order else (LOAD_ORDINAL, "")
     )
 
 
 def not_below(order: str, ordinals: Mapping[str, int]) -> dict[str, str]:
-    """For each incarnation the lowest text at or above *order*; incarnations that lie wholly below are left out."""
+    """For each incarnation the lowest text at or above *order*; incarnations entirely below it are left out."""
     ordinal, text = int(order[:_ORDINAL_DIGITS]), order[_ORDINAL_DIGITS + 1 :]
     return {epoch: text if at == ordinal else "" for epoch, at in ordinals.items() if at >= ordinal}
 
@@ -120,9 +121,9 @@ def not_above(order: str, ordinals: Mapping[str, int]) -> dict[str, str | None]:
 
 
 def above(highest: str | None) -> str:
-    """The lowest text that is above every position of the transaction of *highest*; None: below every text.
+    """The lowest text above every position of the transaction of *highest*; None: below every text.
 
-    It never lies between two changes of one transaction: the other changes decide whether the half of a key change
-    removes a row.
+    It never falls between two changes of one transaction, because the other changes decide whether the half of a key
+    change removes a row.
     """
     return "" if highest is None else f"{LogPosition.parse(0, highest).major}~"

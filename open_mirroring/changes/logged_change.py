@@ -1,4 +1,4 @@
-"""Describes one logged change, and decides which change of a key counts. Planning and completing rows share both.
+"""One logged change, and which change of a key counts. Planning and completing rows share both.
 
 Public source of the two halves of a key change: C-33, K-05 and T-10 in the rules book. G-02 and G-03 follow from them.
 """
@@ -16,17 +16,17 @@ INSERT, UPDATE, DELETE, KEY_LEFT = "I", "U", "D", "K"
 Row = Mapping[str, str | None]
 
 Meaning = Callable[[str, str], Hashable]
-"""What the text of a column stands for: the same for two spellings of one value, :class:`Unreadable` for none."""
+"""The value of a column's text: equal for two spellings of one value, :class:`Unreadable` for an invalid text."""
 
 
 class Unreadable(NamedTuple):
-    """A text that is no value of its type: the same only as itself."""
+    """A text that is not a value of its type; equal only to itself."""
 
     text: str
 
 
 class RowUntold(Exception):
-    """Nothing tells which of two rows left their key, so that nobody knows whether one still stands there (G-115)."""
+    """It cannot be decided which of two rows left their key, so one of them may still be there (G-115)."""
 
     def __init__(self, half: Logged) -> None:
         super().__init__(half)
@@ -36,9 +36,9 @@ class RowUntold(Exception):
 class Left(NamedTuple):
     """The old key of a row that changed its key, with the changes of that key before the move.
 
-    *position* is that of the DELETE half that leaves the key, *before* the before image in it. *changes* are those
-    before it, newest first, one per position; *later* are the changes after it that show a row at the old key.
-    Up to the order *untold* the log may lack rows of the table; None: it has them all.
+    *position* is that of the DELETE half that leaves the key, *before* its before image. *changes* are the earlier
+    ones, newest first, one per position; *later* are later changes that show a row at the old key. Up to the order
+    *untold* the log may lack rows of the table; None: it has them all.
     """
 
     position: LogPosition
@@ -48,19 +48,35 @@ class Left(NamedTuple):
     untold: str | None = None
 
 
+class RowColumns(NamedTuple):
+    """What is known of a logged row's columns, apart from their values.
+
+    Attributes:
+        meaning: reads the text of a column; None where texts are compared as they are.
+        telling: the columns, but for the key, whose value a before image of such a row always has.
+        dropped: columns that the source no longer has, or that the mirror file leaves out, or left out earlier.
+        of_reading: the row has the columns of the time when it was read.
+    """
+
+    meaning: Meaning | None = None
+    telling: AbstractSet[str] = frozenset()
+    dropped: Collection[str] = ()
+    of_reading: bool = False
+
+
 class Logged(NamedTuple):
     """One logged change of a key.
 
-    *after* is the row after the change (None for a delete); unless *whole*, only the columns that the source sent.
-    *before* is the before image, where the source sent one. *handle* is the caller's own reference to the logged row.
-    *types* gives, by column, the type by which a text of *after* is read, where a row may be completed from several
-    changes. *left* is the key that the row had before, if this change gave it another key and it matters: where rows
-    are completed, or a row leaves the new key in the same transaction.
-    *telling* are then the columns, but for its key, of which a before image always has the value.
-    *loaded* says that the row, or what completed it, comes from an initial load. *dropped* are columns that the source
-    has no more, or that the mirror file leaves out, or left out when rows were read, *required* the columns that a row
-    at this place has to have; None: those of a *whole* one (G-60).
-    *of_reading* says that a row has the columns of the time when it was read.
+    Attributes:
+        after: the row after the change (None for a delete); unless *whole*, only the columns that the source sent.
+        before: the before image, where the source sent one.
+        handle: the caller's own reference to the logged row.
+        types: by column the type of its text in *after*, where several changes may complete a row.
+        left: the key that the row had before, if this change gave it another key and that matters: where rows are
+            completed, or a row leaves the new key in the same transaction.
+        loaded: the row, or what completed it, comes from an initial load.
+        required: the columns that a row at this place has to have; None: those of a *whole* one (G-60).
+        columns: what is known of the row's columns.
     """
 
     batch: int
@@ -72,23 +88,20 @@ class Logged(NamedTuple):
     whole: bool = True
     types: Mapping[str, str] | None = None
     left: Left | None = None
-    meaning: Meaning | None = None
     loaded: bool = False
     required: Collection[str] | None = None
-    dropped: Collection[str] = ()
-    telling: AbstractSet[str] = frozenset()
-    of_reading: bool = False
+    columns: RowColumns = RowColumns()
 
     @property
     def is_complete(self) -> bool:
-        """Whether its row, if it has one, lacks nothing."""
+        """Whether its row, if any, has all its columns."""
         if self.after is None or self.whole:
             return True
         return self.required is not None and self.after.keys() >= set(self.required)
 
 
 def first_of_each(changes: Sequence[Logged]) -> list[Logged]:
-    """The changes newest first, one per position: of several at one position the one of the earliest batch."""
+    """The changes newest first, one per position: the one from the earliest batch."""
     unique: dict[LogPosition, Logged] = {}
     for change in sorted(changes, key=lambda change: change.batch, reverse=True):
         unique[change.position] = change
@@ -98,12 +111,12 @@ def first_of_each(changes: Sequence[Logged]) -> list[Logged]:
 def newest_effective(changes: Sequence[Logged]) -> Logged | None:
     """The change that decides the state of a key; *changes* are newest first, one per position.
 
-    What leaves a key removes a row that came to it in the same transaction only if it is the change of that row (G-03).
-    When two rows swap their keys, the half that leaves a key comes after the row that took the key; so does the DELETE
-    of a row whose key another one takes in one statement. Without this rule they would delete that row.
+    A change that leaves a key removes a row that arrived there in the same transaction only if it belongs to that row
+    (G-03). When two rows swap their keys, the half that leaves a key comes after the row that took the key. So does the
+    DELETE of a row whose key another one takes in one statement. Without this rule they would delete that row.
 
     Raises:
-        RowUntold: nothing tells which row left the key.
+        RowUntold: it cannot be decided which row left the key.
     """
     if not changes:
         return None
@@ -116,15 +129,15 @@ def newest_effective(changes: Sequence[Logged]) -> Logged | None:
         return newest  # one of two rows had left before, and this is the change of the other one
     if earlier is None or earlier.position.transaction != newest.position.transaction:
         return newest
-    # The leaving of another row than the one that stands there decides nothing.
+    # The departure of a row other than the current one changes nothing.
     return newest if earlier.after is None or _is_of(newest, earlier, rest) else earlier
 
 
 def rests_on_image(changes: Sequence[Logged]) -> bool:
-    """Whether a before image alone tells that the row which left its key last was the one that had taken it.
+    """Whether only a before image shows that the row that left its key last was the one that had taken it.
 
-    *changes* are as in :func:`newest_effective`, and no :class:`RowUntold`. The image might be that of a row which is
-    alike in all but its key, stood there before, and is in no change that the log has.
+    *changes* are as in :func:`newest_effective`, without :class:`RowUntold`. The image might belong to another row: one
+    that differs only in its key, was there before, and appears in no change of the log.
     """
     if not changes or changes[0].after is not None:
         return False
@@ -139,14 +152,11 @@ def rests_on_image(changes: Sequence[Logged]) -> bool:
 
 
 def _is_of(leaving: Logged, row: Logged, changes: Sequence[Logged]) -> bool:
-    """Whether what leaves a key is of the row that came to the key in the same transaction.
+    """Whether the departure from a key belongs to the row that came to the key in the same transaction.
 
-    What stood there before decides; where the log may lack that, a before image that denies it, or has every value. The
-    image of a key change may always deny it; that of a DELETE only where another row can have stood there, for a change
-    of the row itself may be lost. *changes* end before the leaving.
-
-    Raises:
-        RowUntold: nothing of this tells it.
+    The previous row at the key decides. If the log may lack it, a before image decides that differs from the row or has
+    every value. A contradicting image of a key change always counts. That of a DELETE counts only if another row may
+    have been there, because a change of the row itself may be lost. *changes* end before the departure.
     """
     is_denied = _denies(leaving, row)
     if leaving.operation == KEY_LEFT and is_denied:
@@ -162,23 +172,23 @@ def _is_of(leaving: Logged, row: Logged, changes: Sequence[Logged]) -> bool:
 
 
 def _denies(leaving: Logged, row: Logged) -> bool:
-    """Whether a before image has another value than the row."""
     told = _readable(leaving.before, row)
     return told is not None and not is_row(told, row)
 
 
 def standing(changes: Sequence[Logged], untypable: Collection[LogPosition]) -> Logged | None:
-    """The newest effective change that could be typed; *changes* newest first, one per position."""
+    """The newest effective change that could be typed; *changes* are newest first, one per position."""
     while (newest := newest_effective(changes)) is not None and newest.position in untypable:
         changes = [change for change in changes if change is not newest]
     return newest
 
 
 def stands_on_another(change: Logged, changes: Sequence[Logged]) -> bool | None:
-    """Whether a row took a key at which another row still stands; None where the log may lack that row.
+    """Whether a row took a key at which another row still is; None if the log may lack that row.
 
-    No key ever has two rows, so the other row leaves the key in the same statement. What leaves the key next is
-    therefore the other row, even if its before image has only the key. *changes* are newest first and end before that.
+    No key ever has two rows, so the other row leaves the key in the same statement. The next departure from the key is
+    therefore the other row's, even if its before image has only the key. *changes* are newest first and end before
+    that.
     """
     if change.left is None and change.operation != INSERT:
         return False
@@ -204,8 +214,8 @@ def is_row(before: Row | None, change: Logged) -> bool:
 
 
 def _readable(before: Row | None, change: Logged) -> Row | None:
-    """A before image without values that are none of their types: they say as little as columns that it lacks."""
-    meaning = change.meaning
+    """A before image without values that are invalid for their types; they count as missing."""
+    meaning = change.columns.meaning
     if before is None or meaning is None:
         return before
     is_read = {name: text is None or not isinstance(meaning(name, text), Unreadable) for name, text in before.items()}
@@ -215,16 +225,16 @@ def _readable(before: Row | None, change: Logged) -> Row | None:
 def _tells_all(half: Logged, row: Logged) -> bool:
     """Whether a before image has every value that distinguishes a row, and there are such values."""
     told = _readable(half.before, row) or {}
-    return bool(row.telling) and row.telling <= told.keys()
+    return bool(row.columns.telling) and row.columns.telling <= told.keys()
 
 
 def same_content(one: Logged, other: Logged) -> bool:
-    """Whether two changes at one position have the same values, however these are spelled (G-02).
+    """Whether two changes at one position have the same values, in any spelling (G-02).
 
-    A row that is read again may have a NULL more after a column was added, a value less after one was dropped (T-33),
-    and either after the mirror file took or left out a column. It is the same row all the same. Where rows have the
-    columns of the time when they were read, one that was renamed in between stands there under another name: only
-    columns that both have can contradict, and none of which it is known that another one has the name by then.
+    Another reading of a row may have an additional NULL after a column was added, or lack a value after one was dropped
+    (T-33). It may have either after the mirror file included or excluded a column. It is still the same row. If rows
+    have the columns of the time when they were read, a renamed column appears under another name. Then only columns of
+    both changes can contradict, and only if their name is not known to belong to another column in the meantime.
     """
     if (one.operation == KEY_LEFT) != (other.operation == KEY_LEFT):
         return False
@@ -232,19 +242,20 @@ def same_content(one: Logged, other: Logged) -> bool:
         return one.after is other.after and one.operation == other.operation
     values, again = _not_null(one.after), _not_null(other.after)
     both = values.keys() & again.keys()
-    columns = one.after.keys() | other.after.keys() if one.of_reading else one.dropped
+    columns = one.after.keys() | other.after.keys() if one.columns.of_reading else one.columns.dropped
     dropped = {name for name in columns if name not in one.after or name not in other.after}
-    if one.of_reading:  # its name may be another column's by the time of the second reading (T-88)
-        dropped |= {*one.dropped}
+    if one.columns.of_reading:  # its name may be another column's at the time of the second reading (T-88)
+        dropped |= {*one.columns.dropped}
     return not (values.keys() ^ again.keys()) - dropped and all(
         _equal(one, name, values[name], again[name]) for name in both - dropped
     )
 
 
 def _equal(change: Logged, name: str, one: str | None, other: str | None) -> bool:
-    if one == other or one is None or other is None or change.meaning is None:
+    meaning = change.columns.meaning
+    if one == other or one is None or other is None or meaning is None:
         return one == other
-    return change.meaning(name, one) == change.meaning(name, other)
+    return meaning(name, one) == meaning(name, other)
 
 
 def _not_null(row: Row) -> Row:

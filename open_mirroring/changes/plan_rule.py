@@ -5,21 +5,21 @@ unless it was already the newest among the batches up to *published_batch*. This
 changes, replays and repeated reads. This module is its definition. A vectorised query may replace it only for keys
 where a Boolean proves that both give the same result.
 
-Why it is right: let f(S) be the change that decides a key among the changes S. The target holds f of the batches up
-to *published_batch*. If f of all batches is another change, it is published, and then the target holds f of all
-batches. Mostly this is a change that arrived after *published_batch*. An earlier change can become the deciding one
-only by the rule of key changes (:func:`~open_mirroring.changes.logged_change.newest_effective`): a late change of the
-same transaction shows that it was the row that the key change removed.
+Why it is right: let f(S) be the change that decides a key among the changes S. The target holds f of the batches up to
+*published_batch*. If f of all batches is another change, it is published, and then the target holds f of all batches.
+Mostly this is a change that arrived after *published_batch*. An earlier change can become the deciding one only by the
+rule of key changes (:func:`~open_mirroring.changes.logged_change.newest_effective`): a late change of the same
+transaction shows that it was the row that the key change removed.
 
 *Whole transactions.* Here both sets also end at a position: the target holds f of the batches up to *published_batch*
 and the positions up to *published_position*. The argument needs only that the new set contains the old one. It does,
 because neither batch nor position ever falls; read "in the new set, not in the old" for "arrived after". A set that
-ends at a complete position holds each transaction as a whole or not at all, so the target never shows a part (I4).
+ends at a complete position holds each transaction completely or not at all, so the target never shows a part (I4).
 
 *Rows completed from earlier changes* (G-04). Here a *row* decides the key: that of the newest change, completed by
-earlier changes back to one that carries the whole row. The target has it unless one of these rows differs: a late
-change may complete the row without being the newest. A row that changed its key is completed from the changes of its
-old key, so a late change of the old key may change the row at the new key.
+earlier changes back to one with the complete row. The target has it unless one of these rows differs: a late change may
+complete the row without being the newest. A row that changed its key is completed from the changes of its old key, so a
+late change of the old key may change the row at the new key.
 """
 
 from __future__ import annotations
@@ -41,14 +41,14 @@ class KeyPlan(NamedTuple):
     """The decision of the rule on one key.
 
     Attributes:
-        publish: the change to publish, or None; a completed one holds the whole row.
-        incomplete: the key's newest change, when no change carries some columns of its row.
+        publish: the change to publish, or None; a completed one has the complete row.
+        incomplete: the key's newest change, if no change has some columns of its row.
         conflict: two changes of one identity with different content: the table has to stop (G-02).
         duplicates: new changes that repeat an identity already logged.
         superseded: new changes that are older than what the target has.
         compacted: new changes that are older than another one that is published now.
         renewed: 1 if an old change is published again, because new changes altered its row or made it the deciding one.
-        unverified: a before image alone says that no row is left at the key (:func:`rests_on_image`).
+        unverified: only a before image shows that no row is left at the key (:func:`rests_on_image`).
     """
 
     publish: Logged | None
@@ -69,21 +69,21 @@ def plan_key(
 ) -> KeyPlan:
     """Decide one key from all its logged changes; order and repetition of *changes* do not matter.
 
-    A change is new when it lies in a batch above *published_batch* or above *published_position*; of equal positions
-    the earliest batch counts. Every new change is counted once: the number of new changes plus *renewed* equals 1 if
-    one is published, plus duplicates, superseded and compacted, plus the new ones among *untypable*.
+    A change is new when it is in a batch above *published_batch* or above *published_position*; of equal positions the
+    earliest batch counts. Every new change is counted once: the number of new changes plus *renewed* equals 1 if one is
+    published, plus duplicates, superseded and compacted, plus the new ones among *untypable*.
 
     Args:
-        changes: all logged changes of the key, dead letters among them.
+        changes: all logged changes of the key, including dead letters.
         published_batch: the batch up to which the target has the changes.
-        untypable: positions of changes known to be dead letters. They decide nothing, so the key keeps the state before
-            them, wherever batches were cut (G-09). But a key change may have removed such a row (G-03), and a
-            repetition with other content is still a conflict (G-02).
+        untypable: positions of known dead letters. They decide nothing, so the key keeps its previous state,
+            independent of batches (G-09). But a key change may have removed such a row (G-03), and a repetition with
+            other content is still a conflict (G-02).
         published_position: the position (:attr:`LogPosition.order`) up to which the target has the changes of these
-            batches; None where it has all of them.
+            batches; None if it has all of them.
 
     Raises:
-        RowUntold: nothing tells which of two rows left the key last.
+        RowUntold: it cannot be decided which of two rows left the key last.
     """
 
     def is_new(change: Logged) -> bool:
@@ -109,7 +109,7 @@ def plan_key(
 
 
 class _Distinct(NamedTuple):
-    """The changes of a key newest first, one per position, the repetitions of these, and what contradicts."""
+    """The changes of a key newest first, one per position; their repetitions; and the contradiction, if any."""
 
     unique: list[Logged]
     repetitions: list[Logged]
@@ -124,9 +124,9 @@ def _distinct(changes: Sequence[Logged]) -> _Distinct:
             if not same_content(unique[-1], change):
                 return _Distinct(unique, repetitions, (change, unique[-1]))
             repetitions.append(unique[-1])
-            unique[-1] = change  # the earlier batch, for the sort put it after
+            unique[-1] = change  # the earlier batch, because it sorts later
         elif unique and unique[-1].position[:3] == change.position[:3]:
-            # No change both sets a row and removes it: the halves of a key change are of two keys.
+            # No change both sets and removes a row: the halves of a key change are of two keys.
             return _Distinct(unique, repetitions, (change, unique[-1]))
         else:
             unique.append(change)

@@ -1,6 +1,6 @@
 """The key of a row as one text, and the bucket of that text.
 
-Every module that writes a key writes it here. Otherwise two spellings of one key would become two rows in the target.
+All modules that write a key use this one. Otherwise two spellings of a key would become two rows in the target.
 """
 
 from __future__ import annotations
@@ -10,10 +10,10 @@ from collections.abc import Collection, Iterable
 from json.encoder import encode_basestring
 
 KEY_BUCKETS = 64
-"""Changes are spread over this many buckets by key, so that a large table can be published side by side.
+"""The number of buckets by key, so that a large table can be published in parallel.
 
-The change log holds the bucket of every change and is read by it: with another number or another formula, a change is
-looked for in a bucket where it does not lie. A log that is there would have to be written anew.
+The change log stores the bucket of every change and is read by it. With another number or formula, a change is searched
+in the wrong bucket, so an existing log would have to be rewritten.
 """
 
 NO_BUCKET = -1
@@ -23,8 +23,8 @@ NO_BUCKET = -1
 def encode_key(values: Iterable[str]) -> str:
     """The canonical encoding of a key: the canonical texts of its typed values as a compact JSON array (G-02).
 
-    *values* stand in the order of the mirror's ``key``; each is the canonical text of the typed value, so that
-    ``1.0`` and ``1.00`` of one decimal type, or two spellings of a GUID, are one key.
+    *values* are in the order of the mirror's ``key``. Each is the canonical text of the typed value, so that ``1.0``
+    and ``1.00`` of one decimal type, or two spellings of a GUID, are one key.
     """
     return "[" + ",".join([encode_basestring(value) for value in values]) + "]"
 
@@ -35,15 +35,15 @@ def key_bucket(key: str | None) -> int:
 
 
 def bucket_of_bytes(key: bytes) -> int:
-    """The bucket of an encoded key that is at hand as UTF-8 bytes."""
+    """The bucket of an encoded key, given as UTF-8 bytes."""
     return zlib.crc32(key) % KEY_BUCKETS
 
 
 def columns_lacking(key: Collection[str], announced: Collection[str]) -> list[str]:
-    """The columns that make a key which the source announces wider than *key*, in any case of letters (G-83).
+    """The columns of the key announced by the source that *key* lacks, in any case (G-83).
 
-    Two rows of the source may have one value of a key that lacks any. A key with a column that the announced one has
-    not is a choice of its own, such as another unique index: of that nothing is known.
+    Without one of them, two rows of the source may have the same key. A key with a column that the announced one lacks
+    is a deliberate choice, such as another unique index, and is not checked.
     """
     ours, theirs = {name.lower() for name in key}, {name.lower() for name in announced}
     return sorted(name for name in announced if name.lower() not in ours) if ours < theirs else []

@@ -1,7 +1,7 @@
-"""What statements that a source tells of its tables say became of a column: dropped, or renamed, and to what (T-84).
+"""What a source's DDL statements did to a column: dropped it, or renamed it, and to what (T-84).
 
-No change says whether a column that is gone was dropped or renamed (G-60); a source that keeps a history of its DDL
-does. Its word counts only where it leaves no doubt; otherwise a person is asked, as without it.
+No change shows whether a missing column was dropped or renamed (G-60), but a source's history of DDL does. It counts
+only if it is unambiguous; otherwise an operator is asked, as without it.
 """
 
 from __future__ import annotations
@@ -11,12 +11,12 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 ALTER, DROP, ADD = "ALTER", "DROP", "ADD"
-"""What a statement does to a column; ``ALTER`` renames it, too."""
+"""The action of a statement on a column; ``ALTER`` also renames it."""
 _LEAVE_COLUMNS = ("ALTER_TABLE", "TRUNCATE_TABLE")
 
 
 class ColumnStep(NamedTuple):
-    """What a statement did to a column: the action as the source calls it, and the new name of one that was renamed."""
+    """The action of a statement on a column, in the source's word, and the new name if it was renamed."""
 
     action: str
     renamed_to: str | None = None
@@ -26,11 +26,11 @@ class Statement(NamedTuple):
     """A statement on one table.
 
     Attributes:
-        place: its place among the changes of the load under way, above those before it.
-        kind: ``ALTER_TABLE``, ``DROP_TABLE``, … as the source calls it.
-        columns: what it did to columns, by the names that they had before it, in lower case; None: it is not known.
+        place: its position among the changes of the current load, above earlier changes.
+        kind: ``ALTER_TABLE``, ``DROP_TABLE``, … in the source's word.
+        columns: its actions on columns, by their names before it in lower case; None if unknown.
         renamed_to: the table's new name, if it was renamed.
-        at: when, as the source says it, for people.
+        at: its time as the source reports it, for messages.
     """
 
     place: str
@@ -44,9 +44,9 @@ class Told(NamedTuple):
     """What a source reports in addition to its changes.
 
     Attributes:
-        signals: how tables fare, by table and code.
-        statements: what was done to them, by table; None where nothing reports it.
-        by: what reports the statements.
+        signals: the state of tables, by table and code.
+        statements: the statements by table; None if the source does not report them.
+        by: the origin of the statements.
     """
 
     signals: Mapping[tuple[str, str], str] = MappingProxyType({})
@@ -55,23 +55,23 @@ class Told(NamedTuple):
 
 
 class ToldColumn(NamedTuple):
-    """What became of a column: its name now, or None for one that was dropped; *by* says which statement came first."""
+    """The fate of a column: its current name, or None if it was dropped; *by* is the first statement involved."""
 
     renamed_to: str | None
     by: str
 
 
 def what_became_of(column: str, after: str, statements: Sequence[Statement]) -> ToldColumn | None:
-    """What statements say became of a column that some row still had; None where they do not say it beyond doubt.
+    """What statements did to a column that earlier rows had; None if they leave a doubt.
 
-    They are followed from rename to rename. One that adds a column, or gives another one this name, while the column
-    has it contradicts that it is there: then a statement before was not told, and nothing is believed. Nor is it where
-    the table was made anew.
+    Renames are followed. A statement that adds the column, or gives another one this name, while the column has it, is
+    a contradiction: an earlier statement is missing, so nothing is concluded. The same holds if the table was
+    re-created.
 
     Args:
         column: its name.
-        after: the place of the last row that has it; what was said up to there speaks of an earlier column.
-        statements: all that are told of the table, in any order.
+        after: the position of the last row with the column; earlier statements concern an earlier column.
+        statements: all known statements of the table, in any order.
     """
     name, first = column, ""
     for one in sorted((one for one in statements if one.place > after), key=lambda one: one.place):
@@ -97,15 +97,15 @@ def what_became_of(column: str, after: str, statements: Sequence[Statement]) -> 
 
 
 def given_again(column: str, first: str, last: str, statements: Sequence[Statement]) -> dict[str, ToldColumn]:
-    """What became of columns whose name was given to another one, by the places where they lost it (T-88).
+    """What happened to columns whose name was given to another one, by the positions where they lost it (T-88).
 
-    Rows before and behind such a place have the name, so that they show no gap.
+    Rows before and after such a position have the name, so they show no gap.
 
     Args:
         column: the name.
-        first: the place of the first row that has it.
-        last: the place of the last one.
-        statements: all that are told of the table, in any order.
+        first: the position of the first row with it.
+        last: the position of the last one.
+        statements: all known statements of the table, in any order.
     """
     found: dict[str, ToldColumn] = {}
     for one in statements:
@@ -120,7 +120,6 @@ def given_again(column: str, first: str, last: str, statements: Sequence[Stateme
 
 
 def _gives(column: str, one: Statement) -> bool:
-    """Whether a statement gives a column this name: one that is added, or renamed."""
     steps = one.columns or {}
     added = steps.get(column.casefold())
     return (added is not None and added.action == ADD) or any(

@@ -1,6 +1,6 @@
-"""Finds what is wrong with a mirror on this machine although its file is right.
+"""Checks what a valid mirror file needs on this machine.
 
-It leaves nothing but an empty object in a change log in object storage from which nothing may be deleted.
+The only trace is an empty object in a change log in object storage that does not allow deleting.
 """
 
 from __future__ import annotations
@@ -31,12 +31,10 @@ _CONNECT_SECONDS = 5
 
 
 def check_mirror(mirror: Mirror) -> list[Problem]:
-    """Everything that would stop the mirror's first run: missing inputs, places not writable, connections not set.
+    """Find everything that would stop the mirror's first run: missing inputs, read-only places, connections not set.
 
-    Codes: ``PLACE_MISSING``, ``ACCESS_DENIED``, ``UNREACHABLE``, ``PLACE_MISSING``,
-    ``STREAM_FROM_INVALID``, ``COLUMN_NOT_STREAMED``,
-    ``CONNECTION_INVALID``, and what the storage of an address says. The connection to Spark
-    belongs to the scheduler, which checks it itself.
+    Codes: ``PLACE_MISSING``, ``ACCESS_DENIED``, ``UNREACHABLE``, ``STREAM_FROM_INVALID``, ``COLUMN_NOT_STREAMED``,
+    ``CONNECTION_INVALID``, and those of the storage of an address. The scheduler checks the connection to Spark itself.
     """
     found = _salt(mirror), _source(mirror), _writable(mirror), _ledger(mirror), _initial_loads(mirror), _proofs(mirror)
     return [problem for problems in found for problem in problems]
@@ -128,7 +126,6 @@ def _initial_loads(mirror: Mirror) -> Iterator[Problem]:
 
 
 def _storage(mirror: Mirror, setting: SettingPath, text: str, connection: str | None) -> Iterator[Problem]:
-    """Whether a place in object storage can be listed, and holds something."""
     try:
         place = storage_place(text, connections.resolve(connection or ""))
         if place.is_file() or next(place.store.objects(place.key), None) is not None or not place.key:
@@ -141,14 +138,15 @@ def _storage(mirror: Mirror, setting: SettingPath, text: str, connection: str | 
 
 
 def _stored(mirror: Mirror, setting: SettingPath, stored: StoredPlace, *, written: bool) -> Iterator[Problem]:
-    """Whether a place can be listed, empty or not; of one that is *written* also whether an object comes and goes."""
+    """Check that a place can be listed; if it is *written*, also that an object can be created and deleted."""
     doing = "listed"
     try:
         place = storage_place(stored.path, connections.resolve(stored.connection))
         place.store.folders(place.key)
         if written:
             trial, doing = place / f"_check-{uuid4().hex}", "written"
-            # Its name is nobody else's: it stands there when the answer to its creation was lost, and that repeated.
+            # The object's name is unique: it can only exist if the answer to its creation was lost and the call was
+            # retried.
             with suppress(FileExistsError):
                 trial.create(b"")
             doing = "deleted"
@@ -160,7 +158,7 @@ def _stored(mirror: Mirror, setting: SettingPath, stored: StoredPlace, *, writte
 
 def _proofs(mirror: Mirror) -> Iterator[Problem]:
     for index, table in enumerate(mirror.entries):
-        # An export that a proof is to read may be made just before.
+        # An export for a proof may be made just before the proof.
         if isinstance(table.prove, JdbcLoad):
             try:
                 connections.resolve(table.prove.connection)
@@ -194,7 +192,7 @@ def _why_no_sqlite(file: Path) -> str:
 
 
 def _why_no_postgresql(url: str, address: str) -> str:
-    # The driver's message may name user and options: only the kind of failure is shown.
+    # The driver's message may name user and options, so only the kind of failure is shown.
     engine = create_engine(url, connect_args={"connect_timeout": _CONNECT_SECONDS})
     try:
         with engine.connect():

@@ -1,7 +1,7 @@
-"""Connections by name, from the environment variable and in the JSON form that Airflow defines for them.
+"""Connections by name, from environment variables in Airflow's JSON format.
 
-Public source: Apache Airflow, *Managing Connections*, "Storing connections in environment variables". No error here
-repeats anything of a variable's content.
+No error here shows a variable's content. Public source: Apache Airflow, *Managing Connections*, "Storing connections in
+environment variables".
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from open_mirroring.errors import TerminalError
 _TEXTS = ("conn_type", "host", "login", "password", "schema", "description")
 _KNOWN = (*_TEXTS, "port", "extra")
 KAFKA_FORM = "open_mirroring_kafka"
-"""A broker with a form of ours in Airflow: that of Airflow's own provider has neither host nor login."""
+"""The type of a broker with our own form in Airflow: that of Airflow's own provider has neither host nor login."""
 _SPELLINGS = {"postgresql": "postgres", KAFKA_FORM: "kafka"}
 _FORM = (
     '{"conn_type": "postgres", "host": "…", "port": 5432, "login": "…", "password": "…", "schema": "…"} for a '
@@ -32,7 +32,7 @@ _FORM = (
 
 @dataclass(frozen=True)
 class Connection:
-    """A resolved connection; *schema* is the database's name, as Airflow calls it. Its text hides the secrets."""
+    """A resolved connection. *schema* is the database's name, as in Airflow. Its text hides the secrets."""
 
     name: str
     conn_type: str
@@ -45,16 +45,15 @@ class Connection:
 
 
 def variable(name: str) -> str:
-    """The environment variable that holds a connection: ``shop_ledger`` → ``AIRFLOW_CONN_SHOP_LEDGER``."""
+    """The environment variable of a connection: ``shop_ledger`` → ``AIRFLOW_CONN_SHOP_LEDGER``."""
     return f"AIRFLOW_CONN_{name.upper()}"
 
 
 def resolve(name: str) -> Connection:
-    """The connection of this name.
+    """The connection with this name.
 
     Raises:
-        TerminalError: ``CONNECTION_INVALID`` when its variable is not set or empty, ``CONNECTION_INVALID`` when the
-            name or the content is malformed.
+        TerminalError: ``CONNECTION_INVALID`` when its variable is not set or empty, or name or content are malformed.
     """
     try:
         check_connection_name(name)
@@ -72,7 +71,7 @@ def resolve(name: str) -> Connection:
 
 
 def parsed(name: str, text: str) -> Connection:
-    """The connection of this name whose content in the JSON form is known.
+    """Parse a connection from its content in the JSON format.
 
     Raises:
         TerminalError: ``CONNECTION_INVALID``.
@@ -96,7 +95,7 @@ def parsed(name: str, text: str) -> Connection:
 
 
 def invalid(name: str, what: str) -> TerminalError:
-    """The error for a connection whose content cannot be used; *what* must not repeat the content."""
+    """The error for an unusable connection; *what* must not contain its content."""
     return TerminalError(
         "CONNECTION_INVALID",
         f"the connection {name!r} cannot be used: {what}",
@@ -106,14 +105,14 @@ def invalid(name: str, what: str) -> TerminalError:
 
 
 def option_texts(connection: Connection, known: Collection[str], *, numbers: Collection[str] = ()) -> dict[str, str]:
-    """The options in a connection's ``extra`` as texts; fields of a form that were left empty are none.
+    """The options in a connection's ``extra`` as texts; empty fields of a form are left out.
 
     Raises:
-        TerminalError: ``CONNECTION_INVALID`` for an option that is not *known*, or is no text, unless it may be one of
+        TerminalError: ``CONNECTION_INVALID`` for an option that is not *known*, or is not a text, unless it is one of
             the *numbers*.
     """
-    # Forms of older releases save an option under a name with the type in it.
-    # An empty field of theirs says nothing against the option that has a value.
+    # Forms of older releases save an option under a name that includes the type. Such a field is ignored when it is
+    # empty.
     given = {option: value for option, value in connection.extra.items() if value not in (None, "")}
     filled = {re.sub(r"^extra__[a-z]+__", "", option): value for option, value in given.items()}
     if not filled.keys() <= {*known}:
@@ -126,7 +125,7 @@ def option_texts(connection: Connection, known: Collection[str], *, numbers: Col
 
 
 def check_tenant(connection: Connection, tenant: str) -> None:
-    """Refuse what is no tenant of Entra ID, by its id or by a domain: it becomes part of the address of the login.
+    """Refuse anything but a tenant id or domain of Entra ID, because it becomes part of the login's address.
 
     Raises:
         TerminalError: ``CONNECTION_INVALID``.
@@ -146,7 +145,7 @@ def _content(name: str, text: str) -> dict[str, Any]:
 
 
 def _extra(name: str, extra: object) -> Mapping[str, Any]:
-    # Airflow writes `extra` as an object, or as text that holds one.
+    # Airflow writes `extra` as an object, or as text that contains one.
     if extra is None or extra == "":
         return {}
     found = _parsed(extra) if isinstance(extra, str) else extra
@@ -156,7 +155,7 @@ def _extra(name: str, extra: object) -> Mapping[str, Any]:
 
 
 def _parsed(text: str) -> Any:
-    # Returns instead of raising: a JSONDecodeError carries the whole text, secrets included.
+    # Returns instead of raising: a JSONDecodeError carries the complete text, secrets included.
     try:
         return json.loads(text)
     except ValueError:
@@ -174,6 +173,6 @@ def _port(name: str, port: object) -> int | None:
 
 
 def _type(conn_type: str) -> str:
-    # As Airflow does it: one spelling of each type.
+    # One spelling of each type, as in Airflow.
     spelled = conn_type.replace("-", "_")
     return _SPELLINGS.get(spelled, spelled)

@@ -1,4 +1,4 @@
-"""Reads where an export begins in the stream (G-08)."""
+"""Reads the stream position from which changes follow an export (G-08)."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ def stream_from(mirror: Mirror, load: ExportLoad) -> str:
     """``beginning``, or the commit LSN ``XXXXXXXX:XXXXXXXX:XXXX`` (C-32) from which the stream covers the export.
 
     Raises:
-        TerminalError: ``STREAM_FROM_INVALID`` when the file that should hold it is missing, no JSON object, or
-            holds no stream position under ``stream_from``; what the storage raises.
+        TerminalError: ``STREAM_FROM_INVALID`` when its file is missing, is not a JSON object, or has no stream position
+            under ``stream_from``; what the storage raises.
     """
     if not isinstance(load.stream_from, StreamFromFile):
         return load.stream_from

@@ -1,6 +1,6 @@
-"""Connections to a Kafka broker, or to the Kafka endpoint of Event Hubs: what they may say, as options of its client.
+"""Converts connections to Kafka brokers, or to the Kafka endpoint of Event Hubs, to options of the client library.
 
-What a connection says goes to the client library through an allow-list, so that no connection can switch a check off.
+Options pass through an allow-list, so that no connection can disable a check.
 
 Public source: librdkafka, *Configuration properties*; Microsoft Learn, *Azure Event Hubs for Apache Kafka*: endpoint
 ``<namespace>.servicebus.windows.net:9093``, ``SASL_SSL``, ``PLAIN`` with the user ``$ConnectionString``, or
@@ -43,7 +43,7 @@ OPTIONS = frozenset(
         "ssl.key.pem",
     }
 )
-"""What a connection's ``extra`` may hold. Nothing here decides from where, or how strictly, messages are read."""
+"""The options allowed in a connection's ``extra``. None of them changes where or how strictly messages are read."""
 
 _SECRETS = ("sasl.password", "sasl.oauthbearer.client.secret", "ssl.key.password", "ssl.key.pem")
 MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER")
@@ -53,28 +53,27 @@ _ENDPOINT = re.compile(r"\s*Endpoint=sb://([A-Za-z0-9.-]+)/?;", re.IGNORECASE)
 
 @dataclass(frozen=True)
 class ClientSettings:
-    """Options of the client library, by its own names; the text of this object holds none of them."""
+    """Options of the client library, by its own names. The text of this object hides them."""
 
     options: Mapping[str, str] = field(repr=False)
 
     def redact(self, text: str) -> str:
-        """*text* without any of the secrets, should a broker or the library have quoted one."""
+        """Replace the secrets in *text*, in case a broker or the library quotes one."""
         for secret in _secret_texts(self.options):
             text = text.replace(secret, "…")
         return text
 
 
 def client_settings(connection: Connection) -> ClientSettings:
-    """What a resolved connection of type ``kafka`` or ``event_hubs`` says to the client.
+    """The client options of a resolved connection of type ``kafka`` or ``event_hubs``.
 
     ``kafka``: *host* (one, or several as ``host:port,host:port``) and *port*; *login* and *password* for SASL
-    (``PLAIN`` over ``SASL_SSL`` unless ``extra`` says otherwise; for ``OAUTHBEARER`` the client's id and secret).
-    ``event_hubs``: *password* is the connection string; or, with ``tenant_id`` in ``extra``, *login* and *password*
-    are an Entra application's client id and secret. Further options of the client stand in ``extra``
-    (:data:`OPTIONS`).
+    (``PLAIN`` over ``SASL_SSL`` by default; for ``OAUTHBEARER`` the client's id and secret). ``event_hubs``: *password*
+    is the connection string; or, with ``tenant_id`` in ``extra``, *login* and *password* are an Entra application's
+    client id and secret. ``extra`` may contain more options of the client (:data:`OPTIONS`).
 
     Raises:
-        TerminalError: ``CONNECTION_INVALID``; no value of the connection is repeated.
+        TerminalError: ``CONNECTION_INVALID``, without any value of the connection.
     """
     if connection.conn_type not in CONNECTION_TYPES:
         raise invalid(connection.name, f"for Kafka its conn_type is one of {', '.join(CONNECTION_TYPES)}")
@@ -119,7 +118,7 @@ def _event_hubs(connection: Connection, tenant: str | None, options: dict[str, s
     if options.keys() & {"bootstrap.servers", "security.protocol", "sasl.mechanism"}:
         raise invalid(connection.name, "servers, protocol and mechanism are given with the conn_type event_hubs")
     options["security.protocol"] = "SASL_SSL"
-    # The endpoint closes idle connections after some minutes; the published recommendation for its Kafka clients.
+    # The endpoint closes idle connections after some minutes; its documentation recommends this for Kafka clients.
     options.setdefault("socket.keepalive.enable", "true")
     options.setdefault("metadata.max.age.ms", "180000")
     if tenant is not None:
@@ -157,6 +156,6 @@ def _servers(connection: Connection, port: int) -> str:
 
 def _secret_texts(options: Mapping[str, str]) -> list[str]:
     found = {options[name] for name in _SECRETS if options.get(name)}
-    # A key is as secret alone as inside its connection string.
+    # A key is secret on its own, too, outside its connection string.
     found |= {match for text in found for match in re.findall(r"SharedAccess(?:Key|Signature)=([^;]+)", text)}
     return sorted(found, key=len, reverse=True)

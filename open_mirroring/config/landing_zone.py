@@ -1,7 +1,7 @@
-"""The part of a mirror file that says where the files for the mirrored database go.
+"""The section of a mirror file about the landing zone of the mirrored database.
 
-Public source: Microsoft Learn, *Connecting to Microsoft OneLake*: workspace and item are both named by GUID, or both
-by name, then the item's with its type as suffix; never mixed (O-01).
+Public source: Microsoft Learn, *Connecting to Microsoft OneLake*: workspace and item are both given by GUID, or both by
+name, the item's with its type as suffix; never mixed (O-01).
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ _SUFFIXES = (".mirroreddatabase", ".mountedrelationaldatabase")
 
 
 def is_guid(text: str) -> bool:
-    """Whether a workspace or an item is named by its GUID (O-01)."""
+    """Whether a workspace or an item is given by its GUID (O-01)."""
     return _GUID.fullmatch(text) is not None
 
 
 class PartnerEvents(Section):
-    """What ``_partnerEvents.json`` says of this mirror (F-06)."""
+    """The content of ``_partnerEvents.json`` for this mirror (F-06)."""
 
     partner_name: Annotated[str, Field(min_length=1)] = Field(
         default=PARTNER_NAME, description="Who publishes; the same for all mirrored databases of an organisation."
@@ -135,5 +135,5 @@ class LandingZone(Section):
 
     @property
     def place(self) -> str:
-        """Where it is, for people."""
+        """The landing zone's location, for messages."""
         return self.path if self.store == "local" else f"{self.workspace}/{self.item}/{self.path}"

@@ -15,11 +15,11 @@ _WAY_OUT = "write sqlite:///FILE, postgresql+psycopg2://HOST/DATABASE without pa
 _POSTGRESQL = "postgresql+psycopg2"
 _DRIVERS = ("sqlite", "sqlite+pysqlite", "postgresql", _POSTGRESQL)
 _OPTIONS = ("application_name", "connect_timeout", "options", "sslcert", "sslkey", "sslmode", "sslrootcert")
-"""What a connection's `extra` may say; names as libpq defines them. `sslkey` is the path of a file."""
+"""The options allowed in a connection's `extra`, by libpq's names. `sslkey` is the path of a file."""
 
 
 def check_url(text: str) -> str:
-    """Refuse a ledger URL that is malformed, holds a password, or names a database that forgets or is not known."""
+    """Refuse a ledger URL that is malformed, contains a password, or names an in-memory or unsupported database."""
     url = _parsed(text)
     if url is None:
         raise refusal("CONFIG_INVALID", "this is no URL of a ledger", _WAY_OUT)
@@ -42,7 +42,7 @@ def check_url(text: str) -> str:
 
 
 def absolute(text: str, home: Path) -> str:
-    """The URL with a relative SQLite path made absolute from *home*, and with the driver written out."""
+    """The URL with a relative SQLite path made absolute from *home*, and with the driver included."""
     url = make_url(text)
     if url.drivername.startswith("sqlite"):
         return url.set(drivername="sqlite", database=str(home / (url.database or ""))).render_as_string(False)
@@ -53,8 +53,8 @@ def from_connection(connection: Connection, home: Path) -> str:
     """The URL of a connection of type ``postgres`` (host, port, login, password, schema) or ``sqlite`` (host: file).
 
     Raises:
-        TerminalError: ``CONNECTION_INVALID`` when it is of another type, lacks the database, or has options in
-            ``extra`` that the driver would not get.
+        TerminalError: ``CONNECTION_INVALID`` when it is of another type, lacks the database, or has unknown options in
+            ``extra``.
     """
     unknown = set(connection.extra) - set(_OPTIONS if connection.conn_type == "postgres" else ())
     if unknown:

@@ -21,22 +21,22 @@ from open_mirroring.storage.address import is_address, parse_address
 
 M = TypeVar("M", bound=Mirror)
 Standing = Callable[[Mirror], int]
-"""How far a ledger shows that a mirror file is the owner of its name and places; 0: not at all."""
+"""How clearly a ledger shows that a mirror file owns its name and places; 0: not at all."""
 HOME = "OPEN_MIRRORING_HOME"
-"""Environment variable naming the folder that relative paths start at."""
+"""The environment variable with the folder for relative paths."""
 
 
 def load_mirror(path: Path) -> Mirror:
     """Read one mirror file.
 
     Raises:
-        ConfigError: ``CONFIG_INVALID`` with every mistake found. Values that may be secret are in no message.
+        ConfigError: ``CONFIG_INVALID`` with every mistake found. Messages contain no value that may be secret.
     """
     return _sound(*_read(Path(path)))
 
 
 def parse_mirror(text: str, file: Path) -> Mirror:
-    """The mirror of a text that is to stand in *file*.
+    """Parse the text of a mirror file; *file* need not exist.
 
     Raises:
         ConfigError: as :func:`load_mirror`.
@@ -45,7 +45,7 @@ def parse_mirror(text: str, file: Path) -> Mirror:
 
 
 def parse_begun(text: str, file: Path) -> BegunMirror:
-    """The same of a text that may have no tables yet.
+    """Parse a mirror file that may have no tables yet.
 
     Raises:
         ConfigError: as :func:`load_mirror`.
@@ -64,12 +64,12 @@ def _sound(mirror: M | None, problems: list[Problem]) -> M:
 def load_mirrors(folder: Path, standing: Standing = lambda _: 0) -> list[Mirror]:
     """Read every mirror file of a folder, by file name; an empty folder gives an empty list.
 
-    Of two files that claim one name or place, the one of higher *standing* is right and the other is wrong; where no
-    ledger knows either, both are (G-175).
+    If two files claim the same name or place, the one of higher *standing* is valid and the other is refused. If no
+    ledger knows either of them, both are refused (G-175).
 
     Raises:
-        ConfigError: ``CONFIG_INVALID`` with the mistakes of all files, two mirrors of one name and two mirrors that
-            share a landing zone, change log or ledger among them.
+        ConfigError: ``CONFIG_INVALID`` with the mistakes of all files, including duplicate names, and shared landing
+            zones, change logs or ledgers.
     """
     read = [_read(file) for file in mirror_files(folder)]
     mirrors = [mirror for mirror, _ in read if mirror is not None]
@@ -80,7 +80,7 @@ def load_mirrors(folder: Path, standing: Standing = lambda _: 0) -> list[Mirror]
 
 
 def mirror_files(folder: Path) -> list[Path]:
-    """The mirror files of a folder: ``*.yaml`` and ``*.yml``, sorted by name, hidden files left out."""
+    """The mirror files of a folder: ``*.yaml`` and ``*.yml``, sorted by name, without hidden files."""
     return sorted(p for p in Path(folder).glob("*.y*ml") if p.suffix in (".yaml", ".yml") and p.name[0] != ".")
 
 
@@ -98,7 +98,7 @@ def _parsed(text: str, file: Path, model: type[M]) -> tuple[M | None, list[Probl
             problems = [Problem("CONFIG_INVALID", file, 1, "", what, "begin with `mirror: NAME`")]
         return None, problems
     if model is BegunMirror and isinstance(tree.data, dict) and tree.data.get("tables", ...) is None:
-        del tree.data["tables"]  # the word alone, with nothing below it yet
+        del tree.data["tables"]  # only the word, with nothing below it yet
     mirror, refused = _validated(tree.data, model)
     problems += [_problem(file, tree, found) for found in refused if not tree.is_withheld(found.path)]
     if mirror is not None:
@@ -128,11 +128,11 @@ def _validated(data: Any, model: type[M]) -> tuple[M | None, list[Mistake]]:
     try:
         return model.model_validate(data), []
     except ValidationError as error:
-        # pydantic calls a list empty, too, when every item of it was refused.
+        # pydantic also calls a list empty when every item of it was refused.
         details = [d for d in error.errors(include_url=False) if d["type"] != "too_short" or not d["input"]]
         refused = [explain(detail, Mirror) for detail in details]
     if any(r.path[:1] == ("tables",) for r in refused):
-        # The tables as a whole were not compared, because one of them is wrong: compare those that are not.
+        # The tables were not compared with each other, because one of them is wrong. Compare the others.
         known = set(refused)
         refused += [r for r in _collisions_of_valid_tables(data) if r not in known]
     return None, refused
@@ -145,7 +145,7 @@ def _collisions_of_valid_tables(data: Any) -> Iterator[Mistake]:
         try:
             tables.append((index, Table.model_validate(content)))
         except ValidationError:
-            continue  # reported with the whole mirror
+            continue  # reported with the complete mirror
     for twin in table_collisions(tables):
         yield twin._replace(path=("tables", *twin.path))
 
@@ -155,7 +155,7 @@ def _home(file: Path) -> Path:
 
 
 class _Place(NamedTuple):
-    """A place that a mirror uses. Two mirrors may name the same one only if both merely read from it (*shared*)."""
+    """A place that a mirror uses. Two mirrors may name the same place only if both only read from it (*shared*)."""
 
     mirror: Mirror
     setting: SettingPath
@@ -188,7 +188,7 @@ def _clash(mine: _Place, taken: _Place, owner: str) -> Problem:
 
 
 def _wrong(one: Mirror, two: Mirror, standing: Standing) -> list[tuple[Mirror, Mirror]]:
-    """Which of two files that clash are wrong, each with the other: both where no ledger knows either."""
+    """The wrong ones of two clashing files, each with the other file; both if no ledger knows either."""
     first, second = standing(one), standing(two)
     if second > first:
         return [(one, two)]
@@ -202,7 +202,7 @@ def _places(mirror: Mirror) -> Iterator[_Place]:
     if zone.store == "local":
         yield _Place(mirror, ("landing_zone", "path"), _identity(mirror.resolve(zone.path)))
     else:
-        # Two connections may lead to one place: the place is what nobody else may use.
+        # Two connections may lead to one place: compare places, not connections.
         parts = ("onelake", zone.workspace or "", zone.item or "", *zone.path.split("/"))
         yield _Place(mirror, ("landing_zone",), tuple(map(name_identity, parts)))
     yield _Place(mirror, ("change_log",), _text_identity(mirror, str(mirror.change_log)))
@@ -228,5 +228,5 @@ def _address_identity(text: str) -> tuple[str, ...]:
 
 
 def _identity(path: Path) -> tuple[str, ...]:
-    # As a case-insensitive, normalising file system would compare them; links and `..` are followed.
+    # Compare like a case-insensitive, normalizing file system; links and `..` are followed.
     return tuple(name_identity(part) for part in Path(os.path.realpath(path)).parts)

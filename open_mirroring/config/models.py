@@ -1,7 +1,7 @@
-"""The content of a mirror file, as frozen models, and its JSON Schema, for editors and reviewers.
+"""The content of a mirror file as frozen models, and its JSON Schema for editors and reviewers.
 
-Each check belongs to one field and may look at the fields before it. No check belongs to the whole file: it would not
-run after an error in a field, so one mistake would hide another.
+Each check belongs to one field and may use the fields before it. No check belongs to the entire file: it would not run
+after an error in a field, so one mistake would hide another.
 """
 
 from __future__ import annotations
@@ -202,7 +202,7 @@ class Spark(Section):
 
     @property
     def most_without_spark(self) -> int:
-        """How many bytes of work the job's own process does at most; -1 for none."""
+        """The maximum number of bytes that the job processes without Spark; -1 for none."""
         if self.start_above == 0:
             return -1
         return int(self.start_above[:-1]) * {"m": 2**20, "g": 2**30}[self.start_above[-1]]
@@ -225,7 +225,7 @@ class Prove(Section):
 
 
 class Origin(NamedTuple):
-    """Where a mirror was read from: its file, the folder that relative paths start at, the line of each setting."""
+    """The source of a mirror: its file, the folder for relative paths, the line of each setting."""
 
     file: Path
     home: Path
@@ -233,7 +233,7 @@ class Origin(NamedTuple):
 
 
 class Hashing(Section):
-    """Hashes instead of values: the salt of all of them, and columns that no table may land in clear."""
+    """The salt of all hashes, and the columns that no table may land as clear text."""
 
     salt: ConnectionName = Field(
         description=f"Name of the connection whose password is the salt: {SHORTEST_SALT} characters or more, any type."
@@ -316,7 +316,7 @@ class Mirror(Section):
     _tables: tuple[Table, ...] = PrivateAttr(default=())
 
     def model_post_init(self, context: Any) -> None:
-        """Pick the tables that are written out from the patterns beside them."""
+        """Select the tables that are written out, without the patterns."""
         for _, table in _tables_of(self.entries):
             table.take_over(self._hashed, self.extra_columns)
         self._tables = tuple(table for _, table in _tables_of(self.entries))
@@ -374,10 +374,10 @@ class Mirror(Section):
         return () if self.hash is None else self.hash.columns
 
     def hashed_anywhere(self) -> list[tuple[list[str], list[Table]]]:
-        """Names of hashed columns with the tables of which one at least has to have each (G-122).
+        """Names of hashed columns with the tables of which at least one must have them (G-122).
 
-        The mirror's are those of all its tables, a pattern's those of the tables that joined by it. What no table reads
-        lands nowhere.
+        The mirror's names apply to all its tables, a pattern's to the tables that joined by it. Columns that no table
+        reads are not checked.
         """
         claims = [(plain_names(self._hashed), [*self.tables])]
         for entry in self.entries:
@@ -387,7 +387,7 @@ class Mirror(Section):
         return [(columns, tables) for columns, tables in read if columns]
 
     def salt(self) -> Salt | None:
-        """The salt of hashes; None where nothing is hashed.
+        """The salt of hashes; None if nothing is hashed.
 
         Raises:
             TerminalError: ``CONNECTION_INVALID``.
@@ -407,34 +407,34 @@ class Mirror(Section):
 
     @property
     def tables(self) -> tuple[Table, ...]:
-        """The mirrored tables: those that the file writes out, and behind them those that joined by a pattern."""
+        """The mirrored tables: those written out in the file, then those that joined by a pattern."""
         return self._tables
 
     @property
     def placed_tables(self) -> tuple[tuple[SettingPath, Table], ...]:
-        """The same, each with the place in the file that says what it is."""
+        """The mirrored tables, each with the path of its entry in the file."""
         written = [(("tables", at), table) for at, table in _tables_of(self.entries)]
         return (*written, *((("tables", self.entries.index(by)), table) for by, table in self._joined))
 
     @property
     def has_patterns(self) -> bool:
-        """Whether tables may join by their names."""
+        """Whether tables can join by their names."""
         return any(isinstance(entry, TablePattern) for entry in self.entries)
 
     def pattern_of(self, name: names.SourceName) -> TablePattern | None:
-        """The pattern that a table belongs to; None for one that is written out, or fits none."""
+        """The pattern that a table belongs to; None if it is written out or matches none."""
         if any(table.source_name == name for _, table in _tables_of(self.entries)):
             return None
         return next((one for one in self.entries if isinstance(one, TablePattern) and one.fits(name)), None)
 
     def ignores(self, name: names.SourceName) -> bool:
-        """Whether a table stands under ``ignore``: it joins no more, and goes on if it has joined."""
+        """Whether a table is listed under ``ignore``. It cannot join, but continues if it has joined already."""
         return any(names.split_source_name(one) == name for one in self.ignore)
 
     def join(self, tables: Sequence[tuple[TablePattern, Table]]) -> None:
-        """Mirror these tables, too, each by its pattern, in place of those that had joined.
+        """Replace the tables that joined by a pattern.
 
-        The one thing about a mirror that changes while it is in use, for whoever has it has to see a table that joins.
+        Nothing else changes in a mirror that is in use. Every holder of it must see a table that joins.
         """
         self._joined = tuple(tables)
         for _, table in tables:
@@ -443,18 +443,18 @@ class Mirror(Section):
 
     @property
     def asks_status(self) -> bool:
-        """Whether the target is asked how it is (``gate.status``)."""
+        """Whether the target's status is requested (``gate.status``)."""
         return self.landing_zone.store == "onelake" and self.gate.status != "none"
 
     def loads_of_task(self, table: Table) -> bool:
-        """Whether the initial load of a table comes from the Qlik task that sends its changes."""
+        """Whether a table's initial load comes from the Qlik task that sends its changes."""
         load = table.initial_load
         if isinstance(load, JdbcLoad):
             return keeps_tables(self.source, load.connection)
         return isinstance(load, ExportLoad) and load.format == "qlik-full-load"
 
     def tolerated_letters(self, source: str | None) -> int:
-        """How many open dead letters of a table are no loss; None: of those that tell no table."""
+        """How many open dead letters of a table are no loss. None: dead letters without a table."""
         own = next((table.dead_letters for table in self.tables if table.source == source), None)
         return (own or self.dead_letters).tolerate
 
@@ -465,11 +465,11 @@ class Mirror(Section):
 
     @property
     def home(self) -> Path:
-        """The folder that relative paths start at: ``OPEN_MIRRORING_HOME``, or the parent of the file's folder."""
+        """The folder for relative paths: ``OPEN_MIRRORING_HOME``, or the parent of the file's folder."""
         return self._origin.home
 
     def resolve(self, path: str) -> Path:
-        """An absolute path; a relative one starts at :attr:`home`. Nothing is created."""
+        """Make a path absolute, relative to :attr:`home`. Nothing is created."""
         return self.home / path
 
     def resolved(self, place: str | StoredPlace) -> str:
@@ -479,9 +479,9 @@ class Mirror(Section):
 
     @property
     def reads(self) -> dict[str, list[str]]:
-        """Where messages come from, by setting, spelled alike for all spellings of one place (G-142).
+        """The origins of messages by setting, in one spelling per place (G-142).
 
-        What lies in :attr:`home` is named from there: each machine may have the folder elsewhere.
+        Paths inside :attr:`home` are relative to it, because its path may differ between machines.
         """
         found = self.source.reads
         if paths := found.get("path"):
@@ -492,7 +492,7 @@ class Mirror(Section):
 
     @property
     def writes(self) -> dict[str, list[str]]:
-        """Where rows go, by setting, and the name of the file that says so (G-175).
+        """The destinations of rows by setting, and the name of the mirror file (G-175).
 
         Folders are absolute: a copy of the file in another :attr:`home` writes elsewhere.
         """
@@ -510,17 +510,17 @@ class Mirror(Section):
         return (place.relative_to(home) if place.is_relative_to(home) else place).as_posix()
 
     def line_of(self, path: SettingPath) -> int:
-        """The line of a setting in :attr:`file`, or of the nearest one around it that is written there."""
+        """The line of a setting in :attr:`file`, or of the nearest enclosing setting in the file."""
         while path and path not in self._origin.lines:
             path = path[:-1]
         return self._origin.lines.get(path, 1)
 
     def problem(self, path: SettingPath, code: str, what: str, way_out: str) -> Problem:
-        """What is wrong with a setting, at its line."""
+        """A problem with a setting, at its line."""
         return Problem(code, self.file, self.line_of(path), path_text(path), what, way_out)
 
     def problem_of(self, path: SettingPath, error: MirroringError) -> Problem:
-        """An error as what is wrong with a setting."""
+        """Convert an error to a problem with a setting."""
         place = f" ({error.where})" if error.where else ""
         return self.problem(path, error.code, f"{error.what}{place}", error.way_out)
 
@@ -528,8 +528,7 @@ class Mirror(Section):
         """The SQLAlchemy URL of the ledger, secrets included: never print it. Nothing is created.
 
         Raises:
-            TerminalError: ``CONNECTION_INVALID`` when it names a connection that is not set
-                in the environment, or not usable as a ledger.
+            TerminalError: ``CONNECTION_INVALID`` when its connection is not set in the environment or is not a ledger.
         """
         if isinstance(self.ledger, LedgerConnection):
             return ledger_address.from_connection(resolve_connection(self.ledger.connection), self.home)
@@ -543,11 +542,10 @@ class BegunMirror(Mirror):
 
 
 def _tables_of(entries: Sequence[TableEntry]) -> list[tuple[int, Table]]:
-    """The tables that are written out, each with its place."""
     return [(at, entry) for at, entry in enumerate(entries) if isinstance(entry, Table)]
 
 
-# What of the entries does not fit the settings before them; one of these that is wrong itself is not among them.
+# Compares the entries with the settings before them. Entries with mistakes of their own are not included.
 
 
 def _settings_of_formats(entries: Sequence[TableEntry], before: Mapping[str, Any]) -> Iterator[Mistake]:
@@ -560,7 +558,7 @@ def _settings_of_formats(entries: Sequence[TableEntry], before: Mapping[str, Any
 
 
 def _promises(entries: Sequence[TableEntry], before: Mapping[str, Any]) -> Iterator[Mistake]:
-    """A topic that holds one table alone can be promised to one only, and is one of those that are read."""
+    """A single-table topic belongs to one table only, and must be one of those that are read."""
     source: Source | None = before.get("source")
     first = dict[str, int]()
     for index, table in _tables_of(entries):
@@ -622,7 +620,7 @@ def _handovers(entries: Sequence[TableEntry], before: Mapping[str, Any]) -> Iter
 
 
 def json_schema() -> dict[str, Any]:
-    """The schema (draft 2020-12) of a mirror file; what only the loader can judge is in the descriptions."""
+    """The schema (draft 2020-12) of a mirror file. Its descriptions mention what only the loader can check."""
     schema = Mirror.model_json_schema(mode="validation")
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema, "title": "open_mirroring mirror file"}
 

@@ -1,6 +1,6 @@
-"""Checks of single values in a mirror file. Each raises a pydantic error with our code and the way out.
+"""Checks of single values in a mirror file. Each raises a pydantic error with our code and the fix.
 
-No message repeats a value that may hold a secret (paths, URLs, connection names). Names of tables and columns are
+No message contains a value that may hold a secret (paths, URLs, connection names). Names of tables and columns are
 shown escaped.
 """
 
@@ -27,18 +27,18 @@ _EXPANDED = re.compile(
     r"|(?<![0-9])%(?![0-9A-Fa-f]{2}%)[A-Za-z_]\w*%",
     re.ASCII,
 )
-"""What a shell would expand. A ``$`` inside a name is none (``CRONUS$Item``), nor are escapes (``%C3%A4``)."""
+"""Signs of shell expansion. A ``$`` inside a name (``CRONUS$Item``) and escapes (``%C3%A4``) are allowed."""
 _BIDIRECTIONAL = set("\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
 _MAX_COLUMN = 128
 
 
 def refusal(code: str, what: str, way_out: str) -> PydanticCustomError:
-    """A pydantic error whose type is our *code*; the texts travel as context, so that braces in names stay text."""
+    """A pydantic error with our *code* as its type. The texts are context, so braces in names stay text."""
     return PydanticCustomError(code, "{what}", {"what": what, "way_out": way_out})
 
 
 class SourceName(NamedTuple):
-    """Schema and table as the source calls them, unquoted."""
+    """Schema and table as in the source, unquoted."""
 
     schema: str
     table: str
@@ -50,7 +50,7 @@ def split_source_name(text: str) -> SourceName:
 
 
 def split_pattern(text: str) -> tuple[re.Pattern[str], re.Pattern[str]]:
-    """``sales.*`` → what schema and table look like; * stands for any characters, except in brackets or quotes."""
+    """``sales.*`` → patterns for schema and table. * matches any characters, except in brackets or quotes."""
     schema, table = (
         re.escape(_unquoted(part)) if _is_quoted(part) else ".*".join(map(re.escape, part[0].split("*")))
         for part in _split(text)
@@ -59,7 +59,7 @@ def split_pattern(text: str) -> tuple[re.Pattern[str], re.Pattern[str]]:
 
 
 def is_pattern(text: str) -> bool:
-    """Whether a text names tables by a pattern, not one table."""
+    """Whether a text is a pattern of table names, not one table."""
     try:
         return any("*" in part[0] and not _is_quoted(part) for part in _split(text))
     except PydanticCustomError:
@@ -97,7 +97,7 @@ def _unquoted(part: re.Match[str]) -> str:
 
 
 def check_source_name(text: str) -> str:
-    """Refuse a text that :func:`split_source_name` cannot split; any name that the source allows is good."""
+    """Refuse a text that :func:`split_source_name` cannot split. Any name that the source allows is valid."""
     split_source_name(text)
     return text
 
@@ -115,13 +115,13 @@ def target_folder(target: str) -> str:
 
 
 def check_target(target: str) -> str:
-    """Refuse a target that cannot safely be a folder (F-02)."""
+    """Refuse a target that is not safe as a folder (F-02)."""
     target_folder(target)
     return target
 
 
 def check_column(name: str) -> str:
-    """Refuse a column name that the target reserves (F-50) or that no reader can tell from another."""
+    """Refuse a column name that is reserved by the target (F-50) or ambiguous to readers."""
     way_out = "rename the column at the source, or leave it out with `columns`"
     if not name or len(name) > _MAX_COLUMN:
         raise refusal("CONFIG_INVALID", f"a column name has 1 to {_MAX_COLUMN} characters, not {len(name)}", way_out)
@@ -133,7 +133,7 @@ def check_column(name: str) -> str:
 
 
 def check_distinct(names: Sequence[str]) -> None:
-    """Refuse names that are equal, or equal but for case: the target compares names without case."""
+    """Refuse names that are equal except for case, as the target compares them."""
     way_out = "list each column once, spelled as at the source"
     seen: dict[str, str] = {}
     for name in names:
@@ -146,7 +146,7 @@ def check_distinct(names: Sequence[str]) -> None:
 
 
 def check_landed_names(names: Iterable[str]) -> None:
-    """Refuse names of columns that the target would take for one (G-120)."""
+    """Refuse column names that the target would consider equal (G-120)."""
     seen: set[str] = set()
     for name in names:
         if name.casefold() in seen:
@@ -156,7 +156,7 @@ def check_landed_names(names: Iterable[str]) -> None:
 
 
 def check_connection_name(name: str) -> str:
-    """Refuse what cannot be the name of a connection, such as the connection's content."""
+    """Refuse a text that cannot be the name of a connection, such as the connection's content."""
     if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]{0,199}", name):
         raise refusal(
             "CONFIG_INVALID",
@@ -167,10 +167,10 @@ def check_connection_name(name: str) -> str:
 
 
 def why_elsewhere(path: str) -> tuple[str, str] | None:
-    """Why a text that stands for a local path would lead somewhere else, and what to write; None where it does not.
+    """Why a local path would differ between users or machines, and what to write; None if it would not.
 
-    `~` and variables are refused, not expanded: a scheduler, its workers and an operator have other homes and other
-    environments, and would read and write in other places. What follows ``./`` is the name of a folder, as it is.
+    `~` and variables are refused, not expanded: a scheduler, its workers and an operator have different homes and
+    environments, so they would read and write in different places. What follows ``./`` is used as it is.
     """
     if re.match(r"file:", path, re.IGNORECASE):
         return LOCAL_ADDRESS
@@ -189,7 +189,7 @@ def why_elsewhere(path: str) -> tuple[str, str] | None:
 
 
 def check_path(path: str) -> str:
-    """Refuse a text that names no local path."""
+    """Refuse a text that is not a local path."""
     if (elsewhere := why_elsewhere(path)) is not None:
         raise refusal("CONFIG_INVALID", *elsewhere)
     if path != path.strip() or any(unicodedata.category(c) == "Cc" for c in path):
@@ -199,7 +199,7 @@ def check_path(path: str) -> str:
 
 
 def check_folder_below(path: str) -> str:
-    """Refuse a text that names no folder below another one."""
+    """Refuse a text that is not a folder below another one."""
     parts = path.split("/")
     if any(part in ("", ".", "..") for part in parts) or "\\" in path:
         way_out = "name a folder below `path`, as it is called there"
@@ -217,7 +217,7 @@ def check_required_path(path: str) -> str:
 
 
 def check_stored_place(text: str) -> str:
-    """Refuse a text that names no place in object storage (S-01)."""
+    """Refuse a text that is not a place in object storage (S-01)."""
     if not is_address(text):
         way_out = "write it without connection, as a text, or name an address"
         raise refusal("CONFIG_INVALID", "a local path needs no connection", way_out)
@@ -229,7 +229,7 @@ def check_stored_place(text: str) -> str:
 
 
 def check_place(text: str) -> str:
-    """Refuse a text that names neither a local path nor a place in object storage (S-01)."""
+    """Refuse a text that is neither a local path nor a place in object storage (S-01)."""
     if not is_address(text):
         return check_required_path(text)
     try:
@@ -250,9 +250,9 @@ def check_connection_of(text: str, connection: str | None) -> str | None:
 
 
 def stream_position(text: str) -> str:
-    """``beginning``, or a commit LSN in the form in which events carry it: ``0000002C:00000730:0011`` (C-32).
+    """``beginning``, or a commit LSN in the format of events: ``0000002C:00000730:0011`` (C-32).
 
-    The binary form that SQL Server's functions return, ``0x0000002C000007300011``, is taken too.
+    The binary form that SQL Server's functions return, ``0x0000002C000007300011``, is accepted, too.
     """
     if text == BEGINNING:
         return text
@@ -267,18 +267,18 @@ def stream_position(text: str) -> str:
 
 
 def check_sql_type(text: str) -> str:
-    """Refuse what does not read like a type: ``int``, ``decimal(18,4)``, ``nvarchar(max)``."""
+    """Refuse a text that does not look like a type: ``int``, ``decimal(18,4)``, ``nvarchar(max)``."""
     if not re.fullmatch(r"[A-Za-z][A-Za-z0-9_ ]{0,63}(\( *(\d{1,5}|max) *(, *\d{1,3} *)?\))?", text):
         raise refusal("CONFIG_INVALID", "this is no SQL type", "write it as in the table's definition: decimal(18,4)")
     return text
 
 
 LANDING_TYPES = ("string", "int16", "int32", "int64", "float64", "timestamp", "decimal(p,s)")
-"""What a column can be said to land as, if its source's type allows that."""
+"""The landing types that the mirror file can choose for a column, if its source's type allows that."""
 
 
 def check_landing_type(text: str) -> str:
-    """Refuse what is no landing type that a column can be said to have: ``string``, ``int64``, ``decimal(38,10)``."""
+    """Refuse a landing type that cannot be chosen; valid are ``string``, ``int64``, ``decimal(38,10)``, …."""
     digits = re.fullmatch(r"decimal\(([0-9]{1,2}),([0-9]{1,2})\)", text)
     is_decimal = digits is not None and 1 <= int(digits[1]) <= 38 and int(digits[2]) <= int(digits[1])
     if not is_decimal and text not in LANDING_TYPES[:-1]:

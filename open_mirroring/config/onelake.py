@@ -3,12 +3,10 @@
 A connection of the type ``open_mirroring_onelake`` has in its ``extra``:
 
 ``auth``: ``service_principal`` (the default; *login* is the client id, *password* the secret), ``workload_identity``,
-``managed_identity`` or ``cli``; ``tenant_id``; and, where the public addresses do not fit, ``dfs_endpoint``,
+``managed_identity`` or ``cli``; ``tenant_id``; and, for other than the public addresses, ``dfs_endpoint``,
 ``fabric_endpoint``, ``authority``, ``timeout_seconds``.
 
-Addresses must be https and on Microsoft's hosts, so that no connection can send a token elsewhere. A loopback address
-may be anything, for an emulator. Only who installs the product can trust more hosts, not who edits connections: the
-environment variable ``OPEN_MIRRORING_TRUSTED_HOSTS`` lists them, separated by commas.
+Addresses must be trusted: see :mod:`~open_mirroring.remote.trusted_hosts`.
 """
 
 from __future__ import annotations
@@ -41,10 +39,10 @@ class OneLakeConnection(NamedTuple):
 
 
 def onelake_connection(connection: Connection) -> OneLakeConnection:
-    """What a connection says.
+    """Resolve a connection to OneLake.
 
     Raises:
-        TerminalError: ``CONNECTION_INVALID``; no value of the connection is repeated.
+        TerminalError: ``CONNECTION_INVALID``, without any value of the connection.
     """
     name = connection.name
     if connection.conn_type != CONNECTION_TYPE:

@@ -1,6 +1,6 @@
-"""Describes one mistake in a mirror file as it is reported: where it is, what is wrong, how to correct it.
+"""One mistake in a mirror file as it is reported: where it is, what is wrong, how to correct it.
 
-Errors of the models are explained in the same way: our code, one sentence and the way out, never the value.
+Errors of the models are described in the same form: our code, one sentence and the fix, never the value.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from pydantic_core import ErrorDetails
 from open_mirroring.errors import TerminalError
 
 SettingPath = tuple[str | int, ...]
-"""A place in a mirror file, outermost first: ``("tables", 0, "target")``."""
+"""The path of a setting in a mirror file, outermost first: ``("tables", 0, "target")``."""
 
 _KINDS = {
     "string_type": "text",
@@ -46,7 +46,7 @@ def path_text(path: SettingPath) -> str:
 
 
 class Problem(NamedTuple):
-    """One mistake. *line* counts from 1; *path* is the setting as :func:`path_text` writes it, or empty."""
+    """One mistake. *line* counts from 1. *path* is the setting as written by :func:`path_text`, or empty."""
 
     code: str
     file: Path
@@ -61,7 +61,7 @@ class Problem(NamedTuple):
 
 
 class ConfigError(TerminalError):
-    """Mirror files with mistakes; the code is ``CONFIG_INVALID`` and :attr:`problems` holds every one of them.
+    """Mirror files with mistakes; the code is ``CONFIG_INVALID``.
 
     Attributes:
         problems: all mistakes found, by file and line; never empty.
@@ -82,7 +82,7 @@ class ConfigError(TerminalError):
 
 
 class Mistake(NamedTuple):
-    """Why a setting is refused, in our words; *line* is given where the setting's own line does not tell the place."""
+    """Why a setting is refused. *line* is set if the setting's own line does not locate the mistake."""
 
     path: SettingPath
     code: str
@@ -92,7 +92,7 @@ class Mistake(NamedTuple):
 
 
 def explain(error: ErrorDetails, root: type[BaseModel]) -> Mistake:
-    """What one pydantic error of the model *root* means; its path leaves out the tags of the models."""
+    """Convert one pydantic error of the model *root*. Its path leaves out the tags of the models."""
     location = error["loc"]
     path = tuple(part for part in location[:-1] if not _is_tag(part))
     if location and (error["type"] == "extra_forbidden" or not _is_tag(location[-1])):
@@ -116,7 +116,7 @@ def explain(error: ErrorDetails, root: type[BaseModel]) -> Mistake:
         way_out = f"set it to one of: {words}" if words else _described(root, location)
         return Mistake(path, "CONFIG_INVALID", f"the setting {name!r} is missing", way_out)
     if kind == "literal_error":
-        # The vocabulary is in the message; the value is only used to guess.
+        # The vocabulary is part of the message; the value is only used to guess.
         vocabulary = _vocabulary(root, location)
         close = difflib.get_close_matches(str(error["input"]), vocabulary, n=1)
         way_out = f"did you mean {close[0]!r}?" if close else _described(root, location)
@@ -125,12 +125,12 @@ def explain(error: ErrorDetails, root: type[BaseModel]) -> Mistake:
         return Mistake(path, "CONFIG_INVALID", _wrong_kind(kind, error["input"]), _mend_kind(kind, error["input"]))
     if kind == "too_short":
         return Mistake(path, "CONFIG_INVALID", "the list is empty", "name at least one, or leave the setting out")
-    # What is left are limits of numbers and patterns of texts: these messages name the rule, not the value.
+    # Only limits of numbers and patterns of texts are left: these messages contain the rule, not the value.
     return Mistake(path, "CONFIG_INVALID", error["msg"][:1].lower() + error["msg"][1:], _described(root, location))
 
 
 def _is_tag(part: str | int) -> bool:
-    # "(JdbcLoad)" tells which member of a union was tried; "[key]" that the key of a mapping is meant.
+    # "(JdbcLoad)" is the member of a union that was tried; "[key]" refers to the key of a mapping.
     return isinstance(part, str) and (part == "[key]" or (part.startswith("(") and part.endswith(")")))
 
 
@@ -151,7 +151,7 @@ def _mend_kind(kind: str, value: object) -> str:
 
 
 def _models_at(root: type[BaseModel], location: tuple[str | int, ...]) -> list[type[BaseModel]]:
-    """The models that can stand at a location; a tag in it chooses among the members of a union."""
+    """The models that are possible at a location. A tag in it selects among the members of a union."""
     current = [root]
     for part in location:
         if isinstance(part, int):
@@ -165,7 +165,6 @@ def _models_at(root: type[BaseModel], location: tuple[str | int, ...]) -> list[t
 
 
 def _fields(model: type[BaseModel]) -> dict[str, FieldInfo]:
-    """The settings of a model by the names that a mirror file calls them."""
     return {field.alias or name: field for name, field in model.model_fields.items()}
 
 

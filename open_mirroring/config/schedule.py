@@ -1,4 +1,4 @@
-"""Cron expressions of five fields: a simple check, so that a typing error is found early, and the next moment."""
+"""Cron expressions of five fields: a simple check that finds typing errors early, and the next time."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _ITEM = re.compile(r"^(?:\*|([0-9a-z]{1,3})(?:-([0-9a-z]{1,3}))?)(?:/([0-9]{1,2}
 
 
 def check_cron(text: str) -> str:
-    """Refuse a text that is no cron expression of five fields (minute, hour, day of month, month, day of week)."""
+    """Refuse a text that is not a cron expression of five fields (minute, hour, day of month, month, weekday)."""
     fields = text.split()
     way_out = "write minute hour day month weekday, for instance '0 * * * *' for every full hour"
     if len(fields) != len(_FIELDS):
@@ -42,13 +42,13 @@ def _valid(item: str, low: int, high: int, names: dict[str, int]) -> bool:
 
 
 _DAYS_AHEAD = 366 * 8
-"""Any day of a month comes up again within eight years, as 29 February does."""
+"""Every day of a month occurs within eight years, even 29 February."""
 
 
 def next_after(text: str, moment: datetime) -> datetime | None:
-    """The first minute after a moment that a checked expression names, in the moment's zone; None: it names none.
+    """The first minute after *moment* that matches a checked expression, in the same zone; None if there is none.
 
-    As cron has it, a day counts when the day of the month or the weekday fits, where both are restricted.
+    As in cron, if day of month and weekday are both restricted, a day matches when either of them does.
     """
     fields = text.casefold().split()
     minutes, hours, days, months, weekdays = (
@@ -75,6 +75,6 @@ def _values(item: str, low: int, high: int, names: dict[str, int]) -> range:
     if match is None:
         return range(0)
     bounds = [names.get(part, int(part) if part.isdigit() else -1) for part in match.group(1, 2) if part] or [low, high]
-    # One value with a step runs from there to the end.
+    # A single value with a step is a range from there to the end.
     last = bounds[-1] if len(bounds) > 1 or match[3] is None else high
     return range(bounds[0], last + 1, int(match[3] or 1))

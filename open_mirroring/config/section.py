@@ -1,4 +1,4 @@
-"""Holds what all parts of a mirror file share: their base class, the kinds of values, the part about dead letters."""
+"""What all sections of a mirror file share: the base class, types of values, the section about dead letters."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def _of_path(connection: str | None, info: ValidationInfo) -> str | None:
 
 
 ConnectionOfPath = Annotated[ConnectionName | None, AfterValidator(_of_path)]
-"""The connection to what `path`, the setting before it, names; none for a local path."""
+"""The connection for `path`, the setting before it; None for a local path."""
 PathText = Annotated[str, AfterValidator(names.check_required_path)]
 PlaceText = Annotated[str, AfterValidator(names.check_place)]
 ColumnName = Annotated[str, AfterValidator(names.check_column)]
@@ -36,7 +36,7 @@ Positive = Annotated[StrictInt, Field(ge=1)]
 
 
 class Section(BaseModel):
-    """A part of a mirror file: frozen, unknown settings refused, values never shown in errors."""
+    """A section of a mirror file: frozen, unknown settings refused, values never shown in errors."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True, validate_default=True)
 
@@ -60,7 +60,7 @@ FolderSetting = Annotated[
 
 
 class ExtraColumns(Section):
-    """Columns beside those of the source: what they tell of the change that made a row, each with its name (G-118)."""
+    """Columns in addition to the source's: properties of the change that made a row, each with its name (G-118)."""
 
     commit_time: ColumnName | None = Field(
         default=None, description="When the change was committed, as far as its source says; a timestamp in UTC."
@@ -84,7 +84,7 @@ class ExtraColumns(Section):
 
     @property
     def named(self) -> tuple[tuple[str, str], ...]:
-        """What the columns tell, each with its name at the target."""
+        """The properties of a change, each with its column name at the target."""
         return tuple((tells, name) for tells, name in self.model_dump().items() if name is not None)
 
 

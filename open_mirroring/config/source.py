@@ -1,10 +1,10 @@
-"""Defines the part of a mirror file about its source: a class for each format over each transport.
+"""The source section of a mirror file: one class per combination of format and transport.
 
-Each class has only the settings that its format and transport use. So a setting of another one is refused, instead of
-being ignored in silence. Rule ids name the choice that a format leaves open.
+Each class has only the settings that its format and transport use. So a setting of another combination is refused
+instead of silently ignored. Rule ids name the choice that a format leaves open.
 
 Change event streaming leaves out columns of some SQL types (C-77; Microsoft Learn, *Configure change event streaming*,
-limitations): such a column is loaded, and no change ever carries it.
+limitations): such a column is loaded, but no change contains it.
 """
 
 from __future__ import annotations
@@ -37,10 +37,10 @@ from open_mirroring.errors import TerminalError
 
 HEADER_PREFIX, TABLE_SUFFIX, OVERLAP_MINUTES = "header__", "__ct", 10
 GAP_TIMEOUT_MINUTES, MAX_MESSAGES_PER_RUN, SEQUENCE_DIGITS = 60, 10_000_000, 35
-"""What holds where the mirror file does not choose. No other module says it again."""
+"""Defaults. No other module repeats them."""
 UTF8 = "utf-8"
 FORMATS = "open_mirroring.formats"
-"""The group of entry points by which installed packages register formats of messages."""
+"""The entry point group for message formats of installed packages."""
 _TOPIC = re.compile(r"[A-Za-z0-9._-]{1,249}")
 _CONNECTION = Field(
     description="Name of the connection, which is set in the scheduler or in the environment as AIRFLOW_CONN_<NAME>."
@@ -73,12 +73,12 @@ OffsetGaps = Literal["lost", "expected"]
 
 
 class AnySource(Section):
-    """What every source has."""
+    """Settings of every source."""
 
     spells_by_reading: ClassVar[bool] = False
-    """Whether a row carries the columns of the time when it is read, not of the time when it changed (T-33)."""
+    """Whether a row has the columns of the time when it is read, not of the time when it changed (T-33)."""
     is_surveyed: ClassVar[bool] = False
-    """Whether settings at the source leave open what it sends, so that `check` looks there."""
+    """Whether settings at the source decide what it sends, so that `check` inspects them."""
     fragment_timeout_hours: Positive = Field(
         default=24,
         description="Hours after which messages that wait for others (pieces of a split event, a before image, the "
@@ -89,7 +89,7 @@ class AnySource(Section):
     @model_validator(mode="before")
     @classmethod
     def _without_empty(cls, value: Any) -> Any:
-        """An empty setting is none, so that its default holds; and an empty path, where there is none to name."""
+        """Drop empty settings, so that their defaults apply; also an empty path, if it is optional."""
         if not isinstance(value, Mapping):
             return value
         pathless = "path" not in cls.model_fields
@@ -101,28 +101,28 @@ class AnySource(Section):
 
     @property
     def connections(self) -> dict[str, str]:
-        """The names of its connections, by the setting that names each."""
+        """The names of its connections, by setting."""
         named = {setting: getattr(self, setting, None) for setting in ("connection", "schema_registry")}
         return {setting: name for setting, name in named.items() if name is not None}
 
     @property
     def ordered_partitions(self) -> int:
-        """The partitions that have to show a later commit before a transaction is whole; 0 where nothing can tell."""
+        """The number of partitions that must show a later commit before a transaction is complete; 0 if unknown."""
         return 0
 
     @property
     def text_encoding(self) -> str:
-        """The encoding of text files that show no other one at their beginning (T-46)."""
+        """The encoding of text files without a byte order mark (T-46)."""
         return UTF8
 
     @property
     def place(self) -> str:
-        """Where the changes are, for people: a path, or topics or a database behind the name of a connection."""
+        """The location of the changes, for messages: a path, or topics or a database with the name of a connection."""
         raise NotImplementedError
 
     @property
     def reads(self) -> dict[str, list[str]]:
-        """Where messages come from and how their bytes are taken, by setting, as the mirror file spells it (G-142)."""
+        """The origins of messages and how their bytes are decoded, by setting, as in the mirror file (G-142)."""
         said = {name: getattr(self, name, None) for name in _WHERE_READ}
         return {name: [value] if isinstance(value, str) else [*value] for name, value in said.items() if value}
 
@@ -162,7 +162,7 @@ class InLines(InFolder):
 
     @property
     def reads(self) -> dict[str, list[str]]:
-        """As :attr:`AnySource.reads`; gaps that are expected here count nowhere else (G-113)."""
+        """As :attr:`AnySource.reads`; gaps that are expected here are not expected elsewhere (G-113)."""
         return {**super().reads, **({GAPS: [EXPECTED]} if self.offset_gaps == EXPECTED else {})}
 
 
@@ -220,14 +220,14 @@ class ChangeEvents(AnySource):
 
     @property
     def ordered_partitions(self) -> int:
-        """As :attr:`AnySource.ordered_partitions`; bare lines do not tell the partition that a message came from."""
+        """As :attr:`AnySource.ordered_partitions`; bare lines do not contain the partition of a message."""
         if self.partition_key_scheme == "none" or (isinstance(self, InLines) and self.layout == "bare"):
             return 0
         return self.partition_count or (1 if self.partition_key_scheme == "stream-group" else 0)
 
 
 class QlikTask(AnySource):
-    """What a task of Qlik's sends, whatever carries it."""
+    """The output of a Qlik task, over any transport."""
 
     is_surveyed = True
 
@@ -332,7 +332,7 @@ class ChangeTablesInFolder(ChangeTables, InFolder, title="qlik-change-table over
 
     @property
     def reads(self) -> dict[str, list[str]]:
-        """As :attr:`AnySource.reads`; another encoding may have made other texts of the same bytes."""
+        """As :attr:`AnySource.reads`; another encoding may have decoded the same bytes to other texts."""
         return {**super().reads, **({"encoding": [self.encoding]} if self.encoding != UTF8 else {})}
 
 
@@ -368,14 +368,14 @@ class ChangeTablesInDatabase(ChangeTables, title="qlik-change-table over jdbc"):
 
     @property
     def control_tables_in(self) -> str | None:
-        """The schema in which control tables are looked for; None where nobody named one."""
+        """The schema that is searched for control tables; None if not configured."""
         if self.control_schema is None and self.partitions is not None:
             return names.split_source_name(self.partitions).schema
         return self.control_schema
 
     @property
     def ordered_partitions(self) -> int:
-        """As :attr:`AnySource.ordered_partitions`: closed partitions follow each other in one order (T-80)."""
+        """As :attr:`AnySource.ordered_partitions`; closed partitions follow each other in one order (T-80)."""
         return 0 if self.partitions is None else 1
 
     @property
@@ -385,7 +385,7 @@ class ChangeTablesInDatabase(ChangeTables, title="qlik-change-table over jdbc"):
 
 
 class MessagesInCapture(Messages, InCapture, title="qlik-message over capture"):
-    """Messages that went to an event hub, in files of its Capture; these hold no message keys."""
+    """Messages sent to an event hub, in files of its Capture, which contain no message keys."""
 
 
 class MessagesInLines(Messages, InLines, title="qlik-message over files"):
@@ -400,7 +400,7 @@ FormatName = Literal["sqlserver-ces", "qlik-change-table", "qlik-message"]
 
 
 class RegisteredMessages(AnySource):
-    """Messages in a format that an installed package registers, which has no settings of its own."""
+    """Messages in a format that an installed package registers; the format has no settings of its own."""
 
     format: str = Field(
         description="Name of a format of messages that an installed package registers.",
@@ -421,7 +421,7 @@ class RegisteredInTopics(RegisteredMessages, InTopics, title="registered format 
 
 
 class _Chosen(Section, extra="ignore"):
-    """Format and transport alone, which tell what else a source has."""
+    """Format and transport alone, which determine the other settings of a source."""
 
     format: str
     transport: Literal["capture", "files", "kafka", "jdbc"]
@@ -470,7 +470,7 @@ Source = Annotated[
     Discriminator(_tag),
     BeforeValidator(_known),
 ]
-"""Where the changes come from."""
+"""The source of the changes."""
 
 
 _REGISTERED = "(registered)"
@@ -482,7 +482,6 @@ def _chosen_by(source: type[AnySource]) -> tuple[str, str]:
 
 
 def _ways(format_: str) -> Mapping[str, type[AnySource]]:
-    """By the transports that can carry a format what the mirror file says of it."""
     known = format_ if format_ in get_args(FormatName) else _REGISTERED
     return {transport: source for (name, transport), source in SOURCES.items() if name == known}
 
@@ -490,11 +489,11 @@ def _ways(format_: str) -> Mapping[str, type[AnySource]]:
 SOURCES: Mapping[tuple[str, str], type[AnySource]] = {
     _chosen_by(get_args(member)[0]): get_args(member)[0] for member in get_args(get_args(Source)[0])
 }
-"""Which transport can carry which format, and what the mirror file says of it."""
+"""The supported transports of each format, with their models."""
 
 
 def check_complete_position(source: AnySource) -> None:
-    """Refuse a source that never tells that nothing older can come (C-34, C-88, K-80, T-80).
+    """Refuse a source that never shows that no older change can arrive (C-34, C-88, K-80, T-80).
 
     Raises:
         PydanticCustomError: ``CONFIG_INVALID``, with the setting that would help.
@@ -524,17 +523,17 @@ def check_complete_position(source: AnySource) -> None:
 
 
 def keeps_tables(source: AnySource, connection: str) -> bool:
-    """Whether the tables of a database are those that a Qlik task keeps beside its change tables there (T-30)."""
+    """Whether a database contains the tables that a Qlik task keeps next to its change tables (T-30)."""
     return isinstance(source, ChangeTablesInDatabase) and source.connection == connection
 
 
 def refuse_unstreamed(source: AnySource, columns: Iterable[tuple[str, str | None]], where: str) -> None:
-    """Refuse a load of columns that no event would carry: the first change of a row would make them NULL.
+    """Refuse a load of columns that no event contains: the first change of a row would set them to NULL.
 
     Args:
-        source: the mirror's; another one than change event streaming leaves no type out.
-        columns: names with SQL types, None where it is not known.
-        where: the table or the setting.
+        source: the mirror's; only change event streaming leaves out types.
+        columns: names with SQL types, or None if unknown.
+        where: the table or the setting, for the message.
 
     Raises:
         TerminalError: ``COLUMN_NOT_STREAMED``.

@@ -1,4 +1,4 @@
-"""Connections to object storage, of the types that Airflow has for it, and the places that addresses name.
+"""Connections to object storage, in Airflow's types for it, and the places of addresses.
 
 ``wasb`` and ``adls`` (Azure Blob Storage, ADLS Gen2): in ``extra`` one of ``connection_string``, ``sas_token``,
 ``shared_access_key`` or ``account_key``; or *password* is the account key; or, with ``tenant_id``, *login* and
@@ -6,8 +6,9 @@
 ``managed_identity`` or ``cli``. The account is that of the address; for ``az://`` it is *host* (a name, or the
 account's URL) or, with a key or signature in ``wasb``, *login*.
 
-``aws``: *login* and *password* are the access key, with neither it is what the machine or pod is given; in ``extra``
-``region_name``, ``endpoint_url`` and ``aws_session_token``. ``open_mirroring_onelake``: as for the landing zone (S-02).
+``aws``: *login* and *password* are the access key; without them the machine's or pod's identity is used. In ``extra``
+are ``region_name``, ``endpoint_url`` and ``aws_session_token``. ``open_mirroring_onelake``: as for the landing zone
+(S-02).
 
 Public source: Apache Airflow providers, *Azure Blob Storage connection*, *Azure Data Lake Storage Gen2 connection*,
 *Amazon Web Services connection*; Microsoft Learn, *Configure Azure Storage connection strings*.
@@ -53,7 +54,7 @@ _ACCOUNT = re.compile(r"[a-z0-9]{3,24}")
 
 
 def place_of(mirror: Mirror, text: str, connection: str | None) -> Place:
-    """The place that a setting of a mirror file names: a local path, or an address with the name of its connection.
+    """The place of a setting in a mirror file: a local path, or an address with the name of its connection.
 
     Raises:
         TerminalError: ``CONNECTION_INVALID``, ``CONFIG_INVALID``.
@@ -62,7 +63,7 @@ def place_of(mirror: Mirror, text: str, connection: str | None) -> Place:
 
 
 def folder_place(mirror: Mirror, setting: str | StoredPlace) -> Place:
-    """The place that a setting names which is a local folder or in object storage.
+    """The place of a setting that is a local folder or in object storage.
 
     Raises:
         TerminalError: ``CONNECTION_INVALID``.
@@ -73,7 +74,7 @@ def folder_place(mirror: Mirror, setting: str | StoredPlace) -> Place:
 
 
 def log_place(mirror: Mirror) -> Place:
-    """Where a mirror's change log is.
+    """The place of a mirror's change log.
 
     Raises:
         TerminalError: ``CONNECTION_INVALID``.
@@ -82,7 +83,7 @@ def log_place(mirror: Mirror) -> Place:
 
 
 def storage_place(text: str, connection: Connection) -> ObjectPath:
-    """The place in object storage that an address names.
+    """The place in object storage of an address.
 
     Raises:
         TerminalError: ``CONNECTION_INVALID``, ``CONFIG_INVALID``.
@@ -105,7 +106,7 @@ def _login(address: StorageAddress, connection: Connection) -> Login:
             return AzureLogin(name, own, "onelake", "entra", entra=onelake.login)
         case _:
             if connection.conn_type == ONELAKE:
-                # One login to all of Azure: only the account has to be in the address.
+                # One login for all of Azure, so the address must contain the account.
                 if not address.host:
                     raise invalid(
                         name, "it names no storage account: write abfss://CONTAINER@ACCOUNT.dfs.core.windows.net/…"
@@ -169,7 +170,6 @@ def _credential(connection: Connection, extra: Mapping[str, str], parts: Mapping
 
 
 def _account(connection: Connection, parts: Mapping[str, str], url: Endpoint | None, *, by_login: bool) -> str:
-    """The storage account that a connection names; empty where it names none."""
     if "AccountName" in parts:
         found = parts["AccountName"]
     elif url is not None:

@@ -1,8 +1,8 @@
-"""The part of a mirror file about one table: names, key, and where its first rows come from.
+"""The section of a mirror file about one table: names, key, and the origin of its first rows.
 
-Each check belongs to one field and may look at the fields before it, so that one mistake does not hide another. Rules
-of the house: G-08 (initial loads), F-02, F-03 (folders, colliding names), F-20 to F-25 (delimited text; Microsoft
-Learn, *Open mirroring landing zone requirements and format*).
+Each check belongs to one field and may use the fields before it, so that one mistake does not hide another. Rules: G-08
+(initial loads), F-02, F-03 (folders, colliding names), F-20 to F-25 (delimited text; Microsoft Learn, *Open mirroring
+landing zone requirements and format*).
 """
 
 from __future__ import annotations
@@ -49,23 +49,23 @@ _DEFAULT_SCHEMA = "dbo"
 
 
 OnSchemaChange = Literal["stop", "log", "reload"]
-"""What becomes of a table that a change of structure stopped."""
+"""What to do with a table after a change of structure."""
 
 
 OnPossibleRename = Literal["ask", "dropped", "reload"]
-"""What becomes of a table of which a column may have been renamed."""
+"""What to do with a table of which a column may have been renamed."""
 
 
 OnReload = Literal["stop", "rebuild"]
-"""What becomes of a table whose source sent its full load again."""
+"""What to do with a table whose source sent its full load again."""
 
 
 _NULL_VALUE = r"^([A-Za-z_/\\][A-Za-z0-9_/.\\-]{0,31})?$"
-"""Empty, or a word that no number, date or separator is."""
+"""Empty, or a word that cannot be a number, date or separator."""
 
 
 class DelimitedText(Section):
-    """Files of delimited text instead of Parquet; the columns stand for the life of the table (F-23)."""
+    """Files of delimited text instead of Parquet. The columns are fixed for the life of the table (F-23)."""
 
     columns: dict[ColumnName, str] = Field(
         min_length=1,
@@ -117,18 +117,18 @@ class DelimitedText(Section):
 
     @property
     def text_format(self) -> TextFormat:
-        """What the ledger keeps of it."""
+        """The same as the ledger stores it."""
         return TextFormat(
             self.extension, self.column_separator, self.row_separator, self.null_value, tuple(self.columns.items())
         )
 
 
 Handover = Literal["quiesced", "exact"]
-"""How a load and the stream behind it share no row, where no key would heal it (G-127)."""
+"""How a load and the stream after it avoid sharing rows, for tables without a key that would merge them (G-127)."""
 
 
 def check_handover(handover: Handover, position: str) -> None:
-    """Refuse a hand-over that a position does not fit."""
+    """Refuse a hand-over that does not match the position."""
     if handover == "quiesced" and position != names.BEGINNING:
         what = "where nothing was changed between export and stream, the whole stream lies behind the load"
         raise names.refusal("CONFIG_INVALID", what, "say `stream_from: beginning`, or `handover: exact`")
@@ -138,7 +138,7 @@ def check_handover(handover: Handover, position: str) -> None:
 
 
 class StreamFromFile(Section):
-    """The stream position of an export, written down by the export itself."""
+    """A file with the stream position of an export, written by the export itself."""
 
     file: PlaceText = Field(
         description="JSON file with the key stream_from; in object storage it is read by the export's connection."
@@ -262,7 +262,7 @@ class JdbcLoad(Section):
 
 
 def _refuse_stream_of_proof(prove: JdbcLoad) -> None:
-    """Refuse settings of a load, which would say nothing of a proof."""
+    """Refuse settings of a load that have no meaning for a proof."""
     for setting in ("handover", "stream_from"):
         if getattr(prove, setting) is not None:
             what = f"a proof hands nothing over to a stream, so `{setting}` means nothing"
@@ -288,8 +288,6 @@ class ProofExport(Section):
 
 
 def _or_jdbc(export: type[Section]) -> Discriminator:
-    """Which of an *export* and :class:`JdbcLoad` a value is, by its format."""
-
     def tag(value: Any) -> str:
         if isinstance(value, export | JdbcLoad):
             return f"({type(value).__name__})"
@@ -308,7 +306,7 @@ InitialLoad = Annotated[
 
 
 class ColumnSelection(Section):
-    """Columns by name and by pattern, in which * stands for any characters; case does not count."""
+    """Columns by name and by pattern, in which * matches any characters. Case is ignored."""
 
     include: tuple[ColumnName, ...] | None = Field(
         default=None, min_length=1, description="Only these columns are mirrored. Unset: all that `exclude` leaves."
@@ -344,7 +342,7 @@ class ColumnSelection(Section):
 
     @property
     def chosen(self) -> ColumnChoice:
-        """What decoders are told."""
+        """The selection as decoders need it."""
         return _selected(self.include, self.exclude)._replace(renamed=tuple(self.rename.items()))
 
 
@@ -367,7 +365,7 @@ def _chosen(columns: tuple[str, ...] | ColumnSelection | None) -> ColumnChoice:
 
 
 def hashed_key(key: Sequence[str], hashed: tuple[str, ...]) -> tuple[str, str] | None:
-    """Why a key column cannot be hashed, and the way out; None where none is."""
+    """Why a key column cannot be hashed, and the fix; None if none is hashed."""
     of_key = [name for name in key if ColumnChoice(hashed=hashed).hashes(name)]
     if not of_key:
         return None
@@ -489,7 +487,7 @@ class Table(Section):
 
     @property
     def text_format(self) -> TextFormat | None:
-        """How its files of delimited text are written, with their columns' names there; None where they are Parquet."""
+        """The format of its delimited text files, with the columns' names there; None for Parquet."""
         if self.delimited_text is None:
             return None
         text = self.delimited_text.text_format
@@ -501,14 +499,14 @@ class Table(Section):
     def loads_through_log(self) -> bool:
         """Whether its initial load goes through the change log, as changes do.
 
-        It must where later changes complete the loaded rows (G-04), and it does where files are text, so that all of
-        them are written alike.
+        That is necessary if later changes complete the loaded rows (G-04), and for text files, so that all of them have
+        the same format.
         """
         return bool(self.complete_rows) or self.delimited_text is not None
 
     @property
     def begins_with_load_of_task(self) -> bool:
-        """Whether its initial load is the full load that a Qlik task writes beside the changes (G-128)."""
+        """Whether its initial load is the full load that a Qlik task writes next to the changes (G-128)."""
         load = self.initial_load
         if not isinstance(load, ExportLoad):
             return False
@@ -516,22 +514,22 @@ class Table(Section):
 
     @property
     def source_name(self) -> names.SourceName:
-        """Schema and table as events name them."""
+        """Schema and table as in events."""
         return names.split_source_name(self.source)
 
     @property
     def chosen(self) -> ColumnChoice:
-        """The columns that are read, and what they land as."""
+        """The columns that are read, and their landing types."""
         hashed = (*self.hash, *self._hashed_everywhere)
         extra = (self._extra_everywhere if self.extra_columns is None else self.extra_columns).named
         return _chosen(self.columns)._replace(types=tuple(self.types.items()), hashed=hashed, extra=extra)
 
     def take_over(self, hashed: tuple[str, ...], extra: ExtraColumns) -> None:
-        """Do what the mirror says of every table: hash these columns, too, and have its extra columns by default."""
+        """Apply the mirror's defaults: hash these columns, too, and add its extra columns."""
         self._hashed_everywhere, self._extra_everywhere = hashed, extra
 
     def taken_names(self, everywhere: ExtraColumns) -> list[str]:
-        """The names of extra columns under which the file lands another column (G-118)."""
+        """The names of extra columns that collide with another column at the target (G-118)."""
         chosen = _chosen(self.columns)
         text = self.delimited_text.columns if self.delimited_text else ()
         known = (*(name for name, _ in chosen.renamed), *(chosen.listed or ()), *self.key, *self.types, *text)
@@ -540,19 +538,19 @@ class Table(Section):
         return [name for _, name in extra.named if name.casefold() in landed]
 
     def joined(self) -> Table:
-        """The same as one that joined by a pattern: what that says is meant for those tables that have it."""
+        """The same for a table that joined by a pattern: settings of missing columns are allowed there."""
         self._joined = True
         return self
 
     def unhashed(self, known: Iterable[str]) -> list[str]:
-        """The columns that the table itself says are hashed, without patterns, and that none of its columns is (G-122).
+        """The columns that the table's own `hash` lists, without patterns, and that match no column (G-122).
 
-        A name that `columns` leaves out is read from nowhere, so it lands nowhere.
+        Names that `columns` excludes are not checked, because they are not read.
         """
         return [] if self._joined else lacking(self.chosen.of(plain_names(self.hash)), known)
 
     def unseen(self, known: Iterable[str]) -> dict[str, list[str]]:
-        """By setting the names that none of these columns has."""
+        """Map each setting to the configured names that match no given column."""
         chosen, known = self.chosen, [*known]
         own = () if self._joined else (("`columns` renames", chosen.renamed), ("`types` names", chosen.types))
         named = {"`columns` lists": chosen.listed or (), **{says: [name for name, _ in pairs] for says, pairs in own}}
@@ -689,10 +687,10 @@ class Table(Section):
 
 
 class TablePattern(Section):
-    """Tables by a pattern of their names; each is mirrored from the first change on that is seen of it (G-70).
+    """Tables by a pattern of their names. Each is mirrored from its first change that is seen (G-70).
 
-    Keys and columns are those that the source announces. A table that is written out in the mirror file belongs to no
-    pattern, one that stands under ``ignore`` does not join; of two patterns that fit, the first counts.
+    Keys and columns are those that the source announces. Tables that are written out in the mirror file belong to no
+    pattern. Tables under ``ignore`` do not join. The first matching pattern counts.
     """
 
     source: Annotated[str, AfterValidator(names.check_pattern)] = Field(
@@ -758,12 +756,12 @@ class TablePattern(Section):
     @field_validator("prove")
     @classmethod
     def _together(cls, prove: JdbcLoad | None, info: ValidationInfo) -> JdbcLoad | None:
-        """Refuse here what every table of the pattern would be refused for."""
+        """Refuse here what would be refused for every table of the pattern."""
         if prove is not None:
             _refuse_stream_of_proof(prove)
         settings = {**info.data, "source": "schema.table", "target": "schema/table", "key": ("key",)}
         try:
-            fields = settings.keys() & Table.model_fields.keys() - {"columns"}  # these are judged by each table's key
+            fields = settings.keys() & Table.model_fields.keys() - {"columns"}  # checked against each key
             Table.model_validate({name: settings[name] for name in fields})
         except ValidationError as error:
             first = error.errors()[0]
@@ -773,19 +771,19 @@ class TablePattern(Section):
         return prove
 
     def fits(self, name: names.SourceName) -> bool:
-        """Whether a table is one of the pattern's."""
+        """Whether a table's name matches the pattern."""
         return _fits(self.source, name) and not any(_fits(one, name) for one in self.exclude)
 
     def table(self, name: names.SourceName, source: str, key: Sequence[str]) -> Table:
-        """The table that a source announces under this name, with this key, as if the mirror file wrote it out.
+        """The table that a source announces with this name and key, as if the mirror file contained it.
 
         Args:
             name: schema and table.
-            source: the same as a mirror file spells it.
+            source: the name as a mirror file spells it.
             key: the key columns in order.
 
         Raises:
-            ValidationError: no mirror file could name it: its target or a column of its key can be none.
+            ValidationError: its target or a key column cannot be in a mirror file.
         """
         shared = {setting: getattr(self, setting) for setting in _OF_EACH_TABLE}
         target = self.target.replace("{schema}", name.schema).replace("{table}", name.table)
@@ -819,7 +817,7 @@ def _kind_of_table(value: Any) -> str:
     if isinstance(value, Table | TablePattern):
         return f"({type(value).__name__})"
     source = value.get("source") if isinstance(value, dict) else None
-    # A table may have a * in its name: one that is written out has a key.
+    # A table may have a * in its name; an entry with a key is a table.
     is_pattern = isinstance(source, str) and names.is_pattern(source) and "key" not in value
     return "(TablePattern)" if is_pattern else "(Table)"
 
@@ -830,19 +828,19 @@ TableEntry = Annotated[
 
 
 def unfit(path: SettingPath, what: str, way_out: str) -> Mistake:
-    """A setting of a table that does not go together with another one; *path* begins with the table's place."""
+    """A setting of a table that contradicts another one; *path* begins with the table's place."""
     return Mistake(path, "CONFIG_INVALID", what, way_out)
 
 
 def refuse(found: Iterable[Mistake]) -> None:
-    """Refuse all of them together, each at its place; nothing where there is none."""
+    """Refuse all mistakes together, each at its place; does nothing if there are none."""
     errors = [InitErrorDetails(type=names.refusal(c.code, c.what, c.way_out), loc=c.path, input=None) for c in found]
     if errors:
         raise ValidationError.from_exception_data("tables", errors, hide_input=True)
 
 
 def table_collisions(tables: Iterable[tuple[int, Table]]) -> list[Mistake]:
-    """Every table, given with its place in the file, that repeats an earlier one's source or folder (F-02)."""
+    """Find every table, given with its place in the file, that repeats an earlier one's source or folder (F-02)."""
     found: list[Mistake] = []
     sources: dict[tuple[str, str], int] = {}
     folders: dict[str, int] = {}
@@ -851,7 +849,7 @@ def table_collisions(tables: Iterable[tuple[int, Table]]) -> list[Mistake]:
         if first != index:
             what = f"the source table {table.source!r} is mirrored by tables[{first}] already"
             found.append(Mistake((index, "source"), "CONFIG_INVALID", what, "mirror each source table once"))
-        # Without a schema the service takes the default one (F-03), which databases are made with as `dbo`.
+        # Without a schema the service uses the default one (F-03), which is `dbo` for databases that we create.
         folder = table.folder if "/" in table.target else names.target_folder(f"{_DEFAULT_SCHEMA}/{table.target}")
         first = folders.setdefault(name_identity(folder), index)
         if first != index:
@@ -864,7 +862,7 @@ def table_collisions(tables: Iterable[tuple[int, Table]]) -> list[Mistake]:
 
 
 def change_table_collisions(tables: Iterable[tuple[int, Table]], suffix: str) -> list[Mistake]:
-    """Every table, given with its place in the file, whose change table is that of an earlier one: it stayed empty."""
+    """Find every table, given with its place in the file, that would share a change table with an earlier one."""
     found: list[Mistake] = []
     taken: dict[tuple[str, str], int] = {}
     for index, table in tables:

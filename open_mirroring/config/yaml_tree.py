@@ -1,7 +1,7 @@
 """Reads YAML with the line of every setting, and reports all mistakes of the text, not only the first.
 
-The values are those of ``yaml.safe_load``, merge keys included. Duplicate keys, keys that are not text, aliases that
-never end or grow without limit, and secrets are reported. A secret never enters the data, so nothing can show it later.
+The values are those of ``yaml.safe_load``, including merge keys. Reported are duplicate keys, keys that are not text,
+aliases that are recursive or grow without limit, and secrets. A secret never enters the data, so nothing can show it.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ WITHHELD = "(withheld)"
 _MAX_VALUES = 500_000
 _PLAIN = ("tag:yaml.org,2002:map", "tag:yaml.org,2002:seq")
 _SOURCE_COLUMNS = "types"
-"""Keys below this setting are names of source columns, which may well be called ``password``."""
+"""Keys below this setting are names of source columns, which may be called ``password``."""
 
 
 class YamlTree:
     """The content of one YAML text.
 
     Attributes:
-        data: what ``yaml.safe_load`` gives, without secrets; None when the text cannot be read as YAML at all.
+        data: the values of ``yaml.safe_load``, without secrets; None when the text is not YAML.
         findings: the mistakes of the text.
-        withheld: places whose value was a secret; the data has a placeholder there.
+        withheld: paths of secrets; the data has placeholders there.
     """
 
     def __init__(self, text: str) -> None:
@@ -52,7 +52,7 @@ class YamlTree:
         self._scan_lines(text)
 
     def line_of(self, path: SettingPath) -> int:
-        """The line of a setting, or of the nearest one around it that is written in the file."""
+        """The line of a setting, or of the nearest enclosing setting in the file."""
         while path not in self._lines:
             path = path[:-1]
         return self._lines[path]
@@ -69,7 +69,7 @@ class YamlTree:
     def _read(self, text: str) -> None:
         root = _composed(text)
         if root is not None:
-            # Values are made of nodes: the loader reads nothing more.
+            # Values are built from nodes: the loader reads nothing more.
             self.data = self._value(yaml.SafeLoader(""), root, (), ())
 
     def _broken(self, line: int, what: str, way_out: str) -> None:
@@ -99,7 +99,7 @@ class YamlTree:
         self, loader: yaml.SafeLoader, node: yaml.MappingNode, path: SettingPath, above: tuple[int, ...]
     ) -> dict[str, Any]:
         if id(node) not in self._flattened:
-            # Flattening changes the node, and an alias brings it here again.
+            # Flattening changes the node, and an alias visits it again.
             self._refuse_duplicates(loader, node, path)
             loader.flatten_mapping(node)
             self._flattened.add(id(node))
@@ -156,7 +156,7 @@ class YamlTree:
             value = loader.construct_object(node)
             str(value).encode()
         except ValueError:
-            # Text that looks like a date or a number but is none, or half of a character (a lone surrogate).
+            # Text that looks like a date or a number but is none, or contains a lone surrogate.
             self.withheld.add(path)
             what = "this value is neither a proper text nor a proper number or date"
             self.findings.append(Mistake(path, "CONFIG_INVALID", what, "put the text in quotes", line))
@@ -164,7 +164,7 @@ class YamlTree:
         return value
 
     def _scan_lines(self, text: str) -> None:
-        # Comments, anchors and text that is no YAML may hold secrets too.
+        # Comments, anchors and invalid YAML may contain secrets, too.
         reported = {finding.line for finding in self.findings if finding.code == "SECRET_IN_FILE"}
         for number, line in enumerate(text.split("\n"), start=1):
             if number not in reported and secret_scan.text_smells(line):
@@ -173,9 +173,9 @@ class YamlTree:
 
 
 def _composed(text: str) -> yaml.Node | None:
-    """The nodes of a text, by libyaml where it is there: in Python alone a thousand tables take half a second.
+    """Parse a text to nodes with libyaml if available: in pure Python a thousand tables take half a second.
 
-    What libyaml refuses is read again in Python, whose errors are known.
+    Text that libyaml refuses is parsed again in Python, whose errors are known.
     """
     with suppress(yaml.YAMLError, ValueError, RecursionError):
         return yaml.compose(text, getattr(yaml, "CSafeLoader", yaml.SafeLoader))
@@ -211,7 +211,7 @@ _CAUSES = (
         True,
     ),
 )
-"""The parser's words, the cause they stand for, what to do, and whether the place is where the faulty part begins."""
+"""The parser's words, the cause, the fix, and whether its position is the beginning of the faulty part."""
 
 
 class _TooLarge(Exception):
@@ -225,6 +225,6 @@ def _explain(error: yaml.MarkedYAMLError) -> tuple[int, str, str]:
         if words in problem:
             mark = error.context_mark or mark if is_earlier else mark
             return (mark.line + 1 if mark else 1, f"the text is no YAML: {what}", cure)
-    # The parser quotes aliases and tags, which are file content (`password: *hunter2`); its own words it quotes too.
+    # The parser quotes aliases and tags, which are file content (`password: *hunter2`), but also its own words.
     reason = re.sub(r"""(['"])(.*?)\1""", lambda m: m[0] if len(m[2]) < 2 or m[2][0] == "<" else "'…'", problem)
     return (mark.line + 1 if mark else 1, f"the text is no YAML: {reason}", way_out)

@@ -1,6 +1,6 @@
-"""The answers of the Fabric REST API about a mirrored database and its tables, as plain values.
+"""Answers of the Fabric REST API about a mirrored database and its tables, as plain values.
 
-An unknown status word is no error. It counts as *not ready*, and is shown as the service wrote it (R-02).
+An unknown status word is not an error. It counts as *not ready*, and is shown as the service wrote it (R-02).
 
 Public source: Microsoft Learn, *Fabric REST APIs: Items, MirroredDatabase*, Get Mirroring Status, Get Tables Mirroring
 Status.
@@ -16,7 +16,7 @@ _SHOWN_CHARACTERS = 300
 
 
 class DatabaseState(Enum):
-    """How a mirrored database is; ``UNKNOWN`` for a word of a later version (R-02)."""
+    """The state of a mirrored database; ``UNKNOWN`` for a word of a later version (R-02)."""
 
     INITIALIZING = "Initializing"
     INITIALIZED = "Initialized"
@@ -29,7 +29,7 @@ class DatabaseState(Enum):
 
 
 class TableMirrorState(Enum):
-    """How the mirroring of a table is; ``UNKNOWN`` for a word of a later version (R-02)."""
+    """The state of a table's mirroring; ``UNKNOWN`` for a word of a later version (R-02)."""
 
     INITIALIZED = "Initialized"
     SNAPSHOTTING = "Snapshotting"
@@ -41,7 +41,7 @@ class TableMirrorState(Enum):
 
 
 class DatabaseStatus(NamedTuple):
-    """The answer of ``getMirroringStatus``: *said* is the service's own word, *error* its error, empty without one."""
+    """The answer of ``getMirroringStatus``. *said* is the service's own word, *error* its error or empty."""
 
     state: DatabaseState
     said: str
@@ -51,8 +51,8 @@ class DatabaseStatus(NamedTuple):
 class TableMirroringStatus(NamedTuple):
     """The entry of one table in the answer of ``getTablesMirroringStatus``.
 
-    *processed_rows* and *processed_bytes* count over the table's life; None when the service does not report them.
-    *last_sync* is the service's text of a time in UTC.
+    *processed_rows* counts over the table's life; None when the service does not report it. *last_sync* is a time in
+    UTC, as the service wrote it.
     """
 
     schema: str
@@ -60,7 +60,6 @@ class TableMirroringStatus(NamedTuple):
     state: TableMirrorState
     said: str
     processed_rows: int | None = None
-    processed_bytes: int | None = None
     last_sync: str = ""
     error: str = ""
 
@@ -85,7 +84,6 @@ def table_status(entry: Mapping[str, Any]) -> TableMirroringStatus:
         state=_state(TableMirrorState, said),
         said=_shown(said),
         processed_rows=_count(known.get("processedRows")),
-        processed_bytes=_count(known.get("processedBytes")),
         last_sync=_shown(str(known.get("lastSyncDateTime") or "")),
         error=error_text(entry.get("error")),
     )
@@ -100,13 +98,12 @@ def _count(value: object) -> int | None:
 
 
 def error_text(error: object) -> str:
-    """An error in an answer as one line of text; empty without one."""
+    """An error in an answer as one line of text, or an empty text."""
     if not isinstance(error, dict):
         return ""
     return _shown(f"{error.get('errorCode') or 'error'}: {error.get('message') or ''}")
 
 
 def _shown(text: str) -> str:
-    """A text of the service on one line, short and printable."""
     line = "".join(character if character.isprintable() else " " for character in text)
     return line if len(line) <= _SHOWN_CHARACTERS else f"{line[:_SHOWN_CHARACTERS]}…"

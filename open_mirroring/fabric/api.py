@@ -1,7 +1,6 @@
-"""Calls of the Fabric REST API for mirrored databases: create one, start it, read its status and that of its tables.
+"""Calls of the Fabric REST API for mirrored databases: create, start, and read the status of database and tables.
 
-One status call serves the whole database, because calls are limited per identity (R-04). An unknown status word is no
-error. It counts as *not ready*, and is shown as the service wrote it (R-02).
+One status call serves all tables of the database, because calls are limited per identity (R-04).
 
 Public source: Microsoft Learn, *Fabric REST APIs: Items, MirroredDatabase*, *Mirrored database definition*, *Long
 running operations*, *Throttling*; R-01 to R-07.
@@ -44,13 +43,13 @@ class MirroredDatabase(NamedTuple):
 
 
 class FabricApi:
-    """Calls of the API, each a promise of its own; nothing is remembered.
+    """Calls of the API. Nothing is cached.
 
     Args:
         endpoint: scheme and host of the API.
-        login: who calls; its tokens are for the API, not for storage (R-03).
-        timeout_seconds: after so long without an answer the outcome of a call counts as unknown.
-        sleep: waits so many seconds.
+        login: the identity that calls; its tokens are for the API, not for storage (R-03).
+        timeout_seconds: after this time without an answer, the outcome of a call counts as unknown.
+        sleep: waits for this many seconds.
 
     Raises:
         TerminalError: from every call: ``SERVICE_REFUSED`` with the API's own code; what
@@ -70,21 +69,21 @@ class FabricApi:
         self._sleep = sleep
 
     def find_workspace(self, name: str) -> str | None:
-        """The GUID of the workspace of this name; None when the login sees none."""
+        """The GUID of the workspace with this name; None when the login sees none."""
         for workspace in self._pages("GET", "/v1/workspaces", "value"):
             if workspace.get("displayName") == name:
                 return str(workspace["id"])
         return None
 
     def find_database(self, workspace: str, name: str) -> MirroredDatabase | None:
-        """The mirrored database of this display name in a workspace, given by GUID; None when there is none."""
+        """The mirrored database with this display name in a workspace, given by GUID; None when there is none."""
         for item in self._pages("GET", _databases(workspace), "value"):
             if item.get("displayName") == name:
                 return _database(workspace, item)
         return None
 
     def get(self, workspace: str, database: str) -> MirroredDatabase | None:
-        """The mirrored database of this GUID; None when there is none."""
+        """The mirrored database with this GUID; None when there is none."""
         path = f"{_databases(workspace)}/{quote(database, safe='')}"
         answer = self._service.send(Request("GET", path, repeatable=True))
         if answer.status == 404:
@@ -94,7 +93,7 @@ class FabricApi:
     def create(
         self, workspace: str, name: str, definition: Mapping[str, Any], description: str = ""
     ) -> MirroredDatabase:
-        """Make a mirrored database with its definition; it is not started by that (R-06)."""
+        """Create a mirrored database with its definition, without starting it (R-06)."""
         path = _databases(workspace)
         payload = base64.b64encode(json.dumps(definition).encode()).decode()
         part = {"path": _DEFINITION_PART, "payload": payload, "payloadType": "InlineBase64"}
@@ -119,25 +118,25 @@ class FabricApi:
     def start(self, database: MirroredDatabase) -> None:
         """Start a database that was never started.
 
-        Starting a stopped database begins every table from scratch (F-76). So the caller asks for the state first, and
+        Starting a stopped database rebuilds every table from scratch (F-76). So the caller reads the state first, and
         starts only a database that is ``Initialized`` (R-07).
         """
         path = f"{_path(database)}/startMirroring"
         self._expect(self._service.send(Request("POST", path, repeatable=False)), path)
 
     def stop(self, database: MirroredDatabase) -> None:
-        """Stop a database; what starts it again begins from scratch (F-76)."""
+        """Stop a database. Starting it again rebuilds every table from scratch (F-76)."""
         path = f"{_path(database)}/stopMirroring"
         self._expect(self._service.send(Request("POST", path, repeatable=False)), path)
 
     def status(self, database: MirroredDatabase) -> DatabaseStatus:
-        """How the database is (R-01: asked by POST)."""
+        """The status of the database (R-01: requested by POST)."""
         path = f"{_path(database)}/getMirroringStatus"
         document = self._document(self._service.send(Request("POST", path, repeatable=True)), path)
         return database_status(document)
 
     def table_statuses(self, database: MirroredDatabase) -> list[TableMirroringStatus]:
-        """How every table of the database is, page by page (R-01: asked by POST)."""
+        """The status of every table of the database, page by page (R-01: requested by POST)."""
         return [
             table_status(entry) for entry in self._pages("POST", f"{_path(database)}/getTablesMirroringStatus", "data")
         ]
@@ -145,7 +144,7 @@ class FabricApi:
     # --- calls ----------------------------------------------------------------------------------------------------
 
     def _pages(self, method: str, path: str, name: str) -> Iterator[dict[str, Any]]:
-        # The token is followed, not the URI: no answer decides where our token goes.
+        # Follow the continuation token, not the URI: no answer may decide where our token goes.
         query: dict[str, str] = {}
         while True:
             document = self._document(self._service.send(Request(method, path, repeatable=True, query=query)), path)
@@ -200,7 +199,7 @@ _JSON = {"Content-Type": "application/json"}
 def generic_mirror(
     default_schema: str = "dbo", *, retention_days: int | None = None, change_data_feed: bool | None = None
 ) -> dict[str, Any]:
-    """The definition of an open mirrored database (R-05, R-10); what is None is left to the service."""
+    """The definition of an open mirrored database (R-05, R-10). None leaves a setting to the service."""
     properties: dict[str, Any] = {"defaultSchema": default_schema, "format": "Delta"}
     chosen = {"retentionInDays": retention_days, "enableDeltaChangeDataFeed": change_data_feed}
     properties |= {name: value for name, value in chosen.items() if value is not None}

@@ -1,8 +1,8 @@
 """Creates the mirrored database of a mirror, and starts it once its structure and first files are there.
 
-Fabric does not start a database that is created over REST (R-06). That is wanted: all tables and first files have to
-be there before mirroring starts (F-42). Every step looks first, so the next run finishes one that was killed. A
-stopped database is never started: a start would rebuild every table from scratch (R-07, F-76).
+Fabric does not start a database that is created over REST (R-06). That is intended: all tables and first files must
+exist before mirroring starts (F-42). Every step checks first, so the next run continues after a killed one. A stopped
+database is never started: a start would rebuild every table from scratch (R-07, F-76).
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ _PATIENCE_SECONDS = 600.0
 
 
 def find_or_create(mirror: Mirror, api: FabricApi) -> MirroredDatabase:
-    """The mirror's database; created with its definition if it is given by name and does not exist (R-05).
+    """The mirror's database. If it is given by name and does not exist, it is created with its definition (R-05).
 
     Raises:
-        TerminalError: ``PLACE_MISSING`` when the workspace, or a database that is given by GUID, does not exist, or
+        TerminalError: ``PLACE_MISSING`` when the workspace or a database given by GUID does not exist, or the database
             mirrors something else; what the API raises.
-        TransientError: what the API raises; if the database was created nevertheless, the next run finds it.
+        TransientError: what the API raises. If the database was created nevertheless, the next run finds it.
     """
     zone = mirror.landing_zone
     workspace, item = zone.workspace or "", zone.item or ""
@@ -72,7 +72,7 @@ def find_or_create(mirror: Mirror, api: FabricApi) -> MirroredDatabase:
 
 
 def _tell_differences(mirror: Mirror, definition: Mapping[str, Any]) -> None:
-    """A database that is there keeps its settings: what it was to have otherwise is told (R-10)."""
+    """Report settings that an existing database keeps although the mirror file has others (R-10)."""
     zone = mirror.landing_zone
     wanted = generic_mirror(retention_days=zone.retention_days, change_data_feed=zone.change_data_feed)
     there = ((definition.get("properties") or {}).get("target") or {}).get("typeProperties") or {}
@@ -87,7 +87,7 @@ def settled(api: FabricApi, database: MirroredDatabase, sleep: Callable[[float],
 
     Raises:
         TerminalError: ``TARGET_FAILED``.
-        TransientError: ``TARGET_BUSY`` when it takes too long, or is in a state that nothing is known of (R-02).
+        TransientError: ``TARGET_BUSY`` when it takes too long or its state is unknown (R-02).
     """
     waited = 0.0
     while (status := api.status(database)).state in _PASSING and waited < _PATIENCE_SECONDS:
@@ -111,7 +111,7 @@ def settled(api: FabricApi, database: MirroredDatabase, sleep: Callable[[float],
 
 
 def start_if_new(api: FabricApi, database: MirroredDatabase, sleep: Callable[[float], None] = time.sleep) -> str:
-    """Start a database that was never started; the state it is in afterwards, in the service's own word.
+    """Start a database that was never started. Returns its state afterwards, in the service's own word.
 
     Raises:
         MirroringError: as from :func:`settled`; what the API raises.

@@ -1,8 +1,8 @@
-"""Asks Fabric for the status of a mirrored database and its tables: two calls for the whole database.
+"""Reads the status of a mirrored database and its tables from Fabric: two calls for the complete database.
 
-It only asks. It never starts a stopped database: a start would rebuild every table from scratch (R-07, F-76). Where no
-database is asked, a folder of tables may tell whether a table is there: a reset waits for that before and after it
-rebuilds the table (F-75).
+Nothing here starts a stopped database: that would rebuild every table from scratch (R-07, F-76). Without status calls,
+a folder of Delta tables can show whether a table exists. A reset waits for that before and after it rebuilds a table
+(F-75).
 
 Public source: Microsoft Learn, *Fabric REST APIs: Items, MirroredDatabase*; R-01 to R-04, R-07.
 """
@@ -28,31 +28,26 @@ from open_mirroring.storage.object_path import Place
 
 _LOOKS = 2
 _PATIENCE_SECONDS = 15.0
-"""A status that comes later helps no gate."""
+"""The timeout of a status call; a later answer is of no use to the gate."""
 _DELTA_LOG = "_delta_log"
 
 
 class _Look(NamedTuple):
-    """What one look at the database gave."""
+    """The result of one request for the status."""
 
     database: DatabaseStatus
     tables: list[TableMirroringStatus]
 
     @property
     def is_understood(self) -> bool:
-        """Whether every word in it is one that we know (R-02)."""
+        """Whether every status word in it is known (R-02)."""
         return self.database.state is not DatabaseState.UNKNOWN and all(
             table.state is not TableMirrorState.UNKNOWN for table in self.tables
         )
 
 
 class FabricTarget:
-    """The mirrored database behind a landing zone in OneLake; safe to use from several threads.
-
-    Args:
-        zone: names the item and who signs in.
-        api: the API; by default the one at the zone's own address.
-    """
+    """The mirrored database behind a landing zone in OneLake; safe to use from several threads."""
 
     def __init__(self, zone: OneLakeZone, api: FabricApi | None = None) -> None:
         self._zone = zone
@@ -62,11 +57,11 @@ class FabricTarget:
         self._lock = threading.Lock()
 
     def statuses(self, folders: Iterable[str], *, trust_counters: bool = False) -> dict[str, TargetStatus]:
-        """The status of the table of each folder, from one look for all of them (R-04).
+        """The status of the table of each folder, from one request for all of them (R-04).
 
-        A call without an answer, or with an unknown word, is made once more; after that the status is ``UNKNOWN``, with
-        the reason (R-02). A call is not made again when the service asks to wait, nor when it refuses this login or
-        this item: then the status is ``REFUSED``, with its code.
+        A call without an answer, or with an unknown word, is retried once; then the status is ``UNKNOWN``, with the
+        reason (R-02). There is no retry when the service asks us to wait. When it refuses this login or item, the
+        status is ``REFUSED``, with its code.
         """
         look: _Look | None = None
         why = ""
@@ -92,17 +87,17 @@ class FabricTarget:
         }
 
     def prove(self) -> None:
-        """Ask for the status once, to see that this login is allowed to; the answer itself does not matter.
+        """Request the status once, to check that this login is allowed to; the answer itself does not matter.
 
         Raises:
-            TerminalError: the API refuses this login or this item; ``PLACE_MISSING`` when it shows no such database.
-            TransientError: it gave no plain answer; nothing is proved.
+            TerminalError: the API refuses this login or item; ``PLACE_MISSING`` when it shows no such database.
+            TransientError: the API gave no plain answer; nothing is proved.
         """
         if self._look() is None:
             raise self._missing()
 
     def database(self) -> MirroredDatabase:
-        """The database by its GUIDs; where the zone has them, nothing is asked.
+        """The database by its GUIDs. If the zone contains them, no call is made.
 
         Raises:
             TerminalError: ``PLACE_MISSING``; the API refuses this login.
@@ -122,7 +117,7 @@ class FabricTarget:
         )
 
     def sees(self, folder: str) -> bool | None:
-        """Whether the target lists the table of this folder; None when the database is in no state to tell."""
+        """Whether the target lists the table of this folder; None when the database's state does not show it."""
         try:
             look = self._look()
         except TransientError:
@@ -132,7 +127,7 @@ class FabricTarget:
         return entry_of(folder, look.tables) is not None
 
     def _look(self) -> _Look | None:
-        """One call for the database, one (by pages) for all its tables; None when there is no such database."""
+        """One call for the database, one (in pages) for all its tables; None when there is no such database."""
         database = self._database()
         if database is None:
             return None
@@ -140,11 +135,11 @@ class FabricTarget:
             return _Look(self._api.status(database), self._api.table_statuses(database))
         except TerminalError:
             with self._lock:
-                self._found = None  # made anew under its name, it has another GUID
+                self._found = None  # re-created under its name, it has another GUID
             raise
 
     def _database(self) -> MirroredDatabase | None:
-        """The database by its GUID; a name is looked up once in the life of a process."""
+        """The database by its GUID. A name is resolved once per process."""
         with self._lock:
             if self._found is None:
                 self._found = self._find()
@@ -160,47 +155,47 @@ class FabricTarget:
 
 @lru_cache(maxsize=16)
 def open_target(zone: OneLakeZone) -> FabricTarget:
-    """The target of a zone, one for a process: connections, tokens and the budget of repetitions are shared."""
+    """The target of a zone, one per process: connections, tokens and the retry budget are shared."""
     return FabricTarget(zone)
 
 
 class TargetWatch(Protocol):
-    """Answers whether the target has a table."""
+    """Reports whether the target has a table."""
 
     def sees(self, folder: str) -> bool | None:
-        """Whether the table of this landing zone folder is at the target; None when that is not known."""
+        """Whether the target has the table of this landing zone folder; None when that is unknown."""
         ...
 
 
 class TablesFolder:
     """The target's tables as Delta tables in a folder or in object storage, at ``<schema>/<table>``.
 
-    A table that is not seen once may be between two looks of the service: callers look twice.
+    A single negative answer may be a table that the service is replacing, so callers look twice.
     """
 
     def __init__(self, root: Place) -> None:
         self._root = root
 
     def sees(self, folder: str) -> bool | None:
-        """Whether there is a Delta table; None when the folder of all tables is not there."""
+        """Whether the Delta table exists; None when the folder of all tables does not."""
         if not self._root.is_dir():
             return None
         schema, table = split_table_folder(folder)
-        # A table without schema comes into the default one, or lies at the top where there are no schemas (F-03).
+        # A table without schema is in the default one, or at the top level if there are no schemas (F-03).
         places = [self._root / DEFAULT_SCHEMA, self._root] if schema is None else [self._root / schema]
         return any((place / table / _DELTA_LOG).is_dir() for place in places)
 
 
 class NoWatch:
-    """The watch where neither tables nor status calls can be read: an operator has to say what the target has."""
+    """Used where neither tables nor status calls can be read: an operator has to confirm what the target has."""
 
     def sees(self, folder: str) -> bool | None:
-        """Always None: it is not known."""
+        """Always None: unknown."""
         return None
 
 
 def target_watch(mirror: Mirror, zone: ZoneAddress) -> TargetWatch:
-    """The watch that a mirror allows: the folder of tables that its file names, else the target's status calls."""
+    """The watch for a mirror: the folder of tables in its file if there is one, else the target's status calls."""
     tables = mirror.landing_zone.tables
     if tables is not None:
         return TablesFolder(folder_place(mirror, tables))

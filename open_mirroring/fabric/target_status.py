@@ -1,7 +1,7 @@
-"""Turns the answers of the status calls into one :class:`TargetStatus` per table, as the gate needs it.
+"""Converts the answers of the status calls into one :class:`TargetStatus` per table, as the gate needs it.
 
-Pure functions. A table is judged together with its database, because the two can differ (R-09): a table may have
-failed in a running database, and the tables of a stopped database are still called *Replicating*.
+Pure functions. A table is judged together with its database, because the two can differ (R-09): a table may have failed
+in a running database, and the tables of a stopped database are still called *Replicating*.
 
 Public source: Microsoft Learn, *Fabric REST APIs: Items, MirroredDatabase*, Get Mirroring Status and Get Tables
 Mirroring Status; *Monitor Fabric mirrored database replication*; R-02, R-07.
@@ -18,15 +18,15 @@ from open_mirroring.landing_zone.layout import DEFAULT_SCHEMA, name_identity, sp
 
 
 class TargetState(Enum):
-    """What the target's status calls say of the table or its database (I24).
+    """The state of a table or its database in the target's status calls (I24).
 
-    ``UNKNOWN`` means that two looks in a row gave no answer that we understand (R-02), ``REFUSED`` that the API lets
-    this login not ask (R-03, R-08), or not about this item.
+    ``UNKNOWN``: two requests in a row gave no answer that we understand (R-02). ``REFUSED``: the API does not allow
+    this login to ask (R-03, R-08), or not about this item.
     """
 
     RUNNING = "running"
     NOT_STARTED = "not started"
-    """Never started since it was made (R-06): structure and first files go there before (F-42)."""
+    """Never started since its creation (R-06). Structure and first files are written before (F-42)."""
     NOT_READY = "not ready"
     PAUSED = "paused"
     THROTTLED = "throttled"
@@ -40,11 +40,11 @@ class TargetStatus(NamedTuple):
     """The target's status of one table.
 
     Attributes:
-        state: of the table, its database included.
+        state: of the table, including its database.
         detail: the service's own words with its error; for a throttled table, until when.
         processed_rows: rows applied over the table's life; None unless that counter is trusted.
         counted_rows: the same counter, trusted or not; None where the service did not report it.
-        last_sync: when the service says that it last applied something; its own text.
+        last_sync: the time of the last applied change, as the service wrote it.
     """
 
     state: TargetState
@@ -70,15 +70,15 @@ _WORSE = {TableMirrorState.FAILED: TargetState.FAILED, TableMirrorState.STOPPED:
 def target_status(
     database: DatabaseStatus, table: TableMirroringStatus | None, *, trust_counters: bool
 ) -> TargetStatus:
-    """The status of one table, from its database and its own entry; *table* None: the target does not list it (yet).
+    """The status of one table, from its database and its own entry. *table* is None if the target does not list it.
 
     A failed or stopped table counts before any state of its database, and an unknown word before *running*. No
-    documented word means *throttled*: it is taken from the service's error, which names the time (assumed).
+    documented word means *throttled*: that state comes from the service's error, which contains the time (assumed).
     """
     of_table = "not listed" if table is None else f"{table.said}{_because(table.error)}"
     words = f"database {database.said}{_because(database.error)}; table {of_table}"
     state = _OF_DATABASE[database.state]
-    if database.said == "Failed":  # what the portal calls it; the API documents no such word
+    if database.said == "Failed":  # the portal's word; the API documents no such word
         state = TargetState.FAILED
     if table is not None:
         if table.state in _WORSE and state is not TargetState.FAILED:
@@ -95,7 +95,7 @@ def target_status(
 def entry_of(folder: str, tables: Iterable[TableMirroringStatus]) -> TableMirroringStatus | None:
     """The target's entry for a table folder of the landing zone; None when it lists none.
 
-    A folder without schema is a table of the default one (F-03). Names are compared as the target compares them.
+    A folder without schema belongs to the default one (F-03). Names are compared as the target compares them.
     """
     schema, name = split_table_folder(folder)
     schemas = {name_identity(schema)} if schema is not None else {"", name_identity(DEFAULT_SCHEMA)}

@@ -1,7 +1,7 @@
-"""Keeps which places of a partition were read, as runs of consecutive numbers, so that a missing message shows.
+"""The places of a partition that were read, as runs of consecutive numbers, so that missing messages are detected.
 
-A broker numbers the messages of a partition without a gap. A number that lies between two read ones and was not read is
-a message that was lost on its way. A partition whose first read number is not its first number was read too late.
+A broker numbers the messages of a partition without a gap. An unread number between two read ones is a lost message. A
+partition whose first read number is not its first number was read too late.
 """
 
 from __future__ import annotations
@@ -15,17 +15,18 @@ from open_mirroring.facts.kind import Kind
 Numbering = Literal["", "bound", "rising", "unbroken"]
 """What the places of messages show.
 
-``""``: nothing; ``bound``: by the bound range, where reading began; ``rising``: the messages themselves show where it
-began; ``unbroken``: also which messages are missing."""
+``""``: nothing; ``bound``: where reading began, by the bound range; ``rising``: where reading began, by the messages
+themselves; ``unbroken``: also which messages are missing.
+"""
 
 RUNS_KEPT = 1_000
-"""Of a partition. Beyond that runs are forgotten, so that their places count as missing: a gap is never forgotten."""
+"""Runs kept per partition. Further runs are forgotten, so their places count as missing; a gap is never forgotten."""
 
 
 class Run(NamedTuple):
     """Consecutive places that were all read, from the first to the last.
 
-    Where the last is the one below the first, nothing was read, and reading goes on at the first.
+    If the last is one below the first, nothing was read, and reading continues at the first.
     """
 
     first: int
@@ -33,7 +34,7 @@ class Run(NamedTuple):
 
 
 def joined(runs: Iterable[Sequence[int]]) -> list[Run]:
-    """The same places in as few runs as possible, in rising order."""
+    """The same places in as few runs as possible, in ascending order."""
     found: list[Run] = []
     for first, last in sorted(Run(*run) for run in runs):
         if found and first <= found[-1].last + 1:
@@ -44,13 +45,13 @@ def joined(runs: Iterable[Sequence[int]]) -> list[Run]:
 
 
 def bounded(runs: Sequence[Run]) -> list[Run]:
-    """At most :data:`RUNS_KEPT` of some runs: the first and the last ones."""
+    """At most :data:`RUNS_KEPT` of the runs: the first and the last ones."""
     surplus = max(0, len(runs) - RUNS_KEPT)
     return [*runs[:1], *runs[1 + surplus :]]
 
 
 def gaps(runs: Sequence[Run]) -> list[Run]:
-    """The places that lie between runs, in rising order: they were not read."""
+    """The unread places between runs, in ascending order."""
     return [Run(one.last + 1, other.first - 1) for one, other in pairwise(runs)]
 
 

@@ -1,1 +1,1 @@
-"""The rules of the landing zone: names, files, columns and row markers; and the stores that hold it."""
+"""The landing zone: names, files, columns, row markers, and the stores that hold it."""

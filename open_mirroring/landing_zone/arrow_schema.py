@@ -1,7 +1,7 @@
 """The Arrow schema of a landing-zone file.
 
-It is apart from :mod:`~open_mirroring.landing_zone.schema` because Arrow takes long to load, and who only looks at
-columns needs none.
+It is separate from :mod:`~open_mirroring.landing_zone.schema` because importing Arrow is slow, and code that only
+handles columns does not need it.
 """
 
 from __future__ import annotations
@@ -26,7 +26,8 @@ _SIMPLE: dict[str, pa.DataType] = {
     "string": pa.string(),
     "binary": pa.binary(),
     "date": pa.date32(),
-    # UTC-adjusted microseconds: zone-less timestamps troubled readers of the target; a wall clock is read as UTC.
+    # UTC-adjusted microseconds: some readers of the target fail on timestamps without a zone. A wall clock counts as
+    # UTC.
     "timestamp": pa.timestamp("us", tz="UTC"),
 }
 
@@ -35,14 +36,14 @@ def arrow_type(landing_type: str) -> pa.DataType:
     """The Arrow type of a landing type.
 
     Raises:
-        TerminalError: ``TYPE_UNSUPPORTED`` for a text that is none.
+        TerminalError: ``TYPE_UNSUPPORTED`` for any other text.
     """
     decimal = check_type(landing_type)
     return _SIMPLE[landing_type] if decimal is None else pa.decimal128(*decimal)
 
 
 def landing_columns(schema: pa.Schema) -> tuple[LandingColumn, ...]:
-    """The columns of a data file of ours, as its Parquet schema tells them; the marker left out.
+    """The columns that the Parquet schema of one of our data files contains, without the marker.
 
     Raises:
         TerminalError: ``TYPE_UNSUPPORTED`` for a type that none of our files has.
@@ -59,14 +60,11 @@ def landing_columns(schema: pa.Schema) -> tuple[LandingColumn, ...]:
 
 
 def file_schema(columns: Sequence[LandingColumn], keys: Sequence[str], *, marker: bool) -> pa.Schema:
-    """The Arrow schema of a data file: the columns in order, keys not null, the marker last if asked for.
-
-    Every other column is nullable, so that a later file may leave it out (F-84, F-86).
-    """
+    """The Arrow schema of a data file: the columns in order, keys not null, the marker last if requested."""
     fields = [pa.field(c.name, arrow_type(c.type), nullable=c.name not in keys) for c in columns]
     return pa.schema([*fields, MARKER_FIELD] if marker else fields)
 
 
 def landed_file_schema(columns: Iterable[LandingColumn], keys: Iterable[str], *, marker: bool) -> pa.Schema:
-    """As :func:`file_schema`, of columns and keys under the names that they have in files."""
+    """Like :func:`file_schema`, with columns and keys under their names in files."""
     return file_schema(*landed(columns, keys), marker=marker)

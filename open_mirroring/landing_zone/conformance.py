@@ -1,6 +1,6 @@
-"""Tests, in a scratch folder, that a store does what the publish protocol needs, before the first run.
+"""Checks before the first run that a store does what the publish protocol needs, in a scratch folder.
 
-OneLake promises nothing about the conditions of a rename in every region (O-05). So who deploys asks the real
+OneLake does not document the conditions of a rename for every region (O-05). So the check runs against the real
 endpoint with the real login. All files are below ``_scratchPad``, where the service reads nothing (F-05).
 """
 
@@ -31,7 +31,7 @@ class Deviation(NamedTuple):
 
 
 def deviations(store: LandingZoneStore) -> list[Deviation]:
-    """All differences between the store and what the protocol needs; the scratch files are removed.
+    """All differences between the store and what the protocol needs. The scratch files are removed.
 
     Raises:
         TransientError: the store gave no plain answer; nothing is proved.

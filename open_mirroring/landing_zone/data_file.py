@@ -1,7 +1,7 @@
-"""Writes Parquet data files with a footer that says what the file is, and checks each before it counts.
+"""Writes Parquet data files whose footer describes them, and checks each file before it is published.
 
-The footer names the mirror, the table and the publication, the part of the log that the file holds, and the digest of
-its rows. The last file stays in the folder (F-35), so its footer can answer for a ledger that was lost.
+The footer names the mirror, the table, the publication, the log range of the file and the digest of its rows. The last
+file stays in the folder (F-35), so a lost ledger can be rebuilt from its footer.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ from open_mirroring.landing_zone.digest import EMPTY, combine, digest_of
 from open_mirroring.landing_zone.layout import DEFAULT_COMPRESSION, ROW_MARKER, Compression, RowMarker
 
 FOOTER_KEY = b"open_mirroring"
-"""The entry of the Parquet key/value metadata that holds our footer as one JSON object."""
+"""The key of the Parquet metadata entry that holds our footer as one JSON object."""
 
 ROW_GROUP_ROWS = 262_144
 ROW_GROUP_BYTES = 64 << 20
-"""Small tables are gathered until whichever comes first, so that wide rows need no more memory than narrow ones."""
+"""Small tables are collected until either limit is reached, so wide rows need no more memory than narrow ones."""
 LARGEST_ROW_GROUP_ROWS = 1_048_576
-"""A larger table is split."""
+"""Larger tables are split."""
 
-# Columns of few values are written as codes; where the values are many, this is found out before it costs much.
+# Columns with few values are dictionary-encoded. A small limit abandons the dictionary early where the values are many.
 _ENCODING: dict[str, Any] = {"dictionary_pagesize_limit": 32 << 10}
 _MAGIC = b"PAR1"
 _KEYED_MARKERS = [int(RowMarker.DELETE), int(RowMarker.UPSERT)]
@@ -43,13 +43,14 @@ FileKind = Literal["changes", "load"]
 
 @dataclass(frozen=True, slots=True)
 class Footer:
-    """What a data file says of itself.
+    """The description of a data file in its own metadata.
 
-    *first_number* is the first number of the publication it belongs to: files of a table are staged side by side
-    before each has its own number, which is its name's. *batch_from* (excluded) and *batch_to* (included) bound its
-    log batches; the positions bound its changes, empty for a load and for a file without rows. *standing* is
-    what a lost ledger would have to know of the table (:class:`~open_mirroring.landing_zone.standing.Standing`), empty
-    in a load.
+    *first_number* is the first number of the publication. The files of a publication are staged in parallel, before
+    each one has its own number. *batch_from* (exclusive) and *batch_to* (inclusive) bound its log batches. The
+    positions bound its changes; they are empty for a load and for a file without rows. *standing* is the state of the
+    table that a lost ledger would need (:class:`~open_mirroring.landing_zone.standing.Standing`); it is empty in a
+    load.
+
     :func:`write_data_file` fills in *rows* and *digest*.
     """
 
@@ -82,18 +83,18 @@ def write_data_file(
     footer: Footer,
     compression: Compression = DEFAULT_COMPRESSION,
 ) -> WrittenFile:
-    """Write one data file; memory stays within about a row group when *tables* comes piece by piece.
+    """Write one data file. Memory stays within about one row group when *tables* is an iterator.
 
-    The tables must have exactly the columns of *schema*, in its order and types; where *schema* says not null,
-    they hold no NULL. No table at all gives a valid file without rows (F-41). An existing file is replaced: *path*
-    is local scratch, the zone's names are made by its store.
+    The tables must have exactly the columns of *schema*, in its order and types, and no NULL where it forbids it.
+    Without any table the file is valid and has no rows (F-41). An existing file is replaced, because *path* is local
+    scratch.
 
     Raises:
-        TerminalError: ``FILE_UNFIT`` when a table does not fit the schema; ``TYPE_UNSUPPORTED`` when the
-            schema has a type that no file may have. What was written until then is no valid Parquet file.
+        TerminalError: ``FILE_UNFIT`` when a table does not match the schema; ``TYPE_UNSUPPORTED`` when a type of the
+            schema is not allowed in files. What was written until then is not a valid Parquet file.
     """
     rows, digests = 0, [digest_of(schema.empty_table())]
-    # Without the Arrow schema in the file, what is read back is what Parquet says, as every reader will see it.
+    # Without the Arrow schema in the file, we read back exactly the Parquet types that every other reader sees.
     with pq.ParquetWriter(path, schema, store_schema=False, compression=compression, **_ENCODING) as writer:
         for group in _row_groups([tables] if isinstance(tables, pa.Table) else tables, schema, path):
             writer.write_table(group, row_group_size=LARGEST_ROW_GROUP_ROWS)
@@ -118,7 +119,7 @@ def _row_groups(tables: Iterable[pa.Table], schema: pa.Schema, path: Path) -> It
 
 
 def fitted(table: pa.Table, schema: pa.Schema, path: Path) -> pa.Table:
-    """The table under the file's schema: same names, types and order; only nullability may have to be proved.
+    """Cast a table to the file's schema: same names, types and order; only nullability has to be proved.
 
     Raises:
         TerminalError: ``FILE_UNFIT`` naming *path*, the file that these rows are for.
@@ -132,11 +133,11 @@ def fitted(table: pa.Table, schema: pa.Schema, path: Path) -> pa.Table:
 
 
 def read_footer(path: Path) -> Footer | None:
-    """Our footer of a Parquet file; None when the file is sound but not ours.
+    """Our footer of a Parquet file; None when the file is valid but was not written by us.
 
     Raises:
-        TerminalError: ``FILE_UNFIT`` when the file is no Parquet file, or our entry in it cannot be read.
-        TransientError: ``CHANGED_MEANWHILE`` when the file was moved away meanwhile.
+        TerminalError: ``FILE_UNFIT`` when the file is not Parquet, or our entry in it cannot be read.
+        TransientError: ``CHANGED_MEANWHILE`` when the file has been moved away.
     """
     with _reading(path):
         return _footer(path, pq.read_metadata(path))
@@ -159,27 +160,26 @@ def _footer(path: Path, metadata: pq.FileMetaData) -> Footer | None:
 
 
 def rows_digest(path: Path) -> str:
-    """The digest of the rows that a data file holds, computed from its content, row group by row group.
+    """The digest of a data file's rows, computed from its content, one row group at a time.
 
     Raises:
         TerminalError: ``FILE_UNFIT`` when the file cannot be read to its end.
-        TransientError: ``CHANGED_MEANWHILE`` when the file was moved away meanwhile.
+        TransientError: ``CHANGED_MEANWHILE`` when the file has been moved away.
     """
     with _reading(path), pq.ParquetFile(path) as file:
         return combine(digest_of(file.read_row_group(group)) for group in range(file.num_row_groups))
 
 
 def check_data_file(path: Path, expected_schema: pa.Schema, keys: Sequence[str]) -> None:
-    """Check that a file is fit to be published (F-38, F-50, I11, I26).
+    """Check that a file can be published (F-38, F-50, I11, I26).
 
-    It checks magic bytes and length; a footer of ours whose row count is the file's; the exact schema; keys without
-    NULL; the marker as last column, without NULL, and with values that the table may have: upsert or delete with
-    *keys*, insert without. It reads statistics where they suffice, else columns. It does not compute the digest:
-    :func:`rows_digest` reads all rows.
+    It checks magic bytes, length, the row count in the footer, and the exact schema. Keys and marker must not be NULL,
+    and the marker must be the last column. With *keys* its values are upsert or delete, without keys insert. Statistics
+    are used where they suffice. The digest is not computed: :func:`rows_digest` reads all rows.
 
     Raises:
-        TerminalError: ``FILE_UNFIT`` naming the first thing that is wrong.
-        TransientError: ``CHANGED_MEANWHILE`` when the file was moved away meanwhile.
+        TerminalError: ``FILE_UNFIT``, naming the first defect.
+        TransientError: ``CHANGED_MEANWHILE`` when the file has been moved away.
     """
     with _reading(path):
         _check_ends(path)
@@ -246,7 +246,7 @@ def _reading(path: Path) -> Iterator[None]:
             way_out="files travel to the processed folders: list again",
         ) from error
     except OSError as error:
-        # Arrow reports damaged pages as OSError without an errno; the system's own errors carry one.
+        # Arrow reports damaged pages as an OSError without errno; errors of the system have one.
         if error.errno is None:
             raise invalid_file(path, f"it cannot be read: {error}") from error
         raise TransientError(
@@ -264,7 +264,7 @@ def _described(schema: pa.Schema) -> str:
 
 
 def invalid_file(path: Path, what: str) -> TerminalError:
-    """The error for a data file that is not what it has to be."""
+    """The error for a data file that cannot be published."""
     return TerminalError(
         "FILE_UNFIT",
         f"the data file is not what it has to be: {what}",

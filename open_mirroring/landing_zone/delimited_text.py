@@ -1,8 +1,8 @@
 """Writes data files of delimited text (F-20, F-22, F-24, F-25).
 
-Texts and bytes are quoted, and nothing else is, with quotes doubled inside. The service takes a field for NULL by its
-text alone, quoted or not, so no value may be spelled as NULL is. Times are UTC without a zone. Bytes are Base64,
-because no page says how to spell them. A text file has no footer, so its digest is that of its bytes.
+Only texts and bytes are quoted, with quotes doubled inside. The service recognizes NULL by the text of a field, quoted
+or not, so no value may equal the NULL text. Times are UTC without a zone. Bytes are Base64, because no page documents
+their format. A text file has no footer, so its digest is that of its bytes.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ _ROWS_AT_ONCE = 65_536
 
 
 def write_text_file(path: Path, rows: pa.Table, schema: pa.Schema, text: TextFormat) -> WrittenFile:
-    """Write one file of text, header first, the marker as the last column (F-25); an existing file is replaced.
+    """Write one text file, header first, with the marker as the last column (F-25). An existing file is replaced.
 
     Raises:
-        TerminalError: ``FILE_UNFIT`` when the rows do not fit the schema, or hold a number that is none or a
-            value that is spelled as NULL is.
+        TerminalError: ``FILE_UNFIT`` when the rows do not match the schema, or contain NaN, an infinity or a value that
+            equals the NULL text.
     """
     names = [_quoted(pa.array([name])).to_pylist()[0] for name in schema.names]
     with path.open("wb") as file:
@@ -42,7 +42,7 @@ def write_text_file(path: Path, rows: pa.Table, schema: pa.Schema, text: TextFor
 
 
 def bytes_digest(path: Path) -> str:
-    """The digest of a file's bytes, as 32 hex digits: what is sealed of a file of text."""
+    """The digest of a file's bytes as 32 hex digits."""
     digest = blake2b(digest_size=16)
     with path.open("rb") as file:
         for piece in _pieces(file):
@@ -55,12 +55,12 @@ def _pieces(file: BinaryIO) -> Iterator[bytes]:
 
 
 def reads_as_null(column: pa.Array, null: str) -> pa.Array:
-    """Which values of a column the service would take for NULL, because their text is the one that stands for it."""
+    """Mark the values of a column that the service would read as NULL, because they equal the NULL text."""
     return pc.equal(_texts(column), null).fill_null(False)
 
 
 def _texts(column: pa.Array) -> pa.Array:
-    """A column's values as the service reads them: the texts of the fields, without the quotes around them."""
+    """The values of a column as the service reads them: the texts of the fields, without quotes."""
     kind = column.type
     if pa.types.is_string(kind):
         return column
@@ -69,7 +69,7 @@ def _texts(column: pa.Array) -> pa.Array:
         return pa.array([None if v is None else base64.b64encode(v).decode() for v in values], pa.string())
     if pa.types.is_timestamp(kind):
         return column.cast(pa.timestamp("us")).cast(pa.string())
-    # The fewest digits that tell the largest four-byte number lie above it: a reader may take them for too large.
+    # The shortest spelling of the largest float32 lies above its exact value, so a reader may reject it as too large.
     return (column.cast(pa.float64()) if kind == pa.float32() else column).cast(pa.string())
 
 
@@ -79,7 +79,6 @@ def _quoted(texts: pa.Array) -> pa.Array:
 
 
 def _spelled(column: pa.Array, null: str, path: Path) -> pa.Array:
-    """A column's values as they stand in the file."""
     kind = column.type
     if pa.types.is_floating(kind) and pc.all(pc.is_finite(column), min_count=0).as_py() is False:
         raise invalid_file(path, "text can hold no infinite number, and none that is not a number")

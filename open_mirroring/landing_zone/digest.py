@@ -1,21 +1,21 @@
 """The logical digest of rows: equal rows give equal digests, whatever their order, files or encoding (I9, I16).
 
-The digest of a set of rows is the sum modulo 2¹²⁸ of a 128-bit hash of each row, written as 32 hex digits. A sum
-does not depend on order, so row order, row groups, files and Parquet encodings do not matter; a row that is there
-twice does. Digests are stored as long as files are, so the hash is defined here on bytes and uses no library's hash:
+The digest of a set of rows is the sum modulo 2¹²⁸ of a 128-bit hash of each row, written as 32 hex digits. A sum does
+not depend on order, so row order, row groups, files and Parquet encodings do not matter. A duplicate row does. Digests
+are kept as long as files, so the hash is defined here on bytes and depends on no library:
 
 * A value's bytes, padded with zeros to little-endian 64-bit words: boolean, integers, date (days) and timestamp
-  (microseconds) 8 bytes, two's complement; floats their IEEE bits (4 or 8 bytes: every NaN and -0.0 is itself);
-  decimal its unscaled integer, 16 bytes; string UTF-8; binary as it is. Strings and binaries beyond 256 bytes are
-  replaced by their 16-byte BLAKE2b.
-* A column's two seeds (one per 64-bit lane): BLAKE2b of its type tag, a zero byte and its name. The type tag holds
-  what the bytes do not show, for example the scale of a decimal.
+  (microseconds) 8 bytes, two's complement; floats their IEEE bits (4 or 8 bytes: every NaN and -0.0 is itself); decimal
+  its unscaled integer, 16 bytes; string UTF-8; binary as it is. Strings and binaries beyond 256 bytes are replaced by
+  their 16-byte BLAKE2b.
+* A column's two seeds (one per 64-bit lane): BLAKE2b of its type tag, a zero byte and its name. The type tag holds what
+  the bytes do not show, for example the scale of a decimal.
 * A value's hash, per lane: ``h = seed + length``, then ``h = mix(h ^ word)`` for each word; *mix* is the finaliser of
   SplitMix64.
 * A row's hash, per lane: ``mix(row seed + sum of its values' hashes)``. **A NULL adds nothing**: it differs from an
   empty string, and a nullable column added later (F-83) does not change the digests of older rows.
 
-The digest detects accidents and wrong bookkeeping. It is no signature against somebody who forges rows.
+The digest detects accidents and wrong bookkeeping. It does not protect against forged rows.
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ EMPTY = "0" * 32
 """The digest of no rows."""
 
 LONG_VALUE = 256
-"""Strings and binaries of more bytes than this enter by their BLAKE2b."""
+"""Longer strings and binaries, in bytes, are replaced by their BLAKE2b."""
 
-_ROWS_AT_ONCE = 16_384  # the intermediate arrays stay inside the processor's cache
+_ROWS_AT_ONCE = 16_384  # intermediate arrays stay in the processor's cache
 _MODULUS, _WORD = 1 << 128, (1 << 64) - 1
 
 _Words = npt.NDArray[np.uint64]
@@ -50,7 +50,7 @@ _LAST_SHIFT = np.uint64(31)
 def digest_of(rows: pa.Table | pa.RecordBatch) -> str:
     """The digest of a table's rows as 32 hex digits; :data:`EMPTY` for none.
 
-    Columns may stand in any order; their names count, compared exactly.
+    The order of columns does not matter; their names are compared exactly.
 
     Raises:
         TerminalError: ``TYPE_UNSUPPORTED`` for a column whose type no landing-zone file has.
@@ -63,9 +63,9 @@ def digest_of(rows: pa.Table | pa.RecordBatch) -> str:
 
 
 def _hashed_rows(rows: pa.Table | pa.RecordBatch) -> Iterator[_Words]:
-    """The hashes of the rows in their order, lane by lane, some rows at once."""
+    """The hashes of the rows in order, in batches."""
     if isinstance(rows, pa.Table) and rows.num_rows <= _ROWS_AT_ONCE:
-        rows = rows.combine_chunks()  # each piece costs its calls, and few rows cost little else
+        rows = rows.combine_chunks()  # every chunk costs its own calls, which dominate for few rows
     columns = [(index, *_column(field)) for index, field in enumerate(rows.schema)]
     for batch in rows.to_batches(_ROWS_AT_ONCE) if isinstance(rows, pa.Table) else _slices(rows):
         if batch.num_rows == 0:
@@ -89,7 +89,7 @@ def row_hashes(rows: pa.Table | pa.RecordBatch) -> npt.NDArray[np.uint64]:
 
 
 def value_hashes(array: pa.Array, field: pa.Field) -> npt.NDArray[np.uint64]:
-    """A 64-bit hash of each value of a column in their order; that of NULL is 0.
+    """A 64-bit hash of each value of a column, in order. NULL hashes to 0.
 
     Raises:
         TerminalError: ``TYPE_UNSUPPORTED`` for a type that no landing-zone file has.
@@ -125,7 +125,6 @@ def _text(total: int) -> str:
 
 
 def _seeds(text: str) -> _Words:
-    """The seeds of both lanes, one below the other."""
     return np.frombuffer(blake2b(text.encode(), digest_size=16).digest(), dtype="<u8").astype(np.uint64)[:, None]
 
 
@@ -146,19 +145,19 @@ def _mix(words: _Words) -> _Words:
 
 
 def _sum(words: _Words) -> int:
-    """The exact sum; NumPy's own would wrap at 2⁶⁴."""
+    """The exact sum; NumPy's would wrap at 2⁶⁴."""
     return int((words & _LOW_HALF).sum()) + (int((words >> _HALF).sum()) << 32)
 
 
 # --- a column's values as words -------------------------------------------------------------------------------
 
 _Hashed = Callable[[pa.Array, _Words], _Words]
-"""Hashes of a column's values, one row of numbers per lane, from the column and its seeds."""
+"""Computes the hashes of a column's values, one row of numbers per lane, from the column and its seeds."""
 
 
 @functools.lru_cache(maxsize=4096)
 def _column(field: pa.Field) -> tuple[_Words, _Hashed]:
-    """A column's seeds, and how its values are hashed; what stands at NULLs is left to the caller to drop."""
+    """The seeds of a column and its hash function. The caller drops the hashes of NULLs."""
     kind = field.type
     if kind in _SIMPLE:
         tag, hashed = _SIMPLE[kind]
@@ -174,7 +173,7 @@ def _column(field: pa.Field) -> tuple[_Words, _Hashed]:
 
 
 def _numbers(kind: str, length: int = 8) -> _Hashed:
-    """How a column of fixed width is hashed whose values lie in memory as NumPy's *kind*."""
+    """The hash function of a fixed-width column whose values are stored in memory as NumPy's *kind*."""
 
     def hashed(array: pa.Array, seeds: _Words) -> _Words:
         values = _values(array, kind)
@@ -193,7 +192,7 @@ def _decimals(array: pa.Array, seeds: _Words) -> _Words:
 
 
 def _values(array: pa.Array, kind: str) -> npt.NDArray[Any]:
-    # As they lie in memory: three calls of Arrow a column would cost more than hashing a few rows.
+    # Read the buffer directly: three Arrow calls per column would cost more than hashing a few rows.
     where = np.dtype(kind).itemsize * array.offset
     return np.frombuffer(array.buffers()[1], kind, count=len(array), offset=where)
 
@@ -218,7 +217,7 @@ def _texts(array: pa.Array, seeds: _Words) -> _Words:
     word_at: _Words = np.ndarray((padded.size - 7,), dtype="<u8", buffer=padded, strides=(1,))
     begun = lengths.astype(np.uint64)
     starts[long], lengths[long] = last - first + 16 * np.arange(long.size), 16
-    # Longest first: the rows that still have a word at some place are then the first ones, and none is picked singly.
+    # Longest first: the rows that still have a word at a given place are then the first ones, a plain slice.
     order = np.argsort((LONG_VALUE - lengths).astype(np.int16), kind="stable")
     starts, lengths, lanes = starts[order], lengths[order], seeds + begun[order]
     for place in range(0, int(lengths[0]), 8):

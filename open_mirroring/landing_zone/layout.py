@@ -1,8 +1,8 @@
-"""The layout of a landing zone: names of folders and files, and what the small files hold. No other module knows it.
+"""The layout of a landing zone: names of folders and files, and the content of the small files.
 
-Rules (public source: Microsoft Learn, *Open mirroring landing zone requirements and format* and *Open mirroring
-best practices*; ids as in ``docs/rules``): F-02, F-03 folders, F-05 underscore names, F-10 to F-16 metadata,
-F-30 compressions, F-31 numbers, F-36 processed folders, F-50 to F-54 row markers.
+No other module knows it. Rules (public source: Microsoft Learn, *Open mirroring landing zone requirements and format*
+and *Open mirroring best practices*; ids as in ``docs/rules``): F-02, F-03 folders, F-05 underscore names, F-10 to F-16
+metadata, F-30 compressions, F-31 numbers, F-36 processed folders, F-50 to F-54 row markers.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from open_mirroring.errors import TerminalError
 class RowMarker(IntEnum):
     """The value of ``__rowMarker__``.
 
-    Keyed tables use ``UPSERT`` and ``DELETE`` only: ``INSERT`` never looks for a row of the same key, so a row
-    applied twice would be there twice (F-51).
+    Keyed tables use ``UPSERT`` and ``DELETE`` only: ``INSERT`` does not look for an existing key, so applying a row
+    twice would duplicate it (F-51).
     """
 
     INSERT = 0
@@ -32,24 +32,24 @@ class RowMarker(IntEnum):
 
 ROW_MARKER = "__rowMarker__"
 Compression = Literal["zstd", "snappy", "gzip", "none"]
-"""How the target can read a data file compressed (F-30)."""
+"""Compressions that the target can read (F-30)."""
 DEFAULT_COMPRESSION: Compression = "zstd"
 METADATA_FILE = "_metadata.json"
 PARTNER_EVENTS_FILE = "_partnerEvents.json"
 PARTNER_NAME = "open_mirroring"
-"""Who publishes if the mirror file does not say: the same for all mirrored databases (F-06)."""
+"""The default publisher name: the same for all mirrored databases (F-06)."""
 INCARNATION_FILE = "_incarnation.json"
 DEFAULT_SCHEMA = "dbo"
-"""Where a table folder without schema becomes a table (F-03)."""
+"""The schema of a table whose folder names none (F-03)."""
 SCRATCH_FOLDER = "_scratchPad"
-"""Reserved for staging, no table (F-05)."""
+"""Reserved for staging; never a table (F-05)."""
 PROCESSED_FOLDER = "_ProcessedFiles"
 READY_TO_DELETE_FOLDER = "_FilesReadyToDelete"
 PROCESSED_FOLDERS = (PROCESSED_FOLDER, READY_TO_DELETE_FOLDER)
-"""Where the service moves applied files (F-36), in the order in which a file may travel."""
+"""Where the service moves applied files (F-36), in the order in which a file moves."""
 
 PARQUET = "parquet"
-"""The extension of data files, unless they are delimited text (F-21)."""
+"""The extension of data files that are not delimited text (F-21)."""
 _NUMBERED = re.compile(r"([0-9]{20})\.([A-Za-z0-9]+)")
 _DEVICE_NAMES = {"con", "prn", "aux", "nul", *(f"com{n}" for n in range(1, 10)), *(f"lpt{n}" for n in range(1, 10))}
 _MAX_NAME = 128
@@ -63,24 +63,24 @@ def file_name(number: int, extension: str = PARQUET) -> str:
 
 
 def file_number(name: str, extension: str = PARQUET) -> int | None:
-    """The number of a data file, or None for any other name, one with another extension too."""
+    """The number of a data file; None for any other name or extension."""
     match = _NUMBERED.fullmatch(name)
     return int(match[1]) if match and match[2] == extension and int(match[1]) > 0 else None
 
 
 def processed_paths(folder: str, processed: str, name: str) -> tuple[str, str]:
-    """Where a data file of a table may lie in one of the processed folders: in its own, or at the zone's (F-36)."""
+    """The paths of an applied file in the table's processed folder and in the zone's (F-36)."""
     return f"{folder}/{processed}/{name}", f"{processed}/{folder}/{name}"
 
 
 def places_of(folder: str, name: str) -> list[str]:
-    """The paths at which a data file of a table may lie, in the order of its travel (F-36)."""
+    """All paths at which a data file of a table may be, in the order in which it moves (F-36)."""
     moved = (path for processed in PROCESSED_FOLDERS for path in processed_paths(folder, processed, name))
     return [f"{folder}/{name}", *moved]
 
 
 def folders_of(folder: str) -> list[str]:
-    """The folders that hold what is a table's: its own, and those in the processed folders of the zone (F-36)."""
+    """The folders with a table's files: its own, and those in the processed folders of the zone (F-36)."""
     return [folder, *(f"{processed}/{folder}" for processed in PROCESSED_FOLDERS)]
 
 
@@ -88,7 +88,7 @@ def table_folder(schema: str | None, table: str) -> str:
     """The table's folder below the zone: ``<schema>.schema/<table>``, or ``<table>`` without a schema (F-02, F-03).
 
     Raises:
-        TerminalError: ``CONFIG_INVALID`` when a part cannot safely be a folder name.
+        TerminalError: ``CONFIG_INVALID`` when a part is not safe as a folder name.
     """
     check_name(table)
     if schema is None:
@@ -98,21 +98,21 @@ def table_folder(schema: str | None, table: str) -> str:
 
 
 def split_table_folder(folder: str) -> tuple[str | None, str]:
-    """Schema and table of a table's folder; the schema is None where the folder names none (F-03)."""
+    """Schema and table of a table's folder; the schema is None where the folder has none (F-03)."""
     schema, _, table = folder.rpartition("/")
     return schema.removesuffix(".schema") or None, table
 
 
 def staging_folder(folder: str, generation: int) -> str:
-    """Where files of one incarnation wait: inside the table's folder, so that they die with it."""
+    """The staging folder of one generation, inside the table's folder, so that both are deleted together."""
     return f"{folder}/_stage-{generation}"
 
 
 def check_name(name: str) -> None:
-    """Refuse a name that could leave its folder, hide, or collide on a case-insensitive or normalising store.
+    """Refuse a name that could leave its folder, hide, or collide on a case-insensitive or normalizing store.
 
     Raises:
-        TerminalError: ``CONFIG_INVALID``, saying what is wrong with the name.
+        TerminalError: ``CONFIG_INVALID``, with the reason.
     """
     reason = _why_unsafe(name)
     if reason:
@@ -130,8 +130,8 @@ def _why_unsafe(name: str) -> str | None:
         return f"is longer than {_MAX_NAME} characters"
     if unicodedata.normalize("NFC", name) != name:
         return "is not in Unicode normal form C"
-    # Letters of any script, digits and a few harmless signs; everything else (separators, control and
-    # bidirectional characters, quotes, wildcards) has a meaning to some path, URL or SQL.
+    # Letters of any script, digits and a few harmless signs. Anything else (separators, control and bidirectional
+    # characters, quotes, wildcards) has a meaning in some path, URL or SQL.
     bad = [c for c in name if not (c.isalnum() or c in "_- $#@." or unicodedata.category(c) in ("Mn", "Mc"))]
     if bad:
         return f"contains {bad[0]!r}"
@@ -147,15 +147,15 @@ def _why_unsafe(name: str) -> str | None:
 
 
 def name_identity(name: str) -> str:
-    """Two names with the same identity collide on a case-insensitive, normalising store (F-02)."""
+    """The form under which names collide on a case-insensitive, normalizing store (F-02)."""
     return unicodedata.normalize("NFKC", name).casefold()
 
 
 def metadata_document(key_columns: Sequence[str], properties: Mapping[str, object] | None = None) -> bytes:
-    """The ``_metadata.json`` of a table (F-11, F-12); without keys the table takes inserts only.
+    """The ``_metadata.json`` of a table (F-11, F-12). Without keys the table accepts inserts only.
 
-    *properties* are those of delimited text (F-20 to F-24), which Parquet does without (F-17).
-    ``fileDetectionStrategy`` is written out although it is the default (F-14), so that a reader sees it.
+    *properties* describe delimited text (F-20 to F-24); Parquet needs none (F-17). ``fileDetectionStrategy`` is written
+    although it is the default (F-14), so that a reader sees it.
     """
     document: dict[str, object] = {}
     if key_columns:
@@ -166,10 +166,10 @@ def metadata_document(key_columns: Sequence[str], properties: Mapping[str, objec
 
 
 def key_columns_of(document: bytes) -> tuple[str, ...]:
-    """The key columns that a ``_metadata.json`` names; the property is read in any case (F-11).
+    """The key columns in a ``_metadata.json``. The case of the property's name does not matter (F-11).
 
     Raises:
-        TerminalError: ``METADATA_CHANGED`` when it is no JSON object or its keys are no list of names.
+        TerminalError: ``METADATA_CHANGED`` when it is not a JSON object or its keys are not a list of names.
     """
     try:
         content = json.loads(document)
@@ -186,7 +186,7 @@ def key_columns_of(document: bytes) -> tuple[str, ...]:
 
 
 def describes(document: bytes, key_columns: Sequence[str], properties: Mapping[str, object] | None) -> bool:
-    """Whether a ``_metadata.json`` names these keys and, for delimited text, says the very same of it (F-13, F-23)."""
+    """Whether a ``_metadata.json`` has these keys and the same properties of delimited text (F-13, F-23)."""
     try:
         if key_columns_of(document) != tuple(key_columns):
             return False
@@ -198,19 +198,19 @@ def describes(document: bytes, key_columns: Sequence[str], properties: Mapping[s
 def partner_events_document(
     partner: str, source_type: str, source_version: str | None, information: Mapping[str, str]
 ) -> bytes:
-    """The ``_partnerEvents.json`` at the root of a zone, which says who publishes from what (F-06)."""
+    """The ``_partnerEvents.json`` at the root of a zone, which names the publisher and its source (F-06)."""
     version = {} if source_version is None else {"sourceVersion": source_version}
     source = {"sourceType": source_type, **version, "additionalInformation": dict(information)}
     return json.dumps({"partnerName": partner, "sourceInfo": source}, ensure_ascii=False, indent=2).encode()
 
 
 def incarnation_document(incarnation: str, mirror: str = "") -> bytes:
-    """The ``_incarnation.json`` that tells one life of a table folder from the next (I12), and whose it is (G-175)."""
+    """The ``_incarnation.json``: the id of one life of a table folder (I12), and the mirror that owns it (G-175)."""
     return json.dumps({"incarnation": incarnation, **({"mirror": mirror} if mirror else {})}).encode()
 
 
 def incarnation_of(document: bytes) -> tuple[str | None, str]:
-    """The id in an ``_incarnation.json``, None when it is not ours to read, and the mirror that it names, or none."""
+    """The id in an ``_incarnation.json`` (None when we cannot read it) and the mirror it names, or an empty text."""
     try:
         found = json.loads(document)
         incarnation, mirror = found["incarnation"], found.get("mirror", "")

@@ -1,4 +1,4 @@
-"""Sorts a listing of the zone by table: what each object is, and which stage of its way it has reached."""
+"""Groups a listing of the zone by table, with the kind and stage of each object."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ from open_mirroring.landing_zone.store import LandingZoneStore, ObjectInfo
 
 
 class FileStage(Enum):
-    """Where on its way an object is; data files travel in this order, never backwards."""
+    """How far an object has moved. Data files move in this order, never backwards."""
 
     STAGING = "staging"
     FINAL = "final"
     PROCESSED = PROCESSED_FOLDER
     READY_TO_DELETE = READY_TO_DELETE_FOLDER
     FOREIGN = "foreign"
-    """In the table's folder, without underscore, and no numbered data file: not ours, and seen by the service."""
+    """Not ours, but visible to the service: in the table's folder, without underscore, and not a numbered data file."""
 
 
 class ListedItem(NamedTuple):
-    """One object of a table. *name* is the last part of its path for ours, the path in the folder for a foreign one."""
+    """One object of a table. *name* is the last part of its path; for foreign objects, the path inside the folder."""
 
     name: str
     stage: FileStage
@@ -44,17 +44,16 @@ class ListedItem(NamedTuple):
 
 
 def list_tables(store: LandingZoneStore, folders: Iterable[str]) -> dict[str, dict[str, ObjectInfo]]:
-    """The objects of tables by table folder and path, from one listing of the whole zone.
+    """The objects of tables by table folder and path, from one listing of the zone.
 
-    Those of a table are what lies in its folder, and in the processed folders at the zone's root below the name of
-    its folder (F-36).
+    They come from the table's folder, and from the folder of the same name in the zone's processed folders (F-36).
     """
     found: dict[str, dict[str, ObjectInfo]] = {folder: {} for folder in folders}
     for info in store.list(""):
         first, _, rest = info.path.partition("/")
         inside = rest if first in PROCESSED_FOLDERS else info.path
         parts = inside.split("/", 2)
-        # A table's folder is one part, or two with a schema (F-03).
+        # The folder of a table has one part, or two with a schema (F-03).
         for folder in ("/".join(parts[:2]), parts[0]):
             if folder in found:
                 found[folder][info.path] = info
@@ -67,11 +66,10 @@ def split_listing(
 ) -> tuple[ListedItem, ...]:
     """The items of the table at *folder*, from listings of that folder and of the processed folders.
 
-    Data files are those with the table's *extension*; any other file with a number is foreign.
-
-    Processed folders are read in both places where they may lie (F-36): in the table's folder and at the zone's
-    root, there as ``<processed folder>/<table folder>/…``; what else they hold is the service's book-keeping.
-    Objects of other tables, and names with an underscore other than this generation's staging, are left out (F-05).
+    Data files have the table's *extension*; any other numbered file is foreign. Processed folders are read inside the
+    table's folder and at the zone's root, as ``<processed folder>/<table folder>/…`` (F-36). Their other content is the
+    service's own. Objects of other tables are left out, and so are names with an underscore, except staging of this
+    generation (F-05).
     """
     staging = f"{staging_folder(folder, generation)}/"
     items = (_item(folder, staging, info, extension) for info in objects)

@@ -1,4 +1,4 @@
-"""The columns of an initial load, as plain values that workers take, too."""
+"""The columns of an initial load, as plain values for workers."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from open_mirroring.landing_zone.schema import LandingColumn
 
 
 class LoadColumn(NamedTuple):
-    """A column of the load: its landing type, its SQL type where one is known, and what differs at the target.
+    """A column of the load: landing type, SQL type if known, and what differs at the target.
 
-    *held* is of times whose SQL type nothing tells, and says what they are in their files: ``wall clock`` without a
-    zone, moments in a ``zone`` other than UTC, in whole ``milliseconds``.
+    *held* describes times whose SQL type is unknown: ``wall clock`` without a zone, ``zone`` for times in a zone other
+    than UTC, ``milliseconds`` for whole milliseconds.
     """
 
     name: str
@@ -24,12 +24,12 @@ class LoadColumn(NamedTuple):
 
     @property
     def landing(self) -> LandingColumn:
-        """The same as a column of the mirrored table."""
+        """The corresponding column of the mirrored table."""
         return LandingColumn(self.name, self.type, self.renamed, self.salted)
 
 
 def columns_of_both(one: Sequence[LoadColumn], other: Sequence[LoadColumn]) -> tuple[LoadColumn, ...] | None:
-    """The columns of two files of one export, as the first has them in order; None if they differ."""
+    """The columns of two files of one export, in the order of the first; None if they differ."""
     others = {column.name: column for column in other}
     if sorted(column[:3] for column in one) != sorted(column[:3] for column in other):
         return None

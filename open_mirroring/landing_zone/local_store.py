@@ -1,9 +1,8 @@
-"""A landing zone in a local folder: to try the product, for tests, and where another program carries the files on.
+"""A landing zone in a local folder: for trials, for tests, and where another program uploads the files.
 
-What is written is on disk when the call returns. Linux only: in one step a rename must consume the source and refuse
-an existing target, which is ``renameat2(2)`` with ``RENAME_NOREPLACE``. Link and unlink would be wrong: a crash between
-the two leaves the sealed object beside its number; the mirror then moves the number away, and the next owner publishes
-the object a second time.
+Linux only: a rename must consume the source and refuse an existing target in one step. That is ``renameat2(2)`` with
+``RENAME_NOREPLACE``. Link and unlink would be wrong. A crash between the two leaves the sealed object next to its
+number; the mirror then moves the number away, and the next owner publishes the object a second time.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ from open_mirroring.errors import TerminalError, TransientError, disk_error
 from open_mirroring.landing_zone.store import Content, ObjectInfo, RenameOutcome, why_unsafe
 
 _DELETED = "_deleted-"
-"""What a folder that is being deleted is called; the underscore hides it from the service (F-05)."""
+"""The prefix of a folder that is being deleted. The underscore hides it from the service (F-05)."""
 _AT_FDCWD = -100
 _RENAME_NOREPLACE = 1
 _LIBC = ctypes.CDLL(None, use_errno=True)
@@ -34,21 +33,16 @@ _COPY_BYTES = 1 << 20
 class LocalStore:
     """:class:`~open_mirroring.landing_zone.store.LandingZoneStore` over a folder; safe for several processes.
 
-    Everything is on disk (fsync of file and folder) when a verb returns, and an object appears under its name
-    complete or not at all, also when the machine stops in the middle. What a crash may leave is
-    ``<name>.partial-<token>`` beside it.
+    Every call returns only when its result is on disk (fsync of file and folder). An object appears under its name
+    complete or not at all, even if the machine stops. A crash may leave ``<name>.partial-<token>`` next to it.
 
-    The ETag is inode, modification time and size: a rename keeps it; an object created anew has another one, because
-    its time is stamped with nanoseconds, where the kernel's own clock would repeat itself for some milliseconds.
-
-    Args:
-        root: the zone's folder; created when missing.
+    The ETag is inode, modification time and size. A rename keeps it. A re-created object has another one, because its
+    time is set with nanoseconds; the kernel's own clock repeats itself for some milliseconds.
 
     Raises:
-        TerminalError: from every verb: ``FOREIGN_ITEM`` for a path that is not relative, plain and inside the root;
-            ``STORE_UNFIT`` when the filesystem cannot do what the protocol needs; ``ACCESS_DENIED`` without the
-            permission.
-        TransientError: from every verb: ``DISK_FULL``; ``UNREACHABLE`` for any other error of the operating system.
+        TerminalError: from every method: ``FOREIGN_ITEM`` for a path that is not relative, plain and inside the root;
+            ``STORE_UNFIT`` when the filesystem lacks what the protocol needs; ``ACCESS_DENIED`` without permission.
+        TransientError: from every method: ``DISK_FULL``; ``UNREACHABLE`` for any other error of the operating system.
     """
 
     def __init__(self, root: Path) -> None:
@@ -58,7 +52,7 @@ class LocalStore:
             self._real_root = os.path.realpath(root)
 
     def create(self, path: str, content: bytes | Path) -> ObjectInfo | None:
-        """Create an object; the interface allows partial objects under its name, this store shows none."""
+        """Create an object. The interface allows partial objects under its name; this store shows none."""
         target = self._local(path)
         with _store_errors(self.root, path):
             if os.path.lexists(target):
@@ -79,13 +73,13 @@ class LocalStore:
             return None
 
     def read(self, path: str) -> Content | None:
-        """The whole content of a small object with its ETag; None when there is none."""
+        """The content of a small object with its ETag; None when there is none."""
         if self.stat(path) is None:
             return None
         with _store_errors(self.root, path):
             try:
                 with open(self._local(path), "rb") as file:
-                    # Of the file that is open, whatever becomes of its name meanwhile.
+                    # The ETag of the open file, even if its name has been reused.
                     return Content(file.read(), _info(path, os.fstat(file.fileno())).etag)
             except FileNotFoundError:  # moved away since
                 return None
@@ -96,7 +90,7 @@ class LocalStore:
         yield Path(self._local(path)) if self.stat(path) is not None else None
 
     def stat(self, path: str) -> ObjectInfo | None:
-        """A point read: the object as it is now, None when it is not there."""
+        """The current state of an object; None when it does not exist."""
         local = self._local(path)
         with _store_errors(self.root, path):
             try:
@@ -110,8 +104,8 @@ class LocalStore:
     def rename(self, source: str, target: str, *, source_etag: str) -> RenameOutcome:
         """Move *source* to *target* in one step.
 
-        The ETag is compared before that step, not in it. This is safe because names of staged objects are used once, so
-        only we could replace the source in between.
+        The ETag is compared before that step, not in it. This is safe because a staging name is used once, so only we
+        could replace the source in between.
         """
         found = self.stat(source)
         local_source, local_target = self._local(source), self._local(target)
@@ -127,22 +121,22 @@ class LocalStore:
     def list(self, folder: str) -> Iterable[ObjectInfo]:
         """Every object below a folder, those of a folder before those of its subfolders.
 
-        Files travel from a folder into its subfolders, so one that moves meanwhile may be seen twice but is not
-        missed. Symbolic links are listed as objects and never followed.
+        Files move from a folder into its subfolders, so a moving file may be listed twice but is never missed. Symbolic
+        links are listed as objects and never followed.
         """
         return self._walk(folder)
 
     def delete(self, path: str) -> None:
-        """Remove an object; nothing happens when it is not there."""
+        """Remove an object, if it exists."""
         local = self._local(path)
         with _store_errors(self.root, path):
             remove(local)
 
     def delete_folder(self, folder: str) -> None:
-        """Remove a folder with all it holds; nothing happens when it is not there.
+        """Remove a folder with its content, if it exists.
 
-        It leaves its place in one step and is emptied elsewhere, so that a rename into it can only come before or too
-        late. What a crash leaves is a folder ``_deleted-…`` in the zone, which the next call of this verb removes.
+        The folder is renamed first and then emptied, so a rename into it happens either before or too late. A crash
+        leaves a folder ``_deleted-…`` in the zone, which the next call removes.
         """
         local = self._local(folder)
         with _store_errors(self.root, folder):
@@ -156,7 +150,7 @@ class LocalStore:
                     sync_folder(parent)
             for entry in list(os.scandir(self._real_root)):
                 if entry.name.startswith(_DELETED) and entry.is_dir(follow_symlinks=False):
-                    # Somebody else may be emptying it as well: what is not there any more is no failure.
+                    # Another process may be emptying it, too, so a missing entry is no failure.
                     shutil.rmtree(entry.path, onerror=_unless_gone)
 
     def _walk(self, folder: str) -> Iterator[ObjectInfo]:
@@ -182,7 +176,7 @@ class LocalStore:
             yield from self._walk(name)
 
     def _local(self, path: str) -> str:
-        """The absolute name of an object, proved to lie below the root."""
+        """The absolute name of an object; refused if it is not below the root."""
         if reason := why_unsafe(path):
             raise _unsafe(path, reason)
         parent, _, name = f"{self._real_root}/{path}".rpartition("/")
@@ -193,7 +187,7 @@ class LocalStore:
         return f"{real}/{name}"
 
     def _has_link(self, folder: str) -> bool:
-        """Whether a folder below the root, whose own name is real, is or lies below a symbolic link."""
+        """Whether a folder below the root is, or is below, a symbolic link."""
         while folder != self._real_root:
             if os.path.islink(folder):
                 return True
@@ -212,7 +206,7 @@ def _unless_gone(_function: object, _path: str, raised: tuple[type, BaseExceptio
 
 @contextmanager
 def _store_errors(root: Path, path: str) -> Iterator[None]:
-    """Turn errors of the operating system into ours, with the place and the way out."""
+    """Convert errors of the operating system into ours, with the path and the fix."""
     try:
         yield
     except OSError as error:
@@ -242,7 +236,7 @@ def _unsafe(path: str, reason: str) -> TerminalError:
 
 
 def write_new(local: str, content: bytes | Path) -> os.stat_result:
-    """Create a file that must not exist, durably, with the present time to the nanosecond; what it is then."""
+    """Create a file that must not exist, durably, with the current time in nanoseconds, and return its status."""
     descriptor = os.open(local, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
     with (
         open(descriptor, "wb") as out,
@@ -260,7 +254,7 @@ def write_new(local: str, content: bytes | Path) -> os.stat_result:
 
 
 def rename_no_replace(source: str, target: str) -> bool:
-    """Move a file or folder in one step; False when the source or the target's folder is gone or the target exists."""
+    """Move a file or folder in one step. False when source or target folder is missing, or the target exists."""
     try:
         call = _LIBC.renameat2
     except AttributeError as error:
@@ -276,7 +270,7 @@ def rename_no_replace(source: str, target: str) -> bool:
 
 
 def make_folders(folder: str) -> None:
-    """Create a folder and its parents, each durably: a file is only as durable as the entry that leads to it."""
+    """Create a folder and its parents durably: a file is only as durable as the entry that leads to it."""
     if os.path.isdir(folder):
         return
     parent = os.path.dirname(folder)
@@ -284,16 +278,16 @@ def make_folders(folder: str) -> None:
     try:
         os.mkdir(folder)
     except FileExistsError:
-        return  # another writer was first; what is no folder fails at the next step
+        return  # another writer was first; anything but a folder fails at the next step
     sync_folder(parent)
 
 
 def sync_folder(folder: str) -> None:
-    """Make durable which names a folder holds; nothing happens when it is gone."""
+    """Make the names in a folder durable; does nothing when the folder is gone."""
     try:
         descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     except FileNotFoundError:
-        return  # deleted meanwhile with all it held
+        return  # deleted meanwhile with its content
     try:
         os.fsync(descriptor)
     finally:
@@ -301,7 +295,7 @@ def sync_folder(folder: str) -> None:
 
 
 def remove(local: str) -> None:
-    """Remove a file; nothing happens when it is not there."""
+    """Remove a file, if it exists."""
     try:
         os.unlink(local)
     except FileNotFoundError:

@@ -1,7 +1,8 @@
-"""The address of a landing zone in OneLake, as plain values.
+"""The address of a landing zone in OneLake.
 
-Public source: Microsoft Learn, *Connecting to Microsoft OneLake*: the account is ``onelake``, the container a
-workspace, the first folder an item; either both by GUID, or both by name, the item's with its type as suffix (O-01).
+Public source: Microsoft Learn, *Connecting to Microsoft OneLake*. The account is ``onelake``, the container a
+workspace, the first folder an item. Both are given by GUID or both by name; an item's name has its type as suffix
+(O-01).
 """
 
 from __future__ import annotations
@@ -19,17 +20,17 @@ DEFAULT_PATH = "Files/LandingZone"
 class OneLakeZone:
     """A landing zone in an item of a workspace.
 
-    It holds the login, secret included, because it is given to workers: in a function, which stays in memory, never
-    in the data of a job, which may be written to a file. Its text shows no secret.
+    It holds the login, including the secret. Workers get it inside a function, which stays in memory, never in the data
+    of a job, which may be written to a file. Its text shows no secret.
 
     Args:
-        workspace: its GUID, or its name.
-        item: its GUID, or its name with the suffix; as *workspace* is.
-        login: who signs in.
+        workspace: its GUID or its name.
+        item: its GUID or its name with the suffix, in the same form as *workspace*.
+        login: the identity that signs in.
         path: the zone's folder in the item.
         endpoint: scheme and host of the DFS endpoint.
-        timeout_seconds: after so long without an answer the outcome of a call counts as unknown.
-        fabric_endpoint: scheme and host of the Fabric API, which tells how the item is.
+        timeout_seconds: after this time without an answer, the outcome of a call counts as unknown.
+        fabric_endpoint: scheme and host of the Fabric API, which reports the item's status.
     """
 
     workspace: str

@@ -1,8 +1,8 @@
 """A landing zone in OneLake, through the part of the ADLS Gen2 DFS endpoint that OneLake supports (O-03).
 
-It uses plain REST, not the storage SDK, for three reasons. The SDK repeats appends, flushes and renames alike; here
-each call says whether it may be repeated. A call costs a seventh of the processor time. And every answer to a
-condition is checked for ``x-ms-rejected-headers``, so that a condition that OneLake ignored is noticed.
+It uses plain REST instead of the storage SDK for three reasons. The SDK retries appends, flushes and renames alike;
+here each call says whether a retry is safe. A call costs a seventh of the processor time. And every conditional answer
+is checked for ``x-ms-rejected-headers``, so a condition that OneLake ignored is noticed.
 
 Public source: Microsoft Learn, *Azure Data Lake Storage Gen2 REST API* with its error codes: Path Create, Update, Read,
 Delete, List, Get Properties; *OneLake parity and integration* (ignored headers).
@@ -27,23 +27,19 @@ from open_mirroring.remote.entra import STORAGE_AUDIENCE
 from open_mirroring.remote.http_service import Answer, HttpService, Request, described
 
 _VERSION = "2020-06-12"
-"""Of the REST API; with this one the conditional rename has been seen to work on OneLake (O-05)."""
+"""The REST API version with which the conditional rename was tested on OneLake (O-05)."""
 _CONDITIONS = {"if-none-match", "if-match", "x-ms-source-if-match", "x-ms-rename-source"}
 _NO_ZONE = {"FilesystemNotFound", "WorkspaceNotFound", "ArtifactNotFound", "ItemNotFound"}
 _BLOCK_BYTES = 4 << 20
 _BLOCKS_AT_ONCE = 4
 _PAGE = 5000
 _TAKEN = {"", "PathAlreadyExists", "ConditionNotMet", "TargetConditionNotMet"}
-# The same request may be answered otherwise later: neither done nor refused for good.
+# A retry may get another answer: the call was neither carried out nor refused for good.
 _BUSY = ("Lease", "PathIsBeing", "SourcePathIsBeing", "DestinationPathIsBeing", "OperationInProgress")
 
 
 class OneLakeCalls:
-    """Calls below the folder of one landing zone; paths are relative to it, ETags without their quotes.
-
-    Args:
-        zone: the landing zone, with the login to it.
-    """
+    """Calls below the folder of one landing zone. Paths are relative to it; ETags have no quotes."""
 
     def __init__(self, zone: OneLakeZone) -> None:
         service = HttpService(zone.endpoint, "OneLake", zone.timeout_seconds)
@@ -53,25 +49,25 @@ class OneLakeCalls:
         self._root = f"{zone.item}/{self.zone_path}"
 
     def send(self, request: Request) -> Answer:
-        """One call about an object of the zone, by its path; errors are those of :meth:`AuthorizedService.send`.
+        """Send one call about an object of the zone; errors are those of :meth:`AuthorizedService.send`.
 
         Raises:
-            TerminalError: besides, ``FOREIGN_ITEM``; ``STORE_UNFIT`` when OneLake ignored a condition of the call.
+            TerminalError: also ``FOREIGN_ITEM``; ``STORE_UNFIT`` when OneLake ignored a condition of the call.
         """
         return self._send(request._replace(path=self.address(request.path)))
 
     def send_to_workspace(self, query: Mapping[str, str]) -> Answer:
-        """A question to the workspace: its listing."""
+        """List the workspace with a query."""
         return self._send(Request("GET", f"/{quote(self._workspace, safe='')}", repeatable=True, query=query))
 
     def directory(self, folder: str) -> str:
-        """A folder of the zone as a listing names it; empty for the zone itself."""
+        """The name of a folder of the zone in a listing; empty for the zone itself."""
         if folder:
             _check(folder)
         return f"{self._root}/{folder}".rstrip("/")
 
     def address(self, path: str) -> str:
-        """The encoded path of an object, from the workspace on.
+        """The encoded path of an object, starting with the workspace.
 
         Raises:
             TerminalError: ``FOREIGN_ITEM``.
@@ -80,10 +76,10 @@ class OneLakeCalls:
         return "/" + quote(f"{self._workspace}/{self._root}/{path}")
 
     def is_missing(self, answer: Answer) -> bool:
-        """Whether the answer says that there is no such path.
+        """Whether the answer means that the path does not exist.
 
         Raises:
-            TerminalError: ``PLACE_MISSING`` when it says that there is no such workspace or item.
+            TerminalError: ``PLACE_MISSING`` when the workspace or the item does not exist.
         """
         if answer.status != 404:
             return False
@@ -92,7 +88,7 @@ class OneLakeCalls:
         return True
 
     def no_zone(self, answer: Answer) -> TerminalError:
-        """The error for a workspace or an item that is not there."""
+        """The error for a missing workspace or item."""
         return TerminalError(
             "PLACE_MISSING",
             f"OneLake knows no such workspace or item, or does not show it to this login: {described(answer)}",
@@ -102,7 +98,7 @@ class OneLakeCalls:
         )
 
     def expect(self, answer: Answer, status: int, path: str) -> None:
-        """Refuse every other status: what is not documented is not taken for done.
+        """Refuse any other status: an undocumented answer does not count as success.
 
         Raises:
             TerminalError: ``STORE_UNFIT``.
@@ -141,23 +137,22 @@ def _check(path: str) -> None:
 
 
 def error_code(answer: Answer) -> str:
-    """The service's code of a refusal; empty without one."""
+    """The service's error code in a refusal, or an empty text."""
     return answer.headers.get("x-ms-error-code", "")
 
 
 def etag_of(answer: Answer) -> str:
-    """The ETag of what the answer is about."""
+    """The ETag in an answer."""
     return unquoted(answer.headers.get("ETag", ""))
 
 
 def unquoted(etag: str) -> str:
-    """An ETag as this product writes it."""
-    # Headers have it in quotes, listings have not.
+    """An ETag without quotes, as this product stores it."""
     return etag.removeprefix("W/").strip('"')
 
 
 def busy(path: str, answer: Answer) -> TransientError:
-    """The error for a call that another one at the same object keeps from being done."""
+    """The error for a call that was blocked by another call on the same object."""
     return TransientError(
         "CHANGED_MEANWHILE",
         f"somebody else is at this object: {described(answer)}",
@@ -169,16 +164,15 @@ def busy(path: str, answer: Answer) -> TransientError:
 class OneLakeStore:
     """:class:`~open_mirroring.landing_zone.store.LandingZoneStore` in OneLake; safe for several threads.
 
-    An object is written in three steps (create, append, flush). A reader may see it empty in between, and a failure may
-    leave it so (O-07), but never under a final name: only :meth:`rename` makes those. Reads, appends at a position,
-    deletes, and flushes bound to the object just created are repeated after a failure; creations and renames never are.
-    Its ETags are those of the service without their quotes.
+    An object is written in three steps: create, append, flush. Until the flush, or after a failure, readers see it
+    empty (O-07). This never happens under a final name, because only :meth:`rename` makes those. Reads, appends at a
+    position, deletes, and flushes bound to the object just created are retried; creations and renames never are.
 
     Raises:
-        TerminalError: from every verb: ``FOREIGN_ITEM``; ``STORE_UNFIT`` when OneLake ignored a condition that the
+        TerminalError: from every method: ``FOREIGN_ITEM``; ``STORE_UNFIT`` when OneLake ignored a condition that the
             protocol needs; ``PLACE_MISSING`` without workspace or item; what
             :class:`~open_mirroring.remote.authorized_service.AuthorizedService` raises.
-        TransientError: from every verb: its outcome is unknown (O-08); ``CHANGED_MEANWHILE`` when another writer is at
+        TransientError: from every method: the outcome is unknown (O-08); ``CHANGED_MEANWHILE`` when another writer uses
             the object.
     """
 
@@ -186,14 +180,14 @@ class OneLakeStore:
         self._calls = OneLakeCalls(zone)
 
     def create(self, path: str, content: bytes | Path) -> ObjectInfo | None:
-        """Create an object that must not exist; its ETag is the one after the flush."""
+        """Create an object that must not exist. Its ETag is the one after the flush."""
         query, headers = {"resource": "file"}, {"If-None-Match": "*"}
         answer = self._calls.send(Request("PUT", path, repeatable=False, query=query, headers=headers))
         if answer.status in (409, 412):
             if error_code(answer) in _TAKEN:
                 return None
             raise busy(path, answer)
-        if answer.status == 404:  # folders above it come into being: what is missing is the item
+        if answer.status == 404:  # parent folders are created implicitly, so it is the item that is missing
             raise self._calls.no_zone(answer)
         self._calls.expect(answer, 201, path)
         created = etag_of(answer)
@@ -201,7 +195,7 @@ class OneLakeStore:
         return self._flush(path, size, created) if size else ObjectInfo(path, 0, created)
 
     def read(self, path: str) -> Content | None:
-        """The whole content of a small object with its ETag; None when there is none."""
+        """The content of a small object with its ETag; None when there is none."""
         answer = self._calls.send(Request("GET", path, repeatable=True))
         if self._calls.is_missing(answer):
             return None
@@ -210,7 +204,7 @@ class OneLakeStore:
 
     @contextmanager
     def fetch(self, path: str) -> Iterator[Path | None]:
-        """A copy in a temporary file, gone afterwards."""
+        """A temporary copy of the object, deleted afterwards."""
         with tempfile.NamedTemporaryFile(prefix="open_mirroring-") as copy:
             local = Path(copy.name)
             yield local if self._download(path, local) else None
@@ -233,7 +227,7 @@ class OneLakeStore:
         return True
 
     def stat(self, path: str) -> ObjectInfo | None:
-        """A point read: the object as it is now, None when it is not there."""
+        """The current state of an object; None when it does not exist."""
         answer = self._calls.send(Request("HEAD", path, repeatable=True))
         if self._calls.is_missing(answer):
             return None
@@ -243,7 +237,7 @@ class OneLakeStore:
         return ObjectInfo(path, int(answer.headers.get("Content-Length", 0)), etag_of(answer))
 
     def rename(self, source: str, target: str, *, source_etag: str) -> RenameOutcome:
-        """Move *source* to *target* in one step (O-04, O-05); refused as well when the target's folder is gone."""
+        """Move *source* to *target* in one step (O-04, O-05). Also refused when the target's folder is gone."""
         headers = {
             "x-ms-rename-source": self._calls.address(source),
             "x-ms-source-if-match": f'"{source_etag}"',
@@ -259,7 +253,7 @@ class OneLakeStore:
         return RenameOutcome.DONE
 
     def list(self, folder: str) -> Iterable[ObjectInfo]:
-        """Every object below a folder, page by page, each path once; a folder that is none lists nothing."""
+        """Every object below a folder, page by page, each path once; nothing when the folder is missing."""
         directory = self._calls.directory(folder)
         query = {"resource": "filesystem", "recursive": "true", "directory": directory, "maxResults": str(_PAGE)}
         found: dict[str, ObjectInfo] = {}
@@ -275,16 +269,16 @@ class OneLakeStore:
             query["continuation"] = token
 
     def delete(self, path: str) -> None:
-        """Remove an object; nothing happens when it is not there."""
+        """Remove an object, if it exists."""
         answer = self._delete(path, {"recursive": "false"})
         if answer.status in (409, 412):
             raise busy(path, answer)
 
     def delete_folder(self, folder: str) -> None:
-        """Remove a folder with all it holds; nothing happens when it is not there.
+        """Remove a folder with its content, if it exists.
 
         Raises:
-            TransientError: ``CHANGED_MEANWHILE`` while somebody uses it (F-73): part of it may be gone; repeat it.
+            TransientError: ``CHANGED_MEANWHILE`` while the folder is in use (F-73). Part of it may be gone; retry.
         """
         query = {"recursive": "true"}
         while True:
@@ -310,7 +304,7 @@ class OneLakeStore:
     # --- the steps of a creation --------------------------------------------------------------------------------
 
     def _append(self, path: str, content: bytes | Path) -> int:
-        """Upload the content in blocks, several at once; its size. A block that is sent again changes nothing."""
+        """Upload the content in blocks, several in parallel, and return its size. Retrying a block is safe."""
         if isinstance(content, bytes):
             size, blocks = len(content), _slices(content)
         else:
@@ -320,7 +314,7 @@ class OneLakeStore:
                 self._append_block(path, position, block)
             return size
         with ThreadPoolExecutor(_BLOCKS_AT_ONCE) as pool:
-            # As many are read ahead as are under way: a large file is never in memory as a whole.
+            # Read ahead only as many blocks as are being sent, so a large file is never in memory at once.
             waiting: list[Any] = []
             for position, block in blocks:
                 if len(waiting) == _BLOCKS_AT_ONCE:
@@ -339,11 +333,11 @@ class OneLakeStore:
         self._calls.expect(answer, 202, path)
 
     def _flush(self, path: str, size: int, created: str) -> ObjectInfo:
-        """Make the content whole. Bound to the object just created, so that a repetition cannot change its ETag."""
+        """Complete the content. Bound to the object just created, so that a retry cannot change its ETag."""
         query, headers = {"action": "flush", "position": str(size)}, {"If-Match": f'"{created}"'}
         answer = self._calls.send(Request("PATCH", path, repeatable=True, query=query, headers=headers))
         if answer.status == 412:
-            # An earlier try was carried out although its answer was lost: nobody else knows this ETag.
+            # An earlier try succeeded although its answer was lost: only we know this ETag.
             found = self.stat(path)
             if found is not None and found.size == size:
                 return found
@@ -353,7 +347,7 @@ class OneLakeStore:
         return ObjectInfo(path, size, etag_of(answer))
 
     def _listed(self, answer: Answer, folder: str) -> Iterator[ObjectInfo]:
-        # The first part is the item, by name or GUID as the service likes; the rest is below the item as we asked.
+        # The first part is the item, by name or GUID as the service prefers. The rest is below the item, as requested.
         try:
             for entry in json.loads(answer.body)["paths"]:
                 inside = str(entry["name"]).partition("/")[2]
@@ -372,7 +366,7 @@ class OneLakeStore:
 
 
 def _listed_etag(entry: Mapping[str, Any]) -> str:
-    # The documentation writes eTag, answers have been seen with etag.
+    # The documentation says eTag; the service has answered with etag.
     return unquoted(str(entry["etag"] if "etag" in entry else entry["eTag"]))
 
 

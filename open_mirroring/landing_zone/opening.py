@@ -1,4 +1,4 @@
-"""Says which store holds a landing zone, as a value that can be sent to a worker, and opens that store."""
+"""The address of a landing zone, as a value for workers, and the store that belongs to it."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ class LocalZone(NamedTuple):
 
 
 ZoneAddress = LocalZone | OneLakeZone
-"""Where a landing zone is. It may hold secrets: it goes to workers in the function they run, never in their data."""
+"""The address of a landing zone. It may hold secrets, so workers get it in the function they run, never in their data.
+"""
 
 
 def open_store(address: ZoneAddress) -> LandingZoneStore:
-    """The store of a landing zone; its folder comes into being with the first object.
+    """The store of a landing zone; its folder is created with the first object.
 
-    A process has one store for each zone in OneLake, so that connections, tokens and the budget of repetitions are
-    shared.
+    A process has one store per zone in OneLake, so that connections, tokens and the retry budget are shared.
     """
     return _onelake_store(address) if isinstance(address, OneLakeZone) else LocalStore(address.path)
 

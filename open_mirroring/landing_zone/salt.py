@@ -1,7 +1,7 @@
-"""The salt of columns that land as hashes (G-121).
+"""The salt of hashed columns (G-121).
 
-Nothing writes a salt down. The ledger, and the files' footers, keep a value that is made of it slowly, which tells one
-salt from another and not what it is.
+The salt itself is never stored. The ledger and the footers of files store a check value, computed slowly from the salt:
+it distinguishes salts without revealing them.
 """
 
 from __future__ import annotations
@@ -11,21 +11,22 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 SHORTEST_SALT = 16
-"""So many characters it has at least, or trying them all against what is kept of it would be cheap."""
+"""The minimum length in characters. A shorter salt could be found by trying all values against the stored check value.
+"""
 _ROUNDS = 200_000
 
 
 @dataclass(frozen=True)
 class Salt:
-    """What goes before each text that is hashed. Its own text shows nothing of it."""
+    """The prefix of each text that is hashed. Its own text does not show it."""
 
     secret: str = field(repr=False)
 
     @cached_property
     def check(self) -> str:
-        """A value that tells this salt from others; made slowly, so that trying salts against it is dear."""
+        """A value that distinguishes this salt from others. It is slow to compute, so guessing salts is expensive."""
         return hashlib.pbkdf2_hmac("sha256", self.secret.encode(), b"open_mirroring salt check", _ROUNDS)[:16].hex()
 
     def hash(self, text: str) -> str:
-        """The hash of a text: SHA-256 of the salt and the text behind it, in UTF-8, as 64 hexadecimal digits."""
+        """SHA-256 of the salt followed by the text, in UTF-8, as 64 hexadecimal digits."""
         return hashlib.sha256((self.secret + text).encode()).hexdigest()

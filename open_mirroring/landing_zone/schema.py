@@ -1,8 +1,8 @@
 """The columns of a landing-zone file: which types exist, and which changes need no reload.
 
-The target documents only that simple Parquet types are supported (F-80 to F-82). Types that nobody documents
-(nanoseconds, unsigned, TIME, decimals beyond 38 digits) are never written. The schema of a table stays: a nullable
-column may be added; any other change needs a reload of the table (F-83 to F-90).
+The target documents simple Parquet types only (F-80 to F-82). Undocumented types (nanoseconds, unsigned, TIME, decimals
+beyond 38 digits) are never written. A nullable column may be added to a table; any other change needs a reload (F-83 to
+F-90).
 """
 
 from __future__ import annotations
@@ -26,19 +26,19 @@ EXTRA_TYPES = {
     "transaction": "string",
     "source_table": "string",
 }
-"""What extra columns tell of the change that made a row (G-118), each with its landing type."""
+"""The properties of a change that extra columns can contain (G-118), each with its landing type."""
 _EXTRA = f"{ROW_MARKER}:"
-"""Begins the names by which everything but a file calls extra columns: the target reserves it, so no source has one."""
+"""The prefix of extra columns' internal names. The target reserves it, so no source column has it."""
 
 
 class LandingColumn(NamedTuple):
     """A column of a mirrored table.
 
     Attributes:
-        name: as the source names it, which is what everything but a file of the landing zone calls it.
-        type: one of the names of :func:`check_type`.
-        renamed: its name in files and at the target, where that is another one (G-120).
-        salted: of a column whose files hold hashes, what tells their salt from another one (G-121).
+        name: its name at the source, used everywhere except in files of the landing zone.
+        type: a type accepted by :func:`check_type`.
+        renamed: its name in files and at the target, if different (G-120).
+        salted: the check value of the salt, if the column is hashed (G-121).
     """
 
     name: str
@@ -53,7 +53,7 @@ class LandingColumn(NamedTuple):
 
     @property
     def tells(self) -> str | None:
-        """What an extra column tells of the change that made the row (G-118); None of a column of the source."""
+        """The property of the change that an extra column contains (G-118); None for a column of the source."""
         return self.name.removeprefix(_EXTRA) if self.name.startswith(_EXTRA) else None
 
 
@@ -61,12 +61,12 @@ _columns_of = msgspec.json.Decoder(tuple[LandingColumn, ...]).decode
 
 
 def extra_columns(names: Iterable[tuple[str, str]]) -> tuple[LandingColumn, ...]:
-    """The extra columns that tell something, each given with its name at the target (G-118)."""
+    """The extra columns, from pairs of a property of the change and a name at the target (G-118)."""
     return tuple(LandingColumn(_EXTRA + tells, EXTRA_TYPES[tells], name) for tells, name in names)
 
 
 def refuse_reserved(name: str) -> None:
-    """Refuse a column of the source whose name the target, or a reader of its files, takes for something else.
+    """Refuse a source column whose name the target or a reader of its files would misread.
 
     Raises:
         TerminalError: ``COLUMN_NAME_INVALID``.
@@ -80,7 +80,7 @@ def refuse_reserved(name: str) -> None:
 
 
 def check_type(landing_type: str) -> tuple[int, int] | None:
-    """Digits and scale of a decimal; None of any other landing type.
+    """Digits and scale of a decimal; None for any other landing type.
 
     Landing types are ``bool int16 int32 int64 float32 float64 string binary date timestamp`` and ``decimal(p,s)`` with
     p ≤ 38.
@@ -104,7 +104,7 @@ _DIGITS = {"int16": 5, "int32": 10, "int64": 19}
 
 
 def wider(one: str, other: str) -> str | None:
-    """The narrowest landing type that holds every value of two exactly; None where there is none."""
+    """The narrowest landing type that holds all values of two types exactly; None if there is none."""
     if one == other:
         return one
     pair = {one, other}
@@ -129,12 +129,11 @@ def _wider_float(pair: set[str]) -> str | None:
 
 
 def is_exact_number(kind: str) -> bool:
-    """Whether a landing type is a whole number or a decimal: in a wider one of these its values are the same."""
+    """Whether a landing type is an integer or a decimal. Widening to one of these keeps values equal."""
     return _exact_digits(kind) is not None
 
 
 def _exact_digits(kind: str) -> tuple[int, int] | None:
-    """Digits and scale of a whole number or decimal."""
     if kind in _DIGITS:
         return _DIGITS[kind], 0
     match = _DECIMAL.match(kind)
@@ -142,30 +141,30 @@ def _exact_digits(kind: str) -> tuple[int, int] | None:
 
 
 def landed(columns: Iterable[LandingColumn], keys: Iterable[str]) -> tuple[tuple[LandingColumn, ...], tuple[str, ...]]:
-    """Columns and keys under the names that they have in files: the one place where names of the source end (G-120)."""
+    """Columns and keys under their names in files. Names of the source are used only up to here (G-120)."""
     columns = tuple(columns)
     names = {column.name: column.landed_name for column in columns}
     return tuple(LandingColumn(c.landed_name, c.type) for c in columns), tuple(names.get(key, key) for key in keys)
 
 
 class TableSchema(NamedTuple):
-    """What the registry holds of a table: the union of all columns seen, first sight first."""
+    """All columns of a table that were ever seen, in the order in which they appeared."""
 
     columns: tuple[LandingColumn, ...]
 
     @property
     def stored(self) -> list[tuple[str | None, ...]]:
-        """The columns as the ledger stores them; another name or a salt stands only where a column has one."""
+        """The columns as the ledger stores them. A new name or a salt is included only where a column has one."""
         return [column if column.salted else column[: 3 if column.renamed else 2] for column in self.columns]
 
     @property
     def renamed(self) -> dict[str, str]:
-        """Names at the target by names at the source, where they differ; extra columns among them."""
+        """Names at the target by names at the source, where they differ; extra columns included."""
         return {column.name: column.renamed for column in self.columns if column.renamed}
 
     @property
     def salted(self) -> dict[str, str]:
-        """What tells the salt of a column's hashes, by its name, where files hold hashes."""
+        """The check values of salts by column name, for hashed columns."""
         return {column.name: column.salted for column in self.columns if column.salted}
 
     def to_json(self) -> str:
@@ -178,12 +177,11 @@ class TableSchema(NamedTuple):
         return cls(_columns_of(text))
 
     def extended(self, seen: Iterable[LandingColumn]) -> TableSchema:
-        """The union with the columns of newly seen rows; of two types of a column the one that holds both.
+        """The union with the columns of new rows. Of two types of a column, the one that holds both.
 
         Raises:
-            TerminalError: ``SCHEMA_CHANGED`` when no type holds both (F-87); ``COLUMN_NAME_INVALID`` for one of the
-                source named like the marker or with a NUL in its name, or when two differ in case only or would have
-                one name at the target.
+            TerminalError: ``SCHEMA_CHANGED`` when no type holds both (F-87). ``COLUMN_NAME_INVALID`` for names like the
+                marker's or with a NUL, and for two names that differ only in case or would be equal at the target.
         """
         columns = list(self.columns)
         by_name = {column.name: column for column in columns}
@@ -213,7 +211,7 @@ class TableSchema(NamedTuple):
 
 
 def _refuse_name(column: LandingColumn, twin: str | None, alike: LandingColumn | None) -> None:
-    """Refuse a name that the target cannot hold, beside a *twin* in another case or another one that lands *alike*."""
+    """Refuse a name that the target cannot hold next to a *twin* in another case or a column that lands *alike*."""
     if column.tells not in EXTRA_TYPES:
         refuse_reserved(column.name)
     if twin is not None:

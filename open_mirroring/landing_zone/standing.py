@@ -1,4 +1,4 @@
-"""Keeps in a data file's footer how its table stood: all that a lost ledger would have to know beyond the file."""
+"""The state of a table in a data file's footer: what a lost ledger would need beyond the file itself."""
 
 from __future__ import annotations
 
@@ -8,27 +8,26 @@ import msgspec
 
 
 class Standing(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
-    """How the table stood when the publication was staged.
+    """The state of the table when the publication was staged.
 
     Attributes:
-        published_position: of the batches before, the target had the changes up to here; None: all of them.
-        position_from: the publication has the changes above this position; None: nothing was held back.
-        position_to: and those up to this one.
+        published_position: of earlier batches, the target had the changes up to here; None: all of them.
+        position_from: the publication contains the changes above this position; None: nothing was held back.
+        position_to: the publication contains the changes up to this position.
         waiting_rows: changes of earlier batches that waited for the end of their transactions.
         stream_from: changes below it are in the initial load, in the stream incarnation *stream_epoch*.
-        log_from: batches up to this one tell nothing of this generation's rows.
-        lives_above: every row of this generation had its newest change above this place (G-106); None: nobody looked.
-        newest_load: the full load of the source in the log with which this generation begins (G-125), as the ledger has
-            it; None: it begins with no such load.
-        loaded_columns: so many of its first columns came with the initial load; None: it had none.
+        log_from: batches up to this one are not part of this generation.
+        lives_above: every row of this generation had its newest change above this position (G-106); None: not checked.
+        newest_load: the full load of the source in the log with which this generation begins (G-125); None: none.
+        loaded_columns: this many of its first columns came with the initial load; None: it had none.
         hand_over_batch: the changes of later batches are published over the load.
-        untyped: changes that could not be typed, which only the ledger names.
-        former: columns of earlier rows that are read under another name (G-66), as only the ledger notes.
+        untyped: changes that could not be typed, which only the ledger lists.
+        former: columns of earlier rows that are read under another name (G-66), which only the ledger lists.
         epochs: the ordinal of each stream incarnation.
-        decided: what operators said of columns, each as column, place and new name.
-        unverified: notes on what is not verified, each with its kind, column and place.
+        decided: operators' decisions about columns, each as column, position and new name.
+        unverified: notes on what is not verified, each with its kind, column and position.
         renamed: names of the file's columns by their names at the source, where they differ (G-120).
-        salted: what tells the salt of a column's hashes, by its name at the source (G-121).
+        salted: the check value of the salt by column name at the source (G-121).
     """
 
     published_position: str | None = None
@@ -51,12 +50,12 @@ class Standing(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_f
     salted: Mapping[str, str] = msgspec.field(default_factory=dict)
 
     def to_json(self) -> str:
-        """The footer's text: what is as in a table without a past is left out."""
+        """The footer's text; default values are left out."""
         return msgspec.json.encode(self).decode()
 
     @classmethod
     def of(cls, text: str) -> Standing | None:
-        """What :meth:`to_json` wrote; None where a file says nothing, or what this version does not know."""
+        """Read back what :meth:`to_json` wrote; None if it is empty or from an unknown version."""
         try:
             return msgspec.json.decode(text, type=cls) if text else None
         except msgspec.ValidationError:

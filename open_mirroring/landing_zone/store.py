@@ -3,8 +3,8 @@
 It has few methods, because the local folder and OneLake must fail in the same ways. Paths are relative to the zone's
 root, with ``/`` between parts. Only :mod:`open_mirroring.landing_zone.layout` builds them.
 
-Every method may raise :class:`~open_mirroring.errors.TransientError` when its outcome is unknown: it may have
-happened, may happen later, or never (O-08). The caller looks, or repeats the identical request; it never assumes.
+Every method may raise :class:`~open_mirroring.errors.TransientError` when its outcome is unknown: it may have happened,
+may happen later, or never (O-08). The caller checks, or repeats the identical request; it never assumes.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _UNPLAIN = re.compile(r"[\\\x00-\x1f\x7f]")
 
 
 class ObjectInfo(NamedTuple):
-    """One object of the zone. *etag* changes whenever the content is created anew."""
+    """One object of the zone. Re-creating it changes its *etag*."""
 
     path: str
     size: int
@@ -31,45 +31,45 @@ class ObjectInfo(NamedTuple):
 
 
 class Content(NamedTuple):
-    """The bytes of a small object, and the ETag of the very object that they were read from."""
+    """The bytes of a small object and the ETag of the object they were read from."""
 
     data: bytes
     etag: str
 
 
 class RenameOutcome(Enum):
-    """What a conditional rename answered; anything else is an unknown outcome and raises."""
+    """The answer to a conditional rename; any other outcome is unknown and raises."""
 
     DONE = "done"
     REFUSED = "refused"
-    """The target exists, the source is gone, or the source is another object than the one named."""
+    """The target exists, the source is gone, or the source is not the object with the given ETag."""
 
 
 class LandingZoneStore(Protocol):
     """Storage of one landing zone."""
 
     def create(self, path: str, content: bytes | Path) -> ObjectInfo | None:
-        """Create an object with the bytes, or the bytes of a local file; None when the name is taken.
+        """Create an object from bytes or a local file; None when the name is taken.
 
-        Parent folders come into being. The object is complete and durable when this returns; a reader may see a
-        partial object under this name before, which is why final names are only ever made by :meth:`rename`.
+        Parent folders are created. The object is complete and durable when this returns. Readers may see a partial
+        object under this name before, which is why only :meth:`rename` makes final names.
         """
         ...
 
     def read(self, path: str) -> Content | None:
-        """The whole content of a small object with its ETag; None when there is none."""
+        """The content of a small object with its ETag; None when there is none."""
         ...
 
     def fetch(self, path: str) -> AbstractContextManager[Path | None]:
-        """A local file with the object's content, for as long as it is entered; None when there is none."""
+        """A context with a local file that holds the object's content; None when there is none."""
         ...
 
     def stat(self, path: str) -> ObjectInfo | None:
-        """A point read: the object as it is now, None when it is not there."""
+        """The current state of an object; None when it does not exist."""
         ...
 
     def rename(self, source: str, target: str, *, source_etag: str) -> RenameOutcome:
-        """Move *source* to *target* in one step, only if *source* still has that etag and *target* does not exist."""
+        """Move *source* to *target* in one step, only if *source* has that ETag and *target* does not exist."""
         ...
 
     def list(self, folder: str) -> Iterable[ObjectInfo]:
@@ -77,26 +77,25 @@ class LandingZoneStore(Protocol):
         ...
 
     def delete(self, path: str) -> None:
-        """Remove an object; nothing happens when it is not there."""
+        """Remove an object, if it exists."""
         ...
 
     def delete_folder(self, folder: str) -> None:
-        """Remove a folder with all it holds; nothing happens when it does not exist.
+        """Remove a folder with its content, if it exists.
 
-        When this returns, nothing of the folder is visible any more, and a rename whose source or target lay in it is
-        refused (F-71). Whatever is created there later belongs to another folder.
+        When this returns, nothing of the folder is visible any more, and a rename from or into it is refused (F-71).
+        What is created there later belongs to another folder.
 
         Raises:
-            TransientError: ``CHANGED_MEANWHILE`` while the folder is in use (F-73): part of it may be gone; repeat the
-                call.
+            TransientError: ``CHANGED_MEANWHILE`` while the folder is in use (F-73). Part of it may be gone; retry.
         """
         ...
 
 
 def create_whole(store: LandingZoneStore, path: str, content: bytes, *, staged: str) -> bool:
-    """Create a file if its name is free, by way of a staging name used once; False when the name was taken.
+    """Create a file atomically, through a staging name that is used once. False when the name is taken.
 
-    What a crash leaves behind lies under the staging name and is never taken for the file.
+    After a crash only the staging name may remain.
 
     Raises:
         TransientError: ``CHANGED_MEANWHILE`` when the staging name is not new; what the store raises.
@@ -111,9 +110,9 @@ def create_whole(store: LandingZoneStore, path: str, content: bytes, *, staged: 
 
 
 class FoundMarker(NamedTuple):
-    """What is under the marker's name. *incarnation* is None and *etag* empty when nothing is there.
+    """The object under the marker's name. *incarnation* is None and *etag* empty when there is none.
 
-    An object that does not hold an id of ours has an ETag and no incarnation. *mirror* is empty where none is named.
+    An object without an id of ours has an ETag and no incarnation. *mirror* is empty where none is named.
     """
 
     incarnation: str | None
@@ -122,7 +121,7 @@ class FoundMarker(NamedTuple):
 
 
 def read_marker(store: LandingZoneStore, folder: str) -> FoundMarker:
-    """The marker of a table's folder: an id and the ETag of the very object that holds it."""
+    """Read the marker of a table's folder: the id, and the ETag of the object that holds it."""
     found = store.read(f"{folder}/{layout.INCARNATION_FILE}")
     if found is None:
         return FoundMarker(None, "")
@@ -131,7 +130,7 @@ def read_marker(store: LandingZoneStore, folder: str) -> FoundMarker:
 
 
 def why_unsafe(path: str) -> str:
-    """Why a path is not relative, plain and inside the zone; empty when it is."""
+    """Why a path is not relative, plain and inside the zone; empty if it is."""
     if not path or path.startswith("/"):
         return "is not relative to the zone"
     if any(part in ("", ".", "..") for part in path.split("/")):

@@ -1,7 +1,7 @@
-"""Says how a table's files of delimited text are written, and what its metadata say about it (F-20 to F-25).
+"""The format of a table's delimited text files, and its description in the table's metadata (F-20 to F-25).
 
-Where the format allows a choice that could only lose something, the choice is fixed: UTF-8, a header line, double
-quotes that are doubled inside quoted text.
+Where a choice could only lose data it is fixed: UTF-8, a header line, double quotes that are doubled inside quoted
+text.
 
 Public source: Microsoft Learn, *Open mirroring landing zone requirements and format*.
 """
@@ -24,18 +24,18 @@ DATA_TYPES = {
     "date": "IDate",
     "timestamp": "DateTime",
 }
-"""The landing types that text can hold, and what the target calls them (F-24); decimals have none."""
+"""Landing types that text can hold, with the target's names for them (F-24); decimals have none."""
 
 QUOTE = '"'
 NULL_TEXT = "__null__"
-"""What stands for NULL unless the mirror file says otherwise: a text that hardly any value is (F-22)."""
+"""The default text for NULL, which hardly any value equals (F-22)."""
 
 
 class TextFormat(NamedTuple):
-    """How a table's files of text are written; it stands for the life of its folder (F-23, F-90).
+    """The format of a table's text files; it is fixed for the life of the folder (F-23, F-90).
 
-    *extension* has no dot; *null* is the text of a NULL, which no value may be; *columns* are all columns in their
-    order, each with its landing type.
+    *extension* has no dot. *null* is the text of NULL, which no value may equal. *columns* are all columns in order,
+    each with its landing type.
     """
 
     extension: str
@@ -45,7 +45,7 @@ class TextFormat(NamedTuple):
     columns: tuple[tuple[str, str], ...]
 
     def to_json(self) -> str:
-        """The ledger's text: equal for equal formats."""
+        """The ledger's text, equal for equal formats."""
         return json.dumps(self._asdict(), ensure_ascii=False)
 
     @classmethod
@@ -55,7 +55,7 @@ class TextFormat(NamedTuple):
         return cls(**{**document, "columns": tuple((name, kind) for name, kind in document["columns"])})
 
     def properties(self, keys: Sequence[str]) -> dict[str, Any]:
-        """What ``_metadata.json`` says beside the keys (F-20 to F-24); the marker is no column of the table."""
+        """The properties in ``_metadata.json`` besides the keys (F-20 to F-24). The marker is not a column there."""
         return {
             "SchemaDefinition": {
                 "Columns": [

@@ -29,7 +29,7 @@ from open_mirroring.ledger.tables import metadata
 if TYPE_CHECKING:
     from alembic.config import Config
 
-HEAD = "0001"
+HEAD = "0002"
 """The newest revision of the migrations. It is repeated here because Alembic loads slowly."""
 _BUSY_SECONDS = 60
 _LOOK_SECONDS = 10

@@ -1,1 +1,1 @@
-"""The protocols as pure steps: read, publish, reset, prove, correct; and the codes by which a table stops."""
+"""The protocols as pure steps (read, publish, reset, prove, correct), and the codes that stop a table."""

@@ -1,7 +1,7 @@
-"""Says what a backfill asks for: an interval of source time, and whether to read again what was read of it before.
+"""A request for a backfill: an interval of source time, and whether to read again what was read of it before.
 
-An interval never decides what is published. It only names source ranges to bind; the plan rule publishes what is
-missing (I25). An interval may not reach below the horizon: there the log no longer shows what the target has.
+An interval never decides what is published. It only selects source ranges to bind; the plan rule publishes what is
+missing (I25). An interval cannot reach below the horizon, where the log no longer shows what the target has.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from open_mirroring.errors import TerminalError
 
 
 class Interval(NamedTuple):
-    """Moments from *start* (included) to *end* (excluded), both with a zone."""
+    """A period from *start* (inclusive) to *end* (exclusive), both with a time zone."""
 
     start: datetime
     end: datetime
@@ -23,14 +23,14 @@ class Interval(NamedTuple):
 
 
 class Backfill(NamedTuple):
-    """Bind first what was never bound of an interval; with *reread*, then everything that was, as a new batch."""
+    """Bind first what was never bound of an interval; with *reread*, then the rest again, as a new batch."""
 
     interval: Interval
     reread: bool = False
 
 
 def parse_interval(start: str, end: str) -> Interval:
-    """The interval between two moments in ISO form; one without a zone is in UTC.
+    """Parse an interval from two times in ISO form. A time without a zone is in UTC.
 
     Raises:
         TerminalError: ``ARGUMENT_INVALID``.
@@ -48,7 +48,7 @@ def parse_interval(start: str, end: str) -> Interval:
 
 
 def refuse_below_horizon(interval: Interval, horizon: datetime | None) -> None:
-    """Refuse an interval below the horizon, where the log may lack history; without a horizon nothing is refused.
+    """Refuse an interval below the horizon, where the log may lack history. Without a horizon nothing is refused.
 
     Raises:
         TerminalError: ``ARGUMENT_INVALID``.

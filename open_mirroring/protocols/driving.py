@@ -1,8 +1,9 @@
-"""Drives the protocols: the loop that runs their state machines, and the requests and replies that all of them share.
+"""The loop that runs the state machines of the protocols, and the requests and replies that all of them share.
 
 A protocol is a machine over plain values: a state makes one request, and the reply gives the next state. A driver
-carries out the requests. When the ledger does not answer, nobody knows whether a write was done, so every machine reads
-the row again and goes on from there. After several such silences the run ends, and the next run goes on.
+carries out the requests. When the ledger does not answer, it is unknown whether a write was done, so every machine
+reads the row again and continues from there. After several unanswered requests the run ends, and the next run
+continues.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from typing import Any, Protocol, TypeVar
 from open_mirroring.errors import TransientError
 
 MAX_UNKNOWN = 5
-"""More silences than these end a run: what does not answer is not asked for ever."""
+"""A run ends after more unanswered requests than these."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +25,7 @@ class Acquire:
 
 @dataclass(frozen=True, slots=True)
 class Stop:
-    """Ledger, compare-and-set: stop the table, or the mirror's extraction, until somebody decides."""
+    """Ledger, compare-and-set: stop the table, or the mirror's extraction, until an operator decides."""
 
     version: int
     code: str
@@ -33,19 +34,19 @@ class Stop:
 
 @dataclass(frozen=True, slots=True)
 class Finished:
-    """No further request: nothing to do, or what the protocol is of is stopped."""
+    """No further request: there is nothing to do, or the table or mirror is stopped."""
 
     stopped: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Lost:
-    """The row's version had moved: somebody else owns the row now, and nothing was written."""
+    """The row's version had changed: another process owns the row now, and nothing was written."""
 
 
 @dataclass(frozen=True, slots=True)
 class Unknown:
-    """The outcome is not known: it may have happened, may still happen, or never. *why* is the error, if one came."""
+    """The outcome is unknown: it may have happened, may still happen, or never. *why* is the error, if any."""
 
     why: TransientError | None = field(default=None, compare=False)
 
@@ -55,7 +56,7 @@ class Machine(Protocol):
 
     @property
     def request(self) -> Any:
-        """What it asks next."""
+        """Its next request."""
         ...
 
 
@@ -69,14 +70,14 @@ def drive(
     is_over: Callable[[str, S], bool],
     silent: TransientError,
 ) -> dict[str, S]:
-    """Run machines side by side, each to its end; their last states.
+    """Run machines in parallel, each to its end, and return their last states.
 
     Args:
-        states: by name, where each begins.
+        states: the initial states by name.
         step: the protocol.
-        answer: the replies to one request of each machine.
-        is_over: whether a machine asks nothing more.
-        silent: what is raised when requests stay unanswered too often and none of them says why.
+        answer: answers one request of each machine.
+        is_over: whether a machine has no further request.
+        silent: raised when requests stay unanswered too often without an error of their own.
     """
     running, ended, unknowns = dict(states), dict[str, S](), 0
     while running:
@@ -92,7 +93,7 @@ def drive(
 
 
 def drive_one(state: S, step: Callable[[S, Any], S], answer: Callable[[Any], Any], end: type) -> S:
-    """Run one machine until its request is the *end*; its last state.
+    """Run one machine until its request is the *end*, and return its last state.
 
     Raises:
         TransientError: ``UNREACHABLE``.

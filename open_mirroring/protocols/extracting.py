@@ -31,7 +31,7 @@ class Batch:
 
 @dataclass(frozen=True, slots=True)
 class MirrorRow:
-    """The ledger's row of a mirror, as far as the protocol needs it; every write compares and raises *version*."""
+    """The columns of a mirror's ledger row that the protocol needs; every write compares and raises *version*."""
 
     version: int
     committed: int
@@ -41,7 +41,7 @@ class MirrorRow:
 
 @dataclass(frozen=True, slots=True)
 class FindRanges:
-    """List the source for what was never bound; reply :class:`RangesFound`."""
+    """List the source for ranges that were never bound; reply :class:`RangesFound`."""
 
     row: MirrorRow
 
@@ -103,7 +103,7 @@ class Owned:
 
 @dataclass(frozen=True, slots=True)
 class RangesFound:
-    """New source ranges; None when everything there is was bound before."""
+    """New source ranges; None when everything was bound before."""
 
     ranges: str | None
 
@@ -125,12 +125,12 @@ class LogOpened:
 
 @dataclass(frozen=True, slots=True)
 class Committed:
-    """The log says that this request did the commit; the protocol still reads it back."""
+    """The log reports that this request did the commit; the protocol still reads it back."""
 
 
 @dataclass(frozen=True, slots=True)
 class CommitRefused:
-    """The log had moved on since it was opened."""
+    """The log has moved on since it was opened."""
 
 
 Reply = Owned | Lost | Unknown | RangesFound | Written | LogOpened | Committed | CommitRefused
@@ -138,22 +138,22 @@ Reply = Owned | Lost | Unknown | RangesFound | Written | LogOpened | Committed |
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """Where an extractor of one mirror stands. Plain values only: it can be copied, hashed and resumed."""
+    """The state of a mirror's extractor. Plain values only: it can be copied, hashed and resumed."""
 
     request: Request
     row: MirrorRow | None = None
 
 
 def start() -> State:
-    """An extractor that has not asked anything yet."""
+    """The initial state of an extractor."""
     return State(Acquire())
 
 
 def step(state: State, reply: Reply) -> State:
-    """The state after a reply; its ``request`` is what to ask next.
+    """The state after a reply; its ``request`` is the next request.
 
-    A commit is never believed: the log is opened again until it shows the batch (a commit that is skipped looks
-    like success, and one whose answer was lost looks like failure).
+    A commit is never trusted: the log is opened again until it shows the batch. A commit that is skipped looks like
+    success, and one whose answer was lost looks like failure.
     """
     match state.request, reply:
         case ((Acquire() | Bind() | Seal() | Complete() | Stop()), Owned(row)):

@@ -1,19 +1,20 @@
-"""Decides whether a mirrored table equals its source: which parts differ, what a look proves of a key, and the verdict.
+"""Decides whether a mirrored table equals its source: which parts differ, what one look proves, and the verdict.
 
-Pure functions over plain values; other modules read the two sides. Both sides are divided into the same *cells*, by
-the hash of a row's key and the range of the source's split column. Each cell is summed up as a count and a sum of row
-hashes. Cells that agree hold the same rows. In the other cells each key is compared, and a key that differs is a
-*candidate*. The source may have changed between the two readings, so one look can prove a key equal, never different.
+Pure functions over plain values; other modules read the two sides. Both sides are divided into the same *cells*, by the
+hash of a row's key and the range of the source's split column. Each cell is reduced to a count and a sum of row hashes.
+Cells that agree hold the same rows. In the other cells each key is compared, and a key that differs is a *candidate*.
+The source may have changed between the two readings, so one look can prove that a key is equal, never that it differs.
 
-A key differs for certain when three things hold. It differs in two looks. What the source had sent some time after
-the first look (long enough for its commits to arrive where they are read) is in the change log by the second look.
-And the log has no change of the key above what the target had at the first look. Then every change of the key from
-before the first look was in the target at that look, and the target held another row all the same.
+A key differs for certain under three conditions. It differs in two looks. By the second look, the change log contains
+everything that the source had sent some time after the first look. That time is long enough for its commits to arrive
+where they are read. And the log has no change of the key above what the target had at the first look. Then every change
+of the key from before the first look was in the target at that look, and the target's row differed all the same.
 
-A correction publishes the rows of some keys once more, as the source has them now. It is a batch of the change log, so
-the plan rule publishes it like any other change and nothing bypasses the protocol. Its changes stand above every
-transaction of the table that was logged before the source was read, and below every later one. This is right because a
-logged change was committed before that, so the rows that were read contain it; later changes are newer and win.
+A correction publishes the rows of some keys again, as the source has them now. It is a batch of the change log, so the
+plan rule publishes it like any other change and nothing bypasses the protocol. The position of its changes is above
+every transaction of the table that was logged before the source was read, and below every later one. This is right
+because a logged change was committed before that, so the rows that were read contain it; later changes are newer and
+win.
 """
 
 from __future__ import annotations
@@ -28,28 +29,28 @@ from open_mirroring.changes.log_position import above, position_text
 from open_mirroring.errors import TerminalError
 
 BUCKETS_OF_RANGE = 64
-"""Buckets of keys in each range of the split column."""
+"""Key buckets in each range of the split column."""
 BUCKETS_OF_TABLE = 1_024
-"""Buckets of keys of a table that is not cut into ranges."""
+"""Key buckets of a table that is not divided into ranges."""
 SHOWN_KEYS = 1_000
-"""Differing keys that a proof names; all are counted."""
+"""Differing keys that a proof lists; all are counted."""
 
 
 class Kind(StrEnum):
     """How a key differs."""
 
     MISSING = "missing"
-    """The source has the row, the target has none."""
+    """Only the source has the row."""
     EXTRA = "extra"
-    """The target has a row that the source has not: a ghost."""
+    """Only the target has the row."""
     DIFFERENT = "different"
-    """Both have the row, with other values."""
+    """Both have the row, with different values."""
     DOUBLED = "doubled"
-    """One side has the key more often than the other."""
+    """The key occurs more often on one side than on the other."""
 
 
 class ProofVerdict(StrEnum):
-    """What a proof says of a table."""
+    """The result of a proof of a table."""
 
     EQUAL = "EQUAL"
     DIFFERENT = "DIFFERENT"
@@ -57,7 +58,7 @@ class ProofVerdict(StrEnum):
 
 
 class CellSum(NamedTuple):
-    """The rows of a cell: how many, and the sums of both halves of their hashes modulo 2⁶⁴."""
+    """The rows of a cell: their number, and the sums of both halves of their hashes modulo 2⁶⁴."""
 
     rows: int
     low: int
@@ -65,7 +66,7 @@ class CellSum(NamedTuple):
 
 
 def add_sums(parts: Iterable[Mapping[int, CellSum]]) -> dict[int, CellSum]:
-    """The cells of a whole side from those of its parts; a cell without rows is not there."""
+    """Add up the cells of one side from its parts; cells without rows are absent."""
     total: dict[int, CellSum] = {}
     for part in parts:
         for cell, one in part.items():
@@ -75,12 +76,12 @@ def add_sums(parts: Iterable[Mapping[int, CellSum]]) -> dict[int, CellSum]:
 
 
 def differing_cells(source: Mapping[int, CellSum], target: Mapping[int, CellSum]) -> list[int]:
-    """The cells whose rows are not the same on both sides, in order."""
+    """The cells whose rows differ between the sides, in order."""
     return sorted(cell for cell in source.keys() | target.keys() if source.get(cell) != target.get(cell))
 
 
 class DifferingKey(NamedTuple):
-    """A key, or a whole row of a table without key, and how it differs; *columns* of a row that both sides have."""
+    """A key (or a row of a table without key) and how it differs; *columns* differ in a row of both sides."""
 
     key: str
     kind: Kind
@@ -88,10 +89,10 @@ class DifferingKey(NamedTuple):
 
 
 class Position(NamedTuple):
-    """How far a table is when it is looked at.
+    """The progress of a table at the time of a look.
 
     *batch* is the newest log batch of which the target shows all changes. *highest* is the newest change of the table
-    in these batches, as ``epoch ordinal:position``; None where there is none.
+    in these batches, as ``epoch ordinal:position``; None if there is none.
     """
 
     batch: int
@@ -103,20 +104,20 @@ class Proof:
     """The result of comparing one table with its source.
 
     Attributes:
-        verdict: EQUAL: every row that was read of the source, and every row of the target's version, had its equal in
-            one look. DIFFERENT: some key differs for certain. UNPROVEN: neither.
-        at: how far the table was at the first look; what is proved holds for that look or a later one.
+        verdict: EQUAL: in one look, every row of the source and of the target's version had its equal. DIFFERENT: some
+            key differs for certain. UNPROVEN: neither.
+        at: the progress of the table at the first look; the result holds for that look or a later one.
         source: what the source's rows were read from.
-        target_version: the version of the target's Delta table in the first look; None where there is no table.
+        target_version: the version of the target's Delta table in the first look; None if there is no table.
         rows_source: rows of the source in the first look; *rows_target* of the target.
         cells: parts that were compared; *cells_differing* of them were divided down to keys.
-        looks: how often the table was looked at.
-        counts: keys that differ for certain, by kind. Of a table without key: rows.
-        columns: in how many differing rows each column differs.
+        looks: the number of looks at the table.
+        counts: keys that differ for certain, by kind; rows, for a table without key.
+        columns: the number of differing rows by column.
         keys: the first of these keys.
         unproven: keys that are neither proved equal nor different.
-        reasons: why something is unproven, or that a column is on one side only.
-        code: the code, where the table could not be compared at all; else "".
+        reasons: why something is unproven, or that only one side has a column.
+        code: the code if the table could not be compared at all; else "".
     """
 
     verdict: ProofVerdict
@@ -138,17 +139,17 @@ class Proof:
 
     @property
     def differing(self) -> int:
-        """Keys that differ for certain."""
+        """The number of keys that differ for certain."""
         return sum(self.counts.values())
 
     @property
     def equal(self) -> int:
-        """Keys that were seen to be equal."""
+        """The number of keys that were equal in a look."""
         ours = self.counts.get(Kind.EXTRA, 0)
         return max(0, self.rows_source - (self.differing - ours) - self.unproven) if not self.code else 0
 
     def document(self) -> dict[str, Any]:
-        """As plain JSON values, without the keys, which may be many."""
+        """The proof as plain JSON values, without the keys, which may be many."""
         return {
             "verdict": str(self.verdict),
             "code": self.code,
@@ -172,14 +173,14 @@ class Proof:
 
 
 def verdict_of(differing: int, unproven: int, code: str = "") -> ProofVerdict:
-    """A difference for certain outweighs what is not decided, and nothing undecided is ever equal."""
+    """The verdict. A certain difference outweighs undecided keys, and with undecided keys nothing is equal."""
     if differing:
         return ProofVerdict.DIFFERENT
     return ProofVerdict.UNPROVEN if unproven or code else ProofVerdict.EQUAL
 
 
 class Progress(NamedTuple):
-    """How far the mirror is when another look is about to be taken."""
+    """The progress of the mirror before another look."""
 
     bound: Mapping[str, int]
     open_batch: int | None
@@ -187,7 +188,7 @@ class Progress(NamedTuple):
 
 
 def why_behind(ends: Mapping[str, int], now: Progress) -> str:
-    """Why the change log may lack a change from before a look; "" when it has every one."""
+    """Why the change log may lack a change from before a look; "" when it contains all of them."""
     unread = sorted(name for name, end in ends.items() if now.bound.get(name, 0) < end)
     if unread:
         return f"the source had told more than is in the change log: {', '.join(map(repr, unread[:3]))}"
@@ -199,14 +200,14 @@ def why_behind(ends: Mapping[str, int], now: Progress) -> str:
 
 
 class WideTypes(NamedTuple):
-    """A landing type as a family and what widens it."""
+    """A landing type as a family, and what widens it."""
 
     family: str
     size: tuple[int, ...]
 
 
 def common_type(one: str, other: str) -> str | None:
-    """The landing type that holds all values of both exactly; None where there is none: nothing can be compared."""
+    """The landing type that holds all values of both exactly; None if there is none, so nothing can be compared."""
     if one == other:
         return one
     a, b = _wide(one), _wide(other)
@@ -230,14 +231,14 @@ def _wide(landing: str) -> WideTypes:
 
 
 CORRECTABLE = (Kind.MISSING, Kind.EXTRA, Kind.DIFFERENT)
-"""A key that is there twice is no key of the target's: no change of it takes one of the two away."""
+"""The kinds that a correction can fix. A duplicate key is not among them: no change removes only one of its rows."""
 
 
 def keys_to_correct(proof: Proof, keyed: bool) -> tuple[str, ...]:
     """The keys whose rows a correction publishes.
 
     Raises:
-        TerminalError: ``REPAIR_REFUSED`` where no correction makes the table equal.
+        TerminalError: ``REPAIR_REFUSED`` if no correction makes the table equal.
     """
     keys = tuple(key.key for key in proof.keys if key.kind in CORRECTABLE)
     reason = ""
@@ -255,9 +256,10 @@ def keys_to_correct(proof: Proof, keyed: bool) -> tuple[str, ...]:
 
 
 def position_above(highest: str | None, stream_from: str | None, *, removes: bool) -> str:
-    """Where a correction's change stands in the newest incarnation of a table's stream.
+    """The position of a correction's change in the newest incarnation of a table's stream.
 
-    Above the transaction of *highest* and that from which the stream is published over the load, below all others.
+    It is above the transaction of *highest* and above the one from which the stream is published over the load, and
+    below all others.
 
     Raises:
         TerminalError: ``REPAIR_REFUSED`` when no change of the table was ever logged.
@@ -271,5 +273,5 @@ def position_above(highest: str | None, stream_from: str | None, *, removes: boo
     major = above(highest)
     if stream_from is not None and stream_from > major:
         major = f"{stream_from}~"
-    # The half of a position that removes a key is 0, the half that sets a row 1.
+    # The half of a position is 0 for removing a key, 1 for setting a row.
     return position_text(major, "0", 0 if removes else 1)

@@ -1,8 +1,8 @@
 """The protocol that publishes one table: intend, stage, seal, rename, confirm.
 
-It is a state machine: :func:`step` takes a state and the reply to the last request, and returns the next state with
-the next request. It does no I/O and reads no clock. So the runtime drives many tables side by side, and the explorer
-drives every interleaving of several writers through the same function.
+It is a state machine: :func:`step` takes a state and the reply to the last request, and returns the next state with the
+next request. It does no I/O and reads no clock. So the runtime drives many tables side by side, and the explorer drives
+every interleaving of several writers through the same function.
 
 A *request* goes to the ledger (compare-and-set on the row's version), to the store, or to the part that computes and
 stages rows. A *reply* says what is known of its outcome.
@@ -34,18 +34,18 @@ from open_mirroring.protocols.driving import Unknown as Unknown
 from open_mirroring.protocols.resetting import RESET_OPEN
 
 CONFLICT = "CONFLICT"
-"""A number is visible with other content than was sealed."""
+"""A number is visible with content other than was sealed."""
 AMBIGUOUS = "AMBIGUOUS"
 """A sealed object is gone and its number is nowhere: published and purged, or lost."""
 INCARNATION_CHANGED = "INCARNATION_CHANGED"
-"""The table's folder is not the one we created: its marker is missing, another, or another object with our id."""
+"""The table's folder is not the one we created: its marker is missing or has another id, or is another object."""
 METADATA_CHANGED = "METADATA_CHANGED"
-"""The table's ``_metadata.json`` names other keys than ours."""
+"""The table's ``_metadata.json`` has other keys than ours."""
 
 
 @dataclass(frozen=True, slots=True)
 class StagedFile:
-    """One staged object: where it lies, which bytes (*etag*) and which rows (*digest*) it holds."""
+    """One staged object: its name, its bytes (*etag*) and its rows (*digest*)."""
 
     object_name: str
     etag: str
@@ -58,10 +58,10 @@ class StagedFile:
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """What the next intent shall carry: changes up to a log batch, or some chunks of an initial load.
+    """The content of the next intent: changes up to a log batch, or some chunks of an initial load.
 
-    Where transactions are held back, the changes are those from above *position_from* up to *position_to*; None is a
-    set without an end.
+    If transactions are held back, the changes are those above *position_from* and up to *position_to*; None means
+    unbounded.
     """
 
     kind: Literal["changes", "load"]
@@ -83,11 +83,11 @@ class Intent:
 
 @dataclass(frozen=True, slots=True)
 class TableRow:
-    """The ledger's row of a table, as far as the protocol needs it; every write compares and raises *version*.
+    """The ledger's row of a table, with the columns that the protocol needs; every write compares and raises *version*.
 
-    *marker_etag* is the marker object that the table was established with; empty until then. Of the batches up to
-    *published_batch* the target has the changes up to *published_position*; None: all of them. *resetting* says that a
-    reset is under way whose new generation has not begun: nothing may be published.
+    *marker_etag* is the marker object with which the table was established; empty until then. Of the batches up to
+    *published_batch* the target has the changes up to *published_position*; None: all of them. *resetting* means that a
+    reset is open whose new generation has not begun: nothing may be published.
     """
 
     version: int
@@ -184,7 +184,7 @@ class Rename:
 
 
 class FilePlace(Enum):
-    """Where a file can be, in the order in which it travels; probes follow this order (never backwards)."""
+    """The places of a file in the order in which it moves; probes follow this order, never backwards."""
 
     SOURCE = "staging"
     FINAL = "final"
@@ -247,7 +247,7 @@ class Owned:
 
 @dataclass(frozen=True, slots=True)
 class Answered:
-    """A best-effort request is over; what came of it is read back, or does not matter."""
+    """A best-effort request is over; its result is read back or does not matter."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -281,7 +281,7 @@ class Staged:
 
 @dataclass(frozen=True, slots=True)
 class CannotStage:
-    """The rows cannot be published as they are, those that are to come or those that are: the table has to stop."""
+    """The new or existing rows cannot be published as they are: the table has to stop."""
 
     code: str
     what: str
@@ -289,7 +289,7 @@ class CannotStage:
 
 @dataclass(frozen=True, slots=True)
 class Renamed:
-    """The store says the rename was done by this request."""
+    """The store reports that this request did the rename."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -328,7 +328,7 @@ Reply = (
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """Where a publisher of one table stands. Plain values only: it can be copied, hashed and resumed."""
+    """The state of a table's publisher. Plain values only: it can be copied, hashed and resumed."""
 
     request: Request
     row: TableRow | None = None
@@ -343,15 +343,15 @@ class State:
 
 
 def start() -> State:
-    """A publisher that has not asked anything yet: its first request is :class:`Acquire`."""
+    """The initial state of a publisher: its first request is :class:`Acquire`."""
     return State(Acquire())
 
 
 def step(state: State, reply: Reply) -> State:
-    """The state after a reply; its ``request`` is what to ask next.
+    """The state after a reply; its ``request`` is the next request.
 
-    A ledger write that was lost or whose outcome is unknown begins again at :class:`Acquire`, whose new version
-    makes a late write fail. An unknown rename is probed; an unknown read or create-if-absent is repeated.
+    A ledger write that was lost or whose outcome is unknown begins again at :class:`Acquire`, whose new version makes a
+    late write fail. An unknown rename is probed; an unknown read or create-if-absent is repeated.
     """
     request = state.request
     match request, reply:
@@ -363,7 +363,7 @@ def step(state: State, reply: Reply) -> State:
         case ((Acquire() | Establish() | Intend() | Seal() | Confirm() | Stop()), (Lost() | Unknown())):
             return start()
         case ((CreateMarker() | CreateMetadata() | ReadMarker() | ReadMetadata() | Probe()), Unknown()):
-            return state  # repeated: a creation that never happened must not read as a folder lost to somebody
+            return state  # retry: a creation that never happened must not look like a folder that another writer took
         case CreateMarker(), _:
             return replace(state, request=ReadMarker())
         case CreateMetadata(), _:
@@ -393,7 +393,6 @@ def step(state: State, reply: Reply) -> State:
 
 
 def _owning(row: TableRow, *, swept: bool) -> State:
-    """What the ledger's row asks of its owner."""
     state = State(Acquire(), row=row)
     if row.stop is not None:
         return replace(state, request=Finished(row.stop))

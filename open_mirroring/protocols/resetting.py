@@ -5,15 +5,14 @@ cannot be corrected (F-72, F-75, F-85, F-87, F-89); or it is dropped for good (F
 :mod:`open_mirroring.protocols.publishing` this is a state machine: :func:`step` is pure, so the runtime drives it and
 tests interleave it.
 
-Each arrow has one ledger record, set by compare-and-set, so the next run goes on from the last record. Repeating a step
-does no harm: deleting a folder that is gone does nothing, and looking changes nothing. Only a delete that was sent
-before and arrives late can do harm, because it hits the folder of the new generation. It deletes that folder's marker,
-too, so the publisher stops with INCARNATION_CHANGED and takes nothing for published (I12).
+Each arrow has one ledger record, set by compare-and-set, so the next run continues from the last record. Repeating a
+step is safe: deleting a missing folder does nothing, and looking changes nothing. Only a delete that was sent earlier
+and arrives late does harm, because it hits the folder of the new generation. It also deletes that folder's marker, so
+the publisher stops with INCARNATION_CHANGED and considers nothing published (I12).
 
-A reset belongs to its request (G-30), which each run gives first. A reset under way is continued, whoever began it. A
-reset that has ended is reported, whoever ended it, and never begun again.
-
-The request raises the row's version and abandons an open intent: its sealed objects are deleted with the folder.
+A reset belongs to its request (G-30), which each run passes first. An open reset is continued, no matter which run
+began it. A finished reset is reported and never begun again. The request raises the row's version and abandons an open
+intent: its sealed objects are deleted with the folder.
 """
 
 from __future__ import annotations
@@ -26,21 +25,21 @@ from open_mirroring.protocols.driving import Lost as Lost
 from open_mirroring.protocols.driving import Unknown as Unknown
 
 RESET_OPEN = "RESET_OPEN"
-"""The table is being reset: nothing else is published for it until it is back."""
+"""The table is being reset: nothing else is published for it until the reset ends."""
 
 
 class ResetStage(Enum):
-    """What the last record of a reset says; in this order."""
+    """The last record of a reset; in this order."""
 
     REQUESTED = "RESET_REQUESTED"
     FOLDER_DELETED = "FOLDER_DELETED"
     TABLE_GONE = "TABLE_GONE"
     REBUILDING = "REBUILDING"
-    """The new generation has begun: the publish protocol makes its folder and publishes its first files."""
+    """The new generation has begun: the publish protocol creates its folder and publishes its first files."""
     TABLE_BACK = "TABLE_BACK"
-    """The end of a reload; the ledger keeps no reset any more."""
+    """The end of a reload; the ledger removes the reset."""
     DROPPED = "DROPPED"
-    """The end of a drop; the ledger keeps the table's id and nothing else of it."""
+    """The end of a drop; the ledger keeps only the table's id."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,11 +49,11 @@ class ResetRow:
     Attributes:
         version: the row's version.
         stage: None when no reset is open.
-        drops: the table shall not come back.
-        folders: what has to be deleted: the folders that the table has, or had under an earlier target.
-        absent: the target was seen without the table once.
-        rebuilt: all that the table begins with is published.
-        has_files: a file of the new generation is published, so that the target makes a table of it.
+        drops: the table is dropped for good.
+        folders: the folders to delete: the current one, and those of earlier targets.
+        absent: one look showed the target without the table.
+        rebuilt: the table's first rows are all published.
+        has_files: a file of the new generation is published, so the target creates the table.
     """
 
     version: int
@@ -67,17 +66,17 @@ class ResetRow:
 
 
 class Sight(Enum):
-    """What a look at the target showed."""
+    """The result of a look at the target."""
 
     THERE = "there"
     ABSENT = "absent"
-    """Not seen this time: counts when a second look agrees."""
+    """Not found this time; counts when a second look agrees."""
     GONE = "gone"
-    """Said by somebody who knows: the target's status, or an operator."""
+    """Confirmed by the target's status or by an operator."""
     UNSEEN = "unseen"
-    """Nobody can tell."""
+    """Unknown: there is no way to look."""
     FOLDER_BACK = "folder back"
-    """Somebody wrote into the deleted folder: a late upload, or a stranger."""
+    """The deleted folder exists again: a late upload, or another writer."""
 
 
 # --- requests -------------------------------------------------------------------------------------------------
@@ -85,9 +84,9 @@ class Sight(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Ask:
-    """Ledger: what became of this request? Reply :class:`Open`, :class:`Answered` or :class:`Unknown`.
+    """Ledger: what is the state of this request? Reply :class:`Open`, :class:`Answered` or :class:`Unknown`.
 
-    It is recorded at the latest now.
+    The request is recorded if it was not before.
     """
 
     request: str
@@ -95,9 +94,9 @@ class Ask:
 
 @dataclass(frozen=True, slots=True)
 class DeleteFolders:
-    """Store: delete the folders with all they hold; reply :class:`Deleted`, :class:`InUse` or :class:`Unknown`.
+    """Store: delete the folders with their content; reply :class:`Deleted`, :class:`InUse` or :class:`Unknown`.
 
-    Not sent when the row's version has moved: then the reply is :class:`Lost`.
+    Not sent when the row's version has changed; then the reply is :class:`Lost`.
     """
 
     version: int
@@ -122,14 +121,14 @@ class Advance:
 
 @dataclass(frozen=True, slots=True)
 class Rebuild:
-    """Publish what the table begins with: its load, or what the log holds; reply :class:`Rebuilt`."""
+    """Publish the table's first rows: its load, or what the log contains; reply :class:`Rebuilt`."""
 
     row: ResetRow
 
 
 @dataclass(frozen=True, slots=True)
 class Finished:
-    """No further request. *waits_for* says what a later run has to find; empty when the reset is over."""
+    """No further request. *waits_for* is what a later run has to find; empty when the reset is over."""
 
     waits_for: str = ""
 
@@ -141,12 +140,12 @@ Request = Ask | Acquire | DeleteFolders | LookForTable | Advance | Rebuild | Fin
 
 @dataclass(frozen=True, slots=True)
 class Open:
-    """The request is under way: it is carried on."""
+    """The request is open and continues."""
 
 
 @dataclass(frozen=True, slots=True)
 class Answered:
-    """The request came to its end before."""
+    """The request had ended before."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,14 +169,14 @@ class InUse:
 
 @dataclass(frozen=True, slots=True)
 class Looked:
-    """What the look showed."""
+    """The result of the look."""
 
     sight: Sight
 
 
 @dataclass(frozen=True, slots=True)
 class Rebuilt:
-    """The rebuilding ran. The ledger says whether it is complete; *what* names what it still waits for, if anything."""
+    """The rebuilding ran. The ledger shows whether it is complete; *what* is what it still waits for, if anything."""
 
     what: str = ""
 
@@ -187,23 +186,23 @@ Reply = Open | Answered | Owned | Lost | Unknown | Deleted | InUse | Looked | Re
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """Where a run of a reset stands. Plain values only: it can be copied, hashed and resumed."""
+    """The state of one run of a reset. Plain values only: it can be copied, hashed and resumed."""
 
     request: Request
     row: ResetRow | None = None
     rebuilt: Rebuilt | None = None
-    """This run's rebuilding has been tried: it is not tried again without end."""
+    """The result of this run's attempt to rebuild, which is not repeated."""
 
 
 def start(request: str = "") -> State:
-    """A run that has not asked anything yet; without a *request* it carries on whatever is open."""
+    """The initial state of a run; without a *request* it continues an open reset."""
     return State(Ask(request) if request else Acquire())
 
 
 def step(state: State, reply: Reply) -> State:
-    """The state after a reply; its ``request`` is what to ask next.
+    """The state after a reply; its ``request`` is the next request.
 
-    A write that was lost or whose outcome is unknown begins again at :class:`Acquire`. A delete of unknown outcome
+    A write that was lost or whose outcome is unknown begins again at :class:`Acquire`. A delete with unknown outcome
     waits for the next run, which repeats it.
     """
     request = state.request
@@ -215,7 +214,7 @@ def step(state: State, reply: Reply) -> State:
         case Ask(), Unknown():
             return state
         case (Advance(absent=True), Owned(row)):
-            # Two looks without a moment between them are one look.
+            # Two looks without time between them count as one.
             return replace(state, row=row, request=Finished("a second look at the target that finds no table"))
         case ((Acquire() | Advance()), Owned(row)):
             return _owning(replace(state, row=row), row)
@@ -237,7 +236,6 @@ def step(state: State, reply: Reply) -> State:
 
 
 def _owning(state: State, row: ResetRow) -> State:
-    """What the ledger's row asks of its owner."""
     match row.stage:
         case ResetStage.REQUESTED:
             return replace(state, request=DeleteFolders(row.version, row.folders))
@@ -248,8 +246,8 @@ def _owning(state: State, row: ResetRow) -> State:
                 state, request=Advance(row.version, ResetStage.DROPPED if row.drops else ResetStage.REBUILDING)
             )
         case ResetStage.REBUILDING if row.rebuilt and (row.has_files or state.rebuilt == Rebuilt()):
-            # Without a file nothing tells the target of a table (F-70, F-92): once a run has looked for rows in vain,
-            # there is nothing to wait for.
+            # Without a file the target has no table (F-70, F-92): once a run has looked for rows in vain, there is
+            # nothing to wait for.
             request = LookForTable(row) if row.has_files else Advance(row.version, ResetStage.TABLE_BACK)
             return replace(state, request=request)
         case ResetStage.REBUILDING:

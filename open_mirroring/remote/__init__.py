@@ -1,1 +1,1 @@
-"""Calls of remote services over HTTP: limited in time, authorised, repeated only where that changes nothing."""
+"""Calls of remote services over HTTP: limited in time, authorized, retried only where that is safe."""

@@ -10,12 +10,7 @@ from open_mirroring.remote.http_service import Answer, HttpService, Request, Sai
 class AuthorizedService:
     """An :class:`~open_mirroring.remote.http_service.HttpService` with a token in every call.
 
-    A token that the service refuses is renewed once. If the service refuses the new one, too, the error is terminal.
-
-    Args:
-        service: where the calls go.
-        login: who calls.
-        audience: what its tokens are for.
+    A token that the service refuses is renewed once. If the new one is refused too, the error is terminal.
     """
 
     def __init__(self, service: HttpService, login: EntraLogin, audience: str) -> None:
@@ -26,9 +21,9 @@ class AuthorizedService:
         """The service's answer; errors are those of :meth:`HttpService.send`.
 
         Raises:
-            TerminalError: besides, ``ACCESS_DENIED`` without the right to do it, or a token.
-            TransientError: besides, ``UNREACHABLE``, also when the token of a call was
-                refused that must not be repeated: whether it was carried out is not known.
+            TerminalError: also ``ACCESS_DENIED`` without permission or a token.
+            TransientError: also ``UNREACHABLE`` when the token was refused for a call that must not be retried: its
+                outcome is unknown.
         """
         token = self._tokens.token()
         for last in (False, True):

@@ -1,11 +1,11 @@
-"""Logins to Entra ID, and the tokens that they give.
+"""Logins to Entra ID and their tokens.
 
-A login is a plain value that may travel to a worker in memory. Tokens never travel; every process gets its own. The
+A login is a plain value that may be sent to a worker in memory. Tokens are never sent; every process gets its own. The
 text of a login or token shows no secret. Of an error of the identity service only its codes are shown.
 
 Public source: Microsoft Learn, *Microsoft identity platform and the OAuth 2.0 client credentials flow*, *Microsoft
-Entra authentication and authorization error codes*; RFC 6749 (4.4, 5.2); OneLake takes the storage audience (O-02),
-the Fabric API its own (R-03).
+Entra authentication and authorization error codes*; RFC 6749 (4.4, 5.2); OneLake takes the storage audience (O-02), the
+Fabric API its own (R-03).
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _CODE = re.compile(r"AADSTS\d+")
 
 @dataclass(frozen=True)
 class EntraLogin:
-    """Who signs in and how. *secret* belongs to a service principal; the others take theirs from where they run."""
+    """An identity and how it signs in. Only a service principal has a *secret* here; others use their environment."""
 
     connection: str
     auth: Auth
@@ -46,7 +46,7 @@ class EntraLogin:
 
 
 class Token(NamedTuple):
-    """A token with the seconds since 1970 until which it holds, and from which on a new one is asked for."""
+    """A token, with its expiry and the time from which it is renewed, in seconds since 1970."""
 
     text: str
     expires: float
@@ -54,13 +54,7 @@ class Token(NamedTuple):
 
 
 class TokenSource:
-    """Tokens of one login for one audience, kept until shortly before they expire; safe for several threads.
-
-    Args:
-        login: who signs in.
-        audience: for what, as a scope.
-        clock: seconds since 1970.
-    """
+    """Tokens of one login for one audience, cached until shortly before they expire; safe for several threads."""
 
     def __init__(self, login: EntraLogin, audience: str, clock: Callable[[], float] = time.time) -> None:
         self._login, self._audience, self._clock = login, audience, clock
@@ -69,11 +63,11 @@ class TokenSource:
         self._credential: Any = None
 
     def token(self) -> str:
-        """A token that holds for some minutes more, as far as tokens are given for so long.
+        """A token that is valid for some more minutes, if tokens last that long.
 
         Raises:
             TerminalError: ``ACCESS_DENIED``.
-            TransientError: ``UNREACHABLE`` and no earlier token holds any more.
+            TransientError: ``UNREACHABLE`` and no earlier token is still valid.
         """
         with self._lock:
             now = self._clock()
@@ -86,7 +80,7 @@ class TokenSource:
             return self._token.text
 
     def renewed(self, refused: str) -> str:
-        """A token other than the one that a service refused, before its time.
+        """A new token in place of one that a service refused before its expiry.
 
         Raises:
             TerminalError: ``ACCESS_DENIED``.
@@ -135,7 +129,7 @@ class TokenSource:
                 self._credential = _credential(self._login)
             found = self._credential.get_token(self._audience)
         except ClientAuthenticationError as error:
-            # Its text may quote what was sent: only kind and code are shown.
+            # The error's text may quote what was sent, so only its kind and code are shown.
             code = _CODE.search(str(error))
             raise self._refused(f"{type(error).__name__}{', ' + code.group() if code else ''}") from None
         except (AzureError, ValueError, OSError) as error:

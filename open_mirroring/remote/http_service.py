@@ -1,10 +1,9 @@
-"""HTTP calls to a remote service: limited in time, repeated only where that is safe, and free of secrets in messages.
+"""HTTP calls to a remote service: limited in time, retried only where that is safe, and free of secrets in messages.
 
-A call is repeated only when its caller says that a repetition changes nothing. Of any other call without a plain
-answer the outcome is unknown, and the error says so (O-08). Waiting is shared: when the service tells one call to
-wait, all calls to it wait. All calls together have one budget of repetitions.
-
-No error repeats a header, a query or a body: they hold tokens, and may hold values of rows.
+A call is retried only when its caller says that a retry is safe. Any other call without a plain answer has an unknown
+outcome, and the error says so (O-08). Waiting is shared: when the service asks one call to wait, all calls wait. All
+calls share one retry budget. No error shows a header, a query or a body, because they hold tokens and may hold row
+data.
 
 Public source: RFC 9110 (status codes, ``Retry-After``); gRFC A6, *client retry design* (retry throttling).
 """
@@ -29,7 +28,7 @@ if TYPE_CHECKING:
     import urllib3
 
 LONGEST_WAIT_SECONDS = 120.0
-"""Who is asked to wait longer fails instead: the next run is the better one to go on."""
+"""A call that is asked to wait longer fails instead; the next run continues."""
 
 CA_FILE = "OPEN_MIRRORING_CA_FILE"
 _TRIES = 4
@@ -44,16 +43,16 @@ _NOTHING: Mapping[str, str] = MappingProxyType({})
 
 
 class Request(NamedTuple):
-    """One call of a service; its text shows no query, header or content.
+    """One call of a service. Its text shows no query, header or content.
 
     Args:
-        method: of HTTP.
-        path: encoded, from ``/`` on.
-        repeatable: whether sending it again, or twice, changes nothing.
+        method: the HTTP method.
+        path: encoded, starting with ``/``.
+        repeatable: whether sending it again is safe.
         query: not encoded.
-        headers: besides the usual ones.
+        headers: in addition to the usual ones.
         body: the content.
-        into: a file of which the content becomes that of the answer, when the status is 200 or 206.
+        into: a file for the content of the answer, when the status is 200 or 206.
     """
 
     method: str
@@ -73,7 +72,7 @@ class Request(NamedTuple):
 
 
 class Answer(NamedTuple):
-    """What a service answered; header names compare without case. *body* is empty when it went into a file."""
+    """A service's answer. Header names ignore case. *body* is empty when it was written to a file."""
 
     status: int
     headers: Mapping[str, str]
@@ -81,10 +80,10 @@ class Answer(NamedTuple):
 
 
 class RetryBudget:
-    """How much all calls of a run to one service may repeat and wait, together; safe for several threads.
+    """How much all calls of a run to one service may retry and wait together; safe for several threads.
 
-    A repetition costs one of *repeats*, and a success gives a tenth of one back. So a service that fails now and then
-    is tolerated, and one that fails all the time is noticed quickly.
+    A retry costs one of *repeats*, and a success restores a tenth. So occasional failures are tolerated, and a service
+    that always fails is noticed quickly.
     """
 
     def __init__(
@@ -99,12 +98,12 @@ class RetryBudget:
         self._lock = threading.Lock()
 
     def succeed(self) -> None:
-        """Note a plain answer."""
+        """Record a plain answer."""
         with self._lock:
             self._left = min(self._all, self._left + 0.1)
 
     def take(self) -> bool:
-        """Whether one more repetition is allowed; it is counted."""
+        """Whether one more retry is allowed; it is counted."""
         with self._lock:
             if self._left < 1:
                 return False
@@ -112,12 +111,12 @@ class RetryBudget:
             return True
 
     def hold(self, seconds: float) -> None:
-        """Let no call begin for so long; it never shortens what another answer asked for."""
+        """Block new calls for this time; never shortens an earlier block."""
         with self._lock:
             self._not_before = max(self._not_before, self._clock() + seconds)
 
     def await_turn(self) -> float:
-        """Wait until a call may begin, those that waited not all at once; the seconds that are too many to wait."""
+        """Wait until a call may begin, with jitter. Returns the seconds to wait beyond the allowed maximum."""
         wait = self._not_before - self._clock()
         if wait > LONGEST_WAIT_SECONDS:
             return wait
@@ -126,27 +125,27 @@ class RetryBudget:
         return 0.0
 
     def back_off(self, attempt: int) -> None:
-        """Wait before repetition *attempt*, counted from 1."""
+        """Wait before retry *attempt*, counted from 1."""
         self._sleep(_BACK_OFF_SECONDS * 2 ** (attempt - 1) * random.uniform(0.5, 1.5))
 
 
 class HttpService:
     """One service at one address.
 
-    Redirects are not followed: they could carry a token to another host. Proxies are those of the environment, trusted
-    authorities those of the system, or of the PEM file that the variable ``OPEN_MIRRORING_CA_FILE`` names.
+    Redirects are not followed: they could send a token to another host. Proxies come from the environment. Trusted
+    authorities are the system's, or those in the PEM file that ``OPEN_MIRRORING_CA_FILE`` names.
 
     Args:
         endpoint: scheme, host and port.
-        name: what messages call the service.
-        timeout_seconds: after so long without a byte of the answer its outcome counts as unknown.
-        budget: shared by everything that calls this service in a run; by default one of its own.
+        name: the service's name in messages.
+        timeout_seconds: after this time without a byte of the answer, its outcome counts as unknown.
+        budget: shared by all calls of this service in a run; by default a new one.
     """
 
     def __init__(
         self, endpoint: str, name: str, timeout_seconds: float = 60.0, budget: RetryBudget | None = None
     ) -> None:
-        import urllib3  # the first service loads it: a mirror of local folders calls none
+        import urllib3  # imported late: a mirror of local folders calls no service
 
         self._endpoint = endpoint.rstrip("/")
         self.name = name
@@ -157,7 +156,7 @@ class HttpService:
             options["ca_certs"] = os.environ[CA_FILE]
         address = urlsplit(endpoint)
         if address.scheme == "https":
-            # One for all connections: each would read the system's whole list of authorities, 25 ms of processor time.
+            # Shared by all connections: each would read the system's list of authorities, 25 ms of processor time.
             options["ssl_context"] = ssl.create_default_context()
         proxy = urllib.request.getproxies().get(address.scheme)
         if proxy and not urllib.request.proxy_bypass(address.hostname or ""):
@@ -167,11 +166,11 @@ class HttpService:
         self._failures = urllib3.exceptions.HTTPError
 
     def send(self, request: Request) -> Answer:
-        """The service's answer, whatever its status says, except those below.
+        """The service's answer with any status, except those below.
 
         Raises:
-            TransientError: ``UNREACHABLE``: no answer, or one that says that it may be another next time, also
-                after repetitions if those were allowed; ``TARGET_BUSY`` when it asks us to wait.
+            TransientError: ``UNREACHABLE``: no answer, or one that may differ next time, also after the allowed
+                retries; ``TARGET_BUSY`` when the service asks us to wait.
             TerminalError: ``SERVICE_REFUSED`` for a redirect.
         """
         said = Said("no answer")
@@ -194,7 +193,7 @@ class HttpService:
         raise self.unknown(request, said)
 
     def unknown(self, request: Request, said: Said) -> TransientError:
-        """The error for a call whose outcome is not known."""
+        """The error for a call with an unknown outcome."""
         if said.wait is not None:
             return TransientError(
                 "TARGET_BUSY",
@@ -227,7 +226,7 @@ class HttpService:
                 return Answer(response.status, response.headers, response.data)
             return _received(response, request.into)
         except (self._failures, ValueError) as error:
-            # Its text holds the address with its query, or a header: only the kind of failure is shown.
+            # The error's text holds the address with its query, or a header, so only its kind is shown.
             return Said(type(error).__name__)
 
     def _said(self, outcome: Answer | Said) -> Said:
@@ -248,14 +247,14 @@ class HttpService:
 
 
 class Said(NamedTuple):
-    """What is known of a call without a plain answer; *wait* in seconds, when the service asked for it."""
+    """What is known of a call without a plain answer. *wait* is in seconds, if the service asked for it."""
 
     text: str
     wait: float | None = None
 
 
 def described(answer: Answer) -> str:
-    """Status, error code and request id of an answer: what the service's support asks for, and no content."""
+    """Status, error code and request id of an answer, for the service's support. No content."""
     parts = [f"status {answer.status}"]
     for header in ("x-ms-error-code", "x-ms-public-api-error-code", "x-ms-request-id", "requestId"):
         value = answer.headers.get(header, "")

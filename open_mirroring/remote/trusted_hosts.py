@@ -1,9 +1,9 @@
 """Decides to which addresses a connection may send a login.
 
-Addresses must be https and on the service's own hosts, so that no connection can send a token elsewhere. A loopback
-address may be anything, for an emulator. Only who installs the product can trust more hosts, not who edits connections:
-the environment variable ``OPEN_MIRRORING_TRUSTED_HOSTS`` lists them, separated by commas; ``http://HOST`` in it stands
-for a service without TLS in a network of one's own.
+Addresses must be https and on the service's own hosts, so that no connection can send a token elsewhere. Loopback
+addresses are allowed, for an emulator. Only the person who installs the product can trust more hosts, not an editor of
+connections: the environment variable ``OPEN_MIRRORING_TRUSTED_HOSTS`` lists them, separated by commas. There,
+``http://HOST`` allows a service without TLS in a private network.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ TRUSTED_HOSTS = "OPEN_MIRRORING_TRUSTED_HOSTS"
 
 
 class Endpoint(NamedTuple):
-    """A trusted address: scheme, host and port, and the path behind them, without a slash at its end."""
+    """A trusted address: scheme, host and port, and the path without a trailing slash."""
 
     base: str
     host: str
@@ -26,12 +26,7 @@ class Endpoint(NamedTuple):
 
 
 def trusted_endpoint(text: str, hosts: re.Pattern[str]) -> Endpoint | None:
-    """The address that a text is; None where it is none, or no login may be sent there.
-
-    Args:
-        text: scheme, host, and perhaps port and path.
-        hosts: the service's own hosts.
-    """
+    """The address in a text; None if it is not one, or no login may be sent there."""
     try:
         address = urlsplit(text)
         host, port = (address.hostname or "").lower(), address.port

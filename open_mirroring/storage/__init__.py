@@ -1,1 +1,1 @@
-"""Reaches files in object storage: their addresses, the logins to them, and the few operations that are needed."""
+"""Files in object storage: their addresses, logins, and the few operations that are needed."""

@@ -3,7 +3,7 @@
 ``abfss://<container>@<account>.dfs.core.windows.net/<path>``; ``az://<container>/<path>``, whose account the connection
 names; ``abfss://<workspace>@onelake.dfs.fabric.microsoft.com/<item>/<path>``, both by GUID; ``s3://<bucket>/<path>``.
 
-An address decides where a login is sent, so only hosts of the services themselves are taken (S-01).
+An address decides where a login is sent, so only the services' own hosts are accepted (S-01).
 
 Public source: Microsoft Learn, *Use the Azure Data Lake Storage URI*, *Connecting to Microsoft OneLake*, *Naming and
 referencing containers, blobs, and metadata*; Amazon S3 user guide, *Bucket naming rules*.
@@ -33,18 +33,18 @@ FORMS = (
     "abfss://WORKSPACE_GUID@onelake.dfs.fabric.microsoft.com/ITEM_GUID/PATH or s3://BUCKET/PATH"
 )
 LOCAL_ADDRESS = ("a local path is written without file:", "write /data/events, not file:///data/events")
-"""What is wrong with an address of a local file, and what to write."""
+"""The problem with an address of a local file, and its fix."""
 
 
 class StorageAddress(NamedTuple):
     """A place in object storage.
 
     Args:
-        service: which kind of service has it.
-        host: scheme and host of the Blob endpoint; empty where the connection names the account, and for S3.
+        service: the kind of service.
+        host: scheme and host of the Blob endpoint; empty for S3, and if the connection names the account.
         container: container, workspace or bucket.
-        path: the place in it, without a slash at its ends; empty for all of it.
-        text: the address without a slash at its end, for people.
+        path: the path inside it, without slashes at its ends; empty for all of it.
+        text: the address without a trailing slash, for messages.
     """
 
     service: Service
@@ -55,20 +55,20 @@ class StorageAddress(NamedTuple):
 
     @property
     def account(self) -> str:
-        """The storage account; empty where the connection names it."""
+        """The storage account; empty if the connection names it."""
         return self.host.partition("//")[2].partition(".")[0]
 
 
 def is_address(text: str) -> bool:
-    """Whether a text is an address, good or bad, and no local path."""
+    """Whether a text is an address, valid or not, and not a local path."""
     return "://" in text
 
 
 def parse_address(text: str) -> StorageAddress:
-    """The place that an address names.
+    """Parse an address.
 
     Raises:
-        TerminalError: ``CONFIG_INVALID``; nothing of the address is repeated, for it may hold a signature.
+        TerminalError: ``CONFIG_INVALID``; it does not repeat the address, which may hold a signature.
     """
     shape = _SHAPE.fullmatch(text)
     if shape is None:

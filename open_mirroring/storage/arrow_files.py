@@ -1,4 +1,4 @@
-"""Gives Arrow object storage as a file system, so that it reads Parquet files there as from a disk."""
+"""Object storage as an Arrow file system, so that Parquet files there are read as from a disk."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from open_mirroring.storage.object_path import ObjectPath, Place
 from open_mirroring.storage.object_store import StorageRoot
 
 _AT_ONCE = 2**22
-"""A file of so many bytes is read by one request, whatever is asked of it: a request costs more than a megabyte."""
+"""Smaller files are read by one request: a request costs more than transferring a megabyte."""
 
 
 def arrow_path(place: Place) -> str:
-    """How Arrow names a file in the file system of its place."""
+    """The name of a file in Arrow's file system of its place."""
     return str(place) if isinstance(place, Path) else place.key
 
 
 def arrow_files(place: Place) -> FileSystem | None:
-    """The file system in which a place is; None: the local one."""
+    """The Arrow file system of a place; None for the local one."""
     return None if isinstance(place, Path) else _file_system(place.root)
 
 
@@ -32,7 +32,7 @@ def _file_system(root: StorageRoot) -> FileSystem:
 
 
 class _Objects(FileSystemHandler):  # type: ignore[misc]
-    """Reads the objects of a container, each as it is when it is opened; nothing is written or listed this way."""
+    """Reads objects of a container, each in the version that was opened. Writing and listing are not supported."""
 
     def __init__(self, root: StorageRoot) -> None:
         self._root = root

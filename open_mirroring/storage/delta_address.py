@@ -1,7 +1,7 @@
-"""Gives delta-rs the address and login of a Delta table, in a folder or in object storage.
+"""The address and login of a Delta table for delta-rs, in a folder or in object storage.
 
-delta-rs takes a login as options and keeps them while the table is open. So a token is asked for whenever a table is
-opened, and is valid for some minutes more (S-04).
+delta-rs keeps a login as long as the table is open. So every opening of a table gets a new token, which is valid for
+some minutes (S-04).
 
 Public source: delta-rs, *Object store configuration*; object_store, ``AzureConfigKey`` and ``AmazonS3ConfigKey``.
 """
@@ -17,7 +17,7 @@ from open_mirroring.storage.object_path import ObjectPath, Place
 
 
 class DeltaAddress(NamedTuple):
-    """What delta-rs opens; *options* hold secrets, and are None for a folder."""
+    """A table's address for delta-rs; *options* hold secrets, and are None for a folder."""
 
     uri: str
     options: dict[str, str] | None
@@ -34,7 +34,7 @@ def delta_address(place: Place) -> DeltaAddress:
     login, address = place.root.login, place.root.address
     if isinstance(login, S3Login):
         return DeltaAddress(f"s3://{address.container}/{place.key}", _s3(login))
-    # With az:// and an emulator, releases of delta-rs wrote to the container's root: this form names the account.
+    # This form names the account: with az:// and an emulator, releases of delta-rs wrote to the container's root.
     domain = address.host.partition("//")[2].replace(".blob.", ".dfs.", 1) or f"{login.account}.dfs.core.windows.net"
     return DeltaAddress(f"abfss://{address.container}@{domain}/{place.key}", _azure(place, login))
 
@@ -66,6 +66,6 @@ def _s3(login: S3Login) -> dict[str, str]:
         options["aws_virtual_hosted_style_request"] = "false"
     if login.endpoint.startswith("http://"):
         options["aws_allow_http"] = "true"
-    # Two drivers must never both commit a version.
+    # Two drivers must never commit the same version.
     options["aws_conditional_put"] = "etag"
     return options

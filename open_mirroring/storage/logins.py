@@ -1,7 +1,7 @@
-"""Logins to object storage, and the credentials that a store asks for again and again while it is used.
+"""Logins to object storage, and the credentials that a store requests while it is used.
 
-A login is a plain value that may travel to a worker in memory. Its text shows no secret. A token never travels: every
-process asks for its own, anew before it expires (S-04).
+A login is a plain value that may be sent to a worker in memory. Its text shows no secret. A token is never sent: every
+process requests its own, and renews it before it expires (S-04).
 """
 
 from __future__ import annotations
@@ -19,20 +19,20 @@ if TYPE_CHECKING:
     from obstore.store import AzureCredential, S3Credential
 
 _ASK_AGAIN = timedelta(minutes=1)
-"""A token source keeps its token for as long as it holds, so asking it often costs nothing."""
+"""Tokens are cached until they expire, so asking often costs nothing."""
 
 
 @dataclass(frozen=True)
 class AzureLogin:
-    """To a storage account or OneLake, by an account key, a shared access signature or Entra ID.
+    """A login to a storage account or OneLake, by an account key, a shared access signature or Entra ID.
 
     Args:
-        connection: its name, for messages to the operator.
-        endpoint: scheme, host and, at an emulator, path of the Blob endpoint; empty for the one of the address.
-        account: the storage account's name; empty for the one of the address.
-        kind: what *secret* is; with ``entra`` there is none, but *entra*.
+        connection: its name, for messages.
+        endpoint: scheme and host of the Blob endpoint, with the path at an emulator; empty: that of the address.
+        account: the storage account's name; empty: that of the address.
+        kind: the kind of *secret*; with ``entra`` only *entra* is set.
         secret: an account key, or a shared access signature.
-        entra: who signs in.
+        entra: the identity that signs in.
     """
 
     connection: str
@@ -45,15 +45,15 @@ class AzureLogin:
 
 @dataclass(frozen=True)
 class S3Login:
-    """To S3, by an access key, or (*key_id* is empty) by what the machine or the pod is given.
+    """A login to S3 by an access key, or, if *key_id* is empty, by the identity of the machine or pod.
 
     Args:
-        connection: its name, for messages to the operator.
-        endpoint: scheme and host; empty for Amazon's own.
-        region: the bucket's; empty for the one of the environment.
+        connection: its name, for messages.
+        endpoint: scheme and host; empty: Amazon's own.
+        region: the bucket's; empty: that of the environment.
         key_id: the access key's id.
         secret: the access key.
-        token: of a session.
+        token: the session token.
     """
 
     connection: str
@@ -68,7 +68,7 @@ Login = AzureLogin | S3Login
 
 
 class AzureCredentials:
-    """What a store asks for the credential of its next call; keeps an error that is our own, to raise it as itself."""
+    """Supplies a store with the credential of its next call. Our own errors are kept, to be raised unchanged."""
 
     def __init__(self, login: AzureLogin) -> None:
         self._login = login
@@ -77,7 +77,7 @@ class AzureCredentials:
 
     @property
     def expired(self) -> datetime | None:
-        """When a shared access signature ended; None while it holds, and for every other credential."""
+        """When a shared access signature expired; None for a valid one and for any other credential."""
         until = parse_qs(self._login.secret.removeprefix("?")).get("se", [""])[0] if self._login.kind == "sas" else ""
         try:
             end = datetime.fromisoformat(until)
@@ -87,7 +87,7 @@ class AzureCredentials:
         return end if end < datetime.now(UTC) else None
 
     def __call__(self) -> AzureCredential:
-        """The credential as it is now."""
+        """The current credential."""
         if self._tokens is None:
             if self._login.kind == "sas":
                 return {"sas_token": self._login.secret.removeprefix("?"), "expires_at": None}
@@ -102,7 +102,7 @@ class AzureCredentials:
 
 
 def s3_credentials(login: S3Login) -> Callable[[], S3Credential]:
-    """What a store asks for its access key."""
+    """Supplies a store with its access key."""
 
     def credential() -> S3Credential:
         return {

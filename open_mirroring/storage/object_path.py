@@ -1,4 +1,4 @@
-"""Offers a place in object storage by the methods of :class:`pathlib.Path` that readers of source files use."""
+"""A place in object storage with the methods of :class:`pathlib.Path` that readers of source files use."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from typing import IO, Literal, NamedTuple
 from open_mirroring.storage.object_store import ObjectReplaced, ObjectStat, ObjectStore, StorageRoot, open_store
 
 _FIRST_READ, _MOST_READ = 2**17, 2**23
-"""One request brings so many bytes at least; reading on and on, up to so many."""
+"""Bytes of the first request, and the maximum as reading continues."""
 
 
 class Held(NamedTuple):
-    """An object that is read as it was looked at; *content* are its bytes from *start* on that were fetched then."""
+    """An object in the version that was looked at; *content* are the bytes fetched then, from *start* on."""
 
     stat: ObjectStat
     start: int = 0
@@ -25,7 +25,7 @@ class Held(NamedTuple):
 
 
 class ObjectStatus(NamedTuple):
-    """What :class:`os.stat_result` says of a file, as far as readers ask, and the object's version."""
+    """The fields of :class:`os.stat_result` that readers need, and the object's version."""
 
     st_size: int
     st_mtime: float
@@ -35,9 +35,10 @@ class ObjectStatus(NamedTuple):
 
 @dataclass(frozen=True)
 class ObjectPath:
-    """A place in a container; *held* are objects that are read as they were looked at.
+    """A place in a container; *held* are objects that are read in the version that was looked at.
 
-    It holds the login, secret included, and goes to workers in the function that they run. Its text shows no secret.
+    It holds the login, including the secret, and is sent to workers in the function that they run. Its text shows no
+    secret.
     """
 
     root: StorageRoot = field(repr=False)
@@ -45,7 +46,7 @@ class ObjectPath:
     held: Mapping[str, Held] = field(default_factory=lambda: MappingProxyType({}), repr=False, compare=False)
 
     def __reduce__(self) -> tuple[type[ObjectPath], tuple[StorageRoot, str]]:
-        # What is held belongs to the task that looked at it.
+        # Held objects belong to the task that looked at them.
         return ObjectPath, (self.root, self.key)
 
     def __truediv__(self, name: str) -> ObjectPath:
@@ -63,17 +64,17 @@ class ObjectPath:
 
     @property
     def name(self) -> str:
-        """The last part of the place; the container's name for all of it."""
+        """The last part of the path; the container's name for the root."""
         return self.key.rpartition("/")[2] or self.root.address.container
 
     @property
     def parent(self) -> ObjectPath:
-        """The folder around it."""
+        """The enclosing folder."""
         return replace(self, key=self.key.rpartition("/")[0])
 
     @property
     def parents(self) -> tuple[ObjectPath, ...]:
-        """The folders around it, the nearest first."""
+        """The enclosing folders, nearest first."""
         return () if not self.key else (self.parent, *self.parent.parents)
 
     def with_name(self, name: str) -> ObjectPath:
@@ -81,19 +82,19 @@ class ObjectPath:
         return self.parent / name
 
     def relative(self, key: str) -> str:
-        """The name of an object below this place, relative to it."""
+        """The name of an object relative to this place."""
         return key[len(self.key) + 1 :] if self.key else key
 
     def is_file(self) -> bool:
-        """Whether there is an object of this name; asked once in a process, for a folder does not become a file."""
+        """Whether an object has this name. Cached in the process, because a folder does not become a file."""
         return bool(self.key) and _is_object(self.root, self.key)
 
     def is_dir(self) -> bool:
-        """Whether an object lies below this place now."""
+        """Whether an object exists below this place now."""
         return next(self.store.objects(self.key), None) is not None
 
     def exists(self) -> bool:
-        """Whether there is an object of this name now."""
+        """Whether an object of this name exists now."""
         try:
             self.store.stat(self.key)
         except FileNotFoundError:
@@ -101,45 +102,45 @@ class ObjectPath:
         return True
 
     def stat(self) -> ObjectStatus:
-        """The object as it is now.
+        """The current state of the object.
 
         Raises:
-            FileNotFoundError: there is none.
+            FileNotFoundError: it does not exist.
         """
         found = self.store.stat(self.key)
         seconds = found.modified.timestamp()
         return ObjectStatus(found.size, seconds, int(seconds * 1e9), found.version)
 
     def read_bytes(self) -> bytes:
-        """All of the object.
+        """The complete content of the object.
 
         Raises:
-            FileNotFoundError: there is none.
+            FileNotFoundError: it does not exist.
         """
         return self.store.read(self.key)
 
     def create(self, content: bytes) -> str:
-        """Write the object, which does not exist, in one step, and return its ETag.
+        """Write a new object in one step, and return its ETag.
 
         Raises:
-            FileExistsError: there is one.
+            FileExistsError: it exists.
         """
         return self.store.create(self.key, content)
 
     def open(self, mode: Literal["rb"] = "rb") -> IO[bytes]:
-        """The object, to be read from any place; what is read is of one and the same object.
+        """Open the object for random access; all bytes come from one version of it.
 
         Raises:
-            FileNotFoundError: there is none.
+            FileNotFoundError: it does not exist.
         """
         held = self.held.get(self.key) or self._begun()
         return io.BufferedReader(_Reader(self.store, held), 2**16)
 
     def _begun(self) -> Held:
-        """The object with its first bytes: who opens it reads it, and one request tells both."""
+        """The object with its first bytes, by one request: a file that is opened is also read."""
         try:
             return self.look(0, _FIRST_READ)
-        except ObjectReplaced:  # it has no byte
+        except ObjectReplaced:  # it is empty
             return Held(self.store.stat(self.key))
 
     def glob(self, pattern: Literal["*"]) -> Iterator[ObjectPath]:
@@ -147,21 +148,21 @@ class ObjectPath:
         return (replace(self, key=found.name) for found in self.store.folders(self.key)[1])
 
     def look(self, start: int = 0, end: int = 0) -> Held:
-        """The object as it is now, with the bytes from *start* to *end*.
+        """The current state of the object, with the bytes from *start* to *end*.
 
         Raises:
-            FileNotFoundError: there is none.
+            FileNotFoundError: it does not exist.
         """
         content, stat = self.store.read_range(self.key, start, end)
         return Held(stat, start, content)
 
     def holding(self, held: Held) -> ObjectPath:
-        """This place, whose object of that name is read as it was looked at, or not at all."""
+        """This place, whose object is read in the held version or not at all."""
         return replace(self, held=MappingProxyType({**self.held, held.stat.name: held}))
 
 
 Place = Path | ObjectPath
-"""Where files of a source are: a local path, or a place in object storage."""
+"""The place of source files: a local path, or a path in object storage."""
 
 
 @lru_cache(maxsize=1024)
@@ -170,7 +171,7 @@ def _is_object(root: StorageRoot, key: str) -> bool:
 
 
 class _Reader(io.RawIOBase):
-    """One object as a file. A request brings more than was asked for: files are read on, and seldom here and there."""
+    """One object as a file. Requests read ahead, because files are mostly read sequentially."""
 
     def __init__(self, store: ObjectStore, held: Held) -> None:
         self._store, self._stat = store, held.stat

@@ -1,7 +1,7 @@
-"""Does what is needed with files in object storage: list, stat, read a range or the whole, create once, delete.
+"""The operations on object storage that are needed: list, stat, read, create once, delete.
 
-One class over obstore, whatever service holds the objects, so that a test of one store is a test of all. A file of a
-local folder is read by :class:`pathlib.Path` itself, which is faster.
+One class over obstore serves all services, so a test of one store is a test of all. Local files are read by
+:class:`pathlib.Path` itself, which is faster.
 
 Public source: obstore, *API reference*; Microsoft Learn, *Blob service REST API*; Amazon S3, *API reference*.
 """
@@ -29,18 +29,19 @@ _PIECE, _TRIES = 2**23, 3
 _TIMEOUT = timedelta(seconds=60)
 _RETRIES: Any = {"max_retries": 8, "retry_timeout": timedelta(seconds=90)}
 _STATUS = re.compile(r"(?:status code\W{1,40}|\(code: )(\d{3})\b")
-"""As a single request tells it, or one of the parts of which a request to delete consists."""
+"""The HTTP status in the text of an error, of a single request or of a part of a delete request."""
 _COLOURS = re.compile(r"\x1b\[\d*m")
 _CODE = re.compile(r"<Code>(\w{1,60})</Code>|\(code: ([A-Z]\w{1,59})\)$", re.MULTILINE)
-"""In an answer that failed, and at the end of what is said of one key of a request to delete, which has no status."""
+"""The service's code in a failed answer, or at the end of the error of one key in a delete request, which has no
+status."""
 _DENIED = {"AccessDenied", "AccountProblem", "AllAccessDisabled", "ExpiredToken", "Forbidden", "InvalidAccessKeyId"}
 _LOGIN_OF_THE_MACHINE = ("/latest/api/token", "/latest/meta-data", "security-credentials")
-"""In the addresses at which a machine of Amazon's is asked for its login."""
+"""Parts of the addresses at which an Amazon machine gets its login."""
 _NO_CONTAINER = ("ContainerNotFound", "NoSuchBucket", "FilesystemNotFound", "ContainerBeingDeleted")
 
 
 class ObjectStat(NamedTuple):
-    """An object as it was listed or asked for; *etag* is another text whenever it was written anew."""
+    """An object as listed or requested. Its *etag* changes whenever it is written again."""
 
     name: str
     size: int
@@ -49,19 +50,19 @@ class ObjectStat(NamedTuple):
 
     @property
     def version(self) -> str:
-        """What tells this object from every other one under its name."""
+        """What distinguishes this object from any other under its name."""
         return f"{self.size}:{self.etag}"
 
 
 class ObjectReplaced(TerminalError):
-    """Another object stands under a name than the one that was bound: ``SOURCE_REWRITTEN``."""
+    """The object under a name is not the one that was bound: ``SOURCE_REWRITTEN``."""
 
 
 @dataclass(frozen=True)
 class StorageRoot:
-    """A container with the login to it: a plain value, which holds a secret.
+    """A container with its login: a plain value, which holds a secret.
 
-    It goes to workers in the function that they run, never in the data of a job.
+    Workers get it in the function that they run, never in the data of a job.
     """
 
     address: StorageAddress
@@ -74,14 +75,13 @@ class StorageRoot:
 class ObjectStore:
     """The objects of one container.
 
-    Every method raises ``ACCESS_DENIED``, ``PLACE_MISSING`` or ``SERVICE_REFUSED`` (terminal), or
-    ``UNREACHABLE`` (transient), and what the login raises. No error shows an address that was called: it may
-    be signed.
+    Every method raises ``ACCESS_DENIED``, ``PLACE_MISSING`` or ``SERVICE_REFUSED`` (terminal), or ``UNREACHABLE``
+    (transient), and what the login raises. No error shows the address of a call, because it may be signed.
 
     Args:
         service: the store of obstore.
-        where: the container, for people.
-        connection: the name of the connection, for people; empty where there is none.
+        where: the container, for messages.
+        connection: the name of the connection, for messages; empty if there is none.
         credentials: keeps an error of the login.
     """
 
@@ -93,39 +93,39 @@ class ObjectStore:
     def objects(self, folder: str) -> Iterator[ObjectStat]:
         """All objects below a folder (empty: all), in no order.
 
-        What a folder itself is kept as, an object without a byte on some services, is not listed.
+        Empty objects with which some services represent a folder are left out.
         """
         with self._our_errors(folder):
             for chunk in self._service.list(folder or None, chunk_size=_LISTED_AT_ONCE):
                 yield from (_stat(one) for one in chunk if one["path"] != folder)
 
     def folders(self, folder: str) -> tuple[list[str], list[ObjectStat]]:
-        """The folders directly below a folder, and the objects directly in it, sorted."""
+        """The folders and the objects directly in a folder, sorted."""
         with self._our_errors(folder):
             found = self._service.list_with_delimiter(folder or None)
         objects = [_stat(one) for one in found["objects"] if one["path"] != folder]
         return sorted(found["common_prefixes"]), sorted(objects)
 
     def stat(self, name: str) -> ObjectStat:
-        """An object as it is now.
+        """The current state of an object.
 
         Raises:
-            FileNotFoundError: there is none.
+            FileNotFoundError: it does not exist.
         """
         with self._our_errors(name):
             return _stat(self._service.head(name))
 
     def read(self, name: str, *, etag: str = "") -> bytes:
-        """All of an object; with *etag* only of the very one.
+        """The complete content of an object; with *etag*, only of that version.
 
         Raises:
-            FileNotFoundError: there is none.
-            ObjectReplaced: it is another one.
+            FileNotFoundError: it does not exist.
+            ObjectReplaced: its version is another one.
         """
         return self._get(name, {}, etag)[0]
 
     def read_range(self, name: str, start: int, end: int, *, etag: str = "") -> tuple[bytes, ObjectStat]:
-        """The bytes from *start* to *end*, or to the end, with the object that they are of; as :meth:`read`.
+        """The bytes from *start* to *end*, or to the object's end, with its state; otherwise like :meth:`read`.
 
         Raises:
             ObjectReplaced: also when it is shorter than *start*, or replaced again and again while it is read.
@@ -141,7 +141,7 @@ class ObjectStore:
         return self._pieces(name, start, end, etag)
 
     def _pieces(self, name: str, start: int, end: int, etag: str) -> tuple[bytes, ObjectStat]:
-        # A request has a time to end in, so none asks for much.
+        # Requests have a timeout, so each asks for little.
         first, stat = self._get(name, {"range": (start, min(end, start + _PIECE))}, etag)
         pieces, end = [first], min(end, stat.size)
         for at in range(start + len(first), end, _PIECE):
@@ -156,18 +156,18 @@ class ObjectStore:
             return bytes(found.bytes()), _stat(found.meta)
 
     def create(self, name: str, content: bytes) -> str:
-        """Write an object that does not exist, in one step, and return its ETag.
+        """Write a new object in one step, and return its ETag.
 
         Raises:
-            FileExistsError: there is one.
+            FileExistsError: it exists.
         """
-        # Only a put in one piece can be conditional: no service has a create mode for uploads of many parts.
+        # Only a put in one piece can be conditional: no service has a create mode for multipart uploads.
         with self._our_errors(name):
             etag = self._service.put(name, content, mode="create", use_multipart=False)["e_tag"]
         return _bare(etag)
 
     def delete(self, name: str) -> None:
-        """Take an object away; it is no matter if there is none."""
+        """Remove an object, if it exists."""
         try:
             with self._our_errors(name):
                 self._service.delete(name)
@@ -192,7 +192,7 @@ class ObjectStore:
             raise self.our_error(error, name) from None
 
     def credential(self) -> AzureCredential | None:
-        """What the store of Azure signs in with now: a token holds for some minutes. None: an access key of S3's.
+        """The current Azure credential; a token is valid for some minutes. None for an access key of S3.
 
         Raises:
             MirroringError: what the login raises.
@@ -200,9 +200,9 @@ class ObjectStore:
         return None if self._credentials is None else self._credentials()
 
     def our_error(self, error: Exception, name: str) -> MirroringError:
-        """Turn an error of obstore or delta-rs into ours.
+        """Convert an error of obstore or delta-rs into ours.
 
-        Of its text only the status and the service's own code are shown: the rest may hold a signed address.
+        Only its status and the service's code are shown: the rest may hold a signed address.
         """
         from obstore import exceptions as e
 
@@ -265,7 +265,7 @@ class ObjectStore:
 
 @lru_cache(maxsize=64)
 def open_store(root: StorageRoot) -> ObjectStore:
-    """The store of a container; a process has one of each, so that connections and tokens are shared."""
+    """The store of a container; one per process, so that connections and tokens are shared."""
     where = root.address.text.removesuffix(root.address.path).removesuffix("/") if root.address.path else str(root)
     login = root.login
     if isinstance(login, S3Login):
@@ -312,7 +312,7 @@ def _stat(found: Any) -> ObjectStat:
 
 
 def _bare(etag: str | None) -> str:
-    """Services quote an ETag in one answer and not in another."""
+    """Services quote an ETag in some answers and not in others."""
     return (etag or "").removeprefix("W/").strip('"')
 
 

@@ -1,1 +1,1 @@
-"""The change log: a Delta table with every message that was read, written and read batch by batch."""
+"""The change log: a Delta table with every message that was read, one commit per batch."""

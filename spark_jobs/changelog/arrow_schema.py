@@ -1,4 +1,4 @@
-"""The Arrow schema of the change log's files, apart from the rows themselves: Arrow takes long to load."""
+"""The Arrow schema of the change log's files, separate from the rows because importing Arrow is slow."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ LOG_SCHEMA = pa.schema(
     [
         pa.field("batch", pa.int64(), nullable=False),
         pa.field("kind", pa.string(), nullable=False),
-        # Source table as the mirror file names it (`schema.table`); null where a rejected message did not tell.
+        # Source table as in the mirror file (`schema.table`); null if a rejected message does not contain it.
         pa.field("tbl", pa.string()),
-        # Key bucket, crc32 of the key's UTF-8 bytes modulo KEY_BUCKETS; -1 where there is no key.
+        # Key bucket, crc32 of the key's UTF-8 bytes modulo KEY_BUCKETS; -1 without a key.
         pa.field("bucket", pa.int16(), nullable=False),
         # Log position: the epoch's own name (guid, load) and `major:minor:sub`.
         pa.field("epoch", pa.string()),
@@ -20,14 +20,14 @@ LOG_SCHEMA = pa.schema(
         pa.field("op", pa.string()),
         # Canonical key text (open_mirroring.changes.row_key.encode_key); null for a table without key.
         pa.field("key", pa.string()),
-        # The columns the message carries, as compact JSON [[name, source type, index], ...] in source order.
+        # The columns of the message, as compact JSON [[name, source type, index], ...] in source order.
         pa.field("cols", pa.string()),
-        # True: the list in `cols` is proven to be the whole row; false: it may be only what changed.
+        # True: the list in `cols` is provably the complete row; false: it may be only what changed.
         pa.field("whole", pa.bool_()),
         # Row images as compact JSON objects, name -> text or null; `row` after (I, U), `before` for D and K.
         pa.field("row", pa.string()),
         pa.field("before", pa.string()),
-        # Of an update that kept its key: `image_mark` of the row before it; null where the source does not send one.
+        # For an update that kept its key: `image_mark` of the row before it; null if the source does not send one.
         pa.field("had", pa.int16()),
         # Coordinates of the message: file or topic partition, and line, sequence number or offset in it.
         pa.field("origin", pa.string(), nullable=False),
@@ -41,7 +41,7 @@ LOG_SCHEMA = pa.schema(
         pa.field("code", pa.string()),
         pa.field("reason", pa.string()),
         pa.field("raw", pa.binary()),
-        # When the change was committed and in which transaction, as its source spells it (G-118); null: nobody asked.
+        # Time and transaction of the commit, in the source's form (G-118); null if not requested.
         pa.field("committed", pa.string()),
         pa.field("transaction", pa.string()),
     ]

@@ -1,7 +1,7 @@
-"""Writes beside the change log what each batch was, so that a lost ledger can be made again.
+"""Writes a record of each batch next to the change log, so that a lost ledger can be rebuilt.
 
-The rows of the log do not show how far a source was read, nor which messages left no row. So what the ledger sealed of
-a batch also goes into a small file in the log's folder, before the log's commit. The file's name begins with an
+The rows of the log do not show how far a source was read, nor which messages left no row. So the ledger's sealed data
+of a batch are also written to a small file in the log's folder, before the log's commit. Its name begins with an
 underscore, so no reader of the table and no clean-up touches it.
 """
 
@@ -24,16 +24,16 @@ _READS_AT_ONCE = 16
 
 
 def write_record(root: Place, number: int, ranges: str, manifest: str, at: datetime | None = None) -> None:
-    """Write the record of a sealed batch; one that is there is the same, or of a batch that never came into the log.
+    """Write the record of a sealed batch. An existing one is the same, or of a batch that never entered the log.
 
-    *at* is when it was bound, where that is not just now.
+    *at* is when it was bound, if that is not now.
     """
     place, sealed = _place(root, number), {"batch": number, "ranges": ranges, "manifest": manifest}
     moment = (at or datetime.now(UTC)).isoformat()
     content = json.dumps({**sealed, "at": moment}, ensure_ascii=False).encode()
     if isinstance(place, Path):
         make_folders(str(place.parent))
-        # Whole or not at all: what a crash leaves behind has another name. On the disk before the log's commit is.
+        # Atomic: after a crash only another name exists. On disk before the log's commit.
         written = place.with_name(f".{place.name}.{uuid4().hex}")
         with written.open("xb") as sink:
             sink.write(content)
@@ -52,7 +52,7 @@ def write_record(root: Place, number: int, ranges: str, manifest: str, at: datet
 
 
 def read_records(root: Place, newest: int) -> dict[int, BatchRecord]:
-    """The records of the batches up to *newest*, by number; one that is gone is left out.
+    """The records of the batches up to *newest*, by number; missing ones are left out.
 
     Raises:
         TerminalError: ``LOG_DAMAGED`` when one cannot be read.

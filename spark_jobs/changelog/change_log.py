@@ -1,11 +1,10 @@
 """The change log: a Delta table to which each batch adds its finished files in one commit.
 
-Workers write Parquet files under names that are used once. The driver adds exactly the sealed files, in one commit
-that names the batch (application transaction = batch number). The commit is made on top of an opened state and is
-refused when the log has moved on, so two drivers never commit the same batch twice. Delta does not look into added
-files, so each footer is opened first. The table stays at the oldest protocol, without deletion vectors and column
-mapping, because workers read its files directly. Maintenance takes out whole blocks of batches below the horizon, and
-files that no commit refers to.
+Workers write Parquet files under names that are used once. The driver adds exactly the sealed files, in one commit that
+names the batch (application transaction = batch number). The commit builds on an opened state and is refused when the
+log has moved on, so two drivers never commit the same batch twice. Delta does not check added files, so each footer is
+opened first. The table stays at the oldest protocol, without deletion vectors and column mapping, because workers read
+its files directly. Maintenance removes blocks of batches below the horizon, and files that no commit refers to.
 """
 
 from __future__ import annotations
@@ -37,7 +36,7 @@ from spark_jobs.changelog.newest_batch import app_id
 from spark_jobs.changelog.schema import BATCHES_PER_BLOCK
 
 _PROBE = "_created_once"
-"""An object that stays beside the table; a storage that creates it twice would also commit a version twice."""
+"""A permanent object next to the table. A storage that creates it twice would also commit a version twice."""
 _OPENED_AT_ONCE = 8
 _CONFIGURATION = {"delta.checkpointInterval": "20", "delta.appendOnly": "false", "delta.enableDeletionVectors": "false"}
 
@@ -51,10 +50,10 @@ class ChangeLog:
         self._opened: DeltaTable | None = None
 
     def open(self, batch: int, manifest: Manifest, document: str) -> LogOpened:
-        """The newest state of the log, created empty if there is none, and whether it holds the batch.
+        """The newest state of the log, created if there is none, and whether it contains the batch.
 
-        The batch's files are compared by name with the sealed ones: *document* is returned as the log's manifest
-        when they are the same, an empty one when the log holds others.
+        The batch's files are compared by name with the sealed ones. If they are the same, *document* is returned as the
+        log's manifest; if the log has others, an empty one.
         """
         table = self._open()
         if (table.transaction_version(self._app_id) or 0) < batch:
@@ -68,18 +67,18 @@ class ChangeLog:
         return LogOpened(table.version(), document if found == sealed else "")
 
     def claim(self) -> None:
-        """Create the log if there is none; called before a batch is bound to it.
+        """Create the log if there is none, before a batch is bound to it.
 
         Raises:
-            TerminalError: ``MIRROR_CLASH`` when it is another mirror's.
+            TerminalError: ``MIRROR_CLASH`` when it belongs to another mirror.
         """
         self._open()
 
     def commit(self, batch: int, manifest: Manifest) -> Committed | CommitRefused:
-        """Add the manifest's files in one commit on top of the state that :meth:`open` returned last.
+        """Add the manifest's files in one commit based on the state that :meth:`open` returned last.
 
         Raises:
-            TerminalError: ``LOG_DAMAGED`` when a file is not what the manifest says.
+            TerminalError: ``LOG_DAMAGED`` when a file does not match the manifest.
         """
         table = self._opened
         if table is None:
@@ -107,7 +106,7 @@ class ChangeLog:
         except (DeltaError, OSError) as error:
             raise log_error(self.root, f"it did not take batch {batch}", error) from None
         finally:
-            self._opened = None  # a handle is stale after its own commit
+            self._opened = None  # a handle is outdated after its own commit
         return Committed()
 
     def _open(self) -> DeltaTable:
@@ -139,7 +138,7 @@ class ChangeLog:
                 uri,
                 _table_schema(),
                 mode="ignore",
-                name=self._mirror,  # whoever creates the log owns it: of two, one creates version 0
+                name=self._mirror,  # the creator of the log owns it: only one of two creates version 0
                 partition_by=[BLOCK],
                 configuration=_CONFIGURATION,
                 storage_options=options,
@@ -176,11 +175,11 @@ def _table_schema() -> pa.Schema:
 
 
 def check_conditional(root: ObjectPath) -> None:
-    """Check that the storage refuses to create an object twice, on which every commit rests (S-10).
+    """Check that the storage refuses to create an object twice, which every commit depends on (S-10).
 
     Raises:
         TerminalError: ``STORE_UNFIT``.
-        MirroringError: what the storage says.
+        MirroringError: the storage's error.
     """
     probe = root / _PROBE
     for _ in range(2):
@@ -206,12 +205,12 @@ def _invalid(path: Path | ObjectPath, what: str) -> TerminalError:
 
 
 def newest_in_table(root: Place, mirror: str) -> int:
-    """As :func:`~spark_jobs.changelog.newest_batch.newest_in_log`, by the whole state of the table.
+    """As :func:`~spark_jobs.changelog.newest_batch.newest_in_log`, from the complete state of the table.
 
     Raises:
         TransientError: ``CHANGED_MEANWHILE`` when the log cannot be opened.
-        TerminalError: ``MIRROR_CLASH`` when the log is another mirror's.
-        MirroringError: what the storage says.
+        TerminalError: ``MIRROR_CLASH`` when the log belongs to another mirror.
+        MirroringError: the storage's error.
     """
     table = opened_log(root)
     if table is None:
@@ -221,11 +220,7 @@ def newest_in_table(root: Place, mirror: str) -> int:
 
 
 def _refuse_foreign(table: DeltaTable, root: Place, mirror: str) -> None:
-    """Refuse a Delta table that is not the change log of this mirror: a log has its mirror's name.
-
-    Raises:
-        TerminalError: ``MIRROR_CLASH``.
-    """
+    """Refuse a Delta table that is not the change log of this mirror, by its name."""
     named = table.metadata().name
     if named != mirror:
         owner = f"mirror {named!r}" if named else "another writer"
@@ -236,7 +231,7 @@ _NOT_MAINTAINED = "it could not be maintained; what is below the horizon is only
 
 
 def drop_blocks(root: Place, dropped: int) -> None:
-    """Take the blocks whose batches are all up to *dropped* out of the log; nothing is rewritten.
+    """Remove the blocks whose batches are all up to *dropped*, without rewriting files.
 
     Raises:
         TransientError: ``CHANGED_MEANWHILE``.
@@ -246,12 +241,12 @@ def drop_blocks(root: Place, dropped: int) -> None:
     if table is None or not table.file_uris(file_pruning_predicate=f"{BLOCK} < {first_kept}"):
         return
     with our_log_errors(root, _NOT_MAINTAINED):
-        # On the partition alone: files are removed as they are, and none is written.
+        # Only by the partition: files are removed unchanged, and none is written.
         table.delete(f"{BLOCK} < {first_kept}", commit_properties=CommitProperties(max_commit_retries=5))
 
 
 def vacuum(root: Place, age: timedelta) -> int:
-    """Remove files older than *age* that are no part of the log, and old entries of its history; how many files.
+    """Remove files older than *age* that are not part of the log, and old entries of its history; return their number.
 
     Call it only while no batch is bound: files of a sealed batch that is not committed yet would be removed.
 
@@ -264,7 +259,7 @@ def vacuum(root: Place, age: timedelta) -> int:
     hours = max(1, int(age.total_seconds() // 3600))
     with our_log_errors(root, _NOT_MAINTAINED):
         removed = table.vacuum(hours, dry_run=False, enforce_retention_duration=False, full=True)
-        table = opened_log(root) or table  # a token does not hold for ever
+        table = opened_log(root) or table  # a token expires
         table.create_checkpoint()
         table.cleanup_metadata()
     return len(removed)

@@ -1,4 +1,4 @@
-"""Opens the Delta table of a change log, in a folder or in object storage, and turns its errors into ours."""
+"""Opens the Delta table of a change log, in a folder or in object storage, and converts its errors into ours."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ from open_mirroring.storage.object_path import Place
 
 COMMIT_FAILED = "CHANGED_MEANWHILE"
 _FULL = (os.strerror(errno.ENOSPC), os.strerror(errno.EDQUOT))
-"""What the system says of a disk that is full, or over quota: delta-rs keeps no number of the error."""
+"""The system's texts for a full disk or an exceeded quota: delta-rs does not keep the error number."""
 _COLOURS = re.compile(r"\x1b\[\d*m")
 
 
 def opened_log(root: Place) -> DeltaTable | None:
-    """The newest state of the log; None where there is none. Creates nothing.
+    """The newest state of the log; None if there is none. Creates nothing.
 
     Raises:
         TransientError: ``CHANGED_MEANWHILE`` when it cannot be opened.
-        MirroringError: what the storage says.
+        MirroringError: the storage's error.
     """
     with our_log_errors(root, "it cannot be opened"):
         uri, options = delta_address(root)
@@ -38,7 +38,7 @@ def opened_log(root: Place) -> DeltaTable | None:
 
 
 def upgraded(table: DeltaTable) -> str:
-    """What is wrong with the log's protocol: its files are read directly, so nothing may stand beside them."""
+    """The unsupported parts of the log's protocol: its files are read directly, so they must be complete."""
     protocol = table.protocol()
     if protocol.min_reader_version <= 1 and protocol.min_writer_version <= 2:
         return ""
@@ -51,11 +51,11 @@ def upgraded(table: DeltaTable) -> str:
 
 @contextmanager
 def our_log_errors(root: Place, what: str) -> Iterator[None]:
-    """Tell what delta-rs raises as our own error: *what* happened to the log; no signed address is shown.
+    """Convert errors of delta-rs into ours. *what* happened to the log; no signed address is shown.
 
     Raises:
         TransientError: ``CHANGED_MEANWHILE``; ``DISK_FULL``.
-        MirroringError: of object storage, what the storage says.
+        MirroringError: in object storage, the storage's error.
     """
     try:
         yield
@@ -67,7 +67,7 @@ def log_error(root: Place, what: str, error: Exception) -> MirroringError:
     """Our error for one that delta-rs raised."""
     if not isinstance(root, Path) and isinstance(error, OSError):
         return root.store.our_error(error, root.key)
-    # It is drawn in several lines, with colours.
+    # The text has several lines, with colors.
     said = " ".join(_COLOURS.sub("", str(error)).split()) if isinstance(root, Path) else type(error).__name__
     if isinstance(root, Path) and any(words in said for words in _FULL):
         way_out = "free space or raise the quota; the next run goes on"
@@ -81,8 +81,8 @@ def log_error(root: Place, what: str, error: Exception) -> MirroringError:
 
 
 def log_files(root: Place) -> list[str]:
-    """All files of a log, relative to it; none where there is no log."""
+    """All files of a log, relative to it; none if there is no log."""
     table = opened_log(root)
-    # Addresses are percent-encoded; the last two parts, block and name, never need to be.
+    # Addresses are percent-encoded, but the last two parts, block and name, never need it.
     uris = [] if table is None else table.file_uris()
     return ["/".join(uri.split("/")[-2:]) for uri in uris]

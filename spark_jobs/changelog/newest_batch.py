@@ -1,7 +1,7 @@
-"""Tells the newest batch of a change log from the entry of its newest commit.
+"""Reads the newest batch of a change log from the entry of its newest commit.
 
-Every look at a mirror asks for it, and most runs find nothing new: neither waits for delta-rs to load, and to read all
-entries since the last checkpoint.
+Every run needs it, and most runs find nothing new. So this avoids importing delta-rs and reading all entries since the
+last checkpoint.
 
 Public source: Delta Lake, *Delta Transaction Log Protocol*: names of entries, transaction identifiers.
 """
@@ -15,24 +15,24 @@ from open_mirroring.errors import MirroringError
 from open_mirroring.storage.object_path import Place
 
 _ENTRIES = 20
-"""Entries without a batch are those of maintenance: a few in a row at most."""
+"""Entries without a batch come from maintenance: at most a few in sequence."""
 
 
 def app_id(mirror: str) -> str:
-    """The application by which the commits of a mirror name their batches."""
+    """The application id with which the commits of a mirror name their batches."""
     return f"open_mirroring/{mirror}"
 
 
 def newest_in_log(root: Place, mirror: str) -> int:
-    """The newest batch of a mirror that its change log holds; 0 where there is none, or no log. Creates nothing.
+    """The newest batch of a mirror in its change log; 0 if there is none, or no log. Creates nothing.
 
     Raises:
         TransientError: ``CHANGED_MEANWHILE`` when the log cannot be opened.
-        TerminalError: ``MIRROR_CLASH`` when the log is another mirror's.
-        MirroringError: what the storage says.
+        TerminalError: ``MIRROR_CLASH`` when the log belongs to another mirror.
+        MirroringError: the storage's error.
     """
     newest = None
-    # What cannot be read so is told by the whole state, which says why.
+    # If this fails, reading the complete state reports the reason.
     with suppress(OSError, ValueError, LookupError, AttributeError, TypeError, MirroringError):
         newest = _by_entries(root / "_delta_log", app_id(mirror))
     if newest is not None:
@@ -43,7 +43,7 @@ def newest_in_log(root: Place, mirror: str) -> int:
 
 
 def _by_entries(folder: Place, app: str) -> int | None:
-    """The batch that the newest entries of the log name; None where they name none of this application."""
+    """The batch in the newest entries of the log; None if they name none of this application."""
     names = [entry.name for entry in folder.glob("*")]
     versions = [int(name[:20]) for name in names if name[:20].isdigit() and name[20:] == ".json"]
     for version in range(newest := max(versions, default=-1), max(newest - _ENTRIES, -1), -1):

@@ -1,6 +1,6 @@
-"""Tells from which partition a message came, whatever file of Event Hubs Capture holds it.
+"""Determines the partition of a message, in whichever file of Event Hubs Capture it is.
 
-A Capture writes one partition as many files, and numbers the messages of the partition without a gap. So places are
+Capture writes one partition as many files, and numbers the messages of the partition without a gap. So places are
 compared within a partition, not within a file.
 """
 
@@ -13,18 +13,18 @@ _WINDOW = "/[0-9][0-9][0-9][0-9]" + 5 * "/[0-9][0-9]" + "[.]avro"
 _CAPTURED = re.compile(f"(.+){_WINDOW}")
 
 PARTITION = f"regexp_replace(origin, '{_WINDOW}$', '')"
-"""As :func:`partition_of`, of the column ``origin`` in SQL."""
+"""As :func:`partition_of`, for the column ``origin`` in SQL."""
 
 
 def partition_of(origin: str) -> str:
-    """The partition of a captured file by its name; another origin is itself, as a topic's partition is."""
+    """The partition of a captured file by its name; any other origin, such as a topic partition, is unchanged."""
     match = _CAPTURED.fullmatch(origin)
     return match[1] if match else origin
 
 
-@lru_cache(maxsize=1024)  # every message asks, and a run reads few partitions
+@lru_cache(maxsize=1024)  # called for every message, and a run reads few partitions
 def topic_of(origin: str) -> str:
-    """The topic of ``topic/partition``, or the event hub of a captured file; empty where a file's name tells none."""
+    """The topic of ``topic/partition``, or the event hub of a captured file; empty if a file's name contains none."""
     partition = partition_of(origin)
     topic, _, number = partition.rpartition("/")
     if not number.isdecimal():

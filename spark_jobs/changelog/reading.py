@@ -1,7 +1,7 @@
-"""Reading log files in a worker: only the row groups, columns and rows that a plan needs.
+"""Reads log files in a worker: only the row groups, columns and rows that a plan needs.
 
-Files are sorted by table and key bucket. The statistics of most row groups therefore prove that all or none of their
-rows are wanted; the rows of the others are looked at one by one.
+Files are sorted by table and key bucket. So the statistics of most row groups prove that all or none of their rows are
+wanted; the rows of the others are checked one by one.
 """
 
 from __future__ import annotations
@@ -29,19 +29,19 @@ if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
 
 _COLUMNS = ("batch", "tbl", "epoch", "pos", "op", "key", "cols", "row", "before", "origin", "place")
-# Long or repeated texts of few different values are read as codes.
+# Long or repeated texts with few distinct values are read as codes.
 _READ_CODED = ("tbl", "epoch", "cols", "origin")
 _SCHEMA = pa.schema([HELD_SCHEMA.field(f.name) if f.name in _READ_CODED else f for f in LOG_SCHEMA])
 
 CHANGES_SCHEMA = pa.schema([_SCHEMA.field(name) for name in _COLUMNS])
-"""What is read of a change."""
+"""The columns that are read of a change."""
 
 DATED_SCHEMA = pa.schema([*CHANGES_SCHEMA, *(_SCHEMA.field(name) for name in TRANSACTION_COLUMNS)])
-"""What is read of a change where its commit time or its transaction is asked for, too (G-118)."""
+"""The columns that are read if commit time or transaction are needed, too (G-118)."""
 
 
 class Wanted(NamedTuple):
-    """The changes of some tables (ascending) in a range of key buckets: *low* included, *high* excluded."""
+    """The changes of some tables (ascending) in a range of key buckets: *low* inclusive, *high* exclusive."""
 
     sources: Sequence[str]
     low: int
@@ -49,7 +49,7 @@ class Wanted(NamedTuple):
 
     @property
     def rows(self) -> pc.Expression:
-        """The condition that changes of the range fulfil, whatever their table."""
+        """The condition for changes of the range, in any table."""
         bucket = pc.field("bucket")
         return (pc.field("kind") == CHANGE) & (bucket >= self.low) & (bucket < self.high)
 
@@ -93,11 +93,11 @@ def read_changes(
 ) -> dict[str, pa.Table]:
     """The wanted changes of log files by source table, in the order of the files; only tables that have any.
 
-    *storage* is where the files are; None: on this machine. *schema* says what of each change is read.
+    *storage* is the file system of the files; None: the local one. *schema* has the columns to read.
     """
     pieces: dict[str, list[pa.Table]] = {}
     for path in files:
-        # Of a distant file what is wanted is fetched by few requests.
+        # The wanted parts of a remote file are fetched by few requests.
         distant = {"filesystem": storage, "pre_buffer": True} if storage is not None else {}
         with pq.ParquetFile(path, read_dictionary=list(_READ_CODED), **distant) as file:
             names = file.metadata.schema.names
@@ -113,7 +113,7 @@ def read_changes(
 def _split(changes: pa.Table, schema: pa.Schema, pieces: dict[str, list[pa.Table]]) -> None:
     """Add every table's run of changes to its pieces, without a copy: a file is sorted by table."""
     changes = changes.select(schema.names)
-    if not changes.schema.equals(schema):  # what maintenance has rewritten may call more columns nullable
+    if not changes.schema.equals(schema):  # files rewritten by maintenance may have more nullable columns
         changes = changes.cast(schema)
     tables = changes["tbl"].unify_dictionaries().combine_chunks()
     codes, names = tables.indices.to_numpy(), tables.dictionary.to_pylist()
@@ -137,7 +137,7 @@ def read_history(
     """The *chosen* changes of one table, as :func:`read_changes` reads them."""
     if not files:
         return schema.empty_table()
-    import pyarrow.dataset as ds  # brings pandas, which a tick without changes does not wait for
+    import pyarrow.dataset as ds  # imports pandas, which a tick without changes does not need
 
     coded = ds.ParquetFileFormat(dictionary_columns=set(_READ_CODED))
     dataset = ds.dataset(list(files), format=coded, schema=_SCHEMA, filesystem=storage)
@@ -146,14 +146,14 @@ def read_history(
 
 
 def log_rows(root: Place, files: Sequence[str]) -> ds.Dataset:
-    """The rows of log files, to be filtered."""
+    """The rows of log files as a dataset that can be filtered."""
     import pyarrow.dataset as ds
 
     return ds.dataset(paths_of(root, files), format="parquet", schema=LOG_SCHEMA, filesystem=arrow_files(root))
 
 
 def query_files(db: DuckDBPyConnection, root: Place, files: Sequence[str], name: str = "logged") -> None:
-    """Let queries call the rows of log files *name*; DuckDB reads a disk itself, and other storage through Arrow."""
+    """Make the rows of log files queryable as *name*. DuckDB reads local files itself, others through Arrow."""
     if isinstance(root, Path):
         db.read_parquet(paths_of(root, files)).create_view(name)
     else:
@@ -162,8 +162,8 @@ def query_files(db: DuckDBPyConnection, root: Place, files: Sequence[str], name:
 
 @contextmanager
 def logged(root: Place, files: Sequence[str]) -> Iterator[DuckDBPyConnection]:
-    """A database in memory whose queries call the rows of log files *logged*."""
-    import duckdb  # a worker that only reads changes does without
+    """An in-memory database with the rows of log files as *logged*."""
+    import duckdb  # a worker that only reads changes does not need it
 
     with duckdb.connect() as db:
         query_files(db, root, files)

@@ -1,8 +1,8 @@
 """The rows of the change log: every message as it was read.
 
-One Delta table per mirror holds changes, fragments of split messages and dead letters as *kinds* of rows, so one
-commit makes all of them visible. The log keeps duplicates and late changes too; only the plan decides what they mean.
-Values stay text; publishing types them.
+One Delta table per mirror holds changes, fragments of split messages and dead letters as *kinds* of rows, so one commit
+makes all of them visible. The log keeps duplicates and late changes, too; only the plan decides what they mean. Values
+stay text; publishing types them.
 """
 
 from __future__ import annotations
@@ -22,34 +22,34 @@ BATCHES_PER_BLOCK = 100
 """The log is partitioned by ``batch_block = batch // BATCHES_PER_BLOCK``, so that maintenance drops whole blocks."""
 
 TRANSACTION_COLUMNS = ("committed", "transaction")
-"""When a change was committed, and in which transaction."""
+"""Time and transaction of a change's commit."""
 
 CODED = ("kind", "tbl", "epoch", "op", "cols", "origin")
-"""Columns of few different values: while they are held in memory, rows have codes for them."""
+"""Columns with few distinct values, which are dictionary-encoded in memory."""
 
 ROW_BYTES = 256
-"""About how many bytes of the log a logged change is."""
+"""The approximate size of a logged change in bytes."""
 
 
 def image_mark(image: bytes) -> int:
-    """A mark of a row image as the log writes it: images with different marks differ."""
+    """A mark of a row image in the log's form: images with different marks differ."""
     return mark_of_escaped(image.replace(b'"', rb"\\\""))
 
 
 def mark_of_escaped(image: bytes) -> int:
-    """The same of an image whose quotes have the three backslashes with which change events spell them.
+    """The same for an image whose quotes have three backslashes, as in change events.
 
-    Most of millions of images come so, and computing it costs less than taking these off would.
+    Most images come in this form, and computing the mark costs less than removing the backslashes.
     """
     found = adler32(image)
     return (found ^ found >> 16) & 0x7FFF
 
 
 def bucket_ranges(rows: int, at_most: int) -> list[tuple[int, int]]:
-    """Ranges of key buckets (from included, to excluded) that hold about *at_most* of a table's *rows* each.
+    """Ranges of key buckets (from inclusive, to exclusive) with about *at_most* of a table's *rows* each.
 
-    Their number is a power of two, so the borders of few ranges are borders of many ranges too. Rows
-    without key (bucket -1) belong to the first range.
+    Their number is a power of two, so the borders of few ranges are borders of many ranges, too. Rows without key
+    (bucket -1) belong to the first range.
     """
     pieces = min(KEY_BUCKETS, 1 << (max(1, -(-rows // at_most)) - 1).bit_length())
     width = KEY_BUCKETS // pieces
@@ -85,9 +85,9 @@ class LogRow(NamedTuple):
 
 
 class RawMessage(NamedTuple):
-    """One message as a transport hands it over: its coordinates and its untouched bytes.
+    """One message from a transport: its coordinates and its unchanged bytes.
 
-    *body* is None for a message without one (a tombstone), *key* the message's own key where the transport has keys.
+    *body* is None for a message without one (a tombstone), *key* the message's own key if the transport has keys.
     """
 
     origin: str

@@ -1,4 +1,4 @@
-"""Writing log files in a worker: takes rows, and makes sorted Parquet files and their statistics."""
+"""Writes log files in a worker: converts rows to sorted Parquet files with statistics."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from spark_jobs.changelog.schema import CHANGE, CODED, FRAGMENT, INSERT, UPDATE,
 
 ROWS_PER_FILE = 200_000
 BYTES_PER_FILE = 256 * 2**20
-"""A worker holds about this many rows or bytes before it writes a file: memory stays flat however large the batch."""
+"""A worker collects about this many rows or bytes before it writes a file, so memory stays flat for any batch."""
 # Small row groups: publishing reads one table or a few key buckets of a file that is sorted by them.
 _ROW_GROUP = 4_096
 _CHANGE_COLUMNS = ["tbl", "epoch", "pos", "op", "cols", "whole"]
@@ -36,17 +36,17 @@ _PIECE_COLUMNS = ["fragment_of", "epoch", "pos"]
 _LONG = ("cols", "row", "before", "reason", "raw")
 _FILE_OPTIONS: dict[str, Any] = {
     "compression": "zstd",
-    "store_schema": False,  # the file says what Parquet can say: codes are this writer's affair
-    # Where values seldom repeat, trying a dictionary first costs time; of long texts nobody asks the bounds.
+    "store_schema": False,  # without the Arrow schema: dictionary encoding concerns only this writer
+    # For columns with rarely repeated values, trying a dictionary costs time; nothing uses the bounds of long texts.
     "use_dictionary": list(CODED),
     "write_statistics": [name for name in LOG_SCHEMA.names if name not in _LONG],
 }
 
 
 class WaitingPieces(NamedTuple):
-    """The pieces that wait under one identity: their common position, and the log files that hold them.
+    """The pieces that wait under one identity: their common position, and the log files that contain them.
 
-    Several messages that wait for one thing, such as a structure, have no common position; then it is empty.
+    Messages that wait for something shared, such as a structure, have no common position; then it is empty.
     """
 
     epoch: str
@@ -68,7 +68,7 @@ class LogWriter:
 
     def __init__(self, root: Place, batch: int, attempt: str, task: int) -> None:
         self._root, self._batch, self._attempt, self._task = root, batch, attempt, task
-        # A task that Spark repeats, for its worker died, finds the files of the first try.
+        # A task that Spark repeats after losing a worker finds the files of the first try.
         self._try = uuid4().hex[:8]
         self._rows: list[LogRow] = []
         self._tables: list[pa.Table] = []
@@ -78,19 +78,19 @@ class LogWriter:
         self._fragments: dict[str, WaitingPieces] = {}
 
     def add(self, rows: Iterable[LogRow]) -> None:
-        """Take rows; a file is written whenever enough rows are collected."""
+        """Add rows; a file is written whenever enough rows are collected."""
         before = len(self._rows)
         self._rows.extend(rows)
         added = self._rows[before:]
         self._took(len(added), sum(len(row.raw or row.row or "") for row in added))
 
     def add_table(self, table: pa.Table) -> None:
-        """Take rows as a table with columns of :data:`HELD_SCHEMA`; those it lacks are NULL."""
+        """Add rows as a table with columns of :data:`HELD_SCHEMA`; missing ones are NULL."""
         self._tables.append(table)
         self._took(table.num_rows, table.nbytes)
 
     def finish(self) -> Written:
-        """Write what is left; all that was written."""
+        """Write the remaining rows and return the result."""
         if self._held_rows:
             self._flush()
         return Written(self._files, self._facts, self._fragments)
@@ -104,7 +104,7 @@ class LogWriter:
     def _flush(self) -> None:
         table = pa.concat_tables([_held(self._rows), *self._tables], promote_options="default").unify_dictionaries()
         self._rows, self._tables, self._held_rows, self._held_bytes = [], [], 0, 0
-        # Two digits per task are plenty of files (20 million rows); the task number keeps names apart.
+        # Two digits per task are enough for 20 million rows; the task number keeps names distinct.
         relative = file_path(self._batch, self._attempt, self._task * 100 + len(self._files), self._try)
         size, etag = write_durably(self._root / relative, table, self._batch)
         changes = table.select(_CHANGE_COLUMNS).filter(pc.equal(table["kind"], CHANGE))
@@ -152,7 +152,7 @@ def _held(rows: Sequence[LogRow]) -> pa.Table:
 
 
 def _reading_order(held: pa.Table) -> npt.NDArray[np.int64]:
-    """Places of the rows by table, then key bucket; dead letters without a table come last."""
+    """Indexes of the rows by table, then key bucket; dead letters without a table come last."""
     tables = held["tbl"].combine_chunks()
     ranks = pc.rank(tables.dictionary, sort_keys="ascending").to_numpy() if len(tables.dictionary) else np.zeros(0)
     rank = np.append(ranks, len(ranks) + 1)[tables.indices.fill_null(len(ranks)).to_numpy()]
@@ -160,9 +160,9 @@ def _reading_order(held: pa.Table) -> npt.NDArray[np.int64]:
 
 
 def _row_groups(held: pa.Table) -> Iterator[npt.NDArray[np.int64]]:
-    """The rows of each row group, cut so that publishing opens no row group in vain.
+    """The rows of each row group, split so that publishing reads no row group in vain.
 
-    A table of some size begins a row group of its own, and is cut between key buckets where publishing may cut it.
+    A larger table begins its own row group, and is split at the key buckets where publishing may split it.
     """
     order = _reading_order(held)
     tables = held["tbl"].combine_chunks().indices.fill_null(-1).to_numpy()[order]
@@ -182,7 +182,7 @@ def _with_batch(held: pa.Table, batch: int) -> pa.Table:
 
 
 def position_bounds(changes: pa.Table) -> dict[str, dict[str, tuple[int, str, str]]]:
-    """Per table and epoch how many rows, and their lowest and highest position."""
+    """The number of rows and their lowest and highest position, per table and epoch."""
     bounds: dict[str, dict[str, tuple[int, str, str]]] = {}
     grouped = changes.group_by(["tbl", "epoch"]).aggregate([("pos", "count"), ("pos", "min"), ("pos", "max")])
     for line in grouped.to_pylist():
@@ -191,9 +191,9 @@ def position_bounds(changes: pa.Table) -> dict[str, dict[str, tuple[int, str, st
 
 
 def write_durably(path: Place, held: pa.Table, batch: int) -> tuple[int, str | None]:
-    """Write rows as a log file under a name used once; its size in bytes, and in object storage its ETag.
+    """Write rows as a log file under a name used once; return its size in bytes, and in object storage its ETag.
 
-    A file is pushed to disk. An object is created once, in one step, when it is complete (S-09).
+    A file is flushed to disk. An object is created once, in one step, when it is complete (S-09).
     """
     if not isinstance(path, Path):
         memory = io.BytesIO()
@@ -206,7 +206,7 @@ def write_durably(path: Place, held: pa.Table, batch: int) -> tuple[int, str | N
             sink.flush()
             os.fsync(sink.fileno())
     except OSError as error:
-        error.filename = path  # a disk that is full tells no place
+        error.filename = path  # a full disk is reported without a path
         raise
     return path.stat().st_size, None
 
@@ -222,7 +222,7 @@ def _created(path: ObjectPath, content: bytes) -> str:
     try:
         return path.create(content)
     except FileExistsError:
-        # Nobody else has the name: an answer to this very creation was lost, and it was sent once more.
+        # The name is unique: the answer to this creation was lost, and it was retried.
         found = path.look(0, len(content) + 1)
         if found.content != content:
             raise TransientError(

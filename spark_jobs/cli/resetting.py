@@ -55,9 +55,9 @@ def reload_table(arguments: argparse.Namespace) -> Exit:
         return session_on_demand(mirror, "reload_table")
 
     wait = timedelta(minutes=arguments.wait)
-    done = job.reload_and_publish(
-        mirror, ledger, session, arguments.table, wait=wait, word=arguments.target_says, request=request
-    )
+    word = arguments.target_says
+    done = job.reload_table(mirror, ledger, session, arguments.table, wait=wait, word=word, request=request)
+    done = job.publish_behind(mirror, ledger, session, done)
     for table, what in done.stopped.items():
         print(f"STOPPED: {shown(table)}: {shown(what)}")
     said = _said(

@@ -84,14 +84,11 @@ def _unfit(mirror: Mirror, reader: LedgerReader, states: list[TableState]) -> di
     if not published:
         return {}
     from spark_jobs.publish.publication import Preparation  # brings DuckDB, which a mirror that is new does without
-    from spark_jobs.sources.registry import format_of
 
-    declared, renames = {table.source: table for table in mirror.tables}, format_of(mirror).renames_columns
     try:
-        salt = mirror.salt()
+        preparation = Preparation(mirror, reader)
     except TerminalError:
-        return {}  # reported by another check
-    preparation = Preparation(mirror.name, reader, declared, mirror.publish, renames=renames, salt=salt)
+        return {}  # without its salt, which another check reports
     unfit, names = preparation.unfit(published), {state.id: state.source for state in published}
     return {
         names[table_id]: TerminalError(stop.code, f"{names[table_id]}: {stop.what}", way_out=next_step(stop.code))

@@ -9,6 +9,7 @@ import gc
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 from typing import Any
 from uuid import uuid4
 
@@ -273,13 +274,18 @@ def begin_log(format: Format, tables: Mapping[str, MirroredTable], target: LogTa
     return Decoding(format, tables, (), replace(target, attempt=uuid4().hex, task=target.task + at))
 
 
+@cache
+def _spare_the_collector() -> None:
+    """Take all that was imported out of garbage collection, once: else it is looked through while rows are made."""
+    gc.freeze()
+
+
 def read(source: MessageTransport, task: ReadTask) -> Part:
     """Decode every message of the ranges.
 
     The source, which may hold secrets, comes with the function: Spark keeps tasks in a file for a moment.
     """
-    if not gc.get_freeze_count():
-        gc.freeze()  # what was imported need not be looked through again and again while rows are made
+    _spare_the_collector()
     decoding = Decoding(task.format, task.tables, task.schemas, task.target, task.watched)
     for bound in task.ranges:
         decoding.take_range(source, bound)

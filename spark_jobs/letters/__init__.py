@@ -1,1 +1,1 @@
-"""Finds the open dead letters in the change log, and those that a later row settles."""
+"""The open dead letters in the change log, and those that a later row settles."""

@@ -1,6 +1,6 @@
-"""Sees to it that the ledger knows the open dead letters of the log.
+"""Ensures that the ledger knows the open dead letters of the log.
 
-Most ledgers do, and are asked by one query: what reads the log is loaded for the others only.
+Most ledgers do, which one query shows. The code that reads the log is imported only for the others.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from open_mirroring.ledger.letters import is_counted
 
 
 def ensure_counted(mirror: Mirror, ledger: Engine) -> None:
-    """Enter the open dead letters of the log into a ledger that does not know them one by one."""
+    """Record the open dead letters of the log in a ledger that does not know them one by one."""
     if is_counted(ledger, mirror.name):
         return
     from spark_jobs.letters.open_letters import count_open_letters

@@ -1,7 +1,7 @@
 """Lists the dead letters of a mirror: messages that could not be read, and changes that could not be typed.
 
-The first are rows of the change log, the second are in the ledger. This needs no JVM: DuckDB queries the log's files
-in place.
+The first are rows of the change log, the second are in the ledger. This needs no JVM: DuckDB queries the log's files in
+place.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ _FILES_AT_ONCE = 256
 
 
 class DeadLetter(NamedTuple):
-    """One dead letter: its coordinates and why it is one.
+    """One dead letter: its coordinates and the reason.
 
     Attributes:
-        kind: ``unreadable`` (a message of the log without a row) or ``untyped`` (a change whose values do not fit).
+        kind: ``unreadable`` (a message in the log without a row) or ``untyped`` (a change whose values do not fit).
         origin: the source file or partition, and *place* the line, sequence number or offset in it.
-        table: source table; None where the message did not tell.
-        position: epoch and position, as far as known.
+        table: source table; None if the message does not contain it.
+        position: epoch and position, if known.
     """
 
     kind: Literal["unreadable", "untyped"]
@@ -47,7 +47,7 @@ class DeadLetter(NamedTuple):
 
     @property
     def way_out(self) -> str:
-        """What to do about it."""
+        """The next step for an operator."""
         return next_step(self.code)
 
 
@@ -62,7 +62,7 @@ def dead_letters(
     log_root: Place, reader: LedgerReader, limit: int, settled: Collection[LetterPlace] = frozenset()
 ) -> ListedLetters:
     """The newest *limit* dead letters of a mirror, without those that are *settled*."""
-    # So many more have to be looked at as may be settled.
+    # Settled letters are skipped, so as many more have to be read.
     found = _unreadable(log_root, limit + 1 + len(settled))
     found = [letter for letter in found if LetterPlace(letter.batch, letter.origin, letter.place) not in settled]
     for one in untyped_letters(reader, settled):
@@ -74,7 +74,7 @@ def dead_letters(
 
 
 def write_raw(file: Path, log_root: Place, letters: Iterable[DeadLetter]) -> int:
-    """Write what the log holds of each dead letter into a new file only its owner can read; how many lines it has.
+    """Write the content of each dead letter to a new file that only its owner can read; return its number of lines.
 
     One JSON object per line: the coordinates, and ``raw`` (the message's bytes in base64) or ``row`` and ``before``
     (the images of a change that could not be typed).
@@ -104,7 +104,7 @@ def write_raw(file: Path, log_root: Place, letters: Iterable[DeadLetter]) -> int
 
 def _unreadable(log_root: Place, wanted: int) -> list[DeadLetter]:
     found: list[DeadLetter] = []
-    # Names begin with the batch, so the newest come first and most of a long log stays shut.
+    # Names begin with the batch, so the newest come first and most of a long log is not opened.
     files = sorted(log_files(log_root), key=lambda file: Path(file).name, reverse=True)
     query = """SELECT batch, tbl, origin, place, epoch || ' ' || pos, code, reason
                FROM {} WHERE kind = $kind"""
@@ -112,7 +112,7 @@ def _unreadable(log_root: Place, wanted: int) -> list[DeadLetter]:
 
     with duckdb.connect() as db:
         while files and len(found) < wanted:
-            # A batch is never cut, for the order inside it is not the order of its files.
+            # A batch is never divided, because the order inside it is not the order of its files.
             last = Path(files[min(len(files), _FILES_AT_ONCE) - 1]).name.partition("-")[0]
             chunk = [file for file in files if Path(file).name.partition("-")[0] >= last]
             files = files[len(chunk) :]

@@ -1,11 +1,11 @@
-"""Finds dead letters that no longer leave anything out of date, because a later row of their key is published.
+"""Finds dead letters after which no row is outdated any more, because a later row of their key is published.
 
-A dead letter is *healed* when the log holds a later change of the same row that is published, could be typed, and
-carries the whole row: the target then shows that row, whatever the letter said. It is *reloaded* when a complete
-initial load holds what it said. What is not proven stays open: letters without key or position, tables without key, and
-tables that publish every change, because their history lacks the letter's change for ever.
+A dead letter is *healed* when the log has a later change of the same row that is published, could be typed, and
+contains the complete row. Then the target shows that row, whatever the letter contained. It is *reloaded* when a
+complete initial load contains its change. Everything unproven stays open: letters without key or position, tables
+without key, and tables that publish every change, because their history lacks the letter's change for ever.
 
-Only log files that may hold a later row are opened, each once. This needs no JVM: DuckDB queries them in place.
+Only log files that may contain a later row are opened, each once. This needs no JVM: DuckDB queries them in place.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ from open_mirroring.ledger.reading import LedgerReader, TableState
 from spark_jobs.changelog.origins import partition_of
 from spark_jobs.changelog.reading import logged
 from spark_jobs.changelog.schema import CHANGE, DELETE, INSERT, KEY_LEFT, LOAD_MAJOR, UPDATE
-from spark_jobs.plan.partial_rows import carries_all, types_of
+from spark_jobs.plan.logged_lines import carries_all, types_of
 
 log = logging.getLogger(__name__)
 
 
 class _Stale(NamedTuple):
-    """A row that may be out of date because of an open dead letter; a key change has two such rows."""
+    """A row that may be outdated because of an open dead letter; a key change has two such rows."""
 
     at: LetterPlace
     key: str | None
@@ -45,16 +45,16 @@ class _Stale(NamedTuple):
 
 
 class _Rows(NamedTuple):
-    """A table's open dead letters; *untyped* changes are no rows that heal."""
+    """A table's open dead letters. *untyped* changes do not heal."""
 
     stale: list[_Stale]
     untyped: set[tuple[str, str, str | None]]
 
 
 def settle_outdated_letters(mirror: Mirror, ledger: Engine) -> int:
-    """Settle the open dead letters that leave nothing out of date any more; returns their number.
+    """Settle the open dead letters after which no row is outdated any more; return their number.
 
-    It costs a query where no table has any.
+    If no table has any, this costs one query.
     """
     reader = LedgerReader(ledger, mirror.name)
     states = reader.tables()
@@ -110,7 +110,7 @@ def _open_rows(ledger: Engine, mirror: str, states: Mapping[str, TableState]) ->
 def _first_of_stream(reader: LedgerReader, state: TableState) -> int:
     """The first batch with a change of the stream that began with the table's load (G-128).
 
-    0 where no stream began so, or no change of it has come. A letter of an earlier batch that tells no stream is of an
+    0 if no stream began so, or no change of it has arrived. A letter of an earlier batch without stream belongs to an
     older stream: otherwise the reset would have been refused.
     """
     if state.load_state != "loaded" or state.stream_from != BEGINS_EMPTY:
@@ -122,18 +122,19 @@ def _first_of_stream(reader: LedgerReader, state: TableState) -> int:
 
 
 def _is_of_reload(row: _Stale, starts: Mapping[str, int]) -> bool:
-    """Whether a letter is a row of a full load that came behind changes of its table (K-67).
+    """Whether a letter is a row of a full load that followed changes of its table (K-67).
 
-    No message heals it: in the order of positions every change stands above it, also those of the time before the load.
+    No message heals it: by position every change is above it, including those from before the load.
     """
     is_loaded = row.pos is not None and row.pos.startswith(f"{LOAD_MAJOR}:")
     return is_loaded and row.at.place > starts.get(row.at.origin, row.at.place)
 
 
 def _is_in_load(state: TableState, row: _Stale, epochs: Mapping[str, Mapping[str, int]], before: int) -> bool:
-    """Whether the table's initial load holds what a letter said, by the same rule as for readable changes.
+    """Whether the table's initial load contains a letter's change, by the same rule as for readable changes.
 
-    A load with which a stream began holds everything that was read before batch *before*, the first one of the stream.
+    A load with which a stream began contains everything that was read before batch *before*, the first one of the
+    stream.
     """
     if (load := state.newest_load) is not None and not row.is_typed and row.epoch == load.epoch:
         begin = load.begins.get(partition_of(row.at.origin))
@@ -153,8 +154,6 @@ def _is_in_load(state: TableState, row: _Stale, epochs: Mapping[str, Mapping[str
 
 @dataclass(frozen=True)
 class _Search:
-    """Looks in the log for later rows of one table."""
-
     mirror: Mirror
     reader: LedgerReader
     state: TableState
@@ -163,9 +162,9 @@ class _Search:
     def healed(
         self, rows: Sequence[_Stale], untyped: Iterable[tuple[str, str, str | None]]
     ) -> tuple[set[LetterPlace], int]:
-        """The letters all of whose rows have a later one, and the batch up to which nothing has to be looked at again.
+        """The letters all of whose rows have a later one, and the batch up to which nothing has to be searched again.
 
-        The first look at a letter goes through everything that reaches up to it: a later row may have come before it.
+        The first search for a letter includes earlier batches, because a later row may have arrived before it.
         """
         state, published = self.state, self.state.row.published_batch
         generation = state.row.generation
@@ -182,8 +181,9 @@ class _Search:
             newest = self._newest(group, looked_to, ordinals, bad)
             for row, order in group.items():
                 whole, left = newest.get(row.key or "", ("", ""))
-                # What leaves a key in the very transaction may not have meant the row that was written in it.
-                # The very change may have come again, sound; what cannot be typed is that at its place.
+                # A row that leaves the key in the same transaction may not be the row that was written in it. A change
+                # at the same position is the same one, read again without error; for an untypable change it is that
+                # change itself.
                 later[row] = whole > order or left > f"{order.rsplit(':', 2)[0]};"
                 later[row] |= order in (whole, left) and not row.is_typed
         places: dict[LetterPlace, bool] = {}
@@ -199,11 +199,11 @@ class _Search:
     def _newest(
         self, rows: Mapping[_Stale, str], above: int, ordinals: Mapping[str, int], bad: Sequence[str]
     ) -> dict[str, tuple[str, str]]:
-        """By key the place of the newest change that tells a whole row or none, and of the newest that left the key."""
+        """By key the position of the newest change with a complete row or none, and of the newest that left the key."""
         state = self.state
         reaching = not_below(min(rows.values()), ordinals)
         parts = self.reader.history(state.source, state.row.published_batch, reaching)
-        # Batches up to `log_from` tell nothing of this generation's rows: their keys may be others.
+        # Batches up to `log_from` are not part of this generation: their keys may differ.
         files = sorted({file for part in parts if part.batch > max(above, state.log_from) for file in part.files})
         if not files:
             return {}
@@ -222,7 +222,7 @@ class _Search:
             for epoch, limit in limits.items():
                 if epoch not in reaching or (load is not None and ordinals[epoch] < ordinals.get(load.epoch, 0)):
                     continue
-                # What came before the newest load of the source is not in the target (G-125).
+                # Rows from before the newest load of the source are not in the target (G-125).
                 is_of_load = load is not None and epoch == load.epoch
                 parameters: dict[str, Any] = {
                     "kind": CHANGE,
@@ -249,7 +249,7 @@ class _Search:
     def _whole_lists(self) -> list[str]:
         """The column lists with every column of the table; other lists may leave a value unchanged (G-04).
 
-        A column that is gone has no value to tell (G-60).
+        A dropped column has no value to include (G-60).
         """
         lists = [found.cols for found in self.reader.column_lists([self.state.id]).get(self.state.id, [])]
         gone = {column.column for column in self.reader.gone_columns([self.state]).get(self.state.id, [])}
@@ -257,7 +257,7 @@ class _Search:
         return [cols for cols in lists if carries_all(cols, types)] or [""]
 
     def _looked_to(self, ordinals: Mapping[str, int]) -> int:
-        """The batch up to which everything is published, also of transactions that are held back."""
+        """The batch up to which everything is published, including transactions that are held back."""
         state, end = self.state, self.state.row.published_position
         if end is None:
             return state.row.published_batch

@@ -1,4 +1,4 @@
-"""Dead letters of the log that nothing has settled: what a replay may take, and what a repeated read covers.
+"""Dead letters of the log that are not settled: what a replay may use, and what a repeated read covers.
 
 Only batches that counted dead letters are opened. This needs no JVM: DuckDB queries their files in place.
 """
@@ -34,18 +34,18 @@ _COUNTS = ("rejected", "refused", "expired")
 
 
 class OpenLetter(NamedTuple):
-    """A message of the log that could not be read, and why.
+    """A message of the log that could not be read, and the reason.
 
     Attributes:
-        at: where the log has it.
-        table: source table; None where the message did not tell.
+        at: its coordinates in the log.
+        table: source table; None if the message does not contain it.
         hides_key: its table is known and its key is not.
-        epoch: its stream, and *position* its place in it, as far as known.
-        is_message: the log has the bytes of this one message, so it can be decoded again; not so for damaged files
-            and for pieces of a split message.
-        rows: how many rows of the log it has.
-        reason: what exactly was found.
-        key: the row that it leaves out of date, where that is known.
+        epoch: its stream, and *position* its position in it, if known.
+        is_message: the log has the bytes of this one message, so it can be decoded again; not so for damaged files and
+            for pieces of a split message.
+        rows: its number of rows in the log.
+        reason: the exact reason.
+        key: the row that becomes outdated, if known.
     """
 
     at: LetterPlace
@@ -61,10 +61,10 @@ class OpenLetter(NamedTuple):
 
 
 class LetterChoice(NamedTuple):
-    """A choice of dead letters; a letter has to fulfil every condition that is given.
+    """A selection of dead letters; a letter must meet every given condition.
 
-    *after* and *before* are positions inside their streams, of which *before* is excluded; letters without a position
-    are not among those between two.
+    *after* and *before* are positions inside their streams; *before* is exclusive. Letters without a position are not
+    selected by them.
     """
 
     code: str | None = None
@@ -74,7 +74,7 @@ class LetterChoice(NamedTuple):
     at: LetterPlace | None = None
 
     def includes(self, letter: OpenLetter) -> bool:
-        """Whether a letter is meant."""
+        """Whether a letter is selected."""
         if self.at is not None and letter.at != self.at:
             return False
         if (self.code or letter.code) != letter.code or (self.table or letter.table) != letter.table:
@@ -90,14 +90,7 @@ class LetterChoice(NamedTuple):
 def open_letters(
     root: Place, manifests: Mapping[int, Manifest], settled: Collection[LetterPlace], tables_with_key: Collection[str]
 ) -> list[OpenLetter]:
-    """The open dead letters of the log at *root*, in the order of their batches and coordinates.
-
-    Args:
-        root: the log's folder.
-        manifests: what was sealed, by committed batch.
-        settled: letters that are settled.
-        tables_with_key: source tables that have a key.
-    """
+    """The open dead letters of the log at *root*, in the order of their batches and coordinates."""
     batches = [m for m in manifests.values() if any(m.counts.get(count, 0) for count in _COUNTS)]
     files = [str(file["path"]) for manifest in batches for file in manifest.files]
     if not files:
@@ -106,7 +99,7 @@ def open_letters(
                       bool_and(raw IS NOT NULL AND fragment_of IS NULL), count(*), any_value(reason),
                       CASE WHEN count(*) = 1 THEN any_value(key) END
                FROM logged WHERE kind = $kind GROUP BY ALL ORDER BY batch, origin, place"""
-    from spark_jobs.changelog.reading import logged  # few runs find dead letters to look at
+    from spark_jobs.changelog.reading import logged  # few runs find dead letters to read
     from spark_jobs.changelog.schema import REJECTED
 
     with logged(root, files) as db:
@@ -122,20 +115,20 @@ def open_letters(
 
 
 def read_open_letters(mirror: Mirror, ledger: Engine) -> list[OpenLetter]:
-    """The open dead letters of a mirror, as far as its log reaches back."""
+    """The open dead letters of a mirror, within the retained part of its log."""
     reader = LedgerReader(ledger, mirror.name)
     horizon = reader.mirror_horizon()
     dropped = 0 if horizon is None else horizon.dropped
     manifests = {number: manifest for number, manifest in reader.manifests().items() if number > dropped}
     with_key = {table.source for table in mirror.tables if table.key}
-    # Also where the mended key is none (G-69).
+    # Even if the new key is none (G-69).
     with_key |= {state.source for state in reader.tables().values() if state.stop_code == KEY_MENDED}
     settled = settled_letters(ledger, mirror.name)
     return open_letters(log_place(mirror), manifests, settled.keys(), with_key)
 
 
 def untyped_letters(reader: LedgerReader, settled: Collection[LetterPlace]) -> list[OpenLetter]:
-    """The dead letters of a mirror that are changes whose values do not fit their columns, but those *settled*."""
+    """The dead letters of a mirror that are changes whose values do not fit their columns, except those *settled*."""
     tables = {table.id: table.source for table in reader.tables().values()}
     found = []
     for id_, rejects in reader.rejected(tables).items():
@@ -149,7 +142,7 @@ def untyped_letters(reader: LedgerReader, settled: Collection[LetterPlace]) -> l
 def count_open_letters(mirror: Mirror, ledger: Engine) -> None:
     """Count the open dead letters of the log again.
 
-    When a batch is completed meanwhile, or the log cannot be read, they stay uncounted, which is a loss of its own:
+    If a batch is completed meanwhile, or the log cannot be read, they stay uncounted. That is a loss of its own, and
     the next run counts.
     """
     import duckdb
@@ -172,9 +165,9 @@ def count_open_letters(mirror: Mirror, ledger: Engine) -> None:
 def covered_by(
     ranges: Iterable[BoundRange], letters: Iterable[OpenLetter], counts_as_bound: Callable[[str], bool]
 ) -> list[OpenLetter]:
-    """The letters whose messages lie in these ranges.
+    """The letters whose messages are in these ranges.
 
-    Where places are no numbers inside a range, a range that begins at 0 covers its whole file or table.
+    If places are not numbers inside a range, a range that begins at 0 covers its complete file or table.
     """
     by_name: dict[str, list[BoundRange]] = {}
     for bound in ranges:
@@ -190,6 +183,6 @@ def covered_by(
 
 
 def healed_tables(settled: Iterable[OpenLetter], left: Iterable[OpenLetter], hidden_anew: Collection[str]) -> list[str]:
-    """Tables whose hidden changes were all read: *settled* letters hid one, no letter *left* and no new one does."""
+    """Tables whose hidden changes were all read: *settled* letters hid one, and no letter *left* or new one does."""
     hidden = {letter.table for letter in left if letter.hides_key} | set(hidden_anew)
     return sorted({letter.table for letter in settled if letter.hides_key and letter.table is not None} - hidden)

@@ -6,6 +6,7 @@ import tempfile
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
@@ -13,9 +14,9 @@ _MEMORY = "512MB"
 
 
 def find_duplicate(tables: Iterable[pa.Table], keys: pa.Schema) -> tuple[int, int] | None:
-    """The places of two rows with one key, counted from 0 over all tables; None when every key is there once.
+    """Find two rows with one key: their places, counted from 0 over all tables; None when every key is unique.
 
-    Exact, over typed values; what does not fit into memory is spilled to disk.
+    Compares typed values exactly. What does not fit into memory is spilled to disk.
 
     Args:
         tables: tables with at least the columns of *keys*, in their types.
@@ -31,7 +32,7 @@ def find_duplicate(tables: Iterable[pa.Table], keys: pa.Schema) -> tuple[int, in
         row = 0
         for table in tables:
             columns = [table.column(name) for name in keys.names]
-            places = pa.chunked_array([pa.array(range(row, row + table.num_rows), pa.int64())])
+            places = pa.chunked_array([pa.array(np.arange(row, row + table.num_rows))])
             yield from pa.Table.from_arrays([*columns, places], schema=schema).to_batches()
             row += table.num_rows
 
@@ -46,7 +47,7 @@ def find_duplicate(tables: Iterable[pa.Table], keys: pa.Schema) -> tuple[int, in
 
 
 def key_columns(files: Sequence[Path], keys: Sequence[str]) -> Iterator[pa.Table]:
-    """The key columns of data files, in the files' order, piece by piece."""
+    """Read the key columns of data files, in the files' order, piece by piece."""
     for file in files:
         with pq.ParquetFile(file) as parquet:
             for batch in parquet.iter_batches(columns=list(keys), use_threads=False):

@@ -7,70 +7,99 @@ workers plan the keys of one table. A worker may read old keys of any bucket her
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
-from typing import Any
+from collections.abc import Collection
 
+import pyarrow as pa
 import pyarrow.compute as pc
-from pyarrow import Table
 
+from open_mirroring.changes.log_position import not_above
+from open_mirroring.changes.logged_change import Left, Logged, first_of_each
 from open_mirroring.changes.row_key import key_bucket
-from spark_jobs.changelog.schema import KEY_LEFT, UPDATE
-from spark_jobs.plan.partial_rows import carries_all
-
-Line = Mapping[str, Any]
-KeyChangePlace = tuple[str, str]
-"""Stream incarnation, and the position without its half."""
-
-Read = Callable[[pc.Expression], Table]
-"""The changes of a table that are in the set to publish and fulfil a condition, from any file and key bucket."""
-
-
-def place_of(line: Line) -> KeyChangePlace:
-    """What both halves of a key change have in common."""
-    return line["epoch"], line["pos"][:-2]
+from spark_jobs.changelog.schema import INSERT, KEY_LEFT, UPDATE
+from spark_jobs.plan.logged_lines import KeyChangePlace, KeysLeft, Line, is_partial, logged_change, place_of
+from spark_jobs.plan.selection import CountingChanges, Read
+from spark_jobs.plan.table_plan import TablePlan
 
 
 class MovedRows:
-    """Finds the earlier changes of a moved row among all changes of its table.
+    """Finds the earlier changes of moved rows among all changes of a table."""
 
-    Attributes:
-        leaving: the half that leaves a key, by its place.
-        lines: all changes of the keys that were left, by key.
-    """
+    def __init__(self, plan: TablePlan, counting: CountingChanges) -> None:
+        self._plan, self._counting = plan, counting
+        self._halves: dict[KeyChangePlace, Line] = {}
+        self._changes: dict[str, list[Line]] = {}
 
-    def __init__(self, read: Read, types: Mapping[str, str]) -> None:
-        self._read, self._types = read, types
-        self.leaving: dict[KeyChangePlace, Line] = {}
-        self.lines: dict[str, list[Line]] = {}
+    def learn(self, known: pa.Table) -> tuple[pa.Table, KeysLeft]:
+        """The changes as they are, and the key that each moved row among them had before."""
+        self._read(known.to_pylist())
+        return known, self._keys_left()
 
-    def learn(self, lines: Collection[Line]) -> None:
-        """Find the keys that updates among *lines* left and, for partial updates, all changes of those keys."""
-        while places := {place_of(line) for line in lines if line["op"] == UPDATE} - self.leaving.keys():
-            halves = self._read((pc.field("op") == KEY_LEFT) & pc.field("pos").isin([f"{at}:0" for _, at in places]))
-            self.leaving |= {place_of(line): line for line in halves.to_pylist() if place_of(line) in places}
-            partial = {place_of(line) for line in lines if self._is_partial(line)} & self.leaving.keys()
-            keys = {self.leaving[place]["key"] for place in partial} - self.lines.keys()
+    def _read(self, lines: list[Line]) -> None:
+        """Read the keys that updates among *lines* left and, for partial updates, all changes of those keys."""
+        while places := {place_of(line) for line in lines if line["op"] == UPDATE} - self._halves.keys():
+            self._halves |= halves_at(self._counting.any, places)
+            partial = {place_of(line) for line in lines if is_partial(line, self._plan)} & self._halves.keys()
+            keys = {self._halves[place]["key"] for place in partial} - self._changes.keys()
             if not keys:
                 return
-            self.lines |= {key: [] for key in keys}
-            for line in (lines := self._read(pc.field("key").isin(sorted(keys))).to_pylist()):
-                self.lines[line["key"]].append(line)
+            self._changes |= {key: [] for key in keys}
+            for line in (lines := self._counting.any(pc.field("key").isin(sorted(keys))).to_pylist()):
+                self._changes[line["key"]].append(line)
 
-    def destinations(self, keys: Collection[str], buckets: tuple[int, int]) -> set[str]:
-        """The keys in a range of buckets to which rows of *keys* moved by an update that carries only some columns."""
-        found: set[str] = set()
-        frontier = set(keys)
-        while frontier:
-            halves = self._read((pc.field("op") == KEY_LEFT) & pc.field("key").isin(sorted(frontier))).to_pylist()
-            places = {place_of(line) for line in halves}
-            if not places:
-                break
-            taken = self._read((pc.field("op") == UPDATE) & pc.field("pos").isin([f"{at}:1" for _, at in places]))
-            moved = {x["key"] for x in taken.to_pylist() if place_of(x) in places and self._is_partial(x)}
-            frontier = moved - found
-            found |= moved
-        low, high = buckets
-        return {key for key in found if low <= key_bucket(key) < high}
+    def _keys_left(self) -> KeysLeft:
+        """The key that each moved row had before.
 
-    def _is_partial(self, line: Line) -> bool:
-        return line["op"] == UPDATE and not carries_all(line["cols"], self._types)
+        They come oldest first, and each change once: those of a key include rows that had moved there before. A
+        complete row only needs to be known as one that came from another key.
+        """
+        found: dict[KeyChangePlace, Left] = {}
+        logged: dict[int, Logged] = {}
+        taking = {
+            key: [(line["order"], logged_change(self._plan, line)) for line in lines if line["op"] in (INSERT, UPDATE)]
+            for key, lines in self._changes.items()
+        }
+        for place, half in sorted(self._halves.items(), key=lambda one: one[1]["order"]):
+            lines = [line for line in self._changes.get(half["key"], ()) if line["order"] < half["order"]]
+            for line in lines:
+                if id(line) not in logged:
+                    logged[id(line)] = logged_change(self._plan, line, left=found)
+            leaving = logged_change(self._plan, half)
+            later = [change for order, change in taking.get(half["key"], ()) if order > half["order"]]
+            changes = first_of_each([logged[id(line)] for line in lines])
+            found[place] = Left(leaving.position, leaving.before, changes, later)
+        return found
+
+
+def halves_at(read: Read, places: Collection[KeyChangePlace]) -> dict[KeyChangePlace, Line]:
+    """The halves that leave a key, of key changes at some places."""
+    is_half = (pc.field("op") == KEY_LEFT) & pc.field("pos").isin([f"{at}:0" for _, at in places])
+    return {place_of(line): line for line in read(is_half).to_pylist() if place_of(line) in places}
+
+
+def renewed_keys(plan: TablePlan, counting: CountingChanges, floor: str) -> set[str]:
+    """The planned keys of which a row may change without a new change of its own.
+
+    A partial update moved the row there, and the key that it left has a new change that is not above *floor*, up to
+    which everything is published.
+    """
+    found: set[str] = set()
+    frontier = _late_keys(plan, counting, floor) if floor else found
+    while frontier:
+        halves = counting.any((pc.field("op") == KEY_LEFT) & pc.field("key").isin(sorted(frontier))).to_pylist()
+        places = {place_of(line) for line in halves}
+        if not places:
+            break
+        taken = counting.any((pc.field("op") == UPDATE) & pc.field("pos").isin([f"{at}:1" for _, at in places]))
+        moved = {line["key"] for line in taken.to_pylist() if place_of(line) in places and is_partial(line, plan)}
+        frontier = moved - found
+        found |= moved
+    low, high = plan.buckets
+    return {key for key in found if low <= key_bucket(key) < high}
+
+
+def _late_keys(plan: TablePlan, counting: CountingChanges, floor: str) -> set[str]:
+    """The keys, of any bucket, with a new change that is not above *floor*."""
+    late = pc.scalar(False)
+    for epoch, text in not_above(floor, plan.epochs).items():
+        late |= (pc.field("epoch") == epoch) & (pc.scalar(True) if text is None else pc.field("pos") <= text)
+    return set(counting.any((pc.field("batch") > plan.batch_from) & late)["key"].to_pylist())

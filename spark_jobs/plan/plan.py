@@ -8,7 +8,7 @@ changes.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -17,224 +17,305 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from open_mirroring.changes.log_position import LogPosition
-from open_mirroring.changes.logged_change import Left, Logged, RowUntold
-from open_mirroring.changes.plan_rule import plan_key
+from open_mirroring.changes.logged_change import Logged, RowUntold, same_content
+from open_mirroring.changes.plan_rule import KeyPlan, plan_key
 from open_mirroring.landing_zone.arrow_schema import file_schema
-from open_mirroring.protocols.table_stops import ROW_INCOMPLETE
+from open_mirroring.protocols.table_stops import ROW_INCOMPLETE, SWAP_POSSIBLE
 from spark_jobs.plan.certain_keys import certain_keys
-from spark_jobs.plan.moved_rows import KeyChangePlace, MovedRows, Read
-from spark_jobs.plan.partial_rows import Completed, partial_keys, with_rows
-from spark_jobs.plan.table_plan import (
-    Identity,
-    PlannedRows,
-    PlanStop,
-    ReadHistory,
-    TablePlan,
-    above_the_gone,
-    arrived,
-    conflict,
-    eligible,
-    identity_of,
-    in_set,
-    late_keys,
-    left_keys,
-    loaded_twice,
-    logged_change,
-    of_keys,
-    refuse_late,
-    refuse_two_loads,
-    rejection,
-    typed_changes,
-    untold_row,
-)
+from spark_jobs.plan.logged_lines import KeysLeft, Line, identity_of, logged_change, partial_keys, with_rows
+from spark_jobs.plan.moved_rows import MovedRows, renewed_keys
+from spark_jobs.plan.selection import CountingChanges, eligible, loaded_rows, of_keys
+from spark_jobs.plan.table_plan import Identity, PlannedRows, PlanStop, TablePlan
 from spark_jobs.plan.taken_keys import TakenKeys
-from spark_jobs.plan.transaction_cut import published, take
+from spark_jobs.plan.typed_changes import can_be_in_target, typed_changes
 from spark_jobs.sources.sql_server.typed_rows import Failure
 
-__all__ = ["Identity", "PlanStop", "PlannedRows", "TablePlan", "plan_table"]
+_EVERYTHING = "~"
+"""Above every order."""
 
 
-def plan_table(
-    plan: TablePlan,
-    new: pa.Table,
-    read_history: ReadHistory,
-    read_any: Read | None = None,
-    read_older: Read | None = None,
-) -> PlannedRows:
-    """Apply the plan rule to the new changes of one table and type what it publishes.
+def plan_table(plan: TablePlan, new: pa.Table, counting: CountingChanges) -> PlannedRows:
+    """Apply the plan rule to the *new* changes of one table and type what it publishes.
+
+    Where transactions are held back, changes that waited are among the new ones.
 
     A change that cannot be typed is a dead letter, and so no change: its key is decided again without it, which
     makes the result independent of where batches were cut (G-09).
-
-    Args:
-        plan: the table and what is known of it.
-        new: the table's changes in the new batches; where transactions are held back, those that waited too.
-        read_history: given keys, their changes in *history_files*.
-        read_any: given a condition, the changes of all files, whatever their key bucket, that fulfil it; for rows that
-            changed their keys.
-        read_older: given a condition, the published changes of all other files of the log that fulfil it.
 
     Raises:
         PlanStop: ``IDENTITY_CONFLICT`` (G-02), ``KEYLESS_CHANGE`` (F-12), ``EPOCH_UNKNOWN`` (G-01),
             ``ROW_INCOMPLETE`` (G-04), ``SWAP_POSSIBLE`` (G-115), ``LATE_BELOW_HORIZON`` (G-05).
     """
-    taken = TakenKeys(plan, read_any, read_older) if read_any is not None and read_older is not None else None
-    floor = "" if plan.highest is None else plan.highest.order
-    changes = eligible(plan, new)
-    refuse_late(plan, changes)
-    if plan.cut is None:
-        result = _Result(plan, new.num_rows)
-        result.counts["in_load"] = new.num_rows - changes.num_rows
-    else:
-        floor = min(floor, plan.cut.position_from)
-        result = _Result(plan, arrived(plan, new))
-        result.counts["in_load"] = arrived(plan, new) - arrived(plan, changes)
-        changes, result.counts["released"], result.counts["waiting"] = take(plan.cut, plan.batch_from, changes)
-    uncertain = {key for _, _, key in plan.rejected if key is not None}
-    renewed: set[str] = set()
-    if plan.completing:
-        uncertain |= partial_keys(changes, plan.types)
-        if read_any is not None:
-            result.moved = MovedRows(lambda condition: in_set(plan, read_any(condition)), plan.types)
-            renewed = result.moved.destinations(late_keys(plan, read_any, floor), plan.buckets)
-            uncertain |= renewed
-    else:
-        result.taken = taken
-    twice = loaded_twice(plan, changes, read_history)
-    certain = certain_keys(changes, floor, uncertain | twice)
-    winners = changes.filter(_mask(changes.num_rows, certain.index)).combine_chunks()
-    failed = result.take(winners)
-    counted = np.delete(certain.logged, failed), np.delete(certain.repeated, failed)
-    logged, repeated = (int(numbers.sum()) for numbers in counted)
-    result.counts["duplicates"] += repeated
-    result.counts["compacted"] += logged - repeated - len(counted[0])
-    pending = certain.doubtful | renewed | {winners["key"][at].as_py() for at in failed}
-    if pending:
-        history = eligible(plan, read_history(sorted(pending)))
-        history = history if plan.cut is None else published(plan.cut, history)
-        known = pa.concat_tables([of_keys(changes, pending), history])
-        while pending:
-            pending = result.decide(known, pending)
-    return result.finish()
+    planning = _Planning(plan, new, counting)
+    for stage in _STAGES:
+        stage(planning)
+    return planning.result()
 
 
-class _Result:
-    """Collects what is published; knows the dead letters, which are no changes any more."""
+class _Planning:
+    """The changes of a table on their way through the stages of its plan."""
 
-    def __init__(self, plan: TablePlan, logged: int) -> None:
-        self._plan = plan
-        self._rejected_before = plan.rejected
-        self._published_position = None if plan.cut is None else plan.cut.position_from
-        self._rejected: dict[Identity, dict[str, Any]] = {}
-        self._rows: list[pa.Table] = []
-        self._bounds: list[str] = []
-        self._unverified: list[str] = []
-        self.counts: Counter[str] = Counter(changes=logged)
-        self.moved: MovedRows | None = None
-        self.taken: TakenKeys | None = None
+    def __init__(self, plan: TablePlan, changes: pa.Table, counting: CountingChanges) -> None:
+        self.plan, self.changes, self.counting = plan, changes, counting
+        self.counts = Counter[str]()
+        self.uncertain = set[str]()
+        """Keys that the definition decides."""
+        self.renewed = set[str]()
+        """Those of them that may have no new change."""
+        self.rejected: dict[Identity, dict[str, Any]] = {}
+        self.rows: list[pa.Table] = []
+        self.places: list[str] = []
+        """The lowest and highest order of published changes."""
+        self.unverified: list[str] = []
+        """Places of deletes that only a before image proves (G-115)."""
 
-    def take(self, winners: pa.Table) -> list[int]:
-        """Type and keep winners; the indexes of those that could not be typed."""
-        plan = self._plan
-        if not plan.columns:
-            # No change ever carried a row: these are deletes of what the target never had.
-            self.counts["superseded"] += winners.num_rows
-            return []
-        if plan.lives_above is not None:
-            kept = above_the_gone(plan, winners)
-            if len(kept) < winners.num_rows:
-                self.counts["superseded"] += winners.num_rows - len(kept)
-                return [kept[at].as_py() for at in self.take(winners.take(kept))]
-        typed = typed_changes(plan, winners)
-        failed = [failure.index for failure in typed.failures]
-        for failure in typed.failures:
-            self._reject(winners.slice(failure.index, 1).to_pylist()[0], failure)
-        self.counts["published"] += typed.rows.num_rows
-        self._rows.append(typed.rows)
-        if typed.rows.num_rows:
-            kept = pc.invert(_mask(winners.num_rows, failed))
-            lowest_highest = pc.min_max(winners["order"].filter(kept) if failed else winners["order"]).as_py()
-            self._bounds += [lowest_highest["min"], lowest_highest["max"]]
-        return failed
+    @property
+    def published_position(self) -> str | None:
+        """The position up to which the target has the batches published before; None: all of them."""
+        return None if self.plan.cut is None else self.plan.cut.position_from
 
-    def decide(self, known: pa.Table, keys: set[str]) -> set[str]:
-        """Decide *keys* by the definition; the keys to be decided again because their winner was a dead letter."""
-        chosen = of_keys(known, keys)
-        refuse_two_loads(chosen)
-        by_handle: list[Logged] = []
-        by_key: dict[str, list[Logged]] = {key: [] for key in keys}
-        untypable: dict[str, set[LogPosition]] = {key: set() for key in keys}
-        left: Mapping[KeyChangePlace, Left] = {}
-        if self.taken is not None:
-            chosen, left = self.taken.learn(chosen)
-        lines = chosen.to_pylist()
-        if self.moved is not None:
-            self.moved.learn(lines)
-            left = left_keys(self.moved, self._plan)
-        for at, line in enumerate(lines):
-            logged = logged_change(line, at, self._plan, left)
-            by_handle.append(logged)
-            by_key[line["key"]].append(logged)
-            if self._is_rejected(line):
-                untypable[line["key"]].add(logged.position)
-        winners: list[int] = []
-        completed: dict[int, Completed] = {}
-        counted: dict[str, Counter[str]] = {}
-        for key, changes in by_key.items():
-            try:
-                decided = plan_key(changes, self._plan.batch_from, untypable[key], self._published_position)
-            except RowUntold as found:
-                raise untold_row(key, found) from None
-            if decided.conflict:
-                raise conflict(key, *decided.conflict)
-            if decided.incomplete:
-                raise _incomplete(decided.incomplete, self._plan)
-            counted[key] = Counter(
-                duplicates=decided.duplicates,
-                superseded=decided.superseded,
-                compacted=decided.compacted,
-                renewed=decided.renewed,
-            )
-            if decided.unverified and decided.publish is not None:
-                self._unverified.append(decided.publish.position.order)
-            if decided.publish is not None:
-                if decided.publish.after is not by_handle[decided.publish.handle].after:
-                    completed[len(winners)] = Completed(decided.publish.after or {}, decided.publish.types or {})
-                winners.append(decided.publish.handle)
-        rows = with_rows(chosen.take(pa.array(winners, pa.int64())), completed, self._plan.types)
-        failed = {rows["key"][at].as_py() for at in self.take(rows)}
-        for key in keys - failed:
-            self.counts.update(counted[key])
-        return failed
+    @property
+    def floor(self) -> str:
+        """The order up to which anything may be published already."""
+        highest = "" if self.plan.highest is None else self.plan.highest.order
+        return highest if self.published_position is None else min(highest, self.published_position)
 
-    def finish(self) -> PlannedRows:
-        self.counts["rejected"] = len(self._rejected)
-        bounds = (min(self._bounds), max(self._bounds)) if self._bounds else ("", "")
+    def arrived(self) -> int:
+        """How many of the changes are in new batches."""
+        return pc.sum(pc.greater(self.changes["batch"], self.plan.batch_from)).as_py() or 0
+
+    def result(self) -> PlannedRows:
+        """What is published, and what became of every new change."""
+        self.counts["rejected"] = len(self.rejected)
         counts = {name: count for name, count in self.counts.items() if count}
-        nothing = file_schema(self._plan.columns, self._plan.keys, marker=True).empty_table()
-        rows, rejected = pa.concat_tables([nothing, *self._rows]), list(self._rejected.values())
-        return PlannedRows(rows, bounds, counts, rejected, unverified=min(self._unverified, default=None))
-
-    def _reject(self, line: dict[str, Any], failure: Failure) -> None:
-        position = self._published_position
-        is_new = line["batch"] > self._plan.batch_from or (position is not None and line["order"] > position)
-        self.counts["renewed"] += not is_new
-        self._rejected[identity_of(line)] = rejection(line, failure)
-
-    def _is_rejected(self, line: dict[str, Any]) -> bool:
-        identity = identity_of(line)
-        return identity in self._rejected or identity in self._rejected_before
+        nothing = file_schema(self.plan.columns.landing, self.plan.keys, marker=True).empty_table()
+        return PlannedRows(
+            pa.concat_tables([nothing, *self.rows]),
+            (min(self.places, default=""), max(self.places, default="")),
+            counts,
+            list(self.rejected.values()),
+            min(self.unverified, default=None),
+        )
 
 
-def _incomplete(change: Logged, plan: TablePlan) -> PlanStop:
-    absent = sorted(plan.types.keys() - plan.lacking(change.position.order) - (change.after or {}).keys())
-    return PlanStop(
-        ROW_INCOMPLETE,
-        f"the update at position {change.position.text} lacks {absent[:5]}, which no earlier change of its key tells",
-    )
+def _leave_out_loaded(planning: _Planning) -> None:
+    """Leave out changes that the table began with."""
+    planning.counts["changes"] = arrived = planning.arrived()
+    planning.changes = eligible(planning.plan, planning.changes)
+    planning.counts["in_load"] = arrived - planning.arrived()
+
+
+def _refuse_late(planning: _Planning) -> None:
+    """Refuse a new change below the horizon: the log may lack the changes that it must be compared with (G-05).
+
+    Changes of published batches are next to those that waited there, and were decided before the horizon passed them.
+
+    Raises:
+        PlanStop: ``LATE_BELOW_HORIZON``.
+    """
+    plan, changes, horizon = planning.plan, planning.changes, planning.plan.horizon
+    if horizon is None:
+        return
+    oldest = pc.min(changes["order"].filter(pc.greater(changes["batch"], plan.batch_from))).as_py()
+    if oldest is not None and oldest < (plan.incomplete_up_to or ""):
+        raise PlanStop(
+            "LATE_BELOW_HORIZON",
+            f"a change at {oldest} arrived, at or below the horizon {horizon.ordinal:06d}:{horizon.major}, "
+            "under which the log is no longer complete",
+        )
+
+
+def _hold_back(planning: _Planning) -> None:
+    """Leave out changes of transactions that are not complete yet, and those that the target has (I4)."""
+    plan, changes = planning.plan, planning.changes
+    if plan.cut is None:
+        return
+    order, is_new = changes["order"], pc.greater(changes["batch"], plan.batch_from)
+    waits = pc.greater(order, _EVERYTHING if plan.cut.position_to is None else plan.cut.position_to)
+    planning.counts["waiting"] = pc.sum(pc.and_(is_new, waits)).as_py() or 0
+    published = pc.and_not(pc.less_equal(order, plan.cut.position_from), is_new)
+    planning.changes = changes.filter(pc.invert(pc.or_(waits, published)))
+    planning.counts["released"] = planning.changes.num_rows - planning.arrived()
+
+
+def _find_rejected(planning: _Planning) -> None:
+    planning.uncertain |= {key for _, _, key in planning.plan.rejected if key is not None}
+
+
+def _find_partial(planning: _Planning) -> None:
+    """Find rows that earlier changes complete, or that late changes of another key renew (G-04)."""
+    plan = planning.plan
+    if plan.columns.completing:
+        planning.renewed = renewed_keys(plan, planning.counting, planning.floor)
+        planning.uncertain |= planning.renewed | partial_keys(planning.changes, plan.columns.types)
+
+
+def _find_loaded_twice(planning: _Planning) -> None:
+    """Find keys with several rows of a source's own full load, at least one of them new (K-18).
+
+    Such rows have no position at the source, so nothing says which of two rows in two partitions is newer.
+    """
+    if not planning.plan.keys:
+        return
+    loaded = loaded_rows(planning.changes)
+    new = set(loaded["key"].filter(pc.greater(loaded["batch"], planning.plan.batch_from)).to_pylist())
+    if not new:
+        return
+    counted = Counter(loaded["key"].to_pylist())
+    before = set(loaded_rows(planning.counting.history(new))["key"].to_pylist())
+    planning.uncertain |= {key for key in new if counted[key] > 1 or key in before}
+
+
+def _publish(planning: _Planning) -> None:
+    """Publish the certain keys all together, and decide every other key by the definition."""
+    certain = certain_keys(planning.changes, planning.floor, planning.uncertain)
+    winners = planning.changes.filter(_mask(planning.changes.num_rows, certain.newest)).combine_chunks()
+    failed = _publish_rows(planning, winners)
+    logged, repeated = (int(np.delete(numbers, failed).sum()) for numbers in (certain.logged, certain.repeated))
+    planning.counts["duplicates"] += repeated
+    planning.counts["compacted"] += logged - repeated - (len(certain.newest) - len(failed))
+    pending = certain.doubtful | planning.renewed | {winners["key"][at].as_py() for at in failed}
+    if not pending:
+        return
+    history = planning.counting.history(pending)
+    known = pa.concat_tables([of_keys(planning.changes, pending), history])
+    is_completing = planning.plan.columns.completing
+    keys_left = (MovedRows if is_completing else TakenKeys)(planning.plan, planning.counting)
+    while pending:
+        chosen = of_keys(known, pending)
+        _refuse_two_loads(planning.plan, chosen)
+        pending = _decide(planning, pending, *keys_left.learn(chosen))
+
+
+def _publish_rows(planning: _Planning, winners: pa.Table) -> list[int]:
+    """Type and keep winners; returns the indexes of those that could not be typed."""
+    kept = pc.indices_nonzero(can_be_in_target(planning.plan, winners)).to_numpy()
+    planning.counts["superseded"] += winners.num_rows - len(kept)
+    if not len(kept):
+        return []
+    if len(kept) < winners.num_rows:
+        winners = winners.take(pa.array(kept))
+    typed = typed_changes(planning.plan, winners)
+    failed = [failure.index for failure in typed.failures]
+    for failure in typed.failures:
+        _reject(planning, winners.slice(failure.index, 1).to_pylist()[0], failure)
+    planning.counts["published"] += typed.rows.num_rows
+    planning.rows.append(typed.rows)
+    order = winners["order"].filter(pc.invert(_mask(winners.num_rows, failed))) if failed else winners["order"]
+    planning.places += [place for place in pc.min_max(order).as_py().values() if place is not None]
+    return [int(kept[at]) for at in failed]
+
+
+def _reject(planning: _Planning, line: Line, failure: Failure) -> None:
+    position = planning.published_position
+    is_new = line["batch"] > planning.plan.batch_from or (position is not None and line["order"] > position)
+    planning.counts["renewed"] += not is_new
+    place = {name: line[name] for name in ("epoch", "pos", "key", "batch", "origin", "place")}
+    planning.rejected[identity_of(line)] = {**place, "code": failure.code, "reason": failure.reason}
+
+
+def _decide(planning: _Planning, keys: set[str], chosen: pa.Table, left: KeysLeft) -> set[str]:
+    """Decide *keys* by the definition, from their *chosen* changes.
+
+    Returns the keys whose winner could not be typed: they are decided again without it.
+    """
+    plan = planning.plan
+    logged: list[Logged] = []
+    by_key: dict[str, list[Logged]] = {key: [] for key in keys}
+    untypable: dict[str, set[LogPosition]] = {key: set() for key in keys}
+    for at, line in enumerate(chosen.to_pylist()):
+        logged.append(change := logged_change(plan, line, at, left))
+        by_key[line["key"]].append(change)
+        if identity_of(line) in planning.rejected or identity_of(line) in plan.rejected:
+            untypable[line["key"]].add(change.position)
+    winners: list[int] = []
+    completed: dict[int, Logged] = {}
+    counted: dict[str, Counter[str]] = {}
+    for key, changes in by_key.items():
+        decided = _decided(planning, key, changes, untypable[key])
+        counted[key] = Counter({name: getattr(decided, name) for name in _ACCOUNTS})
+        winner = decided.publish
+        if winner is None:
+            continue
+        if decided.unverified:
+            planning.unverified.append(winner.position.order)
+        if winner.after is not logged[winner.handle].after:
+            completed[len(winners)] = winner
+        winners.append(winner.handle)
+    rows = with_rows(chosen.take(pa.array(winners, pa.int64())), completed, plan.columns.types)
+    failed = {rows["key"][at].as_py() for at in _publish_rows(planning, rows)}
+    for key in keys - failed:
+        planning.counts.update(counted[key])
+    return failed
+
+
+_ACCOUNTS = ("duplicates", "superseded", "compacted", "renewed")
+
+
+def _decided(planning: _Planning, key: str, changes: list[Logged], untypable: set[LogPosition]) -> KeyPlan:
+    """The decision of the rule on a key.
+
+    Raises:
+        PlanStop: ``IDENTITY_CONFLICT``, ``ROW_INCOMPLETE``, ``SWAP_POSSIBLE``.
+    """
+    plan = planning.plan
+    try:
+        decided = plan_key(changes, plan.batch_from, untypable, planning.published_position)
+    except RowUntold as found:
+        raise PlanStop(
+            SWAP_POSSIBLE,
+            f"at position {found.half.position.text} a row left a key of {len(key)} characters that another one had "
+            "taken in the same transaction: neither its before image nor the log shows whether it was that one or a "
+            "row which was there before",
+        ) from None
+    if decided.conflict:
+        one, other = decided.conflict
+        raise PlanStop(
+            "IDENTITY_CONFLICT",
+            f"two changes at position {one.position.text} of one key differ: batches {one.batch} and {other.batch}; "
+            f"key of {len(key)} characters",
+        )
+    if (change := decided.incomplete) is not None:
+        absent = sorted(plan.columns.required_at(change.position.order) - (change.after or {}).keys())
+        raise PlanStop(
+            ROW_INCOMPLETE,
+            f"the update at position {change.position.text} lacks {absent[:5]}, which no earlier change of its key "
+            "contains",
+        )
+    return decided
+
+
+def _refuse_two_loads(plan: TablePlan, changes: pa.Table) -> None:
+    """Refuse rows of a full load that differ for one key in two partitions: nothing says which is true (K-18).
+
+    Raises:
+        PlanStop: ``IDENTITY_CONFLICT``.
+    """
+    first: dict[tuple[str, str], Line] = {}
+    for line in loaded_rows(changes).to_pylist():
+        other = first.setdefault((line["epoch"], line["key"]), line)
+        if other["origin"] == line["origin"] or same_content(*(logged_change(plan, one) for one in (other, line))):
+            continue
+        places = " and ".join(f"{one['origin']}:{one['place']}" for one in (other, line))
+        raise PlanStop(
+            "IDENTITY_CONFLICT",
+            f"two rows of a full load differ in one key of {len(line['key'])} characters, at {places}: nothing orders "
+            "the partitions of a load",
+        )
 
 
 def _mask(length: int, places: Sequence[int] | npt.NDArray[np.int64]) -> pa.Array:
     mask = np.zeros(length, np.bool_)
     mask[np.asarray(places, np.int64)] = True
     return pa.array(mask)
+
+
+_STAGES: tuple[Callable[[_Planning], None], ...] = (
+    _leave_out_loaded,
+    _refuse_late,
+    _hold_back,
+    _find_rejected,
+    _find_partial,
+    _find_loaded_twice,
+    _publish,
+)

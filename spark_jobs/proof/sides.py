@@ -1,7 +1,7 @@
-"""Reads the source's side of a proof, from a database or an export, and defines what a side is.
+"""Reads the source's side of a proof, from a database or an export, and defines the two sides.
 
-Spark's workers read each side and return only what a function computes of its typed rows, never the rows. Small sides
-are read by the job's own process.
+Spark's workers read each side and return only what a function computes from its typed rows, never the rows. The job's
+own process reads small sides.
 """
 
 from __future__ import annotations
@@ -64,15 +64,15 @@ class Side(Protocol):
     size: int
 
     def lines(self, work: Work) -> Iterator[pa.RecordBatch]:
-        """What *work* makes of all rows, which this process reads."""
+        """Read all rows in this process; return what *work* makes of them."""
         ...
 
     def frame(self, shape: Shape, work: Work, schema: str, ranges: Collection[int] | None = None) -> DataFrame:
-        """What *work* makes of the rows, of some *ranges* of the shape only if given; read when it is asked for."""
+        """Return what *work* makes of the rows, of some *ranges* of the shape if given; read when it is asked for."""
         ...
 
     def asked(self, ask: Callable[[], Answer]) -> Answer:
-        """Ask a frame; what Spark raises meanwhile becomes our error where its cause is known."""
+        """Ask a frame; turn what Spark raises into our error where its cause is known."""
         ...
 
 
@@ -81,9 +81,9 @@ class Source(Side, Protocol):
 
     Attributes:
         text: what it is, for people.
-        columns: what it has, in its order.
-        split: how it is cut; None: it is read as a whole.
-        since: an export: the commit from which on changes may be missing in it; None: nothing is missing.
+        columns: its columns, in order.
+        split: how it is cut; None: it is read in one part.
+        since: of an export, the commit from which on it may lack changes; None: it lacks nothing.
     """
 
     text: str
@@ -117,7 +117,7 @@ class JdbcSource:
             column = self._table.columns(ColumnChoice((load.split_column,)))[0]
             ranges = min(_MOST_RANGES, load.chunks * _RANGES_OF_CHUNK)
             self._cut = self._table.split(column.name, column.sql_type or "", ranges)
-            # Only what a key says of itself tells its range at any time; and a number with digits is not cut by it.
+            # Only a key column keeps a row in its range; and decimals are not cut into ranges.
             if self._cut is not None and column.name in table.key and not column.type.startswith("decimal"):
                 kind = self._cut[0].kind
                 borders = tuple(_border(kind, part.low) for part in self._cut[1] if part.low is not None)
@@ -126,8 +126,8 @@ class JdbcSource:
     def lines(self, work: Work) -> Iterator[pa.RecordBatch]:
         """As :class:`Side`."""
         with self._turn():
-            texts = paced(self._table.texts(self.columns, None, [Range(None, None, True)]), self._pace.share(1))
-            yield from work(JdbcRows(texts, self.columns, _typed_schema(self.columns, self._keys), self.text))
+            rows = paced(self._table.rows(self.columns), self._pace.share(1))
+            yield from work(JdbcRows(rows, self.columns, _typed_schema(self.columns, self._keys), self.text))
 
     def frame(self, shape: Shape, work: Work, schema: str, ranges: Collection[int] | None = None) -> DataFrame:
         """As :class:`Side`."""
@@ -150,7 +150,7 @@ class JdbcSource:
             return self._table.asked("reading its rows", ask)
 
     def _turn(self) -> AbstractContextManager[Any]:
-        """Tables with a limit are read one after the other, or two would take twice as much."""
+        """Let tables with a limit take turns: two at once would read at twice the limit."""
         return nullcontext() if self._pace == Pace() else _LIMITED[self._connection]
 
 
@@ -204,12 +204,12 @@ class ExportSource:
 
 
 def proof_source(table: Table, export: ProofExport | None) -> ProofExport | JdbcLoad | None:
-    """Where the source's rows of a table can be read: an export that the caller names, or what the mirror file says."""
+    """Return where to read the source's rows of a table: the caller's export, or the setting in the mirror file."""
     return export or table.prove or (table.initial_load if isinstance(table.initial_load, JdbcLoad) else None)
 
 
 def source_unnamed(tables: Sequence[str]) -> UsageError:
-    """The refusal of a proof of tables whose source rows no one has named a place for."""
+    """Return the refusal of a proof of tables whose source rows have no place in the mirror file."""
     return UsageError(
         "CONFIG_INVALID",
         f"the mirror file does not say where the source's rows of {', '.join(tables)} can be read",
@@ -225,13 +225,13 @@ def source_side(
     gone: Collection[str] = (),
     streamed: Mapping[str, str] = MappingProxyType({}),
 ) -> Source:
-    """The source's rows of a table.
+    """Open the source's side of a table.
 
-    Columns that are *gone* need not be there, though `columns` lists them; whoever has them shows them. *streamed* are
-    the types by which changes carry columns: a database's texts have their digits (G-114).
+    Columns that are *gone* may be missing, though `columns` lists them. *streamed* are the columns' types in the
+    changes: a database's texts have their digits (G-114).
 
     Raises:
-        TerminalError: ``CONFIG_INVALID``; the source is not as it is said to be: the code says how.
+        TerminalError: ``CONFIG_INVALID``; another code where the source is not as the mirror file describes it.
         TransientError: the source does not answer.
     """
     chosen = proof_source(table, export)
@@ -246,7 +246,7 @@ def source_side(
 
 
 class HashedSource:
-    """A source whose rows have hashes where files of the target have them (G-121)."""
+    """A source with hashes in the columns that the target's files hash (G-121)."""
 
     def __init__(self, source: Source, hashed: Sequence[str], salt: Salt | None) -> None:
         self._source, self._hashed, self._salt = source, tuple(hashed), salt
@@ -271,10 +271,10 @@ class HashedSource:
 
 
 def lines_here(side: Side, work: Work, schema: pa.Schema) -> pa.Table:
-    """The lines that *work* makes of a side's rows in this process, but for the one of an error.
+    """Return the lines that *work* makes of a side's rows in this process.
 
     Raises:
-        MirroringError: what was met.
+        MirroringError: the error in one of the lines.
     """
     lines = pa.Table.from_batches(side.lines(work), schema)
     errors = lines["error"].drop_null()
@@ -284,10 +284,10 @@ def lines_here(side: Side, work: Work, schema: pa.Schema) -> pa.Table:
 
 
 def kept(side: Side, frame: DataFrame) -> DataFrame:
-    """A frame of a side, read now and once; on disk until it is unpersisted.
+    """Read a frame of a side now and once; keep it on disk until it is unpersisted.
 
     Raises:
-        MirroringError: what a worker met: it comes back as a line, for Spark would bury it in a stack of its own.
+        MirroringError: a worker's error, which comes back as a line: Spark would bury it in a stack of its own.
     """
     from pyspark import StorageLevel
     from pyspark.sql import functions as F
@@ -304,7 +304,7 @@ def kept(side: Side, frame: DataFrame) -> DataFrame:
 
 
 def _runs(places: Sequence[int], most: int) -> list[tuple[int, int]]:
-    """First and last of each run of neighbours, none longer than *most*."""
+    """Return first and last of each run of neighbours, none longer than *most*."""
     runs: list[tuple[int, int]] = []
     for _, group in groupby(enumerate(places), key=lambda item: item[1] - item[0]):
         run = [place for _, place in group]

@@ -7,6 +7,7 @@ changes are; one job computes the rows of all tables.
 from __future__ import annotations
 
 import logging
+from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from functools import partial
 from types import MappingProxyType
@@ -17,6 +18,7 @@ from sqlalchemy import Engine
 from open_mirroring.changes.column_history import place_text
 from open_mirroring.config import Mirror
 from open_mirroring.config.storage import log_place
+from open_mirroring.landing_zone.opening import ZoneAddress
 from open_mirroring.ledger.columns import note_columns, note_former, note_gone
 from open_mirroring.ledger.publish_ledger import StagedDetails
 from open_mirroring.ledger.reading import LedgerReader, TableState, changes_up_to, next_changes
@@ -26,7 +28,7 @@ from open_mirroring.reconciliation.inspection import declare_tables, inspect_mir
 from spark_jobs.changelog.schema import ROW_BYTES
 from spark_jobs.letters.counting import ensure_counted
 from spark_jobs.letters.healing import settle_outdated_letters
-from spark_jobs.plan.plan import PlanStop, TablePlan
+from spark_jobs.plan.table_plan import PlanStop, TablePlan
 from spark_jobs.publish.driver import PublicationDriver, StagedWork, Staging
 from spark_jobs.publish.publication import Preparation, Prepared
 from spark_jobs.publish.staging import StagedTable, StageTarget, StageTask, stage, stage_no_rows
@@ -80,7 +82,7 @@ def publish(mirror: Mirror, ledger: Engine, spark: SparkSession, only: Sequence[
     chosen = [source for source in ids if only is None or source in only]
     findings = {s: f for s, f in inspect_mirror(mirror, ledger).items() if s in chosen}
     verdict = gate(findings)
-    # An open intent is finished on hold too: its numbers are sealed or will be abandoned by nobody.
+    # An open intent is finished on hold too: no one else seals or abandons its numbers.
     open_ones = [s for s in verdict.held if before[s].row.intent is not None]
     clean = [source for source, finding in findings.items() if not finding.left_over]
     driver = PublicationDriver(mirror, ledger, _ChangesWork(mirror, ledger, spark, verdict.passing), clean)
@@ -108,12 +110,9 @@ class _ChangesWork:
         self._spark = spark
         self._ledger = ledger
         self._reader = reader = LedgerReader(ledger, mirror.name)
-        declared = {table.source: table for table in mirror.tables}
-        self._salt = mirror.salt()
-        self._preparation = Preparation.of(mirror, reader, declared)
+        self._preparation = Preparation(mirror, reader)
         self._zone = zone_address(mirror)
         self._passing = set(passing)
-        self._creates_empty = mirror.publish.empty_tables == "create"
 
     def find(
         self, tables: Mapping[str, TableState], rows: Mapping[str, protocol.TableRow]
@@ -133,7 +132,7 @@ class _ChangesWork:
         limits = self._preparation.limits(states, whole_transactions=whole) if states else {}
         for t, limit in limits.items():
             state, whole_work = states[t]
-            # What lies before the change of structure goes first; where nothing does, the table stops.
+            # What comes before the change of structure goes first; where nothing does, the table stops.
             if before := changes_up_to(self._reader, state, whole_work, limit):
                 work[state.source] = before
         quiet = self._preparation.refused(ready.values(), work)
@@ -143,45 +142,50 @@ class _ChangesWork:
         """Plan, type and stage the changes of the intents in the workers."""
         fresh = {state.id: state for state in self._reader.tables().values()}
         prepared = self._preparation.prepare([(fresh[t], intent) for t, intent in intents.items()])
-        gone = self._reader.gone_columns(fresh.values())
-        for t, one in prepared.items():
-            if isinstance(one, Prepared):
-                # Noted before the rows are published, so that no column appears or disappears without a note.
-                generation, batch = fresh[t].row.generation, intents[t].work.batch_to
-                note_columns(self._ledger, t, generation, one.unverified, batch)
-                if one.former is not None:
-                    note_former(self._ledger, t, generation, one.former)
-                known = fresh[t].columns.columns
-                if late := [c.landed_name for c in one.schema.columns if known and c.tells and c not in known]:
-                    what = "of `extra_columns` are NULL in rows that were published before, until these change"
-                    log.warning(
-                        "%s: %s %s; `open-mirroring reload-table` tells them as far as the log does",
-                        fresh[t].source,
-                        late,
-                        what,
-                    )
-                if one.gone != {column.column: column.since for column in gone.get(t, ())}:
-                    note_gone(self._ledger, t, generation, one.gone, batch)
-        planned = [p for p in prepared.values() if isinstance(p, Prepared)]
-        size, tasks = ROW_BYTES * sum(p.rows for p in planned), self._cut(planned)
+        planned = {t: one for t, one in prepared.items() if isinstance(one, Prepared)}
+        self._note_columns(fresh, intents, planned)
+        size, tasks = ROW_BYTES * sum(one.rows for one in planned.values()), self._cut([*planned.values()])
         log.info("staging %d tables in %d tasks", len(prepared), len(tasks))
-        staged: dict[str, list[StagedTable]] = {}
-        work = partial(stage, self._zone, self._salt)
+        staged: dict[str, list[StagedTable]] = {t: [] for t in intents}
+        work = partial(stage, log_place(self._mirror), self._zone, self._mirror.salt())
         for results in run_job(self._spark, f"stage {len(prepared)} tables", work, tasks, size):
             for result in results:
-                staged.setdefault(result.table_id, []).append(result)
+                staged[result.table_id].append(result)
         for t, parts in staged.items():
             if since := min((part.unverified for part in parts if part.unverified is not None), default=None):
                 keys = dict.fromkeys(fresh[t].keys, place_text(since))
                 note_columns(self._ledger, t, fresh[t].row.generation, keys, intents[t].work.batch_to, again=True)
-        return {t: self._with_first_file(prepared[t], staged_work(prepared[t], staged.get(t, []))) for t in intents}
+        return {t: self._with_first_file(prepared[t], staged_work(prepared[t], staged[t])) for t in intents}
+
+    def _note_columns(
+        self,
+        tables: Mapping[str, TableState],
+        intents: Mapping[str, protocol.Intent],
+        planned: Mapping[str, Prepared],
+    ) -> None:
+        """Note what becomes of columns before rows are published, so that none appears or disappears without a note."""
+        gone = self._reader.gone_columns(tables.values())
+        for t, one in planned.items():
+            state, batch = tables[t], intents[t].work.batch_to
+            generation, known = state.row.generation, state.columns.columns
+            note_columns(self._ledger, t, generation, one.unverified, batch)
+            if one.former is not None:
+                note_former(self._ledger, t, generation, one.former)
+            if late := [c.landed_name for c in one.schema.columns if known and c.tells and c not in known]:
+                what = "of `extra_columns` are NULL in rows that were published before, until these change"
+                way_out = "`open-mirroring reload-table` fills them as far as the log allows"
+                log.warning("%s: %s %s; %s", state.source, late, what, way_out)
+            if one.gone != {column.column: column.since for column in gone.get(t, ())}:
+                note_gone(self._ledger, t, generation, one.gone, batch)
 
     def _with_first_file(self, prepared: Prepared | PlanStop, staging: Staging) -> Staging:
         """What was staged; with `empty_tables: create` a first file without rows where that is nothing (F-92)."""
-        if self._creates_empty and isinstance(prepared, Prepared) and isinstance(staging, StagedWork):
-            plan, target = prepared.plans[0]
-            if not staging.staged.files and target.footer.first_number == 1 and plan.columns:
-                return staging._replace(staged=protocol.Staged((stage_no_rows(self._zone, plan, target),)))
+        creates_empty = self._mirror.publish.empty_tables == "create"
+        if creates_empty and isinstance(prepared, Prepared) and isinstance(staging, StagedWork):
+            (plan, target), columns = prepared.plans[0], prepared.schema.columns
+            if not staging.staged.files and target.footer.first_number == 1 and columns:
+                empty = stage_no_rows(self._zone, target, columns, plan.keys)
+                return staging._replace(staged=protocol.Staged((empty,)))
         return staging
 
     def _cut(self, prepared: Sequence[Prepared]) -> list[StageTask]:
@@ -189,23 +193,25 @@ class _ChangesWork:
 
         Small tables stay in the order in which log files hold them, so that a task finds its own side by side.
         """
-        rows = sum(p.rows for p in prepared)
+        rows = sum(one.rows for one in prepared)
         share = max(1, rows // tasks_wanted(self._spark, ROW_BYTES * rows, _TASKS_PER_CORE))
-        groups: list[tuple[tuple[TablePlan, StageTarget], ...]] = [
-            (plan,) for one in prepared if len(one.plans) > 1 for plan in one.plans
-        ]
+        groups = [[plan] for one in prepared if len(one.plans) > 1 for plan in one.plans]
         together: list[tuple[TablePlan, StageTarget]] = []
         weight = 0
         for one in sorted((p for p in prepared if len(p.plans) == 1), key=lambda p: p.plans[0][0].source):
             if weight and weight + one.rows // 2 > share:
-                groups.append(tuple(together))
                 together, weight = [], 0
+            if not together:
+                groups.append(together)
             together += one.plans
             weight += one.rows
-        if together:
-            groups.append(tuple(together))
-        root = log_place(self._mirror)
-        return [StageTask(root, tables) for tables in groups]
+        return [tuple(tables) for tables in groups]
+
+
+def stage_here(mirror: Mirror, prepared: Prepared, zone: ZoneAddress) -> StagedWork | protocol.CannotStage:
+    """Stage one table's publication in this process, a piece at a time."""
+    work = partial(stage, log_place(mirror), zone, mirror.salt())
+    return staged_work(prepared, [part for plan in prepared.plans for part in work((plan,))])
 
 
 def staged_work(prepared: Prepared | PlanStop, parts: Sequence[StagedTable]) -> StagedWork | protocol.CannotStage:
@@ -215,10 +221,9 @@ def staged_work(prepared: Prepared | PlanStop, parts: Sequence[StagedTable]) -> 
     for part in parts:
         if part.stop is not None:
             return protocol.CannotStage(*part.stop)
-    counts: dict[str, int] = {"changes": prepared.waiting, "waiting": prepared.waiting} if prepared.waiting else {}
+    counts = Counter({"changes": prepared.waiting, "waiting": prepared.waiting} if prepared.waiting else {})
     for part in parts:
-        for name, count in part.counts.items():
-            counts[name] = counts.get(name, 0) + count
+        counts.update(part.counts)
     rejected = [reject for part in parts for reject in part.rejected]
     files = tuple(file for part in parts for file in part.files)
     return StagedWork(protocol.Staged(files), StagedDetails(prepared.schema, counts, rejected))

@@ -7,25 +7,21 @@ needs no Spark: one worker's piece is read at a time.
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Sequence
 from dataclasses import replace
-from pathlib import Path
-from uuid import uuid4
 
 from open_mirroring.config import Mirror
 from open_mirroring.config.storage import log_place
 from open_mirroring.errors import TerminalError
-from open_mirroring.landing_zone import layout
-from open_mirroring.landing_zone.arrow_schema import landed_file_schema
 from open_mirroring.landing_zone.data_file import Footer
 from open_mirroring.landing_zone.opening import open_store
 from open_mirroring.ledger.reading import LedgerReader, Publication, PublishedFile, TableState
-from open_mirroring.protocols.publishing import Intent, StagedFile, Work
+from open_mirroring.protocols.publishing import CannotStage, Intent, StagedFile, Work
 from open_mirroring.reconciliation.inspection import zone_address
-from spark_jobs.plan.plan import PlanStop
+from spark_jobs.plan.table_plan import PlanStop
+from spark_jobs.publish.changes import stage_here
 from spark_jobs.publish.publication import Preparation
-from spark_jobs.publish.staging import StageTarget, StageTask, create_staged, stage
+from spark_jobs.publish.staging import StageTarget, stage_no_rows
 
 
 def stage_again(mirror: Mirror, reader: LedgerReader, state: TableState, lost: PublishedFile) -> StagedFile:
@@ -53,37 +49,22 @@ def stage_again(mirror: Mirror, reader: LedgerReader, state: TableState, lost: P
 
 def _without_rows(mirror: Mirror, reader: LedgerReader, state: TableState, lost: PublishedFile) -> StagedFile:
     """A valid file without rows (F-41)."""
-    first = _first_number(reader, state, lost)
     footer = Footer(
         mirror.name,
         state.id,
         state.row.generation,
-        first,
+        _first_number(reader, state, lost),
         lost.batch_from,
         lost.batch_to,
         "load" if lost.kind == "load" else "changes",
     )
-    schema = landed_file_schema(state.columns.columns, state.keys, marker=lost.kind != "load")
-    name = f"{layout.staging_folder(state.folder, state.row.generation)}/{lost.number:020d}.{uuid4().hex}"
-    with tempfile.TemporaryDirectory(prefix="open_mirroring-") as scratch:
-        local = Path(scratch) / "empty"
-        target = StageTarget(state.folder, 1, footer, mirror.publish.compression, state.text)
-        written = target.write(local, schema.empty_table(), schema, lost.first_position, lost.last_position)
-        return create_staged(
-            open_store(zone_address(mirror)),
-            name,
-            local,
-            written,
-            schema,
-            state.landed_keys,
-            lost.first_position,
-            lost.last_position,
-            is_text=state.text is not None,
-        )
+    target = StageTarget(state.folder, 1, footer, mirror.publish.compression, state.text)
+    positions = lost.first_position, lost.last_position
+    return stage_no_rows(zone_address(mirror), target, state.columns.columns, state.keys, positions)
 
 
 def _from_log(mirror: Mirror, reader: LedgerReader, state: TableState, lost: PublishedFile) -> Sequence[StagedFile]:
-    """Every file of the publication that the number was part of, staged once more."""
+    """Every file of the publication that the number was part of, staged again."""
     before, publication = _publications(reader, state, lost)
     start = None if before is None else before.position_to
     if publication.position_to is not None:
@@ -91,23 +72,16 @@ def _from_log(mirror: Mirror, reader: LedgerReader, state: TableState, lost: Pub
     row = replace(state.row, published_batch=lost.batch_from, published_position=start)
     work = Work("changes", lost.batch_to, position_from=start, position_to=publication.position_to)
     intent = Intent(_first_number(reader, state, lost), lost.batch_from, work)
-    declared = {table.source: table for table in mirror.tables}
-    salt = mirror.salt()
-    preparation = Preparation.of(mirror, reader, declared)
-    prepared = preparation.prepare([(state._replace(row=row), intent)])[state.id]
+    prepared = Preparation(mirror, reader).prepare([(state._replace(row=row), intent)])[state.id]
     if isinstance(prepared, PlanStop):
         raise _impossible(state, lost, f"{prepared.code}: {prepared.what}")
-    root = log_place(mirror)
     files = {file for plan, _ in prepared.plans for file in (*plan.new_files, *plan.history_files)}
-    if gone := sorted(file for file in files if not (root / file).exists()):
-        raise _impossible(state, lost, f"{len(gone)} of its files are not in the change log any more")
-    staged: list[StagedFile] = []
-    for part in prepared.plans:
-        for result in stage(zone_address(mirror), salt, StageTask(root, (part,))):
-            if result.stop is not None:
-                raise _impossible(state, lost, ": ".join(result.stop))
-            staged += result.files
-    return staged
+    if gone := [file for file in files if not (log_place(mirror) / file).exists()]:
+        raise _impossible(state, lost, f"{len(gone)} of its files are no longer in the change log")
+    staged = stage_here(mirror, prepared, zone_address(mirror))
+    if isinstance(staged, CannotStage):
+        raise _impossible(state, lost, f"{staged.code}: {staged.what}")
+    return staged.staged.files
 
 
 def _publications(

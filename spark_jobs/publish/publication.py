@@ -6,22 +6,18 @@ and older files are read only where their positions reach up to the new ones.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import cache
 from types import MappingProxyType
 from typing import NamedTuple
 
-from msgspec import structs
-
-from open_mirroring.changes.column_history import FormerColumn, Structure, Word
+from open_mirroring.changes.column_history import FormerColumn
 from open_mirroring.changes.column_notes import ColumnNote
-from open_mirroring.changes.horizon import BatchContents
+from open_mirroring.changes.horizon import BatchContents, TableHorizon
 from open_mirroring.changes.log_position import LogPosition, is_of_generation, load_epoch, not_below, position_order
 from open_mirroring.config import Mirror, Table
-from open_mirroring.config.models import Publish
 from open_mirroring.landing_zone.data_file import Footer
-from open_mirroring.landing_zone.salt import Salt
 from open_mirroring.landing_zone.schema import TableSchema
 from open_mirroring.landing_zone.standing import Standing
 from open_mirroring.ledger.columns import note_types
@@ -30,8 +26,7 @@ from open_mirroring.ledger.reading import ColumnRecords, LedgerReader, TableStat
 from open_mirroring.protocols.publishing import CannotStage, Intent, Work
 from spark_jobs.changelog.schema import bucket_ranges
 from spark_jobs.plan.loaded_columns import loaded_columns
-from spark_jobs.plan.plan import Identity, PlanStop, TablePlan
-from spark_jobs.plan.transaction_cut import Cut
+from spark_jobs.plan.table_plan import Beginning, Cut, Identity, PlanColumns, PlanStop, TablePlan
 from spark_jobs.publish.published_settings import refuse_other_settings, refuse_text_no_more
 from spark_jobs.publish.staging import StageTarget
 from spark_jobs.publish.table_columns import TableColumns, source_columns
@@ -44,10 +39,10 @@ ROWS_PER_TASK = 125_000
 class Prepared(NamedTuple):
     """One table's publication: its plans (one per range of key buckets) and the schema its files will have.
 
-    *rows* is how many log rows it reads; of new batches *waiting* more are not read, for their transactions go on.
-    *unverified* are columns of which rows that no change tells of may have other values, each with the position since
-    which that is so; *gone* those that newer rows lack, each with the first place without it. *former* says how columns
-    of earlier rows are read from now on; None where that was noted with the first files.
+    *rows* is how many log rows it reads; *waiting* more rows of new batches are not read, for their transactions are
+    not complete. *unverified* are columns whose unchanged rows may have other values at the source, each with the
+    position since which that is so; *gone* those that newer rows lack, each with the first place without it. *former*
+    says how columns of earlier rows are read from now on; None where that was noted with the first files.
     """
 
     plans: list[tuple[TablePlan, StageTarget]]
@@ -59,98 +54,166 @@ class Prepared(NamedTuple):
     former: Sequence[FormerColumn] | None = None
 
 
+@dataclass(frozen=True)
+class _Known:
+    """What the ledger knows of a table whose intent is staged; *logged* are its batches above the published one."""
+
+    state: TableState
+    intent: Intent
+    records: ColumnRecords
+    logged: Sequence[BatchContents]
+    highest: Mapping[str, str]
+    horizon: TableHorizon | None
+    rejected: frozenset[Identity]
+    unverified: Sequence[ColumnNote]
+    taken: Sequence[str]
+
+    @property
+    def epochs(self) -> Mapping[str, int]:
+        """The ordinal of every stream incarnation."""
+        return self.records.epochs
+
+
 class Preparation:
-    """Prepares the publications of a mirror's tables with a few queries for all of them together.
+    """Prepares the publications of a mirror's tables with a few queries for all of them together."""
 
-    *renames* says whether the source can rename a column while its changes are read, *salt* is that of hashes,
-    *of_reading* says whether rows have the columns of the time when they were read (T-33). *loads_of_task* are the
-    tables whose initial load and changes come from one task, *structures* looks up what the source announced of each.
-    """
-
-    @classmethod
-    def of(cls, mirror: Mirror, reader: LedgerReader, declared: Mapping[str, Table]) -> Preparation:
-        """That of a mirror; *declared* are the tables which are published."""
-        form = format_of(mirror)
-
-        def structures() -> Mapping[str, Sequence[Structure]]:
-            return structures_of(mirror, ExtractLedger(reader.engine, mirror.name).schemas())
-
-        return cls(
-            mirror.name,
-            reader,
-            declared,
-            mirror.publish,
-            renames=form.renames_columns,
-            salt=mirror.salt(),
-            of_reading=mirror.source.spells_by_reading,
-            loads_of_task={one.source for one in declared.values() if mirror.loads_of_task(one)},
-            structures=structures,
-        )
-
-    def __init__(
-        self,
-        mirror: str,
-        reader: LedgerReader,
-        declared: Mapping[str, Table],
-        settings: Publish,
-        *,
-        renames: bool = True,
-        salt: Salt | None = None,
-        of_reading: bool = False,
-        loads_of_task: Collection[str] = (),
-        structures: Callable[[], Mapping[str, Sequence[Structure]]] = dict,
-    ) -> None:
-        self._mirror = mirror
-        self._loads_of_task, self._announced = loads_of_task, cache(structures)
+    def __init__(self, mirror: Mirror, reader: LedgerReader) -> None:
+        self._mirror, self._reader = mirror, reader
+        self._declared = {table.source: table for table in mirror.tables}
+        salt = mirror.salt()
         self._salted = None if salt is None else salt.check
-        self._renames, self._of_reading = renames, of_reading
-        self._reader = reader
-        self._declared = declared
-        self._settings = settings
+        self._renames = format_of(mirror).renames_columns
+        self._announced = cache(lambda: structures_of(mirror, ExtractLedger(reader.engine, mirror.name).schemas()))
 
     def prepare(self, tables: Sequence[tuple[TableState, Intent]]) -> dict[str, Prepared | PlanStop]:
         """What to stage for each table's intent, by table id; a :class:`PlanStop` where the table has to stop."""
-        ids = [state.id for state, _ in tables]
-        up_to = max(intent.work.batch_to for _, intent in tables)
-        contents = self._reader.contents({s.source: i.batch_from for s, i in tables}, up_to)
-        records, rejected = self._reader.column_records(state for state, _ in tables), self._reader.rejected(ids)
-        unverified = self._reader.unverified_columns(state for state, _ in tables)
-        taken = self._reader.taken_columns(state for state, _ in tables)
-        horizons = self._reader.horizons(state for state, _ in tables)
-        highest = self._reader.highest_of({s.source: i.batch_from for s, i in tables if i.batch_from})
         prepared: dict[str, Prepared | PlanStop] = {}
-        for state, intent in tables:
-            kept = records[state.id]
-            ordinals = kept.epochs
-            logged = [part for part in contents.get(state.source, []) if part.batch <= intent.work.batch_to]
-            new = unpublished(self._reader, state, intent.work, logged, ordinals)
-            declared = self._declared[state.source]
-            columns = self._columns(state, kept, intent.work.position_to)
+        for known in self._known(tables):
             try:
-                schema, types = columns.schema(reload_on_add=self._requires_reload(declared))
-                known = frozenset((r["epoch"], r["pos"], r["key"]) for r in rejected.get(state.id, []))
-                plan = self._plan(state, intent, new, ordinals, highest.get(state.source, {}), schema, types, known)
-                plan = replace(
-                    plan, horizon=horizons.get(state.id), gone={c: one.after for c, one in columns.history.gone.items()}
-                )
-                names = {name for one in kept.lists for name in one.names}
-                unread = declared.chosen.unread(names, taken.get(state.id, ()))
-                plan = replace(plan, former=(*columns.spellings, *columns.former), unread=unread)
+                prepared[known.state.id] = self._prepared(known)
             except PlanStop as stop:
-                prepared[state.id] = stop
-                continue
-            rows = sum(part.rows for part in (*new.arrived, *new.released))
-            standing = _standing(state, intent, ordinals, len(known), kept.decided, unverified.get(state.id, ()))
-            named = {"renamed": schema.renamed, "salted": schema.salted}
-            standing = structs.replace(standing, former=len(columns.former), **named)
-            cut = self._cut(plan, state, intent, schema, rows, standing)
-            prepared[state.id] = cut._replace(
-                waiting=sum(part.rows for part in new.waiting),
-                unverified=columns.unverified,
-                former=None if state.row.confirmed else tuple(columns.former),
-                gone={column: one.since for column, one in columns.history.gone.items()},
-            )
+                prepared[known.state.id] = stop
         return prepared
+
+    def _known(self, tables: Sequence[tuple[TableState, Intent]]) -> Iterator[_Known]:
+        reader, states, ids = self._reader, [state for state, _ in tables], [state.id for state, _ in tables]
+        up_to = max(intent.work.batch_to for _, intent in tables)
+        contents = reader.contents({s.source: i.batch_from for s, i in tables}, up_to)
+        highest = reader.highest_of({s.source: i.batch_from for s, i in tables if i.batch_from})
+        records, horizons, rejected = reader.column_records(states), reader.horizons(states), reader.rejected(ids)
+        unverified, taken = reader.unverified_columns(states), reader.taken_columns(states)
+        for state, intent in tables:
+            yield _Known(
+                state,
+                intent,
+                records=records[state.id],
+                logged=[p for p in contents.get(state.source, ()) if p.batch <= intent.work.batch_to],
+                highest=highest.get(state.source, {}),
+                horizon=horizons.get(state.id),
+                rejected=frozenset((r["epoch"], r["pos"], r["key"]) for r in rejected.get(state.id, ())),
+                unverified=unverified.get(state.id, ()),
+                taken=taken.get(state.id, ()),
+            )
+
+    def _prepared(self, known: _Known) -> Prepared:
+        """The publication of one table.
+
+        Raises:
+            PlanStop: the target cannot follow the table's columns; ``EPOCH_UNKNOWN``.
+        """
+        state, work, declared = known.state, known.intent.work, self._declared[known.state.source]
+        columns = self._columns(state, known.records, work.position_to)
+        schema, types = columns.schema(reload_on_add=self._requires_reload(declared))
+        gone, names = columns.history.gone, {name for one in known.records.lists for name in one.names}
+        plan_columns = PlanColumns(
+            schema.columns,
+            types,
+            former=(*columns.spellings, *columns.former),
+            gone={column: one.after for column, one in gone.items()},
+            unread=declared.chosen.unread(names, known.taken),
+            completing=bool(declared.complete_rows),
+            of_reading=self._mirror.source.spells_by_reading,
+            null_text=None if state.text is None else state.text.null,
+        )
+        new = unpublished(self._reader, state, work, known.logged, known.epochs)
+        plan, rows = self._plan(known, new, plan_columns), sum(part.rows for part in (*new.arrived, *new.released))
+        target = self._target(known, _standing(known, schema, len(columns.former)))
+        ranges = bucket_ranges(rows, ROWS_PER_TASK) if plan.keys else [plan.buckets]
+        return Prepared(
+            [(replace(plan, buckets=buckets), target) for buckets in ranges],
+            schema,
+            rows,
+            waiting=sum(part.rows for part in new.waiting),
+            unverified=columns.unverified,
+            gone={column: one.since for column, one in gone.items()},
+            former=None if state.row.confirmed else tuple(columns.former),
+        )
+
+    def _plan(self, known: _Known, new: Unpublished, columns: PlanColumns) -> TablePlan:
+        state, generation, epochs = known.state, known.state.row.generation, known.epochs
+        # What the load of an earlier generation left in the log is read past, with the batch that holds it.
+        arrived = [part for part in new.arrived if is_of_generation(part.epoch, generation)]
+        unknown = sorted({part.epoch for part in arrived} - epochs.keys())
+        if unknown:
+            raise PlanStop("EPOCH_UNKNOWN", f"changes of an unknown stream incarnation arrived: {unknown}")
+        start, end = known.intent.work.position_from, known.intent.work.position_to
+        loaded = loaded_columns(state.load_plan, state.keys)
+        highest = {e: text for e, text in known.highest.items() if e in epochs and is_of_generation(e, generation)}
+        lowest = min(_transactions(new._replace(arrived=arrived), epochs, start), default=None) if highest else None
+        top, history = None, tuple[str, ...]()
+        if lowest is not None:
+            top = max(LogPosition.parse(epochs[epoch], text) for epoch, text in highest.items())
+            history = self._history(known, highest, "" if columns.completing else lowest)
+        return TablePlan(
+            state.source,
+            state.keys,
+            known.intent.batch_from,
+            epochs,
+            columns,
+            new_files=_files([*new.arrived, *new.released]),
+            history_files=history,
+            highest=top,
+            begins=Beginning(
+                generation,
+                state.stream_from,
+                state.stream_epoch,
+                state.newest_load,
+                state.lives_above,
+                loaded=state.load_state == "loaded" and load_epoch(generation) not in epochs,
+                loaded_keys={name: one for name, one in loaded.items() if one.is_key},
+            ),
+            cut=None if start is None else Cut(start, end, tuple(sorted({part.batch for part in new.arrived}))),
+            horizon=known.horizon,
+            rejected=known.rejected,
+        )
+
+    def _history(self, known: _Known, highest: Mapping[str, str], lowest: str) -> tuple[str, ...]:
+        """The log files with changes that the target has and that reach up to the oldest new transaction, *lowest*.
+
+        Changes of earlier transactions cannot matter: what is new is newer than all of them.
+        """
+        epochs, start = known.epochs, known.intent.work.position_from
+        asked = not_below(lowest, epochs) if lowest else dict.fromkeys(highest, "")
+        # Mostly all is newer than what was published, and the ledger need not be asked for each table.
+        reached = {epoch: text for epoch, text in asked.items() if epoch in highest and text <= highest[epoch]}
+        history = self._reader.history(known.state.source, known.intent.batch_from, reached) if reached else []
+        return _files(
+            part for part in history if start is None or position_order(epochs[part.epoch], part.lowest) <= start
+        )
+
+    def _target(self, known: _Known, standing: Standing) -> StageTarget:
+        state, intent, settings = known.state, known.intent, self._mirror.publish
+        footer = Footer(
+            self._mirror.name,
+            state.id,
+            state.row.generation,
+            intent.first_number,
+            intent.batch_from,
+            intent.work.batch_to,
+            "changes",
+            standing=standing.to_json(),
+        )
+        return StageTarget(state.folder, settings.max_rows_per_file, footer, settings.compression, state.text)
 
     def limits(self, tables: Mapping[str, tuple[TableState, Work]], *, whole_transactions: bool) -> dict[str, str]:
         """Where the work of tables has to stop for their columns, as the place up to which it may go, by table id.
@@ -186,7 +249,7 @@ class Preparation:
     def unfit(self, tables: Sequence[TableState]) -> dict[str, CannotStage]:
         """Tables of which the mirror file says something else than their files have, by table id; notes nothing.
 
-        Only where `types` says something new are a table's column lists read: a run without changes reads none.
+        Only where `types` says something new are a table's column lists asked for: a run without changes reads none.
         """
         found = dict[str, CannotStage]()
         anew = {s.id for s in tables if s.types != self._declared[s.source].chosen.types_text}
@@ -226,128 +289,24 @@ class Preparation:
         source = source_columns(
             declared.chosen,
             renames=self._renames,
-            asks=(declared.on_possible_rename or self._settings.on_possible_rename) != "dropped",
+            asks=(declared.on_possible_rename or self._mirror.publish.on_possible_rename) != "dropped",
             structures=lambda: self._announced().get(".".join(declared.source_name), ()),
         )
-        is_of_task = declared.source in self._loads_of_task
+        is_of_task = self._mirror.loads_of_task(declared)
         return TableColumns(state, declared, records, source, lists_all=is_of_task, up_to=up_to, salted=self._salted)
 
     def _requires_reload(self, declared: Table) -> bool:
         chosen = declared.require_reload_on_add
-        return self._settings.require_reload_on_add if chosen is None else chosen
-
-    def _plan(
-        self,
-        state: TableState,
-        intent: Intent,
-        new: Unpublished,
-        epochs: Mapping[str, int],
-        highest: Mapping[str, str],
-        schema: TableSchema,
-        types: Mapping[str, str],
-        rejected: frozenset[Identity],
-    ) -> TablePlan:
-        generation = state.row.generation
-        # What the load of an earlier generation left in the log is read past, with the batch that holds it.
-        arrived = [part for part in new.arrived if is_of_generation(part.epoch, generation)]
-        unknown = sorted({part.epoch for part in arrived} - epochs.keys())
-        if unknown:
-            raise PlanStop("EPOCH_UNKNOWN", f"changes of an unknown stream incarnation arrived: {unknown}")
-        completing = bool(self._declared[state.source].complete_rows)
-        start, end = intent.work.position_from, intent.work.position_to
-        batches = tuple(sorted({part.batch for part in new.arrived}))
-        counting = new._replace(arrived=arrived)
-        known = {epoch: ordinal for epoch, ordinal in epochs.items() if is_of_generation(epoch, generation)}
-        published = {epoch: text for epoch, text in highest.items() if epoch in known}
-        loaded = loaded_columns(state.load_plan, state.keys)
-        top, history = self._history(state.source, intent.batch_from, published, counting, known, start, completing)
-        return TablePlan(
-            table_id=state.id,
-            source=state.source,
-            keys=state.keys,
-            batch_from=intent.batch_from,
-            new_files=_files([*new.arrived, *new.released]),
-            history_files=history,
-            highest=top,
-            epochs=epochs,
-            stream_from=state.stream_from,
-            stream_epoch=state.stream_epoch,
-            lives_above=state.lives_above,
-            newest_load=state.newest_load,
-            rejected=rejected,
-            columns=schema.columns,
-            types=types,
-            completing=completing,
-            generation=generation,
-            cut=None if start is None else Cut(start, end, batches),
-            loaded_keys={name: one for name, one in loaded.items() if one.is_key},
-            loaded=state.load_state == "loaded" and load_epoch(generation) not in epochs,
-            null_text=None if state.text is None else state.text.null,
-            of_reading=self._of_reading,
-        )
-
-    def _history(
-        self,
-        source: str,
-        batch_from: int,
-        highest: Mapping[str, str],
-        new: Unpublished,
-        epochs: Mapping[str, int],
-        start: str | None,
-        whole: bool,
-    ) -> tuple[LogPosition | None, tuple[str, ...]]:
-        """The highest position up to *batch_from*, and the log files that reach up to the oldest new transaction.
-
-        *epochs* are those that count in the table's generation, *highest* what each reached up to *batch_from*.
-        Changes of earlier transactions cannot matter: what is new is newer than all of them; nor can those above
-        *start*, which the target does not have. The *whole* history is for rows that earlier changes complete.
-        """
-        if not highest or not (new.arrived or new.released):
-            return None, ()
-        lowest = min(_transactions(new, epochs, start))
-        top = max(LogPosition.parse(epochs[epoch], text) for epoch, text in highest.items())
-        asked = dict.fromkeys(highest, "") if whole else not_below(lowest, epochs)
-        # Mostly all is newer than what was published, and the ledger need not be asked for each table.
-        reached = {epoch: text for epoch, text in asked.items() if epoch in highest and text <= highest[epoch]}
-        history = self._reader.history(source, batch_from, reached) if reached else []
-        if start is not None:
-            history = [part for part in history if position_order(epochs[part.epoch], part.lowest) <= start]
-        return top, _files(history)
-
-    def _cut(
-        self, plan: TablePlan, state: TableState, intent: Intent, schema: TableSchema, rows: int, standing: Standing
-    ) -> Prepared:
-        footer = Footer(
-            self._mirror,
-            state.id,
-            state.row.generation,
-            intent.first_number,
-            intent.batch_from,
-            intent.work.batch_to,
-            "changes",
-            standing=standing.to_json(),
-        )
-        settings = self._settings
-        target = StageTarget(state.folder, settings.max_rows_per_file, footer, settings.compression, state.text)
-        ranges = bucket_ranges(rows, ROWS_PER_TASK) if plan.keys else [plan.buckets]
-        plans = [(replace(plan, buckets=buckets), target) for buckets in ranges]
-        return Prepared(plans, schema, rows)
+        return self._mirror.publish.require_reload_on_add if chosen is None else chosen
 
 
-def _standing(
-    state: TableState,
-    intent: Intent,
-    epochs: Mapping[str, int],
-    untyped: int,
-    decided: Sequence[Word],
-    unverified: Sequence[ColumnNote],
-) -> Standing:
+def _standing(known: _Known, schema: TableSchema, former: int) -> Standing:
     """What the files' footers say of the table, should the ledger get lost."""
-    load = state.load_plan
+    state, work, load = known.state, known.intent.work, known.state.load_plan
     return Standing(
         published_position=state.row.published_position,
-        position_from=intent.work.position_from,
-        position_to=intent.work.position_to,
+        position_from=work.position_from,
+        position_to=work.position_to,
         waiting_rows=state.waiting_rows,
         stream_from=state.stream_from,
         stream_epoch=state.stream_epoch,
@@ -356,10 +315,13 @@ def _standing(
         newest_load=None if state.newest_load is None else state.newest_load.to_json(),
         loaded_columns=None if load is None else len(load.columns),
         hand_over_batch=0 if load is None else load.hand_over_batch,
-        untyped=untyped,
-        epochs=epochs,
-        decided=tuple((one.column, one.up_to, one.now) for one in decided),
-        unverified=tuple((one.kind.value, one.column, one.since) for one in unverified),
+        untyped=len(known.rejected),
+        former=former,
+        epochs=known.epochs,
+        decided=tuple((one.column, one.up_to, one.now) for one in known.records.decided),
+        unverified=tuple((one.kind.value, one.column, one.since) for one in known.unverified),
+        renamed=schema.renamed,
+        salted=schema.salted,
     )
 
 
@@ -368,10 +330,10 @@ def _transactions(new: Unpublished, epochs: Mapping[str, int], start: str | None
     for part in new.arrived:
         yield position_order(epochs[part.epoch], LogPosition.parse(0, part.lowest).major)
     if new.released and start is not None:
-        # What is released lies above the start, whatever else its batch holds.
+        # What is released is above the start, whatever else its batch holds.
         epoch, major, *_ = start.split(":")
         yield f"{epoch}:{major}"
 
 
-def _files(contents: Sequence[BatchContents]) -> tuple[str, ...]:
+def _files(contents: Iterable[BatchContents]) -> tuple[str, ...]:
     return tuple(sorted({file for part in contents for file in part.files}))

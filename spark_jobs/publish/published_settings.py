@@ -11,7 +11,7 @@ from open_mirroring.facts.column_lists import ColumnList
 from open_mirroring.landing_zone.schema import LandingColumn, extra_columns, wider
 from open_mirroring.ledger.reading import TableState
 from spark_jobs.plan.loaded_columns import loaded_columns
-from spark_jobs.plan.plan import PlanStop
+from spark_jobs.plan.table_plan import PlanStop
 from spark_jobs.sources.sql_server.type_text import is_known, landing_type
 
 

@@ -7,11 +7,13 @@ and digests and renamed them.
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
-from typing import NamedTuple
+from types import MappingProxyType
+from typing import Any, NamedTuple
 from uuid import uuid4
 
 import pyarrow as pa
@@ -24,7 +26,7 @@ from open_mirroring.landing_zone.data_file import Footer, WrittenFile, check_dat
 from open_mirroring.landing_zone.delimited_text import bytes_digest, write_text_file
 from open_mirroring.landing_zone.opening import ZoneAddress, open_store
 from open_mirroring.landing_zone.salt import Salt
-from open_mirroring.landing_zone.schema import landed
+from open_mirroring.landing_zone.schema import LandingColumn, landed
 from open_mirroring.landing_zone.store import LandingZoneStore, ObjectInfo
 from open_mirroring.landing_zone.text_format import TextFormat
 from open_mirroring.protocols.publishing import StagedFile
@@ -32,8 +34,9 @@ from open_mirroring.storage.arrow_files import arrow_files
 from open_mirroring.storage.object_path import Place
 from spark_jobs.changelog.log_paths import paths_of
 from spark_jobs.changelog.reading import CHANGES_SCHEMA, DATED_SCHEMA, Wanted, read_changes, read_history
-from spark_jobs.plan.plan import PlannedRows, PlanStop, TablePlan, plan_table
-from spark_jobs.plan.transaction_cut import rows_of
+from spark_jobs.plan.plan import plan_table
+from spark_jobs.plan.selection import CountingChanges
+from spark_jobs.plan.table_plan import PlannedRows, PlanStop, TablePlan
 from spark_jobs.sources.sql_server.hashed_columns import landed_rows
 
 _NAMES = 3
@@ -50,6 +53,11 @@ class StageTarget:
     compression: layout.Compression = layout.DEFAULT_COMPRESSION
     text: TextFormat | None = None
 
+    def object_name(self, attempt: str) -> str:
+        """A name that is used once; whatever has it is swept with the publication's first number."""
+        folder = layout.staging_folder(self.folder, self.footer.generation)
+        return f"{folder}/{self.footer.first_number:020d}.{attempt}"
+
     def write(self, path: Path, rows: pa.Table, schema: pa.Schema, lowest: str, highest: str) -> WrittenFile:
         """Write one file with changes between two positions."""
         if self.text is not None:
@@ -58,12 +66,8 @@ class StageTarget:
         return write_data_file(path, rows, schema, footer, self.compression)
 
 
-@dataclass(frozen=True)
-class StageTask:
-    """Some tables, or some key buckets of one, to be planned and staged by one worker."""
-
-    log_root: Place
-    tables: tuple[tuple[TablePlan, StageTarget], ...]
+StageTask = tuple[tuple[TablePlan, StageTarget], ...]
+"""Some tables, or some key buckets of one, to be planned and staged by one worker."""
 
 
 class StagedTable(NamedTuple):
@@ -73,138 +77,128 @@ class StagedTable(NamedTuple):
     """
 
     table_id: str
-    files: tuple[StagedFile, ...]
-    counts: dict[str, int]
-    rejected: tuple[dict[str, object], ...]
-    stop: tuple[str, str] | None
+    files: tuple[StagedFile, ...] = ()
+    counts: Mapping[str, int] = MappingProxyType({})
+    rejected: Sequence[Mapping[str, Any]] = ()
+    stop: tuple[str, str] | None = None
     unverified: str | None = None
 
 
-def stage(zone: ZoneAddress, salt: Salt | None, task: StageTask) -> list[StagedTable]:
+def stage(log_root: Place, zone: ZoneAddress, salt: Salt | None, task: StageTask) -> list[StagedTable]:
     """Plan and stage every table of the task; a table that has to stop does not hinder the others.
 
-    The salt comes with the function, as the zone's login does: Spark keeps tasks in a file for a moment.
+    The salt comes with the function, as the logins do: Spark keeps tasks in a file for a moment.
     A table's files are created while the next tables are planned: creating mostly waits for the store.
     """
     # Names are used once: a task that Spark repeats, for its worker died, finds those of the first try taken.
-    attempt = uuid4().hex
-    store = open_store(zone)
-    plans = [plan for plan, _ in task.tables]
-    new_files = paths_of(task.log_root, sorted({file for plan in plans for file in plan.new_files}))
-    wanted = Wanted(sorted(plan.source for plan in plans), *plans[0].buckets)
-    dated = any(plan.logs_transactions for plan in plans)
-    by_table = read_changes(new_files, wanted, arrow_files(task.log_root), DATED_SCHEMA if dated else CHANGES_SCHEMA)
+    attempt, store, log = uuid4().hex, open_store(zone), _Log(log_root, task)
     staged: list[StagedTable] = []
     creations: list[list[Future[StagedFile]]] = []
     with (
         tempfile.TemporaryDirectory(prefix="open_mirroring-") as scratch,
         ThreadPoolExecutor(_CREATIONS_AT_ONCE) as pool,
     ):
-        for position, (plan, target) in enumerate(task.tables):
-            new = by_table.pop(plan.source, DATED_SCHEMA.empty_table()).select(_schema_of(plan).names)
-            footer = target.footer
-            is_new = pc.and_(pc.greater(new["batch"], footer.batch_from), pc.less_equal(new["batch"], footer.batch_to))
+        for position, (plan, target) in enumerate(task):
+            table_id, name = target.footer.table_id, f"{attempt}.{position:04d}"
             try:
-                if plan.cut is not None:
-                    new = new.filter(rows_of(plan.cut, footer.batch_from))
-                elif pc.all(is_new).as_py() is False:
-                    new = new.filter(is_new)
-                history = _History(task.log_root, plan)
-                planned = plan_table(plan, new, history, history.any, history.older)
+                planned = plan_table(plan, log.new(plan, target.footer), log.counting(plan))
             except PlanStop as stop:
-                staged.append(StagedTable(plan.table_id, (), {}, (), (stop.code, stop.what)))
+                staged.append(StagedTable(table_id, stop=(stop.code, stop.what)))
                 creations.append([])
                 continue
-            name = f"{footer.first_number:020d}.{attempt}.{position:04d}"
-            files = _written(plan, target, planned, name, Path(scratch), salt)
-            creations.append([pool.submit(_create, store, file) for file in files])
-            rejected = tuple(planned.rejected)
-            staged.append(StagedTable(plan.table_id, (), planned.counts, rejected, None, planned.unverified))
+            files = _written(plan, target, planned, Path(scratch) / name, salt)
+            creations.append([pool.submit(file, store) for file in files])
+            staged.append(StagedTable(table_id, (), planned.counts, planned.rejected, None, planned.unverified))
         return [
             table._replace(files=tuple(created.result() for created in files))
             for table, files in zip(staged, creations, strict=True)
         ]
 
 
-def stage_no_rows(zone: ZoneAddress, plan: TablePlan, target: StageTarget) -> StagedFile:
-    """One staged file without rows, so that the target creates an empty table (F-41)."""
-    schema, (_, keys) = landed_file_schema(plan.columns, plan.keys, marker=True), landed(plan.columns, plan.keys)
-    path = f"{layout.staging_folder(target.folder, target.footer.generation)}/{target.footer.first_number:020d}"
-    with tempfile.TemporaryDirectory(prefix="open_mirroring-") as scratch:
-        local = Path(scratch) / "0"
-        written = target.write(local, schema.empty_table(), schema, "", "")
-        store, is_text = open_store(zone), target.text is not None
-        return create_staged(store, f"{path}.{uuid4().hex}.0000", local, written, schema, keys, is_text=is_text)
+class _Log:
+    """The change log, as the tables of one task read it."""
 
+    def __init__(self, root: Place, task: StageTask) -> None:
+        plans = [plan for plan, _ in task]
+        self._root, self._storage = root, arrow_files(root)
+        self._schema = DATED_SCHEMA if any(plan.columns.with_transaction for plan in plans) else CHANGES_SCHEMA
+        files = sorted({file for plan in plans for file in plan.new_files})
+        wanted = Wanted(sorted(plan.source for plan in plans), *plans[0].buckets)
+        self._new = read_changes(paths_of(root, files), wanted, self._storage, self._schema)
 
-class _History:
-    """Reads the earlier changes of some keys of one table."""
+    def new(self, plan: TablePlan, footer: Footer) -> pa.Table:
+        """The new changes of a table; they are handed over, so that their memory is free once it is planned."""
+        new = self._new.pop(plan.source, self._schema.empty_table())
+        if plan.cut is not None:
+            return new.filter(plan.cut.rows(footer.batch_from))
+        is_new = pc.and_(pc.greater(new["batch"], footer.batch_from), pc.less_equal(new["batch"], footer.batch_to))
+        return new.filter(is_new) if pc.all(is_new).as_py() is False else new
 
-    def __init__(self, log_root: Place, plan: TablePlan) -> None:
-        self._files = paths_of(log_root, plan.history_files)
-        self._root, self._plan, self._storage = log_root, plan, arrow_files(log_root)
-        self._all = sorted({*plan.history_files, *plan.new_files})
+    def counting(self, plan: TablePlan) -> CountingChanges:
+        """Reads other changes of a table."""
+        known = sorted({*plan.history_files, *plan.new_files})
 
-    def any(self, condition: pc.Expression) -> pa.Table:
-        """The changes that fulfil a condition, new ones included, whatever their key bucket."""
-        return self._read(paths_of(self._root, self._all), condition)
+        def read(files: Sequence[str], chosen: pc.Expression) -> pa.Table:
+            return read_history(paths_of(self._root, files), plan.source, chosen, self._storage, self._schema)
 
-    def older(self, condition: pc.Expression) -> pa.Table:
-        """The published changes that fulfil a condition in all other files of the log, which mostly nobody reads."""
-        from spark_jobs.changelog.delta_log import log_files  # brings delta-rs, which few tasks wait for
+        def of_keys(keys: Sequence[str]) -> pa.Table:
+            # A table without key is decided by position; its keys are `epoch ordinal:position`.
+            at_place = pc.field("pos").isin([key.partition(":")[2] for key in keys])
+            return read(plan.history_files, pc.field("key").isin(keys) if plan.keys else at_place)
 
-        others = paths_of(self._root, sorted({*log_files(self._root)} - {*self._all}))
-        older = condition & (pc.field("batch") <= self._plan.batch_from)
-        return self._read(others, older)
+        def older(condition: pc.Expression) -> pa.Table:
+            from spark_jobs.changelog.delta_log import log_files  # loads delta-rs, which few tasks need
 
-    def __call__(self, keys: Sequence[str]) -> pa.Table:
-        if self._plan.keys:
-            chosen = pc.field("key").isin(keys)
-        else:
-            # A table without key is decided by position; the key stands for `epoch ordinal:position`.
-            chosen = pc.field("pos").isin([key.partition(":")[2] for key in keys])
-        return self._read(self._files, chosen)
+            others = sorted({*log_files(self._root)}.difference(known))
+            return read(others, condition & (pc.field("batch") <= plan.batch_from))
 
-    def _read(self, files: Sequence[str], chosen: pc.Expression) -> pa.Table:
-        return read_history(files, self._plan.source, chosen, self._storage, _schema_of(self._plan))
-
-
-def _schema_of(plan: TablePlan) -> pa.Schema:
-    return DATED_SCHEMA if plan.logs_transactions else CHANGES_SCHEMA
-
-
-class _LocalFile(NamedTuple):
-    """A finished file, and the staged object that it becomes."""
-
-    path: str
-    local: Path
-    written: WrittenFile
-    schema: pa.Schema
-    keys: Sequence[str]
-    lowest: str
-    highest: str
-    is_text: bool
+        return CountingChanges(plan, of_keys, partial(read, known), older)
 
 
 def _written(
-    plan: TablePlan, target: StageTarget, planned: PlannedRows, name: str, scratch: Path, salt: Salt | None
-) -> Iterator[_LocalFile]:
-    """Write the table's files, none longer than ``max_rows``; nothing planned, no file."""
-    schema, (_, keys) = landed_file_schema(plan.columns, plan.keys, marker=True), landed(plan.columns, plan.keys)
-    lowest, highest = planned.positions
-    planned_rows = landed_rows(planned.rows, plan.columns, schema.names, salt)
-    for index, start in enumerate(range(0, planned.rows.num_rows, target.max_rows)):
-        local = scratch / f"{name}.{index:04d}"
-        rows = planned_rows.slice(start, target.max_rows)
-        written = target.write(local, rows, schema, lowest, highest)
-        path = f"{layout.staging_folder(target.folder, target.footer.generation)}/{name}.{index:04d}"
-        yield _LocalFile(path, local, written, schema, keys, lowest, highest, target.text is not None)
+    plan: TablePlan, target: StageTarget, planned: PlannedRows, scratch: Path, salt: Salt | None
+) -> Iterator[Callable[[LandingZoneStore], StagedFile]]:
+    """Write the table's files, none longer than ``max_rows``; each is given as what creates its staged object."""
+    landing = plan.columns.landing
+    schema = landed_file_schema(landing, plan.keys, marker=True)
+    rows, keys = landed_rows(planned.rows, landing, schema.names, salt), landed(landing, plan.keys)[1]
+    for index, start in enumerate(range(0, rows.num_rows, target.max_rows)):
+        local = scratch.with_name(f"{scratch.name}.{index:04d}")
+        yield _file(local, target, rows.slice(start, target.max_rows), schema, keys, planned.positions)
 
 
-def _create(store: LandingZoneStore, file: _LocalFile) -> StagedFile:
-    created = create_staged(store, *file)
-    file.local.unlink()
-    return created
+def _file(
+    local: Path,
+    target: StageTarget,
+    rows: pa.Table,
+    schema: pa.Schema,
+    keys: Sequence[str],
+    positions: tuple[str, str],
+) -> Callable[[LandingZoneStore], StagedFile]:
+    """Write one file; returns what creates its staged object, and removes the file."""
+    written = target.write(local, rows, schema, *positions)
+
+    def create(store: LandingZoneStore) -> StagedFile:
+        name, is_text = target.object_name(local.name), target.text is not None
+        created = create_staged(store, name, local, written, schema, keys, *positions, is_text=is_text)
+        local.unlink()
+        return created
+
+    return create
+
+
+def stage_no_rows(
+    zone: ZoneAddress,
+    target: StageTarget,
+    columns: Sequence[LandingColumn],
+    keys: Sequence[str],
+    positions: tuple[str, str] = ("", ""),
+) -> StagedFile:
+    """Stage one file without rows (F-41)."""
+    schema = landed_file_schema(columns, keys, marker=target.footer.kind != "load")
+    with tempfile.TemporaryDirectory(prefix="open_mirroring-") as scratch:
+        local, landed_keys = Path(scratch) / uuid4().hex, landed(columns, keys)[1]
+        return _file(local, target, schema.empty_table(), schema, landed_keys, positions)(open_store(zone))
 
 
 def create_staged(
@@ -224,7 +218,7 @@ def create_staged(
     may come of the first one late is an object that nothing refers to (O-08).
 
     Raises:
-        TransientError: ``CHANGED_MEANWHILE``: somebody swept or reset meanwhile; run again. What the
+        TransientError: ``CHANGED_MEANWHILE``: another run swept or reset meanwhile; run again. What the
             store raises, when none of some names could be created.
         TerminalError: ``FILE_UNFIT``: what came back is not what was written.
     """

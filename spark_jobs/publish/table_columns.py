@@ -60,7 +60,7 @@ from open_mirroring.protocols.column_verdicts import (
 )
 from open_mirroring.protocols.table_stops import HASH_UNMATCHED, ROW_INCOMPLETE, unhashed_text
 from spark_jobs.plan.loaded_columns import LoadedColumn, doubt, is_streamed_for_sure, loaded_columns, may_lack_digits
-from spark_jobs.plan.plan import PlanStop
+from spark_jobs.plan.table_plan import PlanStop
 from spark_jobs.publish.published_settings import refuse_other_settings
 from spark_jobs.sources.sql_server.chosen_types import keeps_spelling, landed_as
 from spark_jobs.sources.sql_server.type_changes import keeps_key, keeps_values

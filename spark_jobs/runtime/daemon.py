@@ -1,7 +1,7 @@
-"""Starts the daemon of Spark's Python workers, for which pyspark's folder goes before its zip.
+"""Starts the daemon of Spark's Python workers, with pyspark's folder before its zip on the path.
 
-Spark puts the zip first on the path of its workers, and Python compiles anew what it imports from one: a second of each
-worker's first task. The daemon starts nothing else, and every worker is a fork of it.
+Spark puts the zip first, and Python compiles modules from a zip each time: a second of each worker's first task. The
+daemon starts nothing else, and every worker is a fork of it.
 """
 
 from __future__ import annotations

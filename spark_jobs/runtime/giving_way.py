@@ -1,4 +1,4 @@
-"""Lets a run that was overtaken wait for the other one: each take-over throws away what the other has begun."""
+"""Lets a run that was overtaken wait for the other one, because each take-over discards the other's work."""
 
 from __future__ import annotations
 
@@ -9,19 +9,19 @@ from collections.abc import Callable
 from sqlalchemy.exc import OperationalError
 
 CHANGED_MEANWHILE = "CHANGED_MEANWHILE"
-"""Another run, of this or of another deployment with the same ledger, was faster: what it sealed is what counts."""
+"""Another run, of this or another deployment with the same ledger, was faster, and its sealed result counts."""
 FIRST_PAUSE, POLL, PATIENCE = 0.5, 0.5, 20.0
-"""Seconds: before the first look, between looks, and how long a run waits the first time it is overtaken."""
+"""Seconds: before the first check, between checks, and how long a run waits the first time it is overtaken."""
 
 
 class GivingWay:
-    """Waits until the other run is done, each time twice as long at most: so of two runs one comes to its end."""
+    """Waits until the other run is done, each time at most twice as long, so that one of two runs finishes."""
 
     def __init__(self) -> None:
         self._patience = PATIENCE
 
     def wait(self, is_busy: Callable[[], bool]) -> None:
-        """Return once *is_busy* says that nothing is under way, or after a limited time: the other run may be dead."""
+        """Return once *is_busy* is false, or after a limited time: the other run may be dead."""
         time.sleep(FIRST_PAUSE * random.uniform(0.5, 1.5))
         until = time.monotonic() + self._patience
         self._patience *= 2
@@ -33,4 +33,4 @@ def _answered(is_busy: Callable[[], bool]) -> bool:
     try:
         return is_busy()
     except OperationalError:
-        return True  # the ledger does not answer: the next request says so
+        return True  # the ledger does not answer; the next request reports it

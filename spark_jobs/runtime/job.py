@@ -29,7 +29,7 @@ log = logging.getLogger(__name__)
 
 @runtime_checkable
 class HasExit(Protocol):
-    """A result that says itself how the job ends."""
+    """A result that determines how the job ends."""
 
     @property
     def exit(self) -> Exit:
@@ -38,7 +38,7 @@ class HasExit(Protocol):
 
 
 def told(error: Exception) -> MirroringError | None:
-    """Our error for one that a job met outside of its own code; None for one that its developers have to mend."""
+    """Our error for one from outside of our code; None for one that developers have to fix."""
     if not is_of_spark(error):
         return system_error(error)
     from spark_jobs.runtime.worker_tasks import workers_error
@@ -47,9 +47,9 @@ def told(error: Exception) -> MirroringError | None:
 
 
 class Job(NamedTuple):
-    """A job: its name, what it does with a mirror, and the arguments that it takes behind the mirror file.
+    """A job: its name, its work on a mirror, and its arguments after the mirror file.
 
-    Called, it is a program's entry. The command line does the same *work* and tells its result to a person.
+    Called, it is a program's entry point. The command line does the same *work* and prints its result for an operator.
     """
 
     name: str
@@ -57,15 +57,15 @@ class Job(NamedTuple):
     add_arguments: Callable[[argparse.ArgumentParser], None] = lambda parser: None
 
     def __call__(self, argv: Sequence[str] | None = None) -> int:
-        """Parse ``MIRROR.yaml``, open the ledger, do the work, leave and print its report; the exit code.
+        """Parse ``MIRROR.yaml``, open the ledger, do the work, write and print its report, and return the exit code.
 
-        Spark starts when the work asks for it: a job with nothing to do costs no JVM.
+        Spark starts when the work needs it: a job with nothing to do starts no JVM.
         """
         parser = argparse.ArgumentParser(prog=self.name)
         parser.add_argument("mirror", type=Path, help="the mirror file (mirrors/NAME.yaml)")
         self.add_arguments(parser)
         arguments = parser.parse_args(argv)
-        # Of other libraries only what may matter: their chatter hides what the job says.
+        # Only warnings of other libraries: their details would hide the job's own messages.
         logging.basicConfig(level=logging.WARNING, format="%(levelname)s %(message)s", stream=sys.stderr)
         for our_own in ("open_mirroring", "spark_jobs"):
             logging.getLogger(our_own).setLevel(logging.INFO)
@@ -84,17 +84,17 @@ class Job(NamedTuple):
         report = {"job": self.name, "mirror": mirror.name, **result._asdict()}
         leave_report(report)
         if RESULT_FILE not in os.environ:
-            # Whoever named a file tells people what is in it.
+            # With a report file, its content is shown to people by the caller.
             print(json.dumps(report, default=str), flush=True)
         return exit_of_result(result)
 
     def done(self, mirror: Mirror, ledger: Engine, arguments: argparse.Namespace) -> Any:
-        """Do the work; its result."""
+        """Do the work and return its result."""
         return self.work(mirror, ledger, session_on_demand(mirror, self.name), arguments)
 
 
 def exit_of_result(result: Any) -> Exit:
-    """How a job ends that came to a result: as this says itself, or by the stops and losses that it names."""
+    """The exit code of a job with a result: its own, or by its stops and losses."""
     if isinstance(result, HasExit):
         return result.exit
     return exit_of_report(getattr(result, "stopped", None), getattr(result, "losses", None))

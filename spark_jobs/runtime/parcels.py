@@ -1,4 +1,4 @@
-"""Seals tasks and functions for Spark's workers, so that nothing which Spark keeps or shows holds a secret (S-04)."""
+"""Encrypts tasks and functions for Spark's workers, so that Spark neither stores nor shows a secret (S-04)."""
 
 from __future__ import annotations
 
@@ -21,29 +21,29 @@ Result = TypeVar("Result")
 
 @dataclass(frozen=True)
 class ParcelKey:
-    """The key of one job, made for it and forgotten with it, by which only its own workers can read its tasks.
+    """The key of one job, with which only its own workers can read its tasks.
 
-    Spark keeps tasks, and functions of more than a megabyte, in a file for a moment, and it shows plans on its page and
-    in its event log. None of these may hold a secret (S-04). The key travels inside a function, in memory only.
+    Spark briefly stores tasks, and functions of more than a megabyte, in a file, and it shows plans on its page and in
+    its event log. None of these may contain a secret (S-04). The key is sent inside a function, in memory only.
     """
 
     _key: bytes = field(default_factory=Fernet.generate_key, repr=False)
 
     def packed(self, value: Any) -> str:
-        """The value as text of letters, digits, ``-``, ``_`` and ``=``."""
+        """The encrypted value as text of letters, digits, ``-``, ``_`` and ``=``."""
         return Fernet(self._key).encrypt(dumps(value)).decode()
 
     def unpacked(self, text: str) -> Any:
-        """The value that was packed by this key."""
+        """Decrypt a value that was packed with this key."""
         return pickle.loads(Fernet(self._key).decrypt(text))
 
 
 def sealed_outcomes(
     spark: SparkSession, description: str, function: Callable[[Task], Result], tasks: Sequence[Task]
 ) -> list[Result]:
-    """What *function* makes of each of the *tasks* in Spark's workers, one partition each, in their order.
+    """The results of *function* for each of the *tasks* in Spark's workers, one partition each, in order.
 
-    Tasks and function, which may hold logins, are encrypted; the key travels in memory only.
+    Tasks and function, which may hold logins, are encrypted; the key is sent in memory only.
     """
     key = ParcelKey()
     return outcomes(spark, description, _Unpacking(key), key.packed(function), [key.packed(task) for task in tasks])
@@ -52,10 +52,10 @@ def sealed_outcomes(
 def sealed_frame(
     spark: SparkSession, work: Callable[[Task], Iterable[pa.RecordBatch]], tasks: Sequence[Task], schema: str
 ) -> DataFrame:
-    """The lines that *work* makes of *tasks*, one partition each, as a frame that is read when it is asked for.
+    """The lines that *work* makes of *tasks*, one partition each, as a lazy frame.
 
-    Sealed as in :func:`sealed_outcomes`. The key differs each time, so that no two plans are equal: Spark would answer
-    the later one from what it kept of the earlier one, and a look at a source must never be an earlier look.
+    Encrypted as in :func:`sealed_outcomes`. The key differs each time, so that no two plans are equal: Spark could
+    answer the later one from a cache of the earlier one, and a source must be read each time.
     """
     key = ParcelKey()
 
@@ -70,8 +70,8 @@ def sealed_frame(
 def sealed(spark: SparkSession, work: Callable[..., Result]) -> Callable[..., Result]:
     """*work* as a small function that can be called in a worker, for rows of Spark's own reader.
 
-    Sealed as in :func:`sealed_outcomes`: what Spark passes through a file has no readable login or salt. The key
-    differs each time, as in :func:`sealed_frame`.
+    Encrypted as in :func:`sealed_outcomes`: Spark's files contain no readable login or salt. The key differs each time,
+    as in :func:`sealed_frame`.
     """
     key = ParcelKey()
     parcel = sent_beside(spark, key.packed(work))
@@ -83,8 +83,6 @@ def sealed(spark: SparkSession, work: Callable[..., Result]) -> Callable[..., Re
 
 
 class _Unpacking:
-    """Calls a packed function with a packed task, in a worker."""
-
     def __init__(self, key: ParcelKey) -> None:
         self._key = key
 

@@ -1,4 +1,4 @@
-"""Gives a job its Spark session: the running one, a new one with what jobs need, or one of a server to join."""
+"""Provides a job's Spark session: the running one, a new one with the required settings, or one of a server."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ log = logging.getLogger(__name__)
 
 _LOGGING = Path(__file__).resolve().with_name("log4j2.properties")
 
-# Workers go through blocks of some 20 MB: memory that is given back after each is paid for again, page by page.
+# Workers process blocks of some 20 MB: memory that is returned after each has to be allocated again, page by page.
 _WORKER_MEMORY = {
     "spark.executorEnv.MALLOC_MMAP_THRESHOLD_": str(32 * 2**20),
     "spark.executorEnv.MALLOC_TRIM_THRESHOLD_": str(512 * 2**20),
@@ -37,29 +37,28 @@ _JOBS = {
     **_SESSION,
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
-    # Side effects of a task are files under names used once; a speculative twin would only waste work.
+    # A speculative copy of a task would only waste work, because file names are used once.
     "spark.speculation": "false",
 }
 _JOINED = {
     **_SESSION,
-    # The server tells its event log and its page of each plan, of Spark's JDBC reader with the password in it.
+    # The server shows each plan in its event log and on its page, including Spark's JDBC reader with the password.
     "spark.sql.redaction.string.regex": r'(?i)key: "[^"]*(password|secret|token)[^"]*"\s+value: "([^"\\]|\\.)*("|\z)',
 }
-# The JVM writes this before any logging exists that could be told not to: Spark uses the vector module on purpose.
+# The JVM writes this before its logging starts: Spark uses the vector module on purpose.
 _UNAVOIDABLE = b"WARNING: Using incubator modules: jdk.incubator.vector\n"
 
 
 def build_session(name: str, *, cores: int | None = None) -> SparkSession:
     """The running session, or a new one.
 
-    Under ``spark-submit``, or where :data:`~open_mirroring.operate.spark_jars.SUBMITTED` says that its options stand
-    in ``PYSPARK_SUBMIT_ARGS``, the master, memory and jars are what was submitted. Where
+    Under ``spark-submit``, or if :data:`~open_mirroring.operate.spark_jars.SUBMITTED` announces options in
+    ``PYSPARK_SUBMIT_ARGS``, master, memory and jars are the submitted ones. If
     :data:`~open_mirroring.operate.spark_jars.REMOTE` names a server of Spark Connect, the session is one of its.
-    Otherwise it is local with the fetched jars on its class path.
+    Otherwise it is local, with the fetched jars on its class path.
 
     Raises:
-        TerminalError: ``INSTALLATION_INCOMPLETE`` when one of a local session's jars is cut off, or there is no Java
-            that could be started.
+        TerminalError: ``INSTALLATION_INCOMPLETE`` when a jar of a local session is truncated, or Java is missing.
         TransientError: ``UNREACHABLE`` when the server of Spark Connect gives no session.
     """
     active = SparkSession.getActiveSession()
@@ -71,7 +70,7 @@ def build_session(name: str, *, cores: int | None = None) -> SparkSession:
     conf = SparkConf().setAppName(name).setAll(list(_JOBS.items()))
     if "SPARK_ENV_LOADED" not in os.environ:
         if SUBMITTED not in os.environ:
-            # A local session's alone: the workers of a cluster would look for the driver on their own machines.
+            # Only for a local session: the workers of a cluster would look for the driver on their own machines.
             os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
             conf.setMaster(f"local[{cores or '*'}]")
             conf.set("spark.driver.extraClassPath", ":".join(_jars()))
@@ -86,10 +85,10 @@ def build_session(name: str, *, cores: int | None = None) -> SparkSession:
 
 @cache
 def _connected() -> SparkSession:
-    """A session of the server that the environment names, with the settings that a session may have of its own."""
+    """A session of the server in the environment, with the allowed session settings."""
     from pyspark.sql.connect.client.retries import DefaultPolicy
 
-    # Ten seconds: a server that is not there is told at once, not after the minutes for which a running job waits.
+    # Ten seconds: a missing server is reported soon, not after the minutes for which a running job waits.
     impatient = [DefaultPolicy(max_retries=5, max_backoff=4_000)]
 
     def leave() -> None:
@@ -108,7 +107,7 @@ def _connected() -> SparkSession:
         session.client.set_retry_policies(patient)
         atexit.register(leave)
         return cast(SparkSession, session)
-    # Raised out here: the original may hold the address, and a token is a part of it.
+    # Raised here, because the original may hold the address, which includes a token.
     raise TransientError(
         "UNREACHABLE",
         f"the server of Spark Connect gives no session: {what}",
@@ -118,7 +117,7 @@ def _connected() -> SparkSession:
 
 
 def _jars() -> list[str]:
-    """The jars for a local session. There may be none: only reading over JDBC asks for one, and says if it lacks it."""
+    """The jars for a local session; may be empty: only reading over JDBC needs one, and reports if it is missing."""
     jars = jar_files()
     for jar in jars:
         if not is_zipfile(jar):
@@ -132,7 +131,7 @@ def _jars() -> list[str]:
 
 
 def _start_jvm(conf: SparkConf) -> JavaGateway:
-    """A JVM whose standard error comes through ours, without what nobody can act on."""
+    """A JVM whose standard error is passed through ours, without unavoidable warnings."""
     read_end, write_end = os.pipe()
     threading.Thread(target=_forward, args=(read_end,), name="jvm-stderr", daemon=True).start()
     try:

@@ -1,7 +1,7 @@
-"""Runs the tasks of a job: in its own process where they are small, in Spark's workers where they are not.
+"""Runs the tasks of a job: in its own process if they are small, else in Spark's workers.
 
 Starting Spark takes seconds, and most runs find little. Both ways call the same function with the same tasks, which
-leave the same files.
+write the same files.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ Result = TypeVar("Result")
 
 
 class SessionOnDemand:
-    """Stands for a Spark session that is started when something of it is asked for.
+    """A proxy of a Spark session that starts it on first use.
 
     Args:
         name: of the session.
-        most_without: up to how many bytes of work :func:`run_job` does without it.
+        most_without: the maximum bytes of work that :func:`run_job` does without it.
     """
 
     def __init__(self, name: str, most_without: int) -> None:
@@ -46,17 +46,17 @@ class SessionOnDemand:
 
 
 def session_on_demand(mirror: Mirror, job: str) -> SparkSession:
-    """The session of a mirror's job, started when it is needed: work up to `spark.start_above` is done without."""
+    """The session of a mirror's job, started on demand: work up to `spark.start_above` is done without it."""
     return cast("SparkSession", SessionOnDemand(f"{mirror.name} {job}", mirror.spark.most_without_spark))
 
 
 def needs_spark(spark: SparkSession, size: int) -> bool:
-    """Whether work of about *size* bytes goes to Spark's workers rather than to this process."""
+    """Whether work of about *size* bytes goes to Spark's workers instead of this process."""
     return not isinstance(spark, SessionOnDemand) or size > spark.most_without
 
 
 def tasks_wanted(spark: SparkSession, size: int, per_core: int) -> int:
-    """Into about how many tasks work of *size* bytes is cut: *per_core* for each core of Spark's, one without Spark."""
+    """The number of tasks for work of *size* bytes: *per_core* for each core of Spark's, one without Spark."""
     if not needs_spark(spark, size):
         return 1
     from spark_jobs.runtime.worker_tasks import parallelism
@@ -67,19 +67,19 @@ def tasks_wanted(spark: SparkSession, size: int, per_core: int) -> int:
 def run_job(
     spark: SparkSession, description: str, function: Callable[[Task], Result], tasks: Sequence[Task], size: int
 ) -> list[Result]:
-    """Run *function* over *tasks* and return the results in their order.
+    """Run *function* over *tasks* and return the results in order.
 
     Tasks and results are small (paths, counts): rows never cross between the JVM and Python.
 
     Args:
-        spark: the session that does work which is larger than this process does itself.
-        description: what Spark shows of it.
-        function: called once with each task, which it may not change.
+        spark: the session for work that is too large for this process.
+        description: shown in Spark.
+        function: called once with each task, which it must not change.
         tasks: plain values that can be pickled.
-        size: about how many bytes they read together.
+        size: the approximate bytes that they read together.
 
     Raises:
-        MirroringError: what a task raised on purpose, as itself; of several the first task's.
+        MirroringError: a task's own error, unchanged; of several the first task's.
     """
     if not tasks:
         return []
@@ -97,9 +97,9 @@ def run_job(
 
 
 def _keep_pandas_out() -> None:
-    """Let Arrow take pandas for missing: its first array of Python values would load it, longer than most tasks take.
+    """Make Arrow find no pandas: its first array of Python values would import it, longer than most tasks take.
 
-    It only asks whether the values are a series of pandas. Whoever imports pandas later gets it all the same.
+    Arrow only checks whether the values are a pandas series. Later imports of pandas still work.
     """
     import pyarrow as pa
 
@@ -112,8 +112,6 @@ def _keep_pandas_out() -> None:
 
 
 class _NoPandas:
-    """Refuses the import of pandas, as a finder of modules."""
-
     @staticmethod
     def find_spec(name: str, _path: object, _target: object = None) -> None:
         if name == "pandas":
@@ -121,7 +119,7 @@ class _NoPandas:
 
 
 def is_of_spark(error: Exception) -> bool:
-    """Whether Spark raised an error, or the way to its JVM."""
+    """Whether Spark, or the connection to its JVM, raised an error."""
     if "pyspark" not in sys.modules:
         return False
     from py4j.protocol import Py4JError
@@ -131,7 +129,7 @@ def is_of_spark(error: Exception) -> bool:
 
 
 class _ErrorsAsValues:
-    """Returns a task's own errors as values: Spark would retry them and bury them in a stack of its own."""
+    """Returns a task's own errors as values: Spark would retry them and wrap them in its own stack trace."""
 
     def __init__(self, function: Callable[[Any], Any]) -> None:
         self._function = function

@@ -1,7 +1,7 @@
 """Runs one function over texts in Spark's workers, one partition each, in every kind of session.
 
-A session with a context of its own runs an RDD: the first DataFrame of a new JVM costs some two seconds more, and every
-run would pay them. Over Spark Connect (Databricks, Fabric's sessions over Connect) there is neither RDD nor context.
+A session with its own context runs an RDD, because the first DataFrame of a new JVM costs some two seconds more. Spark
+Connect (Databricks, Fabric's sessions over Connect) has neither RDD nor context.
 """
 
 from __future__ import annotations
@@ -30,33 +30,34 @@ from open_mirroring.operate.words import pace
 log = logging.getLogger(__name__)
 
 Work = Callable[[str, str], Any]
-"""From the text that all tasks share and the task's own text to its outcome."""
+"""Converts the shared text and the task's own text to its result."""
 
 _LARGE = 2**19
-"""Half of the size from which Spark hands a function over through a file."""
+"""Half of the size from which Spark sends a function through a file."""
 _UNFIT = (
     (r"_VERSION_MISMATCH\].* version:? ([\d.]+) than that in driver:? ([\d.]+)", "Python {} and the driver has {}"),
     (r"ModuleNotFoundError: No module named '([\w.]+)'", "a Python without the module {}"),
     (r'Cannot run program "([^"\n]+)"[^\n]*\berror(?:=|: )2\b', "no program {}, which is to be their Python"),
 )
-"""What Spark says of workers that cannot run tasks of ours, whatever else stands around it.
+"""Spark's texts for workers that cannot run our tasks.
 
-A program cannot be run for want of memory or files either (12, 11, 24): that passes, and is no matter of packages.
+A program may also fail to start for lack of memory or files (12, 11, 24). That is temporary, and not caused by
+packages.
 """
 _WORKERS_DISK_FULL = re.compile(r"^(?!.*SQL\w*Exception).*No space left on device", re.MULTILINE)
-"""What the driver of a database says in such words is of the database's own disk."""
+"""An exception of a database driver with this text concerns the database's own disk."""
 _OUTCOME = pa.schema([pa.field("id", pa.int64()), pa.field("outcome", pa.binary())])
 _MORE_THAN_CORES = 2**20
 _TELL_SECONDS = 30.0
 
 
 def outcomes(spark: SparkSession, description: str, work: Work, shared: str, tasks: Sequence[str]) -> list[Any]:
-    """What *work* makes of each of the *tasks*, in their order.
+    """The results of *work* for each of the *tasks*, in order.
 
     Args:
         spark: the session.
-        description: what is shown of the job; over Spark Connect it is the tag of its operation.
-        work: a small function: it alone travels in memory.
+        description: shown for the job; over Spark Connect it is the tag of its operation.
+        work: a small function: only it is sent in memory.
         shared: what all tasks need; of any size.
         tasks: texts without a comma.
 
@@ -74,7 +75,7 @@ def outcomes(spark: SparkSession, description: str, work: Work, shared: str, tas
 
 
 def workers_error(error: Exception) -> MirroringError | None:
-    """Our error for one of Spark's that tells of workers which cannot work; None for any other."""
+    """Our error for one of Spark's that shows broken workers; None for any other."""
     text = str(error)
     for pattern, what in _UNFIT:
         if found := re.search(pattern, text):
@@ -91,27 +92,27 @@ def workers_error(error: Exception) -> MirroringError | None:
 
 
 def task_frame(spark: SparkSession, tasks: Sequence[str]) -> DataFrame:
-    """``id, task``: a row for each of the *tasks*, texts without a comma, in a partition of its own."""
-    # One range of one number for each task, and its text beside it: no shuffle, and no worker gets another one's text.
+    """``id, task``: a row for each of the *tasks*, texts without a comma, each in its own partition."""
+    # A range with one number per task, mapped to its text: no shuffle, and no worker gets another one's text.
     numbers = spark.range(0, len(tasks), 1, len(tasks))
     return numbers.select("id", F.split(F.lit(",".join(tasks)), ",")[F.col("id")].alias("task"))
 
 
 def is_classic(spark: SparkSession) -> bool:
-    """Whether the session has a context and a JVM of its own; over Spark Connect it has none."""
+    """Whether the session has its own context and JVM; over Spark Connect it has none."""
     return getattr(spark, "sparkContext", None) is not None
 
 
 def parallelism(spark: SparkSession) -> int:
-    """How many tasks run side by side, about."""
+    """The approximate number of parallel tasks."""
     if is_classic(spark):
         return spark.sparkContext.defaultParallelism
-    # Nothing tells it over Spark Connect but how Spark itself cuts a range.
+    # Over Spark Connect only the partitions of a range show it.
     return spark.range(_MORE_THAN_CORES).select(F.spark_partition_id()).distinct().count()
 
 
 def sent_beside(spark: SparkSession, text: str) -> str | Broadcast[str]:
-    """A text as a small function carries it: a large one travels beside the function, where there is a context."""
+    """A text as a small function carries it: a large one is broadcast if there is a context."""
     return spark.sparkContext.broadcast(text) if len(text) > _LARGE and is_classic(spark) else text
 
 
@@ -134,9 +135,9 @@ def _of_rdd(spark: SparkSession, description: str, work: Work, shared: str, task
 
 @contextmanager
 def _progress_told(context: SparkContext, description: str, tasks: int) -> Iterator[None]:
-    """Logs every half minute how many of the tasks are done, and how long the rest takes at the pace so far.
+    """Log every half minute how many of the tasks are done, and the remaining time at the current pace.
 
-    A catch-up or a backfill may read for an hour in one job: without this its log stands still.
+    A catch-up or a backfill may read for an hour in one job, which would otherwise log nothing.
     """
     tracker, begun, ended = context.statusTracker(), time.monotonic(), threading.Event()
 
@@ -145,10 +146,10 @@ def _progress_told(context: SparkContext, description: str, tasks: int) -> Itera
             try:
                 found = [tracker.getStageInfo(number) for number in tracker.getActiveStageIds()]
             except Py4JError:
-                return  # Spark is gone: the job says so
+                return  # Spark is gone, which the job reports
             stages = [stage for stage in found if stage is not None]
             if not stages:
-                continue  # not begun, or done by now: that is not none of its tasks
+                continue  # not begun or already done, which is not the same as no task done
             done = sum(stage.numCompletedTasks for stage in stages)
             log.info("%s: %d of %d tasks done%s", description, done, tasks, pace(done, tasks, time.monotonic() - begun))
 

@@ -1,7 +1,7 @@
-"""Reads one data file, Parquet or delimited text, into typed rows and markers, or says why the table fails.
+"""Reads one data file, Parquet or delimited text, into typed rows and markers, or reports why the table fails.
 
-Rules: F-30 formats and compressions, F-38 and F-40 invalid files, F-50 marker column, F-57 files without marker,
-F-80 to F-82 types (Microsoft Learn). Mixed and null markers and null keys are documented nowhere (assumed: they fail).
+Rules: F-30 formats and compressions, F-38 and F-40 invalid files, F-50 marker column, F-57 files without marker, F-80
+to F-82 types (Microsoft Learn). Mixed and null markers and null keys are undocumented (assumed: they fail).
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ _COMPRESSIONS = {"UNCOMPRESSED", "SNAPPY", "GZIP", "ZSTD"}
 
 
 class ChangeFile(NamedTuple):
-    """The rows of one file in their order, without the marker column.
+    """The rows of one file in order, without the marker column.
 
-    *markers* (int8, never null, as long as *rows*) is None when every row is an insert because the file has no
-    marker; *incremental* says that the file had a marker column (F-58); *evolves* that its columns may be other ones
-    than those of the files before, as far as F-83 to F-88 allow (F-90: never those of delimited text).
+    *markers* (int8, never null, as long as *rows*) is None when every row is an insert because the file has no marker;
+    *incremental* means that the file had a marker column (F-58). *evolves* means that its columns may differ from those
+    of earlier files, as far as F-83 to F-88 allow (F-90: never those of delimited text).
     """
 
     rows: pa.Table
@@ -117,7 +117,7 @@ def _check_keys(rows: pa.Table, markers: pa.Array | None, name: str, metadata: T
 
 
 def _plain_type(field: pa.Field, name: str) -> pa.DataType:
-    """The one type under which a Parquet type is kept; whatever nobody documents is refused (assumed)."""
+    """The one type under which a Parquet type is stored; undocumented ones are refused (assumed)."""
     kind = field.type.value_type if pa.types.is_dictionary(field.type) else field.type
     if kind in _AS_THEY_ARE or pa.types.is_decimal128(kind):
         return kind
@@ -126,7 +126,7 @@ def _plain_type(field: pa.Field, name: str) -> pa.DataType:
     if pa.types.is_large_binary(kind) or pa.types.is_binary_view(kind) or pa.types.is_fixed_size_binary(kind):
         return pa.binary()
     if pa.types.is_timestamp(kind) and kind.unit in ("us", "ms"):
-        # Milliseconds are common among writers (field); a time without zone is read as UTC.
+        # Milliseconds are common among writers (field); times without zone are read as UTC.
         return pa.timestamp("us", tz="UTC")
     raise needs_rebuild("UnsupportedType", f"{name}: column {field.name!r} is of type {field.type} (F-80 to F-82).")
 

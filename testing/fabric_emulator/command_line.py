@@ -52,7 +52,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _apply(service: MirroringService, printed: dict[str, str]) -> int:
-    """Poll once and print what happened; *printed* holds the failures already printed."""
+    """Poll once and print the results; *printed* holds the failures already printed."""
     for done in service.poll():
         print(f"applied {done.table} {done.number} rows={done.rows} version={done.version}", flush=True)
     failures = {
@@ -70,7 +70,6 @@ def _apply(service: MirroringService, printed: dict[str, str]) -> int:
 
 
 def _serve(arguments: argparse.Namespace, settings: Settings) -> int:
-    """Serve over HTTP until SIGTERM or SIGINT."""
     if arguments.state is not None:
         raise EmulatorError("SETTING_INVALID", "serve has no --state.", way_out="leave it out: it is kept with TABLES")
     try:
@@ -102,21 +101,21 @@ def _serve(arguments: argparse.Namespace, settings: Settings) -> int:
 
 
 class Termination:
-    """SIGTERM and SIGINT, from when this is made on: what runs goes on, and learns of the signal when it asks."""
+    """Records SIGTERM and SIGINT from its creation on. The running work continues and can ask for the signal."""
 
     def __init__(self) -> None:
-        # A pipe and no event: a handler that came while this very thread holds the event's lock would wait for ever.
+        # A pipe, not an event: a handler that runs while this thread holds the event's lock would deadlock.
         self._signalled, tell = os.pipe()
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, lambda *_: os.write(tell, b"."))
 
     def wait(self, seconds: float | None = None) -> bool:
-        """Wait for a signal, no longer than so many seconds; whether one came."""
+        """Wait for a signal for at most this time; whether one came."""
         return bool(select.select([self._signalled], [], [], seconds)[0])
 
 
 def _watch(service: MirroringService, interval: float) -> int:
-    """Poll until SIGTERM or SIGINT; a poll that has begun is finished."""
+    """Poll until SIGTERM or SIGINT; a started poll is finished."""
     termination = Termination()
     printed: dict[str, str] = {}
     print("watching", flush=True)

@@ -1,10 +1,10 @@
-"""Reads a file of delimited text into typed columns, or says why the table fails.
+"""Reads a file of delimited text into typed columns, or reports why the table fails.
 
 F-20 header row, F-22 separators, quotes, escapes, NULL and encoding, F-24 data types (Microsoft Learn: landing zone
-format). Documented nowhere, and assumed to fail: a header that differs from ``SchemaDefinition`` in names or order,
-rows of another length, a quote or the end of a line in an unquoted value, a value that is not of its type, and a
-compressed file. A value is NULL by its text alone, quoted or not (seen in stack traces of the service: the conversion
-of a value gets its text and ``NullValue``). ``ByteArray`` is Base64, and times are UTC (assumed).
+format). Undocumented, and assumed to fail: a header that differs from ``SchemaDefinition`` in names or order, rows of
+another length, a quote or line end in an unquoted value, a value outside its type, and a compressed file. A value is
+NULL by its text alone, quoted or not (seen in stack traces of the service: the conversion of a value gets its text and
+``NullValue``). ``ByteArray`` is Base64, and times are UTC (assumed).
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ Row = list[str]
 
 
 def read_delimited_text(content: bytes, name: str, text: TextFormat) -> pa.Table:
-    """The columns of a file in the order of its header, the marker column among them if it has one.
+    """The columns of a file in the order of its header, including the marker column if it has one.
 
     Raises:
-        TableFailure: ``InvalidTextFile`` naming the first thing that is wrong.
+        TableFailure: ``InvalidTextFile``, with the first mistake.
     """
     if not content:
         _refuse(f"{name} has zero bytes.")
@@ -67,7 +67,6 @@ def _columns(header: Row, name: str, text: TextFormat) -> list[TextColumn]:
 
 
 def _rows(text: str, name: str, form: TextFormat) -> Iterator[Row]:
-    """The rows of texts, the header first."""
     pattern, unescaped = _field_pattern(form)
     row: Row = []
     end = 0
@@ -77,7 +76,7 @@ def _rows(text: str, name: str, form: TextFormat) -> Iterator[Row]:
         end = match.end()
         quoted, plain, separator = match.groups()
         if not separator and not row and not match[0]:
-            return  # behind the last row
+            return  # after the last row
         row.append(unescaped(quoted) if quoted is not None else plain)
         if separator != form.column_separator:
             yield row
@@ -89,7 +88,7 @@ def _rows(text: str, name: str, form: TextFormat) -> Iterator[Row]:
 
 @cache
 def _field_pattern(form: TextFormat) -> tuple[re.Pattern[str], Callable[[str], str]]:
-    """One value with the separator behind it as (quoted, plain, separator), and how a quoted value is unescaped."""
+    """One value with the following separator as (quoted, plain, separator), and how a quoted value is unescaped."""
     quote, escape = re.escape(form.quote), re.escape(form.escape)
     unescaped: Callable[[str], str]
     quoted, unescaped = "(?!)()", _as_it_is  # without a quote character nothing is quoted

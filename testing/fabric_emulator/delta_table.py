@@ -1,17 +1,17 @@
-"""The Delta table of a table folder; only it remembers which files were applied.
+"""The Delta table of a table folder, the only record of which files were applied.
 
-Each data file is one Delta commit. The commit itself names the file's number (as an application transaction) and the
-incarnation of its folder (as the application's id). Applying a file and remembering it are one step, so a crash right
-after it applies nothing twice, and a table left over from an earlier folder of the same name is recognised.
+Each data file is one Delta commit. The commit contains the file's number (as an application transaction) and the
+incarnation of its folder (as the application's id). So a crash applies nothing twice, and a table of an earlier folder
+of the same name is recognized.
 
-The module also says which changes of a table's columns from file to file are allowed (F-83 to F-90).
-Sources: Microsoft Learn (landing zone format and best practices) for added columns, missing nullable and NOT NULL
-columns and changed types; field for a widened integer and an added NOT NULL column.
+The module also defines which changes of a table's columns are allowed from file to file (F-83 to F-90). Sources:
+Microsoft Learn (landing zone format and best practices) for added columns, missing nullable and NOT NULL columns and
+changed types; field for a widened integer and an added NOT NULL column.
 
-The rows of a file are applied one after the other, by the marker table of the documentation (Microsoft Learn: landing
-zone format). F-51: 0 inserts and never looks for the key. F-52, F-54: 1 and 4 update every row of the key, or insert
-when there is none. F-53: 2 deletes every row of the key, or nothing. F-34: rows take effect in the order in which they
-stand. That an update reaches *all* rows of a key that is there twice is assumed.
+The rows of a file are applied in sequence, by the marker table of the documentation (Microsoft Learn: landing zone
+format). F-51: 0 inserts and never looks for the key. F-52, F-54: 1 and 4 update every row of the key, or insert if
+there is none. F-53: 2 deletes every row of the key, or nothing. F-34: rows take effect in their order. It is assumed
+that an update changes *all* rows of a duplicate key.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ from fabric_emulator.change_file import INSERT, ChangeFile
 from fabric_emulator.failures import TableFailure, needs_rebuild
 from fabric_emulator.settings import Settings
 
-# Why this needs no loop over rows. Of a key, only what follows its last delete in the file counts. A row of the
-# table, and a row born in that rest, live on; the last update or upsert after their birth is what they hold. Born
-# are all inserts of the rest, and its first row if that is an update or upsert which finds no row of the key.
+# Why this needs no loop over rows: for each key, only the part after its last delete in the file counts. A row of the
+# table and a row created in that part survive, with the values of the last update or upsert after their creation.
+# Created are all inserts of that part, and its first row if that is an update or upsert that finds no row of the key.
 _STEPS = """
 WITH step AS MATERIALIZED (
     SELECT *,
@@ -70,10 +70,10 @@ ORDER BY position
 
 
 class RowEffects(NamedTuple):
-    """Places of rows (int64 arrays) after a file.
+    """Indexes of rows (int64 arrays) after a file.
 
-    *unchanged* and *replaced* are places in the table, *replacement* (as long as *replaced*) and *born* in the file.
-    Rows of the table that are named nowhere are deleted.
+    *unchanged* and *replaced* are indexes in the table, *replacement* (as long as *replaced*) and *born* in the file.
+    Other rows of the table are deleted.
     """
 
     unchanged: pa.Array
@@ -86,8 +86,8 @@ def row_effects(table_keys: pa.Table, file_keys: pa.Table, markers: pa.Array) ->
     """Apply the rows of a file to the rows of a table by their keys.
 
     Args:
-        table_keys: the key columns of the table's rows; no order is expected, keys may be there more than once.
-        file_keys: the key columns of the file's rows in their order, of the same types.
+        table_keys: the key columns of the table's rows, in any order; keys may be duplicate.
+        file_keys: the key columns of the file's rows in order, of the same types.
         markers: the marker of each row of the file.
     """
     columns = [f"k{index}" for index in range(file_keys.num_columns)]
@@ -107,12 +107,12 @@ def row_effects(table_keys: pa.Table, file_keys: pa.Table, markers: pa.Array) ->
 
 @cache
 def _engine() -> duckdb.DuckDBPyConnection:
-    # One for the process: opening one costs more than most files take.
+    # One per process: opening one costs more than most files need.
     return duckdb.connect(config={"threads": 2})
 
 
 def _placed(keys: pa.Table, columns: Sequence[str], place: str) -> pa.Table:
-    # Names of ours, because a key column may be named like anything.
+    # Our own names, because a key column may have any name.
     renamed = keys.rename_columns(list(columns))
     return renamed.append_column(place, pa.array(range(keys.num_rows), pa.int64()))
 
@@ -129,10 +129,10 @@ def _places(table: pa.Table, column: str) -> pa.Array:
 def union(
     table: pa.Schema | None, file: pa.Schema, keys: Collection[str], name: str, *, evolves: bool = True
 ) -> pa.Schema:
-    """The table's schema after a file: all columns it ever had, in the order in which they appeared.
+    """The table's schema after a file: all columns it ever had, in order of appearance.
 
     Key columns of a new table are NOT NULL, and so are the columns that its first file declares NOT NULL. Unless it
-    *evolves*, a table has the columns of its first file for ever.
+    *evolves*, a table keeps the columns of its first file.
     """
     if table is None:
         return pa.schema([pa.field(f.name, f.type, f.nullable and f.name not in keys) for f in file])
@@ -157,10 +157,10 @@ def union(
 
 
 def fitted(rows: pa.Table, schema: pa.Schema, name: str) -> pa.Table:
-    """*rows* with exactly the columns of *schema*: what is missing is NULL (F-84).
+    """*rows* with exactly the columns of *schema*; missing values are NULL (F-84).
 
     Raises:
-        TableFailure: ``SchemaMergeFailure`` when a NOT NULL column would hold NULL.
+        TableFailure: ``SchemaMergeFailure`` when a NOT NULL column would be NULL.
     """
     columns = []
     for field in schema:
@@ -175,7 +175,7 @@ def fitted(rows: pa.Table, schema: pa.Schema, name: str) -> pa.Table:
 
 
 def _declared(schema: pa.Schema, keys: Collection[str]) -> list[tuple[str, pa.DataType, bool]]:
-    # A key column is NOT NULL whatever is declared, unless keys were added to a living table (F-13).
+    # A key column is always NOT NULL, unless keys were added to an existing table (F-13).
     return [(field.name, field.type, field.nullable or field.name in keys) for field in schema]
 
 
@@ -188,10 +188,10 @@ _ROWS, _BYTES, _TIME, _MARKED = "processedRows", "processedBytes", "lastSync", "
 
 
 class Progress(NamedTuple):
-    """How far a table is.
+    """The progress of a table.
 
-    Last applied number (0: none), rows and bytes of all files applied in its life, time of the last one in seconds
-    since 1970, and whether any of them had a marker (F-58).
+    Last applied number (0: none), rows and bytes of all files ever applied, time of the last one in seconds since 1970,
+    and whether any of them had a marker (F-58).
     """
 
     number: int = 0
@@ -202,9 +202,9 @@ class Progress(NamedTuple):
 
 
 class MirroredDeltaTable:
-    """The Delta table at *path* as the mirror of one life of a table folder.
+    """The Delta table at *path* as the mirror of one incarnation of a table folder.
 
-    Opening looks at the table and nothing else; a table of another life counts as none, and the first file drops it.
+    Opening only reads the table. A table of another incarnation counts as none, and the first file drops it.
     """
 
     def __init__(self, path: Path, life: str) -> None:
@@ -219,10 +219,10 @@ class MirroredDeltaTable:
 
     @property
     def progress(self) -> Progress:
-        """What the newest commit says; the zero progress when there is no table of this life yet.
+        """The progress in the newest commit; zero when there is no table of this incarnation yet.
 
         Raises:
-            TableFailure: ``MirroredTableLost`` when somebody else has written to the table.
+            TableFailure: ``MirroredTableLost`` when another process has written to the table.
         """
         if self._table is None:
             return Progress()
@@ -235,17 +235,10 @@ class MirroredDeltaTable:
         )
 
     def apply(self, change: ChangeFile, keys: tuple[str, ...], after: Progress, name: str, settings: Settings) -> int:
-        """Apply the rows of one file in one commit and return the version of it.
-
-        Args:
-            change: the file.
-            keys: the key columns.
-            after: the progress that the commit records.
-            name: the file's name, for messages.
-            settings: what becomes of columns left out of an update.
+        """Apply the rows of one file in one commit and return its version.
 
         Raises:
-            TableFailure: ``SchemaMergeFailure`` (F-86, F-87, F-90); the table is as it was.
+            TableFailure: ``SchemaMergeFailure`` (F-86, F-87, F-90); the table is unchanged.
         """
         known = None if self._table is None else self._schema(self._table)
         schema = union(known, change.rows.schema, keys, name, evolves=change.evolves)
@@ -299,8 +292,8 @@ class MirroredDeltaTable:
         if self._table is None:
             return schema.empty_table()
         if self._rows is None:
-            # scan() and not to_pyarrow_table(): the latter reads through Python objects in Arrow's own threads,
-            # which now and then abort the process when the interpreter ends.
+            # scan() and not to_pyarrow_table(): the latter reads through Python objects in Arrow's own threads, which
+            # sometimes abort the process when the interpreter ends.
             self._rows = pa.table(self._table.scan()).cast(self._schema(self._table))
         return self._rows
 
@@ -310,7 +303,7 @@ class MirroredDeltaTable:
 
 
 def drop(path: Path) -> None:
-    """Remove a Delta table in one step (the renaming), then its files; nothing happens when there is none."""
+    """Remove a Delta table, if it exists: first a rename in one step, then its files."""
     grave = path.with_name(f"{_DROPPED}{uuid.uuid4().hex}")
     try:
         path.rename(grave)
@@ -320,6 +313,6 @@ def drop(path: Path) -> None:
 
 
 def bury_dropped(tables: Path) -> None:
-    """Remove what a crash left of dropped tables."""
+    """Remove the remains of dropped tables after a crash."""
     for grave in tables.glob(f"*/{_DROPPED}*"):
         shutil.rmtree(grave)

@@ -1,4 +1,4 @@
-"""The errors of the emulator: a table that fails, and an emulator that cannot work at all."""
+"""The errors of the emulator: a table fails, or the emulator itself cannot work."""
 
 from __future__ import annotations
 
@@ -6,13 +6,7 @@ from open_mirroring.landing_zone.layout import METADATA_FILE
 
 
 class EmulatorError(Exception):
-    """The emulator itself cannot go on; no table is to blame.
-
-    Args:
-        code: stable identifier in UPPER_SNAKE case.
-        what: one sentence with the offending value.
-        way_out: what to do about it.
-    """
+    """The emulator itself cannot continue; no table caused it."""
 
     def __init__(self, code: str, what: str, *, way_out: str) -> None:
         super().__init__(f"{code}: {what} Way out: {way_out}")
@@ -22,15 +16,15 @@ class EmulatorError(Exception):
 
 
 class TableFailure(Exception):
-    """A table cannot go on; it is latched as ``Failed`` while other tables go on.
+    """A table cannot continue; it stays ``Failed`` while other tables continue.
 
     Args:
-        code: the ``errorCode`` of the monitoring surfaces. ``SchemaMergeFailure`` is the service's own name (field),
-            the others are the emulator's.
+        code: the ``errorCode`` in the monitoring. ``SchemaMergeFailure`` is the service's own (field), the others are
+            the emulator's.
         what: one sentence with the offending value.
-        way_out: what the documentation says about repairing it.
+        way_out: the documented repair of the table.
         by_replacement: True when a valid file under the same name repairs the table (F-40, Microsoft Learn: best
-            practices); False when only a recreated folder does (F-87, F-89).
+            practices); False when only a re-created folder does (F-87, F-89).
     """
 
     def __init__(self, code: str, what: str, *, way_out: str, by_replacement: bool) -> None:
@@ -40,7 +34,7 @@ class TableFailure(Exception):
 
 
 def bad_file(code: str, what: str) -> TableFailure:
-    """The content of a file is at fault: replacing it under the same name repairs the table (F-40)."""
+    """The content of a file is wrong: replacing it under the same name repairs the table (F-40)."""
     return TableFailure(
         code,
         what,
@@ -50,7 +44,7 @@ def bad_file(code: str, what: str) -> TableFailure:
 
 
 def invalid_metadata(what: str) -> TableFailure:
-    """A table's ``_metadata.json`` is at fault: replacing it repairs the table."""
+    """A table's ``_metadata.json`` is wrong: replacing it repairs the table."""
     return bad_file("InvalidMetadata", f"{METADATA_FILE} cannot be used: {what}")
 
 

@@ -1,7 +1,8 @@
-"""Tells a file or folder from a later one of the same name, as the service does by ETags (F-72, Microsoft Learn).
+"""Distinguishes a file or folder from a later one of the same name, as the service does by ETags.
 
-An inode number alone is not enough, because common file systems reuse it at once; inode and time of birth together are.
-The modification time of a folder does not identify it, because every file put into it changes that time.
+An inode number is not enough, because common file systems reuse it at once; inode and creation time together are. The
+modification time of a folder does not identify it, because every new file in it changes that time. F-72 (Microsoft
+Learn).
 """
 
 from __future__ import annotations
@@ -19,9 +20,9 @@ _BTIME_OFFSET = 80
 
 
 def folder_identity(folder: Path) -> str | None:
-    """What stays the same while this folder lives and differs when it is recreated; None when there is no folder.
+    """An identity that changes when this folder is re-created; None when there is no folder.
 
-    On a file system that keeps no time of birth the inode number has to do.
+    On a file system without creation times it is the inode number.
     """
     try:
         found = folder.stat()
@@ -31,7 +32,7 @@ def folder_identity(folder: Path) -> str | None:
 
 
 def content_identity(path: Path) -> str | None:
-    """What changes when a file is replaced: size, time of modification, inode; None when there is no file."""
+    """An identity that changes when a file is replaced: size, modification time, inode; None when there is no file."""
     try:
         found = path.stat()
     except (FileNotFoundError, NotADirectoryError):
@@ -40,7 +41,7 @@ def content_identity(path: Path) -> str | None:
 
 
 def _born(path: Path, found: os.stat_result) -> str:
-    # Python 3.11 shows the time of birth on macOS and the BSDs only; on Linux it takes the system call itself.
+    # Python 3.11 has the creation time on macOS and the BSDs only; on Linux a system call is needed.
     known = getattr(found, "st_birthtime", None)
     if known is not None:
         return repr(known)

@@ -1,14 +1,13 @@
 """The mirroring service of one landing zone.
 
-It moves applied files out of the table folder, keeps them for some days, and purges them.
+It moves applied files out of the table folder, keeps them for some days, and purges them. F-35: the last one stays, so
+that a publisher can find the next number; F-36: the two folders and the seven days (Microsoft Learn: landing zone
+format). The location of the folders is unknown (F-36, assumed: in the table folder).
 
-F-35: the last one stays, so that a publisher can find the next number; F-36: the two folders and the seven days
-(Microsoft Learn: landing zone format). Where the folders lie is unknown (F-36, assumed: in the table folder).
-
-It tells its state in the shapes of its monitoring: the REST calls ``getMirroringStatus`` and
+It reports its state in the forms of the monitoring: the REST calls ``getMirroringStatus`` and
 ``getTablesMirroringStatus`` (Fabric REST API specification), and the files ``Files/Monitoring/replicator.json`` and
-``tables.json`` (as read by Microsoft's Fabric toolbox). The two name the same things differently; ``processedRows`` is
-cumulative over a table's life and no row count (field).
+``tables.json`` (as read by Microsoft's Fabric toolbox). The two use different names; ``processedRows`` is cumulative
+over a table's life and not a row count (field).
 """
 
 from __future__ import annotations
@@ -37,7 +36,7 @@ def table_status(table: TableState) -> str:
     """``Initialized``, ``Snapshotting``, ``Replicating`` or ``Failed``.
 
     Snapshotting: only files without marker so far, and more are waiting; or metadata, and no file yet (field). A
-    stopped or paused database leaves the status of its tables as it is (field: a stale status misleads).
+    stopped or paused database leaves the status of its tables unchanged (field: an outdated status misleads).
     """
     if table.latch is not None:
         return "Failed"
@@ -49,7 +48,7 @@ def table_status(table: TableState) -> str:
 
 
 def rest_entry(table: TableState) -> dict[str, Any]:
-    """A table as ``getTablesMirroringStatus`` shows it."""
+    """A table's entry in ``getTablesMirroringStatus``."""
     schema, name = table.target.split("/", 1)
     metrics: dict[str, Any] = {"processedBytes": table.bytes, "processedRows": table.rows}
     if table.number:
@@ -106,28 +105,28 @@ _DAY = 86_400
 
 
 def processed_folder(zone: Path, folder: TableFolder, settings: Settings) -> Path:
-    """Where the applied files of a table go."""
+    """The folder for the applied files of a table."""
     if settings.processed_at_zone_root:
         return zone / settings.processed_folder / folder.name
     return folder.path / settings.processed_folder
 
 
 def tidy(zone: Path, folder: TableFolder, state: TableState, settings: Settings, now: float) -> None:
-    """Move applied files away but the last one, and purge those that have waited long enough.
+    """Move all applied files but the last one, and purge those that have waited long enough.
 
     Args:
         zone: the landing zone.
         folder: the table.
-        state: says what is applied; holds since when each processed file has been waiting.
-        settings: folder, place and purge age.
+        state: the applied files, and since when each processed file has been waiting.
+        settings: folder, location and purge age.
         now: the emulator's time in seconds.
 
     Raises:
-        FileNotFoundError: the folder, or what is in it, is being deleted.
+        FileNotFoundError: the folder or its content is being deleted.
     """
     away = processed_folder(zone, folder, settings)
-    # Opened first and compared then, this is the folder whose files were applied, whatever its name means later:
-    # files that somebody puts into a recreated folder right now must not be taken for them.
+    # Opened first and compared then, this is the folder whose files were applied, even if its name now belongs to
+    # another one: files in a re-created folder must not be confused with them.
     opened = os.open(folder.path, os.O_RDONLY | os.O_DIRECTORY)
     try:
         if folder_identity(folder.path) != state.life:
@@ -136,7 +135,8 @@ def tidy(zone: Path, folder: TableFolder, state: TableState, settings: Settings,
         last = state.number if settings.last_kept == "applied" else max(present, default=0)
         waiting = {number: path for number, path in files_of(away, state).items() if number <= state.number}
         for number, path in sorted(present.items()):
-            # A number that was processed before and is back is not read again (F-37), displaces nothing (assumed).
+            # A number that was processed before and has returned is not read again (F-37), and replaces nothing
+            # (assumed).
             if number <= state.number and number != last and number not in waiting:
                 away.mkdir(parents=True, exist_ok=True)
                 waiting[number] = away / path.name
@@ -151,7 +151,7 @@ def tidy(zone: Path, folder: TableFolder, state: TableState, settings: Settings,
 
 
 def forget(zone: Path, name: str) -> None:
-    """Remove processed files at the zone's root of a table folder that is gone (assumed)."""
+    """Remove processed files of a deleted table folder from the zone's root (assumed)."""
     for folder in PROCESSED_FOLDERS:
         shutil.rmtree(zone / folder / name, ignore_errors=True)
 
@@ -162,12 +162,12 @@ _COLLISION = "TargetCollision"
 class MirroringService:
     """Applies the tables of a landing zone to Delta tables at ``<tables>/<schema>/<table>``.
 
-    Any number of services, one after the other or side by side, may work on the same *tables*: polls take turns, and
-    a service that was killed at any point is continued by the next one without applying a file twice.
+    Any number of services, in sequence or in parallel, may work on the same *tables*: polls take turns. A service that
+    was killed is continued by the next one without applying a file twice.
 
     Args:
         landing_zone: root of the zone.
-        tables: where the Delta tables are made, with ``_monitoring/tables.json`` beside them.
+        tables: the folder for the Delta tables, and for ``_monitoring/tables.json``.
         settings: the switches.
         state: folder of the service's own state; by default ``<tables>/_state``.
         clock: seconds since 1970; :meth:`advance_clock` adds to it.
@@ -190,20 +190,20 @@ class MirroringService:
         self._seen: set[str] = set()
 
     def poll(self) -> list[Applied]:
-        """Do once what the service does all the time, and say which files were applied, in order per table.
+        """Do one round of the service's work and return the applied files, in order per table.
 
-        Tables whose folder is gone are dropped, recreated ones rebuilt, pending files applied, applied ones moved and
-        purged. A table that fails is latched and seen in :meth:`status`. Nothing happens while paused or stopped.
+        Tables whose folder is gone are dropped, re-created ones rebuilt, pending files applied, applied ones moved and
+        purged. A failed table stays failed, as :meth:`status` shows. Nothing happens while paused or stopped.
 
         Raises:
-            EmulatorError: ``PLACE_MISSING`` when tables are known and the whole zone is gone, ``STATE_INVALID``.
-            ExceptionGroup: errors of the file system or of Delta, after all other tables had their turn.
+            EmulatorError: ``PLACE_MISSING`` when tables are known and the complete zone is gone, ``STATE_INVALID``.
+            ExceptionGroup: errors of the file system or of Delta, after all other tables.
         """
         with self._turn() as state:
             return self._poll(state) if state.status == "Running" else []
 
     def status(self) -> dict[str, dict[str, Any]]:
-        """Per table folder of the zone its entry in the shape of ``getTablesMirroringStatus``, as of the last poll."""
+        """Each table folder's entry of ``getTablesMirroringStatus``, as of the last poll."""
         return {name: rest_entry(table) for name, table in sorted(self._state.read().tables.items())}
 
     def database_status(self) -> str:
@@ -211,21 +211,21 @@ class MirroringService:
         return self._state.read().status
 
     def initialize(self) -> None:
-        """Wait for the first :meth:`start`, as a database does that was created by REST (R-06, field)."""
+        """Wait for the first :meth:`start`, like a database that was created by REST (R-06, field)."""
         with self._turn() as state:
             if not state.tables and not state.restarts:
                 state.status = "Initialized"
 
     def pause(self) -> None:
-        """Apply nothing until :meth:`resume`, as a paused capacity does; a stopped database stays stopped."""
+        """Apply nothing until :meth:`resume`, like a paused capacity; a stopped database stays stopped."""
         self._change_status({"Running": "Paused"})
 
     def resume(self) -> None:
-        """Go on where :meth:`pause` left off."""
+        """Continue after :meth:`pause`."""
         self._change_status({"Paused": "Running"})
 
     def stop(self) -> None:
-        """Stop mirroring; the tables stay as they are."""
+        """Stop mirroring; the tables stay unchanged."""
         self._change_status({"Running": "Stopped", "Paused": "Stopped"})
 
     def start(self) -> None:
@@ -241,13 +241,13 @@ class MirroringService:
             dropped, state.tables = list(state.tables.values()), {}
             state.status, state.restarts = "Running", state.restarts + 1
             self._seen.clear()
-            # Saved first: the new count of restarts makes these tables strangers, even if we never get to drop them.
+            # Saved first: the new count of restarts makes these tables foreign, even if they are never dropped.
             self._state.save(state)
             for table in dropped:
                 drop(self._tables / table.target)
 
     def advance_clock(self, seconds: float) -> None:
-        """Let the emulator's time jump forward, for good."""
+        """Advance the emulator's time permanently."""
         with self._turn() as state:
             state.clock += seconds
 
@@ -274,23 +274,23 @@ class MirroringService:
             try:
                 applied += self._mirror(folder, state).apply_pending(now, look_closely=folder.name not in self._seen)
                 self._seen.add(folder.name)
-            except Exception as error:  # one table's trouble must not keep the others waiting; raised below
+            except Exception as error:  # one table's error must not delay the others; raised below
                 errors.append(error)
         if _starved(state) - starved:
             state.status = "Paused"  # field: one such table pauses the replication of all
-        # Only files that the state names as applied are moved, so that a crash never hides a file still to be read.
+        # Only files that the state lists as applied are moved, so that a crash never hides an unread file.
         self._state.save(state)
         for folder in folders:
             try:
                 tidy(self._zone, folder, state.tables[folder.name], self._settings, now)
-            except FileNotFoundError:  # the folder is being deleted: the next poll sees what became of it
+            except FileNotFoundError:  # the folder is being deleted, which the next poll sees
                 continue
         if errors:
             raise ExceptionGroup("some tables could not be polled", errors)
         return applied
 
     def _find(self, state: ServiceState) -> list[TableFolder]:
-        """The folders to work on, each with an entry in the state; those that are gone or new are dropped first."""
+        """The folders to work on, each with an entry in the state, after dropping deleted and re-created ones."""
         try:
             found = {folder.name: folder for folder in table_folders(self._zone)}
         except FileNotFoundError:
@@ -303,7 +303,7 @@ class MirroringService:
             return []
         lives = {name: life for name, folder in found.items() if (life := folder_identity(folder.path))}
         for name, known in list(state.tables.items()):
-            if lives.get(name) != known.life:  # F-71 deleted, F-72 recreated
+            if lives.get(name) != known.life:  # F-71 deleted, F-72 re-created
                 if not _collides(known):
                     drop(self._tables / known.target)
                 forget(self._zone, name)
@@ -340,10 +340,9 @@ class MirroringService:
 
 
 def _starved(state: ServiceState) -> set[str]:
-    """The tables that failed because no data file came."""
     return {name for name, table in state.tables.items() if table.latch and table.latch.code == NO_DATA_FILES}
 
 
 def _collides(table: TableState) -> bool:
-    """Whether this folder only claims a table that is another folder's (F-02, assumed: names compare without case)."""
+    """Whether this folder claims a table that belongs to another folder (F-02, assumed: names compare without case)."""
     return table.latch is not None and table.latch.code == _COLLISION

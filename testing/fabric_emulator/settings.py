@@ -1,4 +1,4 @@
-"""The switches of the emulator: one for each rule that is configurable or documented nowhere."""
+"""The switches of the emulator: one for each rule that is configurable or undocumented."""
 
 from __future__ import annotations
 
@@ -11,55 +11,54 @@ from open_mirroring.landing_zone.layout import PROCESSED_FOLDERS, READY_TO_DELET
 
 @dataclass(frozen=True)
 class Settings:
-    """How this service behaves where documentation leaves room.
+    """The service's behavior where the documentation leaves a choice.
 
     Raises:
-        EmulatorError: ``SETTING_INVALID`` for a processed folder that the layout does not know, a negative time or
-            a limit below one.
+        EmulatorError: ``SETTING_INVALID`` for an unknown processed folder, a negative time or a limit below one.
     """
 
     default_schema: str = "dbo"
     """Schema of a table folder without a schema level (F-03; field)."""
 
     processed_folder: str = READY_TO_DELETE_FOLDER
-    """Where applied files go (F-36: either folder; field: straight to this one)."""
+    """The folder of applied files (F-36: either folder; field: directly this one)."""
 
     processed_at_zone_root: bool = False
     """Applied files go to ``<zone>/<processed folder>/<table folder>/`` instead of into the table folder (F-36,
     assumed)."""
 
     purge_after_days: float = 7.0
-    """How long they stay there (F-36, Microsoft Learn: landing zone format)."""
+    """How long they are kept there (F-36, Microsoft Learn: landing zone format)."""
 
     last_kept: Literal["applied", "highest"] = "applied"
     """Which file is "the last one" that stays in the table folder (F-35): the last one applied, or the highest
     number present (assumed)."""
 
     files_per_poll: int | None = None
-    """At most so many files per table and poll; None applies all. Lets a backlog be seen (no rule of the service)."""
+    """The maximum of files per table and poll; None applies all. Makes a backlog visible (no rule of the service)."""
 
     ignore_folder_without_metadata: bool = True
-    """A folder without ``_metadata.json`` is no table yet (F-10, field); False takes it as a table without keys
+    """A folder without ``_metadata.json`` is not a table yet (F-10, field); False treats it as a table without keys
     (F-12, Microsoft Learn)."""
 
     marker_must_be_last: bool = True
-    """The marker column has to be the last one (F-50, Microsoft Learn); False accepts it anywhere (field: the preview
-    drew it first)."""
+    """The marker column has to be the last one (F-50, Microsoft Learn); False accepts it anywhere (field: as in the
+    preview)."""
 
     null_marker: Literal["fail", "default"] = "fail"
-    """A row whose marker is null fails the table, or counts as a row without marker (assumed: not documented)."""
+    """A row with a null marker fails the table, or counts as a row without marker (assumed: undocumented)."""
 
     column_left_out_of_update: Literal["null", "keep"] = "null"
-    """What an updated row holds in a column that its file does not have: NULL, as in every new row (F-84), or what
-    it held before (assumed: F-55 demands full rows)."""
+    """The value of a column that an update does not contain: NULL, as in every new row (F-84), or the previous value
+    (assumed: F-55 requires complete rows)."""
 
     fails_without_files_after_days: float = 14.0
     """How long a table may have metadata and no data file: *Snapshotting* until then, then *Failed*, and the database
     is paused (field: reports of 2026 say "about two weeks")."""
 
     restart_reads_processed: bool = False
-    """Whether a restarted database finds its numbers in the processed folder too. Field: it does not, and a table
-    whose first files are gone does not come back (F-76)."""
+    """Whether a restarted database also finds its numbers in the processed folder. Field: it does not, and a table
+    whose first files are gone does not return (F-76)."""
 
     def __post_init__(self) -> None:
         if self.processed_folder not in PROCESSED_FOLDERS:

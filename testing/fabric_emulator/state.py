@@ -1,7 +1,7 @@
-"""What the service remembers between polls beside the Delta tables.
+"""The service's memory between polls, besides the Delta tables.
 
-It is one JSON document, replaced in one step. Losing it loses error messages, the keys first seen, the age of
-processed files and the clock, but not which files were applied: that is in the Delta commits.
+It is one JSON document, replaced in one step. Losing it loses error messages, the first keys, the age of processed
+files and the clock, but not which files were applied: that is in the Delta commits.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ _LOCK = "lock"
 class Latch:
     """Why a table is ``Failed``.
 
-    *path* (inside the table folder) is the file whose replacement repairs the table, *content* what it was like;
-    without a path only a recreated folder repairs it.
+    *path* (inside the table folder) is the file whose replacement repairs the table, *content* its identity; without a
+    path only a re-created folder repairs it.
     """
 
     code: str
@@ -39,11 +39,11 @@ class Latch:
 class TableState:
     """One table.
 
-    *life* identifies its folder, *keys* are those it was seen with first (F-13), *number* to *incremental* are the
-    progress of its Delta table, *pending* counts the files that were waiting, *processed* has the emulator's time at
-    which each number was first seen in the processed folder, *extension* is that of its data files. *empty_since* is
-    when its metadata were first seen, until a file is applied. *by_time* are files in order of their time (F-43), and
-    *taken* the names of those that were applied, the number of each being its place among them.
+    *life* identifies its folder. *keys* are the first ones seen (F-13). *number* to *incremental* are the progress of
+    its Delta table. *pending* counts waiting files. *processed* has the emulator's time at which each number was first
+    seen in the processed folder. *extension* is that of its data files. *empty_since* is the time when its metadata
+    were first seen, until a file is applied. *by_time* are files in order of their time (F-43). *taken* are the names
+    of applied files, whose numbers are their places in it.
     """
 
     target: str
@@ -65,10 +65,10 @@ class TableState:
 
 @dataclass
 class ServiceState:
-    """The whole database.
+    """The state of the database.
 
-    *status* is Initialized, Running, Paused or Stopped; *restarts* counts the starts from scratch; *clock* is how many
-    seconds the emulator's clock is ahead.
+    *status* is Initialized, Running, Paused or Stopped; *restarts* counts the starts from scratch; *clock* is the lead
+    of the emulator's clock in seconds.
     """
 
     status: str = "Running"
@@ -78,10 +78,7 @@ class ServiceState:
 
 
 class StateFile:
-    """The state document of one service in a folder of its own.
-
-    Args:
-        folder: where it lives; comes into being.
+    """The state document of one service in its own folder.
 
     Raises:
         EmulatorError: ``STATE_INVALID`` when the document exists but cannot be read.
@@ -94,7 +91,7 @@ class StateFile:
 
     @contextmanager
     def held(self) -> Iterator[ServiceState]:
-        """The state, for one process at a time; what the block made of it is saved, also when the block fails."""
+        """The state, for one process at a time; changes are saved, even if the block fails."""
         with self._lock.open("a") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
             state = self.read()
@@ -124,7 +121,7 @@ class StateFile:
 
 
 def write_if_changed(path: Path, text: str) -> None:
-    """Replace a small file in one step; a reader sees the old or the new content, never a part."""
+    """Replace a small file in one step; readers see the old or the new content, never a part."""
     try:
         if path.read_text() == text:
             return

@@ -38,16 +38,16 @@ def table_folders(zone: Path) -> list[TableFolder]:
         schema = child.name[: -len(_SCHEMA_SUFFIX)]
         try:
             below = list(_folders(child))
-        except FileNotFoundError:  # deleted since it was listed: its tables are gone with it
+        except FileNotFoundError:  # deleted since it was listed, with its tables
             continue
         found += [TableFolder(f"{child.name}/{t.name}", t, schema, t.name) for t in below if schema]
     return sorted(found)
 
 
 def numbered_files(folder: Path, extension: str) -> dict[int, Path]:
-    """The data files that lie directly in a folder, by number; nothing when there is no such folder.
+    """The data files directly in a folder, by number; nothing when there is no such folder.
 
-    Other names are not data (F-31): staged objects, files of another extension and part files of Spark are passed over.
+    Other names are not data (F-31): staged objects, files of another extension and part files of Spark are skipped.
     """
     try:
         entries = list(folder.iterdir())
@@ -58,9 +58,9 @@ def numbered_files(folder: Path, extension: str) -> dict[int, Path]:
 
 
 def timed_files(folder: Path, extension: str, taken: Sequence[str]) -> dict[int, Path]:
-    """The data files of a folder by their places in the order of their times (F-43): those *taken* first, as they were.
+    """The data files of a folder by their places in the order of their times (F-43), after those *taken* before.
 
-    Names are free but for a leading underscore. Files of one time have no order (assumed: that of their names).
+    Names are free except for a leading underscore. Files of the same time have no order (assumed: by name).
     """
     try:
         entries = [entry for entry in folder.iterdir() if entry.name.endswith(f".{extension}")]

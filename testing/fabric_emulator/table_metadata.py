@@ -14,11 +14,11 @@ _SEQUENTIAL, _BY_TIME = "sequentialfilename", "lastupdatetimefiledetection"
 
 
 class TableMetadata(NamedTuple):
-    """What the emulator needs of it.
+    """The metadata that the emulator needs.
 
-    *keys* are the key columns, empty for a table that takes inserts only (F-12); *upsert_by_default* says what a row
-    without marker is (F-15); *text* is how its files are written, None for Parquet; *by_time* says that its files have
-    any names and are read in the order of their times (F-14, F-43).
+    *keys* are the key columns, empty for a table that accepts inserts only (F-12). *upsert_by_default* is the meaning
+    of a row without marker (F-15). *text* is the format of its files, None for Parquet. *by_time* means that its files
+    have any names and are read in the order of their times (F-14, F-43).
     """
 
     keys: tuple[str, ...] = ()
@@ -28,7 +28,7 @@ class TableMetadata(NamedTuple):
 
     @property
     def extension(self) -> str:
-        """What the names of the table's data files end in, without the dot."""
+        """The extension of the table's data files, without the dot."""
         return "parquet" if self.text is None else self.text.extension
 
 
@@ -36,7 +36,7 @@ def read_metadata(folder: Path) -> TableMetadata | None:
     """Read a table folder's metadata; None when it has none.
 
     Raises:
-        TableFailure: ``InvalidMetadata`` when it is no JSON object or a property has an impossible value.
+        TableFailure: ``InvalidMetadata`` when it is not a JSON object or a property is invalid.
     """
     try:
         content = (folder / METADATA_FILE).read_bytes()
@@ -48,7 +48,7 @@ def read_metadata(folder: Path) -> TableMetadata | None:
         raise invalid_metadata(f"it is no JSON: {error}.") from error
     if not isinstance(document, dict):
         raise invalid_metadata("it is no JSON object.")
-    # Both spellings stand in official examples (F-11).
+    # Official examples use both spellings (F-11).
     properties = {name.casefold(): value for name, value in document.items()}
     strategy = properties.get("filedetectionstrategy", _SEQUENTIAL)
     if not isinstance(strategy, str) or strategy.casefold() not in (_SEQUENTIAL, _BY_TIME):

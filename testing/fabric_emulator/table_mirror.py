@@ -1,9 +1,9 @@
-"""Handles one table in one poll: looks at the folder, applies the next files, keeps a failed table failed.
+"""Processes one table in one poll: reads the folder, applies the next files, keeps a failed table failed.
 
 Rules: F-13 keys never change; F-25 text keeps its marker; F-32 a missing number blocks the table; F-33 and F-37 a
 number below the next is not read; F-34 strictly in order (Microsoft Learn). A failed table stays failed until its bad
-file is replaced under the same name (F-40) or its folder recreated (F-72, F-75); field: nothing behind a bad file is
-read before that.
+file is replaced under the same name (F-40) or its folder re-created (F-72, F-75); field: nothing after a bad file is
+read before.
 """
 
 from __future__ import annotations
@@ -39,22 +39,22 @@ class Applied(NamedTuple):
 
 
 def files_of(folder: Path, state: TableState) -> dict[int, Path]:
-    """The data files of a folder by number; where their times give the order, by their places in it."""
+    """The data files of a folder by number; if ordered by time, by their place."""
     if state.by_time:
         return timed_files(folder, state.extension, state.taken)
     return numbered_files(folder, state.extension)
 
 
 class TableMirror:
-    """One table folder on its way into one Delta table.
+    """Applies one table folder to one Delta table.
 
     Args:
         folder: the table folder.
-        state: what is remembered of the table; kept up to date as files are applied.
-        path: where the Delta table is.
-        life: identifies this life of the folder; a Delta table of another life is replaced.
+        state: the stored state of the table; updated as files are applied.
+        path: the Delta table.
+        life: identifies this incarnation of the folder; a Delta table of another one is replaced.
         settings: the switches.
-        more_files: a second place to look for numbers, or None.
+        more_files: a second folder to search for numbers, or None.
     """
 
     def __init__(
@@ -66,16 +66,16 @@ class TableMirror:
         self._life = life
         self._settings = settings
         self._more_files = more_files
-        self._reading: tuple[str, str | None] = ("", None)  # what is being read, as it was before
+        self._reading: tuple[str, str | None] = ("", None)  # the file being read, with its identity before
 
     def apply_pending(self, now: float, *, look_closely: bool) -> Iterator[Applied]:
-        """Apply the next files, each in a commit of its own, until one is missing or fails.
+        """Apply the next files, each in its own commit, until one is missing or fails.
+
+        A failure of the table is stored in its state, not raised.
 
         Args:
             now: the emulator's time in seconds.
             look_closely: compare with the Delta table even when no file is waiting.
-
-        A failure of the table is latched in its state, not raised.
         """
         state = self._state
         if self._latched():
@@ -90,7 +90,7 @@ class TableMirror:
                 table = MirroredDeltaTable(self._path, self._life)
                 self._recover(table.progress)
                 if state.by_time:
-                    # What a crash kept from being saved is the next in the same order.
+                    # After a crash, unsaved files are the next in the same order.
                     recovered = range(len(state.taken) + 1, state.number + 1)
                     state.taken += [waiting[number].name for number in recovered if number in waiting]
                 applied = 0
@@ -107,7 +107,7 @@ class TableMirror:
             state.pending = sum(number > state.number for number in waiting)
 
     def _refuse_empty(self, now: float, has_files: bool) -> None:
-        """A table of which no file came in time fails (field: it stays Snapshotting for about two weeks)."""
+        """A table without a file in time fails (field: it stays Snapshotting for about two weeks)."""
         state = self._state
         if state.number or has_files:
             state.empty_since = None
@@ -135,7 +135,7 @@ class TableMirror:
         return metadata
 
     def _recover(self, found: Progress) -> None:
-        """Take over from the Delta table what a crash kept from being saved."""
+        """Read from the Delta table what was not saved before a crash."""
         state = self._state
         if found.number < state.number:
             raise needs_rebuild(
@@ -150,7 +150,7 @@ class TableMirror:
         self._reading = (path.name, content_identity(path))
         try:
             content = path.read_bytes()
-        except FileNotFoundError:  # the folder is being deleted: the next poll sees what became of it
+        except FileNotFoundError:  # the folder is being deleted, which the next poll sees
             return None
         change = read_change_file(content, path.name, metadata, self._settings)
         if metadata.text is not None and state.incremental and not change.incremental:

@@ -1,8 +1,8 @@
 """The format of a table's delimited text, as its ``_metadata.json`` gives it (F-20 to F-24).
 
-Source: Microsoft Learn, landing zone format. Three things are documented nowhere and assumed: only the values named
-there are allowed; without ``FileFormat``, any property of delimited text makes it a table of text; the columns may
-list the marker or not.
+Source: Microsoft Learn, landing zone format. Three things are undocumented and assumed: only the documented values are
+allowed; without ``FileFormat``, any property of delimited text makes it a table of text; the columns may list the
+marker or not.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ DATA_TYPES: Mapping[str, pa.DataType] = {
     "Int64": pa.int64(),
     "DateTime": pa.timestamp("us", tz="UTC"),
     "IDate": pa.date32(),
-    # A Delta table has no time of day: it stays the text that it is (assumed).
+    # A Delta table has no time of day, so it stays text (assumed).
     "ITime": pa.string(),
     "String": pa.string(),
     "Boolean": pa.bool_(),
     "ByteArray": pa.binary(),
 }
-"""The documented data types (F-24), and what the mirrored table has for them."""
+"""The documented data types (F-24), and their types in the mirrored table."""
 
 _TELLING = ("schemadefinition", "fileformattypeproperties", "fileextension")
 _EXTENSION = re.compile(r"\.?([A-Za-z0-9]{1,16})")
@@ -45,9 +45,9 @@ class TextColumn(NamedTuple):
 
 
 class TextFormat(NamedTuple):
-    """Everything that is needed to read a file.
+    """The properties that are needed to read a file.
 
-    *extension* has no dot; *quote* and *escape* may be empty; *null* is the text of a NULL.
+    *extension* has no dot; *quote* and *escape* may be empty; *null* is the text of NULL.
     """
 
     extension: str
@@ -61,13 +61,10 @@ class TextFormat(NamedTuple):
 
 
 def read_text_format(properties: Mapping[str, Any]) -> TextFormat | None:
-    """The text format that metadata ask for; None for a table of Parquet files.
-
-    Args:
-        properties: the document, its names in lower case.
+    """The text format in a table's metadata; None for Parquet files.
 
     Raises:
-        TableFailure: ``InvalidMetadata`` when a property is missing or has a value that is not documented.
+        TableFailure: ``InvalidMetadata`` when a property is missing or has an undocumented value.
     """
     file_format = properties.get("fileformat")
     if file_format is None:
@@ -94,7 +91,7 @@ def read_text_format(properties: Mapping[str, Any]) -> TextFormat | None:
         column_separator=_chosen(typed, "ColumnSeparator", ",", (",", ";", "|", "\t")),
         quote=_chosen(typed, "QuoteCharacter", '"', ('"', "'", "")),
         escape=_chosen(typed, "EscapeCharacter", "\\", ("\\", "/", '"', "")),
-        # Its default is documented nowhere (assumed: nothing between two separators).
+        # The default is undocumented (assumed: an empty field).
         null=_chosen(typed, "NullValue", ""),
         encoding=_encoding(_chosen(typed, "Encoding", "UTF-8")),
     )
@@ -138,7 +135,7 @@ def _encoding(name: str) -> str:
 
 
 def _names_folded(document: Any, what: str) -> dict[str, Any]:
-    # Official examples spell names of properties in either case (F-11).
+    # Official examples use both spellings of property names (F-11).
     if not isinstance(document, dict):
         raise invalid_metadata(f"{what} is {document!r}, no JSON object.")
     return {name.casefold(): value for name, value in document.items()}

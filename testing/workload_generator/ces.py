@@ -1,19 +1,19 @@
-"""Changes as Change Event Streaming messages: CloudEvents as SQL Server 2025 and Azure SQL put them on the wire.
+"""Changes as Change Event Streaming messages: CloudEvents as SQL Server 2025 and Azure SQL send them.
 
 Public source: Microsoft Learn, *SQL Server: change event streaming, message format*; rule ids in brackets. The three
 wire generations (C-22), all called ``…DML.V1``:
 
-* ``a``: ``splitindex``/``splittotalcnt`` (0/0 when not cut), inner JSON pretty-printed, no transaction; JSON only
+* ``a``: ``splitindex``/``splittotalcnt`` (0/0 when not split), inner JSON pretty-printed, no transaction; JSON only
 * ``b``: ``segmentindex``/``finalsegment``, ``transaction``, content type ``application/avro-json``
 * ``c``: the same with ``transaction.finalevent`` (always false), content type ``application/json``
 
-Encoding is a pure function of a change: sent again, it gives the same bytes. Order, duplicates and partitions are the
-business of :mod:`workload_generator.delivery`.
+Encoding is a pure function of a change: sending it again gives the same bytes. Order, duplicates and partitions are
+added by :mod:`workload_generator.delivery`.
 
 The Avro schemas of CES messages (C-60 to C-62): the envelope, and the data of generations b and c.
 
-Public source: Microsoft Learn, *SQL Server: change event streaming, message format*. Nothing in the bytes says which
-generation they are; read with the schema of the other one they decode without an error, into wrong values.
+Public source: Microsoft Learn, *SQL Server: change event streaming, message format*. The bytes do not show their
+generation: with the schema of the other one they decode without an error, into wrong values.
 """
 
 from __future__ import annotations
@@ -96,7 +96,7 @@ _CONTENT_TYPES = {"a": "application/json", "b": "application/avro-json", "c": "a
 
 @dataclass(frozen=True, slots=True)
 class CesOptions:
-    """How a stream group is set up, and the wire generation it speaks.
+    """The set-up of a stream group, and its wire generation.
 
     Args:
         generation: ``a``, ``b`` or ``c``, see the module.
@@ -104,9 +104,9 @@ class CesOptions:
         include_old_values: False leaves ``old`` of an update empty; a delete keeps its row there (C-71).
         include_all_columns: False sends key and changed columns only with updates, each with its own index (C-70).
         segment_base: first ``segmentindex``, 0 or 1 (C-52).
-        max_data_bytes: longer ``data`` is cut into several messages; None never cuts.
+        max_data_bytes: longer ``data`` is split into several messages; None never splits.
         database: name in ``eventsource.db``.
-        seed: decides the stream's GUID and the message ids.
+        seed: of the stream's GUID and the message ids.
 
     Raises:
         ValueError: for a combination that does not exist.
@@ -143,12 +143,12 @@ def commit_lsn(txn: int) -> str:
 
 
 def commit_time(txn: int) -> datetime:
-    """When a transaction committed: an invented, rising UTC clock with milliseconds."""
+    """The commit time of a transaction: an invented, rising UTC clock with milliseconds."""
     return _FIRST_COMMIT + timedelta(milliseconds=1_370 * txn)
 
 
 def logical_id(change: Change, guid: str) -> str:
-    """What all messages of one change share: GUID, commit LSN without colons, place in the transaction (C-30)."""
+    """The common id of all messages of one change: GUID, commit LSN without colons, index in the transaction (C-30)."""
     return f"{guid}:{commit_lsn(change.txn).replace(':', '')}:{change.seq:020d}"
 
 
@@ -163,13 +163,7 @@ def render(
 
 
 def encode(change: Change, options: CesOptions, *, cut_into: int = 1) -> list[Piece]:
-    """The messages of one change, in segment order.
-
-    Args:
-        change: the change.
-        options: the stream.
-        cut_into: cut into at least so many pieces, however short the data.
-    """
+    """The messages of one change, in segment order."""
     logical = logical_id(change, options.guid)
     data = _event_data(change, options)
     payloads: Collection[str | bytes]
@@ -255,7 +249,7 @@ def _image(row: Row | None, names: Iterable[str], spaced: bool) -> str:
 
 
 def _cuts(data: bytes, limit: int | None, at_least: int, *, text: bool = False) -> list[tuple[int, int]]:
-    """Where to cut: pieces of at most *limit* bytes, never inside a character of a *text*, else anywhere."""
+    """Where to split: pieces of at most *limit* bytes, never inside a character of a *text*, else anywhere."""
     size = len(data) if at_least <= 1 else max(4, -(-len(data) // at_least))
     size = min(size, limit) if limit else size
     cuts, start = [], 0

@@ -1,4 +1,4 @@
-"""Change events as Event Hubs Capture files; some are cut, sent twice or held back, so every table has each case."""
+"""Change events as Event Hubs Capture files; some are split, sent twice or held back, so every table has each case."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ _CUT, _HELD_EVENTS, _HELD_PIECES, _DUPLICATES = 0.02, 0.03, 0.3, 0.02
 class CaptureShipping:
     """Change events of SQL Server in the files of an Event Hubs Capture.
 
-    Of every table that has changes at least two events are cut and one message is sent twice; with *hold_back* at
-    least one event, and one piece of another, stays behind. The messages of a run fill a few Capture windows.
+    Of every table with changes at least two events are split and one message is sent twice. With *hold_back* at least
+    one event, and one piece of another, is withheld. The messages of a run fill a few Capture windows.
 
     Args:
         folder: the capture folder.
         encoding: ``json`` or ``avro``.
-        generation: of the wire, see :mod:`workload_generator.ces`.
-        since: before this moment nothing is enqueued; the windows of a source never go back.
+        generation: the wire generation, see :mod:`workload_generator.ces`.
+        since: the earliest enqueue time; the windows of a source never go back.
     """
 
     name = "sqlserver-ces"
@@ -49,7 +49,7 @@ class CaptureShipping:
         """The files of a run.
 
         Raises:
-            ValueError: for a generation and encoding that do not go together.
+            ValueError: for a generation and encoding that do not exist together.
         """
         options = CesOptions(self._generation, self._encoding, max_data_bytes=8_000, seed=run.source_seed)
         delivery = Delivery(_PARTITIONS, disorder=40, duplicates=_DUPLICATES, seed=f"{run.source_seed}:{run.number}")
@@ -65,14 +65,14 @@ class CaptureShipping:
         return Shipment(files, len(messages), withheld, tables)
 
     def send(self, parcels: Sequence[Parcel]) -> int:
-        """Write the files; how many."""
+        """Write the files and return their number."""
         return len(write_files(self._folder, [(one.address, one.content) for one in parcels]))
 
 
 def _sent(
     run: Run, options: CesOptions, delivery: Delivery, first_offsets: Sequence[int], since: datetime
 ) -> tuple[list[Message], list[Piece], dict[str, list[str]]]:
-    """The messages of a run with the late ones of the run before, what stays behind, and what happened to whom."""
+    """The messages of a run with the late ones of the previous run, withheld pieces, and the affected tables."""
     changes, late, rng = run.changes, run.late, run.rng
     tables = sorted({change.table.full_name for change in changes})
     places = {name: [n for n, change in enumerate(changes) if change.table.full_name == name] for name in tables}
@@ -115,11 +115,11 @@ def _sent(
 def _held_back(
     places: Sequence[int], changes: Sequence[Change], events: Sequence[Sequence[Piece]], rng: Random
 ) -> set[tuple[int, int]]:
-    """Pieces, as (event, segment), of one table that stay behind: whole events and single pieces."""
+    """Withheld pieces of one table, as (event, segment): complete events and single pieces."""
     split = [place for place in places if len(events[place]) > 1]
     whole = [place for place in places if len(events[place]) == 1] or split
     overtaken = _written_again(whole, places, changes)
-    # Late for nothing is easy: at least one event comes after a newer one of its own row.
+    # At least one event has to come after a newer one of its own row.
     chosen = {*some(whole, _HELD_EVENTS, 1, rng), *some(overtaken, 0, 1, rng)}
     held = {(place, piece.segment) for place in chosen for piece in events[place]}
     single = [place for place in some(split, _HELD_PIECES, 1, rng) if place not in chosen]

@@ -21,15 +21,15 @@ KINDS: dict[Kind, int] = {
     "rotate": 2,
     "churn": 5,
 }
-"""What may happen to a table, with its weight. ``rotate``: two or three rows exchange their keys in one statement;
-``churn``: one row is written several times in one transaction."""
+"""The possible actions on a table, with their weights. ``rotate``: two or three rows exchange their keys in one
+statement; ``churn``: one row is written several times in one transaction."""
 
 _REMEMBERED_KEYS = 500
 _NULLS = 0.15
 
 
 class Change(NamedTuple):
-    """One row change: *table* as it was then, the row before and after, transaction (from 1), place in it (from 1).
+    """One row change: *table* at that time, the row before and after, transaction (from 1), index in it (from 1).
 
     An update of the key is one change (``U``) whose *before* has the old key and whose *after* has the new one.
     """
@@ -43,7 +43,7 @@ class Change(NamedTuple):
 
     @property
     def is_key_change(self) -> bool:
-        """Whether an update gave its row another key."""
+        """Whether an update changed the key of its row."""
         return (
             self.before is not None
             and self.after is not None
@@ -55,7 +55,7 @@ Effect = tuple[Operation, Row | None, Row | None]
 
 
 class TableState:
-    """The rows of one table, with a random row in constant time, and the keys that once were."""
+    """The rows of one table, with a random row in constant time, and the keys of deleted rows."""
 
     def __init__(self, table: TableDef, rows: Iterable[Row] = (), *, counter: int = 0, deleted: Iterable[Key] = ()):
         self.table = table
@@ -77,7 +77,7 @@ class TableState:
         self.rows[key] = row
 
     def remove(self, key: Key) -> Row:
-        """Delete a row and remember its key, so that it can come back."""
+        """Delete a row and store its key for later reuse."""
         last, place = self._keys[-1], self._places.pop(key)
         self._keys.pop()
         if last != key:
@@ -88,29 +88,29 @@ class TableState:
         return self.rows.pop(key)
 
     def random_key(self, rng: Random) -> Key:
-        """Any key that is alive."""
+        """Any existing key."""
         return rng.choice(self._keys)
 
     def random_keys(self, rng: Random, count: int) -> list[Key]:
-        """Some different keys that are alive."""
+        """Some distinct existing keys."""
         return rng.sample(self._keys, count)
 
 
 class Database:
-    """Tables that live: :meth:`commit` runs one random transaction and says what changed."""
+    """A set of tables: :meth:`commit` runs one random transaction and returns its changes."""
 
     def __init__(self, tables: Sequence[TableDef] = SHOP_TABLES, *, last_txn: int = 0) -> None:
         self.tables = {table.full_name: TableState(table) for table in tables}
         self.last_txn = last_txn
 
     def populate(self, rng: Random, rows: int) -> None:
-        """Put rows into every table without any change: as loaded before streaming began."""
+        """Insert rows into every table without changes, as loaded before streaming began."""
         for state in self.tables.values():
             for _ in range(rows):
                 self._insert(state, rng)
 
     def add_column(self, full_name: str, column: ColumnDef) -> None:
-        """``ALTER TABLE … ADD`` a nullable column: rows get NULL, and no change tells so."""
+        """``ALTER TABLE … ADD`` a nullable column: rows get NULL, without a change."""
         state = self.tables[full_name]
         state.table = state.table.with_column(column)
         for row in state.rows.values():
@@ -128,7 +128,7 @@ class Database:
         return [Change(state.table, *effect, self.last_txn, seq) for seq, (state, effect) in enumerate(effects, 1)]
 
     def act(self, full_name: str, kind: Kind, rng: Random) -> Iterator[Effect]:
-        """Do one thing to one table; what it needs (a row, a deleted key) is made first when there is none."""
+        """Apply one action to one table; a missing precondition (a row, a deleted key) is created first."""
         state = self.tables[full_name]
         while state.table.key and len(state.rows) < (3 if kind == "rotate" else 0 if kind == "insert" else 1):
             yield self._insert(state, rng)
@@ -167,7 +167,7 @@ class Database:
         return "U", before.copy(), after.copy()
 
     def _change_key(self, state: TableState, rng: Random) -> Effect:
-        # A new key that was deleted before is the harder case: the tombstone lies below the row.
+        # A previously deleted key is the harder case: the tombstone is below the row.
         reuse = bool(state.deleted) and rng.random() < 0.3
         new = rng.choice(list(state.deleted)) if reuse else self._new_key(state, rng)
         before = state.remove(state.random_key(rng))
@@ -183,7 +183,7 @@ class Database:
         ]
         befores = [state.rows[key].copy() for key in keys]
         if any(after == befores[(n + 1) % len(keys)] for n, after in enumerate(moved)):
-            # Rows that differ in nothing but the key: exchanging them changes nothing, and no log could tell.
+            # Exchanging rows that differ only in the key changes nothing, so no log could show it.
             yield self._change_key(state, rng)
             return
         for after in moved:

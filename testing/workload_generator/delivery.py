@@ -1,7 +1,7 @@
-"""The way of encoded events to the hub: partitions, late arrivals, messages sent again.
+"""The delivery of encoded events to the hub: partitions, late arrivals, duplicates.
 
-What Event Hubs and CES may do with a stream: round robin spreads the changes of one row, and the pieces of one event,
-over all partitions; a message may arrive after later ones, and more than once (C-31, C-55, C-85, C-87).
+It covers what Event Hubs and CES may do with a stream. Round robin distributes the changes of one row, and the pieces
+of one event, over all partitions. A message may arrive after later ones, and more than once (C-31, C-55, C-85, C-87).
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _SENT_AGAIN_WITHIN = 50
 
 
 class Piece(NamedTuple):
-    """One message before it is sent: its table, transaction, place in it, which piece of how many, key and bytes."""
+    """One message before it is sent: its table, transaction, index in it, piece number and count, key and bytes."""
 
     table: str
     txn: int
@@ -30,7 +30,7 @@ class Piece(NamedTuple):
 
 
 class Message(NamedTuple):
-    """One message as the hub keeps it: *offset* counts from 0 without gap in its partition, *enqueued* is ISO UTC."""
+    """One message in the hub: *offset* counts from 0 without gap in its partition, *enqueued* is ISO UTC."""
 
     partition: int
     offset: int
@@ -41,15 +41,15 @@ class Message(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Delivery:
-    """How messages travel.
+    """How messages are delivered.
 
     Args:
         partitions: number of partitions.
         scheme: ``round_robin`` (the source's default), or in order inside a partition by ``table`` or row ``key``.
-        disorder: a message may be overtaken by those sent up to so many places after it; with a scheme that keeps
-            partitions in order only the partitions overtake each other.
-        duplicates: part of the messages that is sent again, same bytes, up to 50 places later.
-        seed: decides all of it.
+        disorder: a message may be overtaken by up to this many later ones; with an ordered scheme only the partitions
+            overtake each other.
+        duplicates: the fraction of messages that is sent again, with the same bytes, up to 50 places later.
+        seed: of all random choices.
     """
 
     partitions: int = 3
@@ -87,8 +87,8 @@ def deliver(
     Args:
         pieces: in order of sending.
         delivery: how.
-        sent_again: places in *pieces* to send twice; None draws them by ``delivery.duplicates``.
-        first_offsets: per partition the first offset, 0 where unsaid.
+        sent_again: indexes in *pieces* to send twice; None selects them by ``delivery.duplicates``.
+        first_offsets: per partition the first offset, 0 by default.
         since: when the first message is enqueued.
         every: time between two messages.
     """
@@ -120,7 +120,7 @@ def deliver(
 
 
 def draw(places: Sequence[int], part: float, rng: Random) -> list[int]:
-    """About this part of *places*, at random; nothing of nothing."""
+    """A random selection of about this fraction of *places*."""
     return [place for place in places if rng.random() < part]
 
 

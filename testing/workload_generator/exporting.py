@@ -1,8 +1,8 @@
-"""A snapshot of the source as files, as an initial load reads them.
+"""A snapshot of the source as files, for an initial load.
 
 ``<folder>/<schema.table>/part-NNNNN.<format>`` and, written last, ``<folder>/export.json``: for each table its rows,
-files, columns and key, and ``stream_from``, the first commit LSN whose changes are not all in the export. Every event
-with that LSN or a higher one must still be applied; no event below it.
+files, columns and key, and ``stream_from``, the first commit LSN whose changes are not all in the export. Events must
+be applied from that LSN on.
 
 A Qlik file target has no such manifest: its full load is the folders of :mod:`~workload_generator.qlik_file_target`.
 
@@ -42,7 +42,7 @@ def export(source: Source, folder: Path, file_format: Literal["parquet", "csv"])
     content = csv_content if file_format == "csv" else parquet_content
     described = {}
     for table, rows in tables:
-        # A table without rows has one file too: it tells the columns.
+        # A table without rows has one file, too, for the columns.
         parts = [rows[start : start + _ROWS_PER_FILE] for start in range(0, max(len(rows), 1), _ROWS_PER_FILE)]
         files = [
             (f"{table.full_name}/part-{number:05d}.{file_format}", content(table, part))
@@ -61,7 +61,7 @@ def export(source: Source, folder: Path, file_format: Literal["parquet", "csv"])
 
 
 def export_full_load(source: Source, folder: Path) -> dict[str, Any]:
-    """Write the snapshot as a Qlik task with a file target loads it, before any change.
+    """Write the snapshot like the full load of a Qlik task with a file target, before any change.
 
     Returns:
         For each table its rows and files.

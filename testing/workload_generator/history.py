@@ -1,7 +1,7 @@
-"""Random transactions over a few tables, and the rows that they leave behind.
+"""Random transactions over a few tables, and the resulting rows.
 
-Everything is a function of its seed. A history has the hard cases of change data: keys that are deleted and come back,
-updates of the key itself, keys that change places inside one transaction, transactions over several tables, rows
+Everything is a function of its seed. A history has the hard cases of change data: keys that are deleted and reused,
+updates of the key itself, keys that are exchanged inside one transaction, transactions over several tables, rows
 written several times in one transaction, columns added later.
 """
 
@@ -23,10 +23,10 @@ Rows = dict[str, dict[Key, Row]]
 
 
 def fold(changes: Iterable[Change], initial: Mapping[str, Mapping[Key, Row]] | None = None) -> Rows:
-    """The reference interpreter: the rows that *changes* leave of *initial*.
+    """The reference interpreter: the rows after applying *changes* to *initial*.
 
-    A change removes the row of its old key only if that row is its before image: when keys change places, another row
-    has moved there already. Tables without key are numbered by row.
+    A change removes the row of its old key only if that row is its before image: when keys are exchanged, another row
+    may have moved there already. Tables without key are numbered by row.
 
     Raises:
         ValueError: when a before image differs from a row that its own transaction did not write.
@@ -39,7 +39,7 @@ def fold(changes: Iterable[Change], initial: Mapping[str, Mapping[Key, Row]] | N
         tables[name], rows = table, state.setdefault(name, {})
         if change.before is not None:
             key = table.key_of(change.before)
-            # A column that was added on the way is missing in an older row, and NULL in the before image.
+            # A column added meanwhile is missing in an older row, and NULL in the before image.
             if key in rows and all(rows[key].get(column) == value for column, value in change.before.items()):
                 del rows[key]
             elif (change.txn, name, key) not in written:
@@ -56,7 +56,7 @@ def fold(changes: Iterable[Change], initial: Mapping[str, Mapping[Key, Row]] | N
 
 @dataclass(frozen=True, slots=True)
 class History:
-    """A finished history: tables as they are at the end, rows before it, its changes, rows after it."""
+    """A complete history: tables at the end, rows before it, its changes, rows after it."""
 
     tables: dict[str, TableDef]
     initial: Rows
@@ -80,13 +80,13 @@ def random_history(
     rows: int = 0,
     add_column_at: Mapping[int, tuple[str, ColumnDef]] | None = None,
 ) -> History:
-    """A history of so many transactions, the same for the same arguments.
+    """A history of this many transactions, the same for the same arguments.
 
     Args:
-        seed: what decides everything.
+        seed: of all random choices.
         transactions: how many; numbered from 1.
         tables: parents before children.
-        rows: rows per table before the first transaction, which no change tells of.
+        rows: rows per table before the first transaction, without changes.
         add_column_at: transaction number → (full table name, nullable column) added just before it.
     """
     rng = Random(f"history:{seed}")

@@ -1,7 +1,7 @@
 """Changes as a Qlik task stores them: rows of change tables.
 
 A change table ``<table>__ct`` has header columns and the columns of its source table. An UPDATE is a before image and
-the row, with one ``change_seq``; bit *n* of a change mask is the column at place *n*, header columns counted. Public
+the row, with one ``change_seq``; bit *n* of a change mask is the column at index *n*, including header columns. Public
 source: Qlik help, *Change tables*, *Metadata file description*, *Change Data Partitioning*.
 """
 
@@ -21,7 +21,7 @@ HEADERS = (
     *("change_seq", "change_oper", "change_mask", "stream_position", "operation", "transaction_id"),
     *("timestamp", "partition_name"),
 )
-"""All header columns in their order; ``partition_name`` is there with Change Data Partitioning only."""
+"""All header columns in order; ``partition_name`` exists with Change Data Partitioning only."""
 
 _OPERATIONS = {"I": "INSERT", "U": "UPDATE", "D": "DELETE", "B": "BEFOREIMAGE"}
 _HEADER_TYPES = {
@@ -39,8 +39,8 @@ class ChangeTableOptions:
 
     Args:
         headers: the selected header columns, without ``partition_name``.
-        prefix: what their names begin with.
-        suffix: what the names of change tables end with.
+        prefix: the prefix of their names.
+        suffix: the suffix of change tables.
         before_images: whether an UPDATE has its before image.
         binary_mask: masks as bytes (byte 0 holds bits 7 to 0), else as hexadecimal text of one number.
         partition_minutes: length of a partition; None without Change Data Partitioning.
@@ -55,12 +55,12 @@ class ChangeTableOptions:
 
     @property
     def selected(self) -> tuple[str, ...]:
-        """The header columns that change tables have."""
+        """The header columns of change tables."""
         return (*self.headers, "partition_name") if self.partition_minutes else self.headers
 
 
 class StoredChange(NamedTuple):
-    """One row of a change table: *table* as it was then, header values by name without prefix, and the row."""
+    """One row of a change table: *table* at that time, header values by name without prefix, and the row."""
 
     table: TableDef
     header: dict[str, str | None]

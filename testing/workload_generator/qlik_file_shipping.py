@@ -17,13 +17,10 @@ _ROWS_PER_FILE = 40
 
 
 class ChangeFileShipping:
-    """Change tables in the folder of a file target, beside the full load.
+    """Change tables in the folder of a file target, next to the full load.
 
-    A task stores the changes of each table in order, so none is late and *hold_back* keeps nothing. But it is resumed
-    once in every run from a moment a little too early: a stretch with changes of every table is stored twice (K-42).
-
-    Args:
-        folder: the folder of the file target.
+    A task stores the changes of each table in order, so none is late and *hold_back* has no effect. But in every run it
+    is resumed once from a little too early: a range with changes of every table is stored twice (K-42).
     """
 
     name = "qlik-change-table"
@@ -44,12 +41,12 @@ class ChangeFileShipping:
         return Shipment(parcels, len(stored), [], {"duplicates": [change.table.full_name for change in again]})
 
     def send(self, parcels: Sequence[Parcel]) -> int:
-        """Write the files; how many."""
+        """Write the files and return their number."""
         return len(write_files(self._folder, [(one.address, one.content) for one in parcels]))
 
 
 def _stretch(changes: Sequence[Change], rng: Random) -> tuple[int, int]:
-    """From where to where changes are stored twice: the shortest stretch before its end that has every table."""
+    """The range of changes that is stored twice: the shortest one before its end with changes of every table."""
     if not changes:
         return 0, 0
     tables = {change.table.full_name for change in changes}

@@ -40,7 +40,7 @@ def change_files(
 ) -> Iterator[tuple[str, bytes]]:
     """The files of a file target: (path, content), each data file before its ``.dfm``; numbered from *first_number*.
 
-    A file ends after so many rows, at a change of the column list, and at the end of a partition.
+    A file ends after this many rows, at a change of the column list, and at the end of a partition.
     """
     waiting: dict[str, list[StoredChange]] = {}
     numbers = count(first_number)
@@ -71,7 +71,6 @@ def full_load_files(
 
 
 def _place(change: StoredChange) -> tuple[Any, ...]:
-    """What the changes of one file have in common."""
     return change.table.columns, change.header.get("partition_name")
 
 

@@ -16,22 +16,18 @@ from workload_generator.shipping import Parcel, Run, Shipment, ShippingError, so
 from workload_generator.tables import Row, TableDef
 
 PARTITIONS = 3
-"""So many partitions the topic must have."""
+"""The number of partitions of the topic."""
 
 _DUPLICATES, _BROKEN_OFF = 0.02, 0.03
 _SECONDS = 60
 
 
 class MessageShipping:
-    """Messages of a task that partitions by key, into one topic of a broker.
+    """Messages of a task that partitions by key, in one topic of a broker.
 
     The stream begins with the structures and, as REFRESH, with all rows. Of every table at least one message is sent
-    twice, and one belongs to a transaction that is broken off and sent again from its first message (K-40); with
+    twice, and one belongs to a transaction that is interrupted and sent again from its first message (K-40). With
     *hold_back* the broker of one partition is slow: its last messages come with the next run, after newer ones.
-
-    Args:
-        bootstrap: ``host:port`` of the broker.
-        topic: the topic.
     """
 
     name = "qlik-message"
@@ -40,7 +36,7 @@ class MessageShipping:
         self._bootstrap, self._topic = bootstrap, topic
 
     def pack_load(self, tables: Sequence[tuple[TableDef, Sequence[Row]]], rng: Random, seed: int) -> Shipment:
-        """Every structure and every row."""
+        """The messages of every structure and every row."""
         options = QlikMessageOptions(seed=seed)
         pieces: list[Piece] = []
         for table, rows in tables:
@@ -72,7 +68,7 @@ class MessageShipping:
         """Produce the messages, each partition in order, until all are acknowledged.
 
         Raises:
-            ShippingError: when one was not.
+            ShippingError: when one was not acknowledged.
         """
         if not parcels:
             return 0
@@ -107,7 +103,6 @@ def _data(change: Change, options: QlikMessageOptions, *, is_last: bool) -> Piec
 
 
 def _shipment(pieces: Sequence[Piece], delivery: Delivery, rng: Random) -> Shipment:
-    """Deliver *pieces*, at least one of every table twice."""
     sent_again = sorted(
         place
         for name in sorted({one.table for one in pieces})
@@ -119,7 +114,7 @@ def _shipment(pieces: Sequence[Piece], delivery: Delivery, rng: Random) -> Shipm
 
 
 def _broken_off(transactions: Sequence[Sequence[Change]], rng: Random) -> dict[int, int]:
-    """Which transactions are broken off, after how many messages; of every table at least one message is among them."""
+    """The interrupted transactions with their messages sent before, of which every table has at least one."""
     found = {n: rng.randint(1, len(its)) for n, its in enumerate(transactions) if rng.random() < _BROKEN_OFF}
     for name in sorted({change.table.full_name for its in transactions for change in its}):
         if not any(change.table.full_name == name for n, end in found.items() for change in transactions[n][:end]):
@@ -135,7 +130,7 @@ def _broken_off(transactions: Sequence[Sequence[Change]], rng: Random) -> dict[i
 
 
 def _slow(pieces: Sequence[Piece], delivery: Delivery, rng: Random) -> set[int]:
-    """The last messages of one partition, as places in *pieces*; of every table one is older than one elsewhere."""
+    """The last messages of one partition, as indexes in *pieces*; of every table one is older than one elsewhere."""
     best: set[int] = set()
     most = 0
     for partition in rng.sample(range(delivery.partitions), delivery.partitions):

@@ -2,10 +2,10 @@
 
 Public source: Qlik Help, *Metadata and data messages*; rule ids in brackets. A structure is announced before its first
 message; rows that existed before the first change come as REFRESH; a change of key is one UPDATE with the new key
-(K-31). At least once: a transaction may be broken off and sent again from its first message (K-40).
+(K-31). Delivery is at least once: a transaction may be interrupted and sent again from its first message (K-40).
 
-Encoding is a pure function of a change: sent again, it gives the same bytes. Times have six digits of a second.
-Values are those of SQL Server, given as text, as messages carry them (K-35; Qlik Help, *Kafka data types*; Apache Avro
+Encoding is a pure function of a change: sending it again gives the same bytes. Times have six digits of a second.
+Values are those of SQL Server, given as text, as in messages (K-35; Qlik Help, *Kafka data types*; Apache Avro
 specification, *Logical Types*).
 """
 
@@ -42,7 +42,7 @@ from workload_generator.tables import Key, Row, TableDef
 
 
 def json_value(kind: QlikType, text: str, _logical_types: bool) -> Any:
-    """A value as JSON messages spell it."""
+    """A value in JSON messages."""
     if kind.name in ("UINT1", "INT2", "INT4", "INT8"):
         return int(text)
     if kind.name.startswith("REAL"):
@@ -55,7 +55,7 @@ def json_value(kind: QlikType, text: str, _logical_types: bool) -> Any:
 
 
 def avro_value(kind: QlikType, text: str, logical_types: bool) -> Any:
-    """A value as an Avro record without conversions holds it: logical types are applied already."""
+    """A value in an Avro record without conversions: logical types are applied already."""
     if kind.name in ("BYTES", "BLOB"):
         return bytes.fromhex(text[2:])
     if logical_types and kind.name == "DATE":
@@ -74,7 +74,7 @@ def _six_digits(text: str) -> str:
 
 
 BY_KEY = Delivery(scheme="key")
-"""How a task delivers when it partitions by key."""
+"""The delivery of a task that partitions by key."""
 
 _MAGIC = "atMSG"
 _OPERATIONS = {"I": "INSERT", "U": "UPDATE", "D": "DELETE"}
@@ -82,7 +82,7 @@ _OPERATIONS = {"I": "INSERT", "U": "UPDATE", "D": "DELETE"}
 
 @dataclass(frozen=True, slots=True)
 class QlikMessageOptions:
-    """How the task's target is set up.
+    """The settings of the task's target.
 
     Args:
         encoding: ``json`` or ``avro``.
@@ -91,10 +91,10 @@ class QlikMessageOptions:
         logical_types: whether Avro uses them (K-35).
         mask_bytes: order of the bytes of masks in Avro: as a number, ``msb``, or as documented, ``le`` (T-24).
         table_names: headers name schema and table (K-15); JSON only.
-        delete_in: where a DELETE has its row, ``data`` or ``beforeData`` (K-30).
-        replays: part of the transactions that is broken off and sent again from the beginning.
+        delete_in: the member with the row of a DELETE, ``data`` or ``beforeData`` (K-30).
+        replays: the fraction of transactions that is interrupted and sent again from the beginning.
         task: name of the task.
-        seed: decides which transactions are sent again.
+        seed: of the choice of transactions that are sent again.
 
     Raises:
         ValueError: for a combination that does not exist.
@@ -120,7 +120,7 @@ class QlikMessageOptions:
 
 
 class RegisteredSchema(NamedTuple):
-    """A data schema as a schema registry knows it."""
+    """A data schema in a schema registry."""
 
     number: int
     table: str
@@ -163,7 +163,7 @@ def pieces(history: History, options: QlikMessageOptions) -> Iterator[Piece]:
 
 
 def registered(history: History, options: QlikMessageOptions) -> list[RegisteredSchema]:
-    """What a schema registry knows of a history's tables: every schema that a message may name."""
+    """All schemas in a schema registry that messages of a history may name."""
     found: dict[str, RegisteredSchema] = {}
     versions: dict[str, int] = {}
     earlier = [_first_structure(history.tables[name], rows) for name, rows in history.initial.items() if rows]
@@ -176,17 +176,17 @@ def registered(history: History, options: QlikMessageOptions) -> list[Registered
 
 
 def refreshed(table: TableDef, row: Row) -> Change:
-    """A row of the full load, as :func:`encode` takes it: an insert of transaction 0."""
+    """A row of the full load for :func:`encode`: an insert of transaction 0."""
     return Change(table, "I", None, row, 0, 0)
 
 
 def change_sequence(change: Change) -> str:
-    """Sixteen digits of time and a nineteen-digit number that rises with transaction and place (T-10)."""
+    """Sixteen digits of time and a nineteen-digit number that rises with transaction and index (T-10)."""
     return commit_time(change.txn).strftime("%Y%m%d%H%M%S%f")[:16] + f"{change.txn:012d}{change.seq:07d}"
 
 
 def encode(change: Change, options: QlikMessageOptions, *, is_last: bool = False) -> bytes:
-    """The data message of one change; one of transaction 0 is a REFRESH, which has no place and no masks (K-18)."""
+    """The data message of one change; one of transaction 0 is a REFRESH, without position and masks (K-18)."""
     table, row = change.table, change.after
     before = change.before if change.op != "D" else None
     if change.op == "D":
@@ -226,7 +226,7 @@ def announcement(table: TableDef, version: int, options: QlikMessageOptions) -> 
 
 
 def _first_structure(table: TableDef, rows: Mapping[Key, Row]) -> TableDef:
-    """The table as it was when these rows were loaded: columns added later are not in them."""
+    """The table when these rows were loaded, without columns added later."""
     first = next(iter(rows.values()), {})
     return replace(table, columns=tuple(column for column in table.columns if column.name in first))
 
@@ -243,12 +243,12 @@ def _announcement(
 
 
 def announcing_piece(table: TableDef, version: int, options: QlikMessageOptions) -> Piece:
-    """A metadata message before it is sent; it has no key (K-43)."""
+    """A metadata message before it is sent, without a key (K-43)."""
     return Piece(table.full_name, 0, 0, 0, 1, b"", announcement(table, version, options))
 
 
 def piece(table: TableDef, txn: int, seq: int, row: Row, body: bytes) -> Piece:
-    """A data message before it is sent; its key is that of *row*."""
+    """A data message before it is sent, with the key of *row*."""
     key: Mapping[str, Any] = {name: row[name] for name in table.key}
     return Piece(table.full_name, txn, seq, 0, 1, _json(key), body)
 

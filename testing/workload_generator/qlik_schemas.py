@@ -1,4 +1,4 @@
-"""How Qlik describes tables: its types, its metadata messages and their Avro schemas.
+"""Qlik's description of tables: types, metadata messages and their Avro schemas.
 
 Public source: Qlik Help, *Metadata and data messages*, *Kafka data types*, *The Replicate envelope*, and *SQL Server
 source data types*; rule ids in brackets.
@@ -18,13 +18,13 @@ from workload_generator.tables import TableDef
 
 _INTEGERS = {"tinyint": ("UINT1", 3), "smallint": ("INT2", 5), "int": ("INT4", 10), "bigint": ("INT8", 19)}
 _NUMERICS = ("decimal", "numeric", "money", "smallmoney")
-# SQL Server types that Qlik has none for travel as text of this length.
+# SQL Server types without a Qlik type are sent as text of this length.
 _AS_TEXT = {"time": 16, "datetimeoffset": 34, "uniqueidentifier": 38}
 _LARGE = {"varchar": "CLOB", "nvarchar": "NCLOB", "varbinary": "BLOB"}
 
 
 class QlikType(NamedTuple):
-    """A type as metadata messages describe it; *length* in bytes."""
+    """A type in metadata messages; *length* in bytes."""
 
     name: str
     length: int = 0
@@ -42,7 +42,7 @@ def qlik_type(sql_type: str) -> QlikType:
     """The Qlik type of a SQL Server type.
 
     Raises:
-        ValueError: for a type that the generator does not know.
+        ValueError: for an unknown type.
     """
     kind = parse_type(sql_type)
     if kind.base in _INTEGERS:
@@ -102,7 +102,7 @@ METADATA_TEXT = json.dumps(
         dataSchema="string",
     )
 )
-"""The schema of a metadata message, as it carries it itself (K-03, K-10)."""
+"""The schema in a metadata message itself (K-03, K-10)."""
 
 METADATA: Any = fastavro.parse_schema(json.loads(METADATA_TEXT))
 """The same, parsed."""
@@ -138,7 +138,7 @@ def parsed_data_schema(table: TableDef, task: str, logical_types: bool) -> Any:
 
 
 def schema_id(table: TableDef, task: str, logical_types: bool) -> str:
-    """The id under which a metadata message announces a structure: 32 hexadecimal digits (K-02)."""
+    """The id in the announcement of a structure: 32 hexadecimal digits (K-02)."""
     text = data_schema(table, task, logical_types)
     return hashlib.md5(text.encode(), usedforsecurity=False).hexdigest().upper()
 

@@ -1,7 +1,7 @@
-"""How a source's changes leave it: one strategy for each format and transport.
+"""How a source's changes are sent: one strategy for each format and transport.
 
 A strategy packs the changes of a run into parcels, files or messages. They are committed together with the changes (an
-outbox) and sent afterwards; after a kill in between, the same parcels are sent again.
+outbox) and sent afterwards. After a crash in between, the same parcels are sent again.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from workload_generator.tables import Row, TableDef
 
 
 class ShippingError(Exception):
-    """What is committed could not be sent; the next command tries it again."""
+    """Committed parcels could not be sent; the next command tries again."""
 
 
 class Parcel(NamedTuple):
-    """What leaves in one piece.
+    """A file or message to send.
 
     Args:
         address: the path of a file below its folder, or the partition of a message.
@@ -36,15 +36,15 @@ class Parcel(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """What happened in one run of a source.
+    """One run of a source.
 
     Args:
         changes: in the order of the log.
-        late: what the run before has withheld.
-        rng: decides what is drawn.
+        late: pieces withheld by the previous run.
+        rng: for random choices.
         source_seed: the seed of the source.
         number: of the run, from 1.
-        hold_back: whether something should stay behind for the next run, as far as the format knows such a thing.
+        hold_back: whether to withhold something for the next run, if the format supports it.
     """
 
     changes: Sequence[Change]
@@ -57,13 +57,13 @@ class Run:
 
 @dataclass(frozen=True, slots=True)
 class Shipment:
-    """What a run sends.
+    """The result of packing a run.
 
     Args:
         parcels: in the order of sending.
-        messages: how many messages, or rows of change tables, they hold.
+        messages: the number of messages, or rows of change tables, in them.
         withheld: pieces for the next run.
-        tables: what happened to messages (``duplicates``, …) → the table of each one it happened to.
+        tables: what happened to messages (``duplicates``, …) → the tables of those messages.
     """
 
     parcels: list[Parcel]
@@ -73,15 +73,15 @@ class Shipment:
 
 
 class Shipping(Protocol):
-    """A format and its way. *name* is the format's; a source speaks one format all its life."""
+    """A format and its transport. *name* is the format's; a source keeps one format."""
 
     name: str
 
     def pack(self, run: Run, memory: dict[str, Any]) -> Shipment:
-        """The shipment of a run; *memory*, plain JSON, is what the strategy keeps from run to run."""
+        """The shipment of a run; *memory*, plain JSON, is stored between runs."""
 
     def send(self, parcels: Sequence[Parcel]) -> int:
-        """Send in this order; may have been sent before. Returns how many files were written.
+        """Send in this order, possibly again. Returns the number of files written.
 
         Raises:
             ShippingError: when something did not arrive.
@@ -89,14 +89,14 @@ class Shipping(Protocol):
 
 
 class LoadShipping(Shipping, Protocol):
-    """A format whose stream begins with the rows that were there before the first change."""
+    """A format whose stream begins with the existing rows."""
 
     def pack_load(self, tables: Sequence[tuple[TableDef, Sequence[Row]]], rng: Random, seed: int) -> Shipment:
         """The shipment of these rows."""
 
 
 def some(places: Sequence[int], part: float, at_least: int, rng: Random) -> Collection[int]:
-    """About this part of *places*, but at least so many, as far as there are any."""
+    """About this fraction of *places*, but at least *at_least* if there are enough."""
     chosen = dict.fromkeys(draw(places, part, rng))
     missing = [place for place in places if place not in chosen]
     for place in rng.sample(missing, min(len(missing), max(0, at_least - len(chosen)))):

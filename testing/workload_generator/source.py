@@ -1,10 +1,10 @@
-"""A source database kept in one SQLite file.
+"""A source database in one SQLite file.
 
-The file holds the tables with their rows, all values as the text SQL Server prints, and what SQL Server would keep
-for itself: ``_columns`` with the SQL types, the next transaction, the hub's sequence numbers, withheld messages.
+The file contains the tables with their rows, all values as the text SQL Server prints, and SQL Server's own data:
+``_columns`` with the SQL types, the next transaction, the hub's sequence numbers, withheld messages.
 
-:meth:`Source.run` works transactions and ships them in one format. Rows, bookkeeping and the bytes of all files or
-messages are committed together and sent afterwards (an outbox). After a kill in between, the next command sends them.
+:meth:`Source.run` executes transactions and ships them in one format. Rows, bookkeeping and the bytes of all files or
+messages are committed together and sent afterwards (an outbox). After a crash in between, the next command sends them.
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ CREATE TABLE _withheld (place INTEGER PRIMARY KEY, "table" TEXT, txn INTEGER, se
 CREATE TABLE _outbox (place INTEGER PRIMARY KEY, address TEXT, key BLOB, content BLOB);
 """
 COUNTS = ("inserts", "updates", "deletes", "key_changes", "split_events", "duplicates", "replays", "late_events")
-"""What a report counts for each table, as far as the format knows it; a key change is an update too."""
+"""The counters in a report for each table, if the format has them; a key change is an update, too."""
 
 
 class SourceError(Exception):
-    """The state file cannot do what was asked; the text says what to do."""
+    """The state file does not allow the request; the text contains the fix."""
 
 
 class Source:
@@ -56,7 +56,7 @@ class Source:
 
     @classmethod
     def create(cls, path: Path, seed: int, rows: int) -> Source:
-        """Make the database: the shop's tables, each with so many rows that no event ever tells of.
+        """Create the database: the shop's tables, each with this many rows without events.
 
         Raises:
             SourceError: when the file exists already.
@@ -84,8 +84,8 @@ class Source:
             Numbers: rows, messages, files.
 
         Raises:
-            SourceError: when the stream has begun already, or is of another format.
-            ShippingError: when something did not arrive; the next command tries it again.
+            SourceError: when the stream has begun already, or has another format.
+            ShippingError: when something did not arrive; the next command tries again.
         """
         with self._transaction() as db:
             state, database = _load(db)
@@ -101,18 +101,18 @@ class Source:
         return dict(rows=rows, messages=sent.messages, files=self.send(shipping))
 
     def run(self, shipping: Shipping, *, transactions: int = 100, hold_back: bool = False) -> dict[str, int]:
-        """Commit transactions and ship their changes, and all that was withheld before.
+        """Commit transactions and ship their changes, with those withheld before.
 
-        Every run with at least one transaction has of every table: each kind of change, and of everything else that
-        may happen to a message of this format at least one; with *hold_back* some come with the next run only.
+        A run with at least one transaction has each kind of change of every table, and at least one of each event that
+        may happen to a message of this format; with *hold_back* some of them arrive with the next run only.
 
         Returns:
             Numbers of this run: transactions, events, messages, withheld (messages), files.
 
         Raises:
-            SourceError: when the stream is of another format.
-            ShippingError: when something did not arrive; the next command tries it again.
-            ValueError: for settings of the format that do not go together.
+            SourceError: when the stream has another format.
+            ShippingError: when something did not arrive; the next command tries again.
+            ValueError: for an invalid combination of the format's settings.
         """
         with self._transaction() as db:
             _memory(_load(db)[0], shipping)
@@ -133,10 +133,10 @@ class Source:
         return dict(transactions=transactions, events=events, messages=sent.messages, withheld=withheld, files=files)
 
     def send(self, shipping: Shipping) -> int:
-        """Send what is committed but perhaps not sent yet; returns how many files were written.
+        """Send what is committed but may not be sent yet; returns the number of files written.
 
         Raises:
-            ShippingError: when something did not arrive; the next command tries it again.
+            ShippingError: when something did not arrive; the next command tries again.
         """
         with self._transaction() as db:
             query = "SELECT address, key, content FROM _outbox ORDER BY place"
@@ -145,14 +145,14 @@ class Source:
         return files
 
     def snapshot(self) -> tuple[str, list[tuple[TableDef, list[Row]]]]:
-        """All rows of one moment, and the first commit LSN whose changes are not in them."""
+        """All rows at one time, and the first commit LSN whose changes are not in them."""
         with self._transaction() as db:
             state, database = _load(db)
             tables = [(one.table, list(one.rows.values())) for one in database.tables.values()]
             return commit_lsn(state["last_txn"] + 1), tables
 
     def report(self) -> dict[str, Any]:
-        """Rows and :data:`COUNTS` per table, transactions, runs, and the messages withheld at the moment."""
+        """Rows and :data:`COUNTS` per table, transactions, runs, and the currently withheld messages."""
         with self._transaction() as db:
             state, database = _load(db)
             tables = {
@@ -173,7 +173,7 @@ class Source:
 
 
 def _work(database: Database, transactions: int, rng: Random) -> list[Change]:
-    """So many transactions, with every kind of change to every table spread over them."""
+    """This many transactions, with every kind of change to every table distributed over them."""
     wanted = [(table, kind) for table in database.tables for kind in KINDS]
     rng.shuffle(wanted)
     changes: list[Change] = []
@@ -199,7 +199,7 @@ def _write_rows(db: sqlite3.Connection, table: TableDef, rows: Iterable[Row]) ->
 
 
 def _write_changes(db: sqlite3.Connection, database: Database, changes: Iterable[Change]) -> None:
-    """Bring every row that was touched to its state in *database*; in one go, as keys may have changed places."""
+    """Write the state of every changed row in *database* at once, because keys may have been exchanged."""
     touched: dict[str, dict[tuple[str, ...], None]] = {name: {} for name in database.tables}
     for change in changes:
         for row in (change.before, change.after):
@@ -213,7 +213,7 @@ def _write_changes(db: sqlite3.Connection, database: Database, changes: Iterable
 
 
 def _memory(state: dict[str, Any], shipping: Shipping) -> dict[str, Any]:
-    """What this format keeps from run to run; the first one to be spoken stays."""
+    """The format's stored data; the first format of a source stays."""
     if state["format"] not in (None, shipping.name):
         raise SourceError(f"this source speaks {state['format']}, not {shipping.name}")
     state["format"] = shipping.name
@@ -222,7 +222,7 @@ def _memory(state: dict[str, Any], shipping: Shipping) -> dict[str, Any]:
 
 
 def _post(db: sqlite3.Connection, changes: Iterable[Change], sent: Shipment) -> None:
-    """Keep what is to be sent, what is withheld, and the counts of both."""
+    """Store what has to be sent, what is withheld, and the counts of both."""
     db.execute("DELETE FROM _withheld")
     db.executemany("INSERT INTO _withheld VALUES (NULL, ?, ?, ?, ?, ?, ?, ?)", sent.withheld)
     db.executemany("INSERT INTO _outbox VALUES (NULL, ?, ?, ?)", sent.parcels)

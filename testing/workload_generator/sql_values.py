@@ -1,8 +1,8 @@
-"""SQL Server values: makes random ones as the text SQL Server prints, and reads them back as Python and Arrow values.
+"""SQL Server values: creates random ones as the text SQL Server prints, and converts them to Python and Arrow values.
 
-Texts are the ones a CES row image carries: integers and decimals with all their digits, floats as the shortest text
-that reads back, ``datetime2(7)`` as ``YYYY-MM-DD HH:MM:SS.fffffff``, ``bit`` as 0 or 1, binary as 0x and hex digits.
-One value has exactly one text, so texts of one column can be compared.
+Texts are those of a CES row image: integers and decimals with all their digits, floats as the shortest text that reads
+back, ``datetime2(7)`` as ``YYYY-MM-DD HH:MM:SS.fffffff``, ``bit`` as 0 or 1, binary as 0x and hex digits. One value has
+exactly one text, so texts of one column can be compared.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ import pyarrow as pa
 
 
 class SqlType(NamedTuple):
-    """A SQL type text taken apart: ``decimal(12,2)`` is ``("decimal", 12, 2)``; ``(max)`` is size -1."""
+    """A parsed SQL type: ``decimal(12,2)`` is ``("decimal", 12, 2)``; ``(max)`` is size -1."""
 
     base: str
     size: int
@@ -40,10 +40,10 @@ _EPOCH = date(2020, 1, 1)
 
 @lru_cache(maxsize=256)
 def parse_type(sql_type: str) -> SqlType:
-    """Take a SQL type text apart.
+    """Parse a SQL type text.
 
     Raises:
-        ValueError: for a text that names no type this module knows.
+        ValueError: for an unknown type.
     """
     match = _TYPE.match(sql_type.lower())
     if match is None or (match[1] not in _RANDOM and match[1] not in _INTEGERS):
@@ -55,7 +55,7 @@ def parse_type(sql_type: str) -> SqlType:
 
 
 def random_text(sql_type: str, rng: Random) -> str:
-    """Any value of the type, as text; awkward ones (extremes, empty text, quotes, emoji) come often."""
+    """Any value of the type, as text; difficult ones (extremes, empty text, quotes, emoji) are frequent."""
     kind = parse_type(sql_type)
     if kind.base in _INTEGERS:
         low, high = _INTEGERS[kind.base]
@@ -64,7 +64,7 @@ def random_text(sql_type: str, rng: Random) -> str:
 
 
 def key_text(sql_type: str, number: int, rng: Random) -> str:
-    """A key value made from a rising *number*: other numbers give other values, as far as the type reaches."""
+    """A key value from a rising *number*: distinct numbers give distinct values, within the range of the type."""
     kind = parse_type(sql_type)
     if kind.base in _INTEGERS:
         high = _INTEGERS[kind.base][1]
@@ -72,7 +72,7 @@ def key_text(sql_type: str, number: int, rng: Random) -> str:
     if kind.base in _DECIMALS:
         return _decimal_text(number * 10**kind.scale, kind.scale)
     if kind.base in ("varchar", "nvarchar"):
-        # The number comes first, so that cutting to the column's length keeps keys apart.
+        # The number comes first, so that cutting to the column's length keeps keys distinct.
         return f"{number:05d}{_KEY_ENDINGS[number % len(_KEY_ENDINGS)]}"[: kind.size if kind.size > 0 else None]
     if kind.base == "date":
         return (_EPOCH + timedelta(days=number)).isoformat()
@@ -165,13 +165,13 @@ def _random_time(kind: SqlType, rng: Random) -> str:
 
 def _random_datetime2(kind: SqlType, rng: Random) -> str:
     if rng.random() < 0.02:
-        # The customary "for ever": rounded instead of cut to microseconds it leaves the calendar.
+        # A common value for "for ever": rounded instead of cut to microseconds it leaves the calendar.
         return "9999-12-31 23:59:59" + ("." + "9" * kind.size if kind.size else "")
     return f"{_random_date(kind, rng)} {_random_time(kind, rng)}"
 
 
 def _random_datetime(kind: SqlType, rng: Random) -> str:
-    # datetime counts in 1/300 s and prints three digits; it begins in 1753.
+    # datetime counts in 1/300 s, prints three digits and begins in 1753.
     day = date.fromordinal(rng.randint(date(1753, 1, 1).toordinal(), date(2050, 1, 1).toordinal()))
     return f"{day} {_random_time(SqlType('time', 0, 0), rng)}.{rng.randrange(100):02d}{rng.choice('037')}"
 

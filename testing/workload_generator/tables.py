@@ -13,7 +13,7 @@ Key = tuple[str, ...]
 
 @dataclass(frozen=True, slots=True)
 class ColumnDef:
-    """A column: its name, the full text of its SQL type, and whether it takes NULL."""
+    """A column: its name, the full text of its SQL type, and whether it allows NULL."""
 
     name: str
     sql_type: str
@@ -22,14 +22,15 @@ class ColumnDef:
 
 @dataclass(frozen=True, slots=True)
 class TableDef:
-    """A table at one moment.
+    """A table at one time.
 
     Args:
         schema: database schema.
         name: table name.
         columns: columns in table order.
         key: names of the primary key's columns; empty for a table without key, which gets inserts only.
-        references: column name → (full table name, column) whose values it takes. No constraint: parents may vanish.
+        references: column name → (full table name, column) whose values it uses; not a constraint, so parents may be
+            deleted.
     """
 
     schema: str

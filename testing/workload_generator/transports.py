@@ -1,9 +1,9 @@
 """Messages as files: Event Hubs Capture, and lines of JSON.
 
 Capture: Avro container files ``{namespace}/{hub}/{partition}/{yyyy}/{MM}/{dd}/{HH}/{mm}/{ss}.avro`` of records
-``EventData``, one file per partition and window, an empty one where nothing came (C-93; public source: Microsoft
-Learn, *Capture events through Azure Event Hubs*). Files are made as bytes first, so that the same messages give the
-same bytes; :func:`write_files` makes each visible completely, by a rename.
+``EventData``, one file per partition and window, empty if there were no messages (C-93; public source: Microsoft Learn,
+*Capture events through Azure Event Hubs*). Files are created as bytes first, so that the same messages give the same
+bytes; :func:`write_files` makes each visible completely, by a rename.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ EVENT_DATA: Any = fastavro.parse_schema(
 """The record of a Capture file, parsed."""
 
 WINDOW = timedelta(minutes=5)
-"""Length of a Capture window unless told otherwise."""
+"""The default length of a Capture window."""
 
 _OFFSET_STEP = 4096
 
@@ -58,8 +58,8 @@ def capture_files(
 ) -> Iterator[tuple[str, bytes]]:
     """The Capture files of *messages*: (path below the capture folder, content), window by window.
 
-    From the first window to one after the last, each partition has a file for each: some are empty, the last always.
-    A file's ``SequenceNumber`` are the messages' offsets; its ``Offset`` is an opaque rising text.
+    Each partition has a file for each window, from the first to one after the last: some are empty, the last always. A
+    file's ``SequenceNumber`` are the messages' offsets; its ``Offset`` is an opaque rising text.
     """
     if not messages:
         return
@@ -82,7 +82,7 @@ def capture_files(
 
 
 def window_start(moment: datetime, window: timedelta = WINDOW) -> datetime:
-    """The beginning of the window that *moment* lies in; windows are counted from the beginning of 1970."""
+    """The beginning of the window of *moment*; windows are counted from the beginning of 1970."""
     epoch = datetime(1970, 1, 1, tzinfo=UTC)
     return epoch + (moment - epoch) // window * window
 
@@ -116,7 +116,7 @@ def compressed(content: bytes) -> bytes:
 
 
 def write_files(folder: Path, files: Iterable[tuple[str, bytes]]) -> list[Path]:
-    """Write (path below *folder*, content); a file appears whole or not at all, and replaces an older one."""
+    """Write (path below *folder*, content); each file appears atomically, and replaces an older one."""
     written = []
     for path, content in files:
         target = folder / path

@@ -1,19 +1,43 @@
 """Renders the table of types for people: every type of a source, its name in the log, and what lands.
 
-Rendered from the very functions that decide, so that the page cannot say anything else; a test holds both together.
+Rendered from the functions of the product, so that the page cannot differ from it. A test compares :func:`consequence`
+with publishing.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from enum import Enum
 
 from open_mirroring.errors import TerminalError
 from open_mirroring.landing_zone.arrow_schema import arrow_type
+from open_mirroring.landing_zone.schema import wider
 from spark_jobs.sources.qlik.message.avro import LOGICAL_TYPES, PLAIN_TYPES
 from spark_jobs.sources.qlik.types import QLIK_TYPES, log_type
 from spark_jobs.sources.sql_server.chosen_types import can_land, chosen_key_converter
-from spark_jobs.sources.sql_server.type_changes import Consequence, consequence
+from spark_jobs.sources.sql_server.type_changes import keeps_values
 from spark_jobs.sources.sql_server.type_text import landing_type
+
+
+class Consequence(Enum):
+    """The effect on a published table when a column outside the key changes its type."""
+
+    GOES_ON = "the landing type holds both"
+    UNVERIFIED = "it lands alike, and the source may have changed values"
+    REBUILT = "the log tells every value, and another landing type holds them"
+    STOPS = "only a load tells the values"
+
+
+def consequence(old: str, new: str) -> Consequence:
+    """The effect on a table when a column of one SQL type gets another."""
+    lands, becomes = landing_type(old), landing_type(new)
+    if not keeps_values(old, new):
+        return Consequence.UNVERIFIED if lands == becomes else Consequence.STOPS
+    both = wider(lands, becomes)
+    if both is None:
+        return Consequence.STOPS
+    return Consequence.GOES_ON if both == lands else Consequence.REBUILT
+
 
 _SQL_SERVER: Sequence[tuple[str, str]] = (
     ("tinyint", "0 to 255"),

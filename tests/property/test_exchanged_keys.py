@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from open_mirroring.protocols.table_stops import SWAP_POSSIBLE
-from spark_jobs.plan.plan import PlannedRows, PlanStop, TablePlan
+from spark_jobs.plan.table_plan import Beginning, PlannedRows, PlanStop, TablePlan
 from tests.property.change_stories import Change, Message, Story
 from tests.property.test_plan_rule import Target
 
@@ -126,7 +126,7 @@ class _Loaded(Target):
         self._is_loaded = exchanged.loaded is not None
 
     def _plan(self, old: Sequence[Change]) -> TablePlan:
-        return replace(super()._plan(old), loaded=self._is_loaded)
+        return replace(super()._plan(old), begins=Beginning(loaded=self._is_loaded))
 
 
 @settings(derandomize=True, deadline=None, max_examples=300)

@@ -28,7 +28,9 @@ from spark_jobs.changelog.schema import CHANGE, LogRow
 from spark_jobs.changelog.writing import log_table
 from spark_jobs.extract.logged_loads import BaseTarget, base_rows
 from spark_jobs.extract.read_task import LogTarget
-from spark_jobs.plan.plan import PlanStop, TablePlan, plan_table
+from spark_jobs.plan.plan import plan_table
+from spark_jobs.plan.selection import CountingChanges
+from spark_jobs.plan.table_plan import Beginning, PlanColumns, PlanStop, TablePlan
 
 TYPES = {"id": "int", "a": "int", "b": "int", "c": "int"}
 EPOCH = "e"
@@ -186,17 +188,17 @@ class Target:
         new, old = pa.concat_tables(self._log[self._published : up_to]), self._log[: self._published]
         history = pa.concat_tables([new.schema.empty_table(), *old])
         before = [change for batch in self._batches[: self._published] for change in batch]
-        plan = TablePlan(
-            table_id="t", source="t", keys=("id",), batch_from=self._published, new_files=(), history_files=(),
-            highest=max((change.position for change in before), default=None), epochs=ORDINALS,
-            stream_from=self._stream_from, generation=self._generation,
-            rejected=frozenset(), columns=tuple(LandingColumn(name, "int32") for name in TYPES), types=TYPES,
-            completing=True,
-        )  # fmt: skip
+        columns = PlanColumns(tuple(LandingColumn(name, "int32") for name in TYPES), TYPES, completing=True)
+        highest = max((change.position for change in before), default=None)
+        begins = Beginning(self._generation, self._stream_from)
+        plan = TablePlan("t", ("id",), self._published, ORDINALS, columns, highest=highest, begins=begins)
         everything = pa.concat_tables([history, new])
-        planned = plan_table(
-            plan, new, lambda keys: history.filter(pc.is_in(history["key"], pa.array(keys))), everything.filter
-        )
+
+        def of_keys(keys: Sequence[str]) -> pa.Table:
+            return history.filter(pc.is_in(history["key"], pa.array(keys)))
+
+        none_older = history.slice(0, 0).filter
+        planned = plan_table(plan, new, CountingChanges(plan, of_keys, everything.filter, none_older))
         self._published = up_to
         counts = dict(planned.counts)
         assert counts.pop("changes", 0) == new.num_rows

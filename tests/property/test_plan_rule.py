@@ -16,12 +16,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from open_mirroring.changes.log_position import LogPosition
-from open_mirroring.changes.logged_change import Logged
+from open_mirroring.changes.logged_change import Logged, RowColumns
 from open_mirroring.changes.plan_rule import plan_key
 from open_mirroring.landing_zone.layout import ROW_MARKER
 from open_mirroring.landing_zone.schema import LandingColumn
 from spark_jobs.changelog.writing import log_table
-from spark_jobs.plan.plan import Identity, PlannedRows, PlanStop, TablePlan, plan_table
+from spark_jobs.plan.plan import plan_table
+from spark_jobs.plan.selection import CountingChanges
+from spark_jobs.plan.table_plan import Identity, PlanColumns, PlannedRows, PlanStop, TablePlan
 from tests.property.change_stories import EPOCHS, TABLE, Change, Story, contradictory, fold, stories
 
 ORDINALS = {epoch: ordinal for ordinal, epoch in enumerate(EPOCHS)}
@@ -74,7 +76,8 @@ class Target:
         def read_older(condition: pc.Expression) -> pa.Table:
             return read_together(older.filter(condition))
 
-        planned = plan_table(self._plan(old), read_together(new), read, read_any, read_older)
+        plan = self._plan(old)
+        planned = plan_table(plan, read_together(new), CountingChanges(plan, read, read_any, read_older))
         self.batch = up_to
         for reject in planned.rejected:
             identity = (reject["epoch"], reject["pos"], reject["key"])
@@ -88,11 +91,9 @@ class Target:
         highest = (
             None if newest is None else LogPosition(newest[0], f"{newest[1]:020X}", f"{newest[2]:020d}", newest[3])
         )
-        return TablePlan(
-            table_id="t", source=TABLE, keys=self._keys, batch_from=self.batch, new_files=(), history_files=(),
-            highest=highest, epochs=ORDINALS, stream_from=None, rejected=frozenset(self.rejected), columns=COLUMNS,
-            types={"id": "int", "v": "int"},
-        )  # fmt: skip
+        columns = PlanColumns(COLUMNS, {"id": "int", "v": "int"})
+        rejected = frozenset(self.rejected)
+        return TablePlan(TABLE, self._keys, self.batch, ORDINALS, columns, highest=highest, rejected=rejected)
 
     def _apply(self, rows: pa.Table) -> None:
         ids = rows["id"].to_pylist()
@@ -345,7 +346,14 @@ def test_a_row_read_again_with_a_null_more_is_the_same_row_t33() -> None:
 @pytest.mark.parametrize("taken", [False, True])
 def test_a_row_read_again_by_another_choice_of_columns_is_the_same_row_g02_g12(taken: bool) -> None:
     place = LogPosition(0, "1", "1", 1)
-    more = Logged(1 + taken, place, "I", {"id": "1", "v": "7", "left out": "x"}, None, dropped=frozenset({"left out"}))
+    more = Logged(
+        1 + taken,
+        place,
+        "I",
+        {"id": "1", "v": "7", "left out": "x"},
+        None,
+        columns=RowColumns(dropped=frozenset({"left out"})),
+    )
     less = more._replace(batch=2 - taken, after={"id": "1", "v": "7"})
     assert plan_key([more, less], 1) == plan_key([less if taken else more], 1)._replace(duplicates=1)
     assert plan_key([more, less._replace(after={"id": "1", "v": "8"})], 1).conflict is not None
@@ -357,7 +365,8 @@ def test_a_row_read_again_under_a_new_name_of_a_column_is_the_same_row_t33() -> 
     first = Logged(1, place, "I", {"id": "1", "old": "7"}, None)
     again = Logged(2, place, "I", {"id": "1", "new": "7"}, None)
     assert plan_key([first, again], 1).conflict is not None, "of other sources the row itself has its columns"
-    first, again = first._replace(of_reading=True), again._replace(of_reading=True)
+    by_reading = RowColumns(of_reading=True)
+    first, again = first._replace(columns=by_reading), again._replace(columns=by_reading)
     assert plan_key([first, again], 1) == plan_key([first], 1)._replace(duplicates=1)
     for other in ({"id": "1", "old": None, "new": "7"}, {"id": "2", "new": "7"}):
         assert plan_key([first, again._replace(after=other)], 1).conflict is not None

@@ -142,3 +142,29 @@ def test_values_that_look_alike_are_told_apart() -> None:
         first, second, again = (sums([table], shape) for table in tables)
         assert differing_cells(first, second), (kind, one, other)
         assert not differing_cells(first, again)
+
+
+@pytest.mark.parametrize("kind", TYPES)
+def test_differences_do_not_cancel_each_other(kind: str) -> None:
+    """G-41: values exchanged between rows, and one row more beside another one less, change the sum of all rows."""
+    chance = random.Random(kind)
+    shape = Shape(tuple(LandingColumn(name, kind) for name in "abc"), ())
+    schema = pa.schema([pa.field(column.name, arrow_type(column.type)) for column in shape.columns])
+
+    def total(rows: Iterable[tuple[Any, ...]]) -> CellSum:
+        table = pa.Table.from_pylist([dict(zip("abc", row, strict=True)) for row in rows], schema=schema)
+        return add_sums([{0: one} for one in sums([table], shape).values()])[0]
+
+    for _ in range(50):
+        u, v, w, x = (value_of(chance, kind) for _ in range(4))
+        twins = [
+            [(u, v, w), (x, v, u)],
+            [(x, v, w), (u, v, u)],
+            [(v, u, w), (v, x, u)],
+            [(u, v, w)] * 2,
+            [(x, v, u)] * 2,
+        ]
+        found: dict[Any, CellSum] = {}
+        for rows in twins:
+            found.setdefault(frozenset(Counter(as_seen(dict(enumerate(row))) for row in rows).items()), total(rows))
+        assert len({*found.values()}) == len(found)

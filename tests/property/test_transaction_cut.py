@@ -25,8 +25,9 @@ from open_mirroring.landing_zone.schema import LandingColumn
 from spark_jobs.changelog.schema import LogRow
 from spark_jobs.changelog.writing import log_table
 from spark_jobs.extract.read_task import RowSummary
-from spark_jobs.plan.plan import Identity, PlannedRows, PlanStop, TablePlan, plan_table
-from spark_jobs.plan.transaction_cut import Cut, rows_of
+from spark_jobs.plan.plan import plan_table
+from spark_jobs.plan.selection import CountingChanges
+from spark_jobs.plan.table_plan import Cut, Identity, PlanColumns, PlannedRows, PlanStop, TablePlan
 from spark_jobs.sources.qlik.message.format import QlikMessageFormat
 from spark_jobs.sources.qlik.positions import qlik_position
 from tests.property.change_stories import TABLE, Change, Place, Story, fold, stories
@@ -81,7 +82,7 @@ class CutTarget:
         if end is not None and end <= self._position:
             released = released.slice(0, 0)
         new = pa.concat_tables([released, *(self._log[number - 1] for number in opened)])
-        new = new.filter(rows_of(cut, self._batch))
+        new = new.filter(cut.rows(self._batch))
         history = pa.concat_tables([new.slice(0, 0), *self._log[: self._batch]])
 
         def read(keys: Sequence[str]) -> pa.Table:
@@ -98,7 +99,8 @@ class CutTarget:
         def read_older(condition: pc.Expression) -> pa.Table:
             return read_together(history.slice(0, 0))  # every file of the log is in the history already
 
-        planned = plan_table(self._plan(cut), read_together(new), read, read_any, read_older)
+        plan = self._plan(cut)
+        planned = plan_table(plan, read_together(new), CountingChanges(plan, read, read_any, read_older))
         whole_batches_wait = sum(
             len(changes) for number, changes in enumerate(self.arrived[:up_to], 1) if number > self._batch
         ) - sum(len(self.arrived[number - 1]) for number in opened)
@@ -127,11 +129,11 @@ class CutTarget:
 
     def _plan(self, cut: Cut) -> TablePlan:
         newest = max((change.place for change in self.held(self._batch, None)), default=None)
+        columns = (LandingColumn("id", "int32"), LandingColumn("v", "int32"))
         return TablePlan(
-            table_id="t", source=TABLE, keys=self._keys, batch_from=self._batch, new_files=(), history_files=(),
-            highest=None if newest is None else position(newest), epochs=ORDINALS, stream_from=None,
-            rejected=frozenset(self._rejected), columns=(LandingColumn("id", "int32"), LandingColumn("v", "int32")),
-            types={"id": "int", "v": "int"}, cut=cut, horizon=self.horizon,
+            TABLE, self._keys, self._batch, ORDINALS, PlanColumns(columns, {"id": "int", "v": "int"}),
+            highest=None if newest is None else position(newest), rejected=frozenset(self._rejected), cut=cut,
+            horizon=self.horizon,
         )  # fmt: skip
 
 

@@ -24,7 +24,8 @@ from open_mirroring.config.names import SourceName
 from open_mirroring.errors import TerminalError, TransientError
 from open_mirroring.landing_zone.load_columns import LoadColumn
 from spark_jobs.load.planning import settings_of
-from spark_jobs.sources.jdbc.dialects import Range
+from spark_jobs.sources.jdbc import tables
+from spark_jobs.sources.jdbc.dialects import PostgreSql, Range
 from spark_jobs.sources.jdbc.pacing import Pace
 from spark_jobs.sources.jdbc.tables import JdbcTable
 from tests.pipeline import ROOT, Pipeline
@@ -218,8 +219,14 @@ class Cable:
                 target.sendall(content)
 
 
+@pytest.mark.parametrize("copies", [True, False])
 def test_a_load_keeps_to_the_limits_of_its_source_and_tells_how_far_it_is(
-    tmp_path: Path, spark, source: PostgresServer, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    tmp_path: Path,
+    spark,
+    source: PostgresServer,
+    copies: bool,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     """G-08: no more connections and rows per second than the mirror file allows; other limits do not end a load."""
     source.execute(
@@ -232,13 +239,19 @@ def test_a_load_keeps_to_the_limits_of_its_source_and_tells_how_far_it_is(
     )
     slow = settings_of(pipeline.mirror.tables[0])
     partitions: list[int] = []
-    read = DataFrameReader.jdbc
+    read, run = DataFrameReader.jdbc, tables.run_job
 
     def watched(reader: DataFrameReader, *arguments: Any, **named: Any) -> Any:
         partitions.append(len(named.get("predicates") or ()))
         return read(reader, *arguments, **named)
 
+    def watched_tasks(session: Any, what: str, work: Any, tasks: Any, size: int) -> Any:
+        partitions.append(len(tasks))
+        return run(session, what, work, tasks, size)
+
     monkeypatch.setattr(DataFrameReader, "jdbc", watched)
+    monkeypatch.setattr(tables, "run_job", watched_tasks)
+    monkeypatch.setattr(PostgreSql, "copies", copies)
     with caplog.at_level(logging.INFO):
         begun = time.monotonic()
         assert load(pipeline).rows == {"shop.paced": 6000}
@@ -309,6 +322,7 @@ def test_a_proof_tells_a_database_that_went_away_and_a_driver_that_is_missing(
         port = one.getsockname()[1]
     database = {"conn_type": "postgres", "host": "127.0.0.1", "port": port, "login": "a", "password": "canary-7f3a"}
     monkeypatch.setenv("AIRFLOW_CONN_GONE", json.dumps(database))
+    monkeypatch.setattr(PostgreSql, "copies", False)
     table = JdbcTable(spark, "gone", SourceName("shop", "wide"))
     look = (LoadColumn("id", "int32", "int"),), None, [Range(None, None, True)], lambda batches: batches, "id int"
     with pytest.raises(TransientError, match="UNREACHABLE") as unreachable:

@@ -7,6 +7,7 @@ import json
 import os
 import pickle
 from collections.abc import Iterable, Mapping
+from contextlib import closing
 from dataclasses import replace
 from datetime import datetime
 from functools import partial
@@ -30,7 +31,7 @@ from spark_jobs.sources.contract.decoded import MirroredTable
 from spark_jobs.sources.contract.source import Found
 from spark_jobs.sources.jdbc import postgres_client
 from spark_jobs.sources.jdbc.dialects import PostgreSql
-from spark_jobs.sources.jdbc.postgres_client import copy_out
+from spark_jobs.sources.jdbc.postgres_client import rows_of
 from spark_jobs.sources.qlik.change_table.format import ChangeTableFormat
 from spark_jobs.sources.qlik.change_table.jdbc import (
     ChangeTables,
@@ -464,9 +465,9 @@ def test_copy_and_jdbc_bring_the_same_texts(spark: Any, source: PostgresServer, 
     table = place().open(spark, "shop.items")
     structure = table.structure()
     one = Slice("shop.items", "items", partition, sequence(0), sequence(99))
-    copied: list[pa.RecordBatch] = []
     query = table.slice_query(structure, one)
-    copy_out(resolve("shop_db"), query, len(structure.columns), copied.append, SourceName("shop", "items__ct"))
+    copied = list(rows_of(resolve("shop_db"), query, SourceName("shop", "items__ct")))
+    assert {kind for batch in copied for kind in batch.schema.types} == {pa.string()}
 
     def told(part: int, batches: Iterable[pa.RecordBatch]) -> bytes:
         return pickle.dumps([row for batch in batches for row in batch.to_pylist()])
@@ -485,27 +486,28 @@ def test_copied_rows_are_held_block_by_block(
     """Memory is flat in the size of a range: blocks are handed on as they come, none much larger than its limit."""
     monkeypatch.setattr(postgres_client, "BLOCK_BYTES", 10_000)
     query = "SELECT i::text AS c0, repeat('x', 99) AS c1 FROM generate_series(1, 5000) i"
-    sizes: list[int] = []
-    copy_out(resolve("shop_db"), query, 2, lambda batch: sizes.append(batch.num_rows), SourceName("s", "t"))
+    sizes = [batch.num_rows for batch in rows_of(resolve("shop_db"), query, SourceName("s", "t"))]
     assert sum(sizes) == 5000 and max(sizes) < 110
 
 
 def test_what_copy_may_meet_is_told(source: PostgresServer, spark: Any) -> None:
     """A refusal names its SQLSTATE; what the reader of the rows raises stays what it is; nothing tells the password."""
-    at = (2, lambda batch: None, SourceName("shop", "gone__ct"))
+    at = SourceName("shop", "gone__ct")
     with pytest.raises(TerminalError, match=r"SERVICE_REFUSED.*42P01.*shop\.gone__ct") as refused:
-        copy_out(resolve("shop_db"), "SELECT a, b FROM shop.gone__ct", *at)
+        list(rows_of(resolve("shop_db"), "SELECT a, b FROM shop.gone__ct", at))
     assert refused.value.__cause__ is refused.value.__context__ is None
     wrong = replace(resolve("shop_db"), port=1)
     with pytest.raises(TransientError, match="UNREACHABLE") as unreachable:
-        copy_out(wrong, "SELECT 'a', 'b'", *at)
+        list(rows_of(wrong, "SELECT 'a', 'b'", at))
     assert source.password not in str(unreachable.value)
 
-    def stop(batch: pa.RecordBatch) -> None:
-        raise TerminalError("COUNTS_DIFFER", "no", way_out="none")
-
-    with pytest.raises(TerminalError, match="COUNTS_DIFFER"):
-        copy_out(resolve("shop_db"), "SELECT repeat('x', 1000), 'b' FROM generate_series(1, 9000)", 2, stop, at[2])
+    many = "SELECT repeat('x', 1000) FROM generate_series(1, 90000)"
+    others = "FROM pg_stat_activity WHERE query LIKE '%90000%' AND pid <> pg_backend_pid()"
+    with pytest.raises(TransientError, match="UNREACHABLE"):
+        for _ in rows_of(resolve("shop_db"), many, at):
+            source.execute(f"SELECT pg_terminate_backend(pid) {others}")
+    with closing(rows_of(resolve("shop_db"), many, at)) as rows:
+        assert next(rows).num_rows < 90000
 
 
 def test_bytes_that_are_no_text_are_told_and_not_repeated(source: PostgresServer, spark: Any) -> None:
@@ -515,7 +517,7 @@ def test_bytes_that_are_no_text_are_told_and_not_repeated(source: PostgresServer
     )
     at = replace(resolve("shop_db"), schema="unchecked")
     with pytest.raises(TerminalError, match=r"SERVICE_REFUSED.*22021.*shop\.items__ct") as damaged:
-        copy_out(at, "SELECT 'told' || chr(255), 'b'", 2, lambda batch: None, SourceName("shop", "items__ct"))
+        list(rows_of(at, "SELECT 'told' || chr(255), 'b'", SourceName("shop", "items__ct")))
     assert "told" not in str(damaged.value) and damaged.value.__context__ is None
 
 

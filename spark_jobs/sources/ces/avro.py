@@ -1,7 +1,7 @@
-"""Reads change events in Avro: their framing, and their outer and inner record (C-60 to C-63).
+"""Reads change events in Avro: the framing, and the outer and inner record (C-60 to C-63).
 
-No document describes the framing, so the bytes decide. The inner record exists in two generations under one name, and
-reading one with the schema of the other does not fail by itself (C-62). So a reading counts only if it consumes every
+The framing is undocumented, so it is detected from the bytes. The inner record exists in two generations under one
+name, and reading one with the schema of the other need not fail (C-62). So a reading counts only if it consumes every
 byte and its log sequence number is well formed.
 
 Public source: Microsoft Learn, *JSON Message format - change event streaming*, whose "JSON schema" sections are Avro
@@ -21,7 +21,7 @@ from spark_jobs.sources.contract.avro_codecs import refuse_missing_codec
 from spark_jobs.sources.contract.decoded import Refusal, shown
 
 DATUM_START = b"\x061.0"
-"""How a bare ``ChangeEvent`` begins: the string "1.0" with its length."""
+"""The first bytes of a bare ``ChangeEvent``: the string "1.0" with its length."""
 
 CONTAINER = b"Obj\x01"
 _SINGLE_OBJECT, _CONFLUENT = b"\xc3\x01", b"\x00"
@@ -30,7 +30,7 @@ _TIME = re.compile(
     r"[0-9]{4}-[0-9]{2}-[0-9]{2}[T ][0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]{1,9})? ?(Z|[+-][0-9]{2}:[0-9]{2})?"
 )
 
-# What reading foreign bytes raises: the reader was not written for enemies, so the list is what it was seen to raise.
+# Exceptions that the Avro reader was seen to raise on foreign bytes.
 _UNREADABLE = (EOFError, ValueError, IndexError, KeyError, TypeError, OverflowError, RecursionError, MemoryError)
 
 
@@ -78,13 +78,13 @@ DATA_WITH_FINALEVENT = fastavro.parse_schema(_data(finalevent="boolean"))
 """The inner record since August 2026 (generation c)."""
 
 DATA = fastavro.parse_schema(_data())
-"""The inner record before (generation b)."""
+"""The inner record before that (generation b)."""
 
 DATA_SCHEMAS = (DATA_WITH_FINALEVENT, DATA)
 
 
 def unframed(body: bytes) -> bytes:
-    """The bare datum of an Avro message; known frames of schema registries are taken off.
+    """The bare datum of an Avro message, without known frames of schema registries.
 
     Raises:
         Refusal: ``MESSAGE_INVALID`` when no bare datum can be found.
@@ -100,15 +100,15 @@ def unframed(body: bytes) -> bytes:
 
 
 def read_container(body: bytes) -> dict[str, Any]:
-    """The fields of the one record of a container file, by the schema that the file itself brings (C-63).
+    """The fields of the only record in a container file, by the file's own schema (C-63).
 
     Raises:
-        Refusal: ``MESSAGE_INVALID`` when it cannot be read, ``MESSAGE_INVALID`` when it holds not one record.
+        Refusal: ``MESSAGE_INVALID`` when it cannot be read or does not contain exactly one record.
         TerminalError: ``INSTALLATION_INCOMPLETE``.
     """
     try:
         records: list[Any] = list(islice(fastavro.reader(io.BytesIO(body)), 2))
-    except Exception as error:  # the file brings its own schema, which may be anything
+    except Exception as error:  # the file has its own schema, which may be anything
         refuse_missing_codec(error)
         raise Refusal("MESSAGE_INVALID", f"an Avro container file that cannot be read: {_said(error)}") from error
     if len(records) != 1 or not isinstance(records[0], dict):
@@ -121,7 +121,7 @@ def read_envelope(datum: bytes) -> dict[str, Any]:
     """The fields of the outer record.
 
     Raises:
-        Refusal: ``MESSAGE_INVALID`` when the bytes are no such record, or more than one.
+        Refusal: ``MESSAGE_INVALID`` unless the bytes are exactly one such record.
     """
     try:
         return _whole(datum, CHANGE_EVENT)
@@ -130,10 +130,10 @@ def read_envelope(datum: bytes) -> dict[str, Any]:
 
 
 def read_data(datum: bytes) -> dict[str, Any]:
-    """The fields of the inner record, in whichever generation proves to be right.
+    """The fields of the inner record, in the generation that matches.
 
     Raises:
-        Refusal: ``MESSAGE_INVALID`` when neither reading holds, with the reason of each.
+        Refusal: ``MESSAGE_INVALID`` when neither matches, with both reasons.
     """
     reasons = []
     for schema in DATA_SCHEMAS:

@@ -1,12 +1,12 @@
-"""Turns one change event of a mirrored table into rows of the change log (A3, A6): INSERT, UPDATE and DELETE.
+"""Converts one change event of a mirrored table to rows of the change log (A3, A6): INSERT, UPDATE and DELETE.
 
-INSERT and UPDATE set the current row, DELETE removes the key of the old one. An UPDATE whose old row has another key
-makes two rows at one place: the old key leaves (sub 0), the new one is set (sub 1). Otherwise the row would stay at the
-target under its old key (G-03, C-73).
+INSERT and UPDATE set the current row, DELETE removes the key of the old one. An UPDATE that changes the key makes two
+rows at one position: the old key leaves (sub 0), the new one is set (sub 1). Otherwise the row would stay at the target
+under its old key (G-03, C-73).
 
 A row image is the text of a JSON object, usually of strings and nulls only (C-41 to C-45, C-49, C-71 to C-73, C-84).
-That case takes the fast reader, and only if writing the result again proves that no name stood there twice; everything
-else takes the exact one.
+The fast reader is used in that case, and only if writing the result again proves that no name occurs twice. Everything
+else goes to the exact reader.
 """
 
 from __future__ import annotations
@@ -37,35 +37,32 @@ from spark_jobs.sources.sql_server.type_text import BINARY, MONEY, SqlType, read
 from spark_jobs.sources.sql_server.types import BinaryText, hex_of_base64, is_another_row, is_large, is_unfilled
 
 CUT_LENGTH = 2**20
-"""Longer values are silently cut to this length at the source (C-50)."""
+"""The source silently cuts longer values to this length (C-50)."""
 
 _NATIONAL = (("utf-16-le", 4), ("utf-8", 4))
 _CODE_PAGES = (("utf-8", 4), ("cp932", 2), ("gbk", 2), ("cp949", 2), ("big5", 2))
-"""The encodings in which a value of more than one byte a character may be kept, and the bytes of its widest one."""
+"""Encodings with more than one byte per character in which the source may store a value, and their maximum bytes."""
 
 Image = dict[str, str | None]
-"""Column name to value text; the names that were there, in the order in which they were there."""
+"""Column name to value text, in the order of the source."""
 
 _decode_columns = msgspec.json.Decoder(list[Column]).decode
 _decode_image = msgspec.json.Decoder(dict[str, str | None]).decode
 _encode = msgspec.json.encode
 _NAME = re.compile(r'"[ \t\r\n]*:')
 _COLUMN_LISTS_KEPT = 1000
-"""Column lists remembered per table: a table has few; a hostile stream must not fill the memory."""
+"""The maximum of column lists cached per table: a table has few, and a hostile stream must not exhaust the memory."""
 NOTHING_NOTICED = Notices()
 
 
 class ColumnList(RowColumns):
-    """The columns one event announces, and how images of them are read and written for one table.
+    """The columns that one event announces, and how its images are read and written for one table.
 
     Args:
         raw: the JSON text of ``cols``.
         key: key columns of the table.
-        chosen: the columns that may leave, besides the key.
-        binary: how binary values are spelled.
-
-    Raises:
-        Refusal: ``ROW_INVALID`` or ``MESSAGE_INVALID``.
+        chosen: the columns that are mirrored, besides the key.
+        binary: the encoding of binary values.
     """
 
     def __init__(self, raw: bytes, key: tuple[str, ...], chosen: ColumnChoice, binary: BinaryText) -> None:
@@ -79,11 +76,7 @@ class ColumnList(RowColumns):
         self._base64 = frozenset(c.name for c in columns if binary == "base64" and _is_binary(c.type))
 
     def read(self, text: str) -> tuple[Image, str | None]:
-        """An image and, where the text can stand in the log as it is, its compact JSON.
-
-        Raises:
-            Refusal: ``ROW_INVALID``.
-        """
+        """An image, and its compact JSON if the log can store the text unchanged."""
         try:
             image = _decode_image(text)
         except (msgspec.DecodeError, RecursionError):
@@ -91,7 +84,7 @@ class ColumnList(RowColumns):
             proven = None
         else:
             proven = _encode(image).decode()
-            # Each name is followed by one colon at least: as many of them as names leave no room for a second one.
+            # Each name is followed by at least one colon: with as many colons as names, no name occurs twice.
             if proven != text and len(_NAME.findall(text)) != len(image):
                 image = self._exact_image(text)
                 proven = None
@@ -105,7 +98,7 @@ class ColumnList(RowColumns):
         return image, None
 
     def _exact_image(self, text: str) -> Image:
-        """An image that is not plain; a number that may have lost digits on its way is no value (G-112)."""
+        """An image that is not plain. A number that may have lost digits in transit is not a value (G-112)."""
         image = _exact_image(text)
         for name, value in image.items():
             if name in self._exact and may_be_rounded(value):
@@ -113,14 +106,14 @@ class ColumnList(RowColumns):
         return {name: None if value is None else str(value) for name, value in image.items()}
 
     def absent_from(self, image: Image) -> tuple[str, ...]:
-        """The columns that an image has no value for, not even NULL."""
+        """The columns without any value in an image, not even NULL."""
         return tuple(name for name in self.kept if name not in image)
 
     def written_without(self, image: Image, untold: Collection[str]) -> tuple[str, str]:
         """The column list and the row of an update that leaves columns out (G-04, C-96).
 
-        A gap between the places of the columns shows that one is missing. Where the last columns are missing there is
-        no gap, so the places then begin with 1.
+        A gap between column positions shows that a column is missing. If the last columns are missing there is no gap,
+        so the positions then begin with 1.
         """
         told = [column for column in self._columns if column.name in self.kept and column.name not in untold]
         shift = int(sorted(c.index for c in told) == list(range(len(told))))
@@ -129,15 +122,11 @@ class ColumnList(RowColumns):
 
     @property
     def is_respelled(self) -> bool:
-        """Whether the log spells values otherwise than the source does."""
+        """Whether the log stores values in another form than the source."""
         return bool(self._base64)
 
     def spelled(self, name: str, value: str | None) -> str | None:
-        """A value as the log spells it, which is as the source does but for binary ones in base64.
-
-        Raises:
-            Refusal: ``ROW_INVALID``.
-        """
+        """A value in the log's form: like the source's, except for binary values in base64."""
         if value is None or name not in self._base64:
             return value
         try:
@@ -146,20 +135,20 @@ class ColumnList(RowColumns):
             raise Refusal("ROW_INVALID", f"the value of {shown(name)}, {shown(value)}, is no base64") from None
 
     def write(self, image: Image) -> str:
-        """A current row in the order of the columns. A value that is absent is NULL (C-84)."""
+        """A current row in the order of the columns. Missing values are NULL (C-84)."""
         return self._written(image, self.kept)
 
     def write_old(self, image: Image) -> str:
-        """An old row in the order of the columns, with the values that the image certainly has.
+        """An old row in the order of the columns, with the values that are certain.
 
-        The source leaves out old large objects unless asked (C-71), as NULL or altogether: that is documented nowhere.
-        So a large object without a value is left out here, as is a column that is absent.
+        The source may leave out old large objects (C-71), as NULL or completely; the documentation does not say which.
+        So a large object without a value is left out here, as is a missing column.
         """
         told = tuple(n for n in self.kept if n in image and (image[n] is not None or n not in self.large))
         return self._written(image, told)
 
     def mark(self, old: Image) -> int | None:
-        """The mark of an old row; None unless it certainly has all columns of the table's rows (C-71)."""
+        """The mark of an old row; None unless it certainly has all columns (C-71)."""
         if self.large or not old.keys() >= set(self.kept):
             return None
         return image_mark(self.write(old).encode())
@@ -177,7 +166,7 @@ def _read_columns(raw: bytes) -> list[Column]:
     try:
         columns = _decode_columns(raw)
         if len(_NAME.findall(raw.decode())) != len(Column.__struct_fields__) * len(columns):
-            # A column has more members than it needs, perhaps one of them twice (C-98).
+            # A column may have additional members, even one of them twice (C-98).
             json.loads(
                 raw, object_pairs_hook=lambda pairs: members_once([(name.lower(), value) for name, value in pairs])
             )
@@ -204,9 +193,9 @@ def _is_binary(sql_type: str) -> bool:
 
 
 def _exact_image(text: str) -> Image:
-    """Read an image that is not plain: any scalar becomes text, numbers keep theirs; nothing else passes.
+    """Read an image that is not plain. Scalars become text, numbers keep theirs; anything else is refused.
 
-    What had a fraction or an exponent is a :class:`JsonNumber`.
+    A number with a fraction or an exponent is a :class:`JsonNumber`.
     """
     try:
         parsed = json.loads(
@@ -232,9 +221,9 @@ def _exact_image(text: str) -> Image:
 
 
 def _may_be_cut(sql_type: str, value: str) -> bool:
-    """Whether a value has the length at which the source cuts, in characters or bytes of an encoding it may be kept in.
+    """Whether a value has the length at which the source cuts, in characters or in bytes of a possible encoding.
 
-    A character that the cut divides is gone, or a mark stands for it: then as many bytes are missing as it began with.
+    A character that the cut divides is gone or replaced, so its bytes may be missing.
     """
     known = _known_type(sql_type)
     if known is not None and known.name in BINARY and len(value.removeprefix("0x")) // 2 == CUT_LENGTH:
@@ -254,10 +243,10 @@ def _may_be_cut(sql_type: str, value: str) -> bool:
 
 
 class Outcome(NamedTuple):
-    """What one message became: the rows of one disposition, or none, where its table, *foreign*, is not mirrored.
+    """The result of one message: the rows of one disposition, or none if its table, *foreign*, is not mirrored.
 
-    *at* is the position of such a message, if it is told. *sender* is the database of a change. *key_untold*: nothing
-    tells the key that the row had before.
+    *at* is the position of such a message, if known. *sender* is the database of a change. *key_untold*: the row's
+    previous key is unknown.
     """
 
     rows: tuple[LogRow, ...]
@@ -269,7 +258,7 @@ class Outcome(NamedTuple):
 
 
 class SourceTable:
-    """A mirrored table with the column lists that its events announced."""
+    """A mirrored table with the column lists announced by its events."""
 
     def __init__(self, table: MirroredTable, binary: BinaryText) -> None:
         self.source = table.source
@@ -282,11 +271,7 @@ class SourceTable:
         self._lists: dict[bytes, ColumnList] = {}
 
     def columns(self, raw: bytes) -> ColumnList:
-        """The column list of this text of ``cols``.
-
-        Raises:
-            Refusal: as :class:`ColumnList`.
-        """
+        """The column list for this text of ``cols``."""
         found = self._lists.get(raw)
         if found is None:
             if len(self._lists) >= _COLUMN_LISTS_KEPT:
@@ -296,12 +281,7 @@ class SourceTable:
 
 
 def change(event: Event, data: Data, table: SourceTable, origin: str, place: int) -> Outcome:
-    """The rows of one whole event, at its coordinates.
-
-    Raises:
-        Refusal: ``MESSAGE_INVALID``, ``ROW_INVALID``, ``KEY_INVALID``, ``KEY_DIFFERS``, ``OLD_KEY_MISSING``,
-            ``PKKEY_CONTRADICTED`` or ``VALUE_INVALID``.
-    """
+    """The rows of one complete event, at its coordinates."""
     images = data.eventrow or data.eventdata
     if images is None or (data.eventrow and data.eventdata):
         raise Refusal("MESSAGE_INVALID", "data has no eventrow, or has eventdata beside it")
@@ -350,7 +330,7 @@ def change(event: Event, data: Data, table: SourceTable, origin: str, place: int
         is_untold = key is not None and not table.keys_never_change and table.key_names.isdisjoint(old)
         row_set = row_set._replace(had=columns.mark(old))
         return Outcome((row_set,), _noticed(mismatch), key_untold=is_untold)
-    # The primary key that a key change announces may be the old or the new one: undocumented (C-73).
+    # The primary key in a key change may be the old or the new one: undocumented (C-73).
     left_key = encode_key(old_texts)
     left = _row(at, event, 0, KEY_LEFT, left_key, columns, True, before=columns.write_old(old))
     return Outcome((left, row_set), _noticed(mismatch and _differs(data, table, columns, old, old_texts)))
@@ -381,7 +361,7 @@ def _delete(
 ) -> Outcome:
     image, text = ({}, None) if old is None or _is_empty(old) else columns.read(old)
     before = (text or columns.write_old(image)) if image else None
-    # A source may leave old values out; the primary key is always announced (C-71).
+    # A source may leave old values out; the primary key is always included (C-71).
     known = table.key_names <= image.keys()
     if known:
         _refuse_another_row(data, columns, image)
@@ -414,12 +394,9 @@ def _old_key(
 ) -> list[str]:
     """The key before an update (C-73).
 
-    Without old key values only ``pkkey`` can tell that the key did not change: whether it names the old key or the new
-    one is documented nowhere, so one that differs tells that the key changed, and not which one went. One that names
-    no key columns tells nothing: then the mirror file may promise that keys never change.
-
-    Raises:
-        Refusal: ``OLD_KEY_MISSING``, or ``ROW_INVALID`` or ``KEY_INVALID`` of the old image.
+    Without old key values only ``pkkey`` can show that the key did not change. It is undocumented whether it contains
+    the old or the new key, so a different one shows a change, but not of which key. If it contains no key columns, the
+    mirror file may promise that keys never change.
     """
     if not table.key_names <= old.keys():
         is_promised = table.keys_never_change and not table.key_names <= _key_columns(data)
@@ -437,9 +414,9 @@ def _old_key(
 
 
 def _is_whole(data: Data, table: SourceTable, columns: ColumnList, old: Image, current: Image) -> bool:
-    """Whether an update proves to carry all columns: one that did not change would be missing otherwise (C-44).
+    """Whether an update provably contains all columns: otherwise an unchanged one would be missing (C-44).
 
-    An old large object without a value may have had one (C-71), so its NULL proves nothing.
+    An old large object may be left out (C-71), so its NULL proves nothing.
     """
     key_names = table.key_names | _key_columns(data)
     for name, value in old.items():
@@ -450,11 +427,10 @@ def _is_whole(data: Data, table: SourceTable, columns: ColumnList, old: Image, c
 
 
 def _is_null(name: str, columns: ColumnList, old: Image, whole: bool) -> bool:
-    """Whether an update without a value for a column says that it is NULL now (C-84).
+    """Whether an update without a value for a column means NULL (C-84).
 
-    It is, if it was NULL before: then either it was left as it was, or left out for being NULL. And it is, if the old
-    row lacks it likewise and another column proves that those come which did not change. Old large objects tell
-    neither (C-71).
+    It does if the column was NULL before: then it is unchanged, or left out because it is NULL. It also does if the old
+    row lacks it too and another column proves that unchanged columns are sent. Old large objects prove neither (C-71).
     """
     if name in columns.large:
         return False
@@ -462,7 +438,7 @@ def _is_null(name: str, columns: ColumnList, old: Image, whole: bool) -> bool:
 
 
 def _announces(data: Data, table: SourceTable, columns: ColumnList, image: Image, texts: list[str]) -> bool:
-    """Whether ``pkkey`` names every key column, and says the key *texts*, which *image* spells out."""
+    """Whether ``pkkey`` contains every key column with the key *texts*, which are those of *image*."""
     return table.key_names <= _key_columns(data) and not _differs(data, table, columns, image, texts)
 
 
@@ -471,11 +447,6 @@ def _key_columns(data: Data) -> set[str]:
 
 
 def _announced(data: Data, columns: ColumnList) -> Image:
-    """The primary key as ``pkkey`` spells it out.
-
-    Raises:
-        Refusal: ``ROW_INVALID``.
-    """
     parts = data.eventsource.pkkey or ()
     return {part.columnname: columns.spelled(part.columnname, _key_text(part)) for part in parts}
 
@@ -488,7 +459,7 @@ def _key_text(part: KeyPart) -> str | None:
 
 
 def _differs(data: Data, table: SourceTable, columns: ColumnList, image: Image, texts: list[str]) -> int:
-    """1 when ``pkkey`` names every key column and says another key than *texts*, which *image* spells out."""
+    """1 when ``pkkey`` contains every key column with a key other than *texts*, which are those of *image*."""
     parts = data.eventsource.pkkey
     if not parts or not texts:
         return 0
@@ -504,11 +475,7 @@ def _differs(data: Data, table: SourceTable, columns: ColumnList, image: Image, 
 
 
 def _refuse_another_row(data: Data, columns: ColumnList, *images: Image) -> None:
-    """Refuse an event whose ``pkkey`` is certainly that of another row than each of its images (C-45).
-
-    Raises:
-        Refusal: ``PKKEY_CONTRADICTED``.
-    """
+    """Refuse an event whose ``pkkey`` certainly belongs to another row than each of its images (C-45)."""
     parts = data.eventsource.pkkey
     if not parts or all(part.value == images[0].get(part.columnname) for part in parts):
         return
@@ -526,16 +493,16 @@ def _refuse_another_row(data: Data, columns: ColumnList, *images: Image) -> None
 
 
 def stale_key(event: Event, data: Data, table: SourceTable, key: str | None) -> str | None:
-    """The key of the row that a change which could not be read leaves out of date.
+    """The key of the row that becomes outdated because its change could not be read.
 
-    None where that is not known, or where an UPDATE may have given its row another key: then the old key's row would
-    stay at the target and no later change would remove it (G-03, C-73).
+    None if unknown, or if an UPDATE may have changed the key: then the row under the old key would stay at the target,
+    and no later change would remove it (G-03, C-73).
 
     Args:
         event: the change.
         data: its payload.
         table: its table.
-        key: the key that was read before the change was refused; None tells to look what ``pkkey`` says.
+        key: the key that was read before the change was refused; None: use ``pkkey``.
     """
     key = key or _announced_key(data, table)
     images = data.eventrow or data.eventdata
@@ -545,7 +512,7 @@ def stale_key(event: Event, data: Data, table: SourceTable, key: str | None) -> 
         return None
     try:
         columns = table.columns(bytes(data.eventsource.cols))
-        # Without old key values pkkey alone can tell that the key did not change, here as elsewhere.
+        # Without old key values, here too, only pkkey can show that the key did not change.
         old = _key_alone(columns, table, images.old) or _announced_key(data, table)
         return old if old == _key_alone(columns, table, images.current) else None
     except Refusal:
@@ -553,11 +520,7 @@ def stale_key(event: Event, data: Data, table: SourceTable, key: str | None) -> 
 
 
 def _key_alone(columns: ColumnList, table: SourceTable, text: str | None) -> str | None:
-    """The key in an image of which the rest may be unreadable; None where it has no values for the key columns.
-
-    Raises:
-        Refusal: ``ROW_INVALID``, ``KEY_INVALID``: which key it has cannot be told.
-    """
+    """The key in an image whose other values may be unreadable; None if it has no values for the key columns."""
     if text is None or _is_empty(text):
         return None
     try:
@@ -575,7 +538,7 @@ def _key_alone(columns: ColumnList, table: SourceTable, text: str | None) -> str
 
 
 def _announced_key(data: Data, table: SourceTable) -> str | None:
-    """The key of a change as ``pkkey`` tells it, if it does, and once."""
+    """The key of a change in ``pkkey``, if it is there exactly once."""
     names = [part.columnname for part in data.eventsource.pkkey or ()]
     if len(set(names)) != len(names):
         return None

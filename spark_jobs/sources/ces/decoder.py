@@ -1,12 +1,12 @@
 """Decodes change events: messages in, rows of the change log out.
 
-This decoder defines the format: whatever is faster must give the same. Each message is decoded by itself: no clock, no
-order of arrival and no other message changes its rows, so repetitions and other batches give the same ones. Only the
-pieces of a split event are joined (C-50 to C-56), once all of them are there. They lie in any partition, file and
-batch, in any order and more than once; :func:`join` looks at a set of pieces and nothing else.
+This decoder defines the format; the fast path must give the same result. Each message is decoded on its own: no clock,
+order of arrival or other message changes its rows, so repetitions and other batches give the same ones. Only the pieces
+of a split event are joined (C-50 to C-56), once all of them are there. They may be in any partition, file and batch, in
+any order and more than once; :func:`join` uses nothing but the set of pieces.
 
-Public source: Microsoft Learn, *JSON Message format - change event streaming* (editions of March 2025 and August
-2026); where it is silent, the rule ids name the reading taken.
+Public source: Microsoft Learn, *JSON Message format - change event streaming* (editions of March 2025 and August 2026).
+Where it leaves a question open, the rule ids name our reading.
 """
 
 from __future__ import annotations
@@ -59,9 +59,9 @@ class CesSettings(NamedTuple):
 
     Args:
         database: read only events of this database and ignore others; None reads all (C-12).
-        binary: how binary values are spelled (C-84).
-        max_message_bytes: a longer message is a dead letter; the source sends 1 MB at most (C-50).
-        max_event_bytes: an event whose pieces are longer together is a dead letter (C-56).
+        binary: the encoding of binary values (C-84).
+        max_message_bytes: a longer message is a dead letter; the source sends at most 1 MB (C-50).
+        max_event_bytes: an event whose joined pieces are longer is a dead letter (C-56).
     """
 
     database: str | None = None
@@ -74,12 +74,7 @@ DEFAULT_SETTINGS = CesSettings()
 
 
 class CesDecoder(IndependentMessages):
-    """Decodes CES messages of every generation, JSON and Avro, and joins those that the source has split.
-
-    Args:
-        tables: the mirrored tables by their name at the source, ``schema.table``, spelled as the source spells it.
-        settings: how the stream is read.
-    """
+    """Decodes CES messages of every generation, JSON and Avro, and joins split events."""
 
     def __init__(self, tables: Mapping[str, MirroredTable], settings: CesSettings = DEFAULT_SETTINGS) -> None:
         self.settings = settings
@@ -87,7 +82,7 @@ class CesDecoder(IndependentMessages):
         self._names = TableNames(tables)
 
     def decode(self, messages: Iterable[RawMessage | Damage]) -> Decoded:
-        """Decode messages: no message is passed over, and none stops the others.
+        """Decode messages: none is skipped, and none stops the others.
 
         Damaged bytes that a transport reports count as one rejected message each.
         """
@@ -145,7 +140,7 @@ class CesDecoder(IndependentMessages):
         return incomplete(pieces, reason, self)
 
     def _damage(self, damage: Damage) -> Outcome:
-        """The dead letter of damaged bytes. One line may still name its table; bytes of several messages cannot."""
+        """The dead letter of damaged bytes. One line may still contain its table; bytes of several messages cannot."""
         if damage.code != "FORMAT_UNSUPPORTED":
             return Outcome((damaged_row(damage),))
         return self.placed(damaged_row(damage), table_in_line(damage.raw))
@@ -175,7 +170,7 @@ class CesDecoder(IndependentMessages):
         return read_event(body)
 
     def decode_event(self, event: Event, origin: str, place: int, raw: bytes | None) -> Outcome:
-        """Decode an event that is whole; *raw* is what a dead letter keeps of it."""
+        """Decode a complete event; *raw* is the part that a dead letter keeps."""
         table: SourceTable | None = None
         data: Data | None = None
         try:
@@ -194,7 +189,7 @@ class CesDecoder(IndependentMessages):
             position = event.position(0 if event.operation == "DEL" else 1)
             row = row._replace(epoch=event.epoch, pos=position)
             if table and data:
-                # Without a key, or with two, no key is noted: it would be a guess.
+                # Without a key, or with two, no key is recorded: it would be a guess.
                 is_told = refusal.code not in ("OLD_KEY_MISSING", "PKKEY_CONTRADICTED", "KEY_DIFFERS")
                 key = stale_key(event, data, table, refusal.key) if is_told else None
                 row = row._replace(tbl=table.source, key=key, bucket=key_bucket(key))
@@ -204,9 +199,9 @@ class CesDecoder(IndependentMessages):
             return self.placed(row, told)
 
     def placed(self, letter: LogRow, told: NamedTable | None) -> Outcome:
-        """The dead letter, with the table that its bytes still name; no row where that table is not mirrored (C-95).
+        """The dead letter, with the table in its bytes; no row if that table is not mirrored (C-95).
 
-        Without a key it stops the table, because any of its rows may be out of date.
+        Without a key it stops the table, because any of its rows may be outdated.
         """
         if told is None or not (told.schema and told.tbl):
             return Outcome((letter,))
@@ -220,7 +215,7 @@ class CesDecoder(IndependentMessages):
         return Outcome((letter._replace(tbl=self._tables[meant].source),))
 
     def foreign_name(self, data: Data) -> str:
-        """The name of a table that is not mirrored; with its database where only another one is read."""
+        """The name of a table that is not mirrored; with its database if only another one is read."""
         source = data.eventsource
         name = f"{source.schema}.{source.tbl}"
         return name if self.settings.database in (None, source.db) else f"{source.db}.{name}"
@@ -229,8 +224,8 @@ class CesDecoder(IndependentMessages):
         """The mirrored table of an event; None when it is not mirrored.
 
         Raises:
-            Refusal: ``MESSAGE_INVALID`` when the name has a period or is empty, ``TABLE_NAME_DIFFERS`` when the table
-                is a mirrored one but for the case of its name, or of the database's.
+            Refusal: ``MESSAGE_INVALID`` when the name has a period or is empty, ``TABLE_NAME_DIFFERS`` when only the
+                case of the table's or the database's name differs from a mirrored one.
         """
         source = data.eventsource
         if not (source.db and source.schema and source.tbl):
@@ -246,18 +241,18 @@ class CesDecoder(IndependentMessages):
         if table is None:
             self._names.refuse_other_case(name)
         elif "." in source.tbl:
-            # Schema `a`, table `b.c` and schema `a.b`, table `c` would be one: streamed tables have no period (C-74).
+            # Schema `a`, table `b.c` and schema `a.b`, table `c` would be equal: streamed tables have no period (C-74).
             raise Refusal("MESSAGE_INVALID", f"the table name {shown(source.tbl)} has a period")
         return table
 
 
 def keys_untold(tables: Collection[str]) -> list[SourceSchema]:
-    """What is kept of tables with updates of which nothing tells the key that their row had before (C-73)."""
+    """The record of tables with updates that do not show the row's previous key (C-73)."""
     return [SourceSchema(KEYS_UNTOLD, "", table, 0, "") for table in sorted(tables)]
 
 
 def _check_position(event: Event, data: Data) -> None:
-    """The transaction block, where there is one, must say the same as ``logicalid`` (C-30)."""
+    """The transaction block, if there is one, must match ``logicalid`` (C-30)."""
     transaction = data.eventsource.transaction
     if transaction is None:
         return
@@ -285,10 +280,10 @@ def _fragment(message: RawMessage, event: Event) -> LogRow:
 
 
 class Joined(NamedTuple):
-    """All pieces were there: what the event became, at the coordinates of its last piece.
+    """A complete event, at the coordinates of its last piece.
 
-    Without rows its table, *foreign*, is not mirrored; *at* is as in :class:`Outcome`. A dead letter holds the joined
-    payload as ``raw`` and names its pieces by ``fragment_of``.
+    Without rows its table, *foreign*, is not mirrored; *at* is as in :class:`Outcome`. A dead letter contains the
+    joined payload as ``raw`` and refers to its pieces by ``fragment_of``.
     """
 
     rows: list[LogRow]
@@ -341,16 +336,16 @@ def join(pieces: Sequence[LogRow], decoder: CesDecoder) -> Joined | Waiting | Un
 
 
 def incomplete(pieces: Sequence[LogRow], reason: str, decoder: CesDecoder) -> list[LogRow]:
-    """The dead letter of an event whose other pieces did not come in time; *reason* says what was waited for.
+    """The dead letter of an event whose other pieces did not arrive in time; *reason* says what is missing.
 
-    None, where its first piece tells that its table is not mirrored (C-95).
+    None, if its first piece shows that its table is not mirrored (C-95).
     """
     outcome = _refused(pieces, Refusal("FRAGMENTS_INCOMPLETE", reason), decoder)
     return [outcome.row] if isinstance(outcome, Unjoinable) else outcome.rows
 
 
 def _refused(pieces: Sequence[LogRow], refusal: Refusal, decoder: CesDecoder) -> Unjoinable | Joined:
-    """The dead letter of pieces that can never be joined, with the table that they name, if only one (C-95)."""
+    """The dead letter of pieces that can never be joined, with their table if there is only one (C-95)."""
     told = {found for piece in pieces if (found := _told(piece, decoder)) is not None}
     outcome = decoder.placed(_dead_letter(pieces, refusal), told.pop() if len(told) == 1 else None)
     return Unjoinable(outcome.rows[0]) if outcome.rows else Joined([], outcome.notices, outcome.foreign, outcome.at)
@@ -382,7 +377,7 @@ def _by_index(pieces: Sequence[_Piece]) -> dict[int, _Piece]:
 
 
 def _run(by_index: dict[int, _Piece]) -> tuple[list[_Piece] | str, bool]:
-    """The pieces in order, or what is missing; and whether it is certain that the run begins at its first piece."""
+    """The pieces in order, or what is missing; and whether the run certainly begins at its first piece."""
     totals = {piece.event.split.total for piece in by_index.values()}
     last = sorted(index for index, piece in by_index.items() if piece.event.split.last)
     if len(totals) > 1 or len(last) > 1 or (last and max(by_index) > last[0]):
@@ -407,10 +402,10 @@ def _run(by_index: dict[int, _Piece]) -> tuple[list[_Piece] | str, bool]:
 
 
 def _of_one_sending(pieces: Sequence[_Piece]) -> list[_Piece] | str | None:
-    """The pieces of one sending of an event that came twice and was cut elsewhere the second time; or what is missing.
+    """The pieces of one of two sendings of an event that were split at different places; or what is missing.
 
-    A run of pieces is the event if it makes one whole record in which all others are found: those that follow each
-    other side by side, the first at its beginning and the last at its end. None: no run is, or two are.
+    A run of pieces is the event if it forms one complete record that contains all other pieces: consecutive ones next
+    to each other, the first at its beginning and the last at its end. None: no run is, or two are.
     """
     known: dict[int, list[_Piece]] = {}
     for piece in pieces:
@@ -433,7 +428,7 @@ def _of_one_sending(pieces: Sequence[_Piece]) -> list[_Piece] | str | None:
 
 
 def _has_all(run: Sequence[_Piece], known: Mapping[int, Sequence[_Piece]]) -> bool:
-    """Whether a run of pieces makes one whole record, in which all other pieces are found."""
+    """Whether a run of pieces forms one complete record that contains all other pieces."""
     parts: list[list[_Piece]] = []
     for index, same in sorted(known.items()):
         others = [piece for piece in same if all(piece is not one for one in run)]
@@ -459,17 +454,13 @@ def _has_all(run: Sequence[_Piece], known: Mapping[int, Sequence[_Piece]]) -> bo
 
 
 def _code_units(pieces: Sequence[_Piece]) -> bytes:
-    """The pieces as one, in bytes that a cut inside a character does not alter."""
+    """The joined pieces, in bytes that a cut inside a character does not alter."""
     parts = [piece.event.data for piece in pieces]
     return b"".join(p if isinstance(p, bytes) else str(p).encode("utf-16-le", "surrogatepass") for p in parts)
 
 
 def _concatenated(run: Sequence[_Piece]) -> str | bytes:
-    """The pieces as one; halves of a character that a cut parted are one again (C-54).
-
-    Raises:
-        UnicodeError: a half has no other one.
-    """
+    """The joined pieces, with the halves of divided characters combined (C-54)."""
     parts = [piece.event.data for piece in run]
     if isinstance(parts[0], bytes):
         return b"".join(part for part in parts if isinstance(part, bytes))
@@ -478,7 +469,7 @@ def _concatenated(run: Sequence[_Piece]) -> str | bytes:
 
 
 def _dead_letter(pieces: Sequence[LogRow], refusal: Refusal) -> LogRow:
-    """One row for the whole group, at the coordinates of its first piece; the others are in the log as they came."""
+    """One row for the complete group, at the coordinates of its first piece; the log has the others unchanged."""
     first = min(pieces, key=lambda row: (row.origin, row.place))
     # fmt: off
     return LogRow(REJECTED, first.origin, first.place, epoch=first.epoch, pos=first.pos,

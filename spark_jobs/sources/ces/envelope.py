@@ -1,7 +1,7 @@
 """Reads the CloudEvents envelope: from bytes to one event, or one piece of an event (C-10 to C-32, A4).
 
 Three generations of the wire format share one type name (C-22): ``splitindex``/``splittotalcnt`` (a), or
-``segmentindex``/``finalsegment`` (b, c). The bytes of each message tell JSON from Avro (C-63).
+``segmentindex``/``finalsegment`` (b, c). JSON and Avro are distinguished by the bytes of each message (C-63).
 
 Public source: Microsoft Learn, *JSON Message format - change event streaming*, and the CloudEvents 1.0 specification.
 """
@@ -26,7 +26,7 @@ EVENT_TYPE = "com.microsoft.SQL.CES.DML.V1"
 OPERATIONS = ("INS", "UPD", "DEL")
 
 _JSON_CONTENT = {"application/json", "application/avro-json"}
-"""``application/avro-json`` is JSON text in spite of its name (C-16)."""
+"""``application/avro-json`` is JSON text despite its name (C-16)."""
 
 _LOGICAL_ID = re.compile(
     r"([0-9A-Fa-f]{8}-[0-9A-Fa-f]{4}-[0-9A-Fa-f]{4}-[0-9A-Fa-f]{4}-[0-9A-Fa-f]{12}):([0-9A-Fa-f]{20}):([0-9]{20})"
@@ -41,21 +41,21 @@ _MAX_INDEX = 2**31 - 1
 
 
 class KeyPart(msgspec.Struct, gc=False):
-    """One entry of ``pkkey``; a value may be any scalar (C-45), but no fraction, which could lose digits."""
+    """One entry of ``pkkey``. A value may be any scalar (C-45) except a fraction, which could lose digits."""
 
     columnname: str
     value: str | int | bool | None
 
 
 class Transaction(msgspec.Struct, gc=False):
-    """What of the transaction block says where a change stands; times are information only (C-48)."""
+    """The fields of the transaction block that locate a change; times are for information only (C-48)."""
 
     commitlsn: str
     sequencenumber: int
 
 
 class EventSource(msgspec.Struct, gc=False):
-    """Where a change happened; *cols* stays raw, because few different lists occur."""
+    """The origin of a change; *cols* stays raw, because few different lists occur."""
 
     db: str
     schema: str
@@ -73,7 +73,7 @@ class EventRow(msgspec.Struct, gc=False):
 
 
 class Data(msgspec.Struct, gc=False):
-    """The payload of an event; ``eventdata`` is what one page calls ``eventrow`` (C-42)."""
+    """The payload of an event; one documentation page calls ``eventrow`` ``eventdata`` (C-42)."""
 
     eventsource: EventSource
     eventrow: EventRow | None = None
@@ -98,12 +98,12 @@ class _Envelope(msgspec.Struct, gc=False):
 
 
 class Split(NamedTuple):
-    """Where a message stands among the pieces of its event.
+    """The position of a message among the pieces of its event.
 
     Args:
         piece: its number as sent; pieces count from 0 or from 1 (C-52).
-        last: whether it is the last; None where the total is announced instead.
-        total: the announced number of pieces, 2 at least; None where the last one says so.
+        last: whether it is the last; None if the total is announced instead.
+        total: the announced number of pieces, at least 2; None if the last one is marked.
     """
 
     piece: int
@@ -112,9 +112,9 @@ class Split(NamedTuple):
 
     @property
     def whole(self) -> bool | None:
-        """Whether the event came in one message; None when only its content can tell.
+        """Whether the event came in one message; None when only its content can show it.
 
-        A last piece numbered 1 ends a split event that counts from 0, or is an unsplit one that counts from 1.
+        A last piece numbered 1 is the end of a split event that counts from 0, or an unsplit one that counts from 1.
         """
         if self.total is not None:
             return False
@@ -128,9 +128,9 @@ UNSPLIT = Split(0, True, None)
 
 
 class Event(msgspec.Struct, frozen=True, gc=False):
-    """A message whose envelope is sound; *data* is its payload, or its piece of one, not yet looked into.
+    """A message with a valid envelope; *data* is its payload or piece, not yet parsed.
 
-    ``data`` is text where it is JSON, bytes where it is Avro, and :class:`Data` where a producer did not wrap it.
+    ``data`` is text for JSON, bytes for Avro, and :class:`Data` if the producer did not wrap it.
     """
 
     epoch: str
@@ -144,19 +144,19 @@ class Event(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def logical_id(self) -> str:
-        """The identity that all pieces of an event share, in one spelling (C-31)."""
+        """The id that all pieces of an event share, in one spelling (C-31)."""
         return f"{self.epoch}:{self.lsn}:{self.sequence}"
 
     @property
     def committed(self) -> str | None:
-        """When the change was committed, as far as the event says so: ``time`` may be missing or senseless (C-15)."""
+        """When the change was committed, if known: ``time`` may be missing or invalid (C-15)."""
         try:
             return msgspec.json.decode(self.time, type=str)
         except msgspec.DecodeError:
             return None
 
     def position(self, sub: int) -> str:
-        """The place in the log (C-32); *sub* is 0 for what takes a key away and 1 for what sets a row."""
+        """The position in the log (C-32); *sub* is 0 for removing a key and 1 for setting a row."""
         return position_text(self.lsn, self.sequence, sub)
 
 
@@ -167,11 +167,7 @@ _decode_data = msgspec.json.Decoder(Data).decode
 
 
 def read_event(body: bytes) -> Event:
-    """Read one message.
-
-    Raises:
-        Refusal: ``BODY_MISSING``, ``MESSAGE_INVALID``.
-    """
+    """Read one message."""
     if body[:1] == b"{":
         return _event(_read_json(body), is_avro=False)
     if not body.strip(_BLANKS):
@@ -188,7 +184,7 @@ def read_event(body: bytes) -> Event:
 def _read_json(body: bytes) -> _Envelope:
     if not body.isascii():
         try:
-            body.decode()  # the JSON reader looks only at what it needs, and would let bad bytes elsewhere pass
+            body.decode()  # the JSON reader checks only what it needs, and would accept bad bytes elsewhere
         except UnicodeDecodeError as error:
             raise Refusal("MESSAGE_INVALID", str(error)) from error
     try:
@@ -214,9 +210,9 @@ def _read_json(body: bytes) -> _Envelope:
 
 
 def _members(text: bytes | msgspec.Raw) -> dict[str, msgspec.Raw] | None:
-    """The members of an object if it proves at a glance that each name stands there once; else None.
+    """The members of an object if each name provably occurs once; else None.
 
-    It does if its members, written once more as most writers do, are the same text.
+    The proof: the members, written again in the usual form, give the same text.
     """
     text = bytes(text)
     found = _decode_members(text)
@@ -226,7 +222,7 @@ def _members(text: bytes | msgspec.Raw) -> dict[str, msgspec.Raw] | None:
 
 
 def _refuse_twice(body: bytes) -> None:
-    """Refuse an object that has a name twice: which of both counts, no standard says (C-98)."""
+    """Refuse an object with a duplicate name: no standard says which of both counts (C-98)."""
     try:
         json.loads(body, object_pairs_hook=members_once)
     except (ValueError, RecursionError) as error:
@@ -234,11 +230,7 @@ def _refuse_twice(body: bytes) -> None:
 
 
 def _with_numbers_as_texts(body: bytes, error: msgspec.ValidationError) -> _Envelope:
-    """An event whose place among its pieces a forwarder wrote as texts: ``"segmentindex": "0"`` (C-18).
-
-    Raises:
-        Refusal: something else is wrong with it as well.
-    """
+    """An event whose piece numbers a forwarder wrote as texts: ``"segmentindex": "0"`` (C-18)."""
     try:
         if _PLACE_AS_TEXT.search(body):
             return msgspec.json.decode(body, type=_Envelope, strict=False)
@@ -248,7 +240,7 @@ def _with_numbers_as_texts(body: bytes, error: msgspec.ValidationError) -> _Enve
 
 
 def _with_half_a_character(body: bytes) -> _Envelope | None:
-    """A piece that was cut inside a surrogate pair (C-54): sound but for the half at an end of its ``data``."""
+    """A piece that was cut inside a surrogate pair (C-54): valid except for the half at an end of its ``data``."""
     if not _SURROGATE.search(body):
         return None
     try:
@@ -265,7 +257,7 @@ def _with_half_a_character(body: bytes) -> _Envelope | None:
 
 
 def _why_invalid(body: bytes, error: msgspec.ValidationError) -> Refusal:
-    """Name the first reason in the order of reading: bad JSON, another version, a field of the wrong type."""
+    """The first mistake in the order of reading: bad JSON, another version, a field of the wrong type."""
     try:
         whole = msgspec.json.decode(body)
     except (msgspec.DecodeError, RecursionError) as malformed:
@@ -281,7 +273,7 @@ def _read_avro(datum: bytes) -> _Envelope:
 
 
 def _of_fields(fields: dict[str, Any]) -> _Envelope:
-    """The envelope of a record that came with a schema of its own, which may have other types."""
+    """The envelope of a record with its own schema, which may have other types."""
     data = fields.pop("data", None)
     try:
         envelope = _decode_envelope(msgspec.json.encode(fields))
@@ -298,7 +290,7 @@ def _of_fields(fields: dict[str, Any]) -> _Envelope:
 
 
 def _raw(time: object) -> msgspec.Raw:
-    """``time`` as JSON has it; what is no text, or has half a character, tells nothing (C-15)."""
+    """``time`` as JSON; anything but text, or half a character, counts as unknown (C-15)."""
     try:
         return msgspec.Raw(msgspec.json.encode(time)) if isinstance(time, str) else _NULL
     except UnicodeEncodeError:
@@ -362,18 +354,18 @@ def _payload(envelope: _Envelope, is_avro: bool) -> str | bytes | Data:
 
 
 def read_data(payload: str | bytes | Data) -> Data:
-    """The payload of a whole event; as :func:`read_data_leniently`, without saying how it was spelled."""
+    """The payload of a complete event; like :func:`read_data_leniently`, without the spelling."""
     return read_data_leniently(payload)[0]
 
 
 def read_data_leniently(payload: str | bytes | Data) -> tuple[Data, bool]:
-    """The payload of a whole event, and whether its names had another case than the published samples (C-97).
+    """The payload of a complete event, and whether the case of its names differs from the published samples (C-97).
 
-    Bytes of an Avro message hold JSON text or a record, whatever their announced content type: what begins with a
-    brace would be a negative length in Avro, and a record proves itself (C-62).
+    Bytes of an Avro message contain JSON text or a record, whatever their announced content type. A leading brace would
+    be a negative length in Avro, and a record is self-proving (C-62).
 
     Raises:
-        Refusal: ``MESSAGE_INVALID`` when the payload is not what it should be.
+        Refusal: ``MESSAGE_INVALID`` when the payload is invalid.
     """
     if isinstance(payload, Data):
         return payload, False
@@ -400,7 +392,7 @@ def read_data_leniently(payload: str | bytes | Data) -> tuple[Data, bool]:
 
 
 def _is_once(text: str) -> bool:
-    """Whether a payload proves at a glance that it has the names of the samples, each once."""
+    """Whether a payload provably has the names of the samples, each once."""
     data = _members(text.encode())
     if data is None or data.keys() != {"eventsource", "eventrow"}:
         return False
@@ -412,7 +404,7 @@ def _is_once(text: str) -> bool:
 
 
 def _parts_are_once(source: Mapping[str, msgspec.Raw]) -> bool:
-    """The same of the objects in an event's source but for ``cols``, which is looked into where it is new."""
+    """The same for the objects in an event's source, except ``cols``, which is checked when it is new."""
     transaction = source.get("transaction", _NULL)
     parts = _decode_list(source["pkkey"]) or []
     return (transaction == _NULL or _members(transaction) is not None) and all(
@@ -421,12 +413,9 @@ def _parts_are_once(source: Mapping[str, msgspec.Raw]) -> bool:
 
 
 def _in_lower_case(text: str) -> str:
-    """The payload with the names of its members as the samples spell them; the prose of one page has `eventSource`.
+    """The payload with its names in the case of the samples; one documentation page has `eventSource`.
 
-    Images are texts of their own, so no column's name is touched.
-
-    Raises:
-        ValueError: the text is no JSON, or two names of one object differ at most in case.
+    Images are nested texts, so no column's name is changed.
     """
 
     def lower(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -455,9 +444,9 @@ def _data_of(record: dict[str, Any]) -> Data:
 
 
 def is_complete(payload: str | bytes | Data) -> bool:
-    """Whether a payload is one whole JSON object, or one Avro record to its last byte; no piece of an event is (C-52).
+    """Whether a payload is one complete JSON object or Avro record, not a piece of an event (C-52).
 
-    The tail of an object is not whole: it closes a brace that it did not open.
+    The last piece of an object is not complete: it closes a brace that it did not open.
     """
     try:
         read_data(payload)

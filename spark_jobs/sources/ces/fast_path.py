@@ -1,16 +1,16 @@
-r"""The fast path of change events: most messages are taken from blocks by patterns of their columns (C-10 to C-49).
+r"""The fast path of change events: most messages are read from blocks by patterns of their columns (C-10 to C-49).
 
-The exact decoder (:mod:`spark_jobs.sources.ces.decoder`) defines the format. The fast path takes a message only where
-its bytes prove that the decoder would give the same row: the list of columns is known, everything else matches a
-pattern that leaves no freedom, and key and position are said twice alike. It leaves pieces of split events, key
-changes, other spellings and everything damaged to the decoder.
+The exact decoder (:mod:`spark_jobs.sources.ces.decoder`) defines the format. The fast path reads a message only if its
+bytes prove that the decoder would give the same row. That needs a known list of columns, a pattern without freedom for
+everything else, and a key and position that occur twice with the same value. Pieces of split events, key changes, other
+spellings and anything damaged go to the decoder.
 
 The patterns are regular expressions over the bytes of a line. A message has three levels of JSON: the envelope;
 ``data``, an object written into a text; and the images of the row, objects written into texts of ``data``. Each level
-escapes the quotes of the one inside: on the line a quote of the envelope is ``"``, one of ``data`` is ``\"`` and one
-of an image is ``\\\"``. The expressions admit no white space, no other member, none twice and no other order. So what
-they match is JSON at all three levels, and means what its groups say. They never give back what they took: a line is
-read once, from left to right.
+escapes the quotes of the one inside: on the line a quote of the envelope is ``"``, one of ``data`` is ``\"`` and one of
+an image is ``\\\"``. The expressions allow no white space, no additional or duplicate member and no other order. So a
+match is JSON at all three levels, and its groups have their meaning. The expressions never backtrack: a line is read
+once, from left to right.
 """
 
 from __future__ import annotations
@@ -47,12 +47,12 @@ from spark_jobs.sources.contract.message_blocks import Block, are_text
 from spark_jobs.sources.sql_server.type_text import read_any
 
 ESCAPE = rb"\\\\"
-"""Begins an escaped character of an image; without one, an image has backslashes before its quotes only."""
+"""The start of an escaped character in an image. Without one, an image has backslashes before its quotes only."""
 SEPARATOR = rb"],\"pkkey\":["
-"""Ends the list of columns, of which few occur: what is before it is looked up, what follows has a pattern."""
+"""The end of the list of columns. Few lists occur: the part before is looked up, the part after has a pattern."""
 
 _PLAIN = rb"[ !#-\[\]-\xff]*+"
-"""Characters that stand for themselves; that they are UTF-8 is not proven here."""
+"""Characters that represent themselves. That they are valid UTF-8 is not proved here."""
 _ASCII = rb"[ !#-\[\]-~]*+"
 _GUID = rb"[0-9A-Fa-f]{8}(?:-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12}"
 
@@ -62,7 +62,7 @@ HEAD = re.compile(
     rb'"datacontenttype":"application\\?/json","operation":"(INS|UPD|DEL)",'
     rb'(?:"segmentindex":0,"finalsegment":true|"splitindex":0,"splittotalcnt":[01]),"data":'
 )
-"""An unsplit event of generation a, b or c up to ``data``, which comes last: epoch, LSN with sequence, time, operation.
+"""An unsplit event of generation a, b or c up to ``data``, the last member: epoch, LSN with sequence, time, operation.
 """
 
 _NUMBER = rb"(?:0|[1-9][0-9]{0,17}+)"
@@ -80,12 +80,12 @@ _VALUE = _PLAIN + rb"(?:" + _ESCAPED + _PLAIN + rb")*+"
 _KEY_PART = rb'\{\\"columnname\\":\\"%b\\",\\"value\\":%b\}'
 _LSN_DIGITS = 20
 _LONGEST = CUT_LENGTH // 8
-"""Longer lines are left: in none of these can a value have been cut at the source (C-50)."""
+"""Longer lines are not read: in shorter ones no value can have been cut at the source (C-50)."""
 _MOST_LISTS = 1000
 _PREFIX = 100
-"""Column lists are looked up by so many bytes, fewer than the shortest has, and then compared to their end."""
+"""Column lists are looked up by this many bytes, fewer than the shortest has, and then compared completely."""
 _SURE_DIGITS = {"tinyint": 2, "smallint": 4, "int": 9, "bigint": 18}
-"""Whole numbers of so many digits fit their type."""
+"""Integers with at most this many digits fit their type."""
 _OPERATIONS = {b"INS": INSERT, b"UPD": UPDATE, b"DEL": DELETE}
 _decode_text = msgspec.json.Decoder(str).decode
 _decode_image = msgspec.json.Decoder(dict[str, str | None]).decode
@@ -101,19 +101,19 @@ def _foreign() -> re.Pattern[bytes]:
 
 
 FOREIGN = _foreign()
-"""A message from behind :data:`SEPARATOR` to its end, for a table that is not mirrored: its images may be any texts."""
+"""The rest of a message after :data:`SEPARATOR`, for a table that is not mirrored: its images may be any texts."""
 
 
 class ChangePattern:
-    """How a message of one list of columns goes on behind :data:`SEPARATOR` to its end.
+    """The pattern of the rest of a message after :data:`SEPARATOR`, for one list of columns.
 
-    Its expressions prove names, their order and that values are texts or null, in images that are not empty; and that
-    ``pkkey`` says the key columns of each image.
+    Its expressions prove the names, their order, and that values are texts or null, in images that are not empty. They
+    also prove that ``pkkey`` matches the key columns of each image.
 
     Args:
-        names: the columns of the images, in their order.
+        names: the columns of the images, in order.
         key: the key columns.
-        digits: for each key column of whole numbers how many digits always fit it, otherwise None.
+        digits: for each integer key column the number of digits that always fits it, otherwise None.
 
     Raises:
         ValueError: for names that need escapes.
@@ -125,7 +125,7 @@ class ChangePattern:
         self._spelled = {name: re.escape(name.encode()) for name in names}
         self._key = tuple(key)
         self.plain = self._compiled(_PLAIN, [rb"[1-9][0-9]{0,%d}+" % (most - 1) if most else _PLAIN for most in digits])
-        """Values have no escaped characters, and whole numbers of the key are positive and spelled canonically."""
+        """Values have no escaped characters, and integers of the key are positive and in canonical form."""
         group = self.plain.groupindex
         keys = [group[f"key{number}"] for number in range(len(key))]
         commit = len(key) + 1
@@ -136,7 +136,7 @@ class ChangePattern:
 
     @cached_property
     def general(self) -> re.Pattern[bytes]:
-        """The same with escaped characters in values that are not of the key, and with any plain text as key."""
+        """Also accepts escaped characters in values outside the key, and any plain text as key."""
         return self._compiled(_VALUE, [_PLAIN] * len(self._key))
 
     def _compiled(self, value: bytes, keys: Sequence[bytes]) -> re.Pattern[bytes]:
@@ -159,7 +159,7 @@ class ChangePattern:
 
 @lru_cache(maxsize=256)
 def change_pattern(names: tuple[str, ...], key: tuple[str, ...], digits: tuple[int | None, ...]) -> ChangePattern:
-    """The pattern of these columns, made once in a process: a column takes a quarter of a millisecond.
+    """The pattern of these columns, cached in the process: a column takes a quarter of a millisecond.
 
     Raises:
         ValueError: as :class:`ChangePattern`.
@@ -168,12 +168,12 @@ def change_pattern(names: tuple[str, ...], key: tuple[str, ...], digits: tuple[i
 
 
 class _KnownList(NamedTuple):
-    """A column list of a mirrored table, its place among them, and how its keys become canonical.
+    """A column list of a mirrored table, its index, and how its keys become canonical.
 
-    *is_canonical* is true where the plain pattern proves that they are so already. *proofs* are the groups of each
-    column outside the key, old and current: equal, they prove a whole row, but for NULL where the last says so.
-    *is_marked*: the log has the mark of an old row.
-    *logs_transactions*: the log keeps commit time and transaction (G-118).
+    *is_canonical*: the plain pattern proves that keys are canonical already. *proofs* are the groups of each column
+    outside the key, old and current. If they are equal, the row is complete; a NULL counts only if the last item allows
+    it. *is_marked*: the log has the mark of an old row. *logs_transactions*: the log keeps commit time and transaction
+    (G-118).
     """
 
     number: int
@@ -190,16 +190,12 @@ class _KnownList(NamedTuple):
 
 
 _Taker = _KnownList | str | None
-"""What is known of a list of columns: how it is taken, the name of its table if that is not mirrored, or None if its
-messages are left."""
+"""What is known of a list of columns: how to read it, the name of its table if that is not mirrored, or None to skip
+it."""
 
 
 class FastCes:
-    """Takes messages from blocks; it knows the column lists that it met, so keep one for many blocks.
-
-    Args:
-        decoder: the exact decoder, whose answers these are.
-    """
+    """Reads messages from blocks. It caches the column lists it has seen, so keep one for many blocks."""
 
     def __init__(self, decoder: CesDecoder) -> None:
         self._decoder = decoder
@@ -261,7 +257,7 @@ class FastCes:
         """As :meth:`FastDecoder.learn`: no change event announces a structure."""
 
     def _learn(self, content: bytes, start: int, data: int, end: int) -> tuple[bytes, _Taker]:
-        """What takes messages with the list of columns of this one, if they can be taken; learned once."""
+        """How to read messages with the list of columns of this one, if possible; determined once."""
         found = content.find(SEPARATOR, data, end)
         if found < 0 or not self._room:
             return b"", None
@@ -272,7 +268,7 @@ class FastCes:
             if isinstance(payload, str) and payload.startswith(head):
                 taker = self._taker(payload, head)
         except (Refusal, TerminalError, msgspec.DecodeError, ValueError):
-            pass  # the exact decoder says what is wrong with it
+            pass  # the exact decoder reports what is wrong with it
         self._lists.setdefault(announced[:_PREFIX], []).append((announced, taker))
         return announced, taker
 
@@ -282,7 +278,7 @@ class FastCes:
         cols = msgspec.json.decode(source.cols)
         spelled = {"eventsource": {"db": source.db, "schema": source.schema, "tbl": source.tbl, "cols": cols}}
         if _encode(spelled).decode() != head + "]}}":
-            return None  # other members, the same one twice, white space: whatever it is, the decoder reads it
+            return None  # additional or duplicate members, or white space: left to the decoder
         if table is None:
             return self._decoder.foreign_name(data)
         columns = table.columns(bytes(source.cols))
@@ -318,7 +314,6 @@ class FastCes:
 def _row(
     known: _KnownList, line: int, head: re.Match[bytes], rest: re.Match[bytes], is_plain: bool
 ) -> RowFields | None:
-    """The fields of a proven row, its line first; None if it is not proven."""
     _, position, time, operation = head.groups()
     pattern, group = known.pattern, rest.group
     commit, sequence, old, current, *key = group(*pattern.fields)
@@ -334,7 +329,7 @@ def _row(
     elif op == UPDATE:
         whole = old is not None and _share(group, known.proofs)
         if old is not None and not whole and not is_plain:
-            return None  # the same value may be spelled in two ways
+            return None  # one value can have two spellings
         if old is not None and known.is_marked:
             had = mark_of_escaped(old) if is_plain else image_mark(_logged(old, False))
     image = _logged(image, is_plain)
@@ -354,8 +349,7 @@ def _row(
 
 
 def _logged(image: bytes, is_plain: bool) -> bytes:
-    """An image as the log has it."""
-    # Slashes are the characters that are escaped often, and needlessly: the log has them as they are.
+    # Slashes are often escaped, needlessly: the log has them unescaped.
     unescaped = image if is_plain else image.replace(ESCAPE + b"/", b"/")
     if is_plain or ESCAPE not in unescaped:
         return unescaped.translate(None, b"\\")
@@ -363,7 +357,7 @@ def _logged(image: bytes, is_plain: bool) -> bytes:
 
 
 def _share(group: Callable[[int], bytes], proofs: list[tuple[int, int, bool]]) -> bool:
-    """Whether a column has the same value in both images; NULL does not count where an old value may be left out."""
+    """Whether a column has the same value in both images; NULL does not count if an old value may be left out."""
     for before, after, is_large in proofs:
         if group(before) == group(after) and not (is_large and group(before) == b"null"):
             return True

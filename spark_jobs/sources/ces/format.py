@@ -1,4 +1,4 @@
-"""Change event streaming as a format, and what its events tell of their tables: names, columns, primary key, set-up.
+"""Change event streaming as a format, and what its events announce of their tables: names, columns, primary key.
 
 Public source: Microsoft Learn, *JSON Message format - change event streaming*; *sys.sp_create_event_stream_group*.
 """
@@ -47,13 +47,13 @@ class CesFormat(Format):
     """Change events of SQL Server and Azure SQL."""
 
     renames_columns: ClassVar[bool] = False
-    """It cannot, while a table is streamed (C-74)."""
+    """Renaming is not possible while a table is streamed (C-74)."""
     settings: CesSettings = DEFAULT_SETTINGS
     partitions: int = 0
 
     @classmethod
     def of(cls, mirror: Mirror, source: ChangeEvents) -> CesFormat:
-        """The format as a mirror file chooses it."""
+        """The format with the settings of a mirror file."""
         settings = CesSettings(database=source.database, binary=source.binary)
         return cls(settings, source.ordered_partitions if mirror.consistency == "transaction" else 0)
 
@@ -71,7 +71,7 @@ class CesFormat(Format):
 
 
 def announced(messages: Iterable[RawMessage | Damage], settings: CesSettings) -> Iterator[Announced]:
-    """As :meth:`Format.announced`; of a split event only the first piece tells its table, and no more."""
+    """As :meth:`Format.announced`; of a split event only the first piece contains its table, and nothing more."""
     decoder = CesDecoder({}, settings)
     lists: dict[bytes, ColumnList] = {}
     partial, whole = set[Announced](), set[Announced]()
@@ -97,7 +97,7 @@ def announced(messages: Iterable[RawMessage | Damage], settings: CesSettings) ->
             columns = lists[raw]
             is_partial, notes = _update(data, columns) if event.operation == "UPD" else (None, ())
         except Refusal:
-            continue  # a dead letter says it once it is read
+            continue  # it becomes a dead letter when it is read
         table = Announced(source.schema, source.tbl)
         if is_partial is not None:
             (partial if is_partial else whole).add(table)
@@ -113,10 +113,10 @@ def announced(messages: Iterable[RawMessage | Damage], settings: CesSettings) ->
 
 
 def _update(data: Data, columns: ColumnList) -> tuple[bool | None, tuple[Note, ...]]:
-    """Whether an update leaves columns out (None: nothing tells), and what it shows of the stream.
+    """Whether an update leaves columns out (None: unknown), and notes on the stream.
 
-    A column beside the key that is as it was proves that all are sent (C-44). Else one that is missing in the row, or a
-    gap in the places of the columns, tells that some are not; a column that was dropped leaves a gap, too.
+    An unchanged column outside the key proves that all are sent (C-44). Otherwise a column missing in the row, or a gap
+    in the positions of columns, shows that some are not sent; but a dropped column leaves a gap, too.
     """
     images = data.eventrow or data.eventdata
     if images is None or images.current is None:

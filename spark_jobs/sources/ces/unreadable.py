@@ -1,9 +1,9 @@
-r"""Finds the table that an unreadable event names, as far as its bytes still show it (C-95).
+r"""Finds the table of an unreadable event, if its bytes still contain it (C-95).
 
-A dead letter without table puts every table of a mirror at risk; one with a table concerns that table alone, or none
-if it is not mirrored. So the name is read leniently: from JSON that is no event, from JSON that was cut or altered, and
-from Avro records of which only the beginning is left. Altered bytes may say anything: a name counts only if nothing
-hints at another event beside it.
+A dead letter without table puts every table of a mirror at risk. One with a table concerns that table alone, or none if
+it is not mirrored. So the name is read leniently: from JSON that is not an event, from cut or altered JSON, and from
+the beginning of Avro records. Altered bytes may contain anything, so a name counts only if nothing hints at another
+event.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from typing import Any, NamedTuple
 from spark_jobs.sources.ces import avro as ces_avro
 
 _MOST_BYTES = 4 * 2**20
-"""An event begins with what tells its table; of longer ones only so much is looked at."""
+"""An event begins with its table, so only this much of a longer one is searched."""
 
 _BLANK = rb"(?:\s|\\+[nrt])*"
 _DEEPEST = 1
-"""How many backslashes stand before the quotes of an event's payload at most; values in its images have more."""
+"""The maximum of backslashes before the quotes of an event's payload; values in its images have more."""
 _SOURCE = re.compile(rb'(?<!\\)(\\*)"event[sS]ource\1"' + _BLANK + rb":" + _BLANK + rb"\{")
 _ENVELOPE = re.compile(rb'"specversion\\*"')
 _TYPE = re.compile(r"[A-Za-z_][A-Za-z0-9_.]*( *\([0-9a-zA-Z, ]+\))?")
@@ -28,7 +28,7 @@ _VALUE = re.compile(rb'"value"\s*:\s*"([A-Za-z0-9+/]{40,})')
 
 
 class NamedTable(NamedTuple):
-    """The table that an event names; *db* is None where that is not to be read any more."""
+    """The table that an event names; *db* is None if it is no longer readable."""
 
     db: str | None
     schema: str
@@ -36,7 +36,7 @@ class NamedTable(NamedTuple):
 
 
 def table_in_body(body: bytes | None) -> NamedTable | None:
-    """The one table that the bytes of a message tell; None where they tell none, or more than one."""
+    """The only table in the bytes of a message; None if there is none or more than one."""
     if not body:
         return None
     try:
@@ -46,7 +46,7 @@ def table_in_body(body: bytes | None) -> NamedTable | None:
 
 
 def table_in_line(line: bytes | None) -> NamedTable | None:
-    """The same of a line that was to wrap one message: its text is one level deeper, or it is encoded."""
+    """The same for a line that should wrap one message: its text is one level deeper, or encoded."""
     match = _VALUE.search(line or b"")
     if match is None:
         return _of_text((line or b"")[:_MOST_BYTES], deepest=3)
@@ -54,7 +54,7 @@ def table_in_line(line: bytes | None) -> NamedTable | None:
 
 
 def table_in_data(data: object) -> NamedTable | None:
-    """The same of the payload of an event, or of its first piece; later pieces tell none."""
+    """The same for the payload of an event, or of its first piece; later pieces contain none."""
     if isinstance(data, str):
         return _of_text(data.encode("utf-8", "replace")[:_MOST_BYTES])
     if not isinstance(data, bytes):
@@ -63,7 +63,7 @@ def table_in_data(data: object) -> NamedTable | None:
 
 
 def _of_json(body: bytes) -> NamedTable | None:
-    """The name in a message that is JSON, whatever else is wrong with it."""
+    """The name in a message that is valid JSON, whatever else is wrong with it."""
     try:
         whole = json.loads(body)
     except (ValueError, RecursionError):
@@ -80,7 +80,7 @@ def _of_json(body: bytes) -> NamedTable | None:
     schema, tbl, db = (_member(source, name) for name in ("schema", "tbl", "db"))
     if not (isinstance(schema, str) and isinstance(tbl, str)):
         return None
-    # One name twice in an object is read as the last one, so the text has a say.
+    # A parser keeps the last one of duplicate names, so the text is searched, too.
     told, by_text = NamedTable(db if isinstance(db, str) else None, schema, tbl), _names(body[:_MOST_BYTES])
     return told if by_text is not None and by_text <= {told} else None
 
@@ -93,14 +93,14 @@ def _member(value: Any, name: str) -> Any:
 
 
 def _of_text(body: bytes, deepest: int = _DEEPEST) -> NamedTable | None:
-    """The name in a text that was cut or altered, escaped as often as it may be."""
+    """The name in a cut or altered text, at any level of escaping."""
     found = _names(body, deepest)
     has_other = len(_ENVELOPE.findall(body)) > len(_SOURCE.findall(body))
     return found.pop() if found and len(found) == 1 and not has_other else None
 
 
 def _names(body: bytes, deepest: int = _DEEPEST) -> set[NamedTable] | None:
-    """The tables that a text names; None if one of them has no one name."""
+    """The tables in a text; None if one of them is ambiguous."""
     found: set[NamedTable] = set()
     sources = [source for source in _SOURCE.finditer(body) if len(source[1]) <= deepest]
     for number, source in enumerate(sources):
@@ -109,7 +109,8 @@ def _names(body: bytes, deepest: int = _DEEPEST) -> set[NamedTable] | None:
         stop = columns.search(body, source.end(), end)
         names = {name: _values(body, name, escape, source.end(), end) for name in (b"db", b"schema", b"tbl")}
         if stop is not None:
-            # Columns and keys hold names and values of their own: what stands before them counts, if it is all there.
+            # Columns and keys contain names and values of their own, so only what precedes them counts, if it is
+            # complete.
             before = {name: _values(body, name, escape, source.end(), stop.start()) for name in names}
             names = before if before[b"schema"] and before[b"tbl"] else names
         if len(names[b"schema"]) != 1 or len(names[b"tbl"]) != 1 or len(names[b"db"]) > 1:
@@ -120,14 +121,14 @@ def _names(body: bytes, deepest: int = _DEEPEST) -> set[NamedTable] | None:
 
 def _values(body: bytes, name: bytes, escape: bytes, start: int, end: int) -> set[str]:
     quote = re.escape(escape) + rb'"'
-    # More backslashes than those of the quotes around a name stand before one inside it.
+    # Inside a name there are more backslashes before a quote than before the quotes around it.
     text = rb'((?:[^"\\]|\\+(?!["\\])|\\{%d,}")*?)' % (len(escape) + 1)
     pattern = quote + name + quote + _BLANK + rb":" + _BLANK + quote + text + rb"(?<!\\)" + quote
     return {_unescaped(match[1], escape) for match in re.compile(pattern, re.DOTALL).finditer(body, start, end)}
 
 
 def _unescaped(text: bytes, escape: bytes) -> str:
-    """A name as it is at the source; each level of JSON around it escaped it once."""
+    """A name as at the source; each level of JSON around it escaped it once."""
     found = text.decode("utf-8", "replace")
     for _ in range((len(escape) + 1).bit_length()):
         try:
@@ -138,7 +139,7 @@ def _unescaped(text: bytes, escape: bytes) -> str:
 
 
 def _of_avro(body: bytes) -> NamedTable | None:
-    """The name in an Avro message of which the end, or its frame, may be missing."""
+    """The name in an Avro message whose end or frame may be missing."""
     start = 0 if body[:1] == ces_avro.DATUM_START[:1] else body.find(ces_avro.DATUM_START)
     if start < 0 or body.find(ces_avro.DATUM_START, start + 1) >= 0:
         return None
@@ -153,7 +154,7 @@ def _of_avro(body: bytes) -> NamedTable | None:
 
 
 def _of_record(data: bytes) -> NamedTable | None:
-    """The name in the beginning of an inner record, if a first column follows it, as only there it does."""
+    """The name at the beginning of an inner record, if a first column follows."""
     reader = _Reader(data, 0)
     texts = [reader.take() for _ in range(3)]
     columns = reader.number()
@@ -168,13 +169,13 @@ def _of_record(data: bytes) -> NamedTable | None:
 
 
 class _Reader:
-    """Takes Avro's numbers and texts one by one, as far as there are any."""
+    """Reads Avro's numbers and texts one by one, as long as there are any."""
 
     def __init__(self, body: bytes, start: int) -> None:
         self.body, self.at = body, start
 
     def number(self) -> int:
-        """The next number; a negative one where none is left."""
+        """The next number; a negative one at the end."""
         value = shift = 0
         while self.at < len(self.body) and shift < 64:
             byte = self.body[self.at]
@@ -186,7 +187,7 @@ class _Reader:
         return -1
 
     def take(self, *, cut: bool = False) -> bytes | None:
-        """The next text or bytes; what is left of them, where they may be *cut*."""
+        """The next text or bytes; the rest of them, if they may be *cut*."""
         length = self.number()
         found = self.body[self.at : self.at + max(length, 0)]
         self.at += max(length, 0)

@@ -1,9 +1,10 @@
-"""Gives each column of an exported Parquet file its landing type, and converts its values exactly.
+"""Gives each column of typed rows its landing type, and converts its values exactly.
 
-Without a SQL type the Arrow type decides. With one, the SQL type decides, as it will for the stream's changes of the
-same column, and every value has to fit it. A file may hold values exactly in a type of another kind: whole numbers as
-doubles, dates as timestamps at midnight. They are spelled as text and read by the reader of their SQL type. Two losses
-are stated rules: digits of a second beyond the sixth are cut, never rounded (C-82), and a wall clock is read as UTC.
+Rows come from an exported file, or from a database's client. Without a SQL type the Arrow type decides. With one, the
+SQL type decides, as for the stream's changes of the same column, and every value has to fit it. A file may hold values
+exactly in a type of another kind: whole numbers as doubles, dates as timestamps at midnight. They are spelled as text
+and read by the reader of their SQL type. Two losses are stated rules: digits of a second beyond the sixth are cut,
+never rounded (C-82), and a wall clock is read as UTC.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import uuid
 from dataclasses import replace
 from datetime import date, datetime
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -38,7 +40,7 @@ from spark_jobs.sources.sql_server.types import converter, type_of_landed_key
 _BY_ARROW = {
     pa.bool_(): "bool",
     pa.int8(): "int16",
-    # Parquet has no other spelling for SQL Server's tinyint, which is unsigned.
+    # SQL Server's tinyint is unsigned; this is its Parquet type.
     pa.uint8(): "int16",
     pa.int16(): "int16",
     pa.uint16(): "int32",
@@ -60,11 +62,11 @@ _HOLDS = {
     "timestamp": {"date"},
     "date": {"timestamp"},
 }
-"""The kinds of SQL types whose values a file may hold exactly as a type of another kind; each value proves it."""
+"""The kinds of SQL types whose values a file may hold exactly as a type of another kind; each value is checked."""
 _GUID_SPELLED = "looks like a guid that the stream would spell in capitals: name the column's SQL type"
 _UTC = {"utc", "etc/utc", "gmt", "z", "zulu", "+00:00", "+0000", "+00"}
 _MOST_DIGITS, _SQL_DIGITS = 38, 7
-"""Of a decimal that lands, and of a second in SQL Server."""
+"""The most digits of a decimal in the landing zone, and of a second in SQL Server."""
 _TIME_DIGITS = {"s": 0, "ms": 3, "us": 6, "ns": 7}
 _FIRST = int((datetime(1, 1, 1) - datetime(1970, 1, 1)).total_seconds()) * 1_000_000
 _LAST = int((datetime(9999, 12, 31, 23, 59, 59) - datetime(1970, 1, 1)).total_seconds()) * 1_000_000 + 999_999
@@ -72,11 +74,11 @@ _FIRST_DAY, _LAST_DAY = (day.toordinal() - date(1970, 1, 1).toordinal() for day 
 
 
 def landing_column(name: str, kind: pa.DataType, sql_type: str | None, chosen: str | None = None) -> LoadColumn:
-    """The load's column for an exported one; *chosen* is what the mirror file lands it as (G-110).
+    """Return the load's column for an exported one; *chosen* is its landing type in the mirror file (G-110).
 
     Raises:
-        TerminalError: ``TYPE_UNSUPPORTED`` when its Arrow type has no landing type or cannot hold the SQL type, or the
-            chosen one; ``TYPE_UNSUPPORTED`` for a SQL type that cannot be mirrored.
+        TerminalError: ``TYPE_UNSUPPORTED`` when its Arrow type has no landing type or cannot hold the SQL type or the
+            chosen one, or for a SQL type that cannot be mirrored.
     """
     if sql_type is not None and chosen == "string" and not is_known(sql_type):
         if _own_type(kind) == "string" and not pa.types.is_time(kind):
@@ -85,7 +87,7 @@ def landing_column(name: str, kind: pa.DataType, sql_type: str | None, chosen: s
     column = _read_as(name, kind, sql_type)
     if chosen is None or (chosen == column.type and (sql_type is not None or pa.types.is_time(kind))):
         return column
-    # A text of the export may be spelled otherwise than the stream spells what it lands as text.
+    # A text of the export may have another spelling than the stream's text of the same value.
     is_held = can_land(column.type, chosen) or _family(chosen) in _HOLDS.get(_family(column.type), ())
     if sql_type is None and (chosen == "string" or not is_held):
         what = (
@@ -103,7 +105,7 @@ def landing_column(name: str, kind: pa.DataType, sql_type: str | None, chosen: s
 
 
 def _lacks_digits(kind: pa.DataType, sql_type: str) -> bool:
-    """Whether an export has lost what the source's value tells as text: its offset, or its seventh digit."""
+    """Return whether an export lost a part of the source's text: its offset, or its seventh digit."""
     parsed = read_type(sql_type)
     return pa.types.is_timestamp(kind) and (parsed.name == "datetimeoffset" or parsed.second_digits > 6)
 
@@ -116,7 +118,7 @@ def _read_as(name: str, kind: pa.DataType, sql_type: str | None) -> LoadColumn:
         return LoadColumn(name, own, held=_held(kind))
     wanted, parsed = landing_type(sql_type), read_type(sql_type)
     if pa.types.is_time(kind) and parsed.name in TEXTS:
-        return LoadColumn(name, wanted, held=_held(kind))  # the file says more: the stream's type is compared with it
+        return LoadColumn(name, wanted, held=_held(kind))  # compared with the stream's type later
     if pa.types.is_null(kind) or _is_held(kind, own or "", parsed, wanted):
         return LoadColumn(name, wanted, sql_type)
     raise _unsupported(
@@ -125,7 +127,7 @@ def _read_as(name: str, kind: pa.DataType, sql_type: str | None) -> LoadColumn:
 
 
 def _is_held(kind: pa.DataType, own: str, parsed: SqlType, wanted: str) -> bool:
-    """Whether a file may hold values of a SQL type exactly; of a text its reader judges."""
+    """Return whether a file may hold values of a SQL type exactly; a text is judged by its reader."""
     if pa.types.is_time(kind) or parsed.name == "time":
         return parsed.name == "time" and own == "string"
     is_clock = {_family(own), _family(wanted)} == {"date", "timestamp"}
@@ -136,7 +138,7 @@ def _is_held(kind: pa.DataType, own: str, parsed: SqlType, wanted: str) -> bool:
 
 
 def _held(kind: pa.DataType) -> list[str]:
-    """What times are in their file: the stream may say later that they were to be something else (G-114)."""
+    """Return what times are in their file: the stream may show another type later (G-114)."""
     types = pa.types
     digits = ["milliseconds"] if (types.is_timestamp(kind) or types.is_time(kind)) and kind.unit in ("s", "ms") else []
     if not types.is_timestamp(kind):
@@ -146,11 +148,10 @@ def _held(kind: pa.DataType) -> list[str]:
 
 
 def land_column(values: pa.Array, column: LoadColumn, field: pa.Field, bad: dict[int, Failure]) -> pa.Array:
-    """The values in the type of *field*; rows that do not fit are noted in *bad* under their place in *values*."""
+    """Convert values to the type of *field*; note rows that do not fit in *bad* under their place in *values*."""
     array = _plain(values)
-    index = pa.array(range(len(array)), pa.int64())
     if column.sql_type is not None and pa.types.is_string(array.type):
-        return _read_texts(array, column.sql_type, field, index, bad)
+        return _read_texts(array, column.sql_type, field, bad)
     own = _own_type(array.type)
     if pa.types.is_time(array.type):
         sql_type = column.sql_type or f"time({_TIME_DIGITS[array.type.unit]})"
@@ -177,7 +178,7 @@ def land_column(values: pa.Array, column: LoadColumn, field: pa.Field, bad: dict
         return pa.nulls(len(array), field.type)
     _check_range(landed, column, bad)
     if pa.types.is_floating(landed.type):
-        # A data frame writes NULL so, and no change can tell such a number (G-06).
+        # A data frame writes NULL like that, and no change can carry such a number (G-06).
         _note_where(pc.invert(pc.is_finite(landed)), column, "is no finite number", bad)
     if column.sql_type is not None:
         _check_sql_type(landed, column, bad)
@@ -188,16 +189,17 @@ def land_column(values: pa.Array, column: LoadColumn, field: pa.Field, bad: dict
     return landed
 
 
-def _read_texts(texts: pa.Array, sql_type: str, field: pa.Field, index: pa.Array, bad: dict[int, Failure]) -> pa.Array:
-    """Texts as their SQL type reads them, or as export tools spell the same values."""
+def _read_texts(texts: pa.Array, sql_type: str, field: pa.Field, bad: dict[int, Failure]) -> pa.Array:
+    """Read texts as their SQL type does, or as export tools spell the same values."""
+    index = pa.array(np.arange(len(texts)))
     found: dict[int, Failure] = {}
     array = typed_column(texts, sql_type, field, index, found)
     name = read_any(sql_type).name
     if found and (name in INTEGERS or name == "bit"):
-        # As a data frame writes whole numbers in a column that has NULL.
+        # A data frame writes whole numbers like that in a column with NULL.
         texts = pc.replace_substring_regex(texts, r"^([+-]?[0-9]{1,15})\.0+$", r"\1")
     elif found and name in TIMESTAMPS and name != "datetimeoffset":
-        # The clock of a moment in UTC, and a day for its midnight (G-114).
+        # A time in UTC as wall clock, and midnight as its day (G-114).
         texts = pc.replace_substring_regex(texts, r"(:[0-9]{2}(?:\.[0-9]+)?)(?:Z| ?[+-]00:00)$", r"\1")
         texts = pc.replace_substring_regex(texts, r"^([0-9]{4}-[0-9]{2}-[0-9]{2})$", r"\1 00:00:00")
     else:
@@ -209,7 +211,7 @@ def _read_texts(texts: pa.Array, sql_type: str, field: pa.Field, index: pa.Array
 def _read_typed(
     array: pa.Array, sql_type: str, column: LoadColumn, field: pa.Field, bad: dict[int, Failure]
 ) -> pa.Array:
-    """Values as the reader of a SQL type reads their texts; one that the file may have rounded is noted in *bad*."""
+    """Read values by the texts of their SQL type; note values that the file may have rounded in *bad*."""
     parsed, kind = read_type(sql_type), array.type
     beyond = beyond_exact(array, parsed)
     if beyond is not None:
@@ -217,7 +219,7 @@ def _read_typed(
             beyond, column, f"may have been rounded: {kind} does not hold all such numbers; export it as text", bad
         )
     found: dict[int, Failure] = {}
-    index = pa.array(range(len(array)), pa.int64())
+    index = pa.array(np.arange(len(array)))
     landed = typed_column(texts_as(array, parsed), sql_type, field, index, found)
     for at, one in found.items():
         reason = f"{one.reason}; the file holds {kind}: export it as {sql_type} or as text"
@@ -226,7 +228,7 @@ def _read_typed(
 
 
 def _fewer_digits(sql_type: str | None) -> bool:
-    """Whether a type declares fewer digits of a second than a timestamp may have here."""
+    """Return whether a type declares fewer digits of a second than a timestamp may have here."""
     parsed = None if sql_type is None else read_type(sql_type)
     return parsed is not None and parsed.name in SECOND_DIGITS and parsed.second_digits < _SQL_DIGITS
 
@@ -262,7 +264,7 @@ def _is_uuid(kind: pa.DataType) -> bool:
 
 
 def _plain(values: pa.Array) -> pa.Array:
-    """Without dictionary, extension or view; a guid becomes its text in capitals, as the stream writes it."""
+    """Remove dictionary, extension and view; spell a guid in capitals, as the stream does."""
     if isinstance(values.type, pa.DictionaryType):
         values = values.dictionary_decode()
     if _is_uuid(values.type):
@@ -293,7 +295,7 @@ def _first_misfit(array: pa.Array, kind: pa.DataType) -> int:
 
 
 def _check_range(landed: pa.Array, column: LoadColumn, bad: dict[int, Failure]) -> None:
-    """Times beyond the years 1 to 9999 are none to most readers; Arrow and Parquet would carry them on."""
+    """Refuse times outside the years 1 to 9999: most readers cannot read them, though Arrow and Parquet can."""
     if pa.types.is_timestamp(landed.type):
         count, low, high = landed.view(pa.int64()), _FIRST, _LAST
     elif pa.types.is_date32(landed.type):
@@ -304,7 +306,7 @@ def _check_range(landed: pa.Array, column: LoadColumn, bad: dict[int, Failure]) 
 
 
 def _check_sql_type(landed: pa.Array, column: LoadColumn, bad: dict[int, Failure]) -> None:
-    """What the SQL type allows beyond its landing type, which is wider for some."""
+    """Refuse values that fit the landing type but not the SQL type."""
     parsed, family = read_type(column.sql_type or ""), _family(column.type)
     if family in ("int", "decimal"):
         _check_extremes(landed, column, bad)
@@ -320,7 +322,7 @@ def _check_sql_type(landed: pa.Array, column: LoadColumn, bad: dict[int, Failure
 
 
 def _check_extremes(landed: pa.Array, column: LoadColumn, bad: dict[int, Failure]) -> None:
-    """If the least and the greatest number fit, all do."""
+    """Check the least and the greatest number: if they fit, all do."""
     bounds = pc.min_max(landed).as_py()
     read = converter(column.sql_type or "")
     for value in bounds.values():
@@ -335,7 +337,7 @@ def _check_extremes(landed: pa.Array, column: LoadColumn, bad: dict[int, Failure
 
 
 def _check_guids(landed: pa.Array, column: LoadColumn, bad: dict[int, Failure]) -> None:
-    """Texts that are guids throughout, some in small letters or braces: the stream may spell each in bare capitals."""
+    """Refuse guids in small letters or braces, where all texts are guids: the stream may spell them in capitals."""
     texts = landed.drop_null()
     if len(texts) and matches(texts, rf"^(?:{_GUID.pattern}|{_IN_BRACES.pattern})$"):
         other = pc.or_(pc.not_equal(landed, pc.ascii_upper(landed)), pc.starts_with(landed, "{"))

@@ -1,9 +1,8 @@
 """Reads exported CSV files (RFC 4180, one header line) as text; an empty field without quotes is NULL.
 
-A file is UTF-8, or UTF-16 as its first bytes show, which is read as if it were UTF-8.
-
-A parser that mends what it reads would turn half a file into rows. So before a file is parsed, its quotes are proven
-to open and close at the borders of fields, its lines to end in one way (T-93), and its last line to be ended.
+A file is UTF-8, or UTF-16 by its byte order mark. A parser that fixes its input would turn half a file into rows. So
+before a file is parsed, it is checked that quotes open and close at the borders of fields, that all lines end in the
+same way (T-93), and that the last line is ended.
 """
 
 from __future__ import annotations
@@ -47,7 +46,7 @@ def read_csv(path: Place, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
     """The rows with these columns, every value a string or NULL.
 
     Raises:
-        pa.ArrowInvalid: a line has more or fewer fields than the header, text is no UTF-8, or a field is longer than
+        pa.ArrowInvalid: a line has more or fewer fields than the header, text is not UTF-8, or a field is longer than
             16 MB.
     """
     convert = pv.ConvertOptions(
@@ -66,7 +65,7 @@ _PARSE = pv.ParseOptions(newlines_in_values=True, ignore_empty_lines=False)
 
 
 def why_malformed(path: Place) -> str | None:
-    """What is wrong with the file's encoding, quotes or end; None for a file that is sound."""
+    """What is wrong with the file's encoding, quotes or end; None for a valid file."""
     if path.stat().st_size == 0:
         return _EMPTY
     with _in_utf8(path) as text:
@@ -93,7 +92,7 @@ def _why_malformed(data: np.memmap[Any, np.dtype[np.uint8]]) -> str | None:
         if len(ends) > 1:
             return "some lines end with a carriage return and others do not: it may belong to a text without quotes"
         quotes += block
-        # A doubled quote closes and opens again at once, so that every second quote opens.
+        # A doubled quote closes and opens again at once, so every second quote opens.
         opens, closes = quotes[inside::2], quotes[1 - inside :: 2]
         before = data[opens[opens > start] - 1]
         # The last line is ended, so a byte follows every quote.
@@ -105,7 +104,7 @@ def _why_malformed(data: np.memmap[Any, np.dtype[np.uint8]]) -> str | None:
 
 
 def _why_no_text(data: np.memmap[Any, np.dtype[np.uint8]]) -> str | None:
-    """What the bytes are if they are not UTF-8, or if the lines below the header are no rows."""
+    """What the bytes are if they are not UTF-8, or if the lines after the header are not rows."""
     if packed := packed_as(bytes(data[:16])):
         return f"it is {packed}: unpack or convert it"
     read = getincrementaldecoder("utf-8")().decode
@@ -125,21 +124,20 @@ def _why_no_text(data: np.memmap[Any, np.dtype[np.uint8]]) -> str | None:
 
 
 def why_unparsed(error: str) -> str:
-    """What a parser's *error* means, where the text of the line shows it."""
+    """The meaning of a parser's *error*, if the text of the line shows it."""
     if _COUNTED.search(error):
         return f"it ends with a count of rows, as sqlcmd writes it: export with `SET NOCOUNT ON` ({error})"
     return error
 
 
 def separator_in(names: Sequence[str]) -> str | None:
-    """The separator that a header of one column seems to have in place of the comma."""
+    """The likely separator in a header of one column, instead of the comma."""
     found = [one for one in _SEPARATORS if len(names) == 1 and one in names[0]]
     return found[0] if found else None
 
 
 @contextmanager
 def _in_utf8(path: Place) -> Iterator[Any]:
-    """What Arrow's readers take, in UTF-8."""
     with path.open("rb") as file:
         codec, mark = encoding_of(file.read(4))
         if codec != "utf-8":
@@ -155,10 +153,10 @@ def _in_utf8(path: Place) -> Iterator[Any]:
 
 @contextmanager
 def readable(path: Place) -> Iterator[Any]:
-    """What Arrow's readers take.
+    """A file for Arrow's readers.
 
     Raises:
-        FileNotFoundError: there is no such object.
+        FileNotFoundError: it does not exist.
     """
     if isinstance(path, Path):
         yield path

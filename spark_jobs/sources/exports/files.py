@@ -1,9 +1,9 @@
-"""Reads exports of a table: lists their files, cuts them into pieces, and types their rows.
+"""Reads exports of a table: lists their files, splits them into pieces, and types their rows.
 
-A *piece* is a whole file, or some row groups of a Parquet file. It is bound with the file's size and time, so that a
-load that resumes reads the very export it began with. The full load of a Qlik file target is an export, too:
-``<table>/LOAD*.csv|json|parquet[.gz]``, each with its ``.dfm``. Its values are read as exact texts and typed as the
-changes of the same column will be, by the types that the metadata file tells (T-40, T-41).
+A *piece* is a file, or some row groups of a Parquet file. It is bound with the file's size and time, so that a resumed
+load reads the same export. The full load of a Qlik file target is an export, too:
+``<table>/LOAD*.csv|json|parquet[.gz]``, each with its ``.dfm``. Its values are read as exact texts and typed like the
+changes of the same column, by the types in the metadata file (T-40, T-41).
 
 Public source: Qlik help, *File target: data files, metadata files*.
 """
@@ -42,11 +42,11 @@ _ROWS_AT_ONCE = 65_536
 _INDEX = re.compile(r"|Unnamed: \d+|__index_level_\d+__")
 _NULLS = {"", "NULL", "\\N", "(NULL)", "<NULL>", "NONE", "NAN", "N/A", "NA"}
 _BEGINNING = "LOAD"
-"""What the names of the files of a full load by Qlik begin with."""
+"""The prefix of the files of a full load by Qlik."""
 
 
 class Export(NamedTuple):
-    """Where the files of an export are, their format, and the encoding of a full load's text files (T-46)."""
+    """The location and format of an export, and the encoding of a full load's text files (T-46)."""
 
     root: Place
     format: Literal["parquet", "csv", "qlik-full-load"]
@@ -54,19 +54,19 @@ class Export(NamedTuple):
 
     @property
     def is_described(self) -> bool:
-        """Whether a metadata file next to each data file tells key and types."""
+        """Whether a metadata file next to each data file contains key and types."""
         return self.format == "qlik-full-load"
 
     def path(self, file: str) -> Place:
-        """The path of a file named relative to the root; the root itself when it is the one file."""
+        """The path of a file named relative to the root; the root itself when the export is one file."""
         return self.root / file if file else self.root
 
 
 class Piece(NamedTuple):
-    """Row groups ``[first, last)`` of a Parquet file, or a whole file; *rows* is 0 where it is not known.
+    """Row groups ``[first, last)`` of a Parquet file, or a complete file; *rows* is 0 if unknown.
 
-    *above* counts the file's rows before the piece, *weight* its bytes. *version* tells an object in object storage
-    from every other one.
+    *above* counts the file's rows before the piece, *weight* its bytes. *version* identifies the version of an object
+    in object storage.
     """
 
     file: str
@@ -81,13 +81,12 @@ class Piece(NamedTuple):
 
 
 def export_files(export: Export) -> list[str]:
-    """The files of an export, in order. Marks such as ``_SUCCESS`` are not part of it.
+    """The files of an export, in order, without marks such as ``_SUCCESS``.
 
     Raises:
-        TerminalError: ``PLACE_MISSING`` when there is none; ``LOAD_INVALID`` when another file lies between, or
-            data are hidden by ``_`` or ``.``; ``LOAD_INVALID`` for a Delta table, whose folder holds removed rows
-            as well, and for folders that are named by columns, which their files lack; ``LOAD_INVALID`` when a
-            file of a full load by Qlik lacks its metadata file.
+        TerminalError: ``PLACE_MISSING`` when there is none. ``LOAD_INVALID`` when other files are among them, or data
+            are hidden by ``_`` or ``.``; for a Delta table, whose folder also contains removed rows; for folders named
+            by columns, which their files lack; when a file of a full load by Qlik lacks its metadata file.
     """
     if export.is_described:
         return load_files(export.root)
@@ -122,13 +121,13 @@ def export_files(export: Export) -> list[str]:
 
 
 def _may_hold_rows(name: str, form: str) -> bool:
-    """Whether a hidden file is more than a mark or a checksum: packed and unfinished ones may hold rows as well."""
+    """Whether a hidden file may contain rows, like compressed and unfinished ones, and is not a mark or checksum."""
     folded = name.casefold()
     return f".{form}" in folded and not folded.endswith(".crc")
 
 
 def _refuse_layouts(root: Place, folders: Sequence[str]) -> None:
-    """Refuse what is more than files: reading all of them would bring rows that are gone, or lose columns."""
+    """Refuse layouts that are more than files: reading all of them would add deleted rows, or lose columns."""
     names = [folder.rpartition("/")[2] for folder in sorted(folders)]
     if "_delta_log" in names:
         what, way_out = "the folder is a Delta table", "export its rows into a folder of plain files"
@@ -141,7 +140,7 @@ def _refuse_layouts(root: Place, folders: Sequence[str]) -> None:
 
 
 def cut_file(export: Export, file: str, max_rows: int, max_bytes: int) -> list[Piece]:
-    """The pieces of a file; more than one only where row groups allow it."""
+    """The pieces of a file; more than one only if row groups allow it."""
     path = export.path(file)
     with reading(path):
         status = path.stat()
@@ -166,7 +165,7 @@ def cut_file(export: Export, file: str, max_rows: int, max_bytes: int) -> list[P
 def export_columns(
     export: Export, file: str, chosen: ColumnChoice, types: dict[str, str], gone: Collection[str] = ()
 ) -> tuple[LoadColumn, ...]:
-    """The load's columns as a file has them, in its order; those that are *gone* need not be there.
+    """The load's columns in a file, in its order; those that are *gone* may be missing.
 
     Raises:
         TerminalError: ``LOAD_INVALID``, ``COLUMN_NAME_INVALID``, ``TYPE_UNSUPPORTED``.
@@ -189,7 +188,7 @@ def export_columns(
         _refuse_header(path, names, types)
     if twice := sorted({name for name in names if names.count(name) > 1}):
         raise _error(path, "COLUMN_NAME_INVALID", f"the file has the columns {twice} more than once", "rename them")
-    # Every column that `types` names must be there too: a misspelled one would lose its column silently.
+    # Every column in `types` must exist, too: a misspelled one would silently lose its column.
     missing = chosen.absent([*names, *gone]) if chosen.listed else [name for name in types if name not in names]
     if missing:
         what = f"the file has no columns {missing}; it has {names}"
@@ -209,7 +208,7 @@ def export_columns(
 
 
 def _spelled(names: Sequence[str], wanted: Iterable[str]) -> list[str]:
-    """Names, each as one of *wanted* spells it: a name means its column in any case (G-12)."""
+    """Names in the spelling of *wanted*: a name matches its column in any case (G-12)."""
     wanted = [*wanted]
     folded = {name.casefold(): name for name in wanted if name not in names}
     alone = Counter(name.casefold() for name in names)
@@ -217,7 +216,7 @@ def _spelled(names: Sequence[str], wanted: Iterable[str]) -> list[str]:
 
 
 def _refuse_header(path: Place, names: Sequence[str], types: Mapping[str, str]) -> None:
-    """Refuse a first line that is no header of commas and names."""
+    """Refuse a first line that is not a header of names separated by commas."""
     if names[0] not in types and (separator := separator_in(names)):
         what = f"the header line is one column, {shown(names[0])}: {separator!r} separates its fields, not ','"
         raise _error(path, "LOAD_INVALID", what, "export the file with commas")
@@ -227,13 +226,13 @@ def _refuse_header(path: Place, names: Sequence[str], types: Mapping[str, str]) 
 
 
 def _parquet_kinds(file: pq.ParquetFile) -> list[tuple[str, pa.DataType]]:
-    """The columns of a file and their types; times in the old INT96 are moments in UTC, which Arrow does not say."""
+    """The columns of a file and their types. Old INT96 times are in UTC, which Arrow does not report."""
     old = {column.path for column in file.schema if column.physical_type == "INT96"}
     return [(f.name, pa.timestamp("ns", "UTC") if f.name in old else f.type) for f in file.schema_arrow]
 
 
 class ExportRows:
-    """The typed rows of some pieces, in order; iterating reads them, once."""
+    """The typed rows of some pieces, in order; can be iterated once."""
 
     def __init__(self, export: Export, pieces: Sequence[Piece], columns: Sequence[LoadColumn], schema: pa.Schema):
         self._export, self._pieces, self._columns, self._schema = export, pieces, columns, schema
@@ -244,8 +243,8 @@ class ExportRows:
         """Tables of the schema.
 
         Raises:
-            TerminalError: ``VALUE_INVALID``, ``KEY_INVALID``, ``VALUE_INVALID`` naming file and row;
-                ``LOAD_INVALID``; ``LOAD_CHANGED`` when a file is not the one that was bound.
+            TerminalError: ``VALUE_INVALID``, ``KEY_INVALID``, with file and row; ``LOAD_INVALID``; ``LOAD_CHANGED``
+                when a file has changed since it was bound.
             TransientError: ``UNREACHABLE``.
         """
         names = [column.name for column in self._columns]
@@ -257,11 +256,11 @@ class ExportRows:
                 for batch in self._batches(path, piece, names):
                     yield self._typed(batch)
                     self._read += batch.num_rows
-                # Also afterwards: the file may have been rewritten while it was read.
+                # Check again: the file may have been rewritten while it was read.
                 _as_bound(path, piece)
 
     def place(self, row: int) -> str:
-        """Where a row that was read came from; *row* counts all rows from 0, the answer those of its file from 1."""
+        """The origin of a row; *row* counts all rows from 0, the result those of its file from 1."""
         at = bisect_right(self._starts, row) - 1
         piece = self._pieces[at]
         return f"{self._export.path(piece.file)}, row {piece.above + row - self._starts[at] + 1}"
@@ -298,7 +297,6 @@ class ExportRows:
 
 
 def _why_no_value(reason: str, texts: Sequence[str | None]) -> str:
-    """What a refused field of a CSV file seems to stand for."""
     if any(f"{text!r} " in reason for text in texts if text is not None and text.upper() in _NULLS):
         return "; NULL is an empty field without quotes in a CSV export: export it so"
     return ""
@@ -315,7 +313,7 @@ def refused(failure: Failure, where: str) -> TerminalError:
 
 
 def invalid(path: Place, what: str) -> TerminalError:
-    """The error for a file that is not what its name says."""
+    """The error for a file whose content does not match its name."""
     return _error(
         path, "LOAD_INVALID", f"the file cannot be read: {what}", "correct the file, or export the table again"
     )
@@ -323,7 +321,7 @@ def invalid(path: Place, what: str) -> TerminalError:
 
 @contextmanager
 def reading(path: Place) -> Iterator[None]:
-    """Turn what reading a file may raise into our errors."""
+    """Convert the errors of reading a file into ours."""
     try:
         yield
     except ObjectReplaced:
@@ -331,7 +329,7 @@ def reading(path: Place) -> Iterator[None]:
     except (pa.ArrowException, UnicodeDecodeError) as error:
         raise invalid(path, why_unparsed(str(error))) from error
     except OSError as error:
-        # Arrow reports damaged pages as OSError without an errno; the system's own errors carry one.
+        # Arrow reports damaged pages as an OSError without errno; errors of the system have one.
         if error.errno is None:
             raise invalid(path, str(error)) from error
         raise TransientError(
@@ -343,7 +341,7 @@ def reading(path: Place) -> Iterator[None]:
 
 
 def _as_bound(path: Place, piece: Piece) -> Place:
-    """The file, if it is the one that was bound; an object is read as it is now, or not at all."""
+    """The file, if it is the bound version; an object is read in that version or not at all."""
     if isinstance(path, ObjectPath):
         held = path.look()
         size, is_same = held.stat.size, held.stat.version == piece.version
@@ -363,11 +361,11 @@ def _changed(path: Place, what: str) -> TerminalError:
 
 
 def load_files(root: Place) -> list[str]:
-    """The data files of a full load in order, relative to *root*; each has its metadata file beside it.
+    """The data files of a full load in order, relative to *root*, each with a metadata file.
 
     Raises:
-        TerminalError: ``PLACE_MISSING`` when there is none; ``LOAD_INVALID`` for a data file that is no part of
-            a full load; ``LOAD_INVALID`` when a metadata file, or what one describes, is missing or empty.
+        TerminalError: ``PLACE_MISSING`` when there is none. ``LOAD_INVALID`` for a data file outside the full load, or
+            when a metadata file, or its data file, is missing or empty.
     """
     there = isinstance(root, ObjectPath) or root.is_dir()
     listed = list_source_files(root, (*DATA_SUFFIXES, SUFFIX), was_read=True) if there else None
@@ -403,7 +401,7 @@ def load_files(root: Place) -> list[str]:
 
 
 def load_columns(path: Place) -> list[str]:
-    """The columns of a file, in its order.
+    """The columns of a file, in order.
 
     Raises:
         TerminalError: ``LOAD_INVALID``.
@@ -414,7 +412,7 @@ def load_columns(path: Place) -> list[str]:
 def keys_as_streamed(
     columns: Iterable[LoadColumn], keys: Collection[str], chosen: ColumnChoice
 ) -> tuple[LoadColumn, ...]:
-    """Columns of a full load, *keys* of them with the types that the task's changes have: both tell as few digits."""
+    """Columns of a full load, with the *keys* in the types of the task's changes: both have equally few digits."""
     return tuple(
         c._replace(sql_type=key_type(c.sql_type, chosen.type_of(c.name)))
         if c.sql_type is not None and c.name in keys
@@ -424,7 +422,7 @@ def keys_as_streamed(
 
 
 def load_key(path: Place) -> Sequence[str]:
-    """The key columns of the source as a file's metadata tells them; none where it tells none.
+    """The key columns in a file's metadata; empty if it contains none.
 
     Raises:
         TerminalError: ``LOAD_INVALID``.
@@ -433,7 +431,7 @@ def load_key(path: Place) -> Sequence[str]:
 
 
 def load_types(path: Place, chosen: ColumnChoice, given: Mapping[str, str]) -> dict[str, str]:
-    """The types of the chosen columns in the log's vocabulary; *given* ones go before the file's own.
+    """The types of the chosen columns in the log's vocabulary; *given* ones override the file's.
 
     Raises:
         TerminalError: ``TYPE_UNSUPPORTED`` naming a column; ``LOAD_INVALID``.
@@ -457,7 +455,7 @@ def read_load(path: Place, columns: Sequence[str], encoding: str) -> Iterator[pa
     """The rows of a file with these columns, every value a string or NULL.
 
     Raises:
-        TerminalError: ``LOAD_INVALID`` when it is damaged or not what its metadata file says; ``LOAD_INVALID``.
+        TerminalError: ``LOAD_INVALID`` when it is damaged or does not match its metadata file.
     """
     try:
         for batch in read_texts(path, _dfm_of(path), encoding=encoding):

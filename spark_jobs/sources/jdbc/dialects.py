@@ -1,7 +1,8 @@
-"""The SQL of an initial load over JDBC, for PostgreSQL and SQL Server, and what their refusals mean: pure texts.
+"""Spells the SQL of an initial load for PostgreSQL and SQL Server, and maps their refusals to our errors.
 
-Every column is read as text, in a spelling that loses nothing, and typed by the readers that type the stream's
-changes. So the load agrees with the stream about each column, and no driver rounds, shifts or nulls a value.
+A column is read as text, in a spelling that loses nothing, and typed by the readers that type the stream's changes. So
+the load agrees with the stream about each column, and no driver rounds, shifts or nulls a value. Only PostgreSQL's own
+client returns values in their own types.
 
 Public sources: Microsoft Learn, *CAST and CONVERT (Transact-SQL)* for the styles; PostgreSQL documentation, *Data
 Types*, *Data Type Formatting Functions*.
@@ -20,51 +21,51 @@ from open_mirroring.errors import MirroringError, TerminalError, TransientError
 from spark_jobs.sources.sql_server.type_text import read_type
 
 BoundKind = Literal["integer", "date", "timestamp", "instant"]
-"""What the bounds of a split are: whole numbers, days, wall clocks or instants in UTC, the latter two in seconds."""
+"""The kind of a split's bounds: whole numbers, days, wall clocks or instants in UTC, the latter two in seconds."""
 _PERMANENT = ("22", "23", "28", "3D", "3F", "42", "S0001", "S0002")
-"""Classes of SQLSTATE that an equal question will meet again: data, login, catalog, syntax and permission."""
+"""Classes of SQLSTATE that the same question gets again: data, login, catalog, syntax and permission."""
 
 
 class Dialect(Protocol):
-    """One database's spelling of what a load asks; a column's *type* is always a SQL Server type text."""
+    """One database's spelling of a load's questions; a column's *type* is always a SQL Server type text."""
 
     driver: str
     copies: bool = False
-    """Whether it has COPY, which brings whole tables faster than any driver brings rows."""
+    """Whether its own client is used, which reads rows as typed columns by binary COPY."""
     text_prefix: str = ""
-    """What stands before a text, so that no character of it is lost."""
+    """The prefix of a text literal that keeps all characters."""
     of_column: str = (
         "c.COLUMN_NAME AS name, c.DATA_TYPE AS data_type, c.CHARACTER_MAXIMUM_LENGTH AS length, "
         "c.NUMERIC_PRECISION AS digits, c.NUMERIC_SCALE AS scale, c.DATETIME_PRECISION AS second_digits, "
         "c.ORDINAL_POSITION AS place"
     )
-    """What the catalog tells of a column; ``information_schema`` knows domains and aliases by their base type."""
+    """The catalog's columns about a column; ``information_schema`` shows domains and aliases by their base type."""
     of_keys: str
-    """Where the catalog has the primary keys, as *k* with *key_place*; and what of it is no table of somebody."""
+    """A join with the catalog's primary keys, as *k* with *key_place*, without the catalog's own tables."""
 
     def address(self, connection: Connection) -> tuple[str, dict[str, str]]:
-        """JDBC URL and properties, without login."""
+        """Return JDBC URL and properties, without login."""
         ...
 
     def quote(self, name: str) -> str:
-        """A name as an identifier, whatever characters it has: in double quotes, a double quote doubled."""
+        """Quote a name as an identifier, whatever characters it has."""
         return '"' + name.replace('"', '""') + '"'
 
     def text(self, value: str) -> str:
-        """A literal."""
+        """Quote a text as a literal."""
         return self.text_prefix + literal(value)
 
     def columns_query(self, schema: str, table: str) -> str:
-        """A query of the catalog: name, data_type, length, digits, scale, second_digits, place."""
+        """Spell a query of the catalog: name, data_type, length, digits, scale, second_digits, place."""
         where = f"c.TABLE_SCHEMA = {self.text(schema)} AND c.TABLE_NAME = {self.text(table)}"
         return f"SELECT {self.of_column} FROM INFORMATION_SCHEMA.COLUMNS c WHERE {where}"
 
     def size_query(self, schema: str, table: str) -> str | None:
-        """A query of the bytes that a table has, NULL where that is not known; None: the database is not asked."""
+        """Spell a query of a table's bytes, NULL where they are not known; None: the database is not asked."""
         return None
 
     def alike_query(self, schema: str, *tables: str) -> str:
-        """A query of the catalog: schema and name of all tables and views that differ from these in case at most."""
+        """Spell a query of the catalog for all tables and views that differ from these in case at most."""
         names = ", ".join(f"LOWER({self.text(table)})" for table in tables)
         return (
             f"SELECT TABLE_SCHEMA AS {self.quote('schema')}, TABLE_NAME AS {self.quote('name')} "
@@ -73,10 +74,9 @@ class Dialect(Protocol):
         )
 
     def catalog_query(self) -> str:
-        """A query of the catalog for all tables: as :meth:`columns_query`, with schema, table and key_place.
+        """Spell a query of the catalog for all tables: as :meth:`columns_query`, with schema, table and key_place.
 
-        The last is the place of a column in the primary key, NULL for one that is not in it. A login is shown what it
-        may read.
+        *key_place* is a column's place in the primary key, or NULL. The catalog shows a login what it may read.
         """
         schema, table = self.quote("schema"), self.quote("table")
         return (
@@ -87,19 +87,19 @@ class Dialect(Protocol):
         )
 
     def sql_type(self, column: Mapping[str, Any]) -> str:
-        """The SQL Server type of a line of :meth:`columns_query`."""
+        """Return the SQL Server type of a line of :meth:`columns_query`."""
         ...
 
     def has_text(self, data_type: str) -> bool:
-        """Whether a column of a type that cannot be mirrored has a text to land as; no digits are known of a number."""
+        """Return whether a column of a type that cannot be mirrored can land as text."""
         return data_type != "numeric"
 
     def as_text(self, name: str, sql_type: str) -> str:
-        """An expression with the exact text of a column."""
+        """Spell an expression with the exact text of a column."""
         ...
 
     def bound(self, kind: BoundKind, text: str) -> str:
-        """A literal to compare a split column with."""
+        """Spell a literal to compare a split column with."""
         ...
 
 
@@ -112,7 +112,7 @@ class Range(NamedTuple):
 
 
 def dialect_of(connection: Connection) -> Dialect:
-    """The dialect of a connection's type: ``postgres`` or ``mssql``.
+    """Return the dialect of a connection's type: ``postgres`` or ``mssql``.
 
     Raises:
         TerminalError: ``CONNECTION_INVALID`` for any other type.
@@ -124,7 +124,7 @@ def dialect_of(connection: Connection) -> Dialect:
 
 
 def condition(dialect: Dialect, column: str, kind: BoundKind, part: Range) -> str:
-    """The condition of one chunk on a quoted *column*; the conditions of all chunks split all rows, each once."""
+    """Spell the condition of one chunk on a quoted *column*; each row fulfils the condition of exactly one chunk."""
     limits = []
     if part.low is not None:
         limits.append(f"{column} >= {dialect.bound(kind, part.low)}")
@@ -135,7 +135,7 @@ def condition(dialect: Dialect, column: str, kind: BoundKind, part: Range) -> st
 
 
 def ranges(borders: list[str]) -> list[Range]:
-    """One chunk more than borders; the first takes the NULLs too, first and last are open to what comes later."""
+    """Return one range more than borders; the first includes the NULLs, first and last have one open end."""
     ends: list[str | None] = [None, *borders, None]
     return [Range(ends[at], ends[at + 1], at == 0) for at in range(len(ends) - 1)]
 
@@ -145,7 +145,7 @@ class PostgreSql(Dialect):
 
     driver = "org.postgresql.Driver"
     copies = True
-    # Of `pg_index`: `information_schema` tells the key to owners alone.
+    # From `pg_index`: `information_schema` shows the key to owners only.
     of_keys = (
         "LEFT JOIN (SELECT n.nspname, r.relname, a.attname, u.place AS key_place FROM pg_index i "
         "JOIN pg_class r ON r.oid = i.indrelid JOIN pg_namespace n ON n.oid = r.relnamespace "
@@ -162,7 +162,7 @@ class PostgreSql(Dialect):
         return f"jdbc:postgresql://{_host(connection)}:{port}/{database}", {"tcpKeepAlive": "true"}
 
     def sql_type(self, column: Mapping[str, Any]) -> str:
-        """The SQL Server type that holds every value; infinity, NaN and years beyond 9999 fail when they are read."""
+        """Return the SQL Server type that holds every value; infinity, NaN and years beyond 9999 are refused later."""
         kind, digits, scale = column["data_type"], column["digits"], column["scale"]
         if kind == "numeric":
             if digits is None or not 0 <= (scale or 0) <= digits <= 38:
@@ -177,7 +177,7 @@ class PostgreSql(Dialect):
         return found
 
     def size_query(self, schema: str, table: str) -> str:
-        """As the disk has them, partitions with their table; of a view or a foreign table nothing is known."""
+        """Spell a query of the bytes on disk, with partitions; those of a view or a foreign table are not known."""
         found = f"to_regclass({self.text(f'{self.quote(schema)}.{self.quote(table)}')})"
         is_known = "c.relkind = 'p' OR c.relkind = 'r' AND NOT c.relhassubclass"
         return (
@@ -186,7 +186,7 @@ class PostgreSql(Dialect):
         )
 
     def as_text(self, name: str, sql_type: str) -> str:
-        """PostgreSQL's own text is exact (floats the shortest that reads back); a few spellings differ."""
+        """Spell PostgreSQL's own exact text (of floats the shortest that reads back), in the stream's spelling."""
         kind = read_type(sql_type).name
         if kind == "bit":
             return f"CAST(CAST({name} AS integer) AS text)"
@@ -197,7 +197,7 @@ class PostgreSql(Dialect):
         return f"CAST({name} AS text)"
 
     def bound(self, kind: BoundKind, text: str) -> str:
-        """A literal of the split column's own kind."""
+        """Spell a literal of the split column's own kind."""
         types = {"date": "DATE", "timestamp": "TIMESTAMP", "instant": "TIMESTAMP WITH TIME ZONE"}
         return text if kind == "integer" else f"{types[kind]} {literal(text + '+00' * (kind == 'instant'))}"
 
@@ -216,7 +216,7 @@ class SqlServer(Dialect):
     )
 
     def address(self, connection: Connection) -> tuple[str, dict[str, str]]:
-        """All in properties, so that no name can end a part of the URL."""
+        """Return all in properties, so that no name can end a part of the URL."""
         properties = {
             "serverName": _host(connection),
             "portNumber": str(connection.port or 1433),
@@ -228,11 +228,11 @@ class SqlServer(Dialect):
         return "jdbc:sqlserver://", properties
 
     def quote(self, name: str) -> str:
-        """In brackets, a closing bracket doubled."""
+        """Quote a name in brackets, with closing brackets doubled."""
         return "[" + name.replace("]", "]]") + "]"
 
     def sql_type(self, column: Mapping[str, Any]) -> str:
-        """The very text that the stream's events carry."""
+        """Return the type text of the stream's events."""
         text = kind = str(column["data_type"])
         if kind in ("decimal", "numeric"):
             text = f"{kind}({column['digits']},{column['scale']})"
@@ -247,7 +247,7 @@ class SqlServer(Dialect):
         return text
 
     def as_text(self, name: str, sql_type: str) -> str:
-        """By the style that keeps all digits; the default ones round floats and money."""
+        """Spell a conversion that keeps all digits; the default styles round floats and money."""
         kind = read_type(sql_type).name
         if kind in ("binary", "varbinary", "image"):
             return f"CONVERT(varchar(max), CAST({name} AS varbinary(max)), 1)"
@@ -258,7 +258,7 @@ class SqlServer(Dialect):
         return f"CONVERT(varchar(64), {name}, {styles[kind]})" if kind in styles else f"CONVERT(varchar(64), {name})"
 
     def bound(self, kind: BoundKind, text: str) -> str:
-        """A literal that does not depend on the session's language."""
+        """Spell a literal that does not depend on the session's language."""
         if kind == "integer":
             return text
         if kind == "date":
@@ -294,7 +294,7 @@ def _host(connection: Connection) -> str:
 
 
 def literal(text: str) -> str:
-    """A text as SQL has it, whatever characters it has."""
+    """Quote a text for SQL, whatever characters it has."""
     return "'" + text.replace("'", "''") + "'"
 
 
@@ -308,12 +308,12 @@ def _unsupported(column: Mapping[str, Any], reason: str) -> TerminalError:
 
 
 def database_error(doing: str, state: str, what: str, connection: Connection, table: SourceName) -> MirroringError:
-    """``SERVICE_REFUSED`` where an equal question would be refused again, else ``UNREACHABLE``.
+    """Return ``SERVICE_REFUSED`` where the same question would be refused again, else ``UNREACHABLE``.
 
     Args:
-        doing: what was asked of the database.
+        doing: what was being done.
         state: the SQLSTATE; empty where there was none.
-        what: what the driver says; the password is taken out of it.
+        what: the driver's message; the password is removed from it.
         connection: the connection.
         table: what was read.
     """

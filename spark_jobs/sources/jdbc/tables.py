@@ -1,8 +1,9 @@
-"""A table of a database: its columns, its chunks, and its rows as exact texts.
+"""Describes and reads a table of a database: its columns, its chunks, and its rows as Arrow columns.
 
-Spark's own reader reads it over JDBC; a small table of a database whose client is here is read in this process.
+PostgreSQL is read by its own client, in Spark's workers or in this process, with values in their own types. Any other
+database is read as exact texts by Spark's JDBC reader.
 
-The password is resolved when it is needed, goes to the driver as a property, and stands in no plan, log or error.
+The password is resolved when it is needed, goes to the driver as a property, and is in no plan, log or error.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from functools import partial
 from itertools import chain
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
+import numpy as np
 import pyarrow as pa
 
 from open_mirroring.changes.column_choice import ColumnChoice
@@ -23,10 +25,11 @@ from open_mirroring.config.names import SourceName
 from open_mirroring.errors import MirroringError, TerminalError, TransientError
 from open_mirroring.landing_zone.load_columns import LoadColumn
 from spark_jobs.runtime.tasks import needs_spark, run_job
+from spark_jobs.sources.exports.columns import land_column
 from spark_jobs.sources.exports.files import refused
 from spark_jobs.sources.jdbc.dialects import BoundKind, Dialect, Range, condition, database_error, dialect_of, ranges
 from spark_jobs.sources.jdbc.pacing import Pace, paced
-from spark_jobs.sources.jdbc.postgres_client import ask, text_batches
+from spark_jobs.sources.jdbc.postgres_client import ask, rows_of
 from spark_jobs.sources.sql_server.chosen_types import chosen_digits, landed_as
 from spark_jobs.sources.sql_server.type_text import INTEGERS, MONEY, read_type
 from spark_jobs.sources.sql_server.typed_rows import Failure, typed_column
@@ -37,6 +40,8 @@ if TYPE_CHECKING:
 
 Answer = TypeVar("Answer")
 _FETCH_ROWS = "10000"
+_QUICKER = 8
+"""So many times as fast as a message's bytes are those of a table read, for they come as typed columns."""
 _ANSWER = pa.schema([pa.field("part", pa.int32()), pa.field("answer", pa.binary())])
 
 
@@ -51,8 +56,7 @@ class JdbcTable:
     """One table of a database that a connection names.
 
     Raises:
-        TerminalError: ``CONNECTION_INVALID``. Every method: ``SERVICE_REFUSED`` when the
-            database says no.
+        TerminalError: ``CONNECTION_INVALID``. Every method: ``SERVICE_REFUSED`` when the database refuses.
         TransientError: every method: ``UNREACHABLE`` when it does not answer, or ended the connection.
     """
 
@@ -62,7 +66,7 @@ class JdbcTable:
         self._dialect: Dialect = dialect_of(self._connection)
 
     def columns(self, chosen: ColumnChoice, gone: Collection[str] = ()) -> tuple[LoadColumn, ...]:
-        """The table's columns in its order, those of them that are chosen; those that are *gone* need not be there.
+        """Return the chosen columns in the table's order; those that are *gone* may be missing.
 
         Raises:
             TerminalError: ``PLACE_MISSING``, ``LOAD_INVALID``, ``TYPE_UNSUPPORTED``.
@@ -90,7 +94,7 @@ class JdbcTable:
         return tuple(columns)
 
     def sql_type(self, column: Mapping[str, Any], chosen: str | None) -> str:
-        """The type of a column as the catalog tells it; *chosen* is what the mirror file lands it as.
+        """Return the SQL type of a column of the catalog; *chosen* is its landing type in the mirror file.
 
         Raises:
             TerminalError: ``TYPE_UNSUPPORTED``.
@@ -98,7 +102,7 @@ class JdbcTable:
         try:
             return self._dialect.sql_type(column)
         except TerminalError:
-            # A NUMERIC without precision has the digits that the mirror file says (G-110).
+            # A NUMERIC without precision has the digits that the mirror file gives (G-110).
             told = chosen_digits(str(column["data_type"]), chosen)
             if told is None and chosen == "string" and self._dialect.has_text(str(column["data_type"])):
                 return "nvarchar(max)"
@@ -107,16 +111,16 @@ class JdbcTable:
             return told
 
     def size(self) -> int:
-        """About how many bytes its rows are; where nothing tells it cheaply, they may be any number."""
+        """Estimate the work of reading it, in bytes of messages; the largest number where its bytes are not known."""
         query = self._dialect.size_query(*self._name)
         found = None if query is None else ask(self._connection, query)
-        return sys.maxsize if not found or found[0]["bytes"] is None else int(found[0]["bytes"])
+        return sys.maxsize if not found or found[0]["bytes"] is None else int(found[0]["bytes"]) // _QUICKER
 
     def split(self, column: str, sql_type: str, chunks: int) -> tuple[SplitColumn, list[Range]] | None:
-        """The ranges of a column that cut the table into about *chunks* parts; None when its type has no ranges.
+        """Cut the table into about *chunks* ranges of a column; None when its type has no ranges.
 
         Raises:
-            TerminalError: ``CONFIG_INVALID`` when its lowest or highest value is none of its type here (infinity).
+            TerminalError: ``CONFIG_INVALID`` when its lowest or highest value is infinite, or no value of the type.
         """
         kind = _bound_kind(sql_type)
         if kind is None:
@@ -144,42 +148,50 @@ class JdbcTable:
         work: Callable[[int, Iterable[pa.RecordBatch]], bytes],
         pace: Pace,
     ) -> list[bytes]:
-        """Run *work* over the texts of each part, one partition each in Spark's workers; its answers in order.
-
-        A table that is small enough is read by this process, part by part.
+        """Run *work* over the rows of each part, one task each; return its answers in order.
 
         Args:
-            columns: the columns that *work* gets, each as text, in this order.
+            columns: the columns that *work* gets, in this order, for :class:`JdbcRows`.
             split: the column that *parts* are ranges of; None: one part, the whole table.
             parts: what to read.
             work: given a part's place in *parts* and its batches, returns its answer.
             pace: how many parts are read side by side, and how fast all of them together.
         """
         size = self.size()
-        if not needs_spark(self._spark, size):
-
-            def read_here(part: int) -> bytes:
-                return work(part, paced(self.texts(columns, split, [parts[part]]), pace.share(1)))
-
-            return run_job(self._spark, "read a table", read_here, range(len(parts)), size)
-        from spark_jobs.runtime.worker_tasks import parallelism
-
-        cores = parallelism(self._spark)
-        at_once = min(len(parts), cores if pace.connections is None else pace.connections)
-        each = pace.share(min(at_once, cores))
-        # No more partitions than connections are allowed: how many cores there are is the cluster's affair.
+        at_once, each = self._at_once(len(parts), pace, size)
+        # No more tasks than connections are allowed: how many cores there are is the cluster's affair.
         step = len(parts) if pace.connections is None else at_once
-        groups = [range(first, min(first + step, len(parts))) for first in range(0, len(parts), step)]
         found: list[bytes] = []
-        for group in groups:
-            rows = partial(self._texts, columns, split, parts[group.start : group.stop])
-            found += self.answers(rows, _at(work, group, each), len(group))
+        connection, name = self._connection, self._name
+
+        def read_part(task: tuple[int, str]) -> bytes:
+            part, query = task
+            return work(part, paced(rows_of(connection, query, name), each))
+
+        for first in range(0, len(parts), step):
+            group = range(first, min(first + step, len(parts)))
+            if self._dialect.copies:
+                tasks = list(zip(group, self._queries(columns, split, parts[group.start : group.stop]), strict=True))
+                found += run_job(self._spark, "read a table", read_part, tasks, size)
+            else:
+                rows = partial(self._texts, columns, split, parts[group.start : group.stop])
+                found += self.answers(rows, _at(work, group, each), len(group))
         return found
+
+    def _at_once(self, parts: int, pace: Pace, size: int) -> tuple[int, float | None]:
+        """How many parts are read side by side at most, and how many rows per second each of the readers may read."""
+        cores = 1
+        if needs_spark(self._spark, size):
+            from spark_jobs.runtime.worker_tasks import parallelism
+
+            cores = parallelism(self._spark)
+        at_once = min(parts, cores if pace.connections is None else pace.connections)
+        return at_once, pace.share(min(at_once, cores))
 
     def answers(
         self, rows: Callable[[], DataFrame], work: Callable[[int, Iterable[pa.RecordBatch]], bytes], partitions: int
     ) -> list[bytes]:
-        """What *work* makes, in Spark's workers, of each partition of some rows, in the order of the partitions.
+        """Run *work* over each partition of some rows in Spark's workers; return its answers in order.
 
         Raises:
             TransientError: ``UNREACHABLE``.
@@ -213,51 +225,67 @@ class JdbcTable:
         schema: str,
         pace: Pace,
     ) -> DataFrame:
-        """What *work* makes of the texts of all parts, as a DataFrame that is read when it is asked for.
+        """Return what *work* makes of the rows of all parts, as a DataFrame that is read when it is asked for.
 
         Ask it through :meth:`asked`. The arguments are those of :meth:`read`, *schema* is that of *work*'s batches. No
         two frames are equal: Spark never answers a look at a source from what it kept of an earlier one.
         """
-        from spark_jobs.runtime.parcels import sealed
-        from spark_jobs.runtime.worker_tasks import parallelism
+        from spark_jobs.runtime.parcels import sealed, sealed_frame
 
-        cores = parallelism(self._spark)
+        at_once, each = self._at_once(len(parts), pace, sys.maxsize)
+        # Several parts one behind the other in one task: no more connections than are allowed.
+        tasks = len(parts) if pace.connections is None else at_once
+        if self._dialect.copies:
+            connection, name, queries = self._connection, self._name, self._queries(columns, split, parts)
+
+            def read_parts(queries: Sequence[str]) -> Iterator[pa.RecordBatch]:
+                return work(paced(chain.from_iterable(rows_of(connection, query, name) for query in queries), each))
+
+            return sealed_frame(self._spark, read_parts, [queries[at::tasks] for at in range(tasks)], schema)
         # Making the frame asks the database what it has, in a session with a context of its own.
         rows = self.asked("reading its rows", lambda: self._texts(columns, split, parts))
-        at_once = min(len(parts), cores if pace.connections is None else pace.connections)
-        if pace.connections is not None and len(parts) > at_once:
-            # Several parts one behind the other in one task: no more connections than are allowed.
-            rows = rows.coalesce(at_once)
-        each, own = pace.share(min(at_once, cores)), sealed(self._spark, work)
-        return rows.mapInArrow(lambda batches: own(paced(batches, each)), schema)
+        own = sealed(self._spark, work)
+        return rows.coalesce(tasks).mapInArrow(lambda batches: own(paced(batches, each)), schema)
+
+    def rows(self, columns: Sequence[LoadColumn]) -> Iterator[pa.RecordBatch]:
+        """Read all rows in this process, for :class:`JdbcRows`; only a database whose size is known allows it."""
+        (query,) = self._queries(columns, None, [Range(None, None, True)])
+        return rows_of(self._connection, query, self._name)
 
     def _texts(self, columns: Sequence[LoadColumn], split: SplitColumn | None, parts: Sequence[Range]) -> DataFrame:
-        """The columns as texts, one partition for each part."""
+        """Return the columns as texts, one partition for each part."""
         table, where = self._queried(columns, split, parts)
         url, properties = self._login()
         names = [f"c{at}" for at in range(len(columns))]
         return self._spark.read.jdbc(url, table, predicates=where, properties=properties).select(*names)
 
-    def texts(
-        self, columns: Sequence[LoadColumn], split: SplitColumn | None, parts: Sequence[Range]
-    ) -> Iterator[pa.RecordBatch]:
-        """The columns as texts, part by part, read by this process: of a table whose :meth:`size` is known."""
+    def _queries(self, columns: Sequence[LoadColumn], split: SplitColumn | None, parts: Sequence[Range]) -> list[str]:
+        """Spell a SELECT for each part."""
         table, where = self._queried(columns, split, parts)
         names = ", ".join(f"c{at}" for at in range(len(columns)))
-        queries = [f"SELECT {names} FROM {table} WHERE {condition}" for condition in where]
-        return chain.from_iterable(text_batches(self._connection, q, len(columns), self._name) for q in queries)
+        return [f"SELECT {names} FROM {table} WHERE {condition}" for condition in where]
 
     def _queried(
         self, columns: Sequence[LoadColumn], split: SplitColumn | None, parts: Sequence[Range]
     ) -> tuple[str, list[str]]:
-        """The table with its columns as texts, and the condition of each part."""
+        """Spell the table with its columns as they are read, and the condition of each part."""
         quote = self._dialect.quote
-        texts = [f"{self._dialect.as_text(quote(c.name), c.sql_type or '')} AS c{at}" for at, c in enumerate(columns)]
+        values = [f"{self._value(column)} AS c{at}" for at, column in enumerate(columns)]
         if split is not None:
-            texts.append(f"{quote(split.name)} AS split_value")
-        table = f"(SELECT {', '.join(texts)} FROM {self._table()}) chunk"
+            values.append(f"{quote(split.name)} AS split_value")
+        table = f"(SELECT {', '.join(values)} FROM {self._table()}) chunk"
         where = [condition(self._dialect, "split_value", split.kind, part) if split else "1 = 1" for part in parts]
         return table, where
+
+    def _value(self, column: LoadColumn) -> str:
+        """Spell a column in its own type where the client returns every value exactly, else as its exact text.
+
+        What lands as text is read as text, in the database's spelling. A decimal is text, too: the client makes one of
+        it anyway, and PostgreSQL does so in a tenth of the time.
+        """
+        name, sql_type = self._dialect.quote(column.name), column.sql_type or ""
+        is_text = column.type == "string" or read_type(sql_type).name == "decimal"
+        return name if self._dialect.copies and not is_text else self._dialect.as_text(name, sql_type)
 
     def _table(self) -> str:
         return f"{self._dialect.quote(self._name.schema)}.{self._dialect.quote(self._name.table)}"
@@ -271,7 +299,7 @@ class JdbcTable:
     def _query(self, doing: str, query: str) -> Sequence[Mapping[str, Any]]:
         url, properties = self._login()
         if self._dialect.copies:
-            # A job of Spark for each small question costs a tenth of a second.
+            # A Spark job for each small question costs a tenth of a second.
             answer = ask(self._connection, query)
             if answer is not None:
                 return answer
@@ -281,7 +309,7 @@ class JdbcTable:
         return [line.asDict() for line in lines]
 
     def asked(self, doing: str, ask: Callable[[], Answer]) -> Answer:
-        """Ask; what Spark and the driver raise becomes our error, without what it may repeat of the login."""
+        """Ask; turn what Spark and the driver raise into our error, without any part of the login."""
         from py4j.protocol import Py4JError
         from pyspark.errors import PySparkException
 
@@ -296,7 +324,7 @@ class JdbcTable:
         from spark_jobs.runtime.worker_tasks import is_classic, workers_error
 
         state, what = _origin_of(self._spark, error)
-        # What has an SQLSTATE is the database's own word, though it may sound like one of a worker.
+        # An SQLSTATE comes from the database, even if its text resembles a worker's error.
         if not state and (unfit := workers_error(error)) is not None:
             return unfit
         if "ClassNotFoundException" in what and self._dialect.driver in what:
@@ -313,31 +341,31 @@ class JdbcTable:
             if is_classic(self._spark):
                 way_out = "this is no answer of the database: report it"
                 return TerminalError("SERVICE_REFUSED", f"{doing}, Spark failed: {what}", where=where, way_out=way_out)
-            # Spark Connect tells no SQLSTATE, so nobody knows whether another attempt would do.
+            # Spark Connect returns no SQLSTATE, so another attempt may succeed.
             way_out = "run again; if it stays, mend what the text names"
             return TransientError("SERVICE_REFUSED", f"{doing}, Spark failed: {what}", where=where, way_out=way_out)
         return database_error(doing, state, what, self._connection, self._name)
 
 
 class JdbcRows:
-    """The typed rows of one chunk, from batches of texts; iterating reads them, once."""
+    """The typed rows of one chunk, from batches of values or texts; they can be iterated once."""
 
     def __init__(self, batches: Iterable[pa.RecordBatch], columns: Sequence[LoadColumn], schema: pa.Schema, where: str):
         self._batches, self._columns, self._schema, self._where = batches, columns, schema, where
         self._read = 0
 
     def __iter__(self) -> Iterator[pa.Table]:
-        """Tables of the schema.
+        """Yield tables of the schema.
 
         Raises:
             TerminalError: ``VALUE_INVALID``, ``KEY_INVALID`` naming the row.
         """
         for batch in self._batches:
-            index = pa.array(range(batch.num_rows), pa.int64())
+            index = pa.array(np.arange(batch.num_rows))
             bad: dict[int, Failure] = {}
             arrays = [
-                typed_column(texts.cast(pa.string()), column.sql_type or "", field, index, bad)
-                for texts, column, field in zip(batch.columns, self._columns, self._schema, strict=True)
+                _typed(values, column, field, index, bad)
+                for values, column, field in zip(batch.columns, self._columns, self._schema, strict=True)
             ]
             if bad:
                 first = bad[min(bad)]
@@ -346,7 +374,7 @@ class JdbcRows:
             self._read += batch.num_rows
 
     def place(self, row: int) -> str:
-        """The chunk, and the row in the order in which it was read, from 1."""
+        """Name the chunk, and the row in the order of reading, from 1."""
         return f"{self._where}, row {row + 1} as read"
 
 
@@ -357,10 +385,16 @@ def _landed(name: str, sql_type: str, chosen: ColumnChoice) -> str:
         raise TerminalError(error.code, f"column {name!r}: {error.what}", way_out=error.way_out) from error
 
 
+def _typed(values: pa.Array, column: LoadColumn, field: pa.Field, index: pa.Array, bad: dict[int, Failure]) -> pa.Array:
+    if pa.types.is_string(values.type) or pa.types.is_large_string(values.type):
+        return typed_column(values.cast(pa.string()), column.sql_type or "", field, index, bad)
+    return land_column(values, column, field, bad)
+
+
 def _at(
     work: Callable[[int, Iterable[pa.RecordBatch]], bytes], group: range, rows_per_second: float | None
 ) -> Callable[[int, Iterable[pa.RecordBatch]], bytes]:
-    """The work of one group's partitions, at its pace."""
+    """Return the work of one group's partitions, at its pace."""
     return lambda partition, batches: work(group[partition], paced(batches, rows_per_second))
 
 
@@ -373,7 +407,7 @@ def _bound_kind(sql_type: str) -> BoundKind | None:
 
 
 def _borders(sql_type: str, low: str, high: str, chunks: int) -> list[str]:
-    """Up to ``chunks - 1`` different values between the bounds, in order."""
+    """Return up to ``chunks - 1`` different values between the bounds, in order."""
     first, last = parse_value(sql_type, low), parse_value(sql_type, high)
     if isinstance(first, datetime):
         second = [first + (last - first) * at // chunks for at in range(1, chunks)]
@@ -387,9 +421,9 @@ def _borders(sql_type: str, low: str, high: str, chunks: int) -> list[str]:
 
 
 def _origin_of(spark: SparkSession, error: Exception) -> tuple[str | None, str]:
-    """SQLSTATE and first line of the driver's own error; None and the innermost error when it is not the driver's.
+    """Return SQLSTATE and first line of the driver's own error; None and the innermost error of any other.
 
-    Over Spark Connect there is no error of Java's to look into.
+    Spark Connect returns no Java error.
     """
     from py4j.java_gateway import is_instance_of
 

@@ -1,1 +1,1 @@
-"""Topics of Kafka and Event Hubs: which offsets there are, and the messages of a bound range."""
+"""Topics of Kafka and Event Hubs: their offsets, and the messages of a bound range."""

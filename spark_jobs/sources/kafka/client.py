@@ -1,7 +1,7 @@
-"""The Kafka client library, wrapped: how clients are made, and what their errors mean.
+"""Wraps the Kafka client library: creates clients, and translates their errors.
 
-The client may say that something failed in a call's result, in a message, or in a callback only (authentication and
-certificates); all three end as one error with a code.
+The client may report a failure in a call's result, in a message, or only in a callback (authentication, certificates).
+All of them become one error with a code.
 """
 
 from __future__ import annotations
@@ -44,10 +44,10 @@ _PASSING = {
     KafkaError._WAIT_COORD,
     KafkaError._PARTIAL,
     KafkaError._SSL,
-    # What the client does not know while it sees no broker; a broker that says so says UNKNOWN_TOPIC_OR_PART.
+    # The client returns this while it sees no broker; a broker returns UNKNOWN_TOPIC_OR_PART.
     KafkaError._UNKNOWN_TOPIC,
     KafkaError._UNKNOWN_PARTITION,
-    # The client asks for the topic's new id by itself; whether it is another is for us to see.
+    # The client requests the topic's new id itself; we check whether it has changed.
     KafkaError.UNKNOWN_TOPIC_ID,
     KafkaError.INCONSISTENT_TOPIC_ID,
     KafkaError.LEADER_NOT_AVAILABLE,
@@ -68,11 +68,7 @@ _TOKEN_LATER = ("temporarily_unavailable", "server_error")
 
 
 class Broker:
-    """How one place is spoken to, and what the client said about it so far.
-
-    Args:
-        place: where the broker is, and how long it may take to answer.
-    """
+    """The connection to one place, and the errors that the client has reported so far."""
 
     def __init__(self, place: KafkaPlace) -> None:
         self._place = place
@@ -80,7 +76,7 @@ class Broker:
         self._last = "it does not answer"
 
     def consumer(self, options: Mapping[str, Any]) -> Consumer:
-        """A consumer of no group: nothing is committed, and no offset is ever chosen for us.
+        """A consumer without group: it commits nothing, and never chooses an offset itself.
 
         Raises:
             TerminalError: ``CONNECTION_INVALID`` when the client library refuses the connection's options.
@@ -88,7 +84,7 @@ class Broker:
         return self._made(Consumer, {"group.id": "open-mirroring", "enable.auto.commit": False, **options})
 
     def admin(self) -> AdminClient:
-        """A client for questions about topics.
+        """A client for requests about topics.
 
         Raises:
             TerminalError: ``CONNECTION_INVALID``, as for a consumer.
@@ -96,10 +92,10 @@ class Broker:
         return self._made(AdminClient, {})
 
     def results(self, admin: AdminClient, futures: Mapping[Key, Future[Any]], where: str) -> dict[Key, Any]:
-        """The results of an admin client's call; a refusal is raised at once, not after the time-out.
+        """The results of an admin client's call; a refusal is raised at once, not after the timeout.
 
         Raises:
-            MirroringError: what :meth:`fail` makes of the first failure.
+            MirroringError: the first failure, as :meth:`fail` raises it.
         """
         deadline = time.monotonic() + self._place.timeout_seconds
         found: dict[Key, Any] = {}
@@ -118,16 +114,16 @@ class Broker:
         return found
 
     def check(self) -> None:
-        """Raise what the client reported in a callback and no retry will mend."""
+        """Raise an error from a callback that no retry will fix."""
         if self._final is not None:
             raise self._final
 
     def passes(self, error: KafkaError) -> bool:
-        """Whether an error may pass by itself, because the client goes on trying."""
+        """Whether an error may be temporary, because the client keeps trying."""
         return error.code() in _PASSING or error.retriable() or _is_cut_off(error)
 
     def unreachable(self, where: str) -> NoReturn:
-        """The broker is silent: a refusal known by now explains it, else it counts as unreachable.
+        """Raise an earlier refusal if there was one; else report the broker as unreachable.
 
         Raises:
             TransientError: ``UNREACHABLE``.
@@ -143,12 +139,12 @@ class Broker:
         )
 
     def fail(self, error: KafkaError, where: str) -> NoReturn:
-        """Raise what an error of the client means.
+        """Raise the error that an error of the client means.
 
         Raises:
             TransientError: ``UNREACHABLE``.
             TerminalError: ``ACCESS_DENIED``, ``CONNECTION_INVALID``, ``PLACE_MISSING``; ``SERVICE_REFUSED`` for
-                anything that has no name of its own.
+                anything without a code of its own.
         """
         self.check()
         self._note(error)
@@ -170,7 +166,7 @@ class Broker:
         )
 
     def _made(self, kind: Callable[..., Client], options: Mapping[str, Any]) -> Client:
-        # The library's own log would go to standard error unasked; what matters comes through the callback.
+        # The library would log to standard error; relevant errors come through the callback.
         settings = {**self._place.settings.options, **options, "error_cb": self._note, "log_level": 0}
         try:
             return kind(settings)
@@ -181,7 +177,7 @@ class Broker:
         raise invalid(self._place.connection, f"the Kafka client refuses its options: {said}")
 
     def _note(self, error: KafkaError) -> None:
-        """Keep what a callback says; only a refusal is final, for the client itself mends the rest."""
+        """Keep the error of a callback. Only a refusal is final, because the client retries the rest."""
         text = self._text(error)
         self._last = text
         if self._final is not None:
@@ -211,10 +207,10 @@ class Broker:
 
 
 def _is_cut_off(error: KafkaError) -> bool:
-    """Whether a login ended with its connection, of which the library makes a refusal that no broker spoke."""
+    """Whether a login failed only because its connection ended; the library reports that as a refusal."""
     return error.code() == KafkaError._AUTHENTICATION and any(cause in error.str() for cause in _CUT_OFF)
 
 
 def _token_may_come(text: str) -> bool:
-    """Whether an identity service gave no token without refusing one: a refusal is JSON with ``error`` (RFC 6749)."""
+    """Whether an identity service gave no token without a refusal, which is JSON with ``error`` (RFC 6749)."""
     return _TOKEN in text and ('"error"' not in text or any(code in text for code in _TOKEN_LATER))

@@ -1,6 +1,6 @@
-"""Holds what driver and workers need to reach the topics of a Kafka broker or of Event Hubs.
+"""What driver and workers need to reach the topics of a Kafka broker or of Event Hubs.
 
-The named connection is resolved once, in the driver; its secrets travel with the tasks and show in no text.
+The connection is resolved once, in the driver. Its secrets are sent with the tasks and appear in no text.
 """
 
 from __future__ import annotations
@@ -13,16 +13,16 @@ from open_mirroring.config.source import MAX_MESSAGES_PER_RUN
 
 
 class KafkaPlace(NamedTuple):
-    """What driver and workers must know of the topics of a mirror; plain values that can be pickled.
+    """The topics of a mirror and their broker, as plain values that can be pickled.
 
     Args:
-        connection: the connection's name, for messages to the operator.
+        connection: the connection's name, for messages.
         topics: the topics to read.
-        settings: how the broker is reached, secrets included.
-        ids: the id that each topic had when it was bound, see :func:`expecting`.
-        messages_per_range: a partition's backlog is cut into ranges of at most this many offsets.
-        max_messages_per_run: about this many offsets are bound at once, so that a catch-up is many bounded batches.
-        timeout_seconds: after so long without an answer or progress the broker counts as unreachable.
+        settings: the client's options, secrets included.
+        ids: the id of each topic when it was bound, see :func:`expecting`.
+        messages_per_range: the maximum of offsets per range; a backlog is split into such ranges.
+        max_messages_per_run: the approximate maximum of offsets bound at once, so that a catch-up has many batches.
+        timeout_seconds: after this time without an answer or progress, the broker counts as unreachable.
     """
 
     connection: str
@@ -35,9 +35,9 @@ class KafkaPlace(NamedTuple):
 
 
 def place_of(connection: Connection, topics: tuple[str, ...]) -> KafkaPlace:
-    """The topics behind a resolved connection, see :func:`~open_mirroring.config.kafka.client_settings`.
+    """The topics of a resolved connection, see :func:`~open_mirroring.config.kafka.client_settings`.
 
     Raises:
-        TerminalError: ``CONNECTION_INVALID``; no value of the connection is repeated.
+        TerminalError: ``CONNECTION_INVALID``, without any value of the connection.
     """
     return KafkaPlace(connection.name, topics, client_settings(connection))

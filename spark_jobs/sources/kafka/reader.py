@@ -1,7 +1,7 @@
 """Reads one bound range of a Kafka partition: exactly its offsets; the client never chooses where to begin.
 
-Offsets may be missing: compaction takes messages, and transactions leave markers and aborted messages. A range has
-ended when the position has passed it, not when so many messages were seen.
+Offsets may be missing: compaction removes messages, and transactions leave markers and aborted messages. So a range
+ends when the position has passed its end, not after a number of messages.
 
 Public source: librdkafka, *Configuration properties* (``auto.offset.reset=error``, ``enable.partition.eof``); Apache
 Kafka, *Design: Log Compaction*.
@@ -21,7 +21,7 @@ from spark_jobs.sources.kafka.client import Broker
 from spark_jobs.sources.kafka.place import KafkaPlace
 from spark_jobs.sources.kafka.topics import prove_identity, recreated, retention_loss, topic_states
 
-# At most so many messages, or what comes in so long: memory stays flat with large messages, too.
+# Limits per poll in messages and seconds: memory stays flat with large messages, too.
 _AT_ONCE = 500
 _WAIT_SECONDS = 0.05
 _OPTIONS = {
@@ -30,33 +30,29 @@ _OPTIONS = {
     "enable.auto.offset.store": False,
     "enable.partition.eof": True,
     "allow.auto.create.topics": False,
-    # A worker that decodes slower than the broker sends must not sleep a second for it.
+    # A worker that decodes more slowly than the broker sends must not pause fetching for a second.
     "fetch.queue.backoff.ms": 20,
 }
 _DEFAULTS = {"isolation.level": "read_committed", "max.partition.fetch.bytes": 8 * 2**20}
 
 
 def read_range(place: KafkaPlace, bound: BoundRange) -> Iterator[RawMessage]:
-    """The messages with offsets from ``bound.start`` to ``bound.end``, in the order of their offsets.
+    """The messages with offsets from ``bound.start`` to ``bound.end``, in order.
 
-    A message without a value (a tombstone) has the body None. Where the place knows the topic's id, the last step
-    proves that the topic still has it: a topic made anew while it was read is told, not read as if it were the old one.
-
-    Args:
-        place: the topics, as :func:`~spark_jobs.sources.kafka.transport.expecting` completed it.
-        bound: one range of ``topic/partition``; a topic's identity ``topic#id`` holds no messages.
+    A message without a value (a tombstone) has the body None. If the topic's id is known, it is checked at the end, so
+    a topic re-created in the meantime is reported instead of read as the old one.
 
     Raises:
-        TerminalError: ``MESSAGES_LOST``, ``PLACE_MISSING``, ``ACCESS_DENIED``,
-            ``CONNECTION_INVALID``, ``SERVICE_REFUSED``, ``CONNECTION_INVALID``.
-        TransientError: ``UNREACHABLE`` when nothing came for the place's time-out.
+        TerminalError: ``MESSAGES_LOST``, ``PLACE_MISSING``, ``ACCESS_DENIED``, ``CONNECTION_INVALID``,
+            ``SERVICE_REFUSED``.
+        TransientError: ``UNREACHABLE`` when nothing arrived within the timeout.
     """
     if bound.start >= bound.end:
         return
     topic, _, number = bound.name.rpartition("/")
     broker = Broker(place)
     chosen = {name: place.settings.options.get(name, default) for name, default in _DEFAULTS.items()}
-    # No more is fetched ahead than the range can need.
+    # Do not fetch more than the range can contain.
     ahead = {"queued.min.messages": min(100_000, bound.end - bound.start)}
     consumer = broker.consumer({**_OPTIONS, **chosen, **ahead})
     try:
@@ -68,8 +64,6 @@ def read_range(place: KafkaPlace, bound: BoundRange) -> Iterator[RawMessage]:
 
 
 class _Reading:
-    """One consumer on its way through one range."""
-
     def __init__(self, place: KafkaPlace, broker: Broker, consumer: Consumer, bound: BoundRange) -> None:
         self._place, self._broker, self._consumer, self._bound = place, broker, consumer, bound
         self._position = bound.start
@@ -93,11 +87,11 @@ class _Reading:
                 if offset >= end:
                     self._position = end
                     return
-                # A client that connects again may be given a batch from its start.
+                # After a reconnect the client may receive a batch from its start.
                 if offset >= self._position:
                     self._position = offset + 1
                     yield RawMessage(origin, offset, message.value(), message.key())
-            del batch  # or it would be kept until the next one is there
+            del batch  # otherwise it would be kept until the next one arrives
             if self._position > before:
                 # Counted from here: the time that the caller took is not the broker's.
                 patience = time.monotonic() + self._place.timeout_seconds
@@ -106,7 +100,7 @@ class _Reading:
                 self._broker.unreachable(f"{self._where}, after {self._position}")
 
     def _take(self, error: KafkaError, offset: int) -> None:
-        """An event in place of a message: the partition's end, which may lie behind missing offsets, or a failure."""
+        """Handle an event instead of a message: a failure, or the partition's end, possibly after missing offsets."""
         if error.code() == KafkaError._PARTITION_EOF:
             self._position = max(self._position, offset)
             return
@@ -115,7 +109,7 @@ class _Reading:
             self._broker.fail(error, self._where)
 
     def _explain(self) -> None:
-        """Raise what the broker's own account of the topic says about why nothing comes; nothing if it is as bound."""
+        """Raise why nothing arrives, if the broker's state of the topic explains it."""
         name, _, partition = self._bound.name.rpartition("/")
         number = int(partition)
         prove_identity(self._place, self._broker, name)

@@ -1,4 +1,4 @@
-"""Asks a broker about topics: their ids, partitions and offsets; and says what it means when these do not fit.
+"""Reads ids, partitions and offsets of topics from a broker, and reports when they do not match what was bound.
 
 Public source: Apache Kafka, *KIP-516: Topic Identifiers*, *KIP-98: Transactional Messaging* (last stable offset).
 """
@@ -22,7 +22,7 @@ _RECREATED_WAY_OUT = (
 
 
 class Topic(NamedTuple):
-    """What a broker says of a topic; *id* is None where the broker has no ids. Offsets by partition."""
+    """A topic's state at its broker; *id* is None for brokers without ids. Offsets are by partition."""
 
     name: str
     id: str | None
@@ -37,16 +37,16 @@ def topic_ids(broker: Broker, admin: AdminClient, topics: Iterable[str]) -> dict
     found = {}
     for name, description in broker.results(admin, asked, f"topics {', '.join(names)}").items():
         uuid = description.topic_id
-        # Brokers without ids say zero.
+        # Brokers without ids return zero.
         known = uuid.get_most_significant_bits() or uuid.get_least_significant_bits()
         found[name] = (str(uuid) if known else None, sorted(p.id for p in description.partitions))
     return found
 
 
 def topic_states(broker: Broker, admin: AdminClient, place: KafkaPlace) -> list[Topic]:
-    """All topics of a place with the first and the end offset of every partition, as readers may see them.
+    """All topics of a place with the first and the end offset of every partition, as visible to readers.
 
-    With ``read_committed`` the end lies before the first message of a transaction that is still open.
+    With ``read_committed`` the end is before the first message of an open transaction.
 
     Raises:
         MirroringError: see :meth:`Broker.fail`.
@@ -55,7 +55,7 @@ def topic_states(broker: Broker, admin: AdminClient, place: KafkaPlace) -> list[
     level = IsolationLevel.READ_COMMITTED if committed else IsolationLevel.READ_UNCOMMITTED
     ids = topic_ids(broker, admin, place.topics)
     wanted = [TopicPartition(name, number) for name in ids for number in ids[name][1]]
-    # First the end: a message that retention takes in between must not make a range look longer than it was.
+    # First the end: retention in between must not make a range look longer than it was.
     offsets = []
     for spec in (OffsetSpec.latest(), OffsetSpec.earliest()):
         asked = admin.list_offsets(dict.fromkeys(wanted, spec), isolation_level=level)
@@ -69,7 +69,7 @@ def topic_states(broker: Broker, admin: AdminClient, place: KafkaPlace) -> list[
 
 
 def prove_identity(place: KafkaPlace, broker: Broker, topic: str) -> None:
-    """That a topic still has the id under which it was bound; nothing where none was.
+    """Check that a topic still has the id under which it was bound, if any.
 
     Raises:
         TerminalError: ``MESSAGES_LOST``.
@@ -84,7 +84,7 @@ def prove_identity(place: KafkaPlace, broker: Broker, topic: str) -> None:
 
 
 def check_id(topic: str, found: str, expected: Sequence[str], connection: str) -> None:
-    """That the id found is one that was bound.
+    """Check that the id found is one that was bound.
 
     Raises:
         TerminalError: ``MESSAGES_LOST``.
@@ -95,7 +95,7 @@ def check_id(topic: str, found: str, expected: Sequence[str], connection: str) -
 
 
 def recreated(what: str, where: str) -> TerminalError:
-    """The error for a topic that is not the one whose offsets were bound."""
+    """The error for a topic that is no longer the one whose offsets were bound."""
     return TerminalError("MESSAGES_LOST", what, where=where, way_out=_RECREATED_WAY_OUT)
 
 

@@ -1,10 +1,10 @@
-"""Topics as a transport: which of their offsets were never bound, and the messages of a range of them (I28).
+"""Topics as a transport: their unbound offsets, and the messages of a range (I28).
 
-A partition is named ``topic/partition`` and bound in half-open ranges of offsets. A topic that has an id is remembered
-beside them as an empty range ``topic#id``: a topic deleted and made anew has another one. At the first look at a topic
-every partition is bound from its first offset, empty ones too; so a partition that is unknown later was added since,
-and is read from its beginning. Time only chooses offsets for a backfill: the earliest offset whose message is not
-older, by the timestamps that the broker keeps; where none is, the partition's end stands for it.
+A partition is named ``topic/partition`` and bound in half-open ranges of offsets. The id of a topic is stored with them
+as an empty range ``topic#id``, because a re-created topic has another one. When a topic is first seen, every partition
+is bound from its first offset, even an empty one. So a partition that is unknown later was added since, and is read
+from its beginning. Time only selects offsets for a backfill: the earliest offset whose message is not older, by the
+broker's timestamps, or else the partition's end.
 
 Public source: Apache Kafka, *KIP-516: Topic Identifiers*, *Design: Log Compaction* (offsets never change, and may be
 missing), *ListOffsets* by timestamp.
@@ -37,7 +37,7 @@ from spark_jobs.sources.kafka.reader import read_range
 from spark_jobs.sources.kafka.topics import Topic, check_id, recreated, retention_loss, topic_states
 
 _WORTH_MESSAGES = 1_000
-"""Fewer messages are decoded one by one: what takes them from blocks has to learn before it is fast."""
+"""Fewer messages are decoded one by one: the fast path needs time to learn column lists."""
 log = logging.getLogger(__name__)
 
 
@@ -51,7 +51,7 @@ class KafkaTopics(MessageTransport):
 
     @classmethod
     def of(cls, source: InTopics) -> KafkaTopics:
-        """The topics that a mirror file names.
+        """The topics of a mirror file.
 
         Raises:
             TerminalError: ``CONNECTION_INVALID``.
@@ -69,7 +69,7 @@ class KafkaTopics(MessageTransport):
         return find_ranges(self.place, bound)
 
     def ends(self, spark: Any, bound: Mapping[str, int]) -> dict[str, int]:
-        """To the very end, whatever one run of extraction takes at most."""
+        """The current end of each partition, without the limit of a run."""
         return {one.name: one.end for one in self.unlimited().find(spark, bound).ranges}
 
     def pinned(
@@ -87,7 +87,7 @@ class KafkaTopics(MessageTransport):
         return offsets_kept(self.place)
 
     def within(self, ranges: Iterable[BoundRange], interval: Interval) -> list[BoundRange]:
-        """All before the end of the interval: of a partition none may be left out."""
+        """All ranges before the end of the interval: no part of a partition may be left out."""
         ends = offsets_at(self.place, interval.end)
         clipped = [b._replace(end=min(b.end, ends.get(b.name, b.end))) for b in ranges]
         return [bound for bound in clipped if bound.start < bound.end or bound.start == 0]
@@ -109,7 +109,7 @@ class KafkaTopics(MessageTransport):
         return Chosen(longest(chosen), sorted(gone))
 
     def sample(self, most: int) -> Iterator[RawMessage]:
-        """As :meth:`MessageTransport.sample`: of each partition the first messages and the newest."""
+        """As :meth:`MessageTransport.sample`: the first and the newest messages of each partition."""
         whole = dict[str, BoundRange]()
         for one in (one for one in self.unlimited().find(None, {}).ranges if one.start < one.end):
             known = whole.setdefault(one.name, one)
@@ -121,7 +121,7 @@ class KafkaTopics(MessageTransport):
             yield from self.read(one._replace(start=max(head, one.end - share)))
 
     def counts_as_bound(self, name: str) -> bool:
-        """Messages have their offsets."""
+        """Always true: messages have offsets."""
         return True
 
     def read(self, bound: BoundRange) -> Iterator[RawMessage]:
@@ -134,19 +134,15 @@ class KafkaTopics(MessageTransport):
 
 
 def find_ranges(place: KafkaPlace, bound: Mapping[str, int]) -> Found:
-    """Every offset that the topics have beyond what is bound, as far as one run may go.
+    """Every unbound offset of the topics, up to the limit of a run.
 
-    Names that belong to other sources, or to topics that the mirror no longer reads, are left alone. Where a run may
-    not take everything, every partition gives a part in proportion to its backlog.
-
-    Args:
-        place: the topics.
-        bound: up to where each name is bound, from the ledger.
+    Names of other sources, or of topics that the mirror no longer reads, are ignored. If the limit is exceeded, every
+    partition contributes in proportion to its backlog.
 
     Raises:
-        TerminalError: ``MESSAGES_LOST`` when messages beyond what is bound are gone, ``MESSAGES_LOST`` when a topic
-            has another id, lost a partition, or ends before what is bound of it; ``PLACE_MISSING``, ``ACCESS_DENIED``,
-            ``CONNECTION_INVALID``, ``SERVICE_REFUSED``, ``CONNECTION_INVALID``.
+        TerminalError: ``MESSAGES_LOST`` when unbound messages are gone, or when a topic has another id, lost a
+            partition, or ends before its bound offsets; ``PLACE_MISSING``, ``ACCESS_DENIED``, ``CONNECTION_INVALID``,
+            ``SERVICE_REFUSED``.
         TransientError: ``UNREACHABLE``.
     """
     broker = Broker(place)
@@ -180,7 +176,7 @@ def find_ranges(place: KafkaPlace, bound: Mapping[str, int]) -> Found:
 
 
 def expecting(place: KafkaPlace, bound: Mapping[str, int]) -> KafkaPlace:
-    """*place* with the topics' ids as they are bound: reading a range then proves that it came from that very topic."""
+    """*place* with the bound ids of the topics, so that reading a range proves that it came from the same topic."""
     ids = [(topic, topic_id) for topic in place.topics for topic_id in _ids_bound(topic, bound)]
     return place._replace(ids=tuple(ids))
 
@@ -195,7 +191,6 @@ def _ids_bound(topic: str, bound: Mapping[str, int]) -> list[str]:
 
 
 def _unbound(topic: Topic, number: int, known: Mapping[int, int], where: str) -> tuple[int, int]:
-    """From where to where a partition may be read now."""
     first, end = topic.first[number], topic.end[number]
     if not known:
         return first, max(first, end)
@@ -211,7 +206,7 @@ def _unbound(topic: Topic, number: int, known: Mapping[int, int], where: str) ->
 
 
 def _shares(starts: Mapping[str, tuple[int, int]], limit: int) -> dict[str, int]:
-    """The end of each partition's range: all there is, or in proportion to the backlogs; never nothing for all."""
+    """The end of each partition's range: the partition's end, or in proportion to the backlogs; never all empty."""
     backlog = sum(end - start for start, end in starts.values())
     if backlog <= limit:
         return {name: end for name, (_, end) in starts.items()}
@@ -219,7 +214,7 @@ def _shares(starts: Mapping[str, tuple[int, int]], limit: int) -> dict[str, int]
 
 
 def _cut(name: str, start: int, end: int, most: int) -> list[BoundRange]:
-    """About equal ranges of at most *most* offsets; one empty range where there is nothing."""
+    """Equal ranges of at most *most* offsets; one empty range if there are none."""
     count = max(1, -(-(end - start) // most))
     marks = [start + (end - start) * i // count for i in range(count + 1)]
     return [BoundRange(name, *pair) for pair in pairwise(marks)]
@@ -242,7 +237,7 @@ def offsets_at(place: KafkaPlace, moment: datetime) -> dict[str, int]:
 
 
 def offsets_kept(place: KafkaPlace) -> dict[str, tuple[int, int]]:
-    """By ``topic/partition`` the first offset that retention has left, and the one behind the newest message.
+    """By ``topic/partition`` the first retained offset, and the one after the newest message.
 
     Raises:
         MirroringError: see :meth:`Broker.fail`.

@@ -1,1 +1,1 @@
-"""What Qlik's sources share: types, column masks, positions, files with a ``.dfm``."""
+"""Shared parts of Qlik's sources: types, column masks, positions, data files with a ``.dfm``."""

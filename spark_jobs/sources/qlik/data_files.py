@@ -1,6 +1,6 @@
 """Reads data files of Qlik's file targets as exact texts, by their metadata files: CSV, JSON lines, Parquet.
 
-Files are read in blocks, so that memory does not grow with them. The number of rows has to be the announced one.
+Files are read in blocks, so memory does not grow with them. The number of rows must be the announced one.
 """
 
 from __future__ import annotations
@@ -43,7 +43,8 @@ _SHOWN = 200
 _LINE_ENDS = b"\n\r"
 _BOOLEAN = "BOOLEAN"
 _TRUTHS = (("false", "true"), ("0", "1"))
-"""The texts of false and true: for other columns than truths, of which no number may be made, and for these."""
+"""The texts of false and true: first for other columns than Booleans, so that they never become numbers; then for
+Booleans."""
 _DAMAGE = (pa.ArrowException, UnicodeError, EOFError, OSError, zlib.error)
 _UTC = ("UTC", "ETC/UTC", "Z", "+00:00")
 
@@ -55,15 +56,15 @@ def read_texts(
 
     Args:
         path: the data file.
-        dfm: what its metadata file says.
-        headers: the header columns, in which an empty text and NULL mean the same, and bytes are no texts.
-        encoding: what a text file has that shows no other one at its beginning.
+        dfm: the content of its metadata file.
+        headers: the header columns, in which an empty text equals NULL, and bytes are not texts.
+        encoding: the encoding of a text file without a byte order mark.
 
     Raises:
-        Refusal: ``FILE_DAMAGED`` when the columns differ, or the number of rows does, at the end, or after the rows
-            before the damage; ``FORMAT_UNSUPPORTED``.
+        Refusal: ``FILE_DAMAGED`` when the columns differ, after the rows before a damage, or at the end when the number
+            of rows differs; ``FORMAT_UNSUPPORTED``.
         TerminalError: ``SOURCE_REWRITTEN``.
-        TransientError: ``UNREACHABLE`` when the disk does not give the file.
+        TransientError: ``UNREACHABLE`` when the file cannot be read from the disk.
     """
     rows = 0
     try:
@@ -80,7 +81,7 @@ def read_texts(
         way_out = "set `encoding` under `source` in the mirror file, or UTF-8 at the file target"
         raise Refusal("FORMAT_UNSUPPORTED", f"{what}: {way_out}") from error
     except _DAMAGE as error:
-        # Damaged contents are told by an OSError without an errno; the system's own errors carry one.
+        # Damaged content raises an OSError without errno; errors of the system have one.
         if isinstance(error, OSError) and error.errno is not None:
             raise TransientError(
                 "UNREACHABLE",
@@ -97,11 +98,7 @@ def read_texts(
 
 
 def _refuse_out_of_range(batch: pa.RecordBatch, bounded: Mapping[str, tuple[int, int]]) -> None:
-    """Refuse a whole number that the described type does not have, though the log's type holds it.
-
-    Raises:
-        Refusal: ``FILE_DAMAGED``.
-    """
+    """Refuse an integer outside the described type, though the log's type holds it."""
     for name, (low, high) in bounded.items():
         texts = batch.column(name)
         is_short = pc.match_substring_regex(texts, r"^[+-]?[0-9]{1,18}$").fill_null(True)
@@ -114,9 +111,9 @@ def _refuse_out_of_range(batch: pa.RecordBatch, bounded: Mapping[str, tuple[int,
 
 
 class _Nulls:
-    """Refuses a NULL that may be an empty text: without quotes, and without a NULL of its own, both are written alike.
+    """Refuses a NULL that may be an empty text: without quotes and without a NULL text, both look equal.
 
-    A file has no quotes if its metadata file names none, or if it has texts and yet not one quote in it.
+    A file has no quotes if its metadata file names none, or if it has texts but no quote.
     """
 
     def __init__(self, path: Place, dfm: Dfm, headers: Collection[str], encoding: str) -> None:
@@ -127,11 +124,7 @@ class _Nulls:
         self._null, self._has_text = "", not self._quote
 
     def refuse_ambiguous(self, batch: pa.RecordBatch) -> None:
-        """Refuse a batch that is, with those before it, ambiguous.
-
-        Raises:
-            Refusal: ``FORMAT_UNSUPPORTED``.
-        """
+        """Refuse a batch that is ambiguous, together with those before it."""
         for name in self._columns:
             nulls = batch.column(name).null_count
             self._null = self._null or (name if nulls else "")
@@ -139,7 +132,7 @@ class _Nulls:
         if not self._null or not self._has_text:
             return
         if self._quote and self._has_quote():
-            self._columns = ()  # a text may be in quotes: then an empty field is none
+            self._columns = ()  # texts may be quoted: then an empty field is NULL
             return
         what = f"an empty field of {shown(self._null)} may be NULL or an empty text: the file has no quotes"
         raise Refusal("FORMAT_UNSUPPORTED", what)
@@ -150,7 +143,7 @@ class _Nulls:
 
 
 def is_said_empty(path: Place) -> bool:
-    """Whether the metadata file of a text file without a byte says that it has no row: then it is whole (T-92)."""
+    """Whether the metadata file of an empty text file announces no rows: then it is complete (T-92)."""
     if not path.name.lower().endswith((".csv", ".json")):
         return False
     try:
@@ -172,14 +165,14 @@ def _why_one_more(path: Place, dfm: Dfm, rows: int, encoding: str) -> str:
 
 
 def has_binary(path: Place, column: str) -> bool:
-    """Whether a file holds a column as bytes, not as a text: only Parquet can."""
+    """Whether a file stores a column as bytes instead of text, which only Parquet can."""
     if not path.name.lower().endswith(".parquet"):
         return False
     try:
         with open_source(path) as file:
             schema = pq.read_schema(path if isinstance(path, Path) else file)
     except (pa.ArrowException, OSError):
-        return False  # reading its rows will say what is wrong
+        return False  # reading its rows will report the mistake
     at = schema.get_field_index(column)
     return at >= 0 and is_binary(schema.field(at).type)
 
@@ -189,17 +182,12 @@ def _is_csv(name: str) -> bool:
 
 
 def _reader(name: str) -> Callable[[Place, Dfm, str], Iterator[pa.RecordBatch]] | None:
-    """What reads a text file; None for Parquet."""
     bare = name.lower().removesuffix(".gz")
     return {".csv": _read_csv, ".json": _read_json}.get(bare[bare.rfind(".") :])
 
 
 def _opened(path: Place, encoding: str) -> IO[bytes]:
-    """A text file as UTF-8.
-
-    Raises:
-        Refusal: ``FORMAT_UNSUPPORTED`` for one that is UTF-8 although the mirror file says otherwise.
-    """
+    """A text file as UTF-8."""
     if not codecs.lookup(encoding).name.startswith("utf"):
         with _unpacked(path) as file:
             is_other = is_utf8(file)
@@ -230,10 +218,10 @@ def _supported(form: CsvForm) -> CsvForm:
     elif any(one and (one in form.delimiter or one in form.record_end) for one in single):
         what = f"quote {shown(form.quote)} or escape {shown(form.escape)} is part of a delimiter"
     elif form.escape not in ("", form.quote) and form.escape in form.null:
-        # Read as an escape it would leave a text behind, and that text would be a value.
+        # Read as an escape, it would leave a text that counts as a value.
         what = f"NULL is written {shown(form.null)}, with the escape character {shown(form.escape)} in it"
     elif any(one in form.null for one in (form.quote, form.delimiter, form.record_end, "\n", "\r") if one):
-        # Quotes are taken off, and what is left would be a text.
+        # Without its quotes, the rest would be a text.
         what = f"NULL is written {shown(form.null)}, with a quote, a delimiter or a line end in it"
     else:
         return form
@@ -255,10 +243,10 @@ def _read_json(path: Place, dfm: Dfm, encoding: str) -> Iterator[pa.RecordBatch]
 
 
 def _record(line: bytes, names: set[str], truths: set[str], exact: set[str]) -> dict[str, str | None]:
-    """One record, its numbers as they are written; a member that is left out is NULL.
+    """One record, its numbers as written; a missing member is NULL.
 
-    An unknown member is refused: the one that it stands for would be a silent NULL. So is a number of an *exact*
-    column that may have lost digits on its way (G-112).
+    An unknown member is refused, because the column it replaces would be silently NULL. So is a number of an *exact*
+    column that may have lost digits in transit (G-112).
     """
     text = line.decode()
     try:
@@ -298,14 +286,9 @@ def _read_parquet(path: Place, dfm: Dfm, headers: Collection[str] = ()) -> Itera
 
 
 def _decoded(described: DfmColumn, values: pa.Array) -> pa.Array:
-    """Bytes that the metadata file calls a text: some writers leave the annotation out. Others stay as they are.
+    """Decode bytes that the metadata file describes as text, because some writers omit the annotation.
 
-    A truth that the metadata file does not call one becomes a word, of which no number can be made.
-
-    Raises:
-        pa.ArrowInvalid: bytes that are no UTF-8.
-        Refusal: ``FILE_DAMAGED`` for values that may have lost what the described ones had: zeros before a text
-            of digits, the spelling of a time, digits of a number that a float does not hold.
+    A Boolean that the metadata file does not describe as one becomes a word, which cannot be read as a number.
     """
     if isinstance(values.type, pa.DictionaryType):
         values = values.dictionary_decode()
@@ -332,12 +315,7 @@ def _decoded(described: DfmColumn, values: pa.Array) -> pa.Array:
 
 
 def _whole(described: DfmColumn, values: pa.Array) -> pa.Array:
-    """Whole numbers that a file holds as floats, as whole numbers.
-
-    Raises:
-        pa.ArrowInvalid: one is none.
-        Refusal: ``FILE_DAMAGED`` for one beyond those of which a float holds each.
-    """
+    """Integers that a file stores as floats, as integers."""
     beyond = 2**53 if values.type == pa.float64() else 2**24
     if pc.any(pc.greater_equal(pc.abs(values), beyond)).as_py():
         what = f"the metadata file calls {shown(described.name)} {described.type}, the file holds it as {values.type}"
@@ -346,11 +324,11 @@ def _whole(described: DfmColumn, values: pa.Array) -> pa.Array:
 
 
 def line_ends(values: np.ndarray[Any, Any], quotes: np.ndarray[Any, Any], *, inside: bool, previous: int) -> set[bool]:
-    """How lines end in a block of bytes, quoted texts apart: with a carriage return before the line feed, or without.
+    """How lines end in a block of bytes, outside of quotes: with a carriage return before the line feed, or without.
 
     Args:
         values: the bytes.
-        quotes: the places of quotes among them.
+        quotes: the indexes of quotes among them.
         inside: whether the block begins within quotes.
         previous: the byte before it.
     """

@@ -1,8 +1,7 @@
 """Reads delimited text of Qlik's file targets in blocks: delimiters of any length, quotes doubled or escaped.
 
-A parser that mends what it reads would turn half a file into rows: the rest of an unclosed quote would pass as text. So
-quotes are proven to open and close at the borders of fields, and each record to have as many fields as there are
-columns.
+A parser that fixes its input would turn half a file into rows: the rest of an unclosed quote would become text. So it
+is checked that quotes open and close at the borders of fields, and that each record has one field per column.
 
 Public source: Qlik Help, *File target: general properties* (delimiters, metadata header).
 """
@@ -28,11 +27,11 @@ _Places = np.ndarray[Any, Any]
 
 
 def read_delimited(file: IO[bytes], form: CsvForm, columns: Sequence[DfmColumn]) -> Iterator[pa.RecordBatch]:
-    """The rows of a UTF-8 file: each column as strings or NULL. A header line is passed over.
+    """The rows of a UTF-8 file: each column as strings or NULL. A header line is skipped.
 
     Raises:
         Refusal: ``FORMAT_UNSUPPORTED``, ``FILE_DAMAGED``.
-        UnicodeDecodeError: it is no UTF-8.
+        UnicodeDecodeError: it is not UTF-8.
     """
     names = [column.name for column in columns]
     splitter, held, at, is_first, size = _Splitter(form, len(columns)), b"", 0, True, BLOCK
@@ -51,7 +50,7 @@ def read_delimited(file: IO[bytes], form: CsvForm, columns: Sequence[DfmColumn])
                 cut = splitter.cut(held, at, ended=ended)
         if len(cut.ends):
             yield pa.RecordBatch.from_arrays(splitter.columns(held, cut, at), names)
-        # A record that is longer than a block is looked for in twice as many bytes each time.
+        # The search for a record longer than a block doubles the bytes each time.
         held, at, size = held[cut.size :], at + cut.size, BLOCK if cut.size else 2 * size
 
 
@@ -66,12 +65,12 @@ def _blocks(file: IO[bytes]) -> Iterator[tuple[bytes, bool]]:
 
 
 def is_header(record: str, form: CsvForm, columns: Sequence[DfmColumn]) -> bool:
-    """Whether the first record of a file names the columns, their types, or both.
+    """Whether the first record of a file contains the columns' names, their types, or both.
 
-    A text may be the name of a column; a header that is taken for a row, or a row for a header, makes a wrong count.
+    A text may equal the name of a column; then the number of rows shows the mistake.
 
     Raises:
-        Refusal: ``FILE_DAMAGED`` for one that names other columns.
+        Refusal: ``FILE_DAMAGED`` for a header with other columns.
     """
     record = record.removesuffix(form.record_end).removesuffix("\n").removesuffix("\r")
     quote, between = form.quote, re.escape(form.delimiter)
@@ -106,10 +105,10 @@ class _Cut(NamedTuple):
     """Complete records at the beginning of some bytes.
 
     Args:
-        size: how many bytes they are.
-        borders: where their fields end.
-        ends: which of those are the last of their records, by number.
-        quotes: where quotes open and close, in turn.
+        size: their number of bytes.
+        borders: the ends of their fields.
+        ends: the indexes of borders that end a record.
+        quotes: the positions where quotes open and close, alternately.
         has_escapes: whether some characters are escaped.
     """
 
@@ -121,8 +120,6 @@ class _Cut(NamedTuple):
 
 
 class _Splitter:
-    """Cuts text into records and fields."""
-
     def __init__(self, form: CsvForm, width: int) -> None:
         self._form, self._width = form, width
         self._is_line = form.record_end in ("\n", "\r\n")
@@ -133,16 +130,12 @@ class _Splitter:
         self._line_ends: set[bool] = set()
 
     def cut(self, data: bytes, at: int, *, ended: bool) -> _Cut:
-        """The complete records of some bytes from byte *at* of the file; all of them at its end.
-
-        Raises:
-            Refusal: ``FILE_DAMAGED`` for a quote that is not closed, or inside a field.
-        """
+        """The complete records of some bytes from byte *at* of the file; all of them at its end."""
         values = np.frombuffer(data, np.uint8)
         escaped = self._escaped(values)
         quotes, borders, is_end = self._borders(values, escaped)
         if self._form.record_end == "\r\n" and not at and is_end.any():
-            # Where lines do end so, a line feed alone is a part of a text.
+            # If lines end so, a line feed alone is part of a text.
             first = int(borders[is_end.argmax()])
             if first and values[first - 1] == _CR:
                 self._end, self._is_line = b"\r\n", False
@@ -161,7 +154,7 @@ class _Splitter:
         return _Cut(len(data), borders, ends, quotes, len(escaped) > 0)
 
     def _borders(self, values: _Places, escaped: _Places) -> tuple[_Places, _Places, _Places]:
-        """Where quotes open and close, where fields end outside of them, and which of these end their record."""
+        """Where quotes open and close, where fields outside of them end, and which of these end a record."""
         if len(self._delimiter) == len(self._end) == 1:
             is_one = (values == self._delimiter[0]) | (values == self._end[0])
             if self._quote:
@@ -180,7 +173,7 @@ class _Splitter:
             one[(np.searchsorted(quotes, one) % 2 == 0) & ~np.isin(one, escaped)]
             for one in (_found(values, self._end), _found(values, self._delimiter))
         )
-        if len(ends):  # a delimiter may be a part of what ends a record
+        if len(ends):  # a delimiter may be a part of a record's end
             behind = np.searchsorted(ends, fields, "right") - 1
             fields = fields[(behind < 0) | (fields >= ends[behind] + len(self._end))]
         places = np.concatenate([fields, ends])
@@ -188,11 +181,10 @@ class _Splitter:
         return quotes, places[order], np.append(np.zeros(len(fields), bool), np.ones(len(ends), bool))[order]
 
     def first_end(self, cut: _Cut) -> int:
-        """Where the first record ends, with what ends it."""
         return min(int(cut.borders[cut.ends[0]]) + len(self._end), cut.size)
 
     def _prove_openers(self, values: _Places, quotes: _Places, at: int) -> None:
-        """Find a quote inside a field early: what follows it would be held as one text up to the end of the file."""
+        """Detect a quote inside a field early: the rest of the file would be kept in memory as one text."""
         opens, borders = quotes[0::2], np.zeros(256, bool)
         borders[[*self._quote, _LF, self._delimiter[-1], self._end[-1]]] = True
         before = np.where(opens > 0, values[opens - 1], _LF)
@@ -205,17 +197,12 @@ class _Splitter:
         raise Refusal("FILE_DAMAGED", f"the quote at byte {where} stands inside a field and is not doubled")
 
     def pass_over(self, line: bytes) -> None:
-        """Take how a header line ends for what it says of the others (T-93)."""
+        """Record the line end of a header line (T-93)."""
         if self._is_line and line.endswith(b"\n"):
             self._line_ends.add(line.endswith(b"\r\n"))
 
     def columns(self, data: bytes, cut: _Cut, at: int) -> list[pa.Array]:
-        """The columns of complete records that begin at byte *at* of the file.
-
-        Raises:
-            Refusal: ``FILE_DAMAGED``, ``FORMAT_UNSUPPORTED``.
-            UnicodeDecodeError: they are no UTF-8.
-        """
+        """The columns of complete records that begin at byte *at* of the file."""
         body = data[: cut.size]
         if not body.isascii():
             body.decode()
@@ -238,7 +225,7 @@ class _Splitter:
         for place, byte in enumerate(self._null):
             maybe = np.flatnonzero(is_null)
             is_null[maybe] = values[starts[maybe] + place] == byte
-        # The texts between the fields are strings of their own, so that nothing is copied before columns are taken.
+        # The texts between the fields are separate strings, so nothing is copied before columns are selected.
         is_small = len(body) < 2**31
         offsets = np.empty(2 * len(starts), np.int32 if is_small else np.int64)
         offsets[0::2], offsets[1::2] = starts + is_quoted, stops - is_quoted
@@ -254,11 +241,7 @@ class _Splitter:
         return found
 
     def _unescaped(self, texts: pa.Array) -> pa.Array:
-        """Texts without the escape character; what it may stand before is known.
-
-        Raises:
-            Refusal: ``FORMAT_UNSUPPORTED``.
-        """
+        """Texts without the escape character; the characters that it may precede are known."""
         escape = re.escape(self._form.escape)
         known = (self._form.quote, self._form.escape, self._form.delimiter, self._form.record_end, "\n", "\r")
         kept = "|".join(re.escape(one) for one in known if one)
@@ -270,13 +253,12 @@ class _Splitter:
         return pc.replace_substring_regex(texts, rf"(?s){escape}({kept})", r"\1")
 
     def _escaped(self, values: _Places) -> _Places:
-        """The places of characters behind an escape."""
         if not self._escape:
             return np.zeros(0, np.int64)
         places = np.flatnonzero(values == self._escape[0])
         begins = np.append(True, np.diff(places) != 1)[: len(places)]
         first = np.maximum.accumulate(np.where(begins, np.arange(len(places)), 0))
-        # Of several in a row each second one is itself escaped.
+        # Of several in sequence, every second one is itself escaped.
         escaped = places[(np.arange(len(places)) - first) % 2 == 0] + 1
         inside: _Places = escaped[escaped < len(values)]
         return inside
@@ -296,14 +278,10 @@ class _Splitter:
         self._refuse_form(raw, found)
 
     def prove_form(self, beginning: bytes, *, ended: bool) -> None:
-        """Refuse a file in which what ends fields is not there.
-
-        Raises:
-            Refusal: ``FORMAT_UNSUPPORTED``.
-        """
+        """Refuse a file without its field delimiter."""
         first, found, _ = beginning.partition(self._end)
         if self._quote and self._quote in first:
-            first, found = beginning, b""  # what ends the record may be within quotes
+            first, found = beginning, b""  # the record's end may be within quotes
         if self._width > 1 and first and (found or ended) and self._delimiter not in first:
             self._refuse_form(beginning[:200], 1)
 
@@ -321,11 +299,7 @@ class _Splitter:
         )
 
     def _without_returns(self, values: _Places, cut: _Cut, starts: _Places) -> _Places:
-        """Where fields end, the carriage return of a line's end left out.
-
-        Raises:
-            Refusal: ``FORMAT_UNSUPPORTED`` where lines end in two ways: it may be the end of a text (T-93).
-        """
+        """The ends of fields, without the carriage return of a line's end."""
         if not self._is_line:
             return cut.borders
         stops, lasts = cut.borders, cut.ends
@@ -341,7 +315,7 @@ class _Splitter:
         return stops
 
     def _doubled(self, cut: _Cut) -> _Places:
-        """The second ones of doubled quotes: such a pair closes and opens again at once."""
+        """The second quotes of doubled ones: such a pair closes and opens again at once."""
         opens, closes = cut.quotes[0::2], cut.quotes[1::2]
         if self._escape:
             return opens[:0]
@@ -349,18 +323,13 @@ class _Splitter:
         return np.asarray(opens[1:][is_second], np.int64)
 
     def _refuse_quotes(self, cut: _Cut, starts: _Places, stops: _Places, at: int) -> None:
-        """Name the first quote that is neither at the border of a field nor doubled.
-
-        Raises:
-            Refusal: ``FILE_DAMAGED``.
-        """
+        """Refuse the first quote that is neither at the border of a field nor doubled."""
         doubled = self._doubled(cut)
         sound = np.concatenate([starts, stops - 1, doubled, doubled - 1])
         self._refuse_quote(at + int(np.append(cut.quotes[~np.isin(cut.quotes, sound)], cut.quotes)[0]))
 
 
 def _found(values: _Places, wanted: bytes) -> _Places:
-    """The places of some bytes, from left to right without overlap."""
     is_there = values[: max(0, len(values) - len(wanted) + 1)] == wanted[0]
     for at, byte in enumerate(wanted[1:], 1):
         is_there &= values[at : at + len(is_there)] == byte

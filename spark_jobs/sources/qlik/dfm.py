@@ -1,4 +1,4 @@
-"""Reads metadata files (``.dfm``) of Qlik's file targets: what the data file beside one holds (T-41).
+"""Reads metadata files (``.dfm``) of Qlik's file targets, which describe a data file (T-41).
 
 Public source: Qlik help, *Metadata file description*.
 """
@@ -19,9 +19,9 @@ from spark_jobs.sources.contract.json_numbers import members_once
 
 SUFFIX = ".dfm"
 DATA_SUFFIXES = tuple(f".{kind}{packed}" for kind in ("csv", "json", "parquet") for packed in ("", ".gz"))
-"""What the names of data files end with."""
+"""The suffixes of data files."""
 _COMPRESSIONS = (".snappy", ".gz", ".gzip", ".zstd", ".zst", ".lz4", ".brotli", ".lzo", ".uncompressed")
-"""What stands before the suffix of a Parquet file that some tools write or copy: ``1.snappy.parquet``."""
+"""Parts before the suffix of a Parquet file in names of some tools: ``1.snappy.parquet``."""
 
 
 _HEX = re.compile(r"0[xX](?:[0-9A-Fa-f]{2})+")
@@ -30,7 +30,7 @@ _NAMED = {"\\t": "\t", "\\n": "\n", "\\r": "\r"}
 
 
 class DfmColumn(msgspec.Struct, frozen=True):
-    """A column as Qlik describes it; *length* in bytes, numbers that Qlik leaves unsaid are 0."""
+    """A column as described by Qlik; *length* in bytes; missing numbers are 0."""
 
     ordinal: int
     name: str
@@ -45,7 +45,7 @@ class _Options(msgspec.Struct, frozen=True):
     fieldDelimiter: str = ","
     recordDelimiter: str = "\n"
     nullValue: str = ""
-    # Unsaid it is Qlik's own default: should the file have no quotes after all, one in a text is found out.
+    # The default is Qlik's own; if the file has no quotes after all, one in a text is detected.
     quoteChar: str = '"'
     escapeChar: str = ""
 
@@ -82,7 +82,7 @@ class _Document(msgspec.Struct, frozen=True):
 
 
 class CsvForm(NamedTuple):
-    """How a delimited file is written; *quote* and *escape* are empty where there is none."""
+    """The form of a delimited file; *quote* and *escape* are empty if there is none."""
 
     delimiter: str
     record_end: str
@@ -92,18 +92,18 @@ class CsvForm(NamedTuple):
 
 
 class Dfm(NamedTuple):
-    """What a metadata file says of its data file.
+    """The content of a metadata file.
 
     Args:
         file: the data file's name.
-        records: how many rows it has.
-        errors: how many records the task says that it could not write.
+        records: its number of rows.
+        errors: the number of records that the task could not write.
         table: the source table, ``schema.table``.
-        target: the table at the target, ``schema.table``; empty where it is not said.
+        target: the table at the target, ``schema.table``; empty if missing.
         columns: the columns in physical order.
-        csv: how the file is written, should it be a delimited one.
-        task: the name of the task that wrote it; empty where it is not said. Its server is not looked at: after a
-            failover the same task has another one.
+        csv: the form of a delimited file.
+        task: the name of the task that wrote it; empty if missing. Its server is ignored: after a failover the same
+            task has another one.
     """
 
     file: str
@@ -122,7 +122,7 @@ class Dfm(NamedTuple):
 
     @property
     def key(self) -> tuple[str, ...]:
-        """The columns of the primary key in its order; empty where the file tells none."""
+        """The columns of the primary key in order; empty if the file contains none."""
         return tuple(c.name for c in sorted(self.columns, key=lambda c: c.primaryKeyPos) if c.primaryKeyPos > 0)
 
 
@@ -133,7 +133,7 @@ def read_dfm(content: bytes) -> Dfm:
     """Read a metadata file.
 
     Raises:
-        Refusal: ``FILE_DAMAGED`` when it is no JSON document of this kind, or contradicts itself.
+        Refusal: ``FILE_DAMAGED`` when it is not a JSON document of this kind, or contradicts itself.
     """
     encoding, mark = encoding_of(content)
     try:
@@ -170,9 +170,9 @@ def read_dfm(content: bytes) -> Dfm:
 
 
 def _characters(spelled: str, *, escapes: bool = True) -> str:
-    """The characters that an option of the file target stands for, which may be hexadecimal or escaped."""
+    """The characters of an option of the file target, which may be hexadecimal or escaped."""
     if _HEX.fullmatch(spelled):
-        # Bytes that are no UTF-8 stay as they are spelled: no file has such a delimiter, and that is refused.
+        # Bytes that are not UTF-8 stay as spelled: no file has such a delimiter, so it is refused later.
         with suppress(UnicodeDecodeError):
             return bytes.fromhex(spelled[2:]).decode()
     return _ESCAPE.sub(_escaped, spelled) if escapes else spelled
@@ -184,11 +184,7 @@ def _escaped(found: re.Match[str]) -> str:
 
 
 def check_file(dfm: Dfm, file: str) -> None:
-    """Whether a metadata file speaks of the data file beside it; what it says of extensions varies and tells nothing.
-
-    Raises:
-        Refusal: ``FILE_DAMAGED``.
-    """
+    """Check that a metadata file describes its data file; extensions in it vary and are ignored."""
     if stem(dfm.file.rpartition("/")[2]) != stem(file):
         raise Refusal(
             "FILE_DAMAGED", f"the metadata file speaks of {shown(dfm.file)}, the file beside it is {shown(file)}"
@@ -196,7 +192,7 @@ def check_file(dfm: Dfm, file: str) -> None:
 
 
 def stem(file: str) -> str:
-    """A data file's or metadata file's name without what says its format and compression, in any case of letters."""
+    """A data file's or metadata file's name without suffixes of format and compression, in any case."""
     bare = without_suffix(file)
     folded = bare.lower()
     return next((bare[: -len(end)] for end in _COMPRESSIONS if folded.endswith(end)), bare)
@@ -209,7 +205,7 @@ def without_suffix(file: str) -> str:
 
 
 def metadata_file(path: Place) -> Place:
-    """The metadata file beside a data file, with or without the compression in its name, its suffix in any case."""
+    """The metadata file of a data file, with or without the compression in its name, its suffix in any case."""
     own, other = (path.with_name(name + SUFFIX) for name in (without_suffix(path.name), stem(path.name)))
     if own.exists() or other.exists():
         return own if own.exists() else other

@@ -1,8 +1,8 @@
 """Maps Qlik's own data types to those of the change log (K-12, K-13, T-43).
 
-Qlik describes every source's columns by one list of types, with a length in bytes, a precision and a scale. The log
-speaks the types of :mod:`spark_jobs.sources.sql_server.type_text`; each Qlik type becomes one that holds all of its
-values exactly, so that nothing is rounded on the way.
+Qlik describes the columns of all sources by one list of types, with a length in bytes, a precision and a scale. The log
+uses the types of :mod:`spark_jobs.sources.sql_server.type_text`. Each Qlik type becomes one that holds all of its
+values exactly, so that nothing is rounded.
 
 Public source: Qlik Help, *Replicate data types* and *Kafka data types*.
 """
@@ -17,7 +17,7 @@ from spark_jobs.sources.contract.json_numbers import DOUBLE_DIGITS
 from spark_jobs.sources.sql_server.type_text import AS_TEXT
 
 LARGE_OBJECTS = frozenset({"BLOB", "CLOB", "NCLOB"})
-"""Types whose columns masks do not speak of (K-22)."""
+"""Types whose columns masks do not show (K-22)."""
 
 TEXTS = frozenset({"STRING", "WSTRING", "CLOB", "NCLOB"})
 BINARIES = frozenset({"BYTES", "BLOB"})
@@ -28,7 +28,7 @@ _MOST_DIGITS = 38
 
 
 def _digits(length: int, precision: int, scale: int) -> str | None:
-    # A scale below zero stands for zeros before the point, one above the precision for zeros behind it.
+    # A negative scale means zeros before the point; one above the precision, zeros after it.
     if precision < 1:
         return None
     whole, fraction = precision - scale, max(scale, 0)
@@ -37,12 +37,12 @@ def _digits(length: int, precision: int, scale: int) -> str | None:
 
 
 def _seconds(name: str) -> Callable[[int, int, int], str | None]:
-    # Real descriptions leave the scale of a time at 0 whatever its values have: 0 says nothing about them.
+    # Descriptions may have scale 0 for times with a fraction, so 0 is ignored.
     return lambda length, precision, scale: f"{name}({scale if 1 <= scale <= 7 else 7})"
 
 
 def _sized(name: str) -> Callable[[int, int, int], str | None]:
-    # An unsaid length is 0: any length then.
+    # A missing length is 0 and means any length.
     return lambda length, precision, scale: f"{name}({length if 1 <= length <= _LONGEST else 'max'})"
 
 
@@ -52,7 +52,7 @@ def _always(text: str) -> Callable[[int, int, int], str | None]:
 
 _LOG_TYPES: dict[str, Callable[[int, int, int], str | None]] = {
     "BOOLEAN": _always("bit"),
-    # One byte with a sign: tinyint has none.
+    # A signed byte: tinyint is unsigned.
     "INT1": _always("smallint"),
     "INT2": _always("smallint"),
     "INT4": _always("int"),
@@ -82,15 +82,15 @@ RANGES = {
     "UINT4": (0, 2**32 - 1),
     "UINT8": (0, 2**64 - 1),
 }
-"""Of whole numbers whose type in the log holds more than theirs."""
+"""The ranges of integers whose type in the log has a larger one."""
 
 
 @lru_cache(maxsize=4096)
 def log_type(type: str, length: int, precision: int, scale: int) -> str:
-    """The log's type text for a column that Qlik describes; *length* in bytes, 0 where Qlik leaves a number unsaid.
+    """The log's type text for a column described by Qlik; *length* in bytes; missing numbers are 0.
 
     Raises:
-        TerminalError: ``TYPE_UNSUPPORTED`` for a type that is none of Qlik's, or a NUMERIC that 38 digits cannot hold.
+        TerminalError: ``TYPE_UNSUPPORTED`` for an unknown type, or a NUMERIC of more than 38 digits.
     """
     spell = _LOG_TYPES.get(type.upper())
     text = spell(length, precision, scale) if spell else None
@@ -113,28 +113,28 @@ def log_type(type: str, length: int, precision: int, scale: int) -> str:
 
 
 def key_type(log_type: str, chosen: str | None = None) -> str:
-    """The log's type of a column as a key; *chosen* is what the mirror file lands it as: text has room for all digits.
+    """The log's type of a column as a key; *chosen* is its landing type in the mirror file. Text holds all digits.
 
-    Qlik hardly ever tells how many digits of a second a value may have, so that the type alone proves nothing: the
-    target keeps six, and a value with a seventh that is not zero is none of this type (G-02).
+    Qlik rarely describes the digits of a second, so the type alone proves nothing. The target has six, so a value with
+    a seventh digit other than zero is refused (G-02).
     """
     return "datetime2(6)" if log_type == "datetime2(7)" and chosen is None else log_type
 
 
 def is_longer_than_a_double(type_name: str, precision: int) -> bool:
-    """Whether values of a column may have more digits than survive a double (G-112); a NUMERIC may tell none."""
+    """Whether a column may have more digits than a double holds (G-112); a NUMERIC may have none declared."""
     name = type_name.upper()
     return name == "UINT8" or (name == "NUMERIC" and not 0 < precision <= DOUBLE_DIGITS)
 
 
 def is_longer_than_a_float(type_name: str, precision: int) -> bool:
-    """Whether values of a column may have more digits than survive a float of four bytes."""
+    """Whether a column may have more digits than a four-byte float holds."""
     name = type_name.upper()
     return name in ("REAL8", "UINT8") or (name == "NUMERIC" and not 0 < precision <= _FLOAT_DIGITS)
 
 
 def is_out_of_range(value: str | None, low: int, high: int) -> bool:
-    """Whether a text is a whole number outside these bounds; of any other text its type judges."""
+    """Whether a text is an integer outside these bounds; its type checks any other text."""
     try:
         return value is not None and not low <= int(value) <= high
     except ValueError:

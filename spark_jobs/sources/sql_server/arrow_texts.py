@@ -1,4 +1,4 @@
-"""Spells typed values of Arrow as the texts that the readers of SQL types read."""
+"""Converts typed Arrow values to the texts that the readers of SQL types read."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from spark_jobs.sources.sql_server.times import time_text
 from spark_jobs.sources.sql_server.type_text import INTEGERS, MONEY, SqlType
 
 _FLOATS = {"halffloat": (2**11, 3), "float": (2**24, 6), "double": (2**53, 15)}
-"""Below which number a floating type holds each whole one, and how many decimal digits it holds."""
+"""Up to which number a floating type is exact for integers, and its exact decimal digits."""
 _WHOLE = {*INTEGERS, "bit"}
 
 
 def texts_of(values: pa.Array) -> pa.Array:
-    """Typed values as the texts that read back as them."""
+    """Typed values as texts that read back as the same values."""
     kind, types = values.type, pa.types
     if isinstance(kind, pa.DictionaryType):
         return texts_of(values.dictionary_decode())
@@ -27,7 +27,7 @@ def texts_of(values: pa.Array) -> pa.Array:
     if types.is_decimal(kind):
         return _by_value(values, lambda value: format(value, "f"))
     if types.is_floating(kind):
-        # Python prints the shortest text that reads back; a four-byte float has one of its own.
+        # Python prints the shortest text that reads back; a four-byte float has its own.
         single = values.cast(pa.float32()) if types.is_float16(kind) else values
         return _by_value(values, repr) if kind == pa.float64() else pc.cast(single, pa.string())
     if types.is_boolean(kind):
@@ -42,7 +42,7 @@ def texts_of(values: pa.Array) -> pa.Array:
 def texts_as(values: pa.Array, parsed: SqlType) -> pa.Array:
     """Typed values of a file as texts of a SQL type of another kind.
 
-    A number that is no value of the type keeps its digits, so that the reader refuses it.
+    A number that is not a value of the type keeps its digits, so that the reader refuses it.
     """
     kind, name, types = values.type, parsed.name, pa.types
     is_exact = name in _WHOLE or name == "decimal" or name in MONEY
@@ -58,9 +58,9 @@ def texts_as(values: pa.Array, parsed: SqlType) -> pa.Array:
 
 
 def beyond_exact(values: pa.Array, parsed: SqlType) -> pa.Array | None:
-    """Which values may stand for more than one number of a type; None where one is as exact as the other.
+    """The values that may represent more than one number of a type; None if both types are equally exact.
 
-    Two decimals with as many digits behind the point as the type has may be one float there.
+    Two decimals with all digits of the type after the point may be the same float.
     """
     if pa.types.is_integer(values.type) and parsed.name in ("float", "real"):
         most = _FLOATS["float" if parsed.single else "double"][0]

@@ -1,8 +1,8 @@
-"""Lands columns as the types that the mirror file chooses, not as those of their source (`types`, G-110).
+"""Lands columns as the types that the mirror file chooses instead of those of their source (`types`, G-110).
 
-A value is read exactly by its source type first. It then lands in the chosen type unchanged, or not at all: one that
-does not fit is a dead letter of its row. As text a value has one spelling, whoever printed it, with all digits of its
-type: dates and times in ISO form, a ``datetimeoffset`` with its offset, binary values in capital hexadecimal.
+A value is first read exactly by its source type. It then lands in the chosen type unchanged, or its row becomes a dead
+letter. As text a value has one spelling for all producers, with all digits of its type: dates and times in ISO form, a
+``datetimeoffset`` with its offset, binary values in capital hexadecimal.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ _MOST_DIGITS = 38
 
 @lru_cache(maxsize=4096)
 def landed_as(sql_type: str, chosen: str | None) -> str:
-    """The landing type of a column: the *chosen* one where `types` names it, else that of its source type.
+    """The landing type of a column: the *chosen* one if `types` lists it, else that of its source type.
 
     Raises:
-        TerminalError: ``TYPE_UNSUPPORTED`` for a type that cannot be mirrored; ``TYPE_UNSUPPORTED`` for a choice that
-            would lose what the source tells, whatever the value.
+        TerminalError: ``TYPE_UNSUPPORTED`` for a type that cannot be mirrored, or a choice that always loses
+            information.
     """
     if chosen == "string" and not is_known(sql_type):
         return chosen
@@ -52,21 +52,21 @@ def landed_as(sql_type: str, chosen: str | None) -> str:
 
 
 def can_land(own: str, chosen: str) -> bool:
-    """Whether values of one landing type may land as another: as text, as a wider type, or as another exact number."""
+    """Whether values of one landing type can land as another: as text, a wider type, or another exact number."""
     return chosen == "string" or wider(own, chosen) == chosen or (is_exact_number(own) and is_exact_number(chosen))
 
 
 def chosen_digits(kind: str, chosen: str | None) -> str | None:
-    """The decimal that is *chosen* for a column whose source tells NUMERIC without digits; None for any other."""
+    """The decimal that is *chosen* for a column of NUMERIC without digits; None for any other column."""
     is_decimal = chosen is not None and chosen.startswith("decimal(")
     return chosen if is_decimal and kind.casefold() == "numeric" else None
 
 
 def as_wide_as(loaded: str, streamed: Collection[str]) -> str:
-    """The landing type of a loaded column that takes what changes carry of it, too, by these types.
+    """The landing type of a loaded column, widened for the types that changes of it have.
 
-    It stays what was *loaded* where the load may have cut values: no change has its type, and others have more digits
-    behind the point, or hold another kind of value. Then publishing stops.
+    It stays what was *loaded* if the load may have cut values: no change has its type, and others have more digits
+    after the point, or another kind of value. Then publishing stops.
     """
     try:
         carried = {landing_type(sql_type) for sql_type in streamed}
@@ -81,7 +81,7 @@ def as_wide_as(loaded: str, streamed: Collection[str]) -> str:
 
 @lru_cache(maxsize=4096)
 def text_reader(sql_type: str, *, is_key: bool) -> Callable[[str], str]:
-    """From the text of a value to its one spelling where it lands as text; a zero with a sign is a key like any zero.
+    """Converts the text of a value to its one spelling where it lands as text; a signed zero in a key is a plain zero.
 
     A type that cannot be mirrored has no spelling of its own: its texts land as they were sent. The returned function
     raises ValueError for a text that does not parse.
@@ -102,11 +102,11 @@ def text_reader(sql_type: str, *, is_key: bool) -> Callable[[str], str]:
 
 @lru_cache(maxsize=4096)
 def chosen_key_converter(sql_type: str, chosen: str | None) -> Callable[[str], str]:
-    """As :func:`~spark_jobs.sources.sql_server.types.key_converter`, for a key that lands as the mirror file says.
+    """As :func:`~spark_jobs.sources.sql_server.types.key_converter`, for a key that lands as the mirror file chooses.
 
     Raises:
-        TerminalError: as :func:`landed_as`; ``TYPE_UNSUPPORTED`` also for a type in which the key is spelled otherwise,
-            but for text.
+        TerminalError: as :func:`landed_as`; ``TYPE_UNSUPPORTED`` also for a type, other than text, in which the key has
+            another spelling.
         ValueError: as for any key.
     """
     landing = landed_as(sql_type, chosen)
@@ -126,7 +126,7 @@ def chosen_key_converter(sql_type: str, chosen: str | None) -> Callable[[str], s
 
 @lru_cache(maxsize=4096)
 def number_reader(landing: str) -> Callable[[Any], Any]:
-    """From an exact number, or a boolean, to the same number of a landing type; ValueError where it does not fit."""
+    """Converts an exact number or a boolean to a landing type; ValueError if it does not fit."""
     read = converter(type_of_landed_key(landing))
 
     def fitted(value: Any) -> Any:
@@ -137,9 +137,9 @@ def number_reader(landing: str) -> Callable[[Any], Any]:
 
 
 def type_of_landed(column: LoadColumn) -> str:
-    """The log's type of a column whose typed values go into the log: as what they read back as themselves.
+    """The log's type of a column whose typed values go into the log, so that they read back unchanged.
 
-    Text that is so by choice keeps its source's type, so that it is no change of type beside the stream's changes.
+    A column that is text by choice keeps its source's type, so that it does not differ from the stream's changes.
     """
     is_chosen = column.type == "string" and column.sql_type is not None and landing_type(column.sql_type) != "string"
     return column.sql_type if is_chosen and column.sql_type else type_of_landed_key(column.type)
@@ -154,10 +154,10 @@ def keeps_spelling(old: str, new: str) -> bool:
 
 
 def is_spelled_alike(one: str, other: str) -> bool:
-    """Whether a value has the same text in two types by which two ways tell it, where it lands as text (G-114).
+    """Whether a value from two sources with these types has the same text, where it lands as text (G-114).
 
-    Only what types say of digits is judged: a date has fewer than any timestamp. A text may be spelled in any way,
-    where the *other* type, which is that of the changes, has a spelling of its own.
+    Only the digits of the types are compared: a date has fewer than any timestamp. A text can have any spelling, if the
+    *other* type, that of the changes, has a fixed one.
     """
     left, right = read_any(one), read_any(other)
     if left.name in TEXTS:
@@ -178,10 +178,10 @@ def is_spelled_alike(one: str, other: str) -> bool:
 
 
 def spelled_as_streamed(columns: Sequence[LoadColumn], streamed: Mapping[str, str]) -> tuple[LoadColumn, ...]:
-    """Columns of a database that land as text, with the digits that the changes tell (G-114).
+    """Columns of a database that land as text, with the digits of the changes (G-114).
 
-    A copy of the source may keep times and decimals with others. Its texts are read by the type of the changes: what
-    has more digits than that is refused, row by row, and never cut.
+    A copy of the source may have other digits in times and decimals. Its texts are read by the type of the changes:
+    values with more digits are refused, row by row, and never cut.
     """
     return tuple(_as_streamed(column, streamed.get(column.name)) for column in columns)
 

@@ -1,7 +1,7 @@
-"""Casts whole columns of texts by Arrow, each only where a pattern proves that the cast reads it right.
+"""Casts whole columns of texts by Arrow, each only where a pattern proves that the cast is right.
 
-The exact reader of one value (:mod:`spark_jobs.sources.sql_server.types`) says what is right. It reads, value by value,
-whatever a cast leaves alone.
+The exact reader of one value (:mod:`spark_jobs.sources.sql_server.types`) defines what is right. It reads the columns
+that no cast accepts, value by value.
 """
 
 from __future__ import annotations
@@ -15,27 +15,32 @@ import pyarrow.compute as pc
 from spark_jobs.sources.sql_server.type_text import INTEGERS, MONEY, SECOND_DIGITS, read_type
 
 Cast = Callable[[pa.Array, str, pa.DataType], pa.Array | None]
-"""From texts, their source type and the wanted type to a column; None where nothing proves that it is read right."""
+"""From texts, their source type and the wanted type to a column; None where nothing proves the cast right."""
+
+
+_GUID = "^[0-9A-Fa-f]{8}-(?:[0-9A-Fa-f]{4}-){3}[0-9A-Fa-f]{12}$"
 
 
 def cast_to(kind: pa.DataType) -> Cast | None:
-    """How a whole column of texts becomes one of this type; None where there is only the exact way."""
+    """Return the cast of a whole column of texts to this type; None where only the exact reader can do it."""
     return _CASTS.get(str(kind).split("(")[0].split("[")[0])
 
 
 def matches(texts: pa.Array, pattern: str) -> bool:
-    """Whether every text that is there matches a regular expression."""
+    """Return whether every text that is not NULL matches a regular expression."""
     return pc.all(pc.match_substring_regex(texts, pattern), min_count=0).as_py() is not False
 
 
 def _cast_text(texts: pa.Array, sql_type: str, kind: pa.DataType) -> pa.Array | None:
     length = sql_type.partition("(")[2].rstrip(") ")
     name = sql_type.partition("(")[0].strip().casefold()
+    if name == "uniqueidentifier":
+        return pc.ascii_upper(texts) if matches(texts, _GUID) else None
     if name not in ("char", "varchar", "nchar", "nvarchar", "text", "ntext", "xml", "sysname"):
         return None
     if length in ("", "max"):
         return texts if length == "max" else None
-    # As many UTF-8 bytes as the declared length are at most as many characters, in whichever unit they count.
+    # A text has at most as many characters as UTF-8 bytes, in any unit of the declared length.
     longest = pc.max(pc.binary_length(texts)).as_py()
     return texts if longest is None or (length.isdigit() and longest <= int(length)) else None
 
@@ -63,7 +68,7 @@ _YEAR = "(?:000[1-9]|00[1-9][0-9]|0[1-9][0-9]{2}|[1-9][0-9]{3})"  # the calendar
 
 def _cast_integer(texts: pa.Array, sql_type: str, kind: pa.DataType) -> pa.Array | None:
     array = _WHOLE_NUMBER(texts, sql_type, kind)
-    # A tinyint lands in more bytes than it has: what fits those need not fit it.
+    # A tinyint lands in a wider type, so fitting that type is not enough.
     _, low, high = INTEGERS[read_type(sql_type).name]
     return array if array is not None and _within(array, low, high) else None
 
@@ -90,7 +95,7 @@ def _cast_timestamp(texts: pa.Array, sql_type: str, kind: pa.DataType) -> pa.Arr
 
 
 def _wall_clock(texts: pa.Array) -> pa.Array:
-    # Digits beyond the sixth are cut, never rounded (C-82); the wall clock is read as UTC.
+    # Digits beyond the sixth are cut, never rounded (C-82); a wall clock is read as UTC.
     return pc.utf8_slice_codeunits(texts, 0, 26).cast(pa.timestamp("us"))
 
 
@@ -100,7 +105,7 @@ _cast_double = _guarded(
 
 
 def _cast_single(texts: pa.Array, sql_type: str, kind: pa.DataType) -> pa.Array | None:
-    # By way of eight bytes, as the exact reader does; what four cannot hold is for that reader to refuse.
+    # By way of eight bytes, as the exact reader does; that reader refuses what four bytes cannot hold.
     doubles = _cast_double(texts, sql_type, pa.float64())
     if doubles is None:
         return None

@@ -1,7 +1,7 @@
-"""Fills the extra columns of rows: what they tell of the changes that made them (G-118).
+"""Fills the extra columns of rows with properties of the changes that made them (G-118).
 
-All of it stands in the log, so rows that are read, planned or repaired again tell the same. What a source does not say
-is NULL, never a guess and never a clock of ours.
+All values come from the log, so rows that are read, planned or repaired again get the same ones. What a source does not
+report is NULL, never a guess and never a local clock.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ from spark_jobs.changelog.schema import INSERT, LOAD_MAJOR
 
 LOADED, _CORRECTED, _INSERTED, _UPDATED = "load", "correction", "insert", "update"
 _UNKNOWN = datetime(1970, 1, 1, tzinfo=UTC)
-"""What Qlik says of a transaction whose commit it does not know yet (T-17)."""
+"""Qlik's commit time of a transaction that it does not know yet (T-17)."""
 _TIME = arrow_type("timestamp")
 _ZONE = r"(Z|[+-]00:?00)$"
 
 
 def with_extra(rows: pa.Table, changes: pa.Table, columns: Sequence[LandingColumn], source: str) -> pa.Table:
-    """Typed rows of the table *source* with their extra columns, given the *changes* that made them, in their order.
+    """Typed rows of the table *source* with their extra columns, from the *changes* that made them, in order.
 
-    A row that removes a key has none: it carries its key alone (F-55).
+    A row that removes a key has none: it contains only its key (F-55).
     """
     removes = pc.equal(rows[rows.column_names[-1]].combine_chunks(), int(RowMarker.DELETE))
     for column in columns:
@@ -41,7 +41,7 @@ def with_extra(rows: pa.Table, changes: pa.Table, columns: Sequence[LandingColum
 
 
 def loaded_extra(rows: pa.Table, columns: Sequence[LandingColumn], source: str) -> pa.Table:
-    """Rows of an initial load with their extra columns behind the others: nothing tells of changes that made them."""
+    """Rows of an initial load with their extra columns; there are no changes to fill them from."""
     known = {"operation": LOADED, "source_table": source}
     for column in columns:
         value = pa.scalar(known.get(column.tells or ""), arrow_type(column.type))
@@ -62,7 +62,7 @@ def _told(tells: str, changes: pa.Table, source: str) -> pa.Array:
 
 
 def _are_loaded(changes: pa.Table) -> pa.Array:
-    """Which changes are rows of a full load, ours or the source's own: they have no place among the changes (K-18)."""
+    """Which changes are rows of a full load, ours or the source's: they have no position among changes (K-18)."""
     epochs = _texts(changes, "epoch").dictionary_encode()
     ours = pa.array([is_load_epoch(epoch) for epoch in epochs.dictionary.to_pylist()], pa.bool_()).take(epochs.indices)
     return pc.or_(ours, pc.starts_with(_texts(changes, "pos"), f"{LOAD_MAJOR}:"))
@@ -73,7 +73,7 @@ def _texts(changes: pa.Table, name: str) -> pa.Array:
 
 
 def times(texts: pa.Array) -> pa.Array:
-    """Moments in ISO form, in UTC where no zone is told; what is no moment, or not known yet, is NULL."""
+    """Times from ISO texts, in UTC if there is no zone; invalid and unknown times are NULL."""
     try:
         plain = pc.utf8_slice_codeunits(pc.replace_substring_regex(texts, _ZONE, ""), 0, 26)
         found = plain.cast(pa.timestamp("us")).cast(_TIME)

@@ -1,7 +1,7 @@
-"""Columns that land as hashes of their texts, and under the names of the target: the last step before a file (G-121).
+"""Hashes columns and applies the names of the target: the last step before a file (G-121).
 
-A hashed column was typed as text before, in the one spelling that `types: {column: string}` gives it, so one value has
-one hash, whichever source or format told it.
+A hashed column was typed as text before, in the one spelling of `types: {column: string}`. So one value has one hash,
+in any source or format.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from open_mirroring.landing_zone.schema import LandingColumn
 
 
 def landed_rows(rows: pa.Table, columns: Sequence[LandingColumn], names: Sequence[str], salt: Salt | None) -> pa.Table:
-    """Rows as they stand in a file: *names* are those of all its columns, the marker's included."""
+    """Rows as in a file: *names* are those of all its columns, including the marker's."""
     return hashed_rows(rows, [column.name for column in columns if column.salted], salt).rename_columns([*names])
 
 
 def hashed_rows(rows: pa.Table, columns: Collection[str], salt: Salt | None) -> pa.Table:
-    """Rows in which the texts of some columns are replaced by their hashes; NULL stays NULL."""
+    """Replace the texts of some columns by their hashes; NULL stays NULL."""
     for name in columns:
         if salt is None:
             raise ValueError(f"the column {name!r} is to be hashed, and there is no salt")
@@ -35,7 +35,7 @@ def hashed_tables(tables: Iterable[pa.Table], columns: Collection[str], salt: Sa
 
 
 def _hashed(texts: pa.ChunkedArray, salt: Salt) -> pa.Array:
-    # Each text once: columns of persons repeat, and this is the one step that goes value by value.
+    # Each text once: values often repeat, and only this step goes value by value.
     coded = texts.combine_chunks().dictionary_encode()
     hashes = pa.array(map(salt.hash, coded.dictionary.to_pylist()), pa.string())
     return hashes.take(coded.indices)

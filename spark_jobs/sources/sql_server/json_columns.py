@@ -1,4 +1,4 @@
-"""Writes columns of texts as JSON, row by row the same bytes as a JSON writer would give."""
+"""Writes columns of texts as JSON rows, with the same bytes as a JSON writer."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ _QUOTE, _BACKSLASH, _SPACE = b'"\\ '
 
 
 def json_objects(names: Sequence[str], columns: Sequence[pa.Array]) -> pa.Array:
-    """For each row the compact JSON object of the names with their texts, or null; there is one column at least."""
+    """For each row the compact JSON object of the names with their texts or null; at least one column."""
     return _in_a_row("{", [_encode(name).decode() + ":" for name in names], columns, "}")
 
 
 def json_lists(columns: Sequence[pa.Array]) -> pa.Array:
-    """For each row the compact JSON array of the columns' texts, or null; there is one column at least."""
+    """For each row the compact JSON array of the columns' texts or null; at least one column."""
     return _in_a_row("[", [""] * len(columns), columns, "]")
 
 
@@ -32,7 +32,7 @@ def _in_a_row(opened: str, ahead: Sequence[str], columns: Sequence[pa.Array], cl
             parts += [between + name, pc.binary_join_element_wise('"', text, '"', "")]
             between = ","
         else:
-            # The quotes stand in what is constant: that spares a copy of the column.
+            # The quotes are part of the constants: that saves a copy of the column.
             parts += [between + name + '"', text]
             between = '",'
     closing = between.removesuffix(",") + closed
@@ -40,7 +40,7 @@ def _in_a_row(opened: str, ahead: Sequence[str], columns: Sequence[pa.Array], cl
 
 
 def escaped(column: pa.Array) -> pa.Array:
-    """What stands between the quotes of each text's JSON string."""
+    """The content of each text's JSON string, without the quotes."""
     found = _needing_escape(column)
     for character in found:
         written = _encode(chr(character)).decode()[1:-1]
@@ -49,7 +49,7 @@ def escaped(column: pa.Array) -> pa.Array:
 
 
 def _needing_escape(column: pa.Array) -> list[int]:
-    """The different characters of a column that JSON writes otherwise, the backslash first."""
+    """The distinct characters of a column that JSON escapes, the backslash first."""
     _, offsets, content = column.buffers()
     if content is None or not len(column):
         return []

@@ -1,6 +1,6 @@
-"""Checks the columns of a row as its source announces them, and takes the key from a row (C-43, C-49, T-02).
+"""Checks the columns of a row as its source announces them, and extracts the key (C-43, C-49, T-02).
 
-A change without a sound list of columns is refused: its values would be written under names that nobody proved.
+A change without a valid list of columns is refused: its values would be written under unproven names.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _encode = msgspec.json.encode
 
 
 class Column(msgspec.Struct, gc=False):
-    """A column of a row; *index* is the place in the table, not in the list (C-43)."""
+    """A column of a row; *index* is its position in the table, not in the list (C-43)."""
 
     name: str
     type: str
@@ -29,20 +29,17 @@ class Column(msgspec.Struct, gc=False):
 
 
 class RowColumns:
-    """The columns of one table's rows: all of them, those that are mirrored, and those of the key.
+    """The columns of one table's rows: all of them, the mirrored ones, and those of the key.
 
     Args:
         columns: as the source announces them.
         key: key columns of the table.
-        chosen: the columns that are mirrored, besides the key, and what they land as.
+        chosen: the columns that are mirrored, besides the key, and their landing types.
 
     Attributes:
         types: type by name.
-        text: the mirrored columns as the change log keeps them.
+        text: the mirrored columns as the change log stores them.
         kept: their names.
-
-    Raises:
-        Refusal: ``ROW_INVALID`` or ``MESSAGE_INVALID``.
     """
 
     def __init__(self, columns: Sequence[Column], key: tuple[str, ...], chosen: ColumnChoice) -> None:
@@ -57,7 +54,7 @@ class RowColumns:
         self._key = [(name, self._converter(name)) for name in key]
 
     def _converter(self, name: str) -> Callable[[str], str] | str:
-        """How the text of a key column becomes canonical, or the reason why it cannot."""
+        """The converter of a key column's text to canonical form, or why there is none."""
         if name not in self.types:
             return f"the key column {shown(name)} is not in cols"
         try:
@@ -66,7 +63,7 @@ class RowColumns:
             return f"the key column {shown(name)}: {error}"
 
     def key_converter(self, name: str) -> Callable[[str], str]:
-        """How the text of a key column becomes canonical; binary values are in hexadecimal by then.
+        """The converter of a key column's text to canonical form; binary values are hexadecimal already.
 
         Raises:
             TerminalError: ``TYPE_UNSUPPORTED``.
@@ -75,11 +72,7 @@ class RowColumns:
         return chosen_key_converter(self.types[name], self._chosen.type_of(name))
 
     def key_texts(self, values: Mapping[str, str | None]) -> list[str]:
-        """The canonical texts of the key columns.
-
-        Raises:
-            Refusal: ``KEY_INVALID``.
-        """
+        """The canonical texts of the key columns."""
         texts = []
         for name, convert in self._key:
             if isinstance(convert, str):

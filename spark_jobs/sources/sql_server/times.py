@@ -1,7 +1,7 @@
-"""Reads dates, times and timestamps from text, alike for all sources and transports (C-81, C-82, C-84).
+"""Reads dates, times and timestamps from text, equally for all sources and transports (C-81, C-82, C-84).
 
-A time has 0 to 12 digits of a second. A timestamp lands with six: further ones are cut, never rounded. What has no
-offset from UTC is read as UTC.
+A time has 0 to 12 digits of a second. A timestamp lands with six: further ones are cut, never rounded. Values without
+an offset are read as UTC.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ from spark_jobs.sources.contract.decoded import shown
 from spark_jobs.sources.sql_server.type_text import SECOND_DIGITS, SqlType
 
 _MOST_DIGITS = 7
-"""As many digits of a second as a type declares at most; values of such a type may have more."""
-# Hours beyond a day are values of a time in PostgreSQL, DB2 and MySQL.
+"""The maximum digits of a second that a type declares; its values may have more."""
+# Hours beyond a day are valid times in PostgreSQL, DB2 and MySQL.
 _TIME = re.compile(r"(-?[0-9]{2,3}):([0-5][0-9]):([0-5][0-9])(?:\.([0-9]{1,12}))?")
-# The shape alone: a zero date and a year beyond 9999 have it, too.
+# Only the shape: a zero date and a year beyond 9999 match, too.
 _MOMENT = re.compile(
     r"(-?[0-9]{4,6})-([0-9]{2})-([0-9]{2})"
     r"(?:[ T]([0-9]{2}):([0-9]{2}):([0-9]{2})(?:\.([0-9]{1,12}))?(?: ?(Z|[+-][0-9]{2}:[0-9]{2}))?)?"
@@ -29,7 +29,7 @@ def parse_date(text: str) -> date:
     """Read ``yyyy-mm-dd``, also with the time of day 00:00:00.
 
     Raises:
-        ValueError: the text is no date.
+        ValueError: the text is not a date.
     """
     match = _MOMENT.fullmatch(text)
     if not match or not _is_midnight(match):
@@ -46,7 +46,7 @@ def _is_midnight(match: re.Match[str]) -> bool:
 
 
 def date_text(text: str) -> str:
-    """The one spelling of a date that lands as text; one that no calendar has lands as well.
+    """The one spelling of a date that lands as text, even if it is in no calendar.
 
     Raises:
         ValueError: the text does not have the shape of a date.
@@ -61,7 +61,7 @@ def date_text(text: str) -> str:
 
 
 def timestamp_parser(parsed: SqlType) -> Callable[[str], datetime]:
-    """A reader of one timestamp type, whose values are aware and in UTC; it raises ValueError for any other text."""
+    """A reader of one timestamp type. Its values are in UTC, with zone; it raises ValueError for any other text."""
     with_offset = parsed.name == "datetimeoffset"
     digits = _digits(parsed)
 
@@ -78,10 +78,10 @@ def timestamp_parser(parsed: SqlType) -> Callable[[str], datetime]:
 
 
 def timestamp_text(parsed: SqlType) -> Callable[[str], str]:
-    """From a text of one timestamp type to its one spelling, in ISO form with all digits of the type (G-110).
+    """Converts a text of one timestamp type to its one spelling, in ISO form with all digits of the type (G-110).
 
-    A ``datetimeoffset`` keeps its offset, and a moment that no calendar has is spelled as well. The function raises
-    ValueError for any other text.
+    A ``datetimeoffset`` keeps its offset; times in no calendar are allowed. The function raises ValueError for any
+    other text.
     """
     digits = parsed.second_digits
 
@@ -94,16 +94,12 @@ def timestamp_text(parsed: SqlType) -> Callable[[str], str]:
 
 
 def _digits(parsed: SqlType) -> int:
-    # `datetime` counts in 1/300 s, which a renderer may print with any number of digits: its digits prove nothing.
+    # `datetime` counts in 1/300 s and may be printed with any number of digits: its digits prove nothing.
     return parsed.second_digits if parsed.name in SECOND_DIGITS else _MOST_DIGITS
 
 
 def _moment(text: str, parsed: SqlType, digits: int) -> tuple[str, ...]:
-    """Year, month, day, hour, minute, second, fraction and offset of a text; what is not there is empty.
-
-    Raises:
-        ValueError: it has not the shape of this type.
-    """
+    """Year, month, day, hour, minute, second, fraction and offset of a text; missing parts are empty."""
     match = _MOMENT.fullmatch(text)
     if not match or match[4] is None:
         raise ValueError(f"{shown(text)} is no {parsed.name}: yyyy-mm-dd hh:mm:ss[.fffffff]")
@@ -129,7 +125,7 @@ def _offset(text: str) -> timedelta:
 def time_parser(parsed: SqlType) -> Callable[[str], str]:
     """A reader of one time type, which checks the text and keeps it; it raises ValueError for any other text.
 
-    Only zeros behind the seventh digit of a second go, as no type declares more digits.
+    Only zeros after the seventh digit of a second are removed, as no type declares more digits.
     """
     digits = parsed.second_digits
 
@@ -145,7 +141,7 @@ def time_parser(parsed: SqlType) -> Callable[[str], str]:
 
 
 def time_text(value: str, digits: int) -> str:
-    """The time with so many digits of a second; more only where they are not 0."""
+    """The time with this many digits of a second; more only if they are not 0."""
     whole, _, fraction = value.partition(".")
     fraction = fraction[:digits].ljust(digits, "0") + fraction[digits:].rstrip("0")
     return f"{whole}.{fraction}" if fraction else whole

@@ -1,25 +1,22 @@
-"""Decides what a changed column type means for rows that did not change since.
+"""Decides whether a changed column type keeps the values of rows that have not changed since.
 
-`ALTER COLUMN` converts every row and sends no event (C-75). Mostly the values stay the same: a wider type holds them,
-and the source refuses a narrower one that does not. Some conversions round, cut or pad without notice. Then a row that
-did not change since has another value at the source than in its last change.
+`ALTER COLUMN` converts every row and sends no event (C-75). Usually the values stay the same: a wider type holds them,
+and the source refuses a narrower one that does not. But some conversions round, cut or pad silently. Then an unchanged
+row has another value at the source than in its last change.
 
 Public source: Microsoft Learn, *CAST and CONVERT (Transact-SQL)* and the pages of the types.
 """
 
 from __future__ import annotations
 
-from enum import Enum
 from functools import lru_cache
 
-from open_mirroring.landing_zone.schema import wider
 from spark_jobs.sources.sql_server.type_text import (
     BINARY,
     INTEGERS,
     MONEY,
     TIMESTAMPS,
     SqlType,
-    landing_type,
     read_any,
 )
 
@@ -31,33 +28,9 @@ _EXACT_IN_FLOAT = {"tinyint", "smallint"}
 _EXACT_IN_DOUBLE = {*_EXACT_IN_FLOAT, "int"}
 
 
-class Consequence(Enum):
-    """What becomes of a published table whose column, no key, changes its type."""
-
-    GOES_ON = "the landing type holds both"
-    UNVERIFIED = "it lands alike, and the source may have changed values"
-    REBUILT = "the log tells every value, and another landing type holds them"
-    STOPS = "only a load tells the values"
-
-
-def consequence(old: str, new: str) -> Consequence:
-    """What becomes of a table when a column of one SQL type gets another.
-
-    Raises:
-        TerminalError: ``TYPE_UNSUPPORTED`` for a type that cannot be mirrored.
-    """
-    lands, becomes = landing_type(old), landing_type(new)
-    if not keeps_values(old, new):
-        return Consequence.UNVERIFIED if lands == becomes else Consequence.STOPS
-    both = wider(lands, becomes)
-    if both is None:
-        return Consequence.STOPS
-    return Consequence.GOES_ON if both == lands else Consequence.REBUILT
-
-
 @lru_cache(maxsize=4096)
 def keeps_values(old: str, new: str) -> bool:
-    """Whether every value that the source lets pass from one SQL type to another is the same value there."""
+    """Whether every value that the source converts from one SQL type to another stays the same."""
     one, other = read_any(old), read_any(new)
     if one == other:
         return True
@@ -107,12 +80,12 @@ def _scale(one: SqlType) -> int:
 
 def _keeps_moments(one: SqlType, other: SqlType) -> bool:
     if one.name == "datetimeoffset":
-        # Any other type keeps the wall clock and forgets its distance from UTC.
+        # Any other type keeps the wall clock and drops the offset from UTC.
         return other.name == "datetimeoffset" and one.second_digits <= other.second_digits
     if other.name in ("datetime", "smalldatetime"):
-        # They know whole minutes, and 300ths of a second.
+        # They have whole minutes, and 300ths of a second.
         return one.name == "smalldatetime" or (other.name == "datetime" and one.second_digits == 0)
-    # A `datetime` becomes its exact 300ths of a second where there are digits for it.
+    # A `datetime` becomes its exact 300ths of a second if there are enough digits.
     return one.second_digits <= other.second_digits and (one.name != "datetime" or other.second_digits == 3)
 
 
@@ -124,5 +97,5 @@ def _keeps_texts(one: SqlType, other: SqlType) -> bool:
     if one.name not in _TEXTS or other.name not in _TEXTS:
         return False
     if other.name in _CODE_PAGE and one.name not in _CODE_PAGE:
-        return False  # what the code page lacks becomes a question mark
+        return False  # characters outside the code page become question marks
     return other.name in _VARYING or (one.name in _PADDED and one.length == other.length)

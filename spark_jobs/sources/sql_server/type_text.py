@@ -1,7 +1,7 @@
-"""Takes SQL Server's type texts apart (``decimal(8,2)``, ``varchar(max)``), and maps them to landing types.
+"""Parses SQL Server's type texts (``decimal(8,2)``, ``varchar(max)``), and maps them to landing types.
 
-Public source: Microsoft Learn, *Data types (Transact-SQL)*, for names, ranges and lengths. The mapping is total: a
-text either is one of these types or is refused by name, never landed as something near it.
+Public source: Microsoft Learn, *Data types (Transact-SQL)*, for names, ranges and lengths. The mapping is total: a text
+is either one of these types or refused by name, never landed as something similar.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ TEXTS = {"char", "nchar", "varchar", "nvarchar", "text", "ntext", "xml", "sysnam
 BINARY = {"binary", "varbinary", "image"}
 TIMESTAMPS = {"datetime", "smalldatetime", "datetime2", "datetimeoffset"}
 SECOND_DIGITS = {"datetime2", "datetimeoffset", "time"}
-"""Types that declare how many digits of a second they keep; 7 unless they say less."""
+"""Types that declare their digits of a second; 7 by default."""
 LARGE = {"text", "ntext", "xml", "image"}
 AS_TEXT = "land it as text (`types: {column: string}`); a column that is no key can also be left out with `columns`"
 
 
 class SqlType(NamedTuple):
-    """A SQL type text taken apart: lower-case name and its numbers; ``length`` -1 stands for ``max``."""
+    """A parsed SQL type: lower-case name and its numbers; ``length`` -1 stands for ``max``."""
 
     name: str
     length: int | None = None
@@ -49,7 +49,7 @@ class SqlType(NamedTuple):
 
     @property
     def second_digits(self) -> int:
-        """How many digits of a second the type keeps."""
+        """The digits of a second that the type keeps."""
         if self.name in SECOND_DIGITS:
             return 7 if self.length is None else self.length
         return {"datetime": 3}.get(self.name, 0)
@@ -62,10 +62,10 @@ class SqlType(NamedTuple):
 
 @lru_cache(maxsize=4096)
 def read_type(sql_type: str) -> SqlType:
-    """Take a SQL type text such as ``decimal(8,2)``, ``varchar(max)`` or ``datetime2(7)`` apart.
+    """Parse a SQL type text such as ``decimal(8,2)``, ``varchar(max)`` or ``datetime2(7)``.
 
     Raises:
-        TerminalError: ``TYPE_UNSUPPORTED`` for a text that names no type this product can land.
+        TerminalError: ``TYPE_UNSUPPORTED`` for a text that is no type this product can land.
     """
     match = _TYPE.fullmatch(sql_type)
     if match:
@@ -83,7 +83,7 @@ def read_type(sql_type: str) -> SqlType:
 
 
 def read_any(sql_type: str) -> SqlType:
-    """As :func:`read_type`; a type that cannot be mirrored, such as an alias type, is one by its name alone."""
+    """As :func:`read_type`; a type that cannot be mirrored, such as an alias type, has only its name."""
     return read_type(sql_type) if is_known(sql_type) else SqlType(sql_type.casefold())
 
 
@@ -133,7 +133,7 @@ def landing_type(sql_type: str) -> str:
         return "timestamp"
     if name in BINARY:
         return "binary"
-    # What remains is text for the target: it has no type for a guid or a time of day (F-80 to F-82).
+    # The rest is text: the target has no type for a guid or a time of day (F-80 to F-82).
     return {"bit": "bool", "date": "date"}.get(name, "string")
 
 

@@ -1,9 +1,8 @@
-"""Turns logged text into typed columns: the rows of one table as a data file holds them.
+"""Converts logged text to typed columns: the rows of one table as in a data file.
 
-The exact reading of one value by its source type (:mod:`spark_jobs.sources.sql_server.types`) is the definition. Whole
-columns are cast by Arrow where that is proved to read them alike (:mod:`spark_jobs.sources.sql_server.column_casts`);
-every other column goes value by value. A value that does not fit its type is a failure of its row, with column and
-reason, never a NULL.
+The exact reader of values (:mod:`spark_jobs.sources.sql_server.types`) defines the result. Arrow casts columns where
+the same result is proved (:mod:`spark_jobs.sources.sql_server.column_casts`); all others go value by value. A value
+that does not fit its type is a failure of its row, with column and reason, never a NULL.
 """
 
 from __future__ import annotations
@@ -35,14 +34,14 @@ from spark_jobs.sources.sql_server.types import (
 )
 
 _ROW_BY_ROW_BELOW = 250
-"""Fewer rows than this are read one by one: setting up a vectorised reader costs more than it saves."""
+"""Fewer rows than this are read one by one, because a vectorized reader takes time to set up."""
 
 _READ_AT_ONCE = 1 << 30
 
 
 @dataclass(frozen=True)
 class Failure:
-    """Row *index* of the input cannot be typed."""
+    """Why row *index* of the input cannot be typed."""
 
     index: int
     code: str
@@ -52,7 +51,7 @@ class Failure:
 class Typed(NamedTuple):
     """The typable rows as a table of the file's schema (marker last), and the failures of the others.
 
-    *places* are the rows' indexes in the input: their order is not the input's.
+    *places* are the rows' indexes in the input, whose order differs.
     """
 
     rows: pa.Table
@@ -67,9 +66,9 @@ def type_rows(
 
     Args:
         changes: rows of the log with ``op``, ``key``, ``cols`` and ``row``; at most one per key.
-        columns: the file's columns; a column that a row's list lacks becomes NULL.
-        keys: the key columns; a delete carries these only (F-55). Empty: the table takes inserts only, marker 0.
-        types: source type of every column that a logged row had, for deletes, which carry no list of their own.
+        columns: the file's columns; a column that a row lacks becomes NULL.
+        keys: the key columns; a delete has only these (F-55). Empty: the table accepts inserts only, marker 0.
+        types: source type of every logged column, for deletes, which have no list of their own.
     """
     schema = file_schema(columns, keys, marker=True)
     failures: list[Failure] = []
@@ -138,7 +137,7 @@ def _deletes(
     types: Mapping[str, str],
     failures: list[Failure],
 ) -> _Piece:
-    # A key's canonical text is written in its type's spelling, so the type known now reads it.
+    # A key's canonical text is in its type's spelling, so the current type reads it.
     by_key = _key_columns(texts.combine_chunks(), keys)
     bad: dict[int, Failure] = {}
     arrays = [
@@ -152,7 +151,6 @@ def _deletes(
 
 
 def _key_columns(texts: pa.Array, keys: Sequence[str]) -> dict[str, pa.Array]:
-    """The columns that canonical key texts (JSON arrays of strings) stand for."""
     if len(keys) == 1 and matches(texts, r'^\["[^"\\]*"\]$'):
         return {keys[0]: pc.utf8_slice_codeunits(texts, 2, -2)}
     values = msgspec.json.decode(f"[{','.join(texts.to_pylist())}]", type=list[list[str]])
@@ -175,8 +173,8 @@ def _read_each(texts: pa.Array, wanted: Sequence[str]) -> dict[str, pa.Array]:
 
 
 def _read_together(texts: pa.Array, wanted: Sequence[str]) -> dict[str, pa.Array]:
-    # The decoder wrote these texts: each is one object, so that they are read as they lie there, one behind the other.
-    # What Arrow reads at once it measures in 31 bits.
+    # The decoder wrote these texts: each is one object, so their concatenation can be read at once. Arrow limits one
+    # read to 31 bits.
     if texts.nbytes >= _READ_AT_ONCE and len(texts) > 1:
         halves = [_read_together(half, wanted) for half in (texts[: len(texts) // 2], texts[len(texts) // 2 :])]
         return {name: pa.concat_arrays([half[name] for half in halves]) for name in wanted}
@@ -194,9 +192,9 @@ def _read_together(texts: pa.Array, wanted: Sequence[str]) -> dict[str, pa.Array
 
 
 def typed_column(texts: pa.Array, sql_type: str, field: pa.Field, index: pa.Array, bad: dict[int, Failure]) -> pa.Array:
-    """Type one column of texts; rows that fail are NULL in the result and noted in *bad* under their index."""
-    # A value is read as what it was when it was logged; the column may have become wider since (G-65), or land as the
-    # mirror file says (G-110).
+    """Type one column of texts. Rows that fail are NULL in the result and recorded in *bad* under their index."""
+    # A value is read by its type when it was logged. The column may be wider now (G-65), or land as another type
+    # (G-110).
     if pa.types.is_string(field.type) and not _is_text(sql_type):
         array = _exactly(texts, sql_type, field, index, bad)
         _note_null_keys(array, field, index, bad)
@@ -213,7 +211,7 @@ def typed_column(texts: pa.Array, sql_type: str, field: pa.Field, index: pa.Arra
 
 
 def _is_text(sql_type: str) -> bool:
-    """Whether a type lands as text by itself, not only because the mirror file says so."""
+    """Whether a type lands as text on its own, not only by the mirror file's choice."""
     return is_known(sql_type) and landing_type(sql_type) == "string"
 
 
@@ -227,12 +225,12 @@ def _note_null_keys(array: pa.Array, field: pa.Field, index: pa.Array, bad: dict
 def landed_otherwise(
     array: pa.Array, sql_type: str, field: pa.Field, index: pa.Array, bad: dict[int, Failure]
 ) -> pa.Array:
-    """The same values in the wider type that a column has by now (G-65), or in the number that was chosen (G-110).
+    """The same values in the wider type that a column has now (G-65), or in the chosen number (G-110).
 
-    An exact number that the other type does not hold is noted in *bad*.
+    An exact number that does not fit the other type is recorded in *bad*.
 
     Raises:
-        TerminalError: ``SCHEMA_CHANGED`` for any other value that it does not hold.
+        TerminalError: ``SCHEMA_CHANGED`` for any other value that does not fit.
     """
     kind = array.type
     try:
@@ -269,7 +267,7 @@ def _fitting(array: pa.Array, sql_type: str, field: pa.Field, index: pa.Array, b
 
 
 def _exactly(texts: pa.Array, sql_type: str, field: pa.Field, index: pa.Array, bad: dict[int, Failure]) -> pa.Array:
-    # A key that lands as text lands in its one spelling: a delete, which knows no other, has to find it (G-02).
+    # A key that lands as text has one spelling, the only one that a delete knows (G-02).
     if pa.types.is_string(field.type) and not _is_text(sql_type):
         read: Callable[[str], Any] = text_reader(sql_type, is_key=not field.nullable)
     else:

@@ -1,12 +1,12 @@
-"""Reads SQL Server's values from text, and gives keys their one spelling.
+"""Reads SQL Server's values from text, and gives keys one spelling.
 
-Values travel as text (C-43, C-49) and are typed by the SQL type text beside them. Reading is exact and strict: a
-text either is a value of its type or a :class:`ValueError` with the reason; nothing is rounded, guessed or turned
-into NULL (G-06). Two losses are stated rules: digits of a second beyond the sixth are cut, never rounded (C-82), and
-a ``datetimeoffset`` becomes its instant in UTC.
+Values are sent as text (C-43, C-49) and typed by the SQL type next to them. Reading is exact and strict: a text is
+either a value of its type or a :class:`ValueError` with the reason; nothing is rounded, guessed or set to NULL (G-06).
+Two losses are documented rules: digits of a second beyond the sixth are cut, never rounded (C-82), and a
+``datetimeoffset`` becomes its time in UTC.
 
-Public source: Microsoft Learn, *Data types (Transact-SQL)*. How change event streaming renders ``decimal``, ``bit``,
-``float``, dates and binary is documented nowhere, so the usual spellings are read (C-84).
+Public source: Microsoft Learn, *Data types (Transact-SQL)*. It is undocumented how change event streaming writes
+``decimal``, ``bit``, ``float``, dates and binary, so the usual spellings are read (C-84).
 """
 
 from __future__ import annotations
@@ -51,12 +51,12 @@ __all__ = [
 ]
 
 BinaryText = Literal["hex", "base64"]
-"""How a source spells binary values: ``0x…`` or bare hexadecimal, or base64. The log has hexadecimal only."""
+"""The source's encoding of binary values: ``0x…`` or bare hexadecimal, or base64. The log has hexadecimal only."""
 
 _INTEGER = re.compile(r"[+-]?[0-9]+")
 _DECIMAL = re.compile(r"([+-]?)([0-9]*)(?:\.([0-9]*))?(?:[eE]([+-]?[0-9]{1,3}))?")
 _ROUNDED_DIGITS = 6
-"""As few digits are left of a number that spreadsheets and consoles round and write with an exponent."""
+"""Spreadsheets and consoles round numbers with an exponent to this few digits."""
 _FLOAT = re.compile(r"[+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]{1,4})?")
 _NOT_ZERO = re.compile(r"[+.0-]*[1-9]")
 _GUID = re.compile(r"[0-9A-Fa-f]{8}-(?:[0-9A-Fa-f]{4}-){3}[0-9A-Fa-f]{12}")
@@ -70,13 +70,13 @@ def parse_value(sql_type: str, text: str) -> Any:
 
     Raises:
         TerminalError: ``TYPE_UNSUPPORTED`` for a type that cannot be mirrored.
-        ValueError: the text is no value of this type; the message says why.
+        ValueError: the text is not a value of this type, with the reason.
     """
     return converter(sql_type)(text)
 
 
 def hex_of_base64(text: str) -> str:
-    """The hexadecimal spelling of a binary value in base64; ValueError for a text that is no base64."""
+    """The hexadecimal spelling of a binary value in base64; ValueError for any other text."""
     try:
         return "0x" + base64.b64decode(text, validate=True).hex().upper()
     except (binascii.Error, ValueError):
@@ -84,7 +84,7 @@ def hex_of_base64(text: str) -> str:
 
 
 def is_same_value(sql_type: str, one: str | None, other: str | None) -> bool:
-    """Whether two texts, of which None is NULL, are one value of this type; what is no value of it, is its text."""
+    """Whether two texts, or None for NULL, are one value of this type; invalid texts are compared as they are."""
     if one == other:
         return True
     if one is None or other is None:
@@ -96,9 +96,9 @@ def is_same_value(sql_type: str, one: str | None, other: str | None) -> bool:
 
 
 def is_another_row(sql_type: str, one: str | None, other: str | None) -> bool:
-    """Whether two texts of a key column are certainly those of two rows at the source.
+    """Whether two texts of a key column certainly belong to different rows at the source.
 
-    Case, trailing blanks and normal forms may be nothing to its collation, and one text may have fewer digits.
+    The source's collation may ignore case, trailing blanks and normal forms, and one text may have fewer digits.
     """
     if one is None or other is None or one == other:
         return False
@@ -116,7 +116,7 @@ def is_another_row(sql_type: str, one: str | None, other: str | None) -> bool:
 
 
 def is_unfilled(sql_type: str, text: str | None) -> bool:
-    """Whether a text lacks the blanks with which the source fills up its ``char(n)`` or ``nchar(n)``."""
+    """Whether a text lacks the blanks with which the source pads its ``char(n)`` or ``nchar(n)``."""
     try:
         parsed = read_type(sql_type)
     except TerminalError:
@@ -127,7 +127,7 @@ def is_unfilled(sql_type: str, text: str | None) -> bool:
 
 
 def filled_length(sql_type: str) -> int | None:
-    """How many bytes each value of a type has at least, for the source fills it up; None where it fills up nothing."""
+    """The minimum bytes of each value of a type that the source pads; None for types without padding."""
     try:
         parsed = read_type(sql_type)
     except TerminalError:
@@ -141,7 +141,7 @@ def _folded(text: str) -> str:
 
 @lru_cache(maxsize=4096)
 def converter(sql_type: str) -> Callable[[str], Any]:
-    """:func:`parse_value` compiled for one type; made once, because it runs for every cell.
+    """:func:`parse_value` compiled for one type, because it runs for every cell.
 
     Raises:
         TerminalError: ``TYPE_UNSUPPORTED`` for a type that cannot be mirrored.
@@ -168,7 +168,7 @@ def converter(sql_type: str) -> Callable[[str], Any]:
 
 
 def _integer(name: str, low: int, high: int) -> Callable[[str], int]:
-    # No range is wider than 19 digits: longer texts are refused before Python turns them into a number.
+    # No range needs more than 19 digits: longer texts are refused before Python converts them.
     most = len(str(high))
 
     def parse(text: str) -> int:
@@ -208,7 +208,6 @@ def _decimal(name: str, precision: int, scale: int) -> Callable[[str], Decimal]:
 
 
 def _without_exponent(text: str, whole: str, fraction: str, exponent: int) -> tuple[str, str]:
-    """The digits before and behind the point of a number with an exponent."""
     digits, point = whole + fraction, len(whole) + exponent
     if point > len(digits) and len(digits.lstrip("0")) >= _ROUNDED_DIGITS:
         raise ValueError(f"{shown(text)} may have been rounded: write the number without an exponent")
@@ -268,7 +267,7 @@ def _code_page(length: int | None) -> Callable[[str], str]:
         return str
 
     def parse(text: str) -> str:
-        # The length counts bytes of a code page nobody tells: no text has more characters than bytes in any of them.
+        # The length counts bytes of an unknown code page: in any of them a text has at least one byte per character.
         if len(text) > length:
             raise ValueError(f"{shown(text)} is longer than {length} bytes")
         return text
@@ -285,7 +284,7 @@ def _bytes(parsed: SqlType) -> Callable[[str], bytes]:
         if parsed.length is not None and parsed.length != -1 and len(value) > parsed.length:
             raise ValueError(f"{len(value)} bytes are more than {parsed.length}")
         if parsed.name == "binary" and len(value) < (parsed.length or 1):
-            # The source fills them up to their length, so fewer are not the value that it holds.
+            # The source pads them to their length, so a shorter value is not the source's.
             raise ValueError(f"{len(value)} bytes are less than {parsed.length or 1}")
         return value
 
@@ -293,23 +292,23 @@ def _bytes(parsed: SqlType) -> Callable[[str], bytes]:
 
 
 def canonical_text(sql_type: str, value: Any) -> str:
-    """The one spelling of a typed key value (G-02): equal values have equal texts, whoever printed them.
+    """The one spelling of a typed key value (G-02): equal values have equal texts from any producer.
 
     Integers plain; decimals with exactly their scale; guids in capitals; dates and timestamps in ISO form, the latter
-    with six digits of a second and in UTC; times with the digits of their type; bits ``0`` and ``1``; floats as
-    Python prints them; binary as capital hexadecimal; text as it is.
+    with six digits of a second and in UTC; times with the digits of their type; bits ``0`` and ``1``; floats as Python
+    prints them; binary as capital hexadecimal; text as it is.
 
     Raises:
         TerminalError: ``TYPE_UNSUPPORTED`` for a type that cannot be mirrored.
-        ValueError: the value has no exact text: it does not fit, or its type keeps more than six digits of a second,
-            so that two keys of the source could become one in the target.
+        ValueError: the value has no exact text: it does not fit, or its type keeps more than six digits of a second, so
+            that two keys of the source could become one in the target.
     """
     return _spelling(sql_type)(value)
 
 
 @lru_cache(maxsize=4096)
 def key_converter(sql_type: str) -> Callable[[str], str]:
-    """From the text of a key value to its :func:`canonical_text`, compiled for one type.
+    """Converts the text of a key value to its :func:`canonical_text`, compiled for one type.
 
     Raises:
         TerminalError: ``TYPE_UNSUPPORTED`` for a type that cannot be mirrored.
@@ -328,7 +327,7 @@ def _spelling(sql_type: str) -> Callable[[Any], str]:
     if name == "decimal" or name in MONEY:
         return lambda value: _decimal_text(value, *parsed.digits)
     if name in ("float", "real"):
-        # Adding zero makes -0.0 and 0.0 one key, as they are for the source; nine digits tell all four-byte floats.
+        # Adding zero makes -0.0 and 0.0 one key, as at the source; nine digits distinguish all four-byte floats.
         return (lambda value: format(value + 0.0, ".9g")) if parsed.single else (lambda value: repr(value + 0.0))
     if name in TIMESTAMPS:
         if parsed.second_digits > 6:
@@ -350,7 +349,7 @@ def _spelling(sql_type: str) -> Callable[[Any], str]:
 
 
 def type_of_key_text(sql_type: str) -> str:
-    """The type as whose value a :func:`canonical_text` reads back; only that of an instant has lost its offset.
+    """The type with which a :func:`canonical_text` reads back; only a time has lost its offset.
 
     Raises:
         TerminalError: ``TYPE_UNSUPPORTED`` for a type that cannot be mirrored.
@@ -360,7 +359,7 @@ def type_of_key_text(sql_type: str) -> str:
 
 
 def type_of_landed_key(landing: str) -> str:
-    """The same, from the landing type of a key column: for a table of which only deletes were read since its load."""
+    """The same, from the landing type of a key column, for a table with only deletes since its load."""
     return _LANDED.get(landing, landing)
 
 

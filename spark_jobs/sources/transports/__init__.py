@@ -1,1 +1,1 @@
-"""Files of messages: which there are, and the bytes of a bound range."""
+"""Files of messages: how they are listed, and the bytes of a bound range."""

@@ -1,7 +1,5 @@
 """Reads Event Hubs Capture: Avro container files, one record per message (C-93).
 
-A transport knows ranges and bytes only: which files there are, and the messages in the first bytes of one of them.
-
 Public source: Microsoft Learn, *Capture events through Azure Event Hubs* and *Exploring captured Avro files*; Apache
 Avro specification, *Object container files*.
 """
@@ -23,20 +21,20 @@ __all__ = ["Damage", "read_capture"]
 
 SUFFIXES = (".avro",)
 
-# What reading a damaged container raises, from the container's own checks to those of its compression.
+# Exceptions of reading a damaged container, from its own checks and from decompression.
 UNREADABLE = (EOFError, ValueError, IndexError, KeyError, TypeError, OverflowError, RecursionError, MemoryError)
 
 
 def read_capture(root: Place, name: str, size: int) -> Iterator[RawMessage | Damage]:
     """The messages in the first *size* bytes of a capture file, each at its sequence number.
 
-    Where the container is damaged or ends too early, all messages before that place are given and then, last, one
-    :class:`Damage` of code ``FILE_DAMAGED``; what follows the place cannot be told apart any more.
+    If the container is damaged or truncated, the messages before that place are followed by one :class:`Damage` with
+    code ``FILE_DAMAGED``; the rest cannot be separated into messages.
 
     Args:
         root: the source's folder.
         name: the file below it, as listed; the origin of its messages.
-        size: how many bytes were bound; a file that grows meanwhile is read up to here.
+        size: the number of bytes that were bound; a file that grows meanwhile is read up to here.
 
     Raises:
         TerminalError: ``SOURCE_REWRITTEN``, ``INSTALLATION_INCOMPLETE``.
@@ -69,8 +67,6 @@ def _message(record: Any, origin: str) -> RawMessage:
 
 
 class _Prefix:
-    """The first bytes of a file, as the Avro reader wants them."""
-
     def __init__(self, file: IO[bytes], size: int) -> None:
         self._file, self._size, self._at = file, size, 0
 

@@ -1,4 +1,4 @@
-"""Offers files of Event Hubs Capture as a transport."""
+"""Files of Event Hubs Capture as a transport."""
 
 from __future__ import annotations
 
@@ -29,20 +29,20 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class CaptureFiles(MessageFiles):
-    """Files of Event Hubs Capture, each read as a whole; one behind a hole in the numbers of its partition waits.
+    """Files of Event Hubs Capture, each read completely. Files after a gap in the numbers of their partition wait.
 
-    Should a file have grown since it was bound, it is read again, and the plan drops what it holds twice.
+    If a file has grown since it was bound, it is read again, and the plan drops the duplicates.
 
     Args:
         path: the folder or file.
-        gap_timeout_minutes: how long the files behind a hole wait (C-93).
-        lists_all: whether days that were read long ago are listed at every look, too.
+        gap_timeout_minutes: how long the files after a gap wait (C-93).
+        lists_all: whether every listing includes days that were read long ago.
     """
 
     gap_timeout_minutes: int = GAP_TIMEOUT_MINUTES
     lists_all: bool = False
     suffixes: ClassVar[tuple[str, ...]] = capture.SUFFIXES
-    settles_after: ClassVar[int] = 960  # a Capture writes its files every 15 minutes at most
+    settles_after: ClassVar[int] = 960  # Capture writes its files at least every 15 minutes
 
     @classmethod
     def of(cls, mirror: Mirror, source: InCapture) -> CaptureFiles:
@@ -51,7 +51,7 @@ class CaptureFiles(MessageFiles):
 
     @property
     def numbering(self) -> Numbering:
-        """As :attr:`MessageTransport.numbering`; files behind a hole wait, and are not read (C-93)."""
+        """As :attr:`MessageTransport.numbering`; files after a gap wait, and are not read (C-93)."""
         return "rising"
 
     def list_files(self, bound: Mapping[str, int]) -> Listing:

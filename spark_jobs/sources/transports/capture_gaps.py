@@ -1,13 +1,12 @@
-"""Lists Capture files and finds holes among them, so that no file is read past one that is missing (C-93).
+"""Lists Capture files and finds gaps among them, so that no file is read before a missing one (C-93).
 
-Event Hubs numbers the events of a partition without a gap, and Capture writes all of them, each partition below a
-folder of its own, a file for each window, one after the other. So a file that does not begin where the one before it
-ended shows that one between them is missing: late, not copied, or deleted. Files behind a hole are held back; so those
-that were bound follow each other, and only new files and their neighbours have to be looked into.
+Event Hubs numbers the events of a partition without a gap. Capture writes all of them, one folder per partition, one
+file per window, in sequence. So a file that does not begin where the previous one ended shows that a file between them
+is missing: late, not copied, or deleted. Files after a gap are held back. So bound files are consecutive, and only new
+files and their neighbors have to be opened.
 
-Not every day that was read long ago is listed (S-08), for what is new stands behind what was bound.
-What came into an older folder all the same (a copy that was late, a file written anew) is found by the first look of
-each day, which lists everything.
+Days that were read long ago are not always listed (S-08), because new files follow the bound ones. Changes in older
+folders (a late copy, a rewritten file) are found by the first listing of each day, which is complete.
 
 Public source: Microsoft Learn, *Capture events through Azure Event Hubs* and *Exploring captured Avro files*.
 """
@@ -39,11 +38,11 @@ from spark_jobs.sources.transports.source_folders import SourceFile, files_below
 
 _SYNC_BYTES = 16
 _SINCE = timedelta(days=1)
-"""So long before the newest window that was bound a listing begins."""
+"""A listing begins this long before the newest bound window."""
 
 
 class Span(NamedTuple):
-    """The sequence numbers of a file, and whether all between them are there."""
+    """The sequence numbers of a file, and whether they are complete."""
 
     first: int
     last: int
@@ -51,7 +50,7 @@ class Span(NamedTuple):
 
 
 class Hole(NamedTuple):
-    """Numbers of a partition that are missing, and the files that wait for them."""
+    """Missing numbers of a partition, and the files that wait for them."""
 
     partition: str
     what: str
@@ -59,7 +58,7 @@ class Hole(NamedTuple):
 
 
 class _Run(NamedTuple):
-    """Files whose numbers follow each other; *broken* says what is missing before it, or in it."""
+    """Files with consecutive numbers; *broken* describes what is missing before or in it."""
 
     files: list[str]
     broken: str
@@ -70,16 +69,11 @@ _Found = Span | Literal["empty", "damaged"]
 
 
 def holes(root: Place, files: Sequence[SourceFile], bound: Mapping[str, int]) -> list[Hole]:
-    """The holes before new files: what does not follow what was bound or, where nothing was, the partition's first.
+    """The gaps before new files: after the bound ones or, if none is bound, after the partition's first.
 
-    Looked at are files below ``…/<partition>/YYYY/MM/DD/HH/MM/SS.avro``, the documented names; others say nothing about
-    their order. Empty files and numbers that come twice are no holes. A damaged file hides its numbers: what comes
-    behind it is taken to follow.
-
-    Args:
-        root: the source's folder.
-        files: all its files.
-        bound: up to which size each was bound, from the ledger.
+    Only files with the documented names ``…/<partition>/YYYY/MM/DD/HH/MM/SS.avro`` are checked; other names have no
+    order. Empty files and repeated numbers are not gaps. The numbers of a damaged file are unknown: the next file is
+    assumed to follow it.
 
     Raises:
         TerminalError: ``SOURCE_REWRITTEN``, ``INSTALLATION_INCOMPLETE``.
@@ -99,7 +93,7 @@ def holes(root: Place, files: Sequence[SourceFile], bound: Mapping[str, int]) ->
 
 
 def has_numbers(root: Place, file: SourceFile) -> bool:
-    """Whether a file tells a sequence number, or is damaged and hides its own; an empty window tells none."""
+    """Whether a file has a sequence number, or is damaged and hides it; a file of an empty window has none."""
     return _numbers(root / file.name, file.size) != "empty"
 
 
@@ -109,7 +103,7 @@ def _holes_of(partition: str, runs: Sequence[_Run], new: set[str]) -> list[Hole]
     for at, run in enumerate(runs):
         names = tuple(name for name in run.files if name in new)
         if names and (run not in begun or not run.is_whole):
-            # What comes before all that was read misses the numbers behind it.
+            # What precedes all bound files lacks the numbers after it.
             missing = run.broken or runs[at + 1].broken
             found.append(Hole(partition, missing, names))
     return found
@@ -121,7 +115,7 @@ def _numbers_of(root: Place, files: Sequence[SourceFile]) -> dict[str, _Found]:
 
 
 def _runs(root: Place, files: Sequence[SourceFile], new: set[str], known: Mapping[str, _Found]) -> list[_Run]:
-    """A partition's files, in order, cut where a new one does not follow, or is not followed."""
+    """A partition's files in order, split where a new one does not follow or is not followed."""
 
     @cache
     def numbers(at: int) -> _Found:
@@ -150,7 +144,7 @@ def _runs(root: Place, files: Sequence[SourceFile], new: set[str], known: Mappin
 
 
 def _broken(before: _Found | None, found: _Found) -> str:
-    """What is missing between two files; empty where the second may follow."""
+    """What is missing between two files; empty if the second can follow."""
     if not isinstance(before, Span) or not isinstance(found, Span):
         return ""
     if found.first > before.last + 1:
@@ -169,7 +163,7 @@ def _numbers(path: Place, size: int) -> _Found:
 
 
 def _span(path: Place, size: int) -> Span | None:
-    """The first and last number of a container, from its first and last block alone; None without any record."""
+    """The first and last number of a container, from its first and last block only; None without any record."""
     with open_source(path) as file:
         fastavro.block_reader(file)
         header_end = file.tell()
@@ -192,13 +186,12 @@ def _span(path: Place, size: int) -> Span | None:
 
 
 def _records(file: IO[bytes], header: bytes, start: int, end: int) -> list[Any]:
-    """The records of one block, read as a container of its own."""
     file.seek(start)
     return list(fastavro.reader(io.BytesIO(header + file.read(end - start))))
 
 
 def _read_long(file: IO[bytes]) -> int:
-    """A number as Avro writes it: seven bits a byte, the lowest first, zigzag."""
+    """A number in Avro's encoding: seven bits per byte, the lowest first, zigzag."""
     value, shift = 0, 0
     while True:
         byte = file.read(1)
@@ -211,12 +204,12 @@ def _read_long(file: IO[bytes]) -> int:
 
 
 def list_capture(root: Place, bound: Mapping[str, int], today: date | None = None) -> Listing:
-    """All capture files below a folder, except hidden and temporary ones; all others are *unknown*.
+    """All capture files below a folder, except hidden and temporary ones; other files are *unknown*.
 
     Args:
         root: the source's folder.
         bound: up to which size each was bound, from the ledger.
-        today: the day in UTC; None for this one.
+        today: the date in UTC; None for the current one.
 
     Raises:
         TerminalError: ``PLACE_MISSING``; what the storage raises.
@@ -231,17 +224,17 @@ def list_capture(root: Place, bound: Mapping[str, int], today: date | None = Non
         found += files
         begun[partition] = start
     if any(file.unread for file in found):
-        return list_source_files(root, SUFFIXES, was_read=True)  # links are followed from the root alone
+        return list_source_files(root, SUFFIXES, was_read=True)  # only a listing from the root follows links
     return sorted_out(root, found, SUFFIXES)._replace(begun=begun)
 
 
 def _starts(bound: Mapping[str, int], today: date) -> dict[str, str]:
-    """By partition the folder of the day with which a listing begins; empty where everything has to be listed."""
+    """By partition the folder of the day with which a listing begins; empty if everything has to be listed."""
     newest: dict[str, str] = {}
     for name in bound:
         partition = partition_of(name)
         if partition == name and name.casefold().endswith(SUFFIXES):
-            return {}  # another layout, of which no order is known
+            return {}  # another layout without a known order
         if partition != name:
             newest[partition] = max(newest.get(partition, ""), name)
     windows = {partition: _day(partition, name) for partition, name in newest.items()}
@@ -259,7 +252,7 @@ def _day(partition: str, name: str) -> date | None:
 
 
 def _walked(root: Place, starts: Mapping[str, str]) -> tuple[list[SourceFile], list[str]]:
-    """The files that are in no partition's folder, and the folders of partitions."""
+    """The files outside of partitions' folders, and the folders of partitions."""
     others: list[SourceFile] = []
     partitions: list[str] = []
     ahead = [""]
@@ -285,7 +278,7 @@ def _is_year(folder: str) -> bool:
 
 
 def _since(root: Place, partition: str, start: str, bound: Mapping[str, int]) -> tuple[list[SourceFile], str]:
-    """The files of a partition behind a name, and that name; all of them where those are no anchor for what is new."""
+    """The files of a partition after a name, and that name; all files if those do not show where new ones follow."""
     if not start:
         return _all_below(root, partition), ""
     files = list(_from_day(root, partition, tuple(start[len(partition) + 1 :].split("/"))))
@@ -293,14 +286,14 @@ def _since(root: Place, partition: str, start: str, bound: Mapping[str, int]) ->
     known = [file for file in captured if bound.get(file.name) == file.size]
     if len(known) == len(captured) or any(has_numbers(root, file) for file in known):
         return files, start
-    # Empty windows alone: whether a new file follows the one with the last numbers is not to be seen from here.
+    # Only empty windows: they do not show whether a new file follows the one with the last numbers.
     return _all_below(root, partition), ""
 
 
 def _from_day(root: Place, folder: str, day: tuple[str, ...]) -> Iterator[SourceFile]:
     """The files below a folder in date folders from a day on, given by the names of year, month and day.
 
-    By folders, not behind a name: that is not how every service lists.
+    Goes by folders, because not every service can list from a name on.
     """
     if not day:
         yield from _all_below(root, folder)

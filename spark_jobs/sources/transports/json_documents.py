@@ -1,7 +1,7 @@
-"""Reads files that are not one UTF-8 message a line: JSON arrays, indented JSON, lines with commas, UTF-16.
+"""Reads files that are not one UTF-8 message per line: JSON arrays, indented JSON, lines with commas, UTF-16.
 
-Such a file is a *document*: JSON values one behind the other, of which an outermost array is only the wrapping. Its
-first bytes show what it is. It is read up to its last complete value or array; an array that is not closed waits.
+Such a file is a *document*: a sequence of JSON values, of which an outermost array is only a wrapper. It is recognized
+by its first bytes. It is read up to its last complete value or array; an open array waits.
 """
 
 from __future__ import annotations
@@ -15,16 +15,16 @@ from spark_jobs.sources.contract.encodings import encoding_of
 
 _HEAD = 1 << 16
 _NEAR = 8
-"""A literal or an escape that is cut fails so many characters before the end at most."""
+"""The parser reports a truncated literal or escape at most this many characters before the end."""
 _UNIT = {"utf-8": 1, "utf-16-le": 2, "utf-16-be": 2, "utf-32-le": 4, "utf-32-be": 4}
 _ERRORS = {codec: "surrogateescape" if codec == "utf-8" else "surrogatepass" for codec in _UNIT}
-"""Bytes that are no text stay as they are: the decoder of the message refuses them."""
+"""Invalid bytes are kept; the decoder of the message refuses them."""
 _BLANKS = re.compile(r"[ \t\r\n]*")
 _read_value = json.JSONDecoder(parse_int=str, parse_float=str).raw_decode
 
 
 class Value(NamedTuple):
-    """One message of a document: the byte of the file at which it begins, and its text in UTF-8."""
+    """One message of a document: its position in the file in bytes, and its text in UTF-8."""
 
     at: int
     text: bytes
@@ -35,9 +35,9 @@ class Values(NamedTuple):
 
     Attributes:
         found: the complete ones.
-        end: the byte behind the last complete value or array.
-        fault: what is wrong behind them; empty if nothing follows, or only the beginning of a value.
-        at: where that is.
+        end: the position after the last complete value or array.
+        fault: what is wrong after them; empty if nothing follows, or only the beginning of a value.
+        at: the position of the fault.
     """
 
     found: list[Value]
@@ -47,14 +47,14 @@ class Values(NamedTuple):
 
 
 def document_codec(file: IO[bytes] | GzipFile) -> str | None:
-    """How the text of a document is encoded; None for a file of lines. Leaves *file* at its beginning."""
+    """The encoding of a document; None for a file of lines. Rewinds *file*."""
     file.seek(0)
-    # Of a packed file that is cut off, what could be unpacked.
+    # Of a truncated compressed file, the part that can be decompressed.
     head = file.read1(_HEAD) if isinstance(file, GzipFile) else file.read(_HEAD)
     file.seek(0)
     codec, mark = encoding_of(head)
     if codec != "utf-8":
-        # Without a mark only JSON is told from binary messages.
+        # Without a mark only JSON can be distinguished from binary messages.
         return codec if mark or head[:2].strip(b"\0") in (b"{", b"[", b" ", b"\t", b"\r", b"\n") else None
     is_document = _is_no_line(head[mark:].decode(errors="replace").lstrip())
     return codec if is_document else None
@@ -82,7 +82,7 @@ def _is_cut(error: ValueError, text: str) -> bool:
 
 
 def read_values(content: bytes, codec: str, start: int = 0) -> Values:
-    """The messages of a document from its byte *start*, outside every array; *content* begins there."""
+    """The messages of a document from byte *start* on, which is outside of arrays; *content* begins there."""
     mark = encoding_of(content[:4])[1] if not start else 0
     text = content[mark : len(content) - len(content) % _UNIT[codec]].decode(codec, _ERRORS[codec])
     found = list[Value]()

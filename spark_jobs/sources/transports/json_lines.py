@@ -1,18 +1,16 @@
 """Reads messages from lines of text files, plain or gzip: *bare* ones, or ones *wrapped* in their coordinates.
 
-A plain file may grow while it is read. It is read in ranges of bytes that begin and end at line ends, so that each
-line is read exactly once; a last line without its line end waits for it. A gzip file is read whole.
-
-A byte order mark at the beginning of a file is no part of its first message (RFC 8259, section 8.1, lets a reader
-ignore it).
+A plain file may grow while it is read. It is read in ranges of bytes that begin and end at line ends, so that each line
+is read exactly once; a last line without line end waits for it. A gzip file is read completely. A byte order mark is
+not part of the first message (RFC 8259, section 8.1, lets a reader ignore it).
 
 A wrapped line is a JSON object with ``topic``, ``partition``, ``offset``, ``encoding`` (``utf8`` or ``base64``) and
 ``value`` (text, the message's own JSON object, or null); ``key``, the message's own key, is base64, text, or the key's
 members. Further members are allowed.
 
-The lines of everyday tools are read as well: ``payload`` for ``value`` (kcat), base64 without ``encoding`` (Spark),
-numbers as texts, and ``sequence_number`` of the Event Hubs SDK, whose ``offset`` counts bytes. A file of JSON that is
-not one value a line is read by :mod:`spark_jobs.sources.transports.json_documents`.
+Lines of common tools are read as well: ``payload`` for ``value`` (kcat), base64 without ``encoding`` (Spark), numbers
+as texts, and ``sequence_number`` of the Event Hubs SDK, whose ``offset`` counts bytes. JSON files without one value per
+line are read by :mod:`spark_jobs.sources.transports.json_documents`.
 """
 
 from __future__ import annotations
@@ -45,16 +43,16 @@ Layout = Literal["bare", "wrapped"]
 
 SUFFIXES = (".jsonl", ".json", ".ndjson", ".jsonl.gz", ".json.gz", ".ndjson.gz")
 RANGE_BYTES = 64 * 2**20
-"""Larger files are cut into ranges of this size, each ending with a line."""
+"""Larger files are split into ranges of this size, each ending with a line."""
 
 _Line = tuple[int, bytes]
-"""The byte at which a line begins, and what it holds."""
+"""The position of a line in bytes, and its content."""
 _CHUNK = 1 << 16
 _MARK = 16
 _GZIP_DAMAGE = (EOFError, OSError, zlib.error)
 
 
-# A number that the log cannot hold is no place: it must not end the run of all tables.
+# A number that the log cannot store must not stop the run of all tables.
 _Place = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
 
 
@@ -75,7 +73,7 @@ _BASE64 = re.compile(r"[A-Za-z0-9+/]+={0,2}")
 _MEMBERS = tuple(f'"{name}"'.encode() for name in _Wrapper.__struct_fields__)
 _VALUE = b'"value":'
 _ESCAPED = re.compile(rb"\\u00[2-7]")
-"""A character that needs no escape: a name may be spelled with it, so that counting does not find it."""
+"""An escaped character that needs no escape. A name may contain one, so that counting does not find it."""
 _decode_text = msgspec.json.Decoder(str).decode
 _PLAIN = rb'"[ !#-\[\]-~]*+"'
 _USUAL_HEAD = re.compile(
@@ -83,7 +81,7 @@ _USUAL_HEAD = re.compile(
     rb'(?:, ?"timestamp": ?(?:null|[0-9]++|' + _PLAIN + rb'))?+(?:, ?"key": ?(null|' + _PLAIN + rb"))?+"
     rb'(?:, ?"headers": ?(?:null|\[\]))?+(?:, ?"encoding": ?"(utf8|base64)")?+, ?"value": ?(?=")'
 )
-"""A wrapper in the usual order up to the text of its value, which is all that follows: no member stands there twice."""
+"""A wrapper in the usual order up to the text of its value, the last member; none of these members occurs twice."""
 
 _CLAIMS = (
     re.compile(rb'"topic"\s*:\s*"([ !#-\[\]-~]*+)"'),
@@ -102,10 +100,10 @@ def list_files(root: Place, *, was_read: bool = False) -> Listing:
 
 
 def ranges(root: Place, name: str, start: int, size: int) -> list[BoundRange]:
-    """The complete lines that a file has beyond byte *start*, in ranges of about 64 MB for as many workers.
+    """The complete lines of a file after byte *start*, in ranges of about 64 MB for as many workers.
 
-    A gzip file is one range, and all of it again should it have changed its size: what was read before is found to be
-    there twice. *size* is the file's size as listed.
+    A gzip file is one range, again completely if its size changed; repeated lines are recognized later. *size* is the
+    file's size as listed.
 
     Raises:
         TerminalError: ``SOURCE_REWRITTEN``.
@@ -130,18 +128,18 @@ def ranges(root: Place, name: str, start: int, size: int) -> list[BoundRange]:
 
 
 def last_line_end(path: Place, start: int, *, size: int | None = None) -> int:
-    """Where the last complete line ends: a range from *start* to here holds whole lines only.
+    """The end of the last complete line: a range from *start* to here contains complete lines only.
 
-    A last line without its line end is complete if it is a whole JSON object: nothing can follow one on its line.
-    Half a line waits until the file has grown.
+    A last line without line end is complete if it is a JSON object, because nothing can follow one on its line. A
+    partial line waits until the file has grown.
 
     Args:
         path: a plain file.
         start: where the previous range ended.
-        size: look at the first bytes only; None for the file as it is now.
+        size: use the first bytes only; None for the current file.
 
     Returns:
-        The byte offset behind the last complete line; *start* when no line is complete.
+        The byte offset after the last complete line; *start* when no line is complete.
 
     Raises:
         TerminalError: ``SOURCE_REWRITTEN``.
@@ -164,7 +162,7 @@ def last_line_end(path: Place, start: int, *, size: int | None = None) -> int:
 
 
 def is_blank(path: Place, start: int, end: int) -> bool:
-    """Whether nothing but blanks stands between two places of a plain file, as far as one looks.
+    """Whether there are only blanks between two positions of a plain file, within a limit.
 
     Raises:
         TerminalError: ``SOURCE_REWRITTEN``.
@@ -196,18 +194,17 @@ def _is_object(text: bytes) -> bool:
 
 
 def read_lines(root: Place, name: str, start: int, end: int, layout: Layout) -> Iterator[RawMessage | Damage]:
-    """The messages in the lines from byte *start* to byte *end*; blank lines hold none.
+    """The messages in the lines from byte *start* to byte *end*; blank lines contain none.
 
-    Bare messages are placed at the byte offset of their line in *name* (of the unpacked text for gzip), wrapped ones
-    at their offset in ``topic/partition``. A wrapper that cannot be read is a :class:`Damage` of code
-    ``FORMAT_UNSUPPORTED``; a file that ends too early, or whose compression is damaged, gives the lines before that
-    place and then one of code ``FILE_DAMAGED``.
+    The place of a bare message is the byte offset of its line in *name* (decompressed, for gzip), that of a wrapped one
+    its offset in ``topic/partition``. An unreadable wrapper is a :class:`Damage` with code ``FORMAT_UNSUPPORTED``. In a
+    truncated or damaged gzip file, the lines before the damage are followed by one with code ``FILE_DAMAGED``.
 
     Args:
         root: the source's folder.
         name: the file below it, plain or ``.gz``, as listed.
-        start: a line's beginning; without meaning for gzip, as *end* is.
-        end: a line's end, as :func:`ranges` gave it.
+        start: the beginning of a line; ignored for gzip, like *end*.
+        end: the end of a line, from :func:`ranges`.
         layout: whether lines are messages or wrap them.
 
     Raises:
@@ -222,7 +219,7 @@ def read_lines(root: Place, name: str, start: int, end: int, layout: Layout) -> 
 
 
 def is_gzip(name: str) -> bool:
-    """Whether a file is packed, as its name says: it can be read as a whole only."""
+    """Whether a file is compressed, by its name; such a file is always read completely."""
     return name.casefold().endswith(".gz")
 
 
@@ -275,7 +272,6 @@ def _unpacked(path: Place, origin: str) -> Iterator[_Line | Damage]:
 
 
 def _in_document(content: bytes, codec: str, start: int, origin: str) -> Iterator[_Line | Damage]:
-    """The messages of a document, and what is left of it that holds none."""
     values = read_values(content, codec, start)
     yield from values.found
     reason = values.fault or ("the file ends within a value or an array" if values.end < start + len(content) else "")
@@ -291,7 +287,7 @@ def _packed_tail(packed: IO[bytes]) -> bytes:
 
 
 def body_of(line: bytes, at: int) -> bytes:
-    """What the line at byte *at* of a file holds, its end left out."""
+    """The content of the line at byte *at* of a file, without line end."""
     body = line.removesuffix(b"\n").removesuffix(b"\r")
     return body if at else body.removeprefix(BOM_UTF8)
 
@@ -311,7 +307,6 @@ def _why_no_wrapper(text: bytes, error: Exception) -> str:
 
 
 def _claimed(text: bytes) -> tuple[str, int] | None:
-    """The origin and place that a wrapper tells although it cannot be read."""
     topic, partition, offset = (pattern.search(text) for pattern in _CLAIMS)
     if topic is None or partition is None or offset is None:
         return None
@@ -319,7 +314,7 @@ def _claimed(text: bytes) -> tuple[str, int] | None:
 
 
 def _usual(text: bytes) -> RawMessage | None:
-    """The message of a wrapper as most are written; None for any other, and for one with a fault."""
+    """The message of a wrapper in the usual form; None for any other, and for one with a mistake."""
     head = _USUAL_HEAD.match(text)
     if head is None or not text.endswith(b'"}'):
         return None
@@ -339,11 +334,7 @@ def _origin(topic: bytes, partition: bytes) -> str:
 
 
 def _exactly(text: bytes) -> RawMessage:
-    """The message of any wrapper.
-
-    Raises:
-        ValueError, RecursionError, msgspec.DecodeError: it wraps none, or nobody says which.
-    """
+    """The message of any wrapper."""
     text.decode()
     wrapper = _decode_wrapper(text)
     if (wrapper.value is msgspec.UNSET) == (wrapper.payload is msgspec.UNSET):
@@ -358,21 +349,17 @@ def _exactly(text: bytes) -> RawMessage:
 
 
 def _body(value: str, encoding: str | None) -> bytes:
-    """The message that a text stands for. No message is written in base64's letters alone, so such a text is base64.
-
-    Raises:
-        ValueError: the text is no base64.
-    """
+    """The message in a text. No message consists only of the letters of base64, so such a text is base64."""
     if encoding == "base64" or (encoding is None and len(value) % 4 == 0 and _BASE64.fullmatch(value)):
         return base64.b64decode(value, validate=True)
     return value.encode()
 
 
 def _is_ordinary(text: bytes, value: str | None) -> bool:
-    """Whether a wrapper surely has each member once, and the value last, told without reading it again.
+    """Whether a wrapper certainly has each member once, with the value last, without parsing it again.
 
-    What stands from the first value on may be no longer than this one, which was read from the last, as it is written
-    at its shortest: so there is no other behind it.
+    The part after the first ``value`` is not longer than the shortest spelling of the parsed value, which is the last
+    one: so there is no other after it.
     """
     at = text.find(_VALUE)
     if at < 0 or value is None:
@@ -385,11 +372,7 @@ def _is_ordinary(text: bytes, value: str | None) -> bool:
 
 
 def _refuse_twice(text: bytes) -> None:
-    """Refuse a wrapper with a member that stands there twice: which message it wraps, nobody says.
-
-    Raises:
-        ValueError: a member stands there twice.
-    """
+    """Refuse a wrapper with a duplicate member: it is ambiguous which message it wraps."""
     pairs = json.loads(text, object_pairs_hook=list)
     names = [name for name, _ in pairs]
     twice = next((name for name in _Wrapper.__struct_fields__ if names.count(name) > 1), None)
@@ -398,7 +381,7 @@ def _refuse_twice(text: bytes) -> None:
 
 
 def _key(key: Any) -> bytes | None:
-    """A message's key. Text is base64 where that gives text, an Avro record or a number; else it stands for itself."""
+    """A message's key. A text is base64 if it decodes to text, an Avro record or a number; else it is literal."""
     if key is None:
         return None
     if not isinstance(key, str):
@@ -413,7 +396,7 @@ def _key(key: Any) -> bytes | None:
 
 
 class LineBlock(NamedTuple):
-    """Whole lines of the file *origin* from byte *place*: a block of messages."""
+    """Complete lines of the file *origin* from byte *place* on: a block of messages."""
 
     origin: str
     place: int
@@ -423,11 +406,11 @@ class LineBlock(NamedTuple):
 
     @property
     def places(self) -> Places:
-        """The byte of the file at which each line begins."""
+        """The byte position of each line in the file."""
         return self.starts + self.place
 
     def messages(self, numbers: Places) -> Iterator[RawMessage]:
-        """The messages in some lines; blank lines hold none."""
+        """The messages in some lines; blank lines contain none."""
         for start, end in zip(self.starts[numbers].tolist(), self.ends[numbers].tolist(), strict=True):
             body = body_of(self.content[start:end], self.place + start)
             if body.strip():
@@ -437,8 +420,8 @@ class LineBlock(NamedTuple):
 def read_blocks(root: Place, name: str, start: int, end: int) -> Iterator[LineBlock]:
     """The lines from byte *start* to byte *end* of a plain file, as bound.
 
-    Where the file ends before, so do the blocks: what :func:`spark_jobs.sources.transports.json_lines.read_lines` says
-    of the place where the last one ends tells what is missing.
+    In a truncated file the blocks end early. :func:`spark_jobs.sources.transports.json_lines.read_lines`, at the end of
+    the last one, then reports what is missing.
 
     Raises:
         TerminalError: ``SOURCE_REWRITTEN``.

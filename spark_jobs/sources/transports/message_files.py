@@ -1,4 +1,4 @@
-"""Offers files of messages as a transport, and JSON lines as one."""
+"""Files of messages as a transport, and JSON lines as one of them."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 _WORTH_BYTES = 2**18
-"""Fewer bytes are decoded one by one: what takes messages from blocks has to learn before it is fast."""
+"""Fewer bytes are decoded one by one: the fast path needs time to learn column lists."""
 
 
 @dataclass(frozen=True)
@@ -53,10 +53,10 @@ class MessageFiles(MessageTransport):
 
     Args:
         path: the folder or file.
-        files: how the files were when they were bound; matters in object storage only.
+        files: the state of the files when they were bound; used in object storage only.
 
     Attributes:
-        suffixes: how the names of files end that are read in a folder.
+        suffixes: the endings of names that are read in a folder.
     """
 
     path: Place
@@ -66,7 +66,7 @@ class MessageFiles(MessageTransport):
 
     @property
     def folder(self) -> Place:
-        """Where the names of source files start."""
+        """The folder to which the names of source files are relative."""
         return self.path.parent if self.path.is_file() else self.path
 
     @abstractmethod
@@ -81,7 +81,7 @@ class MessageFiles(MessageTransport):
     def beyond(
         self, listed: Listing, bound: Mapping[str, int], unread: list[BoundRange]
     ) -> tuple[list[BoundRange], set[str]]:
-        """Of the bytes that no batch has bound, the ranges that can be read, and the files that have to wait.
+        """The readable ranges of unbound bytes, and the files that have to wait.
 
         Raises:
             TerminalError: ``SOURCE_REWRITTEN``.
@@ -89,23 +89,22 @@ class MessageFiles(MessageTransport):
 
     @abstractmethod
     def messages(self, folder: Place, bound: BoundRange) -> Iterator[RawMessage | Damage]:
-        """The messages of a range of a file that is there."""
+        """The messages of a range of an existing file."""
 
     def grows(self, name: str) -> bool:
-        """Whether lines may be appended to a file that was read; others are read as a whole."""
+        """Whether lines may be appended to a file that was read; other files are read completely."""
         return False
 
     def find(self, spark: Any, bound: Mapping[str, int], seen: Seen | None = None) -> Found:
-        """Everything at the source beyond what is bound.
+        """Everything at the source that is not bound.
 
-        A file whose name tells nothing is one range, and becomes one dead letter: nobody is to believe that it was
-        read. One that was read as a whole and is written anew is read again; of lines that were bound and changed
-        nobody knows what else there was (G-32). One that is gone before it was read to its end is an empty range, and
-        becomes a dead letter.
+        A file with an unknown name is one range and becomes one dead letter, so that no one believes it was read. A
+        rewritten file that is read completely is read again; if bound lines were changed, other lines may be lost
+        (G-32). A file that is gone before it was read to its end is an empty range and becomes a dead letter.
 
         Raises:
-            TerminalError: ``PLACE_MISSING`` when the source's folder does not exist, ``SOURCE_REWRITTEN`` when a
-                file is shorter than what was bound of it, that has changed, or a hole did not close in time (C-93).
+            TerminalError: ``PLACE_MISSING`` when the source's folder does not exist; ``SOURCE_REWRITTEN`` when a file
+                is shorter than its bound part, that part has changed, or a gap was not closed in time (C-93).
         """
         if self.path.is_file():
             file = SourceFile.of(self.path, self.path.name)
@@ -118,7 +117,7 @@ class MessageFiles(MessageTransport):
         versions = versions_of(self.folder, listed.files, bound, ranges, known)
         ranges += gone_unread(listed, bound, known)
         ranges += [BoundRange(one.name, 0, one.size) for one in listed.unknown if one.size and one.name not in bound]
-        # Nothing is missing in a file to which lines may come yet; a packed one, or a Capture's, always has bytes.
+        # A file to which lines can be appended may be empty; a gzip or Capture file always has bytes.
         empty = tuple(name for name in listed.waiting if self.grows(name))
         half = {name for name in waiting if self.grows(name)} | ({*listed.waiting} - {*empty})
         overdue = left_behind(self.folder, [*half, *listed.unfinished], ranges)
@@ -148,7 +147,7 @@ class MessageFiles(MessageTransport):
         return files_bound_before(self.folder, ranges, interval)
 
     def counts_as_bound(self, name: str) -> bool:
-        """Lines count bytes; records of a Capture file and lines of a packed one are numbered."""
+        """Whether places count bytes, as in lines; records of Capture and lines of gzip files are numbered."""
         return self.grows(name)
 
     def pinned(
@@ -170,11 +169,10 @@ class MessageFiles(MessageTransport):
         return message_blocks.blocks_of(self.read(bound))
 
     def _as_bound(self, bound: BoundRange) -> Place:
-        """The folder, from which a file is read as it was bound."""
         return as_bound(self.folder, bound, self.files.get(bound.name), at_once=self.grows(bound.name))
 
     def _is_known(self, name: str) -> bool:
-        """Whether a file's name says how it is read; a single file that the mirror file names is read."""
+        """Whether a file's name shows how it is read. A single file in the mirror file is always read."""
         return self.path.is_file() or is_read(name, self.suffixes)
 
     def _read(self, folder: Place, bound: BoundRange) -> Iterator[RawMessage | Damage]:
@@ -189,12 +187,12 @@ class MessageFiles(MessageTransport):
 
 @dataclass(frozen=True)
 class LineFiles(MessageFiles):
-    """JSON lines. A plain file may grow: its complete new lines are read, and half a line waits for its other half.
+    """JSON lines. A plain file may grow: its complete new lines are read, and a partial line waits.
 
     Args:
         path: the folder or file.
-        layout: whether lines are messages, or wrap them.
-        offset_gaps: what an offset is that no line has (G-113).
+        layout: whether lines are messages or wrap them.
+        offset_gaps: the meaning of offsets without a line (G-113).
     """
 
     layout: json_lines.Layout
@@ -203,12 +201,12 @@ class LineFiles(MessageFiles):
 
     @classmethod
     def of(cls, mirror: Mirror, source: InLines) -> LineFiles:
-        """The files that a mirror file names.
+        """The files of a mirror file's source.
 
         Raises:
             TerminalError: ``CONNECTION_INVALID``, ``CONFIG_INVALID``.
         """
-        from open_mirroring.config.storage import place_of  # a worker needs no settings
+        from open_mirroring.config.storage import place_of  # imported late: workers need no settings
 
         return cls(place_of(mirror, source.path, source.connection), source.layout, source.offset_gaps)
 
@@ -252,12 +250,12 @@ class LineFiles(MessageFiles):
                 read_to += len(block.content)
             if read_to == bound.end:
                 return
-            bound = BoundRange(bound.name, read_to, bound.end)  # what a file cut meanwhile lacks
+            bound = BoundRange(bound.name, read_to, bound.end)  # the part that a file truncated meanwhile lacks
         yield from message_blocks.blocks_of(self._read(folder, bound))
 
 
 def _complete_lines(folder: Place, ahead: BoundRange) -> tuple[list[BoundRange], list[str]]:
-    """The complete lines that a file has beyond what is bound of it, and its name if half a line stands behind them."""
+    """The complete unbound lines of a file, and its name if a partial line follows them."""
     found = json_lines.ranges(folder, *ahead)
     end = found[-1].end if found else ahead.start
     is_whole = json_lines.is_gzip(ahead.name) or json_lines.is_blank(folder / ahead.name, end, ahead.end)

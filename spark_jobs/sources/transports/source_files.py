@@ -1,4 +1,4 @@
-"""Lists the files that transports read, and opens one as it was bound."""
+"""Lists the files that transports read, and opens a file in its bound version."""
 
 from __future__ import annotations
 
@@ -22,25 +22,25 @@ Item = TypeVar("Item")
 Looked = TypeVar("Looked")
 
 MAX_RAW = 2**20
-"""How much of a damaged file a dead letter keeps."""
+"""The part of a damaged file that a dead letter keeps, in bytes."""
 _LOOKED_AT = 2**16
 _LOOKED_THROUGH = 2**24
 _SMALL = 2**20
-"""A file of so many bytes is fetched by one request."""
+"""Files up to this size are fetched by one request."""
 _AT_ONCE = 16
-"""So many requests about single objects are made side by side."""
+"""The number of parallel requests about single objects."""
 _WHOLE = "all:"
-"""Begins the digests of all bytes; those of beginning and end alone begin with nothing."""
+"""The prefix of digests of all bytes; digests of beginning and end only have none."""
 
 
 UNFINISHED = (".tmp", ".temp", ".part", ".partial", ".filepart", ".inprogress", ".crdownload", ".swp", "~")
-"""How the names of files end that a copying program is still writing: it gives them their own names when it is done."""
+"""Endings of names of files that are still being copied."""
 _FORGOTTEN_SECONDS = 86_400
-"""A file that is hidden or unfinished for so long will not be renamed any more."""
+"""A file that is hidden or unfinished for this long will not be renamed any more."""
 _IN_PROGRESS = ("tmp", "temp", "stag", "partial", "progress")
-"""What the names of hidden folders contain in which a program writes files before it moves them to their places."""
+"""Parts of the names of hidden folders in which programs write files before they move them."""
 _LEFT_SECONDS = 60
-"""Somebody who writes into another file for so long has left the one before."""
+"""A writer that writes to another file for this long has finished the previous one."""
 
 
 class Listing(NamedTuple):
@@ -48,12 +48,12 @@ class Listing(NamedTuple):
 
     Args:
         files: those to read.
-        waiting: those without a byte yet, which may be filled later.
-        unknown: those whose name says nothing that is read here. Whoever lists a source has to tell of them.
-        unfinished: those that would be read but for their names, which say that somebody is still writing them.
-        begun: by folder the one below it with which its listing began; what comes before is there, as far as is known.
-        unread: what is there and is not read until an operator changes something, each with the reason: links that lead
-            nowhere, pipes, hidden folders with the number of their files.
+        waiting: empty ones, which may be filled later.
+        unknown: those with an unknown kind of name. The caller has to report them.
+        unfinished: those that are still being written, by their names.
+        begun: by folder, the subfolder with which its listing began; earlier ones are assumed to exist.
+        unread: what an operator has to change before it is read, with the reason: broken links, pipes, hidden folders
+            with the number of their files.
     """
 
     files: list[SourceFile]
@@ -65,15 +65,16 @@ class Listing(NamedTuple):
 
 
 def list_source_files(root: Place, suffixes: tuple[str, ...], *, was_read: bool = False) -> Listing:
-    """All files below a folder, those to read being the ones whose names end in one of *suffixes*, in any case.
+    """All files below a folder; those to read have names that end in one of *suffixes*, in any case.
 
-    A file is hidden if its name, or that of a folder around it, begins with a dot or an underscore, and one that ends
-    as in :data:`UNFINISHED` is still being written: it is not read, but reported if it would be (G-62).
+    A file is hidden if its name, or that of a folder around it, begins with a dot or an underscore. A file that ends as
+    in :data:`UNFINISHED` is still being written. Neither is read, but both are reported if they otherwise would be
+    (G-62).
 
     Args:
         root: the folder.
         suffixes: in lower case.
-        was_read: whether something of it was read before: then nothing need lie there any more.
+        was_read: whether it was read before, so that it may be empty or missing now.
 
     Raises:
         TerminalError: ``PLACE_MISSING``, ``ACCESS_DENIED``; what the storage raises.
@@ -96,19 +97,19 @@ def list_source_files(root: Place, suffixes: tuple[str, ...], *, was_read: bool 
 
 
 def is_read(name: str, suffixes: tuple[str, ...]) -> bool:
-    """Whether the name of a file says that it is whole, and how it is read."""
+    """Whether a file is complete and of a known kind, by its name."""
     return name == finished_name(name) and name.casefold().endswith(suffixes)
 
 
 def why_unread(name: str, suffixes: tuple[str, ...]) -> str:
-    """Why a file is not read that :func:`is_read` denies."""
+    """Why :func:`is_read` is false for a file."""
     if name != finished_name(name):
         return "the file's name says since a day that it is hidden, or still being written"
     return f"the file's name ends in none of {', '.join(suffixes)}"
 
 
 def finished_name(name: str) -> str:
-    """The name without what hides a file or says that it is still being written: its own if nothing does."""
+    """The name without the parts that hide a file or mark it as unfinished."""
     folder, slash, last = name.rpartition("/")
     last = last.lstrip("._")
     ending = next((ending for ending in UNFINISHED if last.casefold().endswith(ending)), "")
@@ -116,10 +117,10 @@ def finished_name(name: str) -> str:
 
 
 def sorted_out(root: Place, found: Iterable[SourceFile], suffixes: tuple[str, ...]) -> Listing:
-    """Files in the order of their names, by whether they are read, are waited for, or tell nothing by their names.
+    """Files in the order of their names, divided into those to read, waiting, and unknown ones.
 
-    Of a hidden or unfinished one nothing is said where the finished one lies beside it, or where that would not be
-    read either, such as a checksum or a mark. One that stays so for a day is of the unknown ones (G-62).
+    A hidden or unfinished file is not reported if the finished one exists, or if that would not be read either, such as
+    a checksum or a mark. If it stays so for a day, it counts as unknown (G-62).
     """
     files, waiting, unknown, unfinished = [], [], [], []
     unread: list[str] = []
@@ -130,7 +131,7 @@ def sorted_out(root: Place, found: Iterable[SourceFile], suffixes: tuple[str, ..
         would_be_read = finished.casefold().endswith(suffixes)
         folder = next(filter(hides, folders_around(file.name)), None)
         if file.unread:
-            # An editor locks a file by a link that leads nowhere.
+            # An editor locks a file by a broken link.
             is_lock = file.name.rpartition("/")[2].startswith(".#")
             if not is_lock and (would_be_read or (folder is None and not hides(file.name))):
                 unread.append(f"{file.name} ({file.unread})")
@@ -156,9 +157,9 @@ def sorted_out(root: Place, found: Iterable[SourceFile], suffixes: tuple[str, ..
 
 
 def _is_copy(file: SourceFile, finished: SourceFile | None) -> bool:
-    """Whether a hidden or unfinished file is what copying left of the finished one.
+    """Whether a hidden or unfinished file is left over from copying the finished one.
 
-    A name that only begins with an underscore may be that of another table: then the two are not of one size.
+    A name that only begins with an underscore may be another table's: then the sizes differ.
     """
     if finished is None:
         return False
@@ -167,15 +168,15 @@ def _is_copy(file: SourceFile, finished: SourceFile | None) -> bool:
 
 
 def is_forgotten(path: Place) -> bool:
-    """Whether nobody has written to a file for a day: what it lacks will not come any more."""
+    """Whether a file was not written for a day, so that its missing part will not come any more."""
     return time.time() - _written_at(path) > _FORGOTTEN_SECONDS
 
 
 def left_behind(root: Place, waiting: Sequence[str], ranges: Iterable[BoundRange]) -> tuple[str, ...]:
-    """Those of some files that wait whose writer seems to have left them: what they lack may never come (G-116).
+    """The waiting files that their writers seem to have left, so that their missing part may never come (G-116).
 
-    Nobody has written to them for a day, or a file that can be read was written a minute later. A writer that still has
-    a file open is not suspected by that: it writes oftener.
+    They were not written for a day, or another readable file was written a minute later. A writer with an open file
+    writes more often.
     """
     if not waiting:
         return ()
@@ -185,7 +186,7 @@ def left_behind(root: Place, waiting: Sequence[str], ranges: Iterable[BoundRange
 
 
 def _written_at(path: Place) -> float:
-    """When somebody wrote to a file last; never, in the future, where it has another name by now, or is gone."""
+    """The time of the last write to a file; in the future if it is gone or renamed."""
     try:
         return path.stat().st_mtime
     except FileNotFoundError:
@@ -210,9 +211,9 @@ def bound_so_far(where: Place, name: str, size: int, bound: Mapping[str, int]) -
 
 
 def is_rewritten(root: Place, file: SourceFile, start: int, seen: Mapping[str, FileVersion] | None) -> bool:
-    """Whether what was bound of a file, up to byte *start*, is not what stands there now (G-32).
+    """Whether the bound part of a file, up to byte *start*, has changed (G-32).
 
-    Only a file whose version is not the one *seen* is looked into.
+    Files with the version in *seen* are not opened.
 
     Raises:
         TerminalError: ``SOURCE_REWRITTEN``.
@@ -224,7 +225,7 @@ def is_rewritten(root: Place, file: SourceFile, start: int, seen: Mapping[str, F
 
 
 def may_be_rewritten(file: SourceFile, start: int, seen: Mapping[str, FileVersion] | None) -> bool:
-    """Whether a file was written to without a change of size, in a middle that its digest leaves out (G-32)."""
+    """Whether a file of unchanged size was written, possibly in the middle that its digest leaves out (G-32)."""
     known = (seen or {}).get(file.name)
     if known is None or known.version == file.version or size_of(known) != file.size:
         return False
@@ -238,7 +239,7 @@ def versions_of(
     ranges: Iterable[BoundRange],
     seen: Mapping[str, FileVersion] | None,
 ) -> dict[str, FileVersion]:
-    """What is to be remembered of files that are bound, or will be with *ranges*; nothing where *seen* is None.
+    """The versions to store of files that are bound, or will be with *ranges*; nothing if *seen* is None.
 
     Raises:
         TerminalError: ``SOURCE_REWRITTEN``.
@@ -253,7 +254,7 @@ def versions_of(
 
 
 def side_by_side(root: Place, look: Callable[[Item], Looked], items: Sequence[Item]) -> list[Looked]:
-    """What *look* gives for each file; in object storage many at a time, because each look waits for an answer."""
+    """The results of *look* for each file; in object storage in parallel, because each waits for an answer."""
     if isinstance(root, Path):
         return [look(item) for item in items]
     with ThreadPoolExecutor(_AT_ONCE) as pool:
@@ -261,7 +262,7 @@ def side_by_side(root: Place, look: Callable[[Item], Looked], items: Sequence[It
 
 
 def gone_unread(listed: Listing, bound: Mapping[str, int], seen: Mapping[str, FileVersion] | None) -> list[BoundRange]:
-    """An empty range for each file that is gone and of which not everything seen was bound."""
+    """An empty range for each missing file that was not bound completely."""
     there = {file.name for file in listed.files}
     gone = [name for name in (seen or {}).keys() - there if size_of((seen or {})[name]) > bound[name]]
     gone = [name for name in gone if not any(name.startswith(f"{f}/") and name <= s for f, s in listed.begun.items())]
@@ -269,15 +270,15 @@ def gone_unread(listed: Listing, bound: Mapping[str, int], seen: Mapping[str, Fi
 
 
 def size_of(seen: FileVersion) -> int:
-    """The bytes of a file when it was seen."""
+    """The size of a file when it was seen."""
     return int(seen.version.partition(":")[0])
 
 
 def _digest(path: Place, size: int, like: str = _WHOLE) -> str:
-    """Of the first *size* bytes all, or beginning and end: so many that writing a file anew changes them.
+    """The digest of the first *size* bytes: of all of them, or of a beginning and end long enough to detect rewriting.
 
-    All are those of a file on a disk, up to 16 MB: another object has another version in any case. One that is compared
-    with a digest of beginning and end alone, as an object has, is made *like* that.
+    All bytes are used for local files up to 16 MB; objects have a new version in any case. To compare with a digest of
+    beginning and end, as for objects, it is made *like* that one.
     """
     with open_source(path) as file:
         if isinstance(path, Path) and like.startswith(_WHOLE) and 2 * _LOOKED_AT < size <= _LOOKED_THROUGH:
@@ -289,15 +290,15 @@ def _digest(path: Place, size: int, like: str = _WHOLE) -> str:
 
 
 def as_bound(folder: Place, bound: BoundRange, file: BoundFile | None, *, at_once: bool = False) -> Place:
-    """The folder, from which a bound file is read as it was bound, or not at all (S-06).
+    """The folder, from which a bound file is read in its bound version or not at all (S-06).
 
-    It may be another object by now if what was bound of it stands there still: lines were appended, or it was put back.
+    It may be another object now if its bound part is unchanged: lines were appended, or it was copied back.
 
     Args:
-        folder: where the names of files start; of a local one the file is read as it is.
-        bound: the range that is to be read.
-        file: how it was when it was bound; None where nobody knows.
-        at_once: whether the whole range is fetched, before any of it is read.
+        folder: where the names of files start; local files are read as they are.
+        bound: the range to read.
+        file: its state when it was bound; None if unknown.
+        at_once: whether the complete range is fetched before reading.
 
     Raises:
         TerminalError: ``SOURCE_REWRITTEN``; what the storage raises.
@@ -311,7 +312,7 @@ def as_bound(folder: Place, bound: BoundRange, file: BoundFile | None, *, at_onc
     except FileNotFoundError as error:
         raise _missing(path) from error
     now = folder.holding(held)
-    # A service that lists objects without their ETags leaves the size.
+    # If a service lists objects without ETags, only the size is left.
     is_same = version.version in (held.stat.version, f"{held.stat.size}:")
     if not is_same and version.digest != _digest_held(path, held, file.bound_to, version.digest):
         raise TerminalError(
@@ -326,7 +327,7 @@ def as_bound(folder: Place, bound: BoundRange, file: BoundFile | None, *, at_onc
 
 
 def _digest_held(path: ObjectPath, held: Held, size: int, like: str) -> str:
-    """The digest of the very object that was looked at; empty where it is replaced meanwhile once more."""
+    """The digest of the object that was looked at; empty if it is replaced meanwhile."""
     try:
         return _digest(path.holding(Held(held.stat)), size, like)
     except ObjectReplaced:

@@ -1,7 +1,6 @@
-"""Walks through the folders of a source or an export: what is there, also where it cannot be read.
+"""Walks through the folders of a source or an export, and reports what cannot be read.
 
-One walk serves all transports, on disks and in object storage, so that nothing is passed over by one and not by another
-(G-62).
+All transports share one walk, on disks and in object storage, so that all of them see the same files (G-62).
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ _OF_TOOLS = (
     *("_delta_log", "_spark_metadata", "__macosx", ".appledouble", ".git", ".hg", ".svn", ".idea", ".vscode"),
     *(".ipynb_checkpoints", ".snapshot", ".snapshots", ".trash", ".trashes"),
 )
-"""Folders that tools keep for themselves. They contain nothing of a source, though some names in them look like it."""
+"""Folders that tools keep for themselves. They contain nothing of a source, though some names look like it."""
 _KINDS = {stat.S_IFIFO: "a pipe", stat.S_IFSOCK: "a socket"}
 
 
@@ -32,8 +31,8 @@ class SourceFile(NamedTuple):
     Args:
         name: its name relative to the root, with ``/`` between parts.
         size: in bytes.
-        version: another text whenever it may have been written to.
-        unread: why it cannot be read, whatever its name; empty where it can.
+        version: changes whenever it may have been written.
+        unread: why it cannot be read; empty if it can.
     """
 
     name: str
@@ -43,7 +42,7 @@ class SourceFile(NamedTuple):
 
     @classmethod
     def of(cls, path: Place, name: str) -> SourceFile:
-        """The file as it is now."""
+        """The current state of a file."""
         if isinstance(path, ObjectPath):
             known = path.stat()
             return cls(name, known.st_size, known.version)
@@ -56,7 +55,7 @@ class SourceFile(NamedTuple):
 
 
 class Below(NamedTuple):
-    """The files below a folder, in no order, and the folders below it: hidden ones, and the files in them, too."""
+    """The files and folders below a folder, in no order; hidden folders and their files included."""
 
     files: list[SourceFile]
     folders: list[str]
@@ -66,12 +65,12 @@ def files_below(root: Place, folder: str = "", *, follow: bool = True) -> Below:
     """Everything below a folder that is below *root*.
 
     Each folder is read once: under its own name if that is not hidden, else under that of the first link to it. So
-    loops of links end, and a hidden folder that a link leads to is read.
+    loops of links end, and a hidden folder is read through a link.
 
     Args:
         root: where the names of files start.
         folder: its name.
-        follow: whether links to folders are followed; else each is among the files, unread.
+        follow: whether to follow links to folders; if not, each is an unread file.
 
     Raises:
         TerminalError: ``ACCESS_DENIED``; what the storage raises.
@@ -86,9 +85,9 @@ def files_below(root: Place, folder: str = "", *, follow: bool = True) -> Below:
 
 
 def files_in(root: Place, folder: str) -> tuple[list[str], list[SourceFile]]:
-    """The folders directly below a folder that is below *root*, and the files directly in it.
+    """The folders and the files directly in a folder that is below *root*.
 
-    Hidden folders are not among them, but the files in these are. Links to folders are, unread.
+    The files of hidden folders are included, the hidden folders are not. Links to folders are unread files.
 
     Raises:
         TerminalError: ``ACCESS_DENIED``; what the storage raises.
@@ -112,7 +111,7 @@ class _Level(NamedTuple):
 
 
 class _Walk:
-    """A walk through local folders: first all that are not hidden, then links, then hidden folders."""
+    """A walk through local folders: first visible ones, then links, then hidden folders."""
 
     def __init__(self, root: Path, follow: bool) -> None:
         self._root, self._real, self._follow = root, os.path.realpath(root), follow
@@ -122,13 +121,13 @@ class _Walk:
         self.hidden: list[str] = []
 
     def next_one(self) -> str:
-        """The next of the folders that were put off: the first link by name, then a hidden folder."""
+        """The next postponed folder: the first link by name, then a hidden folder."""
         ahead = self.links or self.hidden
         ahead.sort(reverse=True)
         return ahead.pop()
 
     def into(self, folder: str) -> None:
-        """Read a folder and all that are below it, but for those that are put off."""
+        """Read a folder and all folders below it, except those that are postponed."""
         ahead = [(folder, os.path.realpath(self._root / folder))]
         is_hidden = is_in_hidden(f"{folder}/")
         while ahead:
@@ -140,7 +139,7 @@ class _Walk:
                 level = _entries(self._root / name, f"{name}/" if name else "")
             except TerminalError:
                 if is_hidden:
-                    continue  # only its owner knows what it is for
+                    continue  # only its owner knows its purpose
                 raise
             self.found.folders.extend(level.folders)
             for below in filter(lambda one: not _is_of_tool(one), level.folders):
@@ -161,7 +160,7 @@ class _Walk:
             self.found.files.extend(files)
 
     def _leads_back(self, link: str, real: str) -> bool:
-        """Whether a link leads to a folder around the one that it is in, or around the root: that is a loop."""
+        """Whether a link leads to a folder around it, or around the root: a loop."""
         target = os.path.realpath(self._root / link).rstrip("/")
         return any(f"{around}/".startswith(f"{target}/") for around in (real, self._real))
 
@@ -173,7 +172,7 @@ def _unfollowed(link: str) -> SourceFile:
 def _entries(path: Path, prefix: str) -> _Level:
     level = _Level([], [], [], [])
     try:
-        # It was taken away between the two looks.
+        # It was removed between the two looks.
         with suppress(FileNotFoundError, NotADirectoryError), os.scandir(path) as entries:
             for entry in entries:
                 name = prefix + entry.name
@@ -212,13 +211,13 @@ def _of_objects(root: ObjectPath, objects: Iterable[ObjectStat], folders: Iterab
 
 
 def folders_around(name: str) -> list[str]:
-    """The folders that a file is in, the outermost first."""
+    """The folders that contain a file, the outermost first."""
     parts = name.split("/")[:-1]
     return ["/".join(parts[: at + 1]) for at in range(len(parts))]
 
 
 def hides(name: str) -> bool:
-    """Whether the last part of a name hides what it names."""
+    """Whether the last part of a name is a hidden one."""
     return name.rpartition("/")[2][:1] in (".", "_")
 
 

@@ -1,4 +1,4 @@
-"""Reads text files as UTF-8, whatever encoding they have: that of their byte order mark, or a named one.
+"""Reads text files as UTF-8 from any encoding: that of their byte order mark, or a given one.
 
 Public source: RFC 8259, section 8.1; The Unicode Standard, *Byte order mark*.
 """
@@ -16,13 +16,13 @@ _BLOCK = 1 << 20
 
 
 def as_utf8(file: IO[bytes], encoding: str = "utf-8") -> IO[bytes]:
-    """A file that is open at its beginning, to be read as UTF-8 without a byte order mark.
+    """A file, open at its beginning, as UTF-8 without a byte order mark.
+
+    Reading raises :class:`UnicodeDecodeError` for invalid bytes of another encoding; UTF-8 is not checked.
 
     Args:
-        file: can be seeked.
-        encoding: what it has where its first bytes show none.
-
-    Reading raises :class:`UnicodeDecodeError` for bytes that are no text of another encoding; UTF-8 is not checked.
+        file: a seekable file.
+        encoding: used if its first bytes show none.
     """
     shown, mark = encoding_of(file.read(_HEAD))
     file.seek(mark)
@@ -37,11 +37,9 @@ class _Recoded(io.RawIOBase):
         self._file, self._decoder, self._held = file, codecs.getincrementaldecoder(encoding)(), b""
 
     def readable(self) -> bool:
-        """Whether it can be read: always."""
         return True
 
     def readinto(self, buffer: bytearray | memoryview) -> int:  # type: ignore[override]
-        """As :meth:`io.RawIOBase.readinto`."""
         while not self._held:
             block = self._file.read(_BLOCK)
             self._held = self._decoder.decode(block, not block).encode("utf-8", "surrogatepass")
@@ -53,13 +51,12 @@ class _Recoded(io.RawIOBase):
         return len(taken)
 
     def close(self) -> None:
-        """Close the file, too."""
         self._file.close()
         super().close()
 
 
 def is_utf8(file: IO[bytes]) -> bool:
-    """Whether a file without a mark is UTF-8 and has characters beyond ASCII: a text of a code page rarely is."""
+    """Whether a file without a mark is UTF-8 with characters beyond ASCII, which text of a code page rarely is."""
     if encoding_of(file.read(_HEAD))[1]:
         return False
     file.seek(0)
@@ -75,7 +72,7 @@ def is_utf8(file: IO[bytes]) -> bool:
 
 
 def why_not(error: UnicodeDecodeError) -> str:
-    """Says which bytes are no text of an encoding, and which encoding they look like."""
+    """Describe the bytes that are invalid in an encoding, and the encoding they look like."""
     raw = bytes(error.object)
     around = raw[max(0, error.start - 20) : error.start + 20]
     name = "UTF-8" if error.encoding.lower() in ("utf-8", "utf8") else error.encoding

@@ -2,8 +2,8 @@
 
 It uses only the standard library. The endpoints follow the public descriptions: Azure Data Lake Storage Gen2 *Path*
 operations (REST reference), *OneLake parity and integration* (Microsoft Learn), the Fabric REST API specification
-``mirroredDatabase`` and the OAuth 2.0 client credentials flow of Microsoft Entra ID. Codes that no description names
-are the emulator's own and marked *assumed* where they are made.
+``mirroredDatabase`` and the OAuth 2.0 client credentials flow of Microsoft Entra ID. Undocumented codes are the
+emulator's own and marked *assumed*.
 """
 
 from fabric_emulator.web.emulator_server import EmulatorServer

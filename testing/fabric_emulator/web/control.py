@@ -41,11 +41,7 @@ class ControlEndpoint:
         self._advance_clock = advance_clock
 
     def answer(self, request: Request) -> Response:
-        """Do what one request asks for.
-
-        Raises:
-            ApiError: 404 ``UnknownEndpoint``, 400 ``InvalidInput``.
-        """
+        """Answer one request."""
         faults = self._faults
         match request.method, request.names[1:]:
             case "GET", ["health"]:

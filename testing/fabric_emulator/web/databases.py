@@ -1,4 +1,4 @@
-"""The mirrored databases that an emulator holds, by workspace and item."""
+"""The mirrored databases of an emulator, by workspace and item."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ class MirroredDatabase:
 
     Args:
         name: display name, without the suffix of its type.
-        landing_zone: the folder behind ``Files/LandingZone``; comes into being.
-        tables: the folder behind ``Tables``; comes into being.
+        landing_zone: the folder of ``Files/LandingZone``; created when missing.
+        tables: the folder of ``Tables``; created when missing.
         settings: the switches of the service.
         now: the emulator's time in seconds since 1970.
         description: of the item.
@@ -62,7 +62,7 @@ class MirroredDatabase:
         self.folders = ItemFolders(landing_zone, tables, tables / "_monitoring", tables / "_files")
         for folder in (landing_zone, tables, self.folders.monitoring, self.folders.files):
             folder.mkdir(parents=True, exist_ok=True)
-        for folder in (landing_zone, self.folders.files):  # what an emulator that ended left over
+        for folder in (landing_zone, self.folders.files):  # remains of an earlier emulator
             shutil.rmtree(folder / HIDDEN, ignore_errors=True)
         self.service = self._new_service()
 
@@ -78,7 +78,7 @@ class MirroredDatabase:
         self.save()
 
     def save(self) -> None:
-        """Remember names and definition for the next emulator on the same folders."""
+        """Store names and definition for the next emulator on the same folders."""
         document = {
             "name": self.name,
             "identity": self.identity,
@@ -97,17 +97,17 @@ class MirroredDatabase:
         return MirroringService(self.folders.zone, self.folders.tables, settings=settings, clock=self._now)
 
     def status(self) -> str:
-        """What ``getMirroringStatus`` says: the service's status, or one that passes."""
+        """The status in ``getMirroringStatus``: the service's, or a temporary one."""
         if self._passing is not None and self._now() < self._passing[1]:
             return self._passing[0]
         return self.service.database_status()
 
     def pass_through(self, status: str, seconds: float) -> None:
-        """Show a passing status (``Initializing``, ``Starting``, ``Stopping``) for a while."""
+        """Show a temporary status (``Initializing``, ``Starting``, ``Stopping``) for some time."""
         self._passing = (status, self._now() + seconds)
 
     def poll(self) -> list[Applied]:
-        """Let the service poll, unless a status passes."""
+        """Let the service poll, unless there is a temporary status."""
         return self.service.poll() if self.status() == "Running" else []
 
     def store_name(self, *, guid: bool) -> str:
@@ -116,15 +116,7 @@ class MirroredDatabase:
 
 
 class Databases:
-    """One workspace and the databases in it; safe to call from several threads.
-
-    Args:
-        workspace: display name of the workspace; its GUID follows from it.
-        landing_zone: the folder of the first database; later ones are kept beside its tables.
-        tables: likewise.
-        settings: the switches of every service.
-        now: the emulator's time in seconds since 1970.
-    """
+    """One workspace and its databases; safe to call from several threads."""
 
     def __init__(
         self,
@@ -147,16 +139,12 @@ class Databases:
                 self._open(folders, **json.loads(document.read_text()))
 
     def create(self, name: str, description: str = "", definition: dict[str, Any] | None = None) -> MirroredDatabase:
-        """A new database; the first one takes the folders that the emulator was given.
-
-        Raises:
-            ApiError: 409 ``ItemDisplayNameAlreadyInUse``.
-        """
+        """A new database; the first one gets the emulator's own folders."""
         with self._lock:
             if any(database.name.casefold() == name.casefold() for database in self.all()):
                 raise ApiError(409, "ItemDisplayNameAlreadyInUse", f"There is an item {name!r} already.")
             identity = guid_of(f"database/{name}")
-            if identity in self._databases:  # one that has another name by now
+            if identity in self._databases:  # one that has another name now
                 identity = str(uuid.uuid4())
             folders = self._first
             if any(database.folders.zone == folders.zone for database in self.all()):
@@ -166,13 +154,13 @@ class Databases:
             return database
 
     def rename(self, database: MirroredDatabase, name: str, description: str) -> None:
-        """Give a database other texts; its GUID and its folders stay."""
+        """Change the name and description of a database; its GUID and its folders stay."""
         with self._lock:
             database.name, database.description = name, description
             database.save()
 
     def delete(self, database: MirroredDatabase) -> None:
-        """Remove a database with all that its folders hold."""
+        """Remove a database with its folders."""
         with self._lock:
             del self._databases[database.identity]
             shutil.rmtree(database.folders.zone)
@@ -183,25 +171,17 @@ class Databases:
                     shutil.rmtree(child)
 
     def all(self) -> list[MirroredDatabase]:
-        """The databases in order of their names."""
+        """The databases, sorted by name."""
         with self._lock:
             return sorted(self._databases.values(), key=lambda database: database.name)
 
     def check_workspace(self, name: str) -> None:
-        """Refuse another workspace.
-
-        Raises:
-            ApiError: 404 ``FilesystemNotFound``.
-        """
+        """Refuse another workspace."""
         if name.casefold() not in (self.workspace.casefold(), self.workspace_id):
             raise ApiError(404, "FilesystemNotFound", f"The specified filesystem does not exist: {name}.")
 
     def find(self, workspace: str, item: str) -> MirroredDatabase:
-        """The database that a store path names (O-01).
-
-        Raises:
-            ApiError: 404 when there is none; 400 when one is a GUID and the other a name (the code is assumed).
-        """
+        """The database in a store path (O-01)."""
         self.check_workspace(workspace)
         if is_guid(workspace) != is_guid(item):
             raise ApiError(
@@ -249,7 +229,7 @@ def generic_definition(default_schema: str = "dbo") -> dict[str, Any]:
 
 
 def default_schema_in(definition: dict[str, Any] | None) -> str | None:
-    """The default schema that a ``mirroring.json`` asks for; None when it leaves it to the service."""
+    """The default schema in a ``mirroring.json``; None when the service decides."""
     target = (definition or {}).get("properties", {}).get("target", {}).get("typeProperties", {})
     found = target.get("defaultSchema")
     return None if found is None else str(found)

@@ -1,8 +1,8 @@
-"""The DFS endpoint: Path operations of the Azure Data Lake Storage Gen2 REST reference, as far as OneLake has them.
+"""The DFS endpoint: Path operations of the Azure Data Lake Storage Gen2 REST reference that OneLake supports.
 
-Rules: O-01 names, O-03 what OneLake ignores and what it does not let clients touch, O-04 to O-07, O-09. The answers
-to HEAD and GET carry what the Blob endpoint would say too, because the Azure SDK reads both through one address. Delta
-readers find the files of a table by its *List Blobs* (Azure Storage REST).
+Rules: O-01 names, O-03 what OneLake ignores and what clients cannot change, O-04 to O-07, O-09. The answers to HEAD and
+GET also contain the Blob endpoint's headers, because the Azure SDK reads both through one address. Delta readers find
+the files of a table by its *List Blobs* (Azure Storage REST).
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ from fabric_emulator.web.path_store import PathEntry, PathStore
 ACCOUNT = "onelake"
 _PAGE = 5_000
 _FILETIME_EPOCH = 116_444_736_000_000_000
-# What OneLake takes no notice of and says so: the first line by O-03 (Microsoft Learn); the second because the emulator
-# does not have it (assumed).
+# Headers that OneLake ignores and reports: the first line by O-03 (Microsoft Learn), the second because the emulator
+# does not support them (assumed).
 _IGNORED = re.compile(
     r"x-ms-(owner|group|permissions|umask|acl|access-tier|encryption-.*"
     r"|properties|expiry-(option|time)|proposed-lease-id|lease-.*)$|(x-ms-source-)?if-(un)?modified-since$"
@@ -43,20 +43,16 @@ class DfsEndpoint:
         self._lock = threading.Lock()
         self._shown: dict[tuple[str, tuple[str, ...], bool], dict[str, PathEntry]] = {}
         self.delete_page: int | None = None
-        """At most so many paths go in one request to delete a folder; the client follows the continuation."""
+        """The maximum of paths per request to delete a folder; clients follow the continuation."""
         self.made: Counter[Path] = Counter()
-        """How often each path, as a local one, came into being as a file: by its creation, or by a rename to it."""
+        """How often each local path was created as a file, by a creation or by a rename to it."""
 
     def close(self) -> None:
-        """Forget what clients have begun."""
+        """Discard unfinished uploads."""
         self._store.close()
 
     def answer(self, request: Request) -> Response:
-        """Do what one request asks for.
-
-        Raises:
-            ApiError: with the codes of the REST reference.
-        """
+        """Answer one request."""
         names = split_path(request.path)
         names = names[1:] if names and names[0] == ACCOUNT else names
         response = self._answer(request, names)
@@ -69,7 +65,7 @@ class DfsEndpoint:
         if len(names) < 2:
             return self._container(request, names)
         if request.method == "GET" and request.query.get("resource") == "filesystem":
-            # A client whose account's address ends in an item, or that takes a folder for the file system.
+            # From a client whose account address ends in an item, or that treats a folder as the file system.
             return self._list(request, *names)
         if request.query.get("restype") == "container":
             if request.method == "GET" and request.query.get("comp") == "list":
@@ -101,7 +97,7 @@ class DfsEndpoint:
             self._databases.check_workspace(names[0])
         match request.method, request.query.get("resource"), request.query.get("restype"):
             case ("HEAD", _, _) | ("GET", None, "container") if "comp" not in request.query:
-                # The latter is how the Blob endpoint is asked for the properties of a container.
+                # The latter is the Blob endpoint's request for the properties of a container.
                 return self._container_properties(PathEntry(True, 0, "0x1", 0))
             case "GET", "filesystem", _ if names:
                 return self._list(request, names[0])
@@ -193,13 +189,13 @@ class DfsEndpoint:
         except ApiError as error:
             if error.code != "PathNotFound":
                 raise
-            found = {}  # to the Blob endpoint a folder that is not there is an empty one
+            found = {}  # the Blob endpoint lists a missing folder as an empty one
         prefix = "".join(f"{name}/" for name in above)
         found = {name.removeprefix(prefix): entry for name, entry in found.items()}
         return blob_listing(request, found)
 
     def _found(self, workspace: str, names: list[str], *, recursive: bool) -> Iterator[tuple[str, PathEntry]]:
-        """What a listing shows, by path below the workspace, the names of the request kept."""
+        """The entries of a listing, by path below the workspace, with the names of the request."""
         below: list[str] = []
         if not names:
             below = [database.store_name(guid=is_guid(workspace)) for database in self._databases.all()]
@@ -210,11 +206,11 @@ class DfsEndpoint:
         prefix = "".join(f"{name}/" for name in names)
         if names:
             entries = self._store.children(self._place([workspace, *names]), recursive=recursive)
-            hidden = "_" if names[1:] == ["Tables"] else None  # the emulator's own folders beside the tables
+            hidden = "_" if names[1:] == ["Tables"] else None  # the emulator's own folders next to the tables
             yield from ((prefix + name, entry) for name, entry in entries.items() if name[0] != hidden)
         for name in below:
             place = self._place([workspace, *names, name])
-            if place.local is not None and not place.local.exists():  # a client may delete the whole landing zone
+            if place.local is not None and not place.local.exists():  # a client may delete the complete landing zone
                 continue
             yield prefix + name, self._store.properties(place, Conditions())
             if recursive:
@@ -222,7 +218,7 @@ class DfsEndpoint:
 
 
 def _empty(request: Request) -> None:
-    # O-09: also when the header is missing altogether.
+    # O-09: also when the header is missing.
     if request.headers.get("content-length") != "0":
         raise ApiError(400, "ContentLengthMustBeZero", "The Content-Length request header must be zero.")
 
@@ -303,12 +299,12 @@ def _listed(name: str, entry: PathEntry) -> dict[str, str]:
 
 
 def folder_of(request: Request) -> list[str]:
-    """The names of the folder that all paths with the wanted prefix are in."""
+    """The names of the common folder of all paths with the requested prefix."""
     return [name for name in request.query.get("prefix", "").rpartition("/")[0].split("/") if name]
 
 
 def blob_listing(request: Request, found: Mapping[str, PathEntry]) -> Response:
-    """All files among *found* with the wanted prefix, on one page; with a delimiter folded into their folders."""
+    """All files among *found* with the requested prefix, on one page; with a delimiter grouped by folder."""
     prefix, delimiter = request.query.get("prefix", ""), request.query.get("delimiter")
     after = request.query.get("startFrom", "")
     root = ElementTree.Element("EnumerationResults")

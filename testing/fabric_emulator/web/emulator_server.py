@@ -1,4 +1,4 @@
-"""The whole emulator behind one port: the address of all endpoints, where ordered faults hit their calls."""
+"""The complete emulator on one port: the address of all endpoints, and the place where faults apply."""
 
 from __future__ import annotations
 
@@ -41,14 +41,13 @@ class _Endpoint(NamedTuple):
 
 
 class Gateway:
-    """Hands a request to its endpoint: by its first names, everything else goes to the store.
+    """Routes a request to its endpoint by its first names; by default to the store.
 
     ====================================  ==============================================================
-    ``/<tenant>/oauth2/…``, ``…/v2.0/…``  tokens; no token needed
-    ``/v1/…``                             the Fabric REST API (R-03: its own audience)
-    ``/_emulator/…``                      the emulator itself; no token needed, no faults
-    ``/…``                                the store (O-02: the storage audience)
-    ====================================  ==============================================================
+    ``/<tenant>/oauth2/…``, ``…/v2.0/…``  tokens; no token needed ``/v1/…``                             the Fabric REST
+    API (R-03: its own audience) ``/_emulator/…``                      the emulator itself; no token needed, no faults
+    ``/…``                                the store (O-02: the storage audience) ====================================
+    ==============================================================
     """
 
     def __init__(
@@ -169,32 +168,32 @@ def _store_verb(request: Request) -> str:
 
 
 class EmulatorServer:
-    """An emulator that serves from threads of its own while its context is open.
+    """An emulator with its own threads, which serves while its context is open.
 
     Args:
-        landing_zone: the folder behind ``Files/LandingZone``.
-        tables: the folder behind ``Tables``; what else the emulator keeps goes there too, under ``_…``.
+        landing_zone: the folder of ``Files/LandingZone``.
+        tables: the folder of ``Tables``, and of the emulator's other data, under ``_…``.
         host: interface to listen at.
-        port: 0 takes a free one.
-        tls: serve https with a certificate of its own, see :attr:`certificate`.
+        port: 0 selects a free one.
+        tls: serve https with a generated certificate, see :attr:`certificate`.
         tls_names: host names in it besides ``localhost``.
         settings: the switches of the mirroring service.
         workspace: display name of the workspace.
-        database: display name of the mirrored database that is there and running from the beginning; None leaves it
-            to the Fabric REST API to create one.
-        clients: secret by client id of those who get tokens; None takes any.
+        database: display name of the mirrored database that runs from the beginning; None: the Fabric REST API creates
+            one.
+        clients: secret by client id of those who get tokens; None accepts any.
         seed: of the faults' probabilities.
-        poll_every: seconds between polls of the mirroring services; None polls when told to.
+        poll_every: seconds between polls of the mirroring services; None polls on request only.
         clock: seconds since 1970; :meth:`advance_clock` adds to it.
 
     Attributes:
-        faults: what goes wrong, and the count of calls.
+        faults: the faults, and the count of calls.
         tokens: issues and checks tokens; its ``lifetime`` may be changed.
         store: the DFS endpoint, with its ``delete_page``.
         fabric: the Fabric REST endpoint, with its ``page`` and ``passing_seconds``.
         operations: its long-running operations, with ``polls``.
-        databases: the workspace and what is in it.
-        certificate: in PEM, what a client has to trust; None without TLS.
+        databases: the workspace and its databases.
+        certificate: in PEM, to be trusted by clients; None without TLS.
     """
 
     def __init__(
@@ -255,12 +254,12 @@ class EmulatorServer:
 
     @property
     def url(self) -> str:
-        """Base of everything: the store, the Fabric REST API and the token endpoint."""
+        """The base address of the store, the Fabric REST API and the token endpoint."""
         return self._server.url
 
     @property
     def database(self) -> MirroredDatabase:
-        """The one mirrored database.
+        """The only mirrored database.
 
         Raises:
             ValueError: when there is none, or more than one.
@@ -270,7 +269,7 @@ class EmulatorServer:
 
     @property
     def service(self) -> MirroringService:
-        """The mirroring service of the one database."""
+        """The mirroring service of the only database."""
         return self.database.service
 
     @property
@@ -280,7 +279,7 @@ class EmulatorServer:
 
     @property
     def database_id(self) -> str:
-        """GUID of the one database."""
+        """GUID of the only database."""
         return self.database.identity
 
     @property
@@ -293,7 +292,7 @@ class EmulatorServer:
         return self._clock() + self._ahead
 
     def advance_clock(self, seconds: float) -> None:
-        """Let the time of tokens and of every service jump forward, for as long as this emulator lives."""
+        """Advance the time of tokens and of every service, for the life of this emulator."""
         self._ahead += seconds
 
     def poll(self) -> list[Applied]:
@@ -306,7 +305,7 @@ class EmulatorServer:
             try:
                 self.poll()
                 now = ""
-            except (EmulatorError, ExceptionGroup) as error:  # the next poll tries again; said once
+            except (EmulatorError, ExceptionGroup) as error:  # the next poll tries again; printed once
                 now = f"{error}"
                 if now != printed:
                     print(now, file=sys.stderr, flush=True)

@@ -1,8 +1,8 @@
-"""The Fabric REST API of mirrored databases, after the specification ``mirroredDatabase`` and Microsoft Learn.
+"""The Fabric REST API of mirrored databases, by the specification ``mirroredDatabase`` and Microsoft Learn.
 
 Rules: R-01 the status calls are POST, R-05 the definition, R-06 what a database created by REST lacks, R-07 a start of
-a stopped database begins from scratch (F-76). Error codes that no documentation names are marked *assumed*.
-Operations may be long-running (Microsoft Learn, *Long running operations*).
+a stopped database begins from scratch (F-76). Undocumented error codes are marked *assumed*. Operations may be
+long-running (Microsoft Learn, *Long running operations*).
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ from fabric_emulator.web.messages import ApiError, Request, Response, json_respo
 
 
 class Operations:
-    """Gives results at once, or in the long way: 202, then the operation, then its result."""
+    """Returns results directly, or as a long-running operation: 202, then the operation, then its result."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._results: dict[str, Any] = {}
         self._running: dict[str, int] = {}
         self.polls: int | None = None
-        """How often an operation says ``Running`` before it has ``Succeeded``; None answers with 200 at once."""
+        """How often an operation is ``Running`` before it has ``Succeeded``; None answers with 200 directly."""
 
     def result(self, request: Request, document: Any) -> Response:
-        """The result of a call that may take the long way; *document* None has none."""
+        """The result of a call that may be long-running; None as *document*: no result."""
         if self.polls is None:
             return Response(200) if document is None else json_response(200, document)
         identity = str(uuid.uuid4())
@@ -39,11 +39,7 @@ class Operations:
         return Response(202, {"Location": location, "x-ms-operation-id": identity, "Retry-After": "1"})
 
     def answer(self, names: list[str]) -> Response:
-        """``<id>`` tells the state, ``<id>/result`` the result.
-
-        Raises:
-            ApiError: 404 ``OperationNotFound``; 400 ``OperationHasNoResult``.
-        """
+        """``<id>`` returns the state, ``<id>/result`` the result."""
         with self._lock:
             if not names or names[0] not in self._results:
                 raise ApiError(404, "OperationNotFound", "There is no such operation.")
@@ -72,7 +68,7 @@ class FabricRestEndpoint:
         self.page = 100
         """Entries on one page of a paginated answer."""
         self.passing_seconds = 0.0
-        """How long ``Initializing``, ``Starting`` and ``Stopping`` are shown, on the emulator's clock."""
+        """How long ``Initializing``, ``Starting`` and ``Stopping`` are shown, by the emulator's clock."""
 
     @staticmethod
     def is_status_call(request: Request) -> bool:
@@ -80,11 +76,7 @@ class FabricRestEndpoint:
         return request.names[-1] in _STATUS_CALLS
 
     def answer(self, request: Request) -> Response:
-        """Do what one request asks for.
-
-        Raises:
-            ApiError: the refusal.
-        """
+        """Answer one request."""
         match request.method, request.names[1:]:
             case "GET", ["workspaces"]:
                 return json_response(200, {"value": [self._workspace()]})
@@ -156,7 +148,7 @@ class FabricRestEndpoint:
         definition = _definition(request.document().get("definition"))
         changes_schema = default_schema_in(definition) != default_schema_in(database.definition)
         if changes_schema and database.status() not in ("Initialized", "Stopped"):
-            # The documentation names the rule for "some properties"; which, and the code, are assumed.
+            # The documentation has this rule for "some properties"; which ones, and the code, are assumed.
             raise ApiError(400, "UpdateNotAllowed", "defaultSchema changes only while Initialized or Stopped.")
         database.definition = definition
         return self._operations.result(request, None)

@@ -1,4 +1,4 @@
-"""Faults that tests order: what goes wrong, and with which calls."""
+"""Faults for tests: what goes wrong, and for which calls."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ Kind = Literal[
 ]
 
 VERBS = ("create", "append", "flush", "rename", "list", "read", "properties", "delete", "token", "status", "database")
-"""What a call does. The first eight go to the store; ``status`` are the two status calls of the Fabric REST API,
+"""The kinds of calls. The first eight go to the store; ``status`` are the two status calls of the Fabric REST API,
 ``database`` its other calls."""
 
 
@@ -74,11 +74,7 @@ class Fault:
 
 
 class Faults:
-    """The faults of one server, and the count of its calls.
-
-    Args:
-        seed: of the probabilities.
-    """
+    """The faults of one server, and the count of its calls."""
 
     def __init__(self, seed: int = 0) -> None:
         self._lock = threading.Lock()
@@ -88,31 +84,31 @@ class Faults:
         self._struck: Counter[str] = Counter()
         self._delayed: list[Callable[[], int]] = []
         self.latency = 0.0
-        """Seconds that every call takes at least."""
+        """The minimum duration of every call in seconds."""
 
     def add(self, fault: Fault) -> None:
-        """Let a fault happen from now on."""
+        """Activate a fault."""
         with self._lock:
             self._faults.append(replace(fault))
 
     def clear(self) -> None:
-        """Let nothing go wrong any more; what is delayed stays so."""
+        """Remove all faults; delayed requests stay delayed."""
         with self._lock:
             self._faults.clear()
             self.latency = 0.0
 
     def waiting(self) -> list[dict[str, Any]]:
-        """The faults that may still strike."""
+        """The faults that may still occur."""
         with self._lock:
             return [asdict(fault) for fault in self._faults]
 
     def struck(self) -> dict[str, int]:
-        """How often a fault of each kind has struck."""
+        """How often a fault of each kind has occurred."""
         with self._lock:
             return dict(self._struck)
 
     def calls(self) -> dict[str, int]:
-        """How many requests of each verb have come since the start or :meth:`reset_calls`."""
+        """The number of requests of each verb since the start or :meth:`reset_calls`."""
         with self._lock:
             return dict(self._calls)
 
@@ -123,18 +119,18 @@ class Faults:
             self._struck.clear()
 
     def delay(self, effect: Callable[[], int]) -> None:
-        """Keep the effect of a request, which returns its HTTP status, until :meth:`release`."""
+        """Postpone the effect of a request, which returns its HTTP status, until :meth:`release`."""
         with self._lock:
             self._delayed.append(effect)
 
     def release(self) -> list[int]:
-        """Carry out what was delayed, in order, and say with which status each ended."""
+        """Carry out the delayed requests, in order, and return their statuses."""
         with self._lock:
             delayed, self._delayed = self._delayed, []
         return [effect() for effect in delayed]
 
     def strike(self, verb: str, path: str) -> list[Fault]:
-        """Count a call and say which faults befall it."""
+        """Count a call and return its faults."""
         with self._lock:
             self._calls[verb] += 1
             found = [replace(fault) for fault in list(self._faults) if self._strikes(fault, verb, path)]

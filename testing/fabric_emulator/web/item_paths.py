@@ -22,8 +22,7 @@ SUFFIX = ".MirroredDatabase"
 class ItemFolders:
     """The local folders of one mirrored database.
 
-    *zone* is ``Files/LandingZone``, *monitoring* ``Files/Monitoring``, *files* the rest of ``Files``, *tables*
-    ``Tables``.
+    *zone* is ``Files/LandingZone``, *monitoring* ``Files/Monitoring``, *files* other ``Files``, *tables* ``Tables``.
     """
 
     zone: Path
@@ -33,10 +32,10 @@ class ItemFolders:
 
 
 class ItemPath(NamedTuple):
-    """Where a path of an item is kept.
+    """The local place of a path in an item.
 
-    *local* is None for a folder that exists by definition and has no folder of its own; *root* is the tree that
-    *local* belongs to.
+    *local* is None for a folder that exists by definition without a local folder; *root* is the tree that contains
+    *local*.
     """
 
     local: Path | None
@@ -45,11 +44,7 @@ class ItemPath(NamedTuple):
 
 
 def split_path(path: str) -> list[str]:
-    """The names of a path.
-
-    Raises:
-        ApiError: 400 for a name that is no name, or that the emulator keeps for itself.
-    """
+    """The names of a path."""
     names = [name for name in path.split("/") if name]
     for name in names:
         if name in (".", "..", HIDDEN) or "\0" in name or "\\" in name:
@@ -60,18 +55,14 @@ def split_path(path: str) -> list[str]:
 
 
 def place_of(folders: ItemFolders, names: list[str]) -> ItemPath:
-    """Where ``<names>`` inside an item is kept.
-
-    Raises:
-        ApiError: 404 ``PathNotFound`` outside ``Files`` and ``Tables``.
-    """
+    """The local place of ``<names>`` inside an item."""
     match names:
         case []:
             return ItemPath(None, folders.files, writable=False)
         case ["Files"]:
             return ItemPath(folders.files, folders.files, writable=False)
         case ["Tables", *rest]:
-            if rest and rest[0].startswith("_"):  # the emulator's own folders beside the tables
+            if rest and rest[0].startswith("_"):  # the emulator's own folders next to the tables
                 raise path_not_found()
             return ItemPath(folders.tables.joinpath(*rest), folders.tables, writable=False)
         case ["Files", "Monitoring", *rest]:
@@ -84,7 +75,7 @@ def place_of(folders: ItemFolders, names: list[str]) -> ItemPath:
 
 
 def path_not_found() -> ApiError:
-    """The answer for a path that is not there."""
+    """The answer for a missing path."""
     return ApiError(404, "PathNotFound", "The specified path does not exist.")
 
 

@@ -1,4 +1,4 @@
-"""Requests and answers as the endpoints see them, without sockets."""
+"""Requests and answers for the endpoints, without sockets."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from typing import Any
 
 @dataclass
 class Request:
-    """One request, its body read.
+    """One request with its body.
 
     *path* is decoded and starts with a slash; *query* has the last value of each parameter; *headers* have names in
-    lower case; *base_url* is how the client addressed the server, without a slash at its end; *identity* is the
+    lower case; *base_url* is the client's address of the server, without a trailing slash; *identity* is the
     ``x-ms-request-id`` of the answer; *faults* are kinds of :class:`~fabric_emulator.web.faults.Fault` that the
-    endpoint itself has to act out.
+    endpoint itself has to apply.
     """
 
     method: str
@@ -34,11 +34,7 @@ class Request:
         return [name for name in self.path.split("/") if name]
 
     def document(self) -> dict[str, Any]:
-        """The body as a JSON object; empty when there is no body.
-
-        Raises:
-            ApiError: 400 ``InvalidInput``.
-        """
+        """The body as a JSON object; empty when there is no body."""
         try:
             found = json.loads(self.body or b"{}")
         except ValueError as error:
@@ -52,7 +48,7 @@ class Request:
 class Response:
     """One answer; *headers* without Content-Length, which the server adds.
 
-    *length* is what a HEAD says in its place.
+    *length* replaces it in the answer to a HEAD.
     """
 
     status: int
@@ -65,14 +61,7 @@ Answer = Callable[[Request], Response]
 
 
 class ApiError(Exception):
-    """A refused request.
-
-    Args:
-        status: HTTP status.
-        code: error code of the service, also in ``x-ms-error-code``.
-        message: one sentence.
-        headers: more headers of the answer.
-    """
+    """A refused request."""
 
     def __init__(self, status: int, code: str, message: str, headers: Mapping[str, str] | None = None) -> None:
         super().__init__(f"{status} {code}: {message}")
@@ -83,7 +72,7 @@ class ApiError(Exception):
 
 
 class ConnectionDropped(Exception):
-    """The connection ends here, without an answer."""
+    """The connection ends here without an answer."""
 
 
 def json_response(status: int, document: Any, headers: Mapping[str, str] | None = None) -> Response:
@@ -93,13 +82,13 @@ def json_response(status: int, document: Any, headers: Mapping[str, str] | None 
 
 
 def storage_error(error: ApiError, request: Request) -> Response:
-    """A refusal in the shape of the storage services."""
+    """A refusal in the format of the storage services."""
     message = f"{error.message}\nRequestId:{request.identity}"
     return _refusal(error, {"error": {"code": error.code, "message": message}})
 
 
 def fabric_error(error: ApiError, request: Request) -> Response:
-    """A refusal in the shape of the Fabric REST API (``ErrorResponse``)."""
+    """A refusal in the format of the Fabric REST API (``ErrorResponse``)."""
     document = {"requestId": request.identity, "errorCode": error.code, "message": error.message}
     return _refusal(error, document | {"isRetriable": error.status in (429, 503)})
 

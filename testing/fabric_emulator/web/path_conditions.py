@@ -13,7 +13,7 @@ from fabric_emulator.web.messages import ApiError
 
 
 class Conditions(NamedTuple):
-    """``If-Match`` and ``If-None-Match`` (or their ``x-ms-source-`` twins) of a request, None where not given."""
+    """``If-Match`` and ``If-None-Match`` (or their ``x-ms-source-`` variants) of a request, None if missing."""
 
     if_match: str | None = None
     if_none_match: str | None = None
@@ -24,11 +24,7 @@ class Conditions(NamedTuple):
         return self.if_none_match == "*"
 
     def check(self, etag: str | None, *, code: str = "ConditionNotMet", reading: bool = False) -> None:
-        """Hold an existing path's ETag (None: there is no path) against the conditions.
-
-        Raises:
-            ApiError: 412 with *code*; for a reader who has this content already (``If-None-Match``) 304.
-        """
+        """Check the conditions against an existing path's ETag (None: there is no path)."""
         message = "The condition specified using HTTP conditional header(s) is not met."
         if self.if_match is not None and (etag is None or (self.if_match != "*" and _bare(self.if_match) != etag)):
             raise ApiError(412, code, message)
@@ -37,10 +33,9 @@ class Conditions(NamedTuple):
 
 
 class Stamps:
-    """Times of modification that never repeat, so that every new content gets a new ETag.
+    """Modification times that never repeat, so that every new content gets a new ETag.
 
-    The ETag of a file is its time of modification and its inode. Both survive a rename, by whomever, and a restart
-    of the emulator.
+    The ETag of a file is its modification time and its inode. Both survive any rename and a restart of the emulator.
     """
 
     def __init__(self) -> None:
@@ -48,7 +43,7 @@ class Stamps:
         self._last = 0
 
     def renew(self, path: Path) -> None:
-        """Give a file a time of modification that no file had before."""
+        """Give a file a modification time that no file had before."""
         with self._lock:
             self._last = stamp = max(time.time_ns(), self._last + 1)
         os.utime(path, ns=(stamp, stamp))
@@ -60,7 +55,7 @@ def file_etag(found: os.stat_result) -> str:
 
 
 def folder_etag(folder: Path) -> str | None:
-    """The ETag of a folder, without quotes; the same as long as this folder lives (assumed), None without one."""
+    """The ETag of a folder, without quotes, constant for its life (assumed); None without a folder."""
     identity = folder_identity(folder)
     return None if identity is None else "0x" + "".join(part for part in identity if part.isalnum()).upper()
 

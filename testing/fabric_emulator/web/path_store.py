@@ -1,7 +1,7 @@
 """Path operations of ADLS Gen2 with a hierarchical namespace, on local files and folders.
 
 Rules: O-04 a rename overwrites unless a condition forbids it, O-05 its conditions, O-07 a file exists with zero bytes
-from its creation to its flush. ETags are new with every creation and flush and survive a rename.
+from its creation to its flush. ETags change with every creation and flush and survive a rename.
 """
 
 from __future__ import annotations
@@ -31,9 +31,8 @@ class PathEntry(NamedTuple):
 class PathStore:
     """The operations on the local folders; safe to call from several threads.
 
-    Each operation happens as a whole: no listing and no other operation sees a part of it. The mirroring service may
-    work in the same folders at the same time. Refused operations raise :class:`ApiError` with the codes of the REST
-    reference and change nothing.
+    Operations are atomic for each other and for listings. The mirroring service may work in the same folders at the
+    same time. Refused operations raise :class:`ApiError` with the codes of the REST reference and change nothing.
     """
 
     def __init__(self) -> None:
@@ -42,14 +41,14 @@ class PathStore:
         self._uploads: dict[tuple[int, int], Upload] = {}
 
     def close(self) -> None:
-        """Forget everything that was appended and not flushed."""
+        """Discard everything that was appended and not flushed."""
         with self._lock:
             for upload in self._uploads.values():
                 upload.close()
             self._uploads.clear()
 
     def create_file(self, place: ItemPath, conditions: Conditions) -> PathEntry:
-        """An empty file in the place of whatever file was there; folders above it come into being."""
+        """Create an empty file, or replace an existing one; parent folders are created."""
         target = _writable(place)
         with self._lock:
             self._check_target(target, conditions)
@@ -66,7 +65,7 @@ class PathStore:
             return _entry(target)
 
     def create_directory(self, place: ItemPath, conditions: Conditions) -> PathEntry:
-        """A folder; one that is there already stays as it is."""
+        """Create a folder; an existing one is unchanged."""
         target = _writable(place)
         with self._lock:
             self._check_target(target, conditions)
@@ -77,7 +76,7 @@ class PathStore:
             return _entry(target)
 
     def append(self, place: ItemPath, position: int, content: bytes) -> None:
-        """Keep bytes for the next flush; nothing of them is visible before."""
+        """Store bytes for the next flush, invisible until then."""
         target = _writable(place)
         with self._lock:
             found = _file_stat(target)
@@ -88,7 +87,7 @@ class PathStore:
         upload.append(position, content)
 
     def flush(self, place: ItemPath, position: int, conditions: Conditions) -> PathEntry:
-        """Make the file what was appended up to *position*, in one step."""
+        """Make the appended bytes up to *position* the content of the file, in one step."""
         target = _writable(place)
         with self._lock:
             found = _file_stat(target)
@@ -107,7 +106,7 @@ class PathStore:
             return _entry(target)
 
     def rename(self, source: ItemPath, target: ItemPath, on_source: Conditions, on_target: Conditions) -> PathEntry:
-        """Move a file or a folder with all it holds; overwrites unless a condition forbids it (O-04, O-05)."""
+        """Move a file, or a folder with its content; overwrites unless a condition forbids it (O-04, O-05)."""
         old, new = _writable(source), _writable(target)
         with self._lock:
             try:
@@ -139,7 +138,7 @@ class PathStore:
             return _entry(new)
 
     def properties(self, place: ItemPath, conditions: Conditions) -> PathEntry:
-        """What is known of a path."""
+        """The properties of a path."""
         with self._lock:
             entry = _entry(place.local) if place.local is not None else PathEntry(True, 0, "0x1", 0)
         conditions.check(entry.etag, reading=True)
@@ -148,16 +147,12 @@ class PathStore:
     def read(
         self, place: ItemPath, wanted: tuple[int, int | None] | None, conditions: Conditions
     ) -> tuple[PathEntry, bytes]:
-        """What was flushed of a file: all, or the *wanted* bytes from the first to the last (None: to the end).
-
-        Raises:
-            ApiError: also 416 ``InvalidRange`` when the file ends before the first of them.
-        """
+        """The flushed content of a file: all, or the *wanted* bytes from the first to the last (None: to the end)."""
         if place.local is None:
             raise _conflict()
         first, last = wanted or (0, None)
         try:
-            with place.local.open("rb") as file:  # what is open stays as it is: flushes replace the file
+            with place.local.open("rb") as file:  # an open file does not change: flushes replace the file
                 found = os.fstat(file.fileno())
                 entry = PathEntry(False, found.st_size, file_etag(found), found.st_mtime_ns)
                 conditions.check(entry.etag, reading=True)
@@ -172,12 +167,12 @@ class PathStore:
             raise _conflict() from None
 
     def delete(self, place: ItemPath, conditions: Conditions, *, recursive: bool, limit: int | None = None) -> bool:
-        """Remove a file, or a folder with all it holds.
+        """Remove a file, or a folder with its content.
 
-        A folder is gone at once, however large; with *limit* only so many of the paths in it, the last ones first.
+        A folder is removed at once; with *limit* only this many of its paths, the last ones first.
 
         Returns:
-            Whether all is gone.
+            Whether everything is gone.
         """
         target = _writable(place)
         with self._lock:
@@ -203,7 +198,7 @@ class PathStore:
         return True
 
     def children(self, place: ItemPath, *, recursive: bool) -> dict[str, PathEntry]:
-        """What lies in a folder, by path relative to it, in order of these paths."""
+        """The content of a folder, by relative path, sorted."""
         if place.local is None:
             return {}
         with self._lock:
@@ -220,7 +215,7 @@ class PathStore:
         conditions.check(etag)
 
     def _forget_upload(self, path: Path) -> None:
-        # Inode numbers are used again: what was appended to a file must not outlive it.
+        # Inode numbers are reused: bytes appended to a file must not outlive it.
         found = path.stat()
         upload = self._uploads.pop((found.st_dev, found.st_ino), None)
         if upload is not None:
@@ -280,7 +275,7 @@ def _make_parents(path: Path) -> None:
 
 def _writable(place: ItemPath) -> Path:
     if place.local is None or not place.writable:
-        # O-03 names the rule; the code is the emulator's (assumed).
+        # O-03 has the rule; the code is the emulator's (assumed).
         raise ApiError(403, "OperationNotAllowedOnThisPath", "OneLake lets clients write below Files only.")
     return place.local
 

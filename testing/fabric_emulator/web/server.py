@@ -25,17 +25,17 @@ from fabric_emulator.web.messages import Answer, ConnectionDropped, Request, Res
 
 
 class HttpServer(ThreadingTCPServer):
-    """Hands every request to *answer*.
+    """Passes every request to *answer*.
 
     Args:
         host: interface to listen at.
-        port: 0 takes a free one.
-        answer: gives the answer, or raises :class:`ConnectionDropped`.
-        tls: with it, https.
+        port: 0 selects a free one.
+        answer: returns the answer, or raises :class:`ConnectionDropped`.
+        tls: if given, https.
     """
 
     allow_reuse_address = True
-    # A thread that outlives the server would still be running while the interpreter takes its modules apart.
+    # A thread that outlives the server would still run while the interpreter unloads its modules.
     daemon_threads = False
     request_queue_size = 128
 
@@ -48,21 +48,21 @@ class HttpServer(ThreadingTCPServer):
         super().__init__((host, port), _Handler)
 
     def opened(self, connection: socket.socket) -> None:
-        """Remember a connection, to end it with the server."""
+        """Register a connection, to close it with the server."""
         with self._lock:
             self._connections.add(connection)
             if self._ended:
                 _hang_up(connection)
 
     def closed(self, connection: socket.socket) -> None:
-        """Forget a connection."""
+        """Unregister a connection."""
         with self._lock:
             self._connections.discard(connection)
 
     def server_close(self) -> None:
-        """Listen no more, hang up on every client, and wait until the last answer is given.
+        """Stop listening, disconnect every client, and wait until the last answer is sent.
 
-        A connection that its client keeps open does not keep the server from ending.
+        Connections that clients keep open do not delay the end.
         """
         with self._lock:
             self._ended = True
@@ -76,7 +76,7 @@ class HttpServer(ThreadingTCPServer):
         return f"{'https' if self.tls else 'http'}://{self.server_address[0]!s}:{self.server_address[1]}"
 
     def handle_error(self, request: object, client_address: object) -> None:
-        """Clients may hang up as they like; anything else is an error of the emulator and shown."""
+        """Clients may disconnect at any time; anything else is an error of the emulator and printed."""
         if not isinstance(sys.exception(), (ConnectionError, ssl.SSLError, TimeoutError)):
             super().handle_error(request, client_address)  # type: ignore[arg-type]
 
@@ -93,7 +93,7 @@ class _Handler(BaseHTTPRequestHandler):
     wbufsize = -1
 
     def setup(self) -> None:
-        if self.server.tls is not None:  # here and not at accept: a slow handshake must not keep others waiting
+        if self.server.tls is not None:  # here and not at accept: a slow handshake must not block others
             self.request = self.server.tls.wrap_socket(self.request, server_side=True, do_handshake_on_connect=False)
         self.server.opened(self.request)
         super().setup()
@@ -111,7 +111,7 @@ class _Handler(BaseHTTPRequestHandler):
         return done
 
     def log_message(self, format: str, *args: object) -> None:
-        """Nothing: the calls are counted, not printed."""
+        """Does nothing: calls are counted, not printed."""
 
     def _handle(self) -> None:
         request = self._read()
@@ -121,7 +121,7 @@ class _Handler(BaseHTTPRequestHandler):
             self.close_connection = True
             self.connection.shutdown(socket.SHUT_RDWR)
             return
-        except Exception:  # an error of the emulator: shown here, and the client learns that something went wrong
+        except Exception:  # an error of the emulator: printed here, and reported to the client
             traceback.print_exc()
             response = Response(500, {"x-ms-error-code": "InternalError"})
         self._write(request, response)
@@ -136,7 +136,7 @@ class _Handler(BaseHTTPRequestHandler):
         else:
             body = self._exactly(int(headers.get("content-length", 0)))
         return Request(
-            # Java's own client knows no PATCH: the ABFS driver sends it so.
+            # Java's own client has no PATCH: the ABFS driver sends it this way.
             headers.get("x-http-method-override", self.command).upper(),
             unquote(target.path),
             dict(parse_qsl(target.query, keep_blank_values=True)),
@@ -147,7 +147,7 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _exactly(self, size: int) -> bytes:
         content = self.rfile.read(size)
-        if len(content) < size:  # what did not arrive whole did not arrive
+        if len(content) < size:  # an incomplete request counts as not received
             raise ConnectionResetError("the client hung up in the middle of its request")
         return content
 
@@ -185,13 +185,14 @@ _DAYS = 30
 
 
 def server_context(folder: Path, names: Sequence[str] = ()) -> tuple[ssl.SSLContext, Path]:
-    """A fresh key and self-signed certificate for ``localhost``, ``127.0.0.1`` and more *names*.
+    """A new key and self-signed certificate for ``localhost``, ``127.0.0.1`` and more *names*.
 
     Without one the Azure SDK sends no token.
 
     Returns:
-        What a server needs, and the certificate in PEM, which a client has to trust. The key stays beside it,
-        readable by the owner only.
+        The server's context, and the certificate in PEM, to be trusted by clients. The key is next to it, readable by
+            the
+        owner only.
     """
     folder.mkdir(parents=True, exist_ok=True)
     key = ec.generate_private_key(ec.SECP256R1())

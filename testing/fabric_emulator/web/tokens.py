@@ -1,4 +1,4 @@
-"""Tokens as Microsoft Entra ID hands them to applications: OAuth 2.0 client credentials, v2.0 and v1.0.
+"""Tokens as Microsoft Entra ID issues them to applications: OAuth 2.0 client credentials, v2.0 and v1.0.
 
 O-02 and R-03 (Microsoft Learn): the store accepts only the storage audience, the Fabric API only its own, so a client
 needs two tokens.
@@ -22,13 +22,7 @@ FABRIC = "https://api.fabric.microsoft.com"
 
 
 class TokenIssuer:
-    """Issues tokens and checks them.
-
-    Args:
-        now: the emulator's time in seconds since 1970.
-        lifetime: of a token, in seconds.
-        clients: secret by client id; None takes any.
-    """
+    """Issues and checks tokens."""
 
     def __init__(
         self, now: Callable[[], float], lifetime: float = 3600, clients: Mapping[str, str] | None = None
@@ -39,7 +33,7 @@ class TokenIssuer:
         self.lifetime = lifetime
 
     def issue(self, audience: str, subject: str = "test") -> str:
-        """A token for an audience, good from now on for the lifetime."""
+        """A token for an audience, valid from now on for the lifetime."""
         now = int(self._now())
         claims = {"aud": audience, "iat": now, "nbf": now, "exp": now + int(self.lifetime), "appid": subject}
         signed = f"{_part({'alg': 'HS256', 'typ': 'JWT'})}.{_part(claims)}"
@@ -48,7 +42,7 @@ class TokenIssuer:
     def answer(self, request: Request) -> Response:
         """Answer a request to the token endpoint, ``<tenant>/oauth2/v2.0/token`` or ``<tenant>/oauth2/token``.
 
-        Refusals have the shape of OAuth 2.0.
+        Refusals have the format of OAuth 2.0.
         """
         form = dict(parse_qsl(request.body.decode(errors="replace")))
         if form.get("grant_type") != "client_credentials":
@@ -66,7 +60,7 @@ class TokenIssuer:
 
     @staticmethod
     def describe(request: Request) -> Response:
-        """The document ``<tenant>/v2.0/.well-known/openid-configuration``, by which clients find the endpoints."""
+        """The document ``<tenant>/v2.0/.well-known/openid-configuration``, with which clients find the endpoints."""
         tenant = f"{request.base_url}/{request.names[0]}"
         return json_response(
             200,
@@ -78,11 +72,7 @@ class TokenIssuer:
         )
 
     def check(self, request: Request, audience: str) -> None:
-        """Let only a good token for *audience* pass.
-
-        Raises:
-            ApiError: 401 with ``WWW-Authenticate``.
-        """
+        """Accept only a valid token for *audience*."""
         header = request.headers.get("authorization", "")
         if not header:
             raise _unauthorized(request, audience, "NoAuthenticationInformation", "No token was given.")
@@ -108,7 +98,7 @@ class TokenIssuer:
 
 
 def expired(request: Request, audience: str) -> ApiError:
-    """The answer to a token that was good once."""
+    """The answer to an expired token."""
     code = "TokenExpired" if audience == FABRIC else "InvalidAuthenticationInfo"
     return _unauthorized(request, audience, code, "Lifetime validation failed. The token is expired.")
 

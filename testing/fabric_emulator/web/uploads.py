@@ -11,13 +11,13 @@ from pathlib import Path
 from fabric_emulator.web.messages import ApiError
 
 HIDDEN = "_$emulator"
-"""The folder at the root of a tree where the emulator keeps what is not, or no longer, part of it."""
+"""The folder at the root of a tree for files that are not, or no longer, part of it."""
 
 
 class Upload:
-    """The content that a file will have after its next flush, as an object that no one else sees.
+    """The content of a file after its next flush, as a hidden object.
 
-    Appends may come in any order and side by side; what is appended again at the same position replaces.
+    Appends may come in any order and in parallel; a repeated append at one position replaces the earlier one.
     """
 
     def __init__(self, path: Path, committed: Path) -> None:
@@ -30,9 +30,9 @@ class Upload:
         self._closed = False
 
     def append(self, position: int, content: bytes) -> None:
-        """Keep *content* for this position in bytes from the beginning of the file."""
+        """Store *content* at this position, in bytes from the beginning of the file."""
         with self._lock:
-            if self._closed:  # flushed, overwritten or deleted by a request that overtook this one
+            if self._closed:  # flushed, overwritten or deleted by a faster request
                 return
             written = 0
             while written < len(content):
@@ -40,11 +40,7 @@ class Upload:
             self._blocks[position] = len(content)
 
     def complete(self, position: int) -> Path:
-        """The object, cut at *position*, if there are bytes without a hole up to there.
-
-        Raises:
-            ApiError: 400 ``InvalidFlushPosition``.
-        """
+        """The object, cut at *position*, if its bytes are without gaps up to there."""
         with self._lock:
             reached = self._committed
             while reached < position and (length := self._blocks.get(reached)):
@@ -60,7 +56,7 @@ class Upload:
         return self._path
 
     def close(self) -> None:
-        """Forget the object, unless it was moved to its place."""
+        """Delete the object, unless it was moved to its place."""
         with self._lock:
             self._closed = True
             os.close(self._descriptor)

@@ -17,13 +17,13 @@ from tests.unit.house.test_house import _loaded
 
 ROOT = Path(__file__).resolve().parents[3]
 PRODUCT = ("open_mirroring", "spark_jobs", "plugins")
-LINES, MODULES, RECORDS, TABLES = 65_500, 399, 490, 16
-FIELDS, ARGUMENTS = 28, 13
-TEST_LINES = 68_500
+LINES, MODULES, RECORDS, TABLES = 65_600, 399, 470, 19
+FIELDS, ARGUMENTS = 23, 9
+TEST_LINES = 68_700
 DECODERS = {
-    "spark_jobs.sources.ces.decoder": 31,
-    "spark_jobs.sources.qlik.change_table.decoder": 31,
-    "spark_jobs.sources.qlik.message.decoder": 39,
+    "spark_jobs.sources.ces.decoder": 37,
+    "spark_jobs.sources.qlik.change_table.decoder": 39,
+    "spark_jobs.sources.qlik.message.decoder": 47,
 }
 _RECORDS = {"NamedTuple", "TypedDict", "Struct"}
 

@@ -14,7 +14,10 @@ import pytest
 from benchmarks.small_runs import Mirror
 
 ROOT = Path(__file__).resolve().parents[3]
-SELDOM = {"alembic", "azure", "confluent_kafka", "fastapi", "pandas", "psycopg2", "py4j", "pyspark", "urllib3"}
+SELDOM = {
+    *("adbc_driver_manager", "alembic", "azure", "confluent_kafka", "fastapi", "pandas", "psycopg2", "py4j"),
+    *("pyspark", "urllib3"),
+}
 """What a mirror of local files needs in no run."""
 OF_DATA = {"deltalake", "duckdb", "fastavro", "numpy", "pyarrow"}
 """What reads and writes rows."""
@@ -69,11 +72,11 @@ def test_workers_load_no_ledger_and_no_settings() -> None:
     program = """
 import sys
 from pyspark import worker
-import spark_jobs.extract.read_task, spark_jobs.load.task, spark_jobs.publish.staging
+import spark_jobs.extract.read_task, spark_jobs.load.task, spark_jobs.publish.staging, spark_jobs.sources.jdbc.tables
 from spark_jobs.sources.ces.format import CesFormat
 from spark_jobs.sources.transports.message_files import LineFiles
 print("LOADED", *sys.modules)
 """
     loaded = _loaded(program=program)
-    settings = {"open_mirroring.config", "open_mirroring.ledger", "pydantic", "sqlalchemy", "yaml"}
+    settings = {"open_mirroring.config.models", "open_mirroring.ledger", "pydantic", "sqlalchemy", "yaml"}
     assert loaded.isdisjoint({*settings, "alembic", "deltalake", "duckdb", "pandas"})

@@ -1,4 +1,4 @@
-"""Cuts rows of change tables into blocks of columns, never between a before image and its update."""
+"""Splits rows of change tables into blocks of columns, never between a before image and its update."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from spark_jobs.sources.qlik.change_table.rows import SEQUENCE, ChangeRow, Struc
 
 _MOST_TOGETHER = 100
 _MOST_BYTES = 64 * 2**20
-"""Rows of one ``change_seq`` are a few; more than so many, or so large ones, are cut like any others."""
+"""A ``change_seq`` has few rows. If it has more, or larger ones, it is split like any others."""
 
 
 @dataclass(frozen=True)
@@ -44,10 +44,10 @@ class TextBlock(RowBlock):
 def cut_blocks(
     origin: str, structure: Structure, prefix: str, take: Callable[[TextBlock], None]
 ) -> Callable[[pa.RecordBatch | None], None]:
-    """What takes batches of texts in the order of ``change_seq``, and hands blocks on to *take*.
+    """Returns a function that receives batches of texts in the order of ``change_seq`` and passes blocks to *take*.
 
-    The rows of the last ``change_seq`` of a batch wait for the next batch, so that no before image comes without its
-    UPDATE (T-11). None in place of a batch is the end.
+    The rows of the last ``change_seq`` of a batch wait for the next batch, so that no before image is separated from
+    its UPDATE (T-11). None instead of a batch is the end.
     """
     sequence = header_places(structure, prefix).get(SEQUENCE)
     held: pa.RecordBatch | None = None
@@ -77,7 +77,7 @@ def cut_blocks(
 
 
 def _end_of_whole(sequences: pa.Array) -> int:
-    """Where the rows of the last ``change_seq`` begin; the end if they are many, or have none."""
+    """The index at which the rows of the last ``change_seq`` begin; the end if they are many, or have none."""
     size = len(sequences)
     last = sequences.slice(max(0, size - _MOST_TOGETHER))
     if not size or not last[-1].is_valid:

@@ -1,7 +1,7 @@
-"""Control tables of a task in which it tells how its tables fare, and what was done to them (T-81, T-84, T-85, T-87).
+"""Reads a task's control tables: the state of its tables, and the DDL applied to them (T-81, T-84, T-85, T-87).
 
-A suspended table sends no changes, and would look like a quiet one; a column that is gone may have been renamed; no
-change tells either. What cannot be read is told, and stops nothing: a task writes the tables that it was told to.
+No change contains this. A suspended table sends no changes and would look idle; a missing column may have been renamed.
+An unreadable control table is reported and stops nothing, because tasks write only the configured ones.
 
 Public source: Qlik help, *Suspended tables*, *Apply exceptions*, *DDL history*.
 """
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 _SUSPENDED, _EXCEPTIONS = "attrep_suspended_tables", "attrep_apply_exceptions"
 DDL_HISTORY = "attrep_ddl_history"
 CONTROL_TABLES = (_SUSPENDED, _EXCEPTIONS, DDL_HISTORY)
-"""The tables that are looked for. A task may leave all but the exceptions out."""
+"""The control tables that are read. A task may leave out all but the exceptions."""
 _TASK, _OWNER, _NAME = "task_name", "table_owner", "table_name"
 
 
@@ -40,9 +40,9 @@ class SignalTable(JdbcTable):
     """A control table, read by the names of its columns in any case."""
 
     def lines(self, columns: Sequence[str], newest: str | None = None) -> list[Sequence[Any]] | None:
-        """Its rows as texts of *columns*; with *newest* their number and newest of that column for each of these.
+        """Its rows as texts of *columns*; with *newest*, the number of rows and the newest of that column for each.
 
-        None where the login sees no such table, or not these columns, or may not read it.
+        None if the login does not see the table or these columns, or may not read it.
         """
         try:
             told = self._query("reading its columns", self._dialect.columns_query(*self._name))
@@ -61,13 +61,13 @@ class SignalTable(JdbcTable):
         return [[line[f"c{at}"] for at in range(len(asked))] for line in found]
 
     def _text(self, column: Mapping[str, Any], expression: str = "") -> str:
-        # No driver shifts a time of the database to the zone of the machine that asks.
+        # As text, so that no driver converts times to the local time zone.
         return self._dialect.as_text(
             expression or self._dialect.quote(str(column["name"])), self.sql_type(column, None)
         )
 
     def spelled(self, names: Collection[str]) -> dict[str, SourceName]:
-        """How the database spells control tables, and their schema; those that the login sees."""
+        """The database's spelling of the control tables and their schema, for those that the login sees."""
         found: dict[str, SourceName] = {}
         lines = [SourceName(str(x["schema"]), str(x["name"])) for x in self._alike(names)]
         for one in sorted(lines, key=lambda one: one.schema == self._name.schema):
@@ -79,15 +79,13 @@ class SignalTable(JdbcTable):
 
 
 class _Row(NamedTuple):
-    """A row of a control table: the mirrored table that it names, and what else was asked for."""
+    """A row of a control table: the mirrored table that it names, and the other requested columns."""
 
     table: str
     rest: Sequence[Any]
 
 
 class _Reading:
-    """Reads control tables, and notes which tasks they name."""
-
     def __init__(
         self, spark: SparkSession, connection: str, schema: str, tables: Mapping[tuple[str, str], str], task: str | None
     ) -> None:
@@ -98,7 +96,7 @@ class _Reading:
         self.tasks: dict[str, set[str]] = {}
 
     def rows(self, name: str, columns: Sequence[str], newest: str | None = None) -> list[_Row] | None:
-        """The rows that are of the mirror's task and its tables; None where the table cannot be read."""
+        """The rows of the mirror's task and tables; None if the table cannot be read."""
         spelled = self.spelled.get(name)
         asked = (_TASK, _OWNER, _NAME, *columns)
         lines = None
@@ -118,7 +116,7 @@ class _Reading:
         return found
 
     def tasks_of(self, table: str) -> set[str]:
-        """The tasks, without case, for which control tables name a table, as far as they are those of the mirror."""
+        """The mirror's tasks, without case, for which control tables name a table."""
         own = {task.casefold() for task in self.tasks.get(table, ())}
         return own if self._task is None else own & {self._task.casefold()}
 
@@ -130,14 +128,9 @@ def read_control_tables(
     tables: Mapping[tuple[str, str], str],
     task: str | None = None,
 ) -> Told:
-    """What control tables tell of tables.
+    """The content of control tables about mirrored tables.
 
-    Args:
-        spark: the session.
-        connection: name of the connection.
-        schema: where the control tables are, in any case.
-        tables: the tables by owner and name as control tables give them, without case.
-        task: the task whose rows count, in any case; None: those of all.
+    *tables* are by owner and name in lower case, as in control tables. *task* is the task whose rows count; None: all.
 
     Raises:
         TransientError: ``UNREACHABLE``.
@@ -156,7 +149,7 @@ def read_control_tables(
         )
     unread = [*reading.unread]
     statements = reading.rows(DDL_HISTORY, ("change_seq", "timestamp", "ddl_type", "details"))
-    # A task writes it only where it is told to, and not into every database.
+    # A task writes it only if configured to, and not to every database.
     unread += [DDL_HISTORY] if DDL_HISTORY in reading.unread and DDL_HISTORY in reading.spelled else []
     if unread:
         what = f"the login sees no {' and no '.join(unread)} in the schema {shown(schema)}, or may not read it"
@@ -178,7 +171,7 @@ def _errors(rows: Iterable[_Row]) -> dict[str, tuple[int, str]]:
 
 
 def _of_tasks(reading: _Reading, task: str | None) -> Iterable[tuple[str, str]]:
-    """Whether rows of control tables are of the task of the mirror file, or of which there are several."""
+    """Report tables whose rows belong to another task than the mirror file's, or to several."""
     named = {one for tasks in reading.tasks.values() for one in tasks}
     if task is not None:
         if named and task.casefold() not in {one.casefold() for one in named}:

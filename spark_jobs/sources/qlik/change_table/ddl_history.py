@@ -1,4 +1,4 @@
-"""Reads rows of a task's history of DDL: which columns of a table were dropped or renamed, and where (T-84).
+"""Reads a task's history of DDL: which columns of a table were dropped or renamed, and when (T-84).
 
 Public source: Qlik help, *DDL history*.
 """
@@ -17,10 +17,10 @@ _CONTRADICTED = ColumnStep("")
 
 
 def statements_of(rows: Iterable[tuple[str, Any, Any, Any, Any]]) -> dict[str, list[Statement]]:
-    """The statements on each table, in their order.
+    """The statements on each table, in order.
 
-    A task may tell one twice, of the table and of its change table; where both say something else of a column, neither
-    is believed. Of a table with a row that has no place in the order nothing is.
+    A task may record one twice, for the table and for its change table. If the two contradict each other about a
+    column, neither counts. If a row has no position in the order, no statement on its table counts.
 
     Args:
         rows: table, ``change_seq``, time, type and details of each row.
@@ -51,7 +51,7 @@ def _as_one(first: Statement, second: Statement) -> Statement:
 
 
 def _details(text: Any) -> tuple[Mapping[str, ColumnStep] | None, str | None]:
-    """The columns and the table's new name; no columns are known of what is not as documented."""
+    """The columns and the table's new name; the columns are unknown if the details are not as documented."""
     try:
         told = json.loads(str(text or "{}"), object_pairs_hook=_once)
         columns = {name.casefold(): _step(one) for name, one in (told.get("columns") or {}).items()}

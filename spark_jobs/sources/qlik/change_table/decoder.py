@@ -1,8 +1,7 @@
 """Decodes rows of Qlik change tables into rows of the change log.
 
-The decoder is a pure function of the rows it is given. Transports hand over one row as one message, whatever they read
-it from, and the decoder pairs before images with their updates by ``change_seq`` (T-11): rows of one pair that come in
-different calls wait for each other in the log.
+The decoder is a pure function of the rows. Transports pass each row as one message. The decoder pairs before images
+with their updates by ``change_seq`` (T-11); rows of a pair from different calls wait for each other in the log.
 
 Public source: Qlik help, *Change tables*, *Using change tables*, *Store changes settings*.
 """
@@ -61,7 +60,7 @@ __all__ = ["ChangeRow", "ChangeTableSettings", "QlikChangeTableDecoder", "Struct
 _Message = ChangeRow | TableDamage | Damage
 _LAYOUTS_KEPT = 1000
 _OF_OTHER_ROWS = ("OLD_KEY_MISSING", "TABLE_EMPTIED")
-"""Dead letters that leave other rows out of date than the one that they name, and nobody knows which."""
+"""Dead letters after which unknown rows, other than the one they name, are outdated."""
 _IMAGES = (
     "set `On update: Store before and after image` in the Store Changes settings of the task, then reload the table"
 )
@@ -74,12 +73,11 @@ class ChangeTableSettings(NamedTuple):
     """How change tables are read where the source leaves a choice.
 
     Args:
-        load: the name of the load whose changes these are, the epoch of their positions (G-01).
-        prefix: what the names of header columns begin with (T-02).
+        load: the name of the load whose changes these are: the epoch of their positions (G-01).
+        prefix: the prefix of header columns (T-02).
         mask_order: how change masks are read; ``auto`` excludes what is impossible (T-24).
-        sparse_updates: whether a NULL in an UPDATE row may stand for a column that did not change (T-32).
-        before_images: whether every UPDATE has its before image as a row of its own; None: judged from the rows that
-            come together (T-19).
+        sparse_updates: whether a NULL in an UPDATE row may be an unchanged column (T-32).
+        before_images: whether every UPDATE has a before image row; None: decided by the rows of a call (T-19).
     """
 
     load: str = "1"
@@ -93,12 +91,7 @@ DEFAULT_SETTINGS = ChangeTableSettings()
 
 
 class QlikChangeTableDecoder:
-    """Decodes rows of change tables.
-
-    Args:
-        tables: the mirrored tables by their name at the source, ``schema.table``.
-        settings: how the change tables are read.
-    """
+    """Decodes rows of change tables."""
 
     def __init__(self, tables: Mapping[str, MirroredTable], settings: ChangeTableSettings = DEFAULT_SETTINGS) -> None:
         self.settings = settings
@@ -112,9 +105,9 @@ class QlikChangeTableDecoder:
         return read_row(origin, place, body)
 
     def decode(self, messages: Iterable[_Message]) -> Decoded:
-        """Decode rows: none is passed over, and none stops the others.
+        """Decode rows: none is skipped, and none stops the others.
 
-        A before image whose UPDATE is among the rows makes none of its own and counts as ``metadata``.
+        A before image whose UPDATE is among the rows makes no row of its own and counts as ``metadata``.
         """
         entries = [self._read(message) for message in messages]
         together = Together((e for e in entries if isinstance(e, ReadRow)), self.settings.mask_order)
@@ -144,7 +137,7 @@ class QlikChangeTableDecoder:
         return Decoded(rows, counts, Notices(), facts=facts)
 
     def cut(self, messages: Iterable[_Message], size: int) -> Iterator[list[_Message]]:
-        """Messages in lists of about *size*, as :meth:`decode` likes them: no before image is cut off its UPDATE."""
+        """Messages in lists of about *size* for :meth:`decode`: no before image is separated from its UPDATE."""
         rest = iter(messages)
         while chunk := list(islice(rest, size)):
             while isinstance(chunk[-1], ChangeRow) and self._is_before(chunk[-1]) and (more := next(rest, None)):
@@ -152,7 +145,7 @@ class QlikChangeTableDecoder:
             yield chunk
 
     def join(self, pieces: Sequence[LogRow]) -> Decoded | Waiting | Unjoinable:
-        """A before image and its UPDATE, each repeated any number of times; one of them alone waits."""
+        """A before image and its UPDATE, each in any number of copies; one of them alone waits."""
         rows = {content(row): row for row in map(restored, in_order(pieces))}
         read = [entry for entry in map(self._read, rows.values()) if isinstance(entry, ReadRow)]
         befores = [entry for entry in read if entry.operation == BEFORE]
@@ -172,10 +165,10 @@ class QlikChangeTableDecoder:
         return Decoded(joined, counts, decoded.notices)
 
     def late_rows(self, pieces: Sequence[LogRow], logged: Collection[LoggedHalf]) -> list[LogRow]:
-        """The half that leaves a key, should a before image tell of one that its UPDATE did not (T-19).
+        """The half that leaves a key, if a before image shows a key change that its UPDATE did not (T-19).
 
-        Where nothing says that images are stored, and there is no mask, an UPDATE that came alone was taken for one
-        that kept its key. The image knows better, whenever it comes.
+        Without a mask, and if images need not be stored, an UPDATE alone counts as one that kept its key. A later image
+        corrects that.
         """
         for row in map(restored, in_order(pieces)):
             entry = self._read(row)
@@ -190,14 +183,14 @@ class QlikChangeTableDecoder:
         return []
 
     def incomplete(self, pieces: Sequence[LogRow], reason: str) -> list[LogRow]:
-        """The dead letter of a pair of which one half never came.
+        """The dead letter of a pair whose other half never came.
 
-        Its key stays open on purpose: which row the missing half meant is not known, so the table has to stop.
+        Its key stays unknown on purpose: the missing half may concern any row, so the table has to stop.
         """
         return [letter_of_pieces(pieces, missing_half(pieces, reason))]
 
     def _read(self, message: _Message) -> ReadRow | LogRow | str:
-        """A row with its header understood, the dead letter it is, or the name of its table, which is not mirrored."""
+        """A row with its header parsed, its dead letter, or the name of its table if that is not mirrored."""
         if isinstance(message, Damage):
             return damaged_row(message)
         if isinstance(message, TableDamage):
@@ -225,9 +218,9 @@ class QlikChangeTableDecoder:
         return ReadRow(message, layout, operation, sequence, mask)
 
     def _foreign(self, row: ChangeRow) -> LogRow | str:
-        """A row of a table that is not mirrored: its name, or the dead letter where another spelling of it is (G-13).
+        """The name of a table that is not mirrored, or a dead letter if only its spelling differs (G-13).
 
-        Its key is not told: which row of the mirrored table it would be, if of any, is not known.
+        It has no key, because it is unknown which row of the mirrored table it would be.
         """
         name = row.structure.table
         try:
@@ -241,8 +234,8 @@ class QlikChangeTableDecoder:
         return isinstance(layout, RowLayout) and layout.header(OPERATION, row.values) == BEFORE
 
     def layout(self, structure: Structure) -> RowLayout | Refusal | None:
-        """What a structure means, or why it means nothing; None where its table is not mirrored."""
-        # Rows of one file share their structure: comparing it by identity spares hashing all its columns.
+        """How to read rows of a structure, or why they cannot be read; None if its table is not mirrored."""
+        # Rows of one file share their structure: comparing it by identity avoids hashing all its columns.
         if self._latest is not None and self._latest[0] is structure:
             return self._latest[1]
         table = self.tables.get(structure.table)
@@ -312,11 +305,7 @@ class QlikChangeTableDecoder:
         return (self._change(entry, 0, KEY_LEFT, left, cols, before=image), row_set)
 
     def _may_change_key(self, entry: ReadRow, changed: frozenset[int] | None, together: Together) -> bool:
-        """Whether an UPDATE without before image has to wait for one.
-
-        Raises:
-            Refusal: ``OLD_KEY_MISSING`` where nothing tells whether its key changed, and nothing that will come.
-        """
+        """Whether an UPDATE without before image has to wait for one."""
         keys = entry.layout.key_places
         stored = self.settings.before_images
         has_images = together.has_images(entry.layout.source) if stored is None else stored
@@ -327,7 +316,7 @@ class QlikChangeTableDecoder:
                 return False
             raise Refusal("OLD_KEY_MISSING", "neither a change mask nor a before image tells whether the key changed")
         if has_images and isinstance(entry.mask, Mapping):
-            # It will come: better wait than trust one of two readings.
+            # It will come: waiting is better than trusting one of two readings.
             return any(keys & places for places in entry.mask.values())
         return bool(keys & changed)
 
@@ -364,7 +353,7 @@ class QlikChangeTableDecoder:
         return change._replace(committed=committed, transaction=transaction)
 
     def _fragment(self, entry: ReadRow, piece: int) -> LogRow:
-        """Half a pair. Its position is that of the pair's first half, whichever it is: they wait under one name."""
+        """Half of a pair. Both halves have the position of the pair's first half, so they wait under one name."""
         return LogRow(
             FRAGMENT,
             entry.row.origin,
@@ -379,13 +368,13 @@ class QlikChangeTableDecoder:
 
 
 def senders_of(layout: RowLayout) -> tuple[Sender, ...]:
-    """Who wrote the rows of a structure, where that is told (T-95)."""
+    """The writers of the rows of a structure, if known (T-95)."""
     sender = layout.structure.sender
     return ((layout.source, sender),) if sender else ()
 
 
 def missing_half(pieces: Sequence[LogRow], reason: str) -> Refusal:
-    """Why the pieces of one pair are of no use alone; *reason* says how long they waited."""
+    """Why the pieces of one pair are useless alone; *reason* says how long they waited."""
     if any(piece.piece == 1 for piece in pieces):
         what = f"{reason}: the key may have changed, and the before image of the UPDATE did not come; {_IMAGES}"
         return Refusal("ROWS_MISSING", what)
@@ -393,12 +382,12 @@ def missing_half(pieces: Sequence[LogRow], reason: str) -> Refusal:
 
 
 def rejected_row(row: ChangeRow, refusal: Refusal) -> LogRow:
-    """The dead letter of a row of which nothing is known."""
+    """The dead letter of a row of unknown table."""
     return LogRow(REJECTED, row.origin, row.place, code=refusal.code, reason=refusal.reason, raw=row_bytes(row))
 
 
 def refused_row(row: ChangeRow, layout: RowLayout, refusal: Refusal) -> LogRow:
-    """The dead letter of a row, with its table, and with its key where that is known and no other row is concerned."""
+    """The dead letter of a row, with its table, and with its key if that is known and no other row is affected."""
     if refusal.code in _OF_OTHER_ROWS:
         return rejected_row(row, refusal)._replace(tbl=layout.source, bucket=NO_BUCKET)
     key = refusal.key
@@ -410,7 +399,7 @@ def refused_row(row: ChangeRow, layout: RowLayout, refusal: Refusal) -> LogRow:
 
 
 def restored(piece: LogRow) -> ChangeRow:
-    """The row that a fragment holds."""
+    """The row in a fragment."""
     return read_row(piece.origin, piece.place, piece.raw or b"")
 
 
@@ -420,6 +409,6 @@ def in_order(pieces: Sequence[LogRow]) -> list[LogRow]:
 
 
 def letter_of_pieces(pieces: Sequence[LogRow], refusal: Refusal) -> LogRow:
-    """One dead letter for all pieces, at the coordinates of the first; the others are in the log as they came."""
+    """One dead letter for all pieces, at the coordinates of the first; the log has the others unchanged."""
     first = in_order(pieces)[-1]
     return first._replace(kind=REJECTED, piece=None, code=refusal.code, reason=refusal.reason)

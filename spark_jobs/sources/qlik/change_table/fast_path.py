@@ -1,9 +1,9 @@
 """The fast path of change tables: most rows are decoded as columns.
 
-The exact decoder (:mod:`spark_jobs.sources.qlik.change_table.decoder`) defines the format. The fast path takes rows
-only where it proves that the decoder would give the same, and takes all rows of one ``change_seq`` together or none.
-What the decoder judges from rows that come together - whether the source stores before images (T-19), how masks are
-read (T-24) - matters only to UPDATEs without a before image: where one of these would be left, the whole block is.
+The exact decoder (:mod:`spark_jobs.sources.qlik.change_table.decoder`) defines the format. The fast path reads rows
+only if it proves that the decoder would give the same, and reads all rows of one ``change_seq`` or none. Two decisions
+of the decoder depend on the rows of a call: whether the source stores before images (T-19), and how masks are read
+(T-24). Both matter only to UPDATEs without a before image. If one of these would be left, the complete block is.
 """
 
 from __future__ import annotations
@@ -50,19 +50,15 @@ from spark_jobs.sources.sql_server.type_text import read_any
 Booleans = npt.NDArray[np.bool_]
 
 _OPERATIONS = ("", INSERT, UPDATE, DELETE, BEFORE)
-"""What a row does, by its code; code 0 is a row of which the exact decoder must say what is wrong."""
+"""The operation of a row by its code. Rows with code 0 are invalid and left to the exact decoder."""
 _I, _U, _D, _B = range(1, 5)
 _READINGS: tuple[MaskReading, ...] = ("msb_text", "le_bytes")
 _SURE_DIGITS = {"tinyint": 2, "smallint": 4, "int": 9, "bigint": 18}
-"""Whole numbers of so many digits fit their type."""
+"""Integers with at most this many digits fit their type."""
 
 
 class FastChangeRows:
-    """Takes rows from blocks.
-
-    Args:
-        decoder: the exact decoder, whose answers these are.
-    """
+    """Reads rows from blocks."""
 
     def __init__(self, decoder: QlikChangeTableDecoder) -> None:
         self._decoder = decoder
@@ -81,11 +77,11 @@ class FastChangeRows:
         return Taken(rows, np.flatnonzero(is_taken), images=images, facts=facts)
 
     def learn(self, schemas: Iterable[SourceSchema]) -> None:
-        """Nothing: a change table describes itself."""
+        """Does nothing: a change table describes itself."""
 
 
 class _Look:
-    """One block, looked at once."""
+    """One block, analyzed once."""
 
     def __init__(self, block: TextBlock, layout: RowLayout, decoder: QlikChangeTableDecoder) -> None:
         self._block, self._layout, self._settings = block, layout, decoder.settings
@@ -93,11 +89,11 @@ class _Look:
         self._size = block.texts.num_rows
 
     def taken(self) -> tuple[pa.Table, Booleans, int] | None:
-        """The rows, which rows of the block they and their before images are, and how many images; None: nothing."""
+        """The rows, which rows of the block they and their before images are, and the number of images; or None."""
         sequences = self._header(SEQUENCE)
         has_sequence = sequences.is_valid().to_numpy(zero_copy_only=False)
         if np.count_nonzero(np.diff(has_sequence)) > 1:
-            return None  # rows of one change_seq might not stand side by side
+            return None  # rows of one change_seq might not be consecutive
         if not _are_ascending_sequences(sequences.filter(pa.array(has_sequence))):
             return None
         does = np.where(has_sequence, self._operations(), 0)
@@ -119,7 +115,7 @@ class _Look:
         pairs = self._pairs(does, group, images)
         is_proven &= (does != _U) | is_alone | self._keep_their_key(*pairs)
         is_proven &= ~self._may_deny_changes(*pairs)
-        # All rows that the exact decoder sees together: those it refuses by their header alone do not count.
+        # All rows that the exact decoder sees together; those it refuses by their header alone do not count.
         is_proven &= (images[group] == 0) | ((images[group] == 1) & (updates[group] > 0))
         is_broken = np.bincount(group[(does != 0) & ~is_proven], minlength=group[-1] + 1) > 0
         is_taken = is_proven & ~is_broken[group]
@@ -136,7 +132,7 @@ class _Look:
         return pa.nulls(self._size, pa.string()) if at is None else self._texts.column(at)
 
     def _operations(self) -> npt.NDArray[np.int8]:
-        """The code of each row's operation, read exactly once for each spelling."""
+        """The code of each row's operation; each distinct spelling is read once."""
         said, named = self._header(OPERATION).dictionary_encode(), self._header(OPERATION_NAME).dictionary_encode()
         says, names = [*said.dictionary.to_pylist(), None], [*named.dictionary.to_pylist(), None]
         spelled = said.indices.fill_null(len(says) - 1).to_numpy().astype(np.int64) * len(names)
@@ -146,9 +142,9 @@ class _Look:
         return np.array(codes, np.int8)[of_row]
 
     def _have_masks(self, does: npt.NDArray[np.int8]) -> Booleans:
-        """Which rows have a mask that can be read, or none, or need none: before images (T-13).
+        """Which rows have a readable mask, or none, or need none: before images (T-13).
 
-        Of an INSERT or DELETE it also names something (T-21).
+        The mask of an INSERT or DELETE also has to name something (T-21).
         """
         told, of_row = self._masks()
         sound: Booleans = np.array([not isinstance(one, Refusal) for one in told])[of_row]
@@ -160,13 +156,12 @@ class _Look:
         return sound
 
     def _masks(self) -> tuple[list[MaskReadings | Refusal | None], Places]:
-        """The different masks, and which of them each row has."""
         masks = self._header(MASK).dictionary_encode()
         told = [*(self._readings(text) for text in masks.dictionary.to_pylist()), None]
         return told, masks.indices.fill_null(len(told) - 1).to_numpy()
 
     def _stay_in_place(self, does: npt.NDArray[np.int8], is_alone: Booleans) -> Booleans:
-        """Which UPDATEs without before image keep their key, as their masks prove (T-19)."""
+        """Which UPDATEs without before image provably keep their key, by their masks (T-19)."""
         keys, stay = self._layout.key_places, np.zeros(self._size, bool)
         if not is_alone.any():
             return stay
@@ -203,7 +198,6 @@ class _Look:
             return refusal
 
     def _pairs(self, does: npt.NDArray[np.int8], group: Places, images: Places) -> tuple[Places, Places]:
-        """The UPDATEs that have a before image in their group, and a before image of each."""
         updates = np.flatnonzero((does == _U) & (images[group] > 0))
         of_group = np.zeros(group[-1] + 1, np.int64)
         befores = np.flatnonzero(does == _B)
@@ -211,7 +205,7 @@ class _Look:
         return updates, of_group[group[updates]]
 
     def _keep_their_key(self, updates: Places, befores: Places) -> Booleans:
-        """Which UPDATEs spell their key as their before image does."""
+        """Which UPDATEs spell their key like their before image."""
         same = np.ones(len(updates), bool)
         for at in self._layout.key_places:
             column = self._texts.column(at)
@@ -222,7 +216,7 @@ class _Look:
         return kept
 
     def _may_deny_changes(self, updates: Places, befores: Places) -> Booleans:
-        """Which UPDATEs have a mask that does not name all columns spelled otherwise than in their before image."""
+        """Which UPDATEs have a mask that lacks a column with another spelling than in their before image."""
         denying = np.zeros(self._size, bool)
         places = judged_places(self._layout)
         if not len(updates) or not places:
@@ -234,7 +228,7 @@ class _Look:
             agrees, named = np.zeros(len(used), bool), np.zeros((len(used), self._layout.width), bool)
             for number, mask in enumerate(told[at] for at in used.tolist()):
                 if mask is None or isinstance(mask, Refusal):
-                    agrees[number], named[number] = True, True  # nothing to deny, or left anyway
+                    agrees[number], named[number] = True, True  # nothing to contradict, or left anyway
                 elif reading in mask:
                     agrees[number], named[number, list(mask[reading])] = True, True
             possible.append((agrees[which], named))
@@ -254,7 +248,7 @@ class _Look:
         return denying
 
     def _images(self, places: Places) -> tuple[pa.Array, Booleans]:
-        """The images of some rows, and which of them say more than their key."""
+        """The images of some rows, and which of them contain more than their key."""
         columns = [self._texts.column(place).take(pa.array(places)) for place, _ in self._layout.kept]
         more = self._layout.value_places()
         says_more = np.zeros(len(places), bool)
@@ -264,7 +258,7 @@ class _Look:
         return json_objects([name for _, name in self._layout.kept], columns), says_more
 
     def _marks(self, befores: Places, afters: Places) -> pa.Array:
-        """The marks of the before images of some rows, as :meth:`RowLayout.mark`; null where there is none."""
+        """The marks of the before images of some rows, as :meth:`RowLayout.mark`; null if there is none."""
         marks = np.zeros(len(befores), np.int16)
         is_marked: Booleans = befores >= 0
         if not (self._layout.is_marked and is_marked.any()):
@@ -334,7 +328,7 @@ def _code(oper: str | None, name: str | None) -> int:
 
 
 def _digits(sequences: pa.Array) -> npt.NDArray[np.uint8]:
-    """The bytes of texts of the length of a ``change_seq``, one line each."""
+    """The bytes of texts with the length of a ``change_seq``, one line each."""
     offsets = np.frombuffer(sequences.buffers()[1], np.int32)[sequences.offset : sequences.offset + 1]
     content = np.frombuffer(sequences.buffers()[2] or b"", np.uint8)
     start = int(offsets[0])
@@ -342,7 +336,7 @@ def _digits(sequences: pa.Array) -> npt.NDArray[np.uint8]:
 
 
 def _are_ascending_sequences(sequences: pa.Array) -> bool:
-    """Whether these are nothing but sequences, spelled as they are in positions, none lower than the one before."""
+    """Whether all values are sequences, spelled as in positions, in ascending order."""
     if not len(sequences):
         return False
     if not pc.all(pc.equal(pc.binary_length(sequences), SEQUENCE_DIGITS)).as_py():
@@ -354,7 +348,7 @@ def _are_ascending_sequences(sequences: pa.Array) -> bool:
 
 
 def _positions(sequences: pa.Array, operations: npt.NDArray[np.int8]) -> pa.Array:
-    """:func:`qlik_position` of every row, on the bytes of one that has a place for each digit."""
+    """:func:`qlik_position` of every row, computed on the bytes of a template with a place for each digit."""
     marks = "".join(chr(ord("A") + at) for at in range(SEQUENCE_DIGITS))
     model = qlik_position(marks, 0).encode()
     texts = np.tile(np.frombuffer(model, np.uint8), (len(sequences), 1))
@@ -367,9 +361,9 @@ def _positions(sequences: pa.Array, operations: npt.NDArray[np.int8]) -> pa.Arra
 def canonical_texts(
     layout: RowLayout, texts: pa.RecordBatch, rows: npt.NDArray[np.int64]
 ) -> tuple[pa.Array, npt.NDArray[np.bool_]] | None:
-    """The canonical key of some rows, and for which of them it is proven; None where none can be.
+    """The canonical key of some rows, and for which of them it is proved; None if none can be.
 
-    A table without key has none: its keys are null, and that is proven.
+    A table without key has null keys, which are proved.
     """
     proven = np.ones(len(rows), bool)
     columns, converters = [], layout.key_converters
@@ -384,7 +378,6 @@ def canonical_texts(
 
 
 def _canonical(sql_type: str, convert: Callable[[str], str], column: pa.Array) -> pa.Array:
-    """The canonical texts of key values, null where they are not proven."""
     name = read_any(sql_type).name
     digits = _SURE_DIGITS.get(name)
     if digits is not None:

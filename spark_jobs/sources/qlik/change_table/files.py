@@ -1,7 +1,7 @@
-"""Finds the data files of change tables in a file target, and reads the rows of one.
+"""Finds the data files of change tables in a file target, and reads their rows.
 
-A file target writes ``<schema>.<table>__ct/<time>.csv|json|parquet[.gz]``, in a sub-folder per partition where Change
-Data Partitioning is on, and beside each data file its ``.dfm`` once the file is finished (T-40 to T-42).
+A file target writes ``<schema>.<table>__ct/<time>.csv|json|parquet[.gz]``, in a sub-folder per partition if Change Data
+Partitioning is on. Once a data file is finished, its ``.dfm`` appears next to it (T-40 to T-42).
 
 Public source: Qlik help, *File target: data files, change tables, metadata files*.
 """
@@ -73,9 +73,9 @@ from spark_jobs.sources.transports.source_folders import SourceFile
 
 NOT_STORED = Note("there is a full load of the table, and no change table yet")
 LOAD_FILE = "LOAD"
-"""What the names of a full load's files begin with."""
+"""The prefix of a full load's files."""
 _WORTH_BYTES = 2**18
-"""Smaller files are decoded row by row: looking at columns costs more than it saves."""
+"""Smaller files are decoded row by row: decoding as columns has a fixed cost."""
 
 
 @dataclass(frozen=True)
@@ -84,14 +84,14 @@ class ChangeFiles(MessageTransport):
 
     Args:
         path: the folder.
-        suffix: what the folders of change tables end with (T-01).
-        prefix: what the names of header columns begin with (T-02).
+        suffix: the suffix of change table folders (T-01).
+        prefix: the prefix of header columns (T-02).
         tables: the mirrored tables.
         unloaded: those of them without an initial load.
         timeout_hours: how long a file may wait for its other half (T-42).
-        files: how the files were when they were bound; matters in object storage only.
-        history: folder of the task's history of DDL; None: none is looked at (T-98).
-        encoding: what text files have that show no other one (T-46).
+        files: the state of the files when they were bound; used in object storage only.
+        history: folder of the task's history of DDL; None: not read (T-98).
+        encoding: the encoding of text files without a byte order mark (T-46).
     """
 
     describes_tables: ClassVar[bool] = True
@@ -108,7 +108,7 @@ class ChangeFiles(MessageTransport):
 
     @classmethod
     def of(cls, mirror: Mirror, source: ChangeTablesInFolder) -> ChangeFiles:
-        """The folder that a mirror file names.
+        """The folder of a mirror file's source.
 
         Raises:
             TerminalError: ``CONNECTION_INVALID``, ``CONFIG_INVALID``.
@@ -125,7 +125,7 @@ class ChangeFiles(MessageTransport):
         return find_files(self.path, bound, self.suffix, known, self.timeout_hours, self.tables, self.unloaded)
 
     def told(self, spark: Any) -> Told:
-        """As :meth:`Transport.told`: what the history of DDL says, where the mirror file names it (T-98)."""
+        """As :meth:`Transport.told`: the history of DDL, if the mirror file names it (T-98)."""
         if self.history is None:
             return Told()
         parts = {source: source.partition(".") for source in self.tables}
@@ -147,7 +147,7 @@ class ChangeFiles(MessageTransport):
         return survey_files(_described_tables(self.path, self.suffix), self.tables, self.suffix, self.prefix, unread)
 
     def announced(self, form: Format, most: int, spark: Callable[[], Any]) -> Iterator[Announced]:
-        """As :meth:`Transport.announced`: what the metadata files tell; no row is looked at."""
+        """As :meth:`Transport.announced`: from the metadata files, without reading rows."""
         loads = _full_loads(self.path)
         for folder, dfm in _last_metadata(self.path, self.suffix):
             table = folder.name[: -len(self.suffix)] if dfm is None or "." not in dfm.table else dfm.table
@@ -156,7 +156,7 @@ class ChangeFiles(MessageTransport):
             described = next((one for one in (dfm, load) if one is not None), None)
             if described is None or "." not in table:
                 continue
-            # Its metadata files do not always tell the key; those of the full load are of the source table itself.
+            # Its metadata files may lack the key; those of the full load describe the source table itself.
             key = described.key or (() if load is None else load.key)
             for told in form.announced([ChangeRow(folder.name, 0, structure_of(described, table), ())]):
                 yield told._replace(key=key or None, load=_settings_of(path))
@@ -196,25 +196,25 @@ def find_files(
     mirrored: Collection[str] = (),
     unloaded: Collection[str] = (),
 ) -> Found:
-    """Finished data files of change tables that were never bound, and files that are waited for.
+    """Finished data files of change tables that were never bound, and files that have to wait.
 
-    A data file is finished when its metadata file is there and is whole JSON (T-42); a metadata file without its data
-    file is waited for too. A file whose name tells nothing is a damage of its table: it may hold changes. A file that
-    has grown since it was bound, or was written anew (G-32), or whose metadata file was, is bound again as a whole: the
-    plan drops what it holds twice. One that has waited too long for its metadata file, or for its content although that
-    is there, is bound without a byte: it is a damage of its table, and is read once it is whole.
+    A data file is finished when its metadata file exists and is complete JSON (T-42). A metadata file without its data
+    file waits, too. A file with an unknown kind of name is a damage of its table, because it may contain changes. A
+    data file that has grown or was rewritten since it was bound (G-32), or whose metadata file was, is bound again
+    completely; the plan drops the duplicates. A data file that has waited too long for its metadata file, or for its
+    content, is bound without a byte. It is then a damage of its table, and is read once it is complete.
 
     Args:
         root: the folder of the file target.
         bound: file name below *root* to the size up to which it was bound.
-        suffix: what the folders of change tables end with, in any case of letters (T-62).
-        seen: how bound files were when they were seen last; None where it does not matter.
+        suffix: the suffix of change table folders, in any case (T-62).
+        seen: the versions of bound files when they were last seen; None if not needed.
         timeout_hours: how long a file may wait.
-        mirrored: the mirrored tables; one is refused, ``TABLE_NAME_DIFFERS``, whose changes lie under another suffix.
-        unloaded: those of them without an initial load; one is refused, ``LOAD_UNREAD``, of which a full load has rows.
+        mirrored: the mirrored tables; refused with ``TABLE_NAME_DIFFERS`` if their changes have another suffix.
+        unloaded: those of them without an initial load; refused with ``LOAD_UNREAD`` if a full load has rows of them.
 
     Raises:
-        TerminalError: ``PLACE_MISSING``; ``SOURCE_REWRITTEN`` when a file is shorter than what was bound of it.
+        TerminalError: ``PLACE_MISSING``; ``SOURCE_REWRITTEN`` when a file is shorter than its bound part.
     """
     everything = list_source_files(root, (*DATA_SUFFIXES, SUFFIX), was_read=bool(bound))
     listed = _in_change_tables(root, everything, suffix)
@@ -229,7 +229,7 @@ def find_files(
     waiting += [file.name for file, is_ready in zip(fresh, ready, strict=True) if not is_ready]
     never = [name for name in waiting if name not in bound and name not in listed.unfinished]
     ranges += [BoundRange(name, 0, 0) for name in never if _is_overdue(root, name, described, timeout_hours)]
-    # One that waits is not taken for seen: it may be another, and is read when its metadata file is whole.
+    # A waiting file does not count as seen: it may change, and is read when its metadata file is complete.
     known = [data[name] for name in data.keys() - {*waiting}]
     versions = versions_of(root, known, bound, ranges, None if seen is None else of_data_files(seen))
     versions |= _with_metadata(root, [file.name for file in known if file.name in beside], beside, versions, seen or {})
@@ -243,8 +243,6 @@ def find_files(
 
 
 def _in_change_tables(root: Place, listed: Listing, suffix: str) -> Listing:
-    """Those of the listed files that lie in folders of change tables."""
-
     def is_in_one(name: str) -> bool:
         return change_folder(root, name, suffix) is not None
 
@@ -264,7 +262,7 @@ def _fresh(
     bound: Mapping[str, int],
     seen: Mapping[str, FileVersion] | None,
 ) -> Iterator[SourceFile]:
-    """The data files that are not bound to their end, or that are others by now, or their metadata files *beside*."""
+    """The data files that are not bound completely, or that changed since, or whose metadata files *beside* did."""
     own = None if seen is None else of_data_files(seen)
     for name, file in data.items():
         start = bound_so_far(root, name, file.size, bound)
@@ -284,7 +282,7 @@ def _with_metadata(
     versions: Mapping[str, FileVersion],
     seen: Mapping[str, FileVersion],
 ) -> dict[str, FileVersion]:
-    """What is to be remembered of data files that are new, or of which either file has another version (G-32)."""
+    """The versions to store of data files that are new, or of which either file has another version (G-32)."""
     own = {**of_data_files(seen), **versions}
     other = [
         name
@@ -298,9 +296,9 @@ def _with_metadata(
 def _elsewhere_alone(
     root: Place, files: Collection[str], suffix: str, mirrored: Collection[str]
 ) -> Iterator[tuple[str, str]]:
-    """Mirrored tables without a folder of their change table that have one of another suffix, and that folder (T-62).
+    """Mirrored tables whose only change table folder has another suffix, and that folder (T-62).
 
-    What a folder holds its last metadata file tells: it has the columns that every change table has.
+    A folder's content is known from its last metadata file, which has the columns of every change table.
     """
     own = {table_of_folder(root, name, suffix).lower() for name in files} - {""}
     last = {
@@ -364,11 +362,11 @@ def read_file(
     mirrored: Collection[str] = (),
     encoding: str = UTF8,
 ) -> Iterator[ChangeRow | TableDamage | Damage]:
-    """The rows of one bound file, in its order; *place* counts them from 0.
+    """The rows of one bound file, in order; *place* counts them from 0.
 
-    A file that is damaged, or not what its metadata file says, ends with a damage of its table: what is missing is not
-    known, so the table has to stop. Which table it is, the metadata file says; should it name none of the *mirrored*
-    ones in the folder of one, that one is damaged.
+    A file that is damaged or contradicts its metadata file ends with a damage of its table: the missing part is
+    unknown, so the table has to stop. The metadata file names the table. If it names none of the *mirrored* ones in the
+    folder of one, that one is damaged.
 
     Raises:
         TerminalError: ``SOURCE_REWRITTEN``.
@@ -388,7 +386,7 @@ def read_batches(
     mirrored: Collection[str] = (),
     encoding: str = UTF8,
 ) -> Iterator[TextBlock | TableDamage]:
-    """As :func:`read_file`, the rows in blocks as they come from the file."""
+    """As :func:`read_file`, with the rows in blocks."""
     path = root / bound.name
     names = TableNames(mirrored)
     table, is_sure = table_of_folder(root, bound.name, suffix), False
@@ -427,7 +425,7 @@ def read_batches(
 
 
 def cut_file(prefix: str, found: Iterable[TextBlock | TableDamage]) -> Iterator[TextBlock | TableDamage]:
-    """Blocks of a file cut where no ``change_seq`` is divided, and then its damage."""
+    """Blocks of a file, split so that no ``change_seq`` is divided, and then its damage."""
     cut: list[TextBlock] = []
     add: Callable[[pa.RecordBatch | None], None] | None = None
     damage: TableDamage | None = None
@@ -447,7 +445,7 @@ def cut_file(prefix: str, found: Iterable[TextBlock | TableDamage]) -> Iterator[
 
 
 def _is_overdue(root: Place, name: str, described: Mapping[str, SourceFile], timeout_hours: float) -> bool:
-    """Whether a data file waits too long for its metadata file, or, being empty, for what that announces."""
+    """Whether a data file has waited too long for its metadata file or, if empty, for the announced content."""
     if not name.lower().endswith(DATA_SUFFIXES):
         return False
     path = root / name
@@ -455,13 +453,13 @@ def _is_overdue(root: Place, name: str, described: Mapping[str, SourceFile], tim
     since = [found.st_mtime]
     if not found.st_size:
         if stem(name) not in described:
-            return False  # nothing says that it should hold anything
+            return False  # nothing shows that it should have content
         since.append((root / described[stem(name)].name).stat().st_mtime)
     return time.time() - max(since) > timeout_hours * 3600
 
 
 def structure_of(dfm: Dfm, table: str, *, binary_mask: bool = False) -> Structure:
-    """The structure of a change table that a metadata file describes."""
+    """The structure of a change table in a metadata file."""
     columns = [
         ChangeColumn(column.name, column_type(column.type, column.length, column.precision, column.scale))
         for column in dfm.columns
@@ -470,23 +468,22 @@ def structure_of(dfm: Dfm, table: str, *, binary_mask: bool = False) -> Structur
 
 
 def _spelled(dfm: Dfm, column: str) -> str:
-    """A column as the metadata file spells it: targets may change the case of header columns (T-02)."""
+    """The metadata file's spelling of a column: targets may change the case of header columns (T-02)."""
     return next((name for name in dfm.names if name.lower() == column.lower()), column)
 
 
 def change_folder(root: Place, name: str, suffix: str) -> str | None:
-    """The folder of the change table that a file lies in: its own, or the one around its partition (T-40)."""
+    """The change table folder of a file: its own, or the one around its partition (T-40)."""
     folders = [root.name, *PurePosixPath(name).parts[:-1]]
     return next((folder for folder in reversed(folders) if folder.lower().endswith(suffix.lower())), None)
 
 
 def table_of_folder(root: Place, name: str, suffix: str) -> str:
-    """The table that the folder of a change table is named for; empty outside of one."""
+    """The table in the name of a change table folder; empty outside of one."""
     return (change_folder(root, name, suffix) or suffix)[: -len(suffix)]
 
 
 def _check(dfm: Dfm, root: Place, name: str, suffix: str) -> None:
-    """The metadata file must speak of this file and of the table whose folder this is."""
     check_file(dfm, PurePosixPath(name).name)
     folder = change_folder(root, name, suffix)
     if dfm.target and folder not in (dfm.target, dfm.target.partition(".")[2]):
@@ -497,14 +494,14 @@ def _check(dfm: Dfm, root: Place, name: str, suffix: str) -> None:
 
 
 def _are_one(one: str, other: str) -> bool:
-    """Whether two names may be of one table: one of them may lack its schema."""
+    """Whether two names may be one table, because one of them lacks its schema."""
     if ("." in one) == ("." in other):
         return one == other
     return one.rpartition(".")[2] == other.rpartition(".")[2]
 
 
 def _is_whole(path: Place) -> bool:
-    """Whether a metadata file has been written to its end: it is one JSON value then, good or bad."""
+    """Whether a metadata file is completely written: then it is one JSON value, valid or not."""
     try:
         json.loads(path.read_bytes())
     except (ValueError, OSError, RecursionError):
@@ -521,7 +518,6 @@ def _beginning(path: Place) -> bytes | None:
 
 
 def _described_tables(root: Place, suffix: str) -> Iterator[ExistingTable]:
-    """Each folder of a change table with what its last metadata file says."""
     for folder, dfm in _last_metadata(root, suffix):
         folder_table = folder.name[: -len(suffix)]
         if dfm is None:
@@ -531,7 +527,7 @@ def _described_tables(root: Place, suffix: str) -> Iterator[ExistingTable]:
 
 
 def _last_metadata(root: Place, suffix: str) -> Iterator[tuple[Place, Dfm | None]]:
-    """Each folder of a change table with its last metadata file; None where that cannot be read."""
+    """Each change table folder with its last metadata file; None if that cannot be read."""
     last: dict[str, str] = {}
     for file in list_source_files(root, (SUFFIX,), was_read=True).files:
         folder = change_folder(root, file.name, suffix)
@@ -546,7 +542,7 @@ def _last_metadata(root: Place, suffix: str) -> Iterator[tuple[Place, Dfm | None
 
 
 def _full_loads(root: Place) -> dict[Place, tuple[str, Dfm]]:
-    """By their folder the full loads below a file target, each with its last metadata file (T-40)."""
+    """The full loads below a file target by folder, each with its last metadata file (T-40)."""
     found = dict[Place, tuple[str, Dfm]]()
     for file in list_source_files(root, (SUFFIX,), was_read=True).files:
         path = root / file.name

@@ -1,4 +1,4 @@
-"""Qlik change tables as a format, whatever carries their rows."""
+"""Qlik change tables as a format, over any transport."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class ChangeTableFormat(Format):
 
     @classmethod
     def of(cls, source: ChangeTables, *, whole_transactions: bool = False) -> ChangeTableFormat:
-        """The format as a mirror file chooses it."""
+        """The format with the settings of a mirror file."""
         return cls(
             ChangeTableSettings(
                 source.load,
@@ -67,7 +67,7 @@ class ChangeTableFormat(Format):
         return QlikChangeTableDecoder(tables, self.settings)
 
     def announced(self, messages: Iterable[ChangeRow]) -> Iterator[Announced]:
-        """As :meth:`Format.announced`; rows tell no key, so a transport adds it from what describes them."""
+        """As :meth:`Format.announced`; rows contain no key, so a transport adds it from its metadata."""
         prefix = self.settings.prefix
         for row in messages:
             headers = {header_name(column.name, prefix) for column in row.structure.columns}

@@ -1,6 +1,6 @@
-"""Reads the history of DDL that a task keeps in a folder of its file target (T-98).
+"""Reads the history of DDL that a task stores in a folder of its file target (T-98).
 
-What cannot be read is told, and stops nothing; of a history that is not whole no statement is believed.
+Unreadable files are reported and stop nothing; no statement of an incomplete history counts.
 
 Public source: Qlik help, *DDL history*, *File target*.
 """
@@ -26,12 +26,12 @@ _COLUMNS = ("task_name", "table_owner", "table_name", "change_seq", "timestamp",
 
 
 def read_history_files(folder: Place, tables: Mapping[tuple[str, str], str], encoding: str) -> Told:
-    """What the history tells of tables.
+    """The statements of the history on mirrored tables.
 
     Args:
-        folder: its data files, each with a ``.dfm`` beside; one that waits for it is read once that is there.
+        folder: its data files, each with a ``.dfm``; a file without one is read once that exists.
         tables: the mirrored tables by owner and name, without case.
-        encoding: what text files have that show no other one.
+        encoding: the encoding of text files without a byte order mark.
     """
     try:
         lines = list(_lines(folder, encoding))

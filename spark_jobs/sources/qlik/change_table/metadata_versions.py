@@ -1,8 +1,7 @@
-"""Tells whether the metadata file beside a data file is still the one by which it was read (G-32).
+"""Detects that the metadata file of a data file has changed since the data file was read (G-32).
 
-It says what the values of the data file are. One that is put there later in its place would change their meaning, and
-nobody would look: the data file is as it was. So behind the version of a data file the ledger has that of its metadata
-file, and a digest of it. A data file without a metadata file has neither.
+It defines the meaning of the values. A later replacement would change them without changing the data file. So the
+ledger stores, after the version of a data file, the version and digest of its metadata file, if there is one.
 """
 
 from __future__ import annotations
@@ -19,24 +18,24 @@ _BETWEEN = "|"
 
 
 class Metadata(NamedTuple):
-    """A metadata file as it was seen last; empty texts where nobody noted it."""
+    """A metadata file as last seen; empty texts if it was not recorded."""
 
     version: str = ""
     digest: str = ""
 
     @classmethod
     def of(cls, seen: FileVersion | None) -> Metadata:
-        """What was noted with a data file."""
+        """The part of a data file's record about its metadata file."""
         noted = "" if seen is None else seen.version.partition(_BETWEEN)[2]
         version, _, digest = noted.rpartition(_BETWEEN)
         return cls(version, digest)
 
     def is_another(self, root: Place, file: SourceFile) -> bool:
-        """Whether another content stands there now; only a file with another version is looked into."""
+        """Whether the content has changed; a file of unchanged version is not opened."""
         return bool(self.digest) and self.version != file.version and self.digest != metadata_digest(root / file.name)
 
     def behind(self, own: FileVersion) -> FileVersion:
-        """What is noted of a data file together with this."""
+        """The record of a data file together with this."""
         return own._replace(version=_BETWEEN.join((own.version, *self)))
 
 
@@ -46,10 +45,10 @@ def metadata_digest(path: Place) -> str:
 
 
 def of_data_file(seen: FileVersion) -> FileVersion:
-    """What was noted of the data file alone."""
+    """The part of the record about the data file alone."""
     return seen._replace(version=seen.version.partition(_BETWEEN)[0])
 
 
 def of_data_files(seen: Mapping[str, FileVersion]) -> dict[str, FileVersion]:
-    """What was noted of the data files alone."""
+    """The parts of the records about the data files alone."""
     return {name: of_data_file(one) for name, one in seen.items()}

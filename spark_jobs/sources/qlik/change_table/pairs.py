@@ -1,4 +1,4 @@
-"""Finds what rows of change tables show only together: pairs of before and after, and how masks are to be read."""
+"""What rows of change tables show only together: pairs of before and after image, and how masks are read."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _NAMES = {"INSERT": INSERT, "UPDATE": UPDATE, "DELETE": DELETE, "BEFOREIMAGE": B
 
 
 class ReadRow(NamedTuple):
-    """A row whose header could be read; *mask* is that of any but a before image, or why it is none."""
+    """A row with a readable header. *mask* is its mask, or why there is none; not set for before images."""
 
     row: ChangeRow
     layout: RowLayout
@@ -37,17 +37,12 @@ class ReadRow(NamedTuple):
 
     @property
     def identity(self) -> str:
-        """What a before image has in common with its UPDATE (T-11): the sequence, of one length, and the table."""
+        """The common identity of a before image and its UPDATE (T-11): the sequence, in one length, and the table."""
         return self.sequence + self.layout.source
 
 
 class Together:
-    """Rows of one call, seen as a whole.
-
-    Args:
-        entries: the rows.
-        order: the setting for masks.
-    """
+    """Rows of one call, analyzed together."""
 
     def __init__(self, entries: Iterable[ReadRow], order: MaskOrder) -> None:
         self._order = order
@@ -67,7 +62,7 @@ class Together:
                 self._updates.setdefault(entry.layout, []).append(entry)
 
     def befores(self, update: ReadRow) -> Sequence[ReadRow]:
-        """The different before images of an UPDATE: one, unless the source contradicts itself."""
+        """The distinct before images of an UPDATE: one, unless the source contradicts itself."""
         return self._befores.get(update.identity, ())
 
     def has_update(self, before: ReadRow) -> bool:
@@ -75,7 +70,7 @@ class Together:
         return before.identity in self._updated
 
     def tell_another_key(self, update: ReadRow, key: str | None) -> bool:
-        """Whether an UPDATE that cannot be read may concern another row than that of *key* (G-03)."""
+        """Whether an unreadable UPDATE may concern another row than that of *key* (G-03)."""
         try:
             return any(before.layout.key(before.row.values) != key for before in self.befores(update))
         except Refusal:
@@ -86,7 +81,7 @@ class Together:
         return table in self._with_images
 
     def reading(self, layout: RowLayout) -> MaskReading:
-        """How the masks of a table are read, judged from all of them (T-24)."""
+        """How the masks of a table are read, decided by all of them (T-24)."""
         found = self._readings.get(layout)
         if found is None:
             found = self._readings[layout] = self._judged(layout)
@@ -106,11 +101,7 @@ class Together:
 
 
 def read_header(layout: RowLayout, values: Values) -> tuple[str, str]:
-    """Operation and sequence of a row.
-
-    Raises:
-        Refusal: ``HEADER_INVALID``, ``MESSAGE_INVALID``, ``ROW_INVALID``, ``TABLE_EMPTIED``.
-    """
+    """Operation and sequence of a row."""
     sequence = (layout.header(SEQUENCE, values) or "").strip()
     _check_sequence(sequence)
     return operation_of(layout.header(OPERATION, values), layout.header(OPERATION_NAME, values)), sequence
@@ -118,11 +109,7 @@ def read_header(layout: RowLayout, values: Values) -> tuple[str, str]:
 
 @lru_cache(maxsize=1024)
 def operation_of(oper: str | None, name: str | None) -> str:
-    """What ``change_oper`` says, where ``operation`` does not say otherwise (T-12, T-15).
-
-    Raises:
-        Refusal: ``MESSAGE_INVALID``, ``ROW_INVALID``, ``TABLE_EMPTIED``.
-    """
+    """The operation in ``change_oper``, unless ``operation`` contradicts it (T-12, T-15)."""
     if name is not None and name.strip().upper() == _TRUNCATE:
         raise Refusal("TABLE_EMPTIED", "the source table was truncated: all its rows are gone without a change each")
     code = (oper or "").strip()

@@ -1,6 +1,6 @@
 """Reads bound ranges of change tables in a database; Spark's workers decode them into log files.
 
-From PostgreSQL a worker reads by COPY itself, from other databases through Spark's JDBC reader. Both give the same
+From PostgreSQL a worker reads by its own client, from other databases through Spark's JDBC reader. Both give the same
 texts in the same order.
 """
 
@@ -21,7 +21,7 @@ from open_mirroring.errors import MirroringError
 from spark_jobs.runtime.tasks import run_job
 from spark_jobs.sources.contract.source import BlockLog
 from spark_jobs.sources.jdbc.dialects import dialect_of
-from spark_jobs.sources.jdbc.postgres_client import copy_out
+from spark_jobs.sources.jdbc.postgres_client import rows_of
 from spark_jobs.sources.qlik.change_table.blocks import cut_blocks
 from spark_jobs.sources.qlik.change_table.jdbc_table import ChangeTable, Slice
 from spark_jobs.sources.qlik.change_table.rows import Structure
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class SliceTask:
-    """A bound range of one change table, to be read and decoded by one worker."""
+    """A bound range of one change table, read and decoded by one worker."""
 
     bound: Slice
     at: int
@@ -40,18 +40,19 @@ class SliceTask:
     prefix: str
     log: Callable[[int], BlockLog]
 
-    def take(self, read: Callable[[Callable[[pa.RecordBatch | None], None]], None]) -> Any:
-        """Decode and log what *read* yields; what was written and seen."""
+    def take(self, batches: Iterable[pa.RecordBatch]) -> Any:
+        """Decode and log the texts of its rows; return what was written and seen."""
         decoding = self.log(self.at)
         add = cut_blocks(self.bound.origin, self.structure, self.prefix, decoding.take_block)
-        read(add)
+        for batch in batches:
+            add(batch)
         add(None)
         return decoding.finish()
 
 
 @dataclass(frozen=True)
 class CopyTask:
-    """A slice that the worker queries itself: the query, and the change table to name in errors."""
+    """A slice that the worker queries itself: the query, and the change table for errors."""
 
     slice: SliceTask
     query: str
@@ -59,7 +60,7 @@ class CopyTask:
 
 
 class WantedSlices(NamedTuple):
-    """An open change table, its name, and what is wanted of it, each slice with its place among all ranges."""
+    """An open change table, its name, and the slices to read, each with its place among all ranges."""
 
     table: ChangeTable
     name: SourceName
@@ -76,7 +77,7 @@ def read_slices(
 ) -> list[Any]:
     """Read, decode and log slices, as :meth:`QueriedTransport.read`.
 
-    Each slice is one task: all of them in one Spark job by COPY, else one job for each table.
+    Each slice is one task: all of them in one Spark job from PostgreSQL, else one job for each table.
 
     Args:
         spark: the session.
@@ -84,11 +85,11 @@ def read_slices(
         wanted: what to read.
         prefix: what the names of header columns begin with.
         log: begins to log the range at a place.
-        job: what people see of it in Spark.
+        job: the description that Spark shows.
 
     Raises:
         TerminalError: ``TYPE_UNSUPPORTED``, ``HEADER_INVALID``, ``SERVICE_REFUSED``, and what a connection may raise.
-        TransientError: ``UNREACHABLE`` when the database did not answer to the end; ``UNREACHABLE``.
+        TransientError: ``UNREACHABLE`` when the database did not answer to the end.
     """
     copies: list[CopyTask] = []
     parts: list[Any] = []
@@ -100,26 +101,22 @@ def read_slices(
         else:
             answers = table.read_slices(structure, [one for one, _ in slices], _work(tasks))
             parts += map(_part, answers)
-    # The connection, which may hold secrets, goes with the function: Spark keeps tasks in a file for a moment.
-    # How much a range holds is known when it is read.
+    # The connection may hold secrets, so it is part of the function: Spark briefly stores tasks in a file. The size of
+    # a range is known only when it is read.
     return parts + run_job(spark, job, partial(_copy, connection), copies, sys.maxsize)
 
 
 def _copy(connection: Connection, task: CopyTask) -> Any:
-    columns = len(task.slice.structure.columns)
-    return task.slice.take(lambda add: copy_out(connection, task.query, columns, add, task.name))
+    return task.slice.take(rows_of(connection, task.query, task.name))
 
 
 def _work(tasks: Sequence[SliceTask]) -> Callable[[int, Iterable[pa.RecordBatch]], bytes]:
-    """What a worker does with the texts of a range: a function of plain values, as it travels to the workers."""
+    """Return what a worker does with the texts of a range: a function of plain values, which travels to workers."""
 
     def work(part: int, batches: Iterable[pa.RecordBatch]) -> bytes:
-        def read(add: Callable[[pa.RecordBatch | None], None]) -> None:
-            for batch in batches:
-                add(batch.cast(pa.schema([(name, pa.string()) for name in batch.schema.names])))
-
+        texts = (batch.cast(pa.schema([(name, pa.string()) for name in batch.schema.names])) for batch in batches)
         try:
-            return pickle.dumps(tasks[part].take(read))
+            return pickle.dumps(tasks[part].take(texts))
         except MirroringError as error:
             return pickle.dumps(error)
 

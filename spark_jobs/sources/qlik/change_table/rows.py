@@ -1,7 +1,7 @@
-"""Describes rows of change tables as transports give them, and what their columns mean for a mirrored table.
+"""Rows of change tables as transports deliver them, and the meaning of their columns for a mirrored table.
 
-A change table has header columns and the columns of its source table. The prefix of their names tells which are which
-(T-02); bit *n* of a change mask is the column at place *n* among all of them (T-20).
+A change table has header columns and the columns of its source table, distinguished by the prefix of their names
+(T-02). Bit *n* of a change mask is the column at index *n* among all of them (T-20).
 
 Public source: Qlik help, *Change tables* and *Using change tables*.
 """
@@ -31,15 +31,15 @@ Values = tuple[str | None, ...]
 
 SEQUENCE, OPERATION, MASK, OPERATION_NAME = "change_seq", "change_oper", "change_mask", "operation"
 PARTITION = "partition_name"
-"""Names of the header columns that decide something, without their prefix; the others are for people (T-14 to T-18)."""
+"""Header columns that the decoder uses, without their prefix; others are for information (T-14 to T-18)."""
 TRANSACTION = ("timestamp", "transaction_id")
-"""Those that tell when and in which transaction a change was made (T-16, T-17)."""
+"""Header columns with the time and transaction of a change (T-16, T-17)."""
 
 
 class ChangeColumn(NamedTuple):
-    """A column of a change table and its type in the log's vocabulary; a type that has none there keeps its own name.
+    """A column of a change table and its type in the log's vocabulary; unknown types keep their own name.
 
-    Such a column can be read past, and is refused by name once somebody wants to publish it.
+    A column of unknown type can be skipped, and is refused by name if it is mirrored.
     """
 
     name: str
@@ -47,15 +47,15 @@ class ChangeColumn(NamedTuple):
 
 
 class Structure(NamedTuple):
-    """A change table as its rows have it.
+    """The structure of a change table's rows.
 
     Args:
         table: the source table, ``schema.table``, as the mirror file names it.
         columns: all columns in physical order, header columns included.
-        binary_mask: whether the change mask comes as bytes, which the rows hold as hexadecimal, and not as a text of
-            its own: the two have different orders (T-23, T-24).
-        key: the key columns of the source table in their order; empty where nothing tells them.
-        sender: the task that wrote the rows; empty where nothing tells it.
+        binary_mask: whether the change mask is binary, given as hexadecimal, instead of text: the two have different
+            orders (T-23, T-24).
+        key: the key columns of the source table in order; empty if unknown.
+        sender: the task that wrote the rows; empty if unknown.
     """
 
     table: str
@@ -75,7 +75,7 @@ class ChangeRow(NamedTuple):
 
 
 class _KeptRow(NamedTuple):
-    """How the log keeps a row that waits, or that could not be read."""
+    """The stored form of a row that waits or could not be read."""
 
     table: str
     columns: tuple[ChangeColumn, ...]
@@ -88,7 +88,7 @@ _decode_row = msgspec.json.Decoder(_KeptRow).decode
 
 
 def column_type(qlik_type: str, length: int, precision: int, scale: int) -> str:
-    """The log's type of a Qlik type; the Qlik name itself where the log has none, which is refused when published."""
+    """The log's type of a Qlik type; an unknown Qlik type keeps its name, and is refused when published."""
     try:
         return log_type(qlik_type, length, precision, scale)
     except MirroringError:
@@ -109,22 +109,22 @@ def read_row(origin: str, place: int, raw: bytes) -> ChangeRow:
 
 
 def content(row: ChangeRow) -> frozenset[tuple[str, str]]:
-    """What a row says. Read again after a column was added it has a NULL more, and says the same (T-33)."""
+    """The content of a row. After a column was added a second reading has another NULL, but equal content (T-33)."""
     named = zip(row.structure.columns, row.values, strict=True)
     return frozenset((column.name, value) for column, value in named if value is not None)
 
 
 class RowLayout:
-    """A structure seen with the eyes of one mirrored table: where header, key and mirrored columns stand.
+    """A structure from the view of one mirrored table: the indexes of header, key and mirrored columns.
 
     Args:
         structure: the change table as its rows have it.
         table: the mirrored table.
-        prefix: what the names of header columns begin with; case does not count, as some targets change it.
+        prefix: the prefix of header columns, in any case, as some targets change it.
 
     Raises:
-        Refusal: ``HEADER_INVALID`` without ``change_seq`` or ``change_oper`` (T-02); ``HEADER_INVALID``;
-            ``KEY_DIFFERS``; ``ROW_INVALID``; ``MESSAGE_INVALID``.
+        Refusal: ``HEADER_INVALID``, also without ``change_seq`` or ``change_oper`` (T-02); ``KEY_DIFFERS``;
+            ``ROW_INVALID``; ``MESSAGE_INVALID``.
     """
 
     def __init__(self, structure: Structure, table: MirroredTable, prefix: str) -> None:
@@ -165,11 +165,11 @@ class RowLayout:
         return key_type(told, chosen) if column.name in table.key else told
 
     def place(self, name: str) -> int | None:
-        """The place of a header column; None where it was deselected."""
+        """The index of a header column; None if it was deselected."""
         return self._places.get(name)
 
     def header(self, name: str, values: Values) -> str | None:
-        """The value of a header column; None where it is NULL or was deselected."""
+        """The value of a header column; None if it is NULL or was deselected."""
         at = self._places.get(name)
         return None if at is None else values[at]
 
@@ -178,16 +178,12 @@ class RowLayout:
         return name in self._places
 
     def key(self, values: Values) -> str | None:
-        """The canonical key text; None for a table without key.
-
-        Raises:
-            Refusal: ``KEY_INVALID``.
-        """
+        """The canonical key text; None for a table without key."""
         texts = self._list.key_texts({name: values[at] for at, name in self._key})
         return encode_key(texts) if texts else None
 
     def same_key(self, one: Values, other: Values) -> bool:
-        """Whether two rows spell the key in the same way; two spellings may still be one key."""
+        """Whether two rows spell the key equally; different spellings may still be one key."""
         return all(one[at] == other[at] for at in self.key_places)
 
     def image(self, values: Values) -> str:
@@ -195,7 +191,7 @@ class RowLayout:
         return _encode(dict(zip(self._names, self._kept_values(values), strict=True))).decode()
 
     def mark(self, before: Values, after: Values) -> int | None:
-        """The mark of a before image; None where it may lack values: large objects, NULL that is a value now (T-94)."""
+        """The mark of a before image; None if it may lack values: large objects, NULL that is a value now (T-94)."""
         is_told = not any(before[at] is None and after[at] is not None for at in self._kept_places)
         is_told &= self.is_marked and self.says_more_than_key(before)
         return image_mark(self.image(before).encode()) if is_told else None
@@ -210,10 +206,10 @@ class RowLayout:
         return cols, _encode({name: values[at] for at, name, _, _ in kept}).decode()
 
     def left(self, values: Values) -> tuple[str, str]:
-        """Column list and image of a row that leaves its key, without each NULL that may stand for what was not sent.
+        """Column list and image of a row that leaves its key, without NULLs that may be values that were not sent.
 
-        That is a large object, and all else where nothing but the key has a value: a source may log only the keys of
-        old rows, and a mask that compares such a row with the new one tells nothing of its NULLs (T-94).
+        That is a large object, and everything if only the key has a value. A source may log only the keys of old rows,
+        and a mask that compares such a row with the new one shows nothing about its NULLs (T-94).
         """
         is_whole = self.says_more_than_key(values)
         nulls = (at for at in self.value_places() if values[at] is None)
@@ -226,16 +222,16 @@ class RowLayout:
 
     @property
     def kept(self) -> Sequence[tuple[int, str]]:
-        """Place and name of the mirrored columns, in the order of an image."""
+        """Index and name of the mirrored columns, in the order of an image."""
         return tuple(zip(self._kept_places, self._names, strict=True))
 
     def value_places(self) -> Sequence[int]:
-        """The places of the mirrored columns that are not the key."""
+        """The indexes of the mirrored columns outside the key."""
         return [at for at in self._kept_places if at not in self.key_places]
 
     @property
     def key_converters(self) -> Mapping[int, Callable[[str], str]]:
-        """How the text of each key column becomes canonical, by its place; none for one that loses digits as a key."""
+        """Converters of key texts to canonical form, by index; none for a column that loses digits as a key."""
         found = {}
         for at, name in self._key:
             with suppress(TerminalError, ValueError):
@@ -248,15 +244,15 @@ class RowLayout:
         return self._has_large
 
     def type_at(self, at: int) -> str:
-        """The type of the column at a place."""
+        """The type of the column at an index."""
         return self._types[at]
 
 
 def header_places(structure: Structure, prefix: str) -> dict[str, int]:
-    """The places of the header columns by their names without prefix, in lower case.
+    """The indexes of the header columns by their names without prefix, in lower case.
 
-    A name with the prefix that no header column has is a column of the source (T-61). Header columns stand first; where
-    there is no prefix, one of their names that comes behind another column is a column of the source, too.
+    A name with the prefix that is not a header column's is a column of the source (T-61). Header columns come first:
+    without a prefix, a header name after another column is a column of the source, too.
     """
     found: dict[str, int] = {}
     for at, column in enumerate(structure.columns):
@@ -278,10 +274,10 @@ def header_name(column: str, prefix: str) -> str | None:
 
 
 def _refuse_lost_columns(structure: Structure, prefix: str, headers: frozenset[int], chosen: ColumnChoice) -> None:
-    """Refuse a column of which nobody can tell whether it is a header column or one of the source (T-61).
+    """Refuse a column that may be either a header column or one of the source (T-61).
 
-    That is one that only looks like a header column: behind a column of the source, or there twice. Where columns are
-    chosen, they tell.
+    It looks like a header column, but follows a column of the source or occurs twice. A selection of columns decides
+    it.
     """
     if not prefix:
         return
@@ -301,7 +297,6 @@ def _refuse_lost_columns(structure: Structure, prefix: str, headers: frozenset[i
 
 
 def _chosen(places: tuple[int, ...]) -> Callable[[Values], Values]:
-    """What takes the values at some places."""
     if len(places) < 2:
         return lambda values: tuple(values[at] for at in places)
     return itemgetter(*places)

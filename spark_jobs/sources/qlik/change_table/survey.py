@@ -1,4 +1,4 @@
-"""Finds which change tables a source has before anything is read: a misspelled name would stay empty unseen (T-62).
+"""Checks which change tables a source has before reading: a misspelled name would silently stay empty (T-62).
 
 A change table without masks and before images hides changes of keys (T-60).
 """
@@ -16,7 +16,7 @@ from spark_jobs.sources.qlik.change_table.rows import MASK
 
 
 class ExistingTable(NamedTuple):
-    """A change table that is there: the source tables that its name and its description speak of, and its columns."""
+    """An existing change table: the source tables in its name and in its metadata, and its columns."""
 
     names: tuple[str, ...]
     columns: tuple[str, ...]
@@ -25,9 +25,9 @@ class ExistingTable(NamedTuple):
 def survey_files(
     found: Iterable[ExistingTable], mirrored: Collection[str], suffix: str, prefix: str, unread: Sequence[str] = ()
 ) -> Survey:
-    """Which mirrored tables the folders of a file target have; *found* are its change tables with a metadata file.
+    """Which mirrored tables have a folder in a file target; *found* are its change tables with a metadata file.
 
-    Where one has none, what is *unread* there may be it.
+    If there is none for a table, one of the *unread* files may be it.
     """
     tables = list(found)
     there = {name: table for table in tables for name in table.names}
@@ -52,11 +52,7 @@ def survey_database(
 ) -> Survey:
     """Which mirrored tables a database has.
 
-    Args:
-        tables: schema and name of the change table of each mirrored table.
-        columns: the columns of the change tables that are there, by schema and table.
-        closed: the mirrored tables that have a closed partition; None without partitioning.
-        prefix: what the names of header columns begin with.
+    *closed* are the mirrored tables with a closed partition; None without partitioning.
     """
     unseen, without_mask = {}, []
     mask = (prefix + MASK).lower()

@@ -1,10 +1,10 @@
 """Reads UPDATE rows of change tables: changed columns, the meaning of NULL, changes of the key (T-19 to T-25, T-32).
 
-The before image of an UPDATE is a row of its own with the same ``change_seq`` (T-11). With it, nothing has to be read
-out of a mask; without it, the mask shows whether the key changed.
+The before image of an UPDATE is a separate row with the same ``change_seq`` (T-11). With it, no mask is needed; without
+it, the mask shows whether the key changed.
 
 Public source: Qlik help, *Change tables*: meaning and byte order of ``change_mask``. As text a mask is one hexadecimal
-number, most significant digit first; how a target stores it as bytes is taken from the documentation and can be set.
+number, most significant digit first. The order of binary masks follows the documentation and can be configured.
 """
 
 from __future__ import annotations
@@ -21,17 +21,16 @@ from spark_jobs.sources.sql_server.types import is_large, is_same_value
 
 MaskReading = Literal["msb_text", "le_bytes"]
 MaskReadings = Mapping[MaskReading, frozenset[int]]
-"""Places of the columns that changed, by each way in which a mask can be read, the preferred one first."""
+"""Indexes of the changed columns, by each way to read a mask, the preferred one first."""
 
 
 def read_mask(layout: RowLayout, values: Values, order: MaskOrder) -> MaskReadings | None:
-    """The possible readings of a row's mask; None without a mask, as an empty one is: it tells nothing (T-22).
+    """The possible readings of a row's mask; None without a mask or with an empty one, which shows nothing (T-22).
 
     A reading that names a header column, or a column that the table does not have, is impossible (T-24).
 
     Raises:
-        Refusal: ``MASK_INVALID`` when it is no mask or names a header column; ``MASK_INVALID`` when it names columns
-            that the table does not have.
+        Refusal: ``MASK_INVALID`` when it is not a mask, or no reading is possible.
     """
     text = layout.header(MASK, values)
     return None if is_no_mask(text) else mask_readings(layout, text or "", order)
@@ -44,11 +43,7 @@ def is_no_mask(text: str | None) -> bool:
 
 @lru_cache(maxsize=4096)
 def mask_readings(layout: RowLayout, text: str, order: MaskOrder) -> MaskReadings:
-    """The possible readings of a mask; shared by all rows that have it, and so never changed.
-
-    Raises:
-        Refusal: as :func:`read_mask`.
-    """
+    """The possible readings of a mask; shared by all rows with that mask, so never modified."""
     found: dict[MaskReading, frozenset[int]] = {}
     problem: Refusal | None = None
     for one in _orders(layout, order):
@@ -71,14 +66,10 @@ def choose_reading(
     masks: Iterable[MaskReadings],
     pairs: Iterable[tuple[MaskReadings, frozenset[int]]],
 ) -> MaskReading:
-    """The order in which the masks of a table are read: the preferred one that no mask and no pair speaks against.
+    """The order in which the masks of a table are read: the preferred one that no mask and no pair contradicts.
 
-    Args:
-        layout: the table.
-        order: the setting; only ``auto`` leaves a choice.
-        masks: the possible readings of every mask at hand.
-        pairs: the readings of those with a before image, and the places at which this differs; a pair that no reading
-            agrees with is a contradiction of its own, and says nothing about the order.
+    *pairs* are the readings of masks with a before image, and the indexes of differing columns. A pair that matches no
+    reading is a contradiction of its own, and shows nothing about the order.
     """
     orders = _orders(layout, order)
     possible = list(orders)
@@ -93,16 +84,16 @@ def choose_reading(
 
 
 def differing(layout: RowLayout, before: Values, after: Values) -> frozenset[int]:
-    """The places of the mirrored columns that an UPDATE changed; masks do not show large objects (T-25)."""
+    """The indexes of the mirrored columns that an UPDATE changed; masks do not show large objects (T-25)."""
     places = [*layout.key_places, *layout.value_places()]
     return frozenset(at for at in places if before[at] != after[at] and not is_large(layout.type_at(at)))
 
 
 def judged_places(layout: RowLayout) -> tuple[int, ...]:
-    """The places at which a mask and a pair of images can contradict each other (T-63).
+    """The indexes at which a mask and a pair of images can contradict each other (T-63).
 
-    Not those of large objects, which masks do not tell (T-25), nor of the key: which row was left, and which one is
-    set, both images tell themselves (T-60).
+    Large objects are not among them, because masks do not show them (T-25). Nor is the key, because both images contain
+    it (T-60).
     """
     return tuple(at for at in layout.value_places() if not is_large(layout.type_at(at)))
 
@@ -110,18 +101,15 @@ def judged_places(layout: RowLayout) -> tuple[int, ...]:
 def refuse_denied_change(
     layout: RowLayout, after: Values, before_layout: RowLayout, before: Values, mask: MaskReadings, *, sparse: bool
 ) -> None:
-    """Refuse an UPDATE whose before image differs where its mask says that nothing changed, however it is read (T-63).
+    """Refuse an UPDATE whose before image differs in a column that no reading of its mask names (T-63).
 
     Args:
-        layout: that of the UPDATE, of whose places the mask speaks.
+        layout: that of the UPDATE, whose indexes the mask uses.
         after: the values of the UPDATE.
-        before_layout: that of the before image; columns are compared that have one name and one type in both.
+        before_layout: that of the before image; columns with equal name and type in both are compared.
         before: the values of the before image.
         mask: its possible readings.
-        sparse: whether a NULL may stand for a column that is absent, and so tells nothing (T-32).
-
-    Raises:
-        Refusal: ``MASK_INVALID``.
+        sparse: whether a NULL may be a missing column, and so shows nothing (T-32).
     """
     there = {name: at for at, name in before_layout.kept}
     names = dict(layout.kept)
@@ -146,24 +134,20 @@ def refuse_denied_change(
 
 
 def has_no_bit(layout: RowLayout, mask: MaskReadings) -> bool:
-    """Whether a mask that is there names no column; zero bytes alone may as well be missing, and are no mask (T-22)."""
+    """Whether an existing mask names no column. Zero bytes alone may be left out, and are no mask (T-22)."""
     return not layout.structure.binary_mask and not any(mask.values())
 
 
 def tells_nothing(layout: RowLayout, mask: MaskReadings) -> bool:
-    """Whether the mask of an UPDATE says as little as none: it names no column, though something changed (T-03).
+    """Whether the mask of an UPDATE names no column, though something changed, and so shows nothing (T-03).
 
-    Zero bytes may as well be missing (T-22). Large objects, which masks do not tell, may be all that changed (T-25).
+    Zero bytes may be left out (T-22). Only large objects may have changed, which masks do not show (T-25).
     """
     return not any(mask.values()) and not layout.has_large
 
 
 def refuse_mask_without_bits(layout: RowLayout, operation: str, values: Values, mask: MaskReadings) -> None:
-    """Refuse a mask of an INSERT or DELETE that names nothing: it is to name what was inserted, or the key (T-21).
-
-    Raises:
-        Refusal: ``MASK_INVALID``.
-    """
+    """Refuse a mask of an INSERT or DELETE that names nothing: it should name inserted columns, or the key (T-21)."""
     if not has_no_bit(layout, mask):
         return
     if operation == INSERT and any(values[at] is not None for at, _ in layout.kept):
@@ -177,8 +161,8 @@ def absent_columns(
 ) -> tuple[Values, frozenset[int]]:
     """What a sparse UPDATE leaves out (T-32): its values, completed where that is certain, and what stays unknown.
 
-    A NULL is a value if the mask names its column. Otherwise the column did not change, so the before image tells it;
-    where that has NULL too, or there is none, nobody knows.
+    A NULL is a value if the mask names its column. Otherwise the column did not change, so the before image has its
+    value. If that has NULL too, or there is none, the value is unknown.
     """
     absent: set[int] = set()
     values = list(after)

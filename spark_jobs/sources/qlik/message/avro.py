@@ -1,7 +1,7 @@
 """Reads Avro data messages by their writer schema, exactly, into the texts of the log (K-03, K-04, K-35).
 
-Logical types are taken off before a record is read and applied here: an Avro library may round a decimal to its
-declared precision without a word, and nothing may be lost.
+Logical types are removed before a record is read and applied here, because an Avro library may silently round a decimal
+to its declared precision.
 
 Public source: Apache Avro 1.11 specification, *Logical Types*; Qlik Help, *Kafka data types*.
 """
@@ -38,7 +38,7 @@ ENVELOPE = fastavro.parse_schema(
 )
 """The envelope (K-01; public source: Qlik Help, *The Replicate envelope*)."""
 
-# What reading foreign bytes or foreign schemas raises, as far as it was seen.
+# Exceptions that were seen when reading foreign bytes or schemas.
 UNREADABLE = (EOFError, ValueError, IndexError, KeyError, TypeError, OverflowError, RecursionError, MemoryError)
 _NO_SCHEMA = (*UNREADABLE, SchemaParseException, UnknownType, AttributeError)
 
@@ -47,9 +47,9 @@ _EPOCH = datetime(1970, 1, 1)
 
 
 class Field(NamedTuple):
-    """A column as the Avro schema has it: the log's type for it, and how a read value becomes text.
+    """A column of the Avro schema: the log's type for it, and how a value becomes text.
 
-    *may_fail*: the column has a logical type that some values of the plain one do not have.
+    *may_fail*: the column has a logical type that lacks some values of the plain one.
     """
 
     name: str
@@ -61,12 +61,9 @@ class Field(NamedTuple):
 class DataSchema:
     """The writer schema of data messages: a record with ``data``, ``beforeData`` and ``headers``.
 
-    Args:
-        text: the Avro schema as JSON.
-
     Raises:
-        Refusal: ``METADATA_MISSING`` when it is no such schema, ``MESSAGE_INVALID`` when its sections have
-            other names.
+        Refusal: ``METADATA_MISSING`` when it is not such a schema, ``MESSAGE_INVALID`` when its sections have other
+            names.
     """
 
     def __init__(self, text: str) -> None:
@@ -90,16 +87,16 @@ class DataSchema:
         self.task, self.table = (full[-4], ".".join(full[-3:-1])) if len(full) >= 5 else ("", "")
 
     def read(self, datum: bytes) -> dict[str, Any]:
-        """One record, bare of logical types.
+        """One record, without logical types.
 
         Raises:
-            Refusal: ``MESSAGE_INVALID`` when the bytes are no such record, or more than one.
+            Refusal: ``MESSAGE_INVALID`` unless the bytes are exactly one such record.
         """
         return read_datum(datum, self._schema, "data message")
 
     @property
     def is_plain(self) -> bool:
-        """Whether both rows are of one type, and no member names the table (K-15)."""
+        """Whether both rows have the same type, and no member names the table (K-15)."""
         data, _ = _part(self._schema, "data")
         before, _ = _part(self._schema, "beforeData")
         _, headers = _part(self._schema, "headers")
@@ -107,7 +104,7 @@ class DataSchema:
         return before in ("", data) and bool(headers) and members.isdisjoint(("schema", "table"))
 
     def records(self, content: bytes, spots: Iterable[tuple[int, int]]) -> Iterator[dict[str, Any] | None]:
-        """The records that stand in *content* from their start to their end; None for one that is not sound."""
+        """The records in *content* at their start and end positions; None for an invalid one."""
         stream, schema, read = io.BytesIO(content), self._schema, fastavro.schemaless_reader
         for start, end in spots:
             stream.seek(start)
@@ -118,7 +115,7 @@ class DataSchema:
             yield record if stream.tell() == end else None
 
     def spell(self, rows: Sequence[dict[str, Any]]) -> None:
-        """Put texts in the place of values, in all the rows that were read, column by column.
+        """Replace values by texts in all the rows that were read, column by column.
 
         Raises:
             ValueError: a value that its logical type does not have.
@@ -133,7 +130,7 @@ class DataSchema:
             raise ValueError(str(error)) from error
 
     def has_texts(self, row: Mapping[str, Any]) -> bool:
-        """Whether all values of a row that was read have a text."""
+        """Whether all values of a row have a text."""
         try:
             for name, text in self._doubtful:
                 if row[name] is not None:
@@ -143,10 +140,10 @@ class DataSchema:
         return True
 
     def image(self, values: Mapping[str, Any]) -> dict[str, str | None]:
-        """The values of a read ``data`` or ``beforeData``, or some of them, as text.
+        """The values of a ``data`` or ``beforeData``, or some of them, as text.
 
         Raises:
-            ValueError: a value that its logical type does not have, naming the column.
+            ValueError: a value that its logical type does not have, with the column.
         """
         image: dict[str, str | None] = {**values}
         name = ""
@@ -162,23 +159,19 @@ class DataSchema:
 
 @lru_cache(maxsize=512)
 def data_schema(text: str) -> DataSchema:
-    """:class:`DataSchema` of this text; made once."""
+    """:class:`DataSchema` of this text, cached."""
     return DataSchema(text)
 
 
 def read_datum(datum: bytes, schema: Any, what: str) -> dict[str, Any]:
-    """One record that takes all the bytes.
-
-    Raises:
-        Refusal: ``MESSAGE_INVALID``.
-    """
+    """One record that consists of all the bytes."""
     stream = io.BytesIO(datum)
     try:
         record: Any = fastavro.schemaless_reader(stream, schema, None)
         if stream.tell() != len(datum):
             raise ValueError(f"{len(datum) - stream.tell()} bytes are left over")
     except UNREADABLE as error:
-        # The library's words for a record that ends too early hold the address of its stream.
+        # The library's text for a truncated record contains the address of its stream.
         said = "the bytes end too early" if isinstance(error, EOFError) else f"{type(error).__name__}: {error}"
         reason = f"no Avro record of a {what}: {said}"
         raise Refusal("MESSAGE_INVALID", reason[:300]) from error
@@ -186,11 +179,7 @@ def read_datum(datum: bytes, schema: Any, what: str) -> dict[str, Any]:
 
 
 def read_metadata(datum: bytes, schema_text: str) -> Any:
-    """A metadata message by the schema that it carries itself.
-
-    Raises:
-        Refusal: ``METADATA_MISSING`` or ``MESSAGE_INVALID``.
-    """
+    """A metadata message, read by the schema that it contains."""
     try:
         schema = fastavro.parse_schema(json.loads(schema_text))
     except _NO_SCHEMA as error:
@@ -200,10 +189,10 @@ def read_metadata(datum: bytes, schema_text: str) -> Any:
 
 
 def read_container(body: bytes) -> tuple[str, bytes]:
-    """The writer schema and the one datum of an Avro container file in a message.
+    """The writer schema and the only datum of an Avro container file in a message.
 
     Raises:
-        Refusal: ``MESSAGE_INVALID`` when it is damaged or does not hold exactly one record.
+        Refusal: ``MESSAGE_INVALID`` when it is damaged or does not contain exactly one record.
         TerminalError: ``INSTALLATION_INCOMPLETE``.
     """
     try:
@@ -220,7 +209,7 @@ def read_container(body: bytes) -> tuple[str, bytes]:
 
 
 def _custom(schema: Any) -> str | None:
-    """Why a schema is of a task with a message format of its own; None where it is none."""
+    """Why a schema belongs to a task with a custom message format; None if it does not."""
     named: dict[str, Any] = {}
     _collect(schema, named)
     fields = schema.get("fields", ()) if isinstance(schema, dict) else ()
@@ -240,7 +229,7 @@ def _without_logical_types(schema: Any) -> Any:
 
 
 def _collect(schema: Any, named: dict[str, Any]) -> None:
-    """Remember the named types of a schema by their short names: the envelope's three parts differ in them."""
+    """Record the named types of a schema by their short names, which are unique in the envelope."""
     if isinstance(schema, list):
         for part in schema:
             _collect(part, named)
@@ -263,7 +252,7 @@ def _record(schema: Any, name: str, named: Mapping[str, Any]) -> Any:
 
 
 def _part(parsed: Any, name: str) -> tuple[str, set[str]]:
-    """The name and the fields of a member's record, in a schema as the library keeps it; no fields if unsaid."""
+    """The name and the fields of a member's record, in a parsed schema; no fields if unknown."""
     for field in parsed["fields"]:
         if field["name"] == name:
             kinds = field["type"] if isinstance(field["type"], list) else [field["type"]]

@@ -1,8 +1,8 @@
-"""Turns one data message of a mirrored table into rows of the change log (K-16 to K-31).
+"""Converts one data message of a mirrored table to rows of the change log (K-16 to K-31).
 
 REFRESH, INSERT and UPDATE set the row in ``data``; DELETE removes the key of the first image that has one (K-30). An
-UPDATE whose old row has another key makes two rows at one place: the old key leaves (sub 0), the new one is set (sub
-1). Otherwise the row would stay at the target under its old key (G-03, K-31).
+UPDATE that changes the key makes two rows at one position: the old key leaves (sub 0), the new one is set (sub 1).
+Otherwise the row would stay at the target under its old key (G-03, K-31).
 
 Public source: Qlik Help, *Metadata and data messages*.
 """
@@ -23,7 +23,7 @@ from spark_jobs.sources.sql_server.types import is_same_value
 
 
 class MessageContext(NamedTuple):
-    """Where a message stood, and the table and load that it belongs to."""
+    """The origin and place of a message, and its table and load."""
 
     origin: str
     place: int
@@ -32,7 +32,7 @@ class MessageContext(NamedTuple):
 
 
 class Masks(NamedTuple):
-    """The masks of a message, bit *n* for ordinal *n* + 1; None where there was none."""
+    """The masks of a message, bit *n* for ordinal *n* + 1; None if missing."""
 
     change: int | None
     column: int | None
@@ -50,7 +50,7 @@ def change(
 
     Raises:
         Refusal: ``HEADER_INVALID``, ``MESSAGE_INVALID``, ``ROW_INVALID``, ``KEY_INVALID``, ``MASK_INVALID`` or
-            ``OLD_KEY_MISSING``; with the key, unless it is not known which was meant.
+            ``OLD_KEY_MISSING``; with the key, unless that is uncertain.
     """
     read = images.avro_image if is_avro else images.json_image
     try:
@@ -69,7 +69,7 @@ def change(
 
 
 def _key_alone(record: Mapping[str, Any], read: Callable[[Any, str], Image | None], images: TableImages) -> str | None:
-    """The key of a change that cannot be read; None where no image tells it, or one of them tells another row's."""
+    """The key of an unreadable change; None if no image contains it, or one has another row's."""
     keys: set[str] = set()
     for name in ("data", "beforeData"):
         values = record.get(name)
@@ -102,7 +102,7 @@ def _rows(
     texts = images.key_texts(image)
     if headers.operation != "UPDATE":
         _refuse_another_row(before, texts, images, headers.operation)
-        # A column that was not sent is not NULL, not even in a new row: it has to be completed, as in an update (K-23).
+        # A column that was not sent is not NULL, even in a new row: it has to be completed, as in an update (K-23).
         op = INSERT if images.tells_all(image) else UPDATE
         if op == UPDATE and images.full_rows:
             raise Refusal("ROW_INVALID", f"{headers.operation} without all columns, and `full_rows` promises them")
@@ -121,7 +121,7 @@ def _rows(
         return [row_set]
     told = {n: value for n, value in (before or {}).items() if value is not None or _is_known(n, masks, images)}
     if all(value is None or name in images.key for name, value in told.items()):
-        # A source may log only the keys of old rows, and then all else is null; a mask tells nothing of it (T-94).
+        # A source may log only the keys of old rows, with null for the rest; a mask shows nothing about it (T-94).
         told = {name: value for name, value in told.items() if name in images.key}
     left = images.before(told)
     return [_row(headers, at, 0, KEY_LEFT, old_texts, left, is_set=False), row_set]
@@ -130,11 +130,11 @@ def _rows(
 def read_masks(
     headers: Headers, data: Image | None, before: Image | None, images: TableImages, order: MaskOrder
 ) -> Masks:
-    """Both masks in the one order that is possible and, as far as the images tell, right (T-24).
+    """Both masks, in the one order that is possible and not contradicted by the images (T-24).
 
     Raises:
-        Refusal: ``MASK_INVALID``: no mask at all, one that is longer than the table, or one of bytes by one order of
-            which a column is NULL, and by the other absent (K-86).
+        Refusal: ``MASK_INVALID``: an invalid mask, one that is longer than the table, or one of bytes with which a
+            column is NULL in one order and missing in the other (K-86).
     """
     if headers.change_mask is None and headers.column_mask is None:
         return Masks(None, None)
@@ -152,7 +152,7 @@ def read_masks(
 
 @lru_cache(maxsize=4096)
 def possible_masks(change: Mask, column: Mask, order: MaskOrder, bits: int) -> tuple[Masks, ...]:
-    """The different ways to read both masks of a message for a table of so many bits, the likeliest first."""
+    """The distinct ways to read both masks of a message for a table of this many bits, the likeliest first."""
     is_text = isinstance(column or change, str)
     likely: tuple[MaskOrder, ...] = ("msb_text", "le_bytes") if is_text else ("le_bytes", "msb_text")
     candidates = [
@@ -179,7 +179,7 @@ def _number(mask: Mask, order: MaskOrder) -> int | None:
 def _is_contradicted(
     masks: Masks, headers: Headers, data: Image | None, before: Image | None, images: TableImages
 ) -> bool:
-    """Whether the images say otherwise: a value outside the column mask, a changed one outside the change mask."""
+    """Whether the images contradict the masks: a value outside the column mask, a change outside the change mask."""
     columns = [column for column in images.structure.columns if not column.is_large]
     if headers.operation == "DELETE":
         # Only the key is marked, and other consumers saw rows without their values (K-21).
@@ -199,10 +199,10 @@ def _is_contradicted(
 
 
 def _denied(data: Image, before: Image, masks: Masks, images: TableImages) -> str | None:
-    """The first column that both images tell, and differently, though the change mask does not name it (K-69).
+    """The first column that differs between the images although the change mask does not name it (K-69).
 
-    Not one of the key, which both images tell themselves (K-31), nor one that the column mask leaves out (K-23); and an
-    old row that lacks its key was not sent whole, so that a null in it tells nothing.
+    Not checked are the key, which both images contain (K-31), and columns that the column mask leaves out (K-23). An
+    old row without its key was sent incompletely, so its nulls show nothing.
     """
     if masks.change is None or not images.holds_key(before):
         return None
@@ -216,11 +216,7 @@ def _denied(data: Image, before: Image, masks: Masks, images: TableImages) -> st
 
 
 def _refuse_denied_change(image: Image, before: Image | None, masks: Masks, images: TableImages) -> None:
-    """Refuse an update whose old row differs where its mask says that nothing changed (K-69), or without what changed.
-
-    Raises:
-        Refusal: ``MASK_INVALID``.
-    """
+    """Refuse an update whose old row differs outside of its mask (K-69), or that lacks what changed."""
     unsent = 0 if masks.change is None or masks.column is None else masks.change & ~masks.column
     lost = next((column.name for column in images.judged if unsent & column.bit), None)
     if lost is not None:
@@ -234,12 +230,9 @@ def _refuse_denied_change(image: Image, before: Image | None, masks: Masks, imag
 
 
 def _refuse_two_meanings(headers: Headers, data: Image, masks: Masks, images: TableImages, order: MaskOrder) -> None:
-    """Refuse an update without its old key whose mask names the key by another order of its bytes that is possible.
+    """Refuse an update without its old key whose mask names the key in another possible order of its bytes.
 
-    A task writes a byte more than the columns need, or a column mask that tells the order (K-20): here neither does.
-
-    Raises:
-        Refusal: ``OLD_KEY_MISSING``.
+    A task writes a byte more than the columns need, or a column mask that shows the order (K-20): here neither is so.
     """
     if masks.change is None or masks.change & images.key_bits or images.keys_never_change:
         return
@@ -257,9 +250,9 @@ def _is_known(name: str, masks: Masks, images: TableImages) -> bool:
 
 
 def _old_key(before: Image | None, masks: Masks, images: TableImages, texts: list[str]) -> list[str]:
-    """The key before an update; where it is not sent, the change mask says whether it was another one (K-21).
+    """The key before an update. If it is not sent, the change mask shows whether the key changed (K-21).
 
-    Where that is not sent either, nothing tells: only the mirror file can promise it (K-70).
+    Without a mask, only the mirror file can promise that it did not (K-70).
     """
     if images.key and before is not None and images.holds_key(before):
         try:
@@ -287,11 +280,7 @@ def _delete(
 
 
 def _refuse_another_row(before: Image | None, texts: list[str], images: TableImages, operation: str) -> None:
-    """Refuse two images of two rows where the operation speaks of one: which was meant is not known (K-68).
-
-    Raises:
-        Refusal: ``ROW_INVALID``.
-    """
+    """Refuse two images with different keys where the operation concerns one row: it is unknown which (K-68)."""
     if before is not None and images.key and images.holds_key(before) and images.key_texts(before) != texts:
         raise Refusal("ROW_INVALID", f"data and beforeData of one {operation} have two keys")
 

@@ -1,11 +1,11 @@
 """Decodes messages of Qlik and Talend tasks into rows of the change log.
 
-A data message can be read only by the structure of its table, which a metadata message announces: in the same topic
-or another, before or after it (K-05, K-06). A message whose structure is not known yet becomes a fragment that waits
-for it; nothing is guessed, and nothing is lost.
+A data message can be read only by the structure of its table. A metadata message announces it: in the same topic or
+another, before or after (K-05, K-06). A message whose structure is still unknown becomes a fragment that waits for it;
+nothing is guessed, and nothing is lost.
 
-Public source: Qlik Help, *Metadata and data messages* and *The Replicate envelope*; where they are silent, the rule ids
-name the reading taken.
+Public source: Qlik Help, *Metadata and data messages* and *The Replicate envelope*. Where they leave a question open,
+the rule ids name our reading.
 """
 
 from __future__ import annotations
@@ -40,8 +40,8 @@ class QlikMessageDecoder(IndependentMessages):
     """Decodes messages of Qlik tasks, JSON and Avro, with and without envelope.
 
     Args:
-        tables: the mirrored tables by their name at the source, ``schema.table``, spelled as the source spells it.
-        schemas: structures that are known already: announced in earlier messages, or given by hand (K-06).
+        tables: the mirrored tables by their name at the source, ``schema.table``, in the source's spelling.
+        schemas: known structures, announced in earlier messages or given in the mirror file (K-06).
         settings: how the messages are read.
 
     Raises:
@@ -61,29 +61,25 @@ class QlikMessageDecoder(IndependentMessages):
         self._images = ImagesMade(settings.binary)
 
     def decode(self, messages: Iterable[RawMessage | Damage]) -> Decoded:
-        """Decode messages: none is passed over, none stops the others, and metadata counts for all of them.
+        """Decode messages: none is skipped, none stops the others, and metadata counts for all of them.
 
-        The result depends on the messages and on the known schemas alone; those found are in ``schemas``.
+        The result depends on the messages and the known schemas only; new ones are in ``schemas``.
         """
         return MessageReader(self._tables, self._names, self._known.copy(), self._images, self.settings).decode(
             messages
         )
 
     def followed(self, topic: str, schema_id: str | None) -> Structure | None:
-        """The structure that a message of a topic follows which gives this id and names no table.
+        """The structure of a message in a topic that has this id and names no table.
 
-        None where that cannot be said before the message is looked at.
+        None if that is unknown before the message is read.
         """
         return MessageReader(self._tables, self._names, self._known, self._images, self.settings).followed(
             topic, schema_id
         )
 
     def images(self, structure: Structure) -> TableImages | None:
-        """How rows of a structure are written; None where its table is not mirrored.
-
-        Raises:
-            Refusal: ``TABLE_NAME_DIFFERS``, ``KEY_DIFFERS``.
-        """
+        """How rows of a structure are written; None if its table is not mirrored."""
         table = self._tables.get(structure.table)
         if table is None:
             self._names.refuse_other_case(structure.table)
@@ -92,16 +88,16 @@ class QlikMessageDecoder(IndependentMessages):
         return self._images.of(structure, table)
 
     def join(self, pieces: Sequence[LogRow]) -> Decoded | Waiting | Unjoinable:
-        """The messages that waited for one structure, decoded if it is known now, in the order of their places.
+        """The messages that waited for one structure, decoded in the order of their places if it is known now.
 
-        Each of them is a message of its own, so an unreadable one is a dead letter among the rows.
+        Each is an independent message, so an unreadable one is a dead letter among the rows.
         """
         ordered = sorted(pieces, key=lambda piece: (piece.origin, piece.place))
         decoded = self.decode(map(self._waited, ordered))
         return Waiting() if decoded.counts.fragments else decoded
 
     def again(self, origin: str, place: int, body: bytes | None, source: str | None) -> RawMessage:
-        """A logged message as it was read. The log keeps no key, so one that names the logged table replaces it."""
+        """A logged message as it was read. The log stores no message key, so one with the logged table replaces it."""
         name = next((name for name, table in self._tables.items() if table.source == source), None)
         return RawMessage(origin, place, body, None if name is None else key_that_tells(name))
 

@@ -1,8 +1,8 @@
-"""Tells what a message of a Qlik task is: metadata or data, JSON or Avro, in an envelope or not (K-01 to K-06).
+"""Determines the kind of a Qlik message: metadata or data, JSON or Avro, with or without envelope (K-01 to K-06).
 
 The bytes of each message decide: a brace begins JSON, ``atMSG`` an Avro envelope, a zero byte the frame of a schema
-registry, ``Obj`` an Avro container. JSON numbers that are not whole keep their text, so that no digit is lost. JSON
-that is written compactly, as tasks write it, is read fast and proven to be read exactly.
+registry, ``Obj`` an Avro container. JSON numbers that are not integers keep their text, so that no digit is lost. JSON
+in compact form, as tasks write it, is read fast, with a proof that it is exact.
 
 Public source: Qlik Help, *The Replicate envelope* and *Metadata and data messages*; Confluent, *Wire format*.
 """
@@ -25,20 +25,20 @@ _BLANKS = b" \t\r\n"
 
 
 class Metadata(NamedTuple):
-    """A metadata message: its members as they came."""
+    """A metadata message: its members unchanged."""
 
     record: Any
 
 
 class JsonData(NamedTuple):
-    """A data message in JSON: its members, and the id of its structure where it names one."""
+    """A data message in JSON: its members, and the id of its structure if it names one."""
 
     schema_id: str | None
     record: dict[str, Any]
 
 
 class AvroData(NamedTuple):
-    """A data message in Avro, not read yet: the id of its writer schema, or the schema itself, or neither."""
+    """An unread data message in Avro: the id of its writer schema, or the schema itself, or neither."""
 
     schema_id: str | None
     schema: str | None
@@ -46,26 +46,22 @@ class AvroData(NamedTuple):
 
 
 def registry_id(number: int) -> str:
-    """How a schema registry's id is spelled here, where it can never be taken for a ``schemaId`` (K-10)."""
+    """The form of a schema registry's id here, which can never equal a ``schemaId`` (K-10)."""
     return f"registry:{number}"
 
 
 def registry_number(identity: str) -> int | None:
-    """The number of a registry's schema for which a fragment of this identity waits, if it waits for one."""
+    """The registry's schema number in the identity of a waiting fragment, if there is one."""
     name, _, number = identity.rpartition(":")
     return int(number) if name.endswith(":schema:registry") and number.isdigit() else None
 
 
 def read_message(body: bytes, *, unframed_avro: bool = False) -> Metadata | JsonData | AvroData:
-    """What a message is.
+    """The kind and content of a message.
 
     Args:
         body: the message.
-        unframed_avro: bytes in no known form are a bare Avro record, whose schema the topic has to tell.
-
-    Raises:
-        Refusal: ``BODY_MISSING``, ``MESSAGE_INVALID``, ``METADATA_MISSING``,
-            ``MESSAGE_INVALID``.
+        unframed_avro: bytes in no known form are a bare Avro record, whose schema depends on the topic.
     """
     if body.startswith(b"{"):
         return _of_json(_json(body))
@@ -96,7 +92,7 @@ def _of_json(whole: dict[str, Any]) -> Metadata | JsonData:
         if "tableStructure" in whole:
             return Metadata(whole)
         if custom_format(whole) is not None:
-            return JsonData(None, whole)  # whoever reads it says what it is, and whose
+            return JsonData(None, whole)  # the reader reports what it is, and of which table
         raise Refusal("MESSAGE_INVALID", f"neither envelope nor message: the members are {shown(list(whole))}")
     if whole.get("magic") != MAGIC:
         raise Refusal("MESSAGE_INVALID", f"magic is {shown(whole.get('magic'))}, not {MAGIC!r}")
@@ -134,10 +130,10 @@ def _json(body: bytes) -> dict[str, Any]:
 
 
 def read_fast(body: bytes) -> dict[str, Any] | None:
-    """A JSON object as :func:`read_exactly` gives it; None where that is not proven, or the text is at fault.
+    """A JSON object as :func:`read_exactly` returns it; None if that is not proved, or the text is invalid.
 
-    The proof is that writing the result again gives the same bytes: a name that stood twice, or a number whose text was
-    lost, would be missing in them.
+    The proof: writing the result again gives the same bytes. A duplicate name, or a number whose text was lost, would
+    be missing in them.
     """
     try:
         whole = _decode_fast(body)
@@ -147,10 +143,10 @@ def read_fast(body: bytes) -> dict[str, Any] | None:
 
 
 def read_exactly(body: bytes) -> dict[str, Any]:
-    """A JSON object; whole numbers are numbers, all others :class:`JsonNumber`.
+    """A JSON object; integers are numbers, all other numbers :class:`JsonNumber`.
 
     Raises:
-        Refusal: ``MESSAGE_INVALID``, also for a name that stands twice, ``MESSAGE_INVALID``.
+        Refusal: ``MESSAGE_INVALID``, also for a duplicate name.
     """
     try:
         text = body.decode()
@@ -169,7 +165,7 @@ def _whole(text: str) -> int | JsonNumber:
     try:
         return JsonNumber(text) if text == "-0" else int(text)
     except ValueError:
-        return JsonNumber(text)  # more digits than Python makes a number of
+        return JsonNumber(text)  # more digits than Python converts
 
 
 def _spelled(number: JsonNumber) -> msgspec.Raw:

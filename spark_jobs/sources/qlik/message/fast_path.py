@@ -1,9 +1,9 @@
-"""The fast path of Qlik messages: JSON is taken by patterns, Avro by the compiled reader of its schema.
+"""The fast path of Qlik messages: JSON is read by patterns, Avro by the compiled reader of its schema.
 
-The exact decoder (:mod:`spark_jobs.sources.qlik.message.decoder`) defines the format. The fast path takes a message
-only where it proves that the decoder would give the same row: its id names a known structure, its form is the
-documented one, its masks can be read in one way and leave no column out, and both of its images have the same key. It
-leaves key changes, rows with unknown values, other spellings, metadata and everything damaged to the decoder.
+The exact decoder (:mod:`spark_jobs.sources.qlik.message.decoder`) defines the format. The fast path reads a message
+only if it proves that the decoder would give the same row. Its id must name a known structure, and its form must be the
+documented one. Its masks must have one reading and leave no column out, and both images must have the same key. Key
+changes, rows with unknown values, other spellings, metadata and anything damaged go to the decoder.
 """
 
 from __future__ import annotations
@@ -42,17 +42,12 @@ from spark_jobs.sources.qlik.message.reading import QlikMessageSettings
 from spark_jobs.sources.qlik.message.tables import table_of_key
 
 _MOST_IDS = 1000
-"""Ids remembered for a topic: a task has few; a hostile stream must not fill the memory."""
+"""Ids cached per topic: a task has few, and a hostile stream must not exhaust the memory."""
 _encode_lines = msgspec.json.Encoder().encode_lines
 
 
 class FastQlikMessages:
-    """Takes messages from blocks; it knows the ids that it met, so keep one for many blocks.
-
-    Args:
-        tables: the mirrored tables by their name at the source.
-        schemas: the structures that are known.
-        settings: how the messages are read.
+    """Reads messages from blocks. It caches the ids it has seen, so keep one for many blocks.
 
     Raises:
         TerminalError: ``METADATA_MISSING``.
@@ -79,7 +74,7 @@ class FastQlikMessages:
         records: dict[Followed, list[Spot]] = {}
         used = set[Followed]()
         topic, content, limit = topic_of(block.origin), block.content, self._settings.max_message_bytes
-        # In a topic of Avro messages JSON is a rarity, and may be left.
+        # In a topic of Avro messages JSON is rare and may be left to the decoder.
         is_text = are_text(block).tolist() if content.startswith(b"{") else [False] * len(block.starts)
         spots = zip(block.places.tolist(), block.starts.tolist(), block.ends.tolist(), strict=True)
         announces = False
@@ -137,7 +132,7 @@ class FastQlikMessages:
         return Taken(table, taken, announces, schemas=notes, facts=facts)
 
     def _followed(self, topic: str, head: re.Match[bytes]) -> Followed | None:
-        """The structure that a message of a topic follows, if messages of it can be taken; looked for once."""
+        """The structure of a message in a topic, if its messages can be read; looked up once."""
         known, schema_id = self._topics.setdefault(topic, {}), head["id"]
         if schema_id in known:
             return known[schema_id]
@@ -170,7 +165,7 @@ class FastQlikMessages:
 
 
 def _key_agrees(block: Block, number: int, followed: Followed) -> bool:
-    """Whether a message that names no structure has no key that may tell another table (K-60)."""
+    """Whether a message that names no structure has no key that may name another table (K-60)."""
     if not isinstance(block, MessageBlock):
         return True
     message = block.each[number]
@@ -179,7 +174,7 @@ def _key_agrees(block: Block, number: int, followed: Followed) -> bool:
 
 
 class Spot(NamedTuple):
-    """Where the record of a message stands in a block: the message's number and place, the record's start and end."""
+    """The position of a message's record in a block: the message's index and place, the record's start and end."""
 
     number: int
     place: int
@@ -188,13 +183,7 @@ class Spot(NamedTuple):
 
 
 def record_rows(followed: Followed, content: bytes, spots: Sequence[Spot]) -> list[RowFields]:
-    """The rows of those messages that are proven to be plain changes.
-
-    Args:
-        followed: the structure of all of them, of a mirrored table.
-        content: where their records stand.
-        spots: which records.
-    """
+    """The rows of those messages that are provably plain changes."""
     schema = followed.writer
     if schema is None:
         return []
@@ -228,7 +217,7 @@ def record_rows(followed: Followed, content: bytes, spots: Sequence[Spot]) -> li
         schema.spell(images)
         schema.spell([other for other in others if other])
     except ValueError:
-        return []  # the exact decoder says which value it is
+        return []  # the exact decoder reports the value
     rows = []
     lines = (_encode_lines(some).splitlines() for some in (images, others))
     for (spot, headers, told), image, line, old in zip(sure, images, *lines, strict=True):
@@ -240,7 +229,7 @@ def record_rows(followed: Followed, content: bytes, spots: Sequence[Spot]) -> li
 
 
 def _same_key(image: Mapping[str, Any], other: Mapping[str, Any] | None, key: Sequence[str]) -> bool:
-    """Whether an image has a key, and another one, if there is one, has the same."""
+    """Whether an image has a key, and the other one, if any, has the same."""
     for name in key:
         value = image[name]
         if value is None or (other is not None and other[name] != value):

@@ -1,4 +1,4 @@
-"""Proves that a message is a plain change of a known structure, and makes its row (K-16 to K-31).
+"""Proves that a message is a plain change of a known structure, and creates its row (K-16 to K-31).
 
 Public source: Qlik Help, *Metadata and data messages*.
 """
@@ -26,21 +26,21 @@ from spark_jobs.sources.qlik.message.structures import Column, Structure
 from spark_jobs.sources.qlik.types import is_out_of_range
 
 _UNQUOTED = frozenset({"bit", "tinyint", "smallint", "int", "bigint", "real", "float"})
-"""Types of the log whose values JSON spells without quotes (K-35)."""
+"""Types of the log whose values have no quotes in JSON (K-35)."""
 _OPERATIONS = {"REFRESH": INSERT, "INSERT": INSERT, "UPDATE": UPDATE, "DELETE": DELETE}
 _MASKS_KEPT = 4096
-"""Masks remembered for a structure: those of a table are few; a hostile stream must not fill the memory."""
+"""Masks cached per structure: a table has few, and a hostile stream must not exhaust the memory."""
 _decode_image = msgspec.json.Decoder(dict[str, str | None]).decode
 _NAMES = {name.encode(): name for name in OPERATIONS}
 
 
 class Followed:
-    """What plain messages of one structure become.
+    """The rows of plain messages of one structure.
 
     Args:
-        structure: what they follow.
-        number: of the table and its columns among those that the reader knows.
-        images: how rows are written for the mirrored table; None where the table is not mirrored.
+        structure: the structure.
+        number: the index of the table and its columns in the reader.
+        images: how rows are written for the mirrored table; None if the table is not mirrored.
         order: how the bytes of masks are ordered.
         sequence_digits: the length of a change sequence.
     """
@@ -62,7 +62,7 @@ class Followed:
         self._has_large = any(column.is_large for column in structure.columns)
 
     def json_row(self, number: int, place: int, content: bytes, at: int, end: int) -> RowFields | None:
-        """The row of a JSON message that has its row from *at* on; None if it is not proven."""
+        """The row of a JSON message whose row begins at *at*; None if it is not proved."""
         if self._json is None or not self.is_mirrored:
             return None
         pattern = self._json[content.startswith(b"null", at)]
@@ -92,7 +92,7 @@ class Followed:
         return self.row(number, place, headers, map(bytes.decode, key), image, had, told)
 
     def mark(self, before: bytes, image: bytes) -> int | None:
-        """The mark of an old row as the log would have it, as :meth:`TableImages.mark`."""
+        """The mark of an old row, as :meth:`TableImages.mark`."""
         if self._is_marked and b":null" in before:
             old, new = _decode_image(before), _decode_image(image)
             is_key_alone = all(value is None for name, value in old.items() if name not in self.key)
@@ -101,13 +101,13 @@ class Followed:
         return image_mark(before) if self._is_marked else None
 
     def ignores_json(self, content: bytes, at: int, end: int) -> bool:
-        """Whether a JSON message that has its row from *at* on is sound, and of a table that is not mirrored."""
+        """Whether a JSON message whose row begins at *at* is valid, and of a table that is not mirrored."""
         if self._json is None or self.is_mirrored:
             return False
         return self._json[content.startswith(b"null", at)].fullmatch(content, at, end) is not None
 
     def is_sure(self, headers: Headers, *, has_data: bool, has_before: bool) -> bool:
-        """Whether a message with these images, which have the same key, is one row, and has all of its columns.
+        """Whether a message with these images, which have the same key, is one row with all of its columns.
 
         Masks must have one meaning only. Large objects may be missing in rows that leave (K-22).
         """
@@ -124,13 +124,13 @@ class Followed:
         return self._keeps_keys if marks.key is None else not marks.key
 
     def unchanged(self, headers: Headers) -> tuple[str, ...]:
-        """The columns that have one value in both images of an update, as its mask says (K-69)."""
+        """The columns with the same value in both images of an update, by its mask (K-69)."""
         if headers.operation != "UPDATE" or headers.change_mask is None:
             return ()
         masks = headers.change_mask, headers.column_mask
         marks = _marks(*masks, self._order, self.structure.bits, self._bits, self._key_bits)
         if marks is None or marks.change is None:
-            return ()  # it is not sure anyway
+            return ()  # it is not certain anyway
         found = self._denied.get(marks.change)
         if found is None:
             if len(self._denied) >= _MASKS_KEPT:
@@ -149,7 +149,7 @@ class Followed:
         had: int | None,
         told: Transacted,
     ) -> RowFields | None:
-        """The row of a change that is sure, with the texts of its key; None if these are no key."""
+        """The row of a certain change, with its key's texts; None if these are not a valid key."""
         op = _OPERATIONS[headers.operation]
         is_set = op != DELETE
         if self._ranges and is_set:
@@ -168,7 +168,7 @@ class Followed:
 
     @cached_property
     def writer(self) -> DataSchema | None:
-        """The schema of its Avro records, if their rows have just its columns, in their order."""
+        """The schema of its Avro records, if their rows have exactly its columns, in order."""
         try:
             schema = self.structure.avro
         except (Refusal, TerminalError):
@@ -178,7 +178,6 @@ class Followed:
 
     @cached_property
     def _json(self) -> tuple[JsonPattern, JsonPattern] | None:
-        """For messages with their row in ``data`` and in ``beforeData``; None where none can be taken."""
         try:
             columns = tuple(_json_column(column) for column in self.structure.columns)
             return json_pattern(columns, self.key, False), json_pattern(columns, self.key, True)
@@ -187,7 +186,7 @@ class Followed:
 
 
 class _Marks(NamedTuple):
-    """What masks say: all columns are in the message, one of the key changed, if they tell (K-70), what changed."""
+    """The meaning of masks: all columns are sent; one of the key changed, if known (K-70); what changed."""
 
     all_columns: bool
     key: bool | None
@@ -196,7 +195,7 @@ class _Marks(NamedTuple):
 
 @lru_cache(maxsize=4096)
 def _marks(change: Mask, column: Mask, order: MaskOrder, bits: int, all_bits: int, key_bits: int) -> _Marks | None:
-    """What the masks of a message say for a table of so many bits; None where they have not just one meaning."""
+    """The meaning of a message's masks for a table of this many bits; None if there is more than one."""
     if change is None and column is None:
         return _Marks(True, None, None)
     try:
@@ -208,17 +207,11 @@ def _marks(change: Mask, column: Mask, order: MaskOrder, bits: int, all_bits: in
 
 
 def _json_column(column: Column) -> JsonColumn:
-    """How JSON spells a column.
-
-    Raises:
-        TerminalError: ``TYPE_UNSUPPORTED``.
-    """
     return JsonColumn(column.name, column.log_type() not in _UNQUOTED)
 
 
 @lru_cache(maxsize=_MASKS_KEPT)
 def _chosen(names: tuple[str, ...]) -> Callable[[bytes], Iterable[str | None]]:
-    """What reads the values of these columns in an image as the log has it."""
     fields = [(f"column{number}", str | None) for number in range(len(names))]
     renamed = {field: name for (field, _), name in zip(fields, names, strict=True)}
     read = msgspec.json.Decoder(msgspec.defstruct("Chosen", fields, rename=renamed, gc=False)).decode
@@ -227,14 +220,13 @@ def _chosen(names: tuple[str, ...]) -> Callable[[bytes], Iterable[str | None]]:
 
 @lru_cache(maxsize=_MASKS_KEPT)
 def _spelled(names: tuple[str, ...]) -> Callable[[bytes], object]:
-    """How these columns are spelled in an image, as something that equals its like."""
     fields = [(f"column{number}", msgspec.Raw) for number in range(len(names))]
     renamed = {field: name for (field, _), name in zip(fields, names, strict=True)}
     return msgspec.json.Decoder(msgspec.defstruct("Spelled", fields, rename=renamed, gc=False)).decode
 
 
 def _unquoted(text: bytes | None) -> bytes | None:
-    """A text without its quotes; an empty one tells nothing."""
+    """A text without its quotes; None for an empty one."""
     return (msgspec.json.decode(text, type=str).encode() or None) if text else None
 
 

@@ -1,8 +1,6 @@
-"""Messages of Qlik and Talend tasks as a format, and what they tell of their tables (K-10 to K-15).
+"""Messages of Qlik and Talend tasks as a format, and what they announce of their tables (K-10 to K-15).
 
-Metadata messages, writer schemas and headers tell it.
-
-Public source: Qlik Help, *Metadata and data messages*.
+Metadata messages, writer schemas and headers contain it. Public source: Qlik Help, *Metadata and data messages*.
 """
 
 from __future__ import annotations
@@ -59,7 +57,7 @@ class QlikMessageFormat(Format):
 
     @classmethod
     def of(cls, mirror: Mirror, source: Messages) -> QlikMessageFormat:
-        """The format as a mirror file chooses it."""
+        """The format with the settings of a mirror file."""
         return cls(
             QlikMessageSettings(
                 source.load,
@@ -111,7 +109,7 @@ class QlikMessageFormat(Format):
     def _registered(self, identities: Collection[str]) -> list[SourceSchema]:
         if self.registry is None:
             return []
-        # Its client takes as long to load as a look at a source that has nothing new.
+        # Importing its client takes as long as checking a source that has nothing new.
         from spark_jobs.sources.qlik.message.schema_registry import SchemaRegistry
 
         return SchemaRegistry(resolve(self.registry)).schemas(identities)
@@ -131,7 +129,7 @@ def announced(
     Args:
         messages: the sample.
         settings: how messages are read.
-        registered: asks the schema registry for the structures of these ids.
+        registered: requests the structures with these ids from the schema registry.
     """
     found: list[tuple[Structure, str]] = []
     by_id: dict[str, Structure] = {}
@@ -163,11 +161,11 @@ def announced(
                 record = read.record
             stated = None if record is None else stated_table(record)
             by_key = table_of_key(message.key or b"")
-            # The key may be a text of any other kind: it names a table only if somebody announced that (K-60).
+            # The key may be any other text: it names a table only if that was announced (K-60).
             heard = by_key if by_key in tables else None
             name = stated or (None if known is None else known.table) or heard or settings.topics.get(topic)
         except Refusal:
-            continue  # a dead letter says it once it is read
+            continue  # it becomes a dead letter when it is read
         if name is not None:
             yield _change(name, record or {})
     structures = map(known_structure, registered(unknown) if unknown else ())
@@ -177,7 +175,7 @@ def announced(
 
 
 def _change(name: str, record: Mapping[str, Any]) -> Announced:
-    """What a data message tells: its table, and whether it changes a row that was there."""
+    """What a data message announces: its table, and whether it changes an existing row."""
     schema, _, table = name.partition(".")
     headers = record.get("headers")
     headers = headers if isinstance(headers, Mapping) else {}
@@ -194,16 +192,17 @@ def _structure(structure: Structure, task: str) -> Announced:
         schema,
         table,
         tuple(AnnouncedColumn(column.name, _type(column)) for column in structure.columns),
-        # A writer schema alone tells no key, a description that names none tells that there is none (K-12, K-14).
+        # A writer schema alone contains no key; a description without key columns means that there is none (K-12,
+        # K-14).
         tuple(column.name for column in in_key) if structure.is_described else None,
         sender=task,
     )
 
 
 def in_order(structures: Sequence[Structure]) -> list[Structure]:
-    """The structures of one table, the oldest first; none where versions and times contradict each other.
+    """The structures of one table, the oldest first; none if versions and times contradict each other.
 
-    That is so where two tasks announce one table, or a task began to count again.
+    That happens if two tasks announce one table, or a task restarted its count.
     """
     known = [one for one in structures if one.is_described] or structures
     ordered = sorted(known, key=lambda one: one.age)

@@ -1,4 +1,4 @@
-"""Reads the structures that a mirror file gives by hand, for the decoder of messages (K-61)."""
+"""Reads the structures in a mirror file, for the decoder of messages (K-61)."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _TIMES = ("TIME", "DATETIME", "TIMESTAMP")
 
 
 def given_structures(mirror: Mirror) -> tuple[SourceSchema, ...]:
-    """The structures under ``structures``; every one of them can be read.
+    """The valid structures under ``structures``.
 
     Raises:
         TerminalError: ``METADATA_MISSING``, ``TYPE_UNSUPPORTED``.

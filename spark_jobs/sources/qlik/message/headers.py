@@ -1,4 +1,4 @@
-"""Reads the headers of a data message: what happened to the row, and its place in the order (K-15 to K-26).
+"""Reads the headers of a data message: its operation, and its position in the order (K-15 to K-26).
 
 Public source: Qlik Help, *Metadata and data messages*.
 """
@@ -18,10 +18,10 @@ Mask = str | bytes | None
 
 
 class Headers(NamedTuple):
-    """What of the headers decides something; the others are information only.
+    """The headers that the decoder uses; the others are for information.
 
-    ``counter`` is the place in the transaction, 0 where it is not sent. Whether the transaction goes on is never
-    waited for: with tables that are not mirrored it would never be complete (K-26).
+    ``counter`` is the index in the transaction, 0 if it is not sent. The end of a transaction is never waited for: with
+    tables that are not mirrored it would never be complete (K-26).
     """
 
     operation: str
@@ -31,9 +31,9 @@ class Headers(NamedTuple):
     column_mask: Mask
 
     def position(self, place: int, sub: int) -> str:
-        """The place in the log inside its load; a REFRESH, which has none, goes below every change (K-18).
+        """The position in the log inside its load. A REFRESH, which has none, is below every change (K-18).
 
-        *place* is the message's offset; *sub* is 0 for what takes a key away and 1 for what sets a row.
+        *place* is the message's offset; *sub* is 0 for removing a key and 1 for setting a row.
         """
         if self.operation == "REFRESH":
             return qlik_position("0" * len(self.sequence), sub, place)
@@ -41,11 +41,7 @@ class Headers(NamedTuple):
 
 
 def stated_table(record: Mapping[str, Any]) -> str | None:
-    """``schema.table`` as the message itself names it; only some tasks do (K-15).
-
-    Raises:
-        Refusal: ``HEADER_INVALID``.
-    """
+    """``schema.table`` in the message itself; only some tasks write it (K-15)."""
     headers = record.get("headers")
     for part in (record, headers):
         if not isinstance(part, dict):
@@ -60,7 +56,7 @@ def stated_table(record: Mapping[str, Any]) -> str | None:
 
 
 def transaction_of(record: Mapping[str, Any]) -> tuple[str | None, str | None]:
-    """When a change was made, and in which transaction, as its headers say it; what is no text says nothing."""
+    """Time and transaction of a change in its headers; only texts count."""
     headers = record.get("headers")
     told = (headers.get(name) if isinstance(headers, dict) else None for name in ("timestamp", "transactionId"))
     committed, transaction = (one if _is_text(one) and one else None for one in told)
@@ -70,10 +66,7 @@ def transaction_of(record: Mapping[str, Any]) -> tuple[str | None, str | None]:
 def read_headers(record: Mapping[str, Any], sequence_digits: int = SEQUENCE_DIGITS) -> Headers:
     """The headers of a data message.
 
-    A ``changeSequence`` of another length would have no place in the order of texts, so its length is a setting.
-
-    Raises:
-        Refusal: ``HEADER_INVALID``, ``MESSAGE_INVALID`` or ``HEADER_INVALID``.
+    A ``changeSequence`` of another length would not sort correctly as text, so its length is a setting.
     """
     headers = record.get("headers")
     if not isinstance(headers, dict):
@@ -96,13 +89,13 @@ def read_headers(record: Mapping[str, Any], sequence_digits: int = SEQUENCE_DIGI
 
 
 def _is_text(value: object) -> TypeGuard[str]:
-    return type(value) is str  # and no JsonNumber
+    return type(value) is str  # and not a JsonNumber
 
 
 def _mask(headers: Mapping[str, Any], name: str) -> Mask:
     value = headers.get(name)
     if value is None or type(value) is str or isinstance(value, bytes):
-        return value or None  # empty is what a message without masks may have instead of null
+        return value or None  # messages without masks may have an empty text instead of null
     raise Refusal("HEADER_INVALID", f"{name} is {shown(value)}")
 
 

@@ -1,6 +1,6 @@
 """Reads the row images of data messages: values as text, the columns really sent, keys (K-20 to K-23, K-27, K-30).
 
-A column that the column mask does not name is unknown. It is not NULL, though the message spells it as null (K-23).
+A column that the column mask does not name is unknown. It is not NULL, though the message contains null (K-23).
 """
 
 from __future__ import annotations
@@ -21,18 +21,18 @@ from spark_jobs.sources.sql_server.type_text import is_large
 from spark_jobs.sources.sql_server.types import BinaryText, hex_of_base64
 
 Image = dict[str, str | None]
-"""Column name to value text; the names that were there."""
+"""Column name to value text, for the names in the message."""
 
 _IMAGES_KEPT = 1000
-"""Structures remembered in use: a table has few; a hostile stream must not fill the memory."""
+"""Structures cached: a table has few, and a hostile stream must not exhaust the memory."""
 _WRITTEN_KEPT = 1000
-"""Selections of columns remembered: a task sends few; a hostile stream must not fill the memory."""
+"""Selections of columns cached: a task sends few, and a hostile stream must not exhaust the memory."""
 
 _encode = msgspec.json.encode
 
 
 class Row(NamedTuple):
-    """A row image as the log holds it: its columns, its values, and whether no column of the table is missing."""
+    """A row image in the log's form: its columns, its values, and whether it has all columns of the table."""
 
     cols: str
     values: str
@@ -40,7 +40,7 @@ class Row(NamedTuple):
 
 
 class _Written(NamedTuple):
-    """How images with the same names are written: ``names`` in this order, None for just as they are."""
+    """How images with the same names are written: ``names`` in this order, or None for unchanged."""
 
     cols: str
     whole: bool
@@ -51,9 +51,9 @@ class TableImages:
     """How rows of one structure are written for one mirrored table.
 
     Args:
-        structure: what the messages follow.
+        structure: the structure of the messages.
         table: the mirrored table.
-        binary: how JSON spells binary values; the log spells them in hexadecimal.
+        binary: the encoding of binary values in JSON; the log has hexadecimal.
     """
 
     def __init__(self, structure: Structure, table: MirroredTable, binary: BinaryText) -> None:
@@ -74,7 +74,7 @@ class TableImages:
             column.name for column in self._kept if is_longer_than_a_double(column.type, column.precision)
         )
         self.ranges = {c.name: RANGES[c.type.upper()] for c in self._kept if c.type.upper() in RANGES}
-        """The columns whose values may be none of theirs though the log's type holds them."""
+        """The columns whose type has a smaller range than the log's type."""
         self._written: dict[tuple[str, ...], _Written] = {}
         self.judged = tuple(column for column in self._kept if column.name not in self.key and _is_told(column))
         """The columns at which a change mask and a pair of images can contradict each other (K-69)."""
@@ -86,11 +86,7 @@ class TableImages:
         self.key_differs = bool(structure.key_names) and structure.key_names != frozenset(table.key)
 
     def json_image(self, values: Any, name: str) -> Image | None:
-        """``data`` or ``beforeData`` of a JSON message; None where it is null or not there.
-
-        Raises:
-            Refusal: ``ROW_INVALID``.
-        """
+        """``data`` or ``beforeData`` of a JSON message; None if it is null or missing."""
         if values is None:
             return None
         if not isinstance(values, dict):
@@ -123,11 +119,7 @@ class TableImages:
         return image
 
     def avro_image(self, values: Any, name: str) -> Image | None:
-        """``data`` or ``beforeData`` of an Avro message; None where it is null.
-
-        Raises:
-            Refusal: ``ROW_INVALID`` or ``METADATA_MISSING``.
-        """
+        """``data`` or ``beforeData`` of an Avro message; None if it is null."""
         if values is None:
             return None
         try:
@@ -137,44 +129,36 @@ class TableImages:
 
     @property
     def key_converters(self) -> tuple[Callable[[str], str], ...]:
-        """How the texts of the key columns become canonical; none where they cannot all, or there are none."""
+        """Converters of the key columns' texts to canonical form; empty if one is missing, or there is no key."""
         found = tuple(convert for _, convert in self._key if callable(convert))
         return found if len(found) == len(self._key) else ()
 
     @property
     def plain_columns(self) -> str | None:
-        """The ``cols`` of images with all columns in the order of the structure, where these are written just so.
-
-        Raises:
-            Refusal: ``ROW_INVALID``.
-        """
+        """The ``cols`` of images with all columns in the order of the structure, if these are written unchanged."""
         written = self._how_written(tuple(self.structure.by_name))
         return written.cols if written.names is None else None
 
     def holds_key(self, image: Image | None) -> bool:
-        """Whether an image tells the key: a null in it stands for a value that was not sent (K-30)."""
+        """Whether an image contains the key; a null in it is a value that was not sent (K-30)."""
         if image is None:
             return False
         return all(image.get(name) is not None for name in self.key)
 
     def tells_all(self, image: Image) -> bool:
-        """Whether an image has every column that masks speak of: a large object that is null may not be sent (K-22)."""
+        """Whether an image has every column that masks show; a large object that is null may not be sent (K-22)."""
         return all(column.name in image for column in self._kept if not column.is_large)
 
     def filled(self, image: Image) -> Image:
-        """A new row that tells all that masks speak of: where rows are completed, it proves which columns there are."""
+        """A new row with all columns that masks show: where rows are completed, it proves which columns exist."""
         return {column.name: image.get(column.name) for column in self.structure.columns} if self._fills else image
 
     def same_key(self, one: Image, other: Image) -> bool:
-        """Whether two images spell the key in the same way; two spellings may still be one key."""
+        """Whether two images spell the key equally; different spellings may still be one key."""
         return all(one.get(name) == other.get(name) for name in self.key)
 
     def key_texts(self, image: Image) -> list[str]:
-        """The canonical texts of the key columns (G-02).
-
-        Raises:
-            Refusal: ``KEY_INVALID``.
-        """
+        """The canonical texts of the key columns (G-02)."""
         texts = []
         for name, convert in self._key:
             if convert is None:
@@ -186,7 +170,7 @@ class TableImages:
                 raise Refusal("KEY_INVALID", f"the row has no value for the key column {shown(name)}")
             try:
                 texts.append(convert(value))
-                value.encode()  # half a surrogate pair is a ValueError: no key can be written with it
+                value.encode()  # half a surrogate pair is a ValueError: no key can contain it
             except ValueError as error:
                 raise Refusal("KEY_INVALID", f"the key column {shown(name)}: {error}") from error
         return texts
@@ -194,10 +178,10 @@ class TableImages:
     def present(self, image: Image, mask: int | None) -> Image:
         """An image without the columns that the column mask leaves out (K-23).
 
-        Masks need not speak of large objects: of those only a null is taken for a value that was not sent (K-22).
+        Masks need not show large objects: of those only a null counts as not sent (K-22).
 
         Raises:
-            Refusal: ``MASK_INVALID``: a value that the mask leaves out, or a named column that is not there.
+            Refusal: ``MASK_INVALID``: a value that the mask leaves out, or a named column that is missing.
         """
         if mask is None or (mask == self._all_bits and image.keys() == self.structure.by_name.keys()):
             return image
@@ -223,7 +207,7 @@ class TableImages:
         """An image that sets a row.
 
         Raises:
-            Refusal: ``ROW_INVALID``, also for what is no text or out of its range.
+            Refusal: ``ROW_INVALID``, also for a value that is not text or out of range.
         """
         for column, (low, high) in self.ranges.items():
             if is_out_of_range(image.get(column), low, high):
@@ -231,16 +215,12 @@ class TableImages:
         return self._row(image)
 
     def before(self, image: Image) -> Row:
-        """An image of a row that leaves: without the large objects that are null, for old ones may not be sent (K-22).
-
-        Raises:
-            Refusal: as :meth:`after`.
-        """
+        """An image of a row that leaves, without null large objects, which may not be sent (K-22)."""
         unsent = [name for name in self._large if name in image and image[name] is None]
         return self._row({name: value for name, value in image.items() if name not in unsent} if unsent else image)
 
     def mark(self, before: Image, image: Image) -> int | None:
-        """The mark of an old row; None where it may lack values: large objects, a null that became a value (T-94)."""
+        """The mark of an old row; None if it may lack values: large objects, a null that became a value (T-94)."""
         names = [column.name for column in self._kept]
         if not self.is_marked or not before.keys() >= set(names):
             return None
@@ -283,14 +263,14 @@ class TableImages:
         try:
             log_type = column.log_type()
         except TerminalError:
-            # Only text lands as it was sent; a NUMERIC without digits has none of them there (G-110).
+            # Only text lands as it was sent; a NUMERIC without digits does not land as text here (G-110).
             if chosen != "string" or column.type.upper() == "NUMERIC":
                 raise
             return column.type
         return key_type(log_type, chosen) if column.name in self.key else log_type
 
     def _key_text(self, name: str) -> Callable[[str], str] | str | None:
-        """How the text of a key column becomes canonical, or the reason why it cannot; None without such a column."""
+        """The converter of a key column's text to canonical form, or why there is none; None without such a column."""
         column = next((one for one in self._kept if one.name == name), None)
         if column is None:
             return None
@@ -301,7 +281,7 @@ class TableImages:
 
 
 class ImagesMade:
-    """How rows of each structure are written for its table, made once."""
+    """How rows of each structure are written for its table, cached."""
 
     def __init__(self, binary: BinaryText) -> None:
         self._binary = binary
@@ -322,11 +302,11 @@ _TEXTS: Mapping[type, Callable[[Any], str]] = {
     int: str,
     bool: lambda value: "true" if value else "false",
 }
-"""How the plain values of JSON besides texts and null are spelled."""
+"""The texts of JSON's plain values besides texts and null."""
 
 
 def _told(column: Column, chosen: str | None) -> Column:
-    """A column, with the decimal that the mirror file lands it as where its NUMERIC tells no digits (G-110)."""
+    """A column, with the decimal that the mirror file chooses if its NUMERIC has no digits (G-110)."""
     if column.known_type is None and column.precision < 1:
         return column._replace(known_type=chosen_digits(column.type, chosen))
     return column
@@ -340,7 +320,7 @@ def _is_text(column: Column) -> bool:
 
 
 def _is_told(column: Column) -> bool:
-    """Whether masks speak of a column: of none that is a large object, or may be one for all that is known (K-22)."""
+    """Whether masks show a column: not if it is, or may be, a large object (K-22)."""
     return not column.is_large and (column.known_type is None or not is_large(column.known_type))
 
 

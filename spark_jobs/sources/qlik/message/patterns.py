@@ -1,9 +1,8 @@
-r"""Matches the usual spelling of Qlik messages by regular expressions over their bytes (K-01, K-02, K-16 to K-28).
+r"""Matches the usual form of Qlik messages by regular expressions over their bytes (K-01, K-02, K-16 to K-28).
 
 Tasks write a JSON message compactly: the documented members in their documented order, the columns of ``data`` and
-``beforeData`` in the order of the structure, texts in quotes and numbers without. What the expressions match is JSON
-without a name that stands twice, and means what its groups say. They admit escapes only where the log spells them
-alike, so a value is copied, not written again.
+``beforeData`` in the order of the structure, texts in quotes and numbers without. A match is JSON without duplicate
+names, and its groups have their meaning. Escapes are allowed only if the log spells them equally, so a value is copied.
 
 Public source: Qlik Help, *The Replicate envelope* and *Metadata and data messages*.
 """
@@ -16,11 +15,11 @@ from functools import lru_cache
 from typing import NamedTuple
 
 _PLAIN = rb"[ !#-\[\]-\xff]*+"
-"""Characters that stand for themselves; that they are UTF-8 is not proven here."""
+"""Characters that represent themselves. That they are valid UTF-8 is not proved here."""
 _TEXT = rb'"' + _PLAIN + rb'(?:\\["\\bfnrt]' + _PLAIN + rb')*+"'
 _NUMBER = rb"-?(?:0|[1-9][0-9]*+)(?:\.[0-9]++)?+(?:[eE][+-]?[0-9]++)?+"
 _UNQUOTED = re.compile(rb'(?<!\\)":(true|false|' + _NUMBER + rb")(?=[,}])")
-"""A value without quotes: in a text, a quote before a colon has a backslash before it."""
+"""A value without quotes. Inside a text, a quote before a colon has a backslash before it."""
 _ID = rb"[0-9A-Za-z_.-]{1,64}"
 
 JSON_HEAD = re.compile(
@@ -32,13 +31,13 @@ JSON_HEAD = re.compile(
 """A data message in its envelope up to its row: the id of its structure."""
 AVRO_HEAD = re.compile(rb"atMSG\x04DT\x00\x02\x40(?P<id>[0-9A-Za-z]{32})\x00(?P<length>[\x80-\xff]{0,3}[\x00-\x7f])")
 """A data message in an Avro envelope up to its record: the id of its structure in 32 characters (K-02), the record's
-length as Avro spells it."""
+length in Avro's encoding."""
 REGISTRY_HEAD = re.compile(rb"(?P<id>\x00[\x00-\xff]{4})(?=[\x00-\xff])")
-"""The frame of a schema registry: a zero byte and the number of the schema (K-04); an empty record is none."""
+"""The frame of a schema registry: a zero byte and the number of the schema (K-04); an empty record has none."""
 HEADS = {ord("{"): JSON_HEAD, ord("a"): AVRO_HEAD, 0: REGISTRY_HEAD}
-"""Which of them a message can have, by its first byte."""
+"""The possible heads of a message by its first byte."""
 IS_DATA = re.compile(rb'\{"magic":"atMSG","type":"DT",|atMSG\x04DT|\x00')
-"""Begins what is a data message or no sound message at all: it announces no structure."""
+"""The beginning of a data message, or of an invalid message; neither announces a structure."""
 
 _QUOTED = rb"(?:null|" + _TEXT + rb")"
 _TOLD = rb"(?:null|(?P<%b>" + _TEXT + rb"))"
@@ -54,7 +53,7 @@ _HEADERS = (
 
 
 def is_record(head: re.Match[bytes], end: int) -> bool:
-    """Whether the record behind a head reaches to the end of its message."""
+    """Whether the record after a head extends to the end of its message."""
     if head.re is not AVRO_HEAD:
         return True
     length = 0
@@ -64,17 +63,17 @@ def is_record(head: re.Match[bytes], end: int) -> bool:
 
 
 class JsonColumn(NamedTuple):
-    """A column as JSON spells it: a text in quotes, or without quotes."""
+    """A column in JSON: a text in quotes, or without quotes."""
 
     name: str
     is_quoted: bool
 
 
 class JsonPattern:
-    """How a message of one structure goes on behind :data:`JSON_HEAD` to its end.
+    """The pattern of the rest of a message after :data:`JSON_HEAD`, for one structure.
 
     Args:
-        columns: the columns of images, in their order.
+        columns: the columns of images, in order.
         key: the key columns; none of them is null, and both images have the same.
         in_before: the row is in ``beforeData`` and ``data`` is null; else it is in ``data``.
 
@@ -94,14 +93,14 @@ class JsonPattern:
         names = ["operation", "sequence", "change", "column", "counter", "before"]
         names += [f"key{number}" for number in range(len(key))]
         self.fields = tuple(group[name] for name in names)
-        """Groups of the headers, ``beforeData`` (None where it is null, empty where it is the row), and the key."""
+        """Groups of the headers, ``beforeData`` (None if it is null, empty if it is the row), and the key."""
         self.transaction = (group["timestamp"], group["transaction"])
-        """Groups of what tells when and in which transaction a change was made, each with its quotes."""
+        """Groups of the time and transaction of a change, each with its quotes."""
         self._pieces = tuple(group[f"piece{number}"] for number in range(2 * self._unquoted + 1))
         self._image = b'"'.join([b"%b"] * len(self._pieces))
 
     def image(self, found: re.Match[bytes]) -> bytes:
-        """The row as the log has it: every value in quotes but null."""
+        """The row in the log's form: every value except null in quotes."""
         if not self._unquoted:
             return found[self._pieces[0]]
         pieces = found.group(*self._pieces)
@@ -111,11 +110,11 @@ class JsonPattern:
         return pieces[0] + b"".join([part for pair in zip(values, pieces[2::2], strict=True) for part in pair])
 
     def other_image(self, before: bytes) -> bytes:
-        """The other row likewise, as it is in the message."""
+        """The other row in the same form."""
         return _UNQUOTED.sub(rb'":"\1"', before) if self._unquoted else before
 
     def _row(self, columns: Sequence[JsonColumn]) -> bytes:
-        """The image with a group for each value that gets quotes, and for what stands between these."""
+        """The image with a group for each value that gets quotes, and for the parts between them."""
         written, self._unquoted = [rb"(?P<piece0>\{"], 0
         for place, column in enumerate(columns):
             written.append(_name(column, place))
@@ -151,7 +150,7 @@ def _name(column: JsonColumn, place: int) -> bytes:
 
 @lru_cache(maxsize=256)
 def json_pattern(columns: tuple[JsonColumn, ...], key: tuple[str, ...], in_before: bool) -> JsonPattern:
-    """The pattern of these columns, made once in a process.
+    """The pattern of these columns, cached in the process.
 
     Raises:
         ValueError: as :class:`JsonPattern`.

@@ -1,4 +1,4 @@
-"""Sorts messages: finds the kind, the table and the structure of each, and gives it its one disposition.
+"""Determines the kind, table and structure of each message, and gives it one disposition.
 
 Public source: Qlik Help, *Metadata and data messages*.
 """
@@ -56,10 +56,10 @@ class QlikMessageSettings(NamedTuple):
     Args:
         load: name of the load whose messages these are: the epoch of their positions (G-01).
         mask_order: how the bytes of masks are ordered (T-24).
-        topics: the table of a topic that holds only one, ``schema.table``; its messages need not name it (K-15).
-        binary: how JSON spells binary values; Avro has bytes.
-        sequence_digits: length of ``changeSequence``; another length has no place in the order (T-10).
-        unframed_avro: bytes in no known form are bare Avro records, read by the only schema of their table that fits.
+        topics: the table of a single-table topic, ``schema.table``; its messages need not name it (K-15).
+        binary: the encoding of binary values in JSON; Avro has bytes.
+        sequence_digits: length of ``changeSequence``; another length does not sort correctly (T-10).
+        unframed_avro: bytes in no known form are bare Avro records, read by the only matching schema of their table.
         max_message_bytes: a longer message is a dead letter.
     """
 
@@ -73,10 +73,10 @@ class QlikMessageSettings(NamedTuple):
 
 
 UNTOLD = "untold:"
-"""Begins the fragment identity of messages that name no table."""
+"""The prefix of the fragment identity of messages that name no table."""
 
 BY_KEY = ":key:"
-"""Separates, in that identity, the table that the message's key may name, in case its structure is announced later."""
+"""In that identity, precedes the table that the message's key may name, in case its structure is announced later."""
 
 _LONGEST, _LONGEST_NAME = 290, 200
 
@@ -85,7 +85,7 @@ _NO_TABLE = frozenset({"BODY_MISSING", "TABLE_NAME_DIFFERS"})
 
 
 class _StructureUnknown(Exception):
-    """Nothing has announced the structure of a message yet: its name, and the table as far as that is known."""
+    """The structure of a message is not announced yet: its name, and the table if known."""
 
     def __init__(self, name: str, table: str | None) -> None:
         super().__init__(name, table)
@@ -93,10 +93,10 @@ class _StructureUnknown(Exception):
 
 
 class _Seen:
-    """What was read of a message before it was refused: its members, and its mirrored table, if that is certain.
+    """What was read of a message before it was refused: its members, and its mirrored table if that is certain.
 
-    *foreign* is its table where that is not mirrored; *said* is the table that its metadata names; *may_be* is the
-    table that its key names, if the key is a table's name at all.
+    *foreign* is its table if that is not mirrored. *said* is the table in its metadata. *may_be* is the table in its
+    key, if the key is a table's name at all.
     """
 
     record: Mapping[str, Any] | None = None
@@ -107,14 +107,7 @@ class _Seen:
 
 
 class MessageReader:
-    """One reading with the structures that it knows and finds.
-
-    Args:
-        tables: the mirrored tables by their name at the source.
-        structures: what is known; found ones are added to it.
-        images: what was made of structures before.
-        settings: how the messages are read.
-    """
+    """Reads messages with known structures, and adds new ones."""
 
     def __init__(
         self,
@@ -131,7 +124,7 @@ class MessageReader:
         self._mismatches, self._tombstones = 0, 0
 
     def decode(self, messages: Iterable[RawMessage | Damage]) -> Decoded:
-        """Decode messages; what waits for metadata is tried again when all of them were seen."""
+        """Decode messages; those that wait for metadata are tried again at the end."""
         groups: list[list[LogRow]] = []
         names: list[str | None] = []
         waiting: list[tuple[int, RawMessage]] = []
@@ -145,7 +138,7 @@ class MessageReader:
             if rows is None:
                 metadata += 1
                 continue
-            # An id that nobody knows yet may still tell whose dead letter it is.
+            # A structure that is announced later may show the table of a dead letter.
             if rows and (rows[0].kind == FRAGMENT or (rows[0].kind == REJECTED and rows[0].tbl is None)):
                 waiting.append((len(groups), message))
             groups.append(rows)
@@ -170,7 +163,7 @@ class MessageReader:
         return Decoded(rows, counts, notices, [*self._found, *sorted(self._used)], facts)
 
     def followed(self, topic: str, schema_id: str | None) -> Structure | None:
-        """The structure that a message with this id follows which names no table; None where it is not known."""
+        """The structure of a message with this id that names no table; None if unknown."""
         try:
             stated = self._stated({}, topic)
             found = self._follows(JsonData(schema_id, {}), topic, stated, None)
@@ -179,7 +172,7 @@ class MessageReader:
         return found if found.table and stated in (None, found.table) else None
 
     def _message(self, message: RawMessage) -> tuple[list[LogRow] | None, str | None]:
-        """The rows of a message, None for metadata; and its table where that is not mirrored: then it has no rows."""
+        """The rows of a message, None for metadata; and its table if that is not mirrored: then it has no rows."""
         seen = _Seen()
         try:
             return self._read(message, seen), seen.foreign
@@ -225,7 +218,7 @@ class MessageReader:
         if body is None:
             if message.key is None:
                 raise Refusal("BODY_MISSING", "the message has no body")
-            self._tombstones += 1  # a mark for the compaction of the topic: a task writes none, and no change is in it
+            self._tombstones += 1  # for the compaction of the topic: a task writes none, and it contains no change
             return []
         if len(body) > limit:
             raise Refusal("MESSAGE_INVALID", f"{len(body)} bytes are more than {limit}")
@@ -251,7 +244,7 @@ class MessageReader:
             stated = self._settings.topics.get(topic)
             structure = self._writer(read, topic, stated, by_key)
             if stated in (None, structure.table) and structure.table in self._tables:
-                # A message that cannot be read by its schema is a change of this table that is missing.
+                # A message that its schema cannot read is a missing change of this table.
                 seen.table = self._tables[structure.table]
                 seen.record = structure.avro.read(read.datum)
                 seen.table = None
@@ -279,11 +272,7 @@ class MessageReader:
         return rows
 
     def _refuse_changed_key(self, structure: Structure, table: MirroredTable) -> None:
-        """Refuse changes of a table whose key was the mirror's and is no more: two rows may have one of ours (K-68).
-
-        Raises:
-            Refusal: ``KEY_DIFFERS``.
-        """
+        """Refuse changes of a table whose key no longer is the mirror's: two rows may have the same one (K-68)."""
         key = frozenset(table.key)
         if any(
             known.key_names == key and known.age < structure.age for known in self._structures.of_table(structure.table)
@@ -298,20 +287,20 @@ class MessageReader:
         if mapped is not None and mapped != structure.table:
             raise Refusal("TABLE_NAME_DIFFERS", f"metadata of {shown(structure.table)} in the topic of {shown(mapped)}")
         if structure.table.count(".") > 1 and structure.table in self._tables:
-            # Schema `a`, table `b.c` and schema `a.b`, table `c` would be one.
+            # Schema `a`, table `b.c` and schema `a.b`, table `c` would be equal.
             raise Refusal("METADATA_MISSING", f"the name {shown(structure.table)} has a period in schema or table")
         if self._structures.add(structure):
             self._found.append(structure.announced)
 
     def _stated(self, record: Mapping[str, Any], topic: str) -> str | None:
-        """The table as the message itself or the setting for its topic says it (K-15)."""
+        """The table in the message itself or in the setting for its topic (K-15)."""
         stated, mapped = stated_table(record), self._settings.topics.get(topic)
         if stated is not None and mapped is not None and stated != mapped:
             raise Refusal("TABLE_NAME_DIFFERS", f"a change of {shown(stated)} in the topic of {shown(mapped)}")
         return stated or mapped
 
     def _follows(self, read: JsonData, topic: str, stated: str | None, by_key: str | None) -> Structure:
-        """The structure that a JSON message follows (K-11, K-15, K-60)."""
+        """The structure of a JSON message (K-11, K-15, K-60)."""
         if read.schema_id is not None:
             table = stated or by_key
             found = self._structures.of_id(topic, read.schema_id, table, self._tables)
@@ -343,7 +332,7 @@ class MessageReader:
                 raise _StructureUnknown(read.schema_id, stated)
             if found.table:
                 return found
-            if table is None:  # a registry's schema whose name tells no table
+            if table is None:  # a registry's schema whose name contains no table
                 raise _StructureUnknown(UNTOLD + read.schema_id, None)
             return derived_structure("", read.schema_id, table, found.version, found.avro.text)
         if read.schema is not None:
@@ -361,11 +350,7 @@ class MessageReader:
         return able[0]
 
     def _whose(self, stated: str | None, by_key: str | None) -> str | None:
-        """The table of a message that follows no structure by its id: only what says so tells it, nothing around it.
-
-        Raises:
-            Refusal: ``TABLE_NAME_DIFFERS`` when the message or its topic says another table than its key.
-        """
+        """The table of a message without a structure by id: only explicit names count."""
         if stated is not None and by_key not in (None, stated):
             raise Refusal("TABLE_NAME_DIFFERS", f"the key names {shown(by_key)} where {shown(stated)} was said")
         return stated or by_key
@@ -378,7 +363,7 @@ class MessageReader:
         return told
 
     def _named_in_remains(self, message: RawMessage, seen: _Seen) -> str | None:
-        """The table of an unreadable message, where all its readable parts name the same one (K-63)."""
+        """The table of an unreadable message, if all its readable parts name the same one (K-63)."""
         topic, told = topic_of(message.origin), {seen.said, self._settings.topics.get(topic_of(message.origin))}
         with suppress(Refusal):
             told.add(stated_table(seen.record or {}))
@@ -403,7 +388,7 @@ class MessageReader:
 
 
 def _identity(where: str, name: str) -> str:
-    """The identity shared by messages that wait for one structure, shortened to what the ledger keeps."""
+    """The identity shared by messages that wait for one structure, shortened to the ledger's limit."""
     if len(name) > _LONGEST_NAME:
         name = f"{name[: _LONGEST_NAME - 17]}~{_digest(name)}"
     if len(where) + len(name) > _LONGEST:
@@ -416,7 +401,6 @@ def _digest(text: str) -> str:
 
 
 def _readers(known: Sequence[Structure], datum: bytes) -> list[Structure]:
-    """Those structures that read a bare Avro record, each once."""
     return list({one.announced.document: one for one in known if _reads(one, datum)}.values())
 
 

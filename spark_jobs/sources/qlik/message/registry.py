@@ -1,8 +1,8 @@
-"""Keeps the known structures, and finds the one that a data message follows (K-05, K-06, K-10, K-11).
+"""Stores the known structures, and finds the one of a data message (K-05, K-06, K-10, K-11).
 
-A structure is found by the topic of its announcement and its ``schemaId``, for ids are unique in a topic only (K-10);
-it may stand in another topic than the data (K-06). A JSON message without an id follows the newest structure of its
-table that has its columns.
+A structure is found by the topic of its announcement and its ``schemaId``, because ids are unique per topic only
+(K-10). It may be announced in another topic than the data (K-06). A JSON message without an id has the newest structure
+of its table with the same columns.
 
 Public source: Qlik Help, *Metadata and data messages*.
 """
@@ -20,7 +20,7 @@ from spark_jobs.sources.qlik.message.structures import Structure, Unfit, known_s
 
 
 class Structures:
-    """The structures that are known: those of earlier runs and what was found since.
+    """The known structures: those of earlier runs and new ones.
 
     Raises:
         TerminalError: ``METADATA_MISSING``.
@@ -39,7 +39,7 @@ class Structures:
                 self.add(known)
 
     def copy(self) -> Structures:
-        """The same structures, to which others can be added."""
+        """A copy to which other structures can be added."""
         other = Structures()
         for mine, theirs in (
             (self._by_id, other._by_id),
@@ -51,7 +51,7 @@ class Structures:
         return other
 
     def add(self, structure: Structure) -> bool:
-        """Remember a structure; False when it is known already."""
+        """Add a structure; False when it is known already."""
         if any(known.announced == structure.announced for known in self._by_id.get(structure.schema_id, ())):
             return False
         for index, name in (
@@ -64,12 +64,11 @@ class Structures:
         return True
 
     def of_id(self, topic: str, schema_id: str, table: str | None, mirrored: Container[str]) -> Structure | None:
-        """The newest structure with this id: of the topic, else of any; *table* tells apart what shares it.
+        """The newest structure with this id: of the topic, else of any; *table* selects among several.
 
         Raises:
-            Refusal: ``TABLE_UNTOLD`` when several tables have it and one of them is *mirrored*;
-                ``METADATA_MISSING`` or ``MESSAGE_INVALID`` when a registry has none under it that messages of
-                changes are written by.
+            Refusal: ``TABLE_UNTOLD`` when several tables have it and one of them is *mirrored*; ``METADATA_MISSING`` or
+                ``MESSAGE_INVALID`` when a registry has no schema of change messages under it.
         """
         if schema_id in self._unfit:
             raise Refusal(self._unfit[schema_id].code, self._unfit[schema_id].reason)
@@ -88,25 +87,25 @@ class Structures:
         return self._by_table.get(table, ())
 
     def key_of(self, structure: Structure) -> frozenset[str]:
-        """The key columns of a structure; of one that tells none, those of its table's newest one that does."""
+        """The key columns of a structure, or else of its table's newest structure with a key."""
         if structure.key_names:
             return structure.key_names
         return next((known.key_names for known in self.of_table(structure.table) if known.key_names), frozenset())
 
     def by_hand(self, table: str | None) -> Sequence[Structure]:
-        """The structures of a table that the mirror file gives for messages that name one nobody announced (K-61)."""
+        """The structures in the mirror file for messages of a table that was not announced (K-61)."""
         return self._by_hand.get(table, ()) if table else ()
 
     def unfit(self, schema_id: str) -> Unfit | None:
-        """What a registry has under this id, where it is no schema of messages of changes (K-62)."""
+        """A registry's schema with this id that is not a schema of change messages (K-62)."""
         return self._unfit.get(schema_id)
 
 
 def fitting(known: Sequence[Structure], record: Mapping[str, Any], order: MaskOrder) -> Structure | None:
-    """The newest structure, given newest first, that has the columns of a JSON message.
+    """The newest structure, of those given newest first, that has the columns of a JSON message.
 
-    Missing columns are forgiven only if the column mask of the message leaves out exactly these, and has the width
-    that the structure gives it: else the message follows another structure, which is not known yet.
+    Columns may be missing only if the column mask leaves out exactly these, and has the width of the structure.
+    Otherwise the message has another structure, which is still unknown.
     """
     names = _names(record)
     if not names:
@@ -122,12 +121,12 @@ def fitting(known: Sequence[Structure], record: Mapping[str, Any], order: MaskOr
                 if named in readings(mask, order):
                     return structure
             except ValueError:
-                return structure  # whoever reads the message says what is wrong with its mask
+                return structure  # the reader of the message reports its mask
     return None
 
 
 def shape(record: Mapping[str, Any]) -> str:
-    """A short name for what :func:`fitting` looks at: messages of one shape follow one structure."""
+    """A short name for the properties that :func:`fitting` uses: messages of one shape have one structure."""
     parts = [*sorted(_names(record)), "", str(len(_column_mask(record)))]
     return hashlib.sha256("\0".join(parts).encode("utf-8", "surrogatepass")).hexdigest()[:16]
 

@@ -1,7 +1,6 @@
-"""Asks a schema registry for Avro schemas by number, for messages that carry only the number (K-04, K-06).
+"""Reads Avro schemas by number from a schema registry, for messages that contain only the number (K-04, K-06).
 
-The driver asks, never a worker, and only once for each number: the answer is kept in the ledger like any structure that
-the source announced.
+Only the driver does so, and once per number: the answer is stored in the ledger like any announced structure.
 
 Public source: Confluent, *Schema Registry API*, ``GET /schemas/ids/{id}``.
 """
@@ -11,7 +10,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable
 
-import httpx2  # what the client library talks with, and whose errors it passes on
+import httpx2  # the HTTP library of the client library, whose errors it passes on
 from confluent_kafka.schema_registry import SchemaRegistryClient
 from confluent_kafka.schema_registry.error import SchemaRegistryError
 
@@ -28,11 +27,11 @@ log = logging.getLogger(__name__)
 _UNKNOWN = 404
 _DENIED = (401, 403)
 _NO_ANSWER = (ValueError, TypeError, AttributeError, KeyError)
-"""What the client raises for an answer that was cut, or is somebody else's: as a schema it would be kept for ever."""
+"""Errors of the client for a truncated or foreign answer, which must not be stored as a schema."""
 
 
 class SchemaRegistry:
-    """The registry behind a connection of type ``http``: *host* is its URL, *login* and *password* as it wants them.
+    """The registry of a connection of type ``http``: *host* is its URL, with *login* and *password*.
 
     Raises:
         TerminalError: ``CONNECTION_INVALID``.
@@ -50,9 +49,9 @@ class SchemaRegistry:
         self._client, self._name = SchemaRegistryClient(settings), connection.name
 
     def schemas(self, identities: Iterable[str]) -> list[SourceSchema]:
-        """The schemas of those numbers that fragments wait for; what the registry does not know yet is left out.
+        """The schemas of those numbers that fragments wait for, without those still unknown to the registry.
 
-        One that is no schema of messages of changes concerns nobody but its own messages, and is kept like the others.
+        A schema of other messages affects only those, and is stored like the others.
 
         Raises:
             TerminalError: ``ACCESS_DENIED`` when the registry refuses us.
@@ -77,7 +76,7 @@ class SchemaRegistry:
             raise self._unreachable(type(error).__name__, where) from None
         except _NO_ANSWER as error:
             raise self._unreachable(f"its answer is none: {type(error).__name__}", where) from None
-        # Whatever the client's types promise, these are what the server wrote.
+        # Whatever types the client declares, these are what the server wrote.
         kind, text = str(found.schema_type or "AVRO"), found.schema_str
         if not isinstance(text, str) or not text:
             raise self._unreachable("its answer has no schema", where)

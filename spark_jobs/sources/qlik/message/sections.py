@@ -1,8 +1,8 @@
-"""Notices a task that writes its messages in a format of its own: sections renamed, or flattened away (K-65).
+"""Detects a task with a custom message format: sections renamed or flattened (K-65).
 
-The dialog *Message Format* of a task or a table lets sections be named otherwise, and puts their members one level
-higher where a section's name loses its slash. Such messages cannot be read: only that dialog knows which member is the
-row and which the one before it.
+The dialog *Message Format* of a task or a table can rename sections, and moves their members one level up if a
+section's name loses its slash. Such messages cannot be read: only that dialog shows which member is the row and which
+the previous row.
 
 Public source: Qlik Help, *Message Format*.
 """
@@ -23,9 +23,9 @@ SETTING = "the *Message Format* of the Qlik task or table renames or flattens se
 
 
 def custom_format(record: Mapping[str, Any]) -> str | None:
-    """Why a record is of a task with a format of its own; None where it is not known to be one.
+    """Why a record belongs to a task with a custom format; None if that is not certain.
 
-    It is one if a section is missing while something stands there that is none, and headers of Qlik are in it.
+    It does if a section is missing, something else is in its place, and the record has headers of Qlik.
     """
     if all(name in record for name in _SECTIONS):
         return None
@@ -34,7 +34,7 @@ def custom_format(record: Mapping[str, Any]) -> str | None:
 
 
 def custom_fields(members: Collection[str], parts: Mapping[str, Collection[str]]) -> str | None:
-    """The same of an Avro record with these members, whose records have these members."""
+    """The same for an Avro record with these members, whose records have these members."""
     if "data" in parts and "headers" in parts and set(members) <= _KNOWN:
         return None
     return _why(set(members), {name: set(part) for name, part in parts.items()})

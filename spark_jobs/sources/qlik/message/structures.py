@@ -1,4 +1,4 @@
-"""Reads the structure of a table: from a metadata message, or from an Avro schema alone (K-10 to K-14).
+"""Reads the structure of a table from a metadata message or from an Avro schema alone (K-10 to K-14).
 
 Public source: Qlik Help, *Metadata and data messages*.
 """
@@ -28,16 +28,16 @@ from spark_jobs.sources.qlik.types import (
 MAX_COLUMNS = 4096
 """More than any source has in a table."""
 MAX_ID, MAX_NAME = 200, 300
-"""As much as the ledger keeps."""
+"""The ledger's limits."""
 _WHOLE_AND_CUT = {"float": ("INT8",), "real": ("INT4", "INT8", "UINT4")}
-"""Whole numbers of which a float of the writer schema does not hold each."""
+"""Integers that a float of the writer schema cannot all represent."""
 _REGISTERED, _TYPE = "registeredSchema", "schemaType"
 
 
 class Unfit(NamedTuple):
-    """What a schema registry has under a number, where it is no schema of messages of changes (K-62).
+    """A schema in a registry that is not a schema of change messages (K-62).
 
-    *table* is the one whose record it is, where a Qlik task named it; None else.
+    *table* is the table of its record, if a Qlik task named it; else None.
     """
 
     reason: str
@@ -46,7 +46,7 @@ class Unfit(NamedTuple):
 
 
 class Column(NamedTuple):
-    """One column: its place in the record from 1, and its type as Qlik says it or, where it does not, as the log does.
+    """One column: its ordinal in the record from 1, and its type by Qlik or, if unknown, by the log.
 
     ``key_position`` is its place in the primary key or unique index, 0 when it is not in it (K-12).
     """
@@ -62,12 +62,12 @@ class Column(NamedTuple):
 
     @property
     def is_large(self) -> bool:
-        """Whether masks do not speak of it (K-22)."""
+        """Whether masks do not show it (K-22)."""
         return self.type.upper() in LARGE_OBJECTS
 
     @property
     def bit(self) -> int:
-        """The mask that names this column alone (K-20)."""
+        """The mask that names only this column (K-20)."""
         return 1 << (self.ordinal - 1)
 
     def log_type(self) -> str:
@@ -83,7 +83,7 @@ class Structure:
     """One announced version of a table's structure.
 
     Args:
-        topic: where it was announced; empty where origins tell no topic.
+        topic: where it was announced; empty if origins have no topic.
         schema_id: its id, empty when it has none.
         table: ``schema.table``.
         version: the source's version of the table's structure (K-11).
@@ -127,12 +127,9 @@ class Structure:
         return found
 
     def _refuse_what_loses(self, field: Field) -> None:
-        """Refuse a type of the writer schema that does not hold what the description of its column promises.
+        """Refuse a type of the writer schema that cannot hold what the description of its column promises.
 
         That is: numbers and times for a text or bytes, bytes for anything else, floats for numbers of more digits.
-
-        Raises:
-            Refusal: ``METADATA_MISSING``, or ``ROW_INVALID`` for bytes in a column of no known type.
         """
         column, written = self.by_name[field.name], field.log_type.partition("(")[0]
         try:
@@ -153,12 +150,12 @@ class Structure:
 
     @property
     def is_described(self) -> bool:
-        """Whether a metadata message told it, not a writer schema alone (K-14)."""
+        """Whether it comes from a metadata message, not from a writer schema alone (K-14)."""
         return any(column.known_type is None for column in self.columns)
 
     @property
     def sender(self) -> str:
-        """The task that the namespace of a writer schema names; empty where a metadata message told more (K-82)."""
+        """The task in the namespace of a writer schema; empty if there is a metadata message (K-82)."""
         return "" if self.is_described or self.avro.table != self.table else SERVER_UNTOLD + self.avro.task
 
     @property
@@ -168,11 +165,11 @@ class Structure:
 
     @property
     def announced(self) -> SourceSchema:
-        """The structure as the ledger keeps it."""
+        """The structure in the ledger's form."""
         return SourceSchema(self.topic, self.schema_id, self.table, self.version, self._document)
 
     def used_in(self, topic: str) -> list[SourceSchema]:
-        """The note that a topic used this id, which another one announced (K-85); none where a registry gave it."""
+        """A record that a topic used this id of another topic (K-85); none for ids of a registry."""
         if not topic or self.topic in ("", topic):
             return []
         return [SourceSchema(topic, self.schema_id, self.table, 0, USED)]
@@ -206,11 +203,7 @@ class Structure:
 
 
 def read_announcement(record: Any, topic: str) -> Structure:
-    """The structure that a metadata message announces.
-
-    Raises:
-        Refusal: ``METADATA_MISSING``.
-    """
+    """The structure in a metadata message."""
     lineage, structure = _object(record, "lineage"), _object(record, "tableStructure")
     described = _object(structure, "tableColumns")
     if not 1 <= len(described) <= MAX_COLUMNS:
@@ -241,9 +234,9 @@ def read_announcement(record: Any, topic: str) -> Structure:
 
 
 def announced_table(record: Any) -> str | None:
-    """The table that a metadata message names, whatever else is wrong with it; None where it names none.
+    """The table in a metadata message, even if that has other mistakes; None if there is none.
 
-    A name with a period in one of its parts is no one table's for sure.
+    A name with a period in one of its parts is ambiguous and counts as none.
     """
     lineage = record.get("lineage") if isinstance(record, Mapping) else None
     schema, table = (lineage.get(name) if isinstance(lineage, Mapping) else None for name in ("schema", "table"))
@@ -253,7 +246,7 @@ def announced_table(record: Any) -> str | None:
 
 
 def task_of(record: Any) -> str | None:
-    """The server and the task that a metadata message names; None unless it names both."""
+    """The server and the task in a metadata message; None unless it names both."""
     lineage = record.get("lineage") if isinstance(record, Mapping) else None
     told = [lineage.get(name) for name in ("server", "task")] if isinstance(lineage, Mapping) else []
     names = [name for name in told if isinstance(name, str) and name]
@@ -262,11 +255,7 @@ def task_of(record: Any) -> str | None:
 
 @lru_cache(maxsize=512)
 def derived_structure(topic: str, schema_id: str, table: str, version: int, avro: str) -> Structure:
-    """The structure that a writer schema alone tells: names, order and the types it has itself (K-14).
-
-    Raises:
-        Refusal: ``METADATA_MISSING``.
-    """
+    """The structure in a writer schema alone: names, order and its own types (K-14)."""
     fields = data_schema(avro).fields
     columns = [Column(field.name, place, "", known_type=field.log_type) for place, field in enumerate(fields, 1)]
     if not columns:
@@ -275,9 +264,9 @@ def derived_structure(topic: str, schema_id: str, table: str, version: int, avro
 
 
 def unfit_schema(number: int, kind: str, text: str) -> SourceSchema:
-    """What a registry has under *number*, of the type *kind*, which wrote no messages of changes: kept as it is.
+    """A registry's schema *number* of type *kind* that wrote no change messages, stored unchanged.
 
-    Whoever reads it judges it anew, by the decoder of that day.
+    Later readers decide again, with their own version of the decoder.
     """
     return SourceSchema("", registry_id(number), "", number, json.dumps({_TYPE: kind, _REGISTERED: text}))
 
@@ -303,21 +292,14 @@ def _named_by_task(text: str) -> str | None:
 
 
 def registry_schema(number: int, table: str, version: int, avro: str) -> SourceSchema:
-    """A schema that a registry knows under *number*, as :class:`QlikMessageDecoder` takes it.
-
-    Args:
-        number: the registry's id.
-        table: ``schema.table``.
-        version: the subject's version.
-        avro: the schema as JSON.
-    """
+    """A schema that a registry has under *number*, in the form that :class:`QlikMessageDecoder` reads."""
     return SourceSchema("", registry_id(number), table, version, avro)
 
 
 def known_structure(schema: SourceSchema) -> Structure | Unfit:
-    """Read back what :attr:`Structure.announced` gave, or a writer schema or metadata message given by hand.
+    """Read back :attr:`Structure.announced`, or a writer schema or metadata message from the mirror file.
 
-    What :func:`unfit_schema` kept is :class:`Unfit`, unless this decoder can read it.
+    A result of :func:`unfit_schema` is :class:`Unfit`, unless this decoder can read it.
 
     Raises:
         TerminalError: ``METADATA_MISSING``.

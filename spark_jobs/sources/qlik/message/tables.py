@@ -1,7 +1,7 @@
 """Finds the table of a message by its key, or by the readable part of a damaged message (K-15, K-60, K-63).
 
-A task can be set to write schema and table into the message's key: ``schema+table`` as text, or a record of both. A
-key of other things, such as the primary key's columns, names no table.
+A task can write schema and table into the message's key: ``schema+table`` as text, or a record of both. Any other key,
+such as the primary key's columns, names no table.
 
 Public source: Qlik Help, *Setting general connection properties* of the Kafka target, *Message key*.
 """
@@ -28,7 +28,7 @@ _AVRO_SPACE = "com.attunity.queue.msg."
 
 @lru_cache(maxsize=4096)
 def table_of_key(key: bytes) -> str | None:
-    """``schema.table`` as a message's key spells it; None where the key names no table."""
+    """``schema.table`` in a message's key; None if the key names no table."""
     if key.startswith(b"Obj\x01"):
         return _table_of_record(key)
     try:
@@ -49,25 +49,25 @@ def table_of_key(key: bytes) -> str | None:
 
 
 def named_by_key(key: bytes) -> str | None:
-    """The table that a key may name, announced or not; None where the key has no such form."""
+    """The table that a key may name, announced or not; None if the key has another form."""
     told = table_of_key(key)
     return told if told is not None and _NAMES.fullmatch(told) else None
 
 
 def key_that_tells(name: str) -> bytes:
-    """A key that names this table, for a message whose own key was not kept."""
+    """A key that names this table, for a message whose own key was not stored."""
     schema, _, table = name.partition(".")
     return msgspec.json.encode({"schema": schema, "table": table})
 
 
 def table_of_avro_name(full: str) -> str | None:
-    """``schema.table`` of a Qlik task's own Avro record, by its full name; None for a record of anybody else."""
+    """``schema.table`` of a Qlik task's own Avro record, by its full name; None for any other record."""
     parts = full.split(".")
     return ".".join(parts[-3:-1]) if full.startswith(_AVRO_SPACE) and len(parts) >= 7 else None
 
 
 def schema_id_in(body: bytes) -> str | None:
-    """The id of its structure that a message gives which cannot be read; None where none is left."""
+    """The id of the structure in an unreadable message; None if it is not readable either."""
     if body.startswith(b"\x00") and len(body) >= 5:
         return registry_id(int.from_bytes(body[1:5], "big"))
     found = _AVRO_ID.match(body) or (_JSON_ID.search(body, 0, _HEAD) if b"{" in body[:16] else None)

@@ -108,7 +108,7 @@ def test_what_is_wrong_stands_last_with_its_way_out() -> None:
     *_, first, second, third = story("publish_changes", {"held": held, "stopped": stopped, "losses": losses})
     assert first == "On hold: dbo.a: BACKLOG: 3 files wait"
     assert second.startswith("STOPPED: dbo.b: FILE_MISSING: number 2 is missing. Way out: ")
-    assert third.startswith("LOSSES: dbo.c: DEAD_LETTERS_OPEN: 2 dead letters. Way out: look at `open-mirroring")
+    assert third.startswith("LOSSES: dbo.c: DEAD_LETTERS_OPEN: 2 dead letters. Way out: run `open-mirroring")
 
 
 def test_an_error_that_says_its_way_out_itself_is_given_no_second_one() -> None:

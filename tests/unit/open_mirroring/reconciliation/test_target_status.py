@@ -190,7 +190,7 @@ def test_a_stopped_database_stops_and_is_never_started_by_us_r_07(made: HandPubl
     server.service.stop()
     verdict = made.publish(orders=[2])
     assert set(verdict.stopped) == {ORDERS, CUSTOMERS} and verdict.stopped[ORDERS].startswith("TARGET_FAILED")
-    assert "never restart the target's database" in made.look()[ORDERS].way_out
+    assert "Never restart the target's database" in made.look()[ORDERS].way_out
     assert server.service.database_status() == "Stopped" and made.numbers() == [1]
 
 

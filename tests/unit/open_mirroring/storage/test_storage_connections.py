@@ -21,7 +21,7 @@ from open_mirroring.storage.logins import AzureLogin, S3Login
 from spark_jobs.extract.logged_loads import BaseTask
 from spark_jobs.extract.read_task import ReadTask
 from spark_jobs.load.task import ExportTask
-from spark_jobs.publish.staging import StageTask
+from spark_jobs.publish.staging import StageTarget
 from spark_jobs.runtime.parcels import ParcelKey
 
 BLOB = "https://contoso.blob.core.windows.net"
@@ -266,14 +266,14 @@ def test_tasks_travel_sealed() -> None:
     key = b64encode(b"a storage key").decode()
     connections = [json.dumps({"conn_type": "wasb", "password": k}) for k in (KEY, key)]
     places = [storage_place(ABFSS, parsed("store", connection)) for connection in connections]
-    tasks = [StageTask(place / "log", ()) for place in (*places, *places)]
+    tasks = [(place / "log", StageTarget) for place in (*places, *places)]
     parcel_key, other = ParcelKey(), ParcelKey()
     parcels = [parcel_key.packed(task) for task in tasks]
     assert [pickle.loads(pickle.dumps(parcel_key)).unpacked(one) for one in parcels] == tasks
     function = parcel_key.packed(partial(str, places[0]))
     assert parcel_key.unpacked(function)() == str(places[0])
     kept = [b64decode(one, b"-_") for one in (*parcels, function)]
-    assert not any(secret.encode() in one for one in kept for secret in (KEY, key, "StageTask"))
+    assert not any(secret.encode() in one for one in kept for secret in (KEY, key, "StageTarget"))
     assert parcel_key.packed(tasks[0]) != parcel_key.packed(tasks[0])
     with pytest.raises(InvalidToken):
         other.unpacked(function)

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from open_mirroring.changes.logged_change import Unreadable
-from spark_jobs.plan.table_plan import meaning_of
+from spark_jobs.plan.logged_lines import meaning_of
 
 
 def means(sql_type: str, text: str) -> object:

@@ -10,7 +10,6 @@ import sqlalchemy as sa
 
 from open_mirroring.changes.column_notes import NoteKind
 from open_mirroring.config import Table
-from open_mirroring.config.models import Publish
 from open_mirroring.landing_zone.schema import LandingColumn, TableSchema
 from open_mirroring.ledger import tables as t
 from open_mirroring.ledger.columns import keep_taken, note_from_now, verify_columns
@@ -40,8 +39,8 @@ def log(made: HandMadeMirror, batch: int, source: str, lowest: str, highest: str
 def plans(made: HandMadeMirror, published: dict[str, int], batch: int) -> dict[str, TablePlan]:
     """The plans of tables whose targets have the batches up to these, for all up to *batch*."""
     states = made.reader.tables()
-    declared = {s: Table(source=s, target=s.replace(".", "/"), key=states[s].keys) for s in published}
-    preparation = Preparation("shop", made.reader, declared, Publish())
+    declared = [Table(source=s, target=s.replace(".", "/"), key=states[s].keys) for s in published]
+    preparation = Preparation(made.with_tables(*declared), made.reader)
     intents = [(states[s], Intent(1, batch_from, Work("changes", batch))) for s, batch_from in published.items()]
     found: dict[str, TablePlan] = {}
     for source, prepared in zip(published, preparation.prepare(intents).values(), strict=True):
@@ -133,9 +132,9 @@ def test_a_column_that_was_taken_later_is_no_difference_also_once_it_is_verified
         note_from_now(db, [row], NoteKind.ROWS, ["*"], 1)
     (noted,) = made.reader.unverified_columns([made.table(ORDERS)]).values()
     assert verify_columns(made.ledger, made.ids[ORDERS], noted) == 2
-    assert plans(made, {ORDERS: 0}, 1)[ORDERS].unread == {"price"}
+    assert plans(made, {ORDERS: 0}, 1)[ORDERS].columns.unread == {"price"}
     with made.ledger.begin() as db:
         keep_taken(db, made.ids[ORDERS], 1)
     made.set_table(ORDERS, generation=2)
-    assert plans(made, {ORDERS: 0}, 1)[ORDERS].unread == {"price"}
+    assert plans(made, {ORDERS: 0}, 1)[ORDERS].columns.unread == {"price"}
     assert made.reader.unverified_columns([made.table(ORDERS)]) == {}

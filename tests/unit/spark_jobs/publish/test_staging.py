@@ -21,7 +21,7 @@ from open_mirroring.protocols.publishing import StagedFile
 from spark_jobs.changelog.schema import CHANGE, LogRow
 from spark_jobs.changelog.writing import log_table
 from spark_jobs.load.task import LoadTarget, stage_no_rows
-from spark_jobs.plan.plan import TablePlan
+from spark_jobs.plan.table_plan import PlanColumns, TablePlan
 from spark_jobs.publish.staging import StageTarget, StageTask, create_staged, stage
 
 SCHEMA = file_schema([LandingColumn("id", "int64"), LandingColumn("name", "string")], ["id"], marker=True)
@@ -127,8 +127,8 @@ def changes_task(log: Path, text: TextFormat | None = None) -> StageTask:
     pq.write_table(log_table(rows, 1), log / "1.parquet")
     columns = (LandingColumn("id", "int64"), LandingColumn("name", "string"))
     types = {"id": "bigint", "name": "nvarchar(9)"}
-    plan = TablePlan(*("t", "dbo.t", ("id",), 0, ("1.parquet",), (), None, {"e": 0}, None, frozenset(), columns, types))
-    return StageTask(log, ((plan, StageTarget(FOLDER, 2, FOOTER, text=text)),))
+    plan = TablePlan("dbo.t", ("id",), 0, {"e": 0}, PlanColumns(columns, types), ("1.parquet",))
+    return ((plan, StageTarget(FOLDER, 2, FOOTER, text=text)),)
 
 
 @pytest.mark.parametrize("kind", ["changes", "load"])
@@ -139,7 +139,7 @@ def test_workers_create_staged_objects_under_names_used_once_o_10(tmp_path: Path
     names: list[str] = []
     for _ in range(2):
         if kind == "changes":
-            (table,) = stage(zone, None, changes_task(tmp_path))
+            (table,) = stage(tmp_path, zone, None, changes_task(tmp_path))
             files = table.files
         else:
             files = (stage_no_rows(zone, target),)
@@ -156,7 +156,7 @@ def test_workers_create_staged_objects_under_names_used_once_o_10(tmp_path: Path
 def test_every_file_of_text_has_its_marker_last_f_25(tmp_path: Path) -> None:
     """F-20, F-25, F-50: in the header, and in each row."""
     text = TextFormat("csv", ",", "\n", "", (("id", "int64"), ("name", "string")))
-    (table,) = stage(LocalZone(tmp_path / "zone"), None, changes_task(tmp_path, text))
+    (table,) = stage(tmp_path, LocalZone(tmp_path / "zone"), None, changes_task(tmp_path, text))
     contents = [LocalStore(tmp_path / "zone").read(file.object_name) for file in table.files]
     assert len(contents) == 2
     for content in contents:
@@ -191,12 +191,9 @@ def test_values_that_their_column_does_not_take_stop_their_table_alone_g65(tmp_p
     pq.write_table(log_table(rows, 1), log / "a.parquet")
     tables = []
     for at, kind in enumerate(("float32", "int32"), 1):
-        plan = TablePlan(
-            table_id=f"t{at}", source=f"dbo.t{at}", keys=("id",), batch_from=0, new_files=("a.parquet",),
-            history_files=(), highest=None, epochs={"e": 0}, stream_from=None, rejected=frozenset(),
-            columns=(LandingColumn("id", "int32"), LandingColumn("v", kind)), types={"id": "int", "v": "int"},
-        )  # fmt: skip
+        columns = PlanColumns((LandingColumn("id", "int32"), LandingColumn("v", kind)), {"id": "int", "v": "int"})
+        plan = TablePlan(f"dbo.t{at}", ("id",), 0, {"e": 0}, columns, ("a.parquet",))
         tables.append((plan, StageTarget(f"dbo.schema/t{at}", 10, FOOTER)))
-    stopped, good = stage(LocalZone(tmp_path / "zone"), None, StageTask(log, tuple(tables)))
+    stopped, good = stage(log, LocalZone(tmp_path / "zone"), None, tuple(tables))
     assert stopped.stop is not None and stopped.stop[0] == "SCHEMA_CHANGED" and "'v'" in stopped.stop[1]
     assert good.stop is None and [file.rows for file in good.files] == [1]

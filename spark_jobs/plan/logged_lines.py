@@ -1,0 +1,152 @@
+"""Turns log rows of one table into the changes that the plan rule decides on, and completed changes into log rows.
+
+:mod:`open_mirroring.changes.completion` decides what completes a row (C-44, K-23, G-04).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Hashable, Iterable, Mapping
+from functools import lru_cache
+from typing import Any
+
+import msgspec
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from open_mirroring.changes.log_position import LogPosition, is_load_epoch
+from open_mirroring.changes.logged_change import Left, Logged, Meaning, RowColumns, Unreadable
+from open_mirroring.errors import TerminalError
+from spark_jobs.changelog.schema import UPDATE
+from spark_jobs.plan.table_plan import Identity, TablePlan
+from spark_jobs.sources.sql_server.times import time_text
+from spark_jobs.sources.sql_server.type_text import TIMESTAMPS, is_known, read_type
+from spark_jobs.sources.sql_server.types import converter, is_large
+
+Line = Mapping[str, Any]
+"""A row of the log with its ``order``."""
+
+KeyChangePlace = tuple[str, str]
+"""Stream incarnation, and the position without its half."""
+
+KeysLeft = Mapping[KeyChangePlace, Left]
+"""The key that a row had before, by the place of its key change."""
+
+_CUT_DIGITS = re.compile(r"\.[0-9]{6}([0-9]+)")
+
+
+def place_of(line: Line) -> KeyChangePlace:
+    """What both halves of a key change have in common."""
+    return line["epoch"], line["pos"][:-2]
+
+
+def identity_of(line: Line) -> Identity:
+    """The identity of a log row."""
+    return line["epoch"], line["pos"], line["key"]
+
+
+def is_partial(line: Line, plan: TablePlan) -> bool:
+    """Whether a row may carry only what changed, because its table is completed from earlier changes (G-04)."""
+    columns = plan.columns
+    return columns.completing and line["op"] == UPDATE and not carries_all(line["cols"], columns.types)
+
+
+def logged_change(plan: TablePlan, line: Line, handle: int = -1, left: KeysLeft | None = None) -> Logged:
+    """The change of a log row; *handle* is the caller's own, *left* has the key that a moved row had before."""
+    columns, cols = plan.columns, line["cols"]
+    position = LogPosition.parse(plan.epochs[line["epoch"]], line["pos"])
+    sets_row = line["row"] is not None
+    return Logged(
+        line["batch"],
+        position,
+        line["op"],
+        msgspec.json.decode(line["row"]) if sets_row else None,
+        None if line["before"] is None else msgspec.json.decode(line["before"]),
+        handle,
+        whole=not is_partial(line, plan),
+        types=types_of(cols) if columns.completing and sets_row else None,
+        left=left.get(place_of(line)) if left and sets_row else None,
+        loaded=columns.completing and is_load_epoch(line["epoch"]),
+        required=columns.required_at(position.order) if columns.gone else None,
+        columns=_row_columns(cols, plan.keys, columns.unread.union(columns.gone), columns.of_reading),
+    )
+
+
+@lru_cache(maxsize=4096)
+def _row_columns(cols: str | None, keys: tuple[str, ...], dropped: frozenset[str], of_reading: bool) -> RowColumns:
+    if cols is None:
+        return RowColumns(None, frozenset(), dropped, of_reading)
+    # A before image has all values but those of the key's columns and of large objects (C-71, K-22).
+    telling = {name for name, sql_type in types_of(cols).items() if name not in keys and not is_large(sql_type)}
+    return RowColumns(meaning_of(cols), frozenset(telling), dropped, of_reading)
+
+
+@lru_cache(maxsize=4096)
+def meaning_of(cols: str) -> Meaning:
+    """Reads values of rows with this list of columns, and marks texts that are no value of their type (G-06)."""
+    types = types_of(cols)
+
+    def meaning(name: str, text: str) -> Hashable:
+        try:
+            return _value(types[name], text)
+        except (KeyError, TerminalError, ValueError):
+            return Unreadable(text)
+
+    return meaning
+
+
+def _value(sql_type: str, text: str) -> Hashable:
+    """Equal for two spellings of one value, with all digits that the source keeps."""
+    if not is_known(sql_type):
+        return text
+    parsed = read_type(sql_type)
+    value: Hashable = converter(sql_type)(text)
+    if parsed.name in TIMESTAMPS:
+        # The target has six digits of a second; a row that differs in a further one is another one all the same.
+        cut = _CUT_DIGITS.search(text)
+        return value, "" if cut is None else cut[1].rstrip("0")
+    return time_text(text, parsed.second_digits) if parsed.name == "time" else value
+
+
+def carries_all(cols: str, types: Mapping[str, str]) -> bool:
+    """Whether a row with this list of columns has a value for every column known of its table."""
+    return types.keys() <= _names(cols)
+
+
+@lru_cache(maxsize=4096)
+def types_of(cols: str) -> Mapping[str, str]:
+    """The source type of each column in a list."""
+    return {name: sql_type for name, sql_type, _ in msgspec.json.decode(cols)}
+
+
+@lru_cache(maxsize=4096)
+def _names(cols: str) -> frozenset[str]:
+    return frozenset(types_of(cols))
+
+
+def partial_keys(changes: pa.Table, types: Mapping[str, str]) -> set[str]:
+    """The keys of which an update carries less than all known columns."""
+    if not changes.num_rows:
+        return set()
+    lists = changes["cols"].unify_dictionaries().combine_chunks()
+    lists = lists if pa.types.is_dictionary(lists.type) else lists.dictionary_encode()
+    partial = pa.array([not carries_all(text, types) for text in lists.dictionary.to_pylist()], pa.bool_())
+    chosen = pc.and_(pc.equal(changes["op"], UPDATE).combine_chunks(), partial.take(lists.indices))
+    return set(changes["key"].filter(chosen).to_pylist())
+
+
+def with_rows(changes: pa.Table, completed: Mapping[int, Logged], order: Iterable[str]) -> pa.Table:
+    """*changes* with completed rows at some places, each with the list of its columns in the *order* of all names."""
+    if not completed:
+        return changes
+    rows, lists = changes["row"].to_pylist(), changes["cols"].to_pylist()
+    known = list(order)
+    for place, change in completed.items():
+        row, types = change.after or {}, change.types or {}
+        names = [name for name in known if name in row]
+        rows[place] = msgspec.json.encode({name: row[name] for name in names}).decode()
+        lists[place] = msgspec.json.encode([[name, types[name], at] for at, name in enumerate(names)]).decode()
+    for name, values in (("row", rows), ("cols", lists)):
+        at = changes.schema.get_field_index(name)
+        changes = changes.set_column(at, name, pa.array(values, pa.string()))
+    return changes

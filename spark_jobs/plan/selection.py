@@ -1,0 +1,164 @@
+"""Selects the logged changes that count for a table.
+
+Each stage takes the plan and the changes and returns the changes. A stage with nothing to do returns them as they are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Sequence
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from open_mirroring.changes.log_position import is_load_epoch, is_of_generation, position_order
+from open_mirroring.changes.source_reloads import NewestLoad
+from open_mirroring.protocols.table_stops import RELOAD_SEEN
+from spark_jobs.changelog.origins import partition_of
+from spark_jobs.changelog.schema import INSERT, LOAD_MAJOR
+from spark_jobs.plan.former_columns import read_as_now
+from spark_jobs.plan.table_plan import PlanStop, TablePlan
+
+Read = Callable[[pc.Expression], pa.Table]
+"""The changes of a table that fulfil a condition, whatever their key bucket."""
+
+
+class CountingChanges:
+    """Reads the changes of one table that count for its plan, each with its sortable ``order`` over all epochs.
+
+    Args:
+        plan: the plan.
+        of_keys: given keys, reads their changes in the plan's *history_files*.
+        any: reads the changes of all files of the plan that fulfil a condition.
+        older: reads the published changes of all other files of the log that fulfil a condition.
+    """
+
+    def __init__(self, plan: TablePlan, of_keys: Callable[[Sequence[str]], pa.Table], any: Read, older: Read) -> None:
+        self._plan, self._of_keys, self._any, self._older = plan, of_keys, any, older
+
+    def history(self, keys: Iterable[str]) -> pa.Table:
+        """Changes of some keys that the target has."""
+        return self._published(self._of_keys(sorted(keys)))
+
+    def any(self, condition: pc.Expression) -> pa.Table:
+        """Changes of any key in the set to publish."""
+        changes, cut = eligible(self._plan, self._any(condition)), self._plan.cut
+        if cut is None or cut.position_to is None:
+            return changes
+        return changes.filter(pc.less_equal(changes["order"], cut.position_to))
+
+    def older(self, condition: pc.Expression) -> pa.Table:
+        """Changes that the target has, from files that a plan rarely has to read."""
+        return self._published(self._older(condition))
+
+    def _published(self, changes: pa.Table) -> pa.Table:
+        changes, cut = eligible(self._plan, changes), self._plan.cut
+        return changes if cut is None else changes.filter(pc.less_equal(changes["order"], cut.position_from))
+
+
+def eligible(plan: TablePlan, changes: pa.Table) -> pa.Table:
+    """The changes that count for the present generation of a table, each with its ``order``.
+
+    Raises:
+        PlanStop: ``EPOCH_UNKNOWN`` (G-01), ``KEYLESS_CHANGE`` (F-12), ``RELOAD_SEEN`` (G-125).
+    """
+    for stage in _STAGES:
+        changes = stage(plan, changes)
+    return changes
+
+
+def _of_generation(plan: TablePlan, changes: pa.Table) -> pa.Table:
+    """Without rows that the initial load of another generation left in the log: old rows would come back."""
+    counts = _by_epoch(changes, lambda epoch: is_of_generation(epoch, plan.begins.generation), pa.bool_())
+    return changes.filter(counts) if counts.false_count else changes
+
+
+def _in_order(plan: TablePlan, changes: pa.Table) -> pa.Table:
+    ordinals = plan.epochs
+    prefix = _by_epoch(changes, lambda e: position_order(ordinals[e], "") if e in ordinals else None, pa.string())
+    if prefix.null_count:
+        unknown = sorted({*pc.unique(changes["epoch"]).to_pylist()} - ordinals.keys())
+        raise PlanStop("EPOCH_UNKNOWN", f"changes of an unknown stream incarnation arrived: {unknown}")
+    return changes.append_column("order", pc.binary_join_element_wise(prefix, changes["pos"].combine_chunks(), ""))
+
+
+def _keyed_by_place(plan: TablePlan, changes: pa.Table) -> pa.Table:
+    """Without a key every change is a row of its own: its place in the order is used as key."""
+    if plan.keys:
+        return changes
+    for line in changes.filter(pc.not_equal(changes["op"], INSERT)).slice(0, 1).to_pylist():
+        raise PlanStop(
+            "KEYLESS_CHANGE",
+            f"a table without key got an update or delete ({line['op']} at {line['origin']}:{line['place']})",
+        )
+    return changes.set_column(changes.schema.get_field_index("key"), "key", changes["order"])
+
+
+def _as_named_today(plan: TablePlan, changes: pa.Table) -> pa.Table:
+    return read_as_now(changes, plan.columns.former)
+
+
+def _not_in_load(plan: TablePlan, changes: pa.Table) -> pa.Table:
+    """Without changes that the initial load already has, or that are older than the newest load."""
+    begins = plan.begins
+    if begins.stream_from is None:
+        return changes
+    since = pc.greater_equal(changes["order"].combine_chunks(), position_order(begins.stream_epoch, begins.stream_from))
+    if begins.newest_load is not None:
+        return changes.filter(_since_newest_load(begins.newest_load, changes, since))
+    return changes.filter(pc.or_(since, _by_epoch(changes, is_load_epoch, pa.bool_())))
+
+
+_STAGES: tuple[Callable[[TablePlan, pa.Table], pa.Table], ...] = (
+    _of_generation,
+    _in_order,
+    _keyed_by_place,
+    _as_named_today,
+    _not_in_load,
+)
+
+
+def _since_newest_load(load: NewestLoad, changes: pa.Table, since: pa.Array) -> pa.Array:
+    """Whether each row is of the newest load or newer; *since* says which rows are above the older changes.
+
+    Raises:
+        PlanStop: ``RELOAD_SEEN`` for a change in a new partition that may be older than the load.
+    """
+    origins, positions = changes["origin"].combine_chunks(), changes["pos"].combine_chunks()
+    origins = origins if pa.types.is_dictionary(origins.type) else origins.dictionary_encode()
+    partitions = [partition_of(origin) for origin in origins.dictionary.to_pylist()]
+    begins = pa.array([load.begins.get(one) for one in partitions], pa.int64()).take(origins.indices)
+    is_of_stream = pc.equal(changes["epoch"].combine_chunks().cast(pa.string()), load.epoch)
+    is_loaded = pc.and_(is_of_stream, pc.starts_with(positions, f"{LOAD_MAJOR}:"))
+    is_newest = pc.greater_equal(changes["place"].combine_chunks(), pc.fill_null(begins, 0))
+    if not load.is_closed:
+        # A correction, whose position is above a complete transaction, was read from the source later than the load.
+        is_sent = pc.and_not(is_of_stream, pc.or_(is_loaded, pc.match_substring(positions, "~")))
+        unclear = pc.and_(is_sent, pc.and_(since, pc.is_null(begins)))
+        if load.new_from is not None:
+            unclear = pc.and_(unclear, pc.less(positions, load.new_from))
+        for line in changes.filter(unclear).slice(0, 1).to_pylist():
+            raise PlanStop(
+                RELOAD_SEEN,
+                f"a change at {line['pos']} came at {line['origin']}:{line['place']}, and nothing shows whether it is "
+                "older than the full load with which the table began",
+            )
+    return pc.if_else(is_loaded, is_newest, since)
+
+
+def loaded_rows(changes: pa.Table) -> pa.Table:
+    """The rows of a source's own full load (K-18), but not those of an initial load of ours."""
+    is_theirs = pc.invert(_by_epoch(changes, is_load_epoch, pa.bool_()))
+    return changes.filter(pc.and_(is_theirs, pc.starts_with(changes["pos"].combine_chunks(), f"{LOAD_MAJOR}:")))
+
+
+def of_keys(changes: pa.Table, keys: Collection[str]) -> pa.Table:
+    """The changes of some keys."""
+    return changes.filter(pc.is_in(changes["key"], pa.array(sorted(keys), pa.string())))
+
+
+def _by_epoch(changes: pa.Table, answer: Callable[[str], Any], kind: pa.DataType) -> pa.Array:
+    """What is answered for the stream incarnation of each row."""
+    # Tables are read together and share a dictionary: it may name streams that only another table has.
+    epochs = changes["epoch"].combine_chunks().dictionary_encode()
+    return pa.array(map(answer, epochs.dictionary.to_pylist()), kind).take(epochs.indices)
