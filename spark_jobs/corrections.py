@@ -6,7 +6,6 @@ running session. The next tick publishes the logged rows.
 
 from __future__ import annotations
 
-import argparse
 import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
@@ -21,11 +20,12 @@ from open_mirroring.fault_points import reach
 from open_mirroring.ledger.auditing import Reason
 from open_mirroring.ledger.proofs import ProofLedger
 from open_mirroring.ledger.reading import LedgerReader
+from open_mirroring.operate.exit_codes import Exit
+from open_mirroring.operate.operations import CORRECT
 from open_mirroring.protocols.proving import keys_to_correct
 from spark_jobs.extract.correction_rows import place_of_correction
 from spark_jobs.extract.driver import log_ranges
 from spark_jobs.runtime.job import Job
-from spark_jobs.runtime.job_arguments import stated
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -36,6 +36,11 @@ class Corrected(NamedTuple):
 
     keys: int
     waits: str = ""
+
+    @property
+    def exit(self) -> Exit:
+        """On hold where the rows could not be read yet."""
+        return Exit.ON_HOLD if self.waits else Exit.DONE
 
 
 def correct(mirror: Mirror, ledger: Engine, spark: SparkSession, proof_id: str, reason: Reason) -> Corrected:
@@ -78,16 +83,10 @@ def correct(mirror: Mirror, ledger: Engine, spark: SparkSession, proof_id: str, 
     return Corrected(len(keys))
 
 
-def _add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--proof", required=True, metavar="ID", help="the proof, as `prove --json` names it")
-    parser.add_argument("--approved-by", type=stated, required=True, metavar="NAME", help="who; kept in the audit")
-    parser.add_argument("--why", type=stated, required=True, metavar="TEXT", help="why; kept in the audit")
-
-
 main = Job(
     "corrections",
     lambda mirror, ledger, spark, of: correct(mirror, ledger, spark, of.proof, Reason(of.approved_by, of.why)),
-    _add_arguments,
+    CORRECT.arguments[1:],
 )
 
 

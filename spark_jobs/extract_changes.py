@@ -20,6 +20,8 @@ from open_mirroring.changes.manifest import BoundRange, Scope, is_of_source
 from open_mirroring.config import Mirror
 from open_mirroring.ledger.extract_ledger import ExtractLedger
 from open_mirroring.ledger.horizon import mirror_horizon
+from open_mirroring.operate.arguments import argument
+from open_mirroring.operate.operations import BEGIN, END, REREAD
 from open_mirroring.protocols.backfilling import Backfill, parse_interval, refuse_below_horizon
 from open_mirroring.protocols.table_losses import ANY_TABLE, FILE_UNKNOWN
 from open_mirroring.reconciliation.inspection import declare_tables
@@ -30,7 +32,6 @@ from spark_jobs.letters.counting import ensure_counted
 from spark_jobs.letters.open_letters import read_open_letters
 from spark_jobs.reconcile.lost_ledger import refuse_lost_ledger
 from spark_jobs.runtime.job import Job
-from spark_jobs.runtime.job_arguments import add_interval_arguments
 from spark_jobs.sources.contract.source import Found, Transport, unread_text
 
 if TYPE_CHECKING:
@@ -254,13 +255,15 @@ def backfill_of(arguments: argparse.Namespace) -> Backfill | None:
     return Backfill(parse_interval(arguments.start or "", arguments.end or ""), arguments.reread)
 
 
-def _add_arguments(parser: argparse.ArgumentParser) -> None:
-    add_interval_arguments(parser, required=False)
-    about = "publish as well, where that is little; of all tables, or only of these source tables"
-    parser.add_argument("--publish", nargs="?", const="", metavar="TABLES", help=about)
+_PUBLISH = argument(
+    "--publish",
+    "publish as well, where that is little; of all tables, or only of these source tables",
+    nargs="?",
+    const="",
+    metavar="TABLES",
+)
 
-
-main = Job("extract_changes", _extract, _add_arguments)
+main = Job("extract_changes", _extract, (BEGIN, END, REREAD, _PUBLISH))
 
 if __name__ == "__main__":
     sys.exit(main())

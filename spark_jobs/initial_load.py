@@ -35,8 +35,7 @@ from spark_jobs.load.planning import plan_load, refuse_other_load, weight_of
 from spark_jobs.load.work import LoadWork
 from spark_jobs.publish.driver import PublicationDriver
 from spark_jobs.reconcile.lost_ledger import log_ahead
-from spark_jobs.runtime.job import Job
-from spark_jobs.runtime.job_arguments import add_tables_argument
+from spark_jobs.runtime.job import TABLES, Job
 from spark_jobs.runtime.tasks import tasks_wanted
 
 if TYPE_CHECKING:
@@ -212,7 +211,7 @@ def _bind(
 main = Job(
     "initial_load",
     lambda mirror, ledger, spark, named: load(mirror, ledger, spark, named.tables),
-    add_tables_argument,
+    (TABLES,),
 )
 
 

@@ -60,8 +60,7 @@ from spark_jobs.proof.keys import differing_keys, logged_among, read_sums
 from spark_jobs.proof.mirrored_files import Target, table_place, tables_place
 from spark_jobs.proof.rows import Shape
 from spark_jobs.proof.sides import HashedSource, Source, proof_source, source_side, source_unnamed
-from spark_jobs.runtime.job import Job
-from spark_jobs.runtime.job_arguments import add_tables_argument
+from spark_jobs.runtime.job import TABLES, Job
 from spark_jobs.runtime.tasks import is_of_spark
 from spark_jobs.sources.registry import transport_of
 
@@ -488,7 +487,7 @@ def _prove(mirror: Mirror, ledger: Engine, spark: SparkSession, arguments: argpa
     return Proved({s: {name: v for name, v in one.items() if name != "keys"} for s, one in proved.tables.items()})
 
 
-main = Job("prove", _prove, add_tables_argument)
+main = Job("prove", _prove, (TABLES,))
 
 
 if __name__ == "__main__":

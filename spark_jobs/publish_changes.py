@@ -19,8 +19,7 @@ from open_mirroring.ledger.reading import LedgerReader
 from open_mirroring.reconciliation.losses import look
 from spark_jobs.changelog.schema import ROW_BYTES
 from spark_jobs.publish.changes import Published, is_followed, publish
-from spark_jobs.runtime.job import Job
-from spark_jobs.runtime.job_arguments import add_tables_argument
+from spark_jobs.runtime.job import TABLES, Job
 from spark_jobs.runtime.tasks import needs_spark
 
 if TYPE_CHECKING:
@@ -82,7 +81,7 @@ def publish_little(mirror: Mirror, ledger: Engine, spark: SparkSession, only: Se
 main = Job(
     "publish_changes",
     lambda mirror, ledger, spark, named: _published(mirror, ledger, spark, named.tables),
-    add_tables_argument,
+    (TABLES,),
 )
 
 

@@ -45,8 +45,7 @@ from spark_jobs.letters.counting import ensure_counted
 from spark_jobs.reconcile.before_images import ImagesTask, look_for_contradictions
 from spark_jobs.reconcile.file_contents import CheckedTable, CheckTask, ListedFile, read_contents
 from spark_jobs.reconcile.log_state import read_log_state
-from spark_jobs.runtime.job import Job
-from spark_jobs.runtime.job_arguments import add_tables_argument
+from spark_jobs.runtime.job import TABLES, Job
 from spark_jobs.runtime.tasks import run_job, tasks_wanted
 
 if TYPE_CHECKING:
@@ -308,7 +307,7 @@ def _record(
 main = Job(
     "reconcile_sequence",
     lambda mirror, ledger, spark, named: reconcile_deep(mirror, ledger, spark, named.tables),
-    add_tables_argument,
+    (TABLES,),
 )
 
 

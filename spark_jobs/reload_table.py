@@ -34,7 +34,8 @@ from open_mirroring.ledger.reading import LedgerReader, TableState
 from open_mirroring.ledger.requests import RELOAD, Asked, answer, table_unknown
 from open_mirroring.ledger.reset_ledger import ResetLedger, load_needed
 from open_mirroring.operate.exit_codes import Exit, exit_of_report
-from open_mirroring.operate.reset_driver import ResetDriver, ResetOutcome, Word
+from open_mirroring.operate.operations import RELOAD as OPERATION
+from open_mirroring.operate.reset_driver import ResetDriver, ResetOutcome
 from open_mirroring.protocols.resetting import RESET_OPEN
 from open_mirroring.protocols.table_stops import LOAD_REPEATED, RELOAD_SEEN
 from open_mirroring.reconciliation.inspection import declaration, zone_address
@@ -48,7 +49,6 @@ from spark_jobs.publish.changes import is_followed, publish
 from spark_jobs.publish.logged_rows import LoggedRows, reloaded_rows
 from spark_jobs.publish.publication import Preparation
 from spark_jobs.runtime.job import Job
-from spark_jobs.runtime.job_arguments import add_reload_arguments
 from spark_jobs.sources.registry import format_of
 
 if TYPE_CHECKING:
@@ -141,7 +141,6 @@ def reload_table(
     source: str,
     *,
     wait: timedelta = timedelta(0),
-    word: Word | None = None,
     request: str = "",
 ) -> Reloaded:
     """Carry a reset that was asked for as far as it goes, waiting for the target at most *wait*.
@@ -152,7 +151,6 @@ def reload_table(
         spark: gives the session; called when the table is rebuilt.
         source: the table.
         wait: how long to wait for the target.
-        word: what an operator confirms about the table at the target.
         request: the id of the request; what was finished under it is not done again (G-30).
 
     Raises:
@@ -180,7 +178,7 @@ def reload_table(
             return published.stopped.get(source) or published.held.get(source, "")
         return ""
 
-    outcome = ResetDriver(mirror, ledger, source, rebuild=rebuild, asked=asked, word=word).drive(wait)
+    outcome = ResetDriver(mirror, ledger, source, rebuild=rebuild, asked=asked).drive(wait)
     finished, losses = answer(ledger, mirror.name, asked), look(mirror, ledger).lost
     if finished is not None:
         return Reloaded(source, finished["generation"], "", "", stopped, losses)
@@ -463,14 +461,18 @@ def _stop(preparation: Preparation, state: TableState) -> PlanStop | None:
 
 
 def _reload(mirror: Mirror, ledger: Engine, spark: SparkSession, arguments: argparse.Namespace) -> Reloaded:
-    reason, request = Reason(arguments.approved_by, arguments.reason), arguments.request or ""
-    request_reload(mirror, ledger, arguments.table, reason, request=request, made_anew=bool(arguments.made_anew))
+    source, reason, request = arguments.table, Reason(arguments.approved_by, arguments.reason), arguments.request or ""
+    how = {"again": arguments.again, "request": request, "made_anew": arguments.made_anew}
+    is_new = request_reload(mirror, ledger, source, reason, **how)
+    log.info("%s: the reset is %s", source, "recorded" if is_new else "under way, or done already")
+    if arguments.request_only:
+        return Reloaded(source, LedgerReader(ledger, mirror.name).tables()[source].row.generation, "REQUESTED", "", {})
     wait = timedelta(minutes=arguments.wait)
-    done = reload_table(mirror, ledger, lambda: spark, arguments.table, wait=wait, request=request)
+    done = reload_table(mirror, ledger, lambda: spark, source, wait=wait, request=request)
     return publish_behind(mirror, ledger, lambda: spark, done)
 
 
-main = Job("reload_table", _reload, add_reload_arguments)
+main = Job("reload_table", _reload, OPERATION.arguments[1:])
 
 
 if __name__ == "__main__":

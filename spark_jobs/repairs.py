@@ -14,9 +14,9 @@ from sqlalchemy import Engine
 
 from open_mirroring.config import Mirror
 from open_mirroring.ledger.auditing import Reason
+from open_mirroring.operate.operations import REPAIR
 from spark_jobs.publish.repair_number import Repaired, repair_number
 from spark_jobs.runtime.job import Job
-from spark_jobs.runtime.job_arguments import add_repair_arguments
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -29,7 +29,7 @@ def _repair(mirror: Mirror, ledger: Engine, spark: SparkSession, arguments: argp
     return repair_number(mirror, ledger, *wanted, reason, not_applied=not_applied, request=request)
 
 
-main = Job("repairs", _repair, add_repair_arguments)
+main = Job("repairs", _repair, REPAIR.arguments[1:])
 
 
 if __name__ == "__main__":

@@ -18,6 +18,7 @@ from sqlalchemy import Engine
 
 from open_mirroring.changes.manifest import Scope
 from open_mirroring.config import Mirror
+from open_mirroring.operate.operations import LETTERS
 from open_mirroring.reconciliation.inspection import declare_tables
 from open_mirroring.reconciliation.losses import look
 from spark_jobs.extract.driver import ExtractionDriver
@@ -25,7 +26,6 @@ from spark_jobs.letters.counting import ensure_counted
 from spark_jobs.letters.open_letters import LetterChoice, OpenLetter, read_open_letters
 from spark_jobs.reconcile.lost_ledger import refuse_lost_ledger
 from spark_jobs.runtime.job import Job
-from spark_jobs.runtime.job_arguments import add_letter_arguments
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -101,7 +101,7 @@ def choice_of(arguments: argparse.Namespace) -> LetterChoice:
 main = Job(
     "replay_dead_letters",
     lambda mirror, ledger, spark, chosen: replay_letters(mirror, ledger, spark, choice_of(chosen)),
-    add_letter_arguments,
+    LETTERS,
 )
 
 

@@ -15,13 +15,13 @@ from open_mirroring.operate.words import amount, shown, verdict_counts
 from open_mirroring.protocols.verdicts import Verdict
 
 SHOWN = 20
-"""Of more tables than these only the number is told."""
+"""Of more tables than these only the number is shown."""
 
 Report = Mapping[str, Any]
 
 
 def story(job: str, report: Report) -> list[str]:
-    """The sentences, what was done first, then what holds or stops tables, each with its way out."""
+    """The sentences: first what was done, then what holds or stops tables, each with the next step."""
     tell = _TOLD.get(job)
     done = [] if tell is None else [*tell(report)]
     return [shown(line) for line in [*done, *_left(report)]]
@@ -64,8 +64,10 @@ def _files_of(numbers: Sequence[int], rows: int | None) -> str:
 def _reload(report: Report) -> Iterator[str]:
     if waits_for := report.get("waits_for"):
         yield f"The reset of {report['table']} ({report.get('stage') or 'begun'}) waits for {waits_for}."
+    elif stage := report.get("stage"):
+        yield f"The reset of {report['table']} is recorded ({stage}); nothing is deleted yet."
     else:
-        yield f"{report['table']} is built anew: its generation is {report.get('generation')}."
+        yield f"{report['table']} is built from scratch: its generation is {report.get('generation')}."
 
 
 def _replay(report: Report) -> Iterator[str]:
@@ -96,7 +98,7 @@ def _correct(report: Report) -> Iterator[str]:
     if report.get("waits"):
         yield f"Not corrected yet: {report['waits']}."
     else:
-        yield f"Logged once more: the rows of {amount(report.get('keys') or 0, 'key')}; the next step publishes them."
+        yield f"Logged again: the rows of {amount(report.get('keys') or 0, 'key')}; the next step publishes them."
 
 
 def _repair(report: Report) -> Iterator[str]:
@@ -151,7 +153,7 @@ _TOLD: Mapping[str, Callable[[Report], Iterator[str]]] = {
 
 
 def _left(report: Report) -> Iterator[str]:
-    """What is not as it should be: tables on hold, stopped, with losses; and what was only told."""
+    """What is not as it should be: tables on hold, stopped, with losses; and notes."""
     for table, why in sorted((report.get("held") or {}).items()):
         yield f"On hold: {table}: {why}"
     for table, why in sorted((report.get("stopped") or {}).items()):

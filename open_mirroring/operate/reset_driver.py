@@ -64,7 +64,6 @@ class ResetDriver:
         rebuild: publishes what the table begins with; says what it waits for, or nothing. Without it, whoever looks
             or says something needs no Spark.
         asked: the request that is carried out; without one, whatever is open.
-        word: what an operator says of the target; counts for the one look that it answers.
         zone: where the landing zone is, with the login; by default as the environment says.
     """
 
@@ -76,7 +75,6 @@ class ResetDriver:
         *,
         rebuild: Callable[[], str] = nothing_rebuilt,
         asked: Asked | None = None,
-        word: Word | None = None,
         zone: ZoneAddress | None = None,
     ) -> None:
         self._source = source
@@ -88,7 +86,6 @@ class ResetDriver:
         self._store = open_store(zone)
         self._watch = target_watch(mirror, zone)
         self._rebuild = rebuild
-        self._word = word
 
     def drive(self, wait: timedelta) -> ResetOutcome:
         """Carry the reset on, waiting for the target at most *wait*.
@@ -219,13 +216,11 @@ class ResetDriver:
     def _sight(self, row: protocol.ResetRow) -> Sight:
         if row.stage is ResetStage.REBUILDING:
             folder = self._reader.tables()[self._source].folder
-            if self._word == "back" or self._watch.sees(folder) or self._was_applied(folder):
+            if self._watch.sees(folder) or self._was_applied(folder):
                 return Sight.THERE
             return Sight.ABSENT
         if any(self._holds_anything(folder) for folder in row.folders):
             return Sight.FOLDER_BACK
-        if self._word == "gone":
-            return Sight.GONE
         seen = [self._watch.sees(folder) for folder in row.folders]
         if any(seen):
             return Sight.THERE

@@ -5,9 +5,8 @@ from __future__ import annotations
 import hmac
 import secrets
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import UTC, datetime
-from importlib import resources
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qsl, urlencode
@@ -17,6 +16,7 @@ from sqlalchemy import Engine
 from sqlalchemy.exc import DatabaseError
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
+from starlette.staticfiles import StaticFiles
 
 from open_mirroring.config import Mirror
 from open_mirroring.config.landing_zone import is_guid
@@ -43,11 +43,6 @@ _SAFETY = {
     "referrer-policy": "same-origin",
     "cross-origin-opener-policy": "same-origin",
     "cache-control": "no-store",
-}
-_STATIC = {
-    "page.css": "text/css; charset=utf-8",
-    "page.js": "text/javascript; charset=utf-8",
-    "icon.svg": "image/svg+xml",
 }
 
 
@@ -84,12 +79,12 @@ class Surroundings:
     home: Link | None = None
 
 
-@dataclass
 class _Page:
     """Answers requests. Functions that ask ledgers are plain ones, so that they run beside each other in threads."""
 
-    around: Surroundings
-    _ledgers: dict[str, Engine] = field(default_factory=dict)
+    def __init__(self, around: Surroundings) -> None:
+        self.around = around
+        self._ledgers: dict[str, Engine] = {}
 
     def ledger(self, mirror: Mirror) -> Engine | None:
         """The ledger to read it only; None when nothing has run yet."""
@@ -117,7 +112,8 @@ class _Page:
                 shown.append(views.entry(mirror, self.ledger(mirror), now))
             except (MirroringError, DatabaseError) as error:
                 shown.append({"name": mirror.name, "failed": _said(error)})
-        return self._answer(request, "mirrors.html", views.mirrors(shown, [str(p) for p in problems], now))
+        document = {"title": "Mirrors", "taken_at": now, "mirrors": shown, "problems": [str(p) for p in problems]}
+        return self._answer(request, "mirrors.html", document)
 
     def mirror(self, request: Request) -> Response:
         """One mirror with its tables."""
@@ -134,7 +130,7 @@ class _Page:
         ledger, source = self.ledger(mirror), request.query_params.get("source", "")
         found = None if ledger is None else views.table(mirror, ledger, source, datetime.now(UTC))
         if found is None:
-            raise _NotFound(f"the ledger of {mirror.name} has no table {source!r}")
+            raise AccessDenied(404, f"the ledger of {mirror.name} has no table {source!r}")
         return self._answer(request, "table.html", found, mirror)
 
     def letter(self, request: Request) -> Response:
@@ -145,14 +141,14 @@ class _Page:
         ledger = self.ledger(mirror)
         found = None if ledger is None else views.letter(mirror, ledger, request.query_params)
         if found is None:
-            raise _NotFound("no such dead letter is open")
+            raise AccessDenied(404, "no such dead letter is open")
         return self._answer(request, "letter.html", found, mirror)
 
     def runbook(self, request: Request) -> Response:
         """The section of the runbook about a code."""
         found = views.runbook(request.path_params["code"])
         if found is None:
-            raise _NotFound("the runbook has no section of this name")
+            raise AccessDenied(404, "the runbook has no section of this name")
         return self._answer(request, "runbook.html", found)
 
     def metrics(self, request: Request) -> Response:
@@ -186,7 +182,14 @@ class _Page:
             failed = str(error)
         finally:
             ledger.dispose()
-        document = views.decided(mirror, action, form.get("source", ""), said, failed)
+        document = {
+            "title": "Not done" if failed else "Done",
+            "mirror": {"mirror": mirror.name},
+            "action": action,
+            "source": form.get("source", ""),
+            "said": said,
+            "failed": failed,
+        }
         return self._answer(request, "decided.html", document, mirror, status=409 if failed else 200)
 
     def _mirror(self, request: Request) -> Mirror:
@@ -194,15 +197,14 @@ class _Page:
         mirror = self.around.shelf.look()[0].get(name)
         # Who may not look does not learn whether it is there.
         if mirror is None or not _visitor(request).looks(name):
-            raise _NotFound(f"no mirror {name!r}")
+            raise AccessDenied(404, f"no mirror {name!r}")
         return mirror
 
-    def refused(
-        self, request: Request, status: int, what: str, *, login: str = "", asks_token: bool = False
-    ) -> Response:
+    def refused(self, request: Request, error: Exception) -> Response:
         """A page that says why there is no other."""
-        document = {"title": "Not shown", "what": what, "login": login, "asks_token": asks_token}
-        return self._answer(request, "refused.html", document, status=status)
+        denied = error if isinstance(error, AccessDenied) else AccessDenied(503, _said(error))
+        document = {"title": "Not shown", "what": denied.what, "login": denied.login, "asks_token": denied.asks_token}
+        return self._answer(request, "refused.html", document, status=denied.status)
 
     def _answer(
         self,
@@ -235,10 +237,6 @@ class _Page:
         return answer
 
 
-class _NotFound(Exception):
-    """There is no such thing, or it is not for this visitor."""
-
-
 def fabric_item(mirror: Mirror) -> str:
     """Where the mirrored database opens in Fabric; empty where the mirror file has names: the address has GUIDs."""
     workspace, item = mirror.landing_zone.workspace or "", mirror.landing_zone.item or ""
@@ -257,7 +255,10 @@ def build_app(around: Surroundings) -> FastAPI:
 
     @app.middleware("http")
     async def safely(request: Request, answer: Callable[[Request], Awaitable[Response]]) -> Response:
+        is_static = request.url.path.startswith(f"{request.scope.get('root_path', '')}/static/")
         response = await answer(request)
+        if is_static:
+            response.headers["cache-control"] = "max-age=300"
         for name, value in _SAFETY.items():
             response.headers.setdefault(name, value)
         return response
@@ -305,29 +306,9 @@ def build_app(around: Surroundings) -> FastAPI:
 
     app.add_api_route("/enter", enter, methods=["POST"], dependencies=[with_form], response_model=None)
 
-    def static(request: Request) -> Response:
-        name = request.path_params["name"]
-        if name not in _STATIC:
-            return Response("not found", 404)
-        content = (resources.files("open_mirroring.page") / "static" / name).read_bytes()
-        return Response(content, media_type=_STATIC[name], headers={"cache-control": "max-age=300"})
-
-    app.add_api_route("/static/{name}", static, response_model=None)
-
-    def refuse(request: Request, error: Exception) -> Response:
-        assert isinstance(error, AccessDenied)
-        return page.refused(request, error.status, str(error), login=error.login, asks_token=error.asks_token)
-
-    def not_found(request: Request, error: Exception) -> Response:
-        return page.refused(request, 404, str(error))
-
-    def unwell(request: Request, error: Exception) -> Response:
-        return page.refused(request, 503, _said(error))
-
-    app.add_exception_handler(AccessDenied, refuse)
-    app.add_exception_handler(_NotFound, not_found)
-    app.add_exception_handler(MirroringError, unwell)
-    app.add_exception_handler(DatabaseError, unwell)
+    app.mount("/static", StaticFiles(packages=[("open_mirroring.page", "static")]))
+    for kind in (AccessDenied, MirroringError, DatabaseError):
+        app.add_exception_handler(kind, page.refused)
     return app
 
 

@@ -1,4 +1,4 @@
-"""Decides who may look and who may decide. Every app needs a door, so nobody is let in by default."""
+"""Decides who may look and who may decide. Every app needs a door, so no one is let in by default."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ TOKEN_COOKIE = "open_mirroring_token"
 _HOSTS = frozenset({"localhost", "127.0.0.1", "::1"})
 
 
-def _everybody(_: str) -> bool:
+def _everyone(_: str) -> bool:
     return True
 
 
@@ -29,12 +29,15 @@ class Visitor:
     """
 
     name: str = ""
-    looks: Callable[[str], bool] = _everybody
-    decides: Callable[[str], bool] = _everybody
+    looks: Callable[[str], bool] = _everyone
+    decides: Callable[[str], bool] = _everyone
 
 
 class AccessDenied(Exception):
-    """A visitor who is not let in: the HTTP status, what to say, and where to log in."""
+    """A visitor who gets no answer: the HTTP status, what to say, and where to log in.
+
+    Where a visitor may not look, there is nothing (404).
+    """
 
     def __init__(self, status: int, what: str, *, login: str = "", asks_token: bool = False) -> None:
         super().__init__(what)
@@ -55,7 +58,6 @@ class Door(Protocol):
         """What to set in an answer, so that the visitor is known next time."""
 
 
-@dataclass(frozen=True)
 class LoopbackDoor:
     """Lets in whoever is on this machine: the server has to listen on a loopback address only."""
 

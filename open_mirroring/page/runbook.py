@@ -1,4 +1,4 @@
-"""Turns the runbook's section about a code into HTML: the few forms that the runbook uses, and no other."""
+"""Turns the runbook's section about a code into HTML."""
 
 from __future__ import annotations
 
@@ -6,13 +6,16 @@ import re
 from functools import cache
 from importlib import resources
 
+from markdown_it import MarkdownIt
+from markdown_it.token import Token
 from markupsafe import Markup, escape
 
 from open_mirroring.operate.words import shown
 
 _CODE = re.compile(r"\b[A-Z][A-Z0-9]*(?:_[A-Z0-9]+)+\b|\b[A-Z]{3,}\b")
 _INLINE = re.compile(r"`([^`]+)`|\*\*([^*]+)\*\*|\[([^\]]+)\]\(([^)\s]+)\)")
-_ITEM = re.compile(r"^(?:[-*]|\d+\.) +")
+_WIDE = '<div class="wide" tabindex="0" role="region" aria-label="Codes">'
+_CODE_BLOCK = Markup('<pre tabindex="0"><code>{}</code></pre>\n')
 
 
 @cache
@@ -35,51 +38,21 @@ def section(code: str) -> tuple[str, Markup] | None:
     return None if found is None else (found[0], as_html(found[1]))
 
 
+_MARKDOWN = MarkdownIt("commonmark", {"html": False}).disable("inline").enable("table")
+_MARKDOWN.add_render_rule("table_open", lambda *_: f"{_WIDE}<table>")
+_MARKDOWN.add_render_rule("table_close", lambda *_: "</table></div>")
+_MARKDOWN.add_render_rule("fence", lambda _, tokens, at, *__: _CODE_BLOCK.format(tokens[at].content))
+
+
 def as_html(text: str) -> Markup:
-    """Paragraphs, lists, tables and blocks of code."""
-    out: list[Markup] = []
-    for block in _blocks(text):
-        first = block[0]
-        if first.startswith("```"):
-            out.append(Markup('<pre tabindex="0"><code>{}</code></pre>').format("\n".join(block[1:])))
-        elif first.startswith("|"):
-            out.append(_table(block))
-        elif _ITEM.match(first):
-            items = re.split(r"\n(?=(?:[-*]|\d+\.) )", "\n".join(block))
-            tag = Markup("ol" if first[0].isdigit() else "ul")
-            lines = Markup("").join(Markup("<li>{}</li>").format(as_text(_ITEM.sub("", item))) for item in items)
-            out.append(Markup("<{0}>{1}</{0}>").format(tag, lines))
-        else:
-            out.append(Markup("<p>{}</p>").format(as_text("\n".join(block))))
-    return Markup("\n").join(out)
-
-
-def _blocks(text: str) -> list[list[str]]:
-    blocks: list[list[str]] = [[]]
-    in_code = False
-    for line in text.splitlines():
-        if line.startswith("```"):
-            in_code = not in_code
-            if in_code:
-                blocks.append([line])
-            else:
-                blocks.append([])
-        elif in_code or line.strip():
-            blocks[-1].append(line)
-        else:
-            blocks.append([])
-    return [block for block in blocks if block]
-
-
-def _table(block: list[str]) -> Markup:
-    rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in block if not line.startswith("|-")]
-    cells = (Markup("").join(Markup("<td>{}</td>").format(as_text(cell)) for cell in row) for row in rows[1:])
-    head = Markup("").join(Markup('<th scope="col">{}</th>').format(as_text(cell)) for cell in rows[0])
-    body = Markup("").join(Markup("<tr>{}</tr>").format(row) for row in cells)
-    return Markup(
-        '<div class="wide" tabindex="0" role="region" aria-label="Codes"><table><thead><tr>{}</tr></thead>'
-        "<tbody>{}</tbody></table></div>"
-    ).format(head, body)
+    """Paragraphs, lists, tables and blocks of code; each line of them as :func:`as_text` makes it."""
+    tokens = _MARKDOWN.parse(text)
+    for token in tokens:
+        if token.type == "inline":
+            token.children = [Token("html_inline", "", 0, content=as_text(token.content))]
+        elif token.type == "th_open":
+            token.attrSet("scope", "col")
+    return Markup(_MARKDOWN.renderer.render(tokens, _MARKDOWN.options, {}))
 
 
 def as_text(text: str) -> Markup:

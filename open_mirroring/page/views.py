@@ -32,6 +32,7 @@ from open_mirroring.ledger.requests import ACCEPT_LETTERS
 from open_mirroring.operate import words
 from open_mirroring.operate.deciding import LOOK
 from open_mirroring.operate.mirror_view import BoundOffsets, MirrorView, TableView, plain
+from open_mirroring.operate.operations import PROVE
 from open_mirroring.operate.places import places
 from open_mirroring.operate.table_story import SHOWN, Letter, decisions, load_left, newest_files, open_letters
 from open_mirroring.operate.viewing import view_mirror
@@ -76,39 +77,10 @@ def escaped(raw: bytes) -> str:
     return said + (f" … and {more:,} bytes more" if more > 0 else "")
 
 
-_HEIGHT, _STEP = 28, 5
-_SHAPES = {
-    "STOP": '<path d="M5 1h6l4 4v6l-4 4H5l-4-4V5z"/><path class="cut" d="M5 5l6 6M11 5l-6 6"/>',
-    "LOSSES": '<path d="M8 1l7 13H1z"/><path class="cut" d="M8 6v4M8 11.6v.8"/>',
-    "HOLD": '<rect x="1" y="1" width="14" height="14" rx="2"/><path class="cut" d="M6 5v6M10 5v6"/>',
-    "PASS": '<circle cx="8" cy="8" r="7"/><path class="cut" d="M4.5 8.2l2.5 2.5 4.5-5"/>',
-    "UNKNOWN": '<path d="M8 0.8L15.2 8 8 15.2 0.8 8z"/><path class="cut" d="M6.4 6.4a1.7 1.7 0 1 1 1.6 2v1M8 11v.6"/>',
-}
 ROWS_PER_PAGE = 100
 _BATCHES = 20
 _WORST = 5
 _LETTERS = 10_000
-
-
-def sparkline(values: Sequence[int], name: str) -> Markup:
-    """Bars, one for each value, with the sum and the highest in words for those who do not see them."""
-    highest = max(values, default=0)
-    label = f"{name}: {sum(values):,} in {len(values)} hours, at most {highest:,} in one"
-    bars = []
-    for at, value in enumerate(values):
-        height = max(2, round(_HEIGHT * value / highest)) if value else 1
-        bars.append(f'<rect x="{at * _STEP}" y="{_HEIGHT - height}" width="{_STEP - 1}" height="{height}"/>')
-    return Markup(
-        '<svg class="spark" role="img" viewBox="0 0 {width} {height}" width="{width}" height="{height}">'
-        "<title>{label}</title>{bars}</svg>"
-    ).format(width=len(values) * _STEP, height=_HEIGHT, label=label, bars=Markup("".join(bars)))
-
-
-def shape(verdict: str) -> Markup:
-    """The shape of a verdict, for those who do not tell its colour; the word stands beside it."""
-    return Markup('<svg class="shape" viewBox="0 0 16 16" width="16" height="16" aria-hidden="true">{}</svg>').format(
-        Markup(_SHAPES[verdict])
-    )
 
 
 @dataclass(frozen=True)
@@ -150,11 +122,6 @@ ORDERS: Mapping[str, Callable[[TableView], Any]] = {
     "backlog": lambda table: table.backlog.files,
     "letters": lambda table: table.dead_letters.count,
 }
-
-
-def mirrors(entries: Sequence[Mapping[str, Any]], problems: Sequence[str], now: datetime) -> dict[str, Any]:
-    """All mirrors."""
-    return {"title": "Mirrors", "taken_at": now, "mirrors": entries, "problems": problems}
 
 
 def entry(mirror: Mirror, ledger: Engine | None, now: datetime) -> dict[str, Any]:
@@ -246,7 +213,7 @@ def table(mirror: Mirror, ledger: Engine, source: str, now: datetime) -> dict[st
         "epochs": reader.epochs([state.id]).get(state.id, {}),
         "unknown_epochs": unknown,
         "ways_out": ways_out.of_table(mirror, table, unknown, names),
-        "prove": ways_out.proof(mirror, source),
+        "prove": PROVE.command(mirror.file, tables=source),
     }
 
 
@@ -271,19 +238,6 @@ def runbook(code: str) -> dict[str, Any] | None:
     """The runbook's section about a code."""
     found = section(code)
     return None if found is None else {"title": found[0], "code": code, "text": found[1]}
-
-
-def decided(mirror: Mirror, action: str, source: str, said: Sequence[str], failed: str) -> dict[str, Any]:
-    """What came of a decision."""
-    title = "Not done" if failed else "Done"
-    return {
-        "title": title,
-        "mirror": {"mirror": mirror.name},
-        "action": action,
-        "source": source,
-        "said": said,
-        "failed": failed,
-    }
 
 
 def _whole(mirror: Mirror, ledger: Engine, found: MirrorView) -> dict[str, Any]:
@@ -402,9 +356,7 @@ _TEMPLATES.globals |= {
     "amount": words.amount,
     "length": _length,
     "name_of": words.verdict_name,
-    "shape": shape,
     "size": words.size,
-    "sparkline": sparkline,
     "verdict_words": words.verdict_words,
     "has_section": lambda code: section(code) is not None,
     "look_action": LOOK,

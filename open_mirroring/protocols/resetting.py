@@ -71,8 +71,6 @@ class Sight(Enum):
     THERE = "there"
     ABSENT = "absent"
     """Not found this time; counts when a second look agrees."""
-    GONE = "gone"
-    """Confirmed by the target's status or by an operator."""
     UNSEEN = "unseen"
     """Unknown: there is no way to look."""
     FOLDER_BACK = "folder back"
@@ -266,8 +264,6 @@ def _after_look(state: State, row: ResetRow, sight: Sight) -> State:
     match sight:
         case Sight.FOLDER_BACK:
             return replace(state, request=Advance(row.version, ResetStage.REQUESTED))
-        case Sight.GONE:
-            return replace(state, request=Advance(row.version, ResetStage.TABLE_GONE))
         case Sight.ABSENT if row.absent:
             return replace(state, request=Advance(row.version, ResetStage.TABLE_GONE))
         case Sight.ABSENT:

@@ -32,7 +32,8 @@ def mirror_dags(folder: str | Path | None = None, *, pool: str = "default_pool")
     from open_mirroring_airflow.dag_factory import build_dags
     from open_mirroring_airflow.mirror_folder import read_mirror_folder
 
-    return {dag.dag_id: dag for mirror in read_mirror_folder(folder).mirrors for dag in build_dags(mirror, pool)}
+    mirrors, _ = read_mirror_folder(folder)
+    return {dag.dag_id: dag for mirror in mirrors for dag in build_dags(mirror, pool)}
 
 
 def mirror_errors(folder: str | Path | None = None) -> None:
@@ -44,6 +45,6 @@ def mirror_errors(folder: str | Path | None = None) -> None:
     """
     from open_mirroring_airflow.mirror_folder import read_mirror_folder
 
-    error = read_mirror_folder(folder).error
+    _, error = read_mirror_folder(folder)
     if error is not None:
         raise error

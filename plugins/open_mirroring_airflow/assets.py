@@ -13,13 +13,15 @@ Public source: OpenLineage, *Naming conventions*: ``abfss://{container}@{service
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 from urllib.parse import quote
 
 from airflow.sdk import Asset, AssetAlias
 
 from open_mirroring.config import Mirror
+from open_mirroring.errors import MirroringError
 from open_mirroring.landing_zone.onelake_address import PUBLIC_ENDPOINT
 
 if TYPE_CHECKING:
@@ -27,6 +29,7 @@ if TYPE_CHECKING:
 
     from open_mirroring.ledger.reading import LedgerReader
 
+T = TypeVar("T")
 Mark = list[int]
 """Generation and highest confirmed number of a table; a list, because it is kept as JSON between attempts."""
 
@@ -126,6 +129,19 @@ class Attempts:
         self._owed = [one for one in left if one.table in tables]
         self._before: Mapping[str, Mark] = kept["before"] if "before" in kept else marks(ledger)
         store.set(self._KEY, {"owed": kept.get("owed", []), "before": self._before})
+
+    def of(
+        self, attempt: Callable[[], T], tell: Callable[[Sequence[PublishedFiles]], None] = lambda _: None
+    ) -> tuple[T, list[PublishedFiles]]:
+        """What *attempt* returns and what was published, of which *tell* hears even if the attempt fails."""
+        try:
+            done = attempt()
+        except Exception:
+            with suppress(MirroringError):  # a ledger that does not answer now is asked by the next attempt
+                tell(self.published())
+            raise
+        tell(published := self.published())
+        return done, published
 
     def published(self) -> list[PublishedFiles]:
         """All of it; ends the attempt that is under way."""

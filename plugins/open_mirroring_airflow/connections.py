@@ -7,6 +7,7 @@ holds only the connection's name; its content stays in Airflow or its secrets ba
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -49,27 +50,24 @@ def job_connections(mirror: Mirror) -> dict[str, str]:
     return variables
 
 
-def ledger_url(mirror: Mirror) -> str:
-    """The ledger's SQLAlchemy URL, secrets included: never print it. For tasks; in a trigger use the other.
+Known = Mapping[str, Any]
+"""Connections by name that were looked up before."""
+
+
+def ledger_url(mirror: Mirror, known: Known | None = None) -> str:
+    """The ledger's SQLAlchemy URL, secrets included: never print it.
 
     Raises:
         TerminalError: ``CONNECTION_INVALID``.
     """
-    if not isinstance(mirror.ledger, LedgerConnection):
-        return mirror.ledger_url()
-    return _url(mirror, mirror.ledger.connection, _found(mirror.ledger.connection, mirror.file))
-
-
-async def ledger_url_in_trigger(mirror: Mirror) -> str:
-    """:func:`ledger_url` for the triggerer, whose event loop must not wait for a look-up."""
     if not isinstance(mirror.ledger, LedgerConnection):
         return mirror.ledger_url()
     name = mirror.ledger.connection
-    return _url(mirror, name, await _found_in_trigger(name, mirror.file))
+    return from_connection(resolved(name, _found(name, mirror.file, known)), mirror.home)
 
 
-def landing_zone(mirror: Mirror) -> ZoneAddress:
-    """Where the mirror's landing zone is, with the login to it: never print it. For tasks; in a trigger use the other.
+def landing_zone(mirror: Mirror, known: Known | None = None) -> ZoneAddress:
+    """Where the mirror's landing zone is, with the login to it: never print it.
 
     Raises:
         TerminalError: ``CONNECTION_INVALID``.
@@ -77,15 +75,19 @@ def landing_zone(mirror: Mirror) -> ZoneAddress:
     from open_mirroring.reconciliation.inspection import zone_address
 
     name = mirror.landing_zone.connection
-    return zone_address(mirror, None if name is None else resolved(name, _found(name, mirror.file)))
+    return zone_address(mirror, None if name is None else resolved(name, _found(name, mirror.file, known)))
 
 
-async def landing_zone_in_trigger(mirror: Mirror) -> ZoneAddress:
-    """:func:`landing_zone` for the triggerer, whose event loop must not wait for a look-up."""
-    from open_mirroring.reconciliation.inspection import zone_address
-
-    name = mirror.landing_zone.connection
-    return zone_address(mirror, None if name is None else resolved(name, await _found_in_trigger(name, mirror.file)))
+async def known_in_trigger(mirror: Mirror) -> Known:
+    """The connections of ledger and landing zone; the triggerer's event loop does not wait for a look-up."""
+    of_ledger = mirror.ledger.connection if isinstance(mirror.ledger, LedgerConnection) else None
+    found = {}
+    for name in filter(None, (of_ledger, mirror.landing_zone.connection)):
+        try:
+            found[name] = await BaseHook.aget_connection(name)
+        except AirflowNotFoundException:
+            raise missing(name, mirror.file) from None
+    return found
 
 
 def missing(name: str, file: Path) -> TerminalError:
@@ -95,20 +97,13 @@ def missing(name: str, file: Path) -> TerminalError:
         f"Airflow knows no connection {name!r}",
         where=str(file),
         way_out=f"add it under Admin, Connections, in the secrets backend, or as {core.variable(name)}; "
-        "or mend the name in the mirror file",
+        "or correct the name in the mirror file",
     )
 
 
-def _found(name: str, file: Path) -> Any:
+def _found(name: str, file: Path, known: Known | None = None) -> Any:
     try:
-        return BaseHook.get_connection(name)
-    except AirflowNotFoundException:
-        raise missing(name, file) from None
-
-
-async def _found_in_trigger(name: str, file: Path) -> Any:
-    try:
-        return await BaseHook.aget_connection(name)
+        return BaseHook.get_connection(name) if known is None else known[name]
     except AirflowNotFoundException:
         raise missing(name, file) from None
 
@@ -126,7 +121,3 @@ def resolved(name: str, found: Any) -> core.Connection:
         TerminalError: ``CONNECTION_INVALID``.
     """
     return core.parsed(name, json.dumps(content(found)))
-
-
-def _url(mirror: Mirror, name: str, found: Any) -> str:
-    return from_connection(resolved(name, found), mirror.home)

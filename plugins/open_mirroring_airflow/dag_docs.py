@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from string import Template
 
+from open_mirroring.operate import operations
+
 _ONE_WRITER = """
 **One writer.** `max_active_runs=1` keeps scheduled runs apart; a backfill has its own limit and ignores it, so each
 task that starts Spark runs once at a time in its DAG. Order itself rests on neither: each job checks the ledger and
@@ -21,7 +23,7 @@ the run's date, decides what is read and published next. Running it once more ch
 | `extract` | reads everything never read into the change log, as one batch; for all tables, whatever the gate says |
 | `gate` | waits deferred, at most $gate_minutes minutes, until a table may publish; then succeeds in any case |
 | `publish` | publishes the tables that pass; skipped when none does |
-| `reconcile` | compares ledger and landing zone; **fails** naming stopped tables, red tasks before it, and losses |
+$reconcile
 
 **Green with a HOLD note** (`note` in what `gate` and `reconcile` return, and in their logs): tables wait because the
 target lags, is paused, or an initial load is not complete. Extraction went on; publishing catches up by itself.
@@ -33,8 +35,7 @@ A failed `extract` does not keep `publish` from publishing what the log has.
 `alerts.deadline_minutes` a run that is not done so long after it was queued is told, too. `reconcile` returns
 `status`: what waits since when, lag against retention, dead letters and losses.
 
-**Params.** `tables`: publish only these (extraction always reads for all). `reread`: read again what was read of the
-run's interval before; for backfills, and for runs by hand with a logical date.
+**Params.** $params Extraction always reads for all tables.
 
 **Backfill.** `airflow backfill create --dag-id ${mirror}__replicate --from-date … --to-date … --reprocess-behavior
 completed --max-active-runs 1` makes a run for each past interval that begins between these dates, newest first with
@@ -52,10 +53,12 @@ INITIAL_LOAD = Template(
 Loads the rows that the tables of the mirror **$mirror** had before their stream, straight into the landing zone. Only
 by hand. It resumes where it stopped, and does nothing for tables that are loaded.
 
-**Params.** `tables`: load only these; none chosen means all that have an `initial_load` in the mirror file. Until a
-table is loaded its changes are logged and wait: `${mirror}__replicate` shows it on HOLD.
+**Params.** $params Until a table is loaded its changes are logged and wait: `${mirror}__replicate` shows it on HOLD.
 
-`reconcile` **fails** naming stopped tables, a red task before it, and losses.
+| Task | Does |
+|---|---|
+| `load` | loads and publishes the rows |
+$reconcile
 """
     + _ONE_WRITER
 )
@@ -65,14 +68,18 @@ RECONCILE = Template(
 The deep check of the mirror **$mirror**: footers, rows and digests of all files in the table's folders against ledger
 and log, per table and batch. It changes no file. A table that does not agree is stopped in the ledger, and the run
 **fails** naming it with its code. The quick check, without reading files, ends every run of `${mirror}__replicate`.
+
+**Params.** $params
 """
 )
 
 
 RELOAD_APPROVAL = (
+    "Drop {{ params.table }} of the mirror $mirror at the target and build it from scratch?",
     "Readers of the target see no table, or a part of it, until the load is complete. Its changes are read and logged "
-    "meanwhile; the other tables of the mirror go on."
+    "meanwhile; the other tables of the mirror go on.",
 )
+"""The question that an approver is asked, and what the answer means."""
 
 RELOAD_TABLE = Template(
     """
@@ -83,12 +90,11 @@ runbook's section *Resetting one table* says when.
 
 | Task | Does |
 |---|---|
-| `approve` | waits for a named approval, a day at most; *Reject* skips the rest |
+$approve
 | `reload` | records the request and carries the reset on; deferred, without Spark, while it waits for the target |
-| `reconcile` | compares ledger and landing zone; **fails** naming stopped tables, a red task before it, and losses |
+$reconcile
 
-**Params.** `table`: the table. `reason`: why; kept in the ledger's audit with the name of whoever approved it.
-`made_anew`: the source dropped the table and made it again, empty, before its newest stream began.
+**Params.** $params
 
 While it lasts, `${mirror}__replicate` shows the table on HOLD (RESET_OPEN) and publishes the others. A run that failed
 or was killed is cleared, or triggered again: it goes on from the ledger's last record. Where nothing tells what the
@@ -100,8 +106,9 @@ it fails with RESET_OPEN.
 )
 
 REPAIR_APPROVAL = (
+    "Publish number {{ params.number }} of {{ params.table }} of the mirror $mirror again?",
     "The number is published with the content that was sealed. A number that the target has applied already would be "
-    "applied twice: only what is known not to be applied may be approved."
+    "applied twice: only what is known not to be applied may be approved.",
 )
 
 REPAIR = Template(
@@ -111,13 +118,11 @@ way out of FILE_MISSING where the runbook says so. It starts no Spark.
 
 | Task | Does |
 |---|---|
-| `approve` | waits for a named approval, a day at most; *Reject* skips the rest |
+$approve
 | `repair` | gives the content that was sealed its number; refused (REPAIR_REFUSED) where it may be applied |
-| `reconcile` | compares ledger and landing zone; **fails** naming stopped tables, a red task before it, and losses |
+$reconcile
 
-**Params.** `table`, `number`: what is lost, as the stop names it. `not_applied`: how you know that the target has not
-applied it, where no trusted counter proves it. `reason`: why; kept in the ledger's audit with the name of whoever
-approved it.
+**Params.** $params
 """
     + _ONE_WRITER
 )
@@ -127,17 +132,9 @@ DECIDE = Template(
 Takes **one** decision about the mirror **$mirror**, for operators without a shell: what the page's buttons and the
 command of the same name do. It starts no Spark. Whoever starts the run decides: the name goes into the ledger's audit.
 
-| Decision | Takes | Is |
+| Decision | Takes | Does |
 |---|---|---|
-| `resume` | `table` | clears its stop once the cause is mended; the next run checks again |
-| `resume-extraction` | | clears the stop of the mirror's reading |
-| `accept-epoch` | `table`, `subject`: the stream's GUID | goes on with a stream that began anew |
-| `accept-schema` | `table`, `subject`: `column, column`, `renamed_to` (optional) | they were dropped, or one renamed |
-| `accept-table` | `table` | lets a table be published that joined by a pattern which asks |
-| `accept-reload` | `table` | builds the table from the load that its Qlik task sent again, and what lies behind it |
-| `target-says-gone` | `table` | you see at the target that a table in a reset is gone; never of one that is there |
-| `target-says-back` | `table` | you see at the target that it was made anew: its reset is over |
-| `accept-dead-letters` | `subject`: their code, `table` (optional) | settles them as lost; no table: those of none |
+$decisions
 
 A field that is missing, or that the decision does not take, fails the run (ARGUMENT_INVALID), and nothing is decided.
 What `decide` returns tells what came of it and what the next run will find. One run decides once: cleared, it reports
@@ -155,13 +152,13 @@ after an update of this product, or after a setting of the mirror file was mende
 |---|---|
 | `replay` | writes what can be decoded now into the change log, as a new batch; letters that cannot be stay open |
 | `publish` | publishes it by the usual rule: what is still the newest of its key, and nothing twice |
-| `reconcile` | compares ledger and landing zone; **fails** naming stopped tables, red tasks before it, and losses |
+$reconcile
 
 Changes keep the positions of their messages, so a replay in any order, any number of times, ends in the same rows. What
 `replay` returns tells how many were decoded, how many are `left` by code, and which tables are `healed`: the stop of
 such a table is CHANGES_RECOVERED now, and `open-mirroring resume` lifts it.
 
-**Params.** `code`, `table`, `after`, `before`: which letters; none chosen means all.
+**Params.** $params None chosen means all letters.
 """
     + _ONE_WRITER
 )
@@ -178,13 +175,14 @@ extra, different, doubled or not decided. `open-mirroring status` shows the last
 
 Let `${mirror}__replicate` go on meanwhile: a key that moves is decided by what is read in between.
 
-**Params.** `tables`: compare only these; none chosen means all.
+**Params.** $params
 """
 )
 
 CORRECTION_APPROVAL = (
+    "Publish the rows that the proof {{ params.proof }} of the mirror $mirror found to differ?",
     "The keys are those in the log of the task that proved them. Their rows are read from the source as they are now "
-    "and published like any change; no other row is touched."
+    "and published like any change; no other row is touched.",
 )
 
 CORRECT_TABLE = Template(
@@ -194,13 +192,12 @@ differ are published once more, as the source has them now. Find out first why t
 
 | Task | Does |
 |---|---|
-| `approve` | waits for a named approval, a day at most; *Reject* skips the rest |
+$approve
 | `correct` | reads the rows, and writes them into the change log as a batch of their own; once for each proof |
 | `publish` | publishes it by the usual rule: later changes win |
-| `reconcile` | compares ledger and landing zone; **fails** naming stopped tables, red tasks before it, and losses |
+$reconcile
 
-**Params.** `proof`: its id, which what `prove` returned names. `reason`: why; kept in the ledger's audit with the name
-of whoever approved it.
+**Params.** $params
 
 A correction is refused (REPAIR_REFUSED) where it would not make the table equal, and tried again where the source
 did not answer (PROOF_FAILED). Then prove again.
@@ -225,23 +222,39 @@ Keeps the mirror **$mirror** small, daily, beside whatever runs:
 
 
 DAGS = {
-    "replicate": REPLICATE,
-    "initial_load": INITIAL_LOAD,
-    "reconcile": RECONCILE,
-    "decide": DECIDE,
-    "reload_table": RELOAD_TABLE,
-    "repair": REPAIR,
-    "replay_dead_letters": REPLAY_DEAD_LETTERS,
-    "prove": PROVE,
-    "correct_table": CORRECT_TABLE,
-    "maintain": MAINTAIN,
+    "replicate": (REPLICATE, operations.BACKFILL),
+    "initial_load": (INITIAL_LOAD, operations.INITIAL_LOAD),
+    "reconcile": (RECONCILE, operations.RECONCILE),
+    "decide": (DECIDE, None),
+    "reload_table": (RELOAD_TABLE, operations.RELOAD),
+    "repair": (REPAIR, operations.REPAIR),
+    "replay_dead_letters": (REPLAY_DEAD_LETTERS, operations.REPLAY),
+    "prove": (PROVE, operations.PROVE),
+    "correct_table": (CORRECT_TABLE, operations.CORRECT),
+    "maintain": (MAINTAIN, operations.MAINTAIN),
 }
-"""What each DAG of a mirror is called behind the mirror's name, and its documentation."""
+"""What each DAG of a mirror is called behind the mirror's name, its documentation, and what it does (None: decides)."""
 
 
 def text(dag: str, mirror: str, *, gate_minutes: int) -> str:
     """The Markdown of a DAG."""
-    return DAGS[dag].substitute(mirror=mirror, gate_minutes=gate_minutes).strip()
+    template, operation = DAGS[dag]
+    given = {
+        "approve": "| `approve` | waits for a named approval, a day at most; *Reject* skips the rest |",
+        "reconcile": "| `reconcile` | compares ledger and landing zone; **fails** naming stopped tables, red tasks "
+        "before it, and losses |",
+        "params": " ".join(f"`{one.field}`: {one.says}" for one in (operation.fields if operation else ())),
+        "decisions": "\n".join(map(_row, operations.DECISIONS.values())),
+    }
+    return template.substitute(mirror=mirror, gate_minutes=gate_minutes, **given).strip()
+
+
+def _row(decision: operations.Operation) -> str:
+    takes = []
+    for one in (one for one in decision.fields if one.field != operations.REASON.field):
+        meaning = "" if one.title.casefold() == one.field else f": {one.title.casefold()}"
+        takes.append(f"`{one.field}`{meaning}{'' if one.is_required else ' (optional)'}")
+    return f"| `{decision.name}` | {', '.join(takes)} | {decision.about} |"
 
 
 _BOOK = """\

@@ -9,17 +9,21 @@ from airflow.providers.standard.operators.hitl import ApprovalOperator
 from airflow.sdk import (  # type: ignore[attr-defined]  # Airflow's stub leaves out what is for deadlines
     DAG,
     AsyncCallback,
+    BaseOperator,
     CronDataIntervalTimetable,
     DeadlineAlert,
     DeadlineReference,
     TriggerRule,
+    chain,
 )
 
 from open_mirroring.config import Mirror
+from open_mirroring.operate import operations
 from open_mirroring_airflow import dag_docs
 from open_mirroring_airflow.job_operator import OpenMirroringSparkOperator
 from open_mirroring_airflow.notifier import MirrorNotifier
 from open_mirroring_airflow.operators import (
+    ApprovedOperator,
     CorrectOperator,
     DecideOperator,
     DeepCheckOperator,
@@ -27,26 +31,10 @@ from open_mirroring_airflow.operators import (
     ProveOperator,
     PublishingOperator,
     ReloadOperator,
-    RepairOperator,
-    ReplayOperator,
 )
 from open_mirroring_airflow.retry_policy import retrying
 from open_mirroring_airflow.run_note import TAG
-from open_mirroring_airflow.run_params import (
-    MADE_ANEW,
-    NOT_APPLIED,
-    NUMBER,
-    PROOF,
-    REASON,
-    REREAD,
-    TABLE,
-    TABLES,
-    decision_params,
-    letter_params,
-    params_of,
-    table_param,
-    tables_param,
-)
+from open_mirroring_airflow.run_params import decision_params, params_of
 from open_mirroring_airflow.sensors import GateSensor
 from open_mirroring_airflow.verdict import ReconcileOperator
 
@@ -60,40 +48,41 @@ _OWNER = "open-mirroring"
 
 
 def build_dags(mirror: Mirror, pool: str = "default_pool") -> list[DAG]:
-    """The DAGs ``<mirror>__<what>``.
+    """The DAGs ``<mirror>__<what>``: one of each in :data:`~open_mirroring_airflow.dag_docs.DAGS`.
 
-    ``initial_load``, ``decide``, ``reload_table``, ``repair``, ``replay_dead_letters``, ``prove`` and
-    ``correct_table`` run by hand, ``replicate`` by the mirror's schedule, ``reconcile`` and ``maintain`` daily.
+    ``replicate`` runs by the mirror's schedule, ``reconcile`` and ``maintain`` daily, the others by hand.
 
     Args:
         mirror: the mirror.
         pool: the pool of Airflow whose slots limit how many Spark applications run at a time; it must exist.
     """
     spark = _spark(mirror, pool)
-    builds = (
-        _initial_load,
-        _replicate,
-        _reconcile,
-        _decide,
-        _reload_table,
-        _repair,
-        _replay_dead_letters,
-        _prove,
-        _correct_table,
-        _maintain,
-    )
-    return [build(mirror, spark) for build in builds]
+    with_load = [table.source for table in mirror.tables if table.initial_load is not None]
+    loadable = _sources(mirror) if mirror.has_patterns or not with_load else with_load
+    params = params_of(operations.INITIAL_LOAD, loadable)
+
+    def dag(what: str, kind: type[OpenMirroringSparkOperator], task_id: str, **more: Any) -> DAG:
+        return _job(mirror, spark, what, kind, task_id, **more)
+
+    return [
+        dag("initial_load", PublishingOperator, "load", params=params),
+        _replicate(mirror, spark),
+        dag("reconcile", DeepCheckOperator, "deep_check", cron=_DEEP_CHECK, leaf=False),
+        _decide(mirror),
+        dag("reload_table", ReloadOperator, "reload", approval=dag_docs.RELOAD_APPROVAL),
+        dag("repair", ApprovedOperator, "repair", approval=dag_docs.REPAIR_APPROVAL),
+        dag("replay_dead_letters", OpenMirroringSparkOperator, "replay", publishes=True),
+        # By hand, or by whatever triggers it: it reads all rows of the source, and only its owner knows when it may.
+        dag("prove", ProveOperator, "prove", cron=None, leaf=False),
+        dag("correct_table", CorrectOperator, "correct", approval=dag_docs.CORRECTION_APPROVAL, publishes=True),
+        dag("maintain", OpenMirroringSparkOperator, "maintain", cron=_MAINTENANCE, leaf=False),
+    ]
 
 
 def _replicate(mirror: Mirror, spark: dict[str, Any]) -> DAG:
     """Extract ∥ gate → publish → reconcile."""
-    params = {
-        TABLES: tables_param(_sources(mirror), "Publish only these tables; none chosen means all."),
-        **params_of(REREAD),
-    }
-    deadline = _deadline(mirror)
-    with _dag(mirror, "replicate", params, mirror.schedule, deadline=deadline) as dag:
-        extract = ExtractOperator(task_id="extract", job="extract_changes", publishes=True, **spark)
+    with _dag(mirror, "replicate", mirror.schedule, deadline=_deadline(mirror)) as dag:
+        extract = ExtractOperator(task_id="extract", job="extract_changes", **spark)
         gate = GateSensor(task_id="gate", mirror_file=str(mirror.file))
         publish = PublishingOperator(
             task_id="publish",
@@ -108,89 +97,38 @@ def _replicate(mirror: Mirror, spark: dict[str, Any]) -> DAG:
     return dag
 
 
-def _initial_load(mirror: Mirror, spark: dict[str, Any]) -> DAG:
-    with_load = [table.source for table in mirror.tables if table.initial_load is not None]
-    choices = _sources(mirror) if mirror.has_patterns or not with_load else with_load
-    params = {TABLES: tables_param(choices, "Load only these tables; none chosen means all.")}
-    with _dag(mirror, "initial_load", params) as dag:
-        load = PublishingOperator(task_id="load", job="initial_load", **spark)
-        load >> _leaf(mirror)
-    return dag
-
-
-def _reconcile(mirror: Mirror, spark: dict[str, Any]) -> DAG:
-    with _dag(mirror, "reconcile", {}, _DEEP_CHECK) as dag:
-        DeepCheckOperator(task_id="deep_check", job="reconcile_sequence", **spark)
-    return dag
-
-
-def _reload_table(mirror: Mirror, spark: dict[str, Any]) -> DAG:
-    """Approve → reload → reconcile."""
-    params = {
-        TABLE: table_param(_sources(mirror), "Dropped at the target and built anew; the others go on."),
-        **params_of(MADE_ANEW, REASON),
-    }
-    with _dag(mirror, "reload_table", params) as dag:
-        question = f"Drop {{{{ params.{TABLE} }}}} of the mirror {mirror.name} at the target and build it anew?"
-        approve = _approval(question, dag_docs.RELOAD_APPROVAL)
-        approve >> ReloadOperator(task_id="reload", job="reload_table", **_approved(approve, spark)) >> _leaf(mirror)
-    return dag
-
-
-def _repair(mirror: Mirror, spark: dict[str, Any]) -> DAG:
-    """Approve → repair → reconcile."""
-    params = {
-        TABLE: table_param(_sources(mirror), "The table whose number is lost."),
-        **params_of(NUMBER, NOT_APPLIED, REASON),
-    }
-    with _dag(mirror, "repair", params) as dag:
-        lost = f"number {{{{ params.{NUMBER} }}}} of {{{{ params.{TABLE} }}}}"
-        approve = _approval(f"Publish {lost} of the mirror {mirror.name} again?", dag_docs.REPAIR_APPROVAL)
-        approve >> RepairOperator(task_id="repair", job="repairs", **_approved(approve, spark)) >> _leaf(mirror)
-    return dag
-
-
-def _decide(mirror: Mirror, spark: dict[str, Any]) -> DAG:
-    params = decision_params(_sources(mirror))
-    with _dag(mirror, "decide", params) as dag:
+def _decide(mirror: Mirror) -> DAG:
+    with _dag(mirror, "decide", params=decision_params(_sources(mirror))) as dag:
         DecideOperator(task_id="decide", mirror_file=str(mirror.file))
     return dag
 
 
-def _replay_dead_letters(mirror: Mirror, spark: dict[str, Any]) -> DAG:
-    params = letter_params(_sources(mirror))
-    with _dag(mirror, "replay_dead_letters", params) as dag:
-        replay = ReplayOperator(task_id="replay", job="replay_dead_letters", **spark)
-        publish = PublishingOperator(task_id="publish", job="publish_changes", **spark)
-        replay >> publish >> _leaf(mirror)
-    return dag
-
-
-def _prove(mirror: Mirror, spark: dict[str, Any]) -> DAG:
-    params = {TABLES: tables_param(_sources(mirror), "Compare only these tables; none chosen means all.")}
-    # By hand, or by whoever triggers it: it reads all rows of the source, and only its owner knows when that may be.
-    with _dag(mirror, "prove", params, None) as dag:
-        ProveOperator(task_id="prove", job="prove", **spark)
-    return dag
-
-
-def _correct_table(mirror: Mirror, spark: dict[str, Any]) -> DAG:
-    """Approve → correct → publish → reconcile."""
-    params = params_of(PROOF, REASON)
-    with _dag(mirror, "correct_table", params) as dag:
-        question = (
-            f"Publish the rows that the proof {{{{ params.{PROOF} }}}} of the mirror {mirror.name} found to differ?"
-        )
-        approve = _approval(question, dag_docs.CORRECTION_APPROVAL)
-        correct = CorrectOperator(task_id="correct", job="corrections", **_approved(approve, spark))
-        publish = PublishingOperator(task_id="publish", job="publish_changes", **spark)
-        approve >> correct >> publish >> _leaf(mirror)
-    return dag
-
-
-def _maintain(mirror: Mirror, spark: dict[str, Any]) -> DAG:
-    with _dag(mirror, "maintain", {}, _MAINTENANCE) as dag:
-        OpenMirroringSparkOperator(task_id="maintain", job="maintain", **spark)
+def _job(
+    mirror: Mirror,
+    spark: dict[str, Any],
+    what: str,
+    kind: type[OpenMirroringSparkOperator],
+    task_id: str,
+    *,
+    approval: tuple[str, str] | None = None,
+    publishes: bool = False,
+    leaf: bool = True,
+    **more: Any,
+) -> DAG:
+    """Approve, if need be → the operation's job → publish what it logged → reconcile."""
+    _, operation = dag_docs.DAGS[what]
+    assert operation is not None
+    with _dag(mirror, what, **more) as dag:
+        tasks: list[BaseOperator] = []
+        if approval is not None:
+            tasks.append(_approval(mirror, *approval))
+        approved = {"approval_task_id": tasks[0].task_id} if tasks else {}
+        tasks.append(kind(task_id=task_id, job=operation.job, **approved, **spark))
+        if publishes:
+            tasks.append(PublishingOperator(task_id="publish", job="publish_changes", **spark))
+        if leaf:
+            tasks.append(_leaf(mirror))
+        chain(*tasks)
     return dag
 
 
@@ -209,11 +147,11 @@ def _deadline(mirror: Mirror) -> DeadlineAlert | None:
     return DeadlineAlert(reference=reference, interval=interval, callback=AsyncCallback(MirrorNotifier, kwargs=message))
 
 
-def _approval(subject: str, what: str) -> ApprovalOperator:
+def _approval(mirror: Mirror, question: str, what: str) -> ApprovalOperator:
     return ApprovalOperator(
         task_id="approve",
-        subject=subject,
-        body=f"Reason: {{{{ params.{REASON} }}}}\n\n{what}",
+        subject=question.replace("$mirror", mirror.name),
+        body=f"Reason: {{{{ params.reason }}}}\n\n{what}",
         response_timeout=_APPROVAL,
         # Asked once: whoever let it time out is not asked again.
         retries=0,
@@ -222,19 +160,20 @@ def _approval(subject: str, what: str) -> ApprovalOperator:
     )
 
 
-def _approved(approve: ApprovalOperator, spark: dict[str, Any]) -> dict[str, Any]:
-    """The arguments of a task that starts Spark once somebody approved it."""
-    return {"approval_task_id": approve.task_id, **spark}
-
-
 def _leaf(mirror: Mirror) -> ReconcileOperator:
     return ReconcileOperator(task_id="reconcile", mirror_file=str(mirror.file), trigger_rule=TriggerRule.ALL_DONE)
 
 
-def _dag(mirror: Mirror, what: str, params: dict[str, Any], cron: str | None = "", **kwargs: Any) -> DAG:
-    """A DAG that runs by *cron* and by hand; None: when it is triggered, empty: only by hand."""
+def _dag(mirror: Mirror, what: str, cron: str | None = "", **kwargs: Any) -> DAG:
+    """A DAG that runs by *cron* and by hand; None: when it is triggered, empty: only by hand.
+
+    Its form is that of its operation, unless other params are given.
+    """
     if cron == "":
         kwargs["allowed_run_types"] = ["manual"]
+    _, operation = dag_docs.DAGS[what]
+    if operation is not None:
+        kwargs.setdefault("params", params_of(operation, _sources(mirror)))
     notifier = MirrorNotifier(mirror.name, "failed", mirror.alerts.connection)
     return DAG(
         dag_id=f"{mirror.name}__{what}",
@@ -244,7 +183,6 @@ def _dag(mirror: Mirror, what: str, params: dict[str, Any], cron: str | None = "
         start_date=_START,
         catchup=False,
         max_active_runs=1,
-        params=params,
         tags=[TAG, mirror.name],
         default_args={"owner": _OWNER, **retrying(), "on_failure_callback": notifier},
         doc_md=dag_docs.text(what, mirror.name, gate_minutes=mirror.gate.timeout_minutes),

@@ -27,7 +27,6 @@ class _Hook(BaseHook):
 
     Args:
         conn_id: name of the connection.
-        kwargs: those of any hook.
     """
 
     default_conn_name: str

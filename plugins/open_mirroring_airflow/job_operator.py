@@ -16,10 +16,13 @@ from airflow.sdk.exceptions import AirflowException, AirflowNotFoundException, A
 
 from open_mirroring.config import Mirror, load_mirror
 from open_mirroring.errors import TerminalError, TransientError
+from open_mirroring.operate.arguments import command_words
 from open_mirroring.operate.exit_codes import Exit
+from open_mirroring.operate.operations import OPERATIONS
 from open_mirroring.operate.spark_jars import jar_files
 from open_mirroring_airflow.connections import job_connections, missing
 from open_mirroring_airflow.run_note import noted
+from open_mirroring_airflow.run_params import TABLES, chosen_tables
 from open_mirroring_airflow.spark_installation import job_environment, job_file, logging_option
 
 if TYPE_CHECKING:
@@ -33,26 +36,17 @@ _ERRORS: dict[int, type[TerminalError | TransientError]] = {
 
 
 class OpenMirroringSparkOperator(BaseOperator):
-    """Run one of our jobs for a mirror; returns the job's own short report.
+    """Run one of our jobs for a mirror; the task returns the job's short report.
 
-    The mirror file is read where the task runs, so it has to be there under the same path. Connections that it names
-    go into the submitting process's environment alone: onto no command line, into no file, into no rendered field; to
-    a driver on the cluster they go sealed. Every job is idempotent: a retry submits it again.
-
-    Exit codes: 0 done; 1 terminal; 2 wrong use; 3 some tables stopped, the others are done; 4 transient; 5 on hold;
-    6 done with losses, of which the run's last task tells; 7 a table is not equal to its source.
+    The mirror file is read where the task runs, so it has to be there under the same path. Secrets of its connections
+    go only into the submitting process's environment, or sealed to a driver on the cluster. Every job is idempotent: a
+    retry submits it again. A job that ends with an error fails the task with the job's own code, or with
+    ``JOB_FAILED`` where it left none; one that is on hold skips it.
 
     Args:
         mirror: name of the mirror; the application is called ``<mirror> <job>``.
         mirror_file: path of its file.
         job: name of the job, that of its module.
-        kwargs: those of any operator.
-
-    Raises:
-        TerminalError: ``CONNECTION_INVALID`` (the provider would go on with YARN), ``INSTALLATION_INCOMPLETE``,
-            ``TABLES_STOPPED``, those of :class:`ClusterSubmitHook`, or the job's own code.
-        TransientError: the job's own code, or ``JOB_FAILED``.
-        AirflowSkipException: the job is on hold.
     """
 
     template_fields: Sequence[str] = ("name", "mirror_file")
@@ -77,8 +71,14 @@ class OpenMirroringSparkOperator(BaseOperator):
         return self.run_job(mirror, self.job_arguments(mirror, context), context)
 
     def job_arguments(self, mirror: Mirror, context: Context) -> list[str]:
-        """The job's arguments after the mirror file."""
-        return []
+        """The job's arguments after the mirror file: those of its operation that the form fills in."""
+        operation = next((one for one in OPERATIONS if one.job == self.job), None)
+        return [] if operation is None else command_words(operation.arguments, self.form(mirror, context))
+
+    def form(self, mirror: Mirror, context: Context) -> dict[str, Any]:
+        """What the run's form says, by field."""
+        params = dict(context["params"])
+        return {**params, TABLES: tables_listed(mirror, chosen_tables(mirror, context))} if TABLES in params else params
 
     def run_job(self, mirror: Mirror, arguments: list[str], context: Context) -> dict[str, Any] | None:
         """Submit, wait, and judge the exit code; the job's report."""
@@ -98,7 +98,7 @@ class OpenMirroringSparkOperator(BaseOperator):
         return self._judge(hook, hook.exit_code) if hook.exit_code else short(hook.result.report)
 
     def tell(self, report: dict[str, Any]) -> None:
-        """Say in a few lines what the job did: below all that was logged on the way, and in the notes."""
+        """Write in a few lines what the job did, into the log and into the run's note."""
         from open_mirroring.operate.job_story import story
 
         lines = story(self.job, report)
@@ -107,11 +107,7 @@ class OpenMirroringSparkOperator(BaseOperator):
         self.said += lines
 
     def tables_stopped(self, report: dict[str, Any] | None) -> dict[str, Any] | None:
-        """What to make of tables that stopped while the others are done: here, the task fails naming them.
-
-        Raises:
-            TerminalError: ``TABLES_STOPPED``.
-        """
+        """Fail with ``TABLES_STOPPED``, naming the tables that stopped; the others are done."""
         raise TerminalError(
             "TABLES_STOPPED",
             f"tables stopped: {stopped_text(report)}; the others are done",
@@ -120,15 +116,11 @@ class OpenMirroringSparkOperator(BaseOperator):
         )
 
     def on_hold(self, report: dict[str, Any]) -> NoReturn:
-        """What to make of a job that could do nothing now: the task is skipped.
-
-        Raises:
-            AirflowSkipException: always.
-        """
+        """Skip the task of a job that could do nothing now."""
         raise AirflowSkipException(f"HOLD: {self.job} of mirror {self.mirror} found every table on hold")
 
     def done_with_losses(self, report: dict[str, Any] | None) -> dict[str, Any] | None:
-        """What to make of losses: here, say so and go on, for what comes next has to be done all the same."""
+        """Warn of losses and go on: what comes next has to be done in any case."""
         self.log.warning("Done with losses: %s.", losses_text(report))
         return report
 
@@ -219,6 +211,21 @@ def _death(exit_code: int, *, is_ended_by_airflow: bool) -> tuple[str, str]:
             name += ", which the system sends where memory runs out"
         return f"the job was ended by {name}", f"{goes_on}; if it happens again, give the machine more memory"
     return f"the job ended with exit code {exit_code} and left no message", "look at the last lines of the task's log"
+
+
+def tables_listed(mirror: Mirror, tables: list[str]) -> str:
+    """Tables as an argument of a job; empty for all of them: a command line has an end."""
+    if len(tables) == len(mirror.tables):
+        return ""
+    unlistable = [table for table in tables if "," in table]
+    if unlistable:
+        raise TerminalError(
+            "ARGUMENT_INVALID",
+            f"a name with a comma cannot be in a list of tables: {unlistable}",
+            where=str(mirror.file),
+            way_out="publish all tables of this mirror, or give that table a mirror of its own",
+        )
+    return ",".join(tables)
 
 
 def short(report: dict[str, Any] | None) -> dict[str, Any] | None:

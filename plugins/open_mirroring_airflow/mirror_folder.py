@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import NamedTuple
 
 from open_mirroring.config import ConfigError, Mirror, load_mirror, load_mirrors, mirror_files
 from open_mirroring.errors import MirroringError, TerminalError
@@ -13,20 +12,15 @@ MIRRORS = "OPEN_MIRRORING_MIRRORS"
 """Environment variable naming the folder of mirror files."""
 
 
-class MirrorFolder(NamedTuple):
-    """The mirrors whose files are right, by file name, and everything that is wrong with the others."""
-
-    mirrors: list[Mirror]
-    error: TerminalError | None
-
-
 def mirrors_folder(dags_folder: Path) -> Path:
     """The folder that :data:`MIRRORS` names, else ``mirrors`` beside the DAGs' folder, as in a checkout."""
     return Path(os.environ.get(MIRRORS) or dags_folder.absolute().parent / "mirrors")
 
 
-def read_mirror_folder(folder: str | Path | None) -> MirrorFolder:
-    """Read the mirror files for a DAG file, of *folder* or, if there is none, of the one that :data:`MIRRORS` names.
+def read_mirror_folder(folder: str | Path | None) -> tuple[list[Mirror], TerminalError | None]:
+    """Read the mirror files of *folder* or, if there is none, of the one that :data:`MIRRORS` names.
+
+    Returns the mirrors whose files are right, by file name, and everything that is wrong with the others.
 
     Airflow drops, and after a while forgets, *all* DAGs of a file that raises while it is imported. So the file with
     the DAGs takes the mirrors from here and never raises, and a second file, without DAGs, raises the error: it shows
@@ -35,13 +29,15 @@ def read_mirror_folder(folder: str | Path | None) -> MirrorFolder:
     """
     folder = Path(folder or os.environ.get(MIRRORS) or "mirrors")
     if not folder.is_dir():
-        return MirrorFolder([], _no_folder(folder))
+        way_out = f"create it, or name another one in the DAG file or in {MIRRORS}"
+        what = "there is no folder of mirror files"
+        return [], TerminalError("PLACE_MISSING", what, where=str(folder), way_out=way_out)
     try:
-        return MirrorFolder(load_mirrors(folder, _standing), None)
+        return load_mirrors(folder, _standing), None
     except ConfigError as error:
         wrong = {problem.file.absolute() for problem in error.problems}
         good = [file for file in mirror_files(folder) if file.absolute() not in wrong]
-        return MirrorFolder([load_mirror(file) for file in good], error)
+        return [load_mirror(file) for file in good], error
 
 
 def _standing(mirror: Mirror) -> int:
@@ -54,12 +50,3 @@ def _standing(mirror: Mirror) -> int:
         return standing(mirror, ledger_url(mirror))
     except MirroringError:
         return 0
-
-
-def _no_folder(folder: Path) -> TerminalError:
-    return TerminalError(
-        "PLACE_MISSING",
-        "there is no folder of mirror files",
-        where=str(folder),
-        way_out=f"create it, or name another one in the DAG file or in {MIRRORS}",
-    )

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -12,8 +11,8 @@ from airflow.sdk import BaseOperator, Context
 from airflow.sdk.exceptions import AirflowSkipException
 
 from open_mirroring.config import Mirror, load_mirror
-from open_mirroring.errors import MirroringError, TerminalError, TransientError
-from open_mirroring.ledger.requests import TARGET_BACK, TARGET_GONE
+from open_mirroring.errors import TerminalError, TransientError
+from open_mirroring.operate.operations import REASON, TABLE, TARGET_BACK, TARGET_GONE
 from open_mirroring_airflow.assets import (
     Attempts,
     PublishedFiles,
@@ -29,22 +28,11 @@ from open_mirroring_airflow.job_operator import (
     done_with_losses,
     losses_text,
     short,
+    tables_listed,
     verdicts_text,
 )
 from open_mirroring_airflow.run_note import noted
-from open_mirroring_airflow.run_params import (
-    MADE_ANEW,
-    NOT_APPLIED,
-    NUMBER,
-    PROOF,
-    REASON,
-    TABLE,
-    backfill_arguments,
-    checked_tables,
-    chosen_decision,
-    chosen_tables,
-    letter_arguments,
-)
+from open_mirroring_airflow.run_params import backfill_arguments, checked_tables, chosen_decision, chosen_tables
 from open_mirroring_airflow.triggers import ResetTrigger
 
 if TYPE_CHECKING:
@@ -57,7 +45,7 @@ _LOOK_MINUTES = 0.2
 _LOOK_SECONDS = 60.0
 """Between two looks of a reset that waits deferred."""
 _TARGET_WAIT = timedelta(days=1)
-"""How long a reset waits for the target to show what happened there, or for somebody to say it."""
+"""How long a reset waits for the target to show what happened there, or for an operator to confirm it."""
 _GRACE = timedelta(minutes=5)
 RESET_OPEN = "RESET_OPEN"
 _OWED = "announce"
@@ -66,64 +54,26 @@ _OWED = "announce"
 class ExtractOperator(OpenMirroringSparkOperator):
     """Carry what is new at the source into the change log.
 
-    What is read next is decided by the ledger; only a backfill reads its own interval first.
-
-    Args:
-        publishes: whether it publishes as well, where that is little: one program for both. The task that publishes
-            then only tells and announces it.
-        kwargs: those of :class:`OpenMirroringSparkOperator`.
+    What is read next is decided by the ledger; only a backfill reads its own interval first. Where little is to be
+    published, the same program does it; the task that publishes then only reports and announces it.
     """
-
-    def __init__(self, *, publishes: bool = False, **kwargs: Any) -> None:
-        super().__init__(**kwargs)
-        self.publishes = publishes
 
     def work(self, mirror: Mirror, context: Context) -> Any:
         """Read; hand on what was published as well."""
-        if not self.publishes:
-            return super().work(mirror, context)
+        arguments = self.job_arguments(mirror, context)
         attempts = Attempts(_ledger_reader(mirror), context["task_state_store"], table_assets(mirror))
-        try:
-            report = super().work(mirror, context)
-        except Exception:
-            with suppress(MirroringError):  # as in publishing
-                attempts.published()
-            raise
-        owed = [one._asdict() for one in attempts.published()]
+        report, published = attempts.of(lambda: self.run_job(mirror, arguments, context))
         attempts.forget()
-        return report and {**report, _OWED: owed}
+        return report and {**report, _OWED: [one._asdict() for one in published]}
 
     def job_arguments(self, mirror: Mirror, context: Context) -> list[str]:
-        """The interval of a backfill; extraction is always for all tables.
-
-        Raises:
-            TerminalError: ``ARGUMENT_INVALID`` for a run that is to read again without saying what.
-        """
-        asked = backfill_arguments(context)
-        if not self.publishes:
-            return asked
-        tables = _tables_listed(mirror, chosen_tables(mirror, context))
+        """The interval of a backfill, and the tables to publish; extraction is always for all tables."""
+        asked, tables = backfill_arguments(context), tables_listed(mirror, chosen_tables(mirror, context))
         return [f"--publish={tables}" if tables else "--publish", *asked]
 
 
-class ReplayOperator(OpenMirroringSparkOperator):
-    """Decode open dead letters again; what comes of them is a new batch of the change log."""
-
-    def job_arguments(self, mirror: Mirror, context: Context) -> list[str]:
-        """The letters chosen for the run."""
-        return letter_arguments(context)
-
-
 class ProveOperator(OpenMirroringSparkOperator):
-    """Compare the chosen tables with their source; the task fails when one is not equal, skips when none is proved.
-
-    Raises:
-        TerminalError: also ``NOT_EQUAL`` naming the tables.
-    """
-
-    def job_arguments(self, mirror: Mirror, context: Context) -> list[str]:
-        """The tables to compare."""
-        return _tables_argument(mirror, chosen_tables(mirror, context))
+    """Compare the chosen tables with their source; the task fails when one differs, and skips when none is proved."""
 
     def on_hold(self, report: dict[str, Any]) -> NoReturn:
         """Skip, naming what is not proved."""
@@ -134,28 +84,19 @@ class DeepCheckOperator(OpenMirroringSparkOperator):
     """Compare every file, row and digest; nothing comes after it, so it fails for losses as for stopped tables."""
 
     def done_with_losses(self, report: dict[str, Any] | None) -> dict[str, Any] | None:
-        """Fail, naming them.
-
-        Raises:
-            TerminalError: ``DONE_WITH_LOSSES``.
-        """
+        """Fail with ``DONE_WITH_LOSSES``, naming them."""
         raise done_with_losses(losses_text(report), where=self.job)
 
 
 class PublishingOperator(OpenMirroringSparkOperator):
-    """Run a job that publishes files; every table with new ones gets an asset event.
+    """Run a job that publishes files; every table with new files gets an asset event.
 
-    A stopped table fails nothing here: a failed task emits no events, and the good tables are published. The run's
-    last task names what stopped.
+    A stopped table does not fail this task: a failed task sends no events, and the other tables are published. The
+    run's last task names what stopped. Where the gate lets no table pass, the task is skipped.
 
     Args:
         gate_task_id: the gate whose passing tables are published; None: the tables chosen for the run.
         extract_task_id: the task that reads, and may have published as well.
-        kwargs: those of :class:`OpenMirroringSparkOperator`.
-
-    Raises:
-        AirflowSkipException: the gate let no table pass, or gave no answer.
-        TerminalError: also with the mirror's own code, when it is stopped as a whole.
     """
 
     def __init__(self, *, gate_task_id: str | None = None, extract_task_id: str | None = None, **kwargs: Any) -> None:
@@ -175,18 +116,15 @@ class PublishingOperator(OpenMirroringSparkOperator):
         self._whole = None
         owed = (read or {}).get(_OWED, ())
         attempts = Attempts(ledger, context["task_state_store"], table_assets(mirror), owed)
-        try:
+
+        def publish() -> dict[str, Any] | None:
             if done is None:
-                report = self.run_job(mirror, arguments, context)
-            else:
-                self.log.info("The program that read has published as well.")
-                self.tell(done)
-                report = short(done)
-        except Exception:
-            with suppress(MirroringError):  # a ledger that does not answer now is asked by the next attempt
-                self._tell(attempts.published())
-            raise
-        self._tell(published := attempts.published())
+                return self.run_job(mirror, arguments, context)
+            self.log.info("The program that read has published as well.")
+            self.tell(done)
+            return short(done)
+
+        report, published = attempts.of(publish, self._tell)
         self._send(mirror, published, context)
         attempts.forget()
         return report
@@ -196,7 +134,7 @@ class PublishingOperator(OpenMirroringSparkOperator):
         return None if self._sent is None else operator_lineage(*self._sent)
 
     def tell(self, report: dict[str, Any]) -> None:
-        """Not yet: the ledger shows at the end which files and rows were published."""
+        """Keep the report: the ledger shows at the end which files and rows were published."""
         self._whole = report
 
     def _tell(self, published: Sequence[PublishedFiles]) -> None:
@@ -212,12 +150,13 @@ class PublishingOperator(OpenMirroringSparkOperator):
 
     def job_arguments(self, mirror: Mirror, context: Context) -> list[str]:
         """The tables to publish."""
-        return _tables_argument(mirror, self._tables(mirror, context))
+        listed = tables_listed(mirror, self._tables(mirror, context))
+        return [f"--tables={listed}"] if listed else []
 
     def _done_by_reading(self, read: dict[str, Any], context: Context) -> dict[str, Any] | None:
         """The report of what the task that read has published; None where something may be left to publish.
 
-        That may be what was on hold then and passes the gate by now. Whoever clears this task wants it done again.
+        A table that was on hold then may pass the gate now. An operator who clears this task wants it done again.
         """
         done: dict[str, Any] | None = read.get("published")
         if done is None or context["ti"].try_number > 1:
@@ -227,7 +166,7 @@ class PublishingOperator(OpenMirroringSparkOperator):
         return None if is_skipped or passing & {*done["held"]} else done
 
     def tables_stopped(self, report: dict[str, Any] | None) -> dict[str, Any] | None:
-        """Go on: what is told at the end names them."""
+        """Go on: the report at the end names them."""
         return report
 
     def _tables(self, mirror: Mirror, context: Context) -> list[str]:
@@ -249,49 +188,45 @@ class PublishingOperator(OpenMirroringSparkOperator):
             events.add(assets[one.table], extra={**lineage(mirror, one.table), **one._asdict()})
 
 
-class _ApprovedOperator(OpenMirroringSparkOperator):
-    """Run a job in the name of the person who approved it. One approval is one request, however often it is tried."""
+class ApprovedOperator(OpenMirroringSparkOperator):
+    """Run a job in the name of the person who approved it.
+
+    One approval is one request, however often this task is tried, cleared or killed (G-30).
+
+    Args:
+        approval_task_id: the approval whose answer names that person.
+    """
 
     def __init__(self, *, approval_task_id: str, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.approval_task_id = approval_task_id
 
-    def _approver(self, context: Context, what: str) -> str:
-        """Who approved it by name, as an argument.
+    def form(self, mirror: Mirror, context: Context) -> dict[str, Any]:
+        """What the run's form says, who approved it, and the request.
 
         Raises:
-            TerminalError: ``ARGUMENT_INVALID``.
+            TerminalError: ``ARGUMENT_INVALID`` when no one approved it by name.
         """
+        form = super().form(mirror, context)
+        if TABLE.field in form:
+            checked_tables(mirror, [form[TABLE.field]])
         by = (context["ti"].xcom_pull(task_ids=self.approval_task_id) or {}).get("responded_by_user") or {}
-        if name := by.get("name") or by.get("id"):
-            return f"--approved-by={name}"
-        raise TerminalError(
-            "ARGUMENT_INVALID",
-            f"nobody approved {what} by name",
-            where=f"task {self.approval_task_id}",
-            way_out="answer the approval as a user of Airflow; marking its task as a success approves nothing",
-        )
-
-    def _decided(self, mirror: Mirror, context: Context, what: str) -> list[str]:
-        """The table, why, who approved it, and the request, which is the same in each try of this task (G-30)."""
-        [table] = checked_tables(mirror, [context["params"][TABLE]])
-        approver = self._approver(context, f"{what} {table!r}")
+        if not (name := by.get("name") or by.get("id")):
+            raise TerminalError(
+                "ARGUMENT_INVALID",
+                "no one approved this run by name",
+                where=f"task {self.approval_task_id}",
+                way_out="answer the approval as a user of Airflow; marking its task as a success approves nothing",
+            )
         request = f"{self.dag_id}/{context['run_id']}/{self.approval_task_id}"
-        return ["--table", table, f"--reason={context['params'][REASON]}", approver, f"--request={request}"]
+        return {**form, "approved_by": name, "request": request, "wait": _LOOK_MINUTES}
 
 
-class ReloadOperator(_ApprovedOperator, PublishingOperator):
+class ReloadOperator(ApprovedOperator, PublishingOperator):
     """Reset and rebuild the table that was chosen for the run, in the name of the person who approved it.
 
-    While the target has to do its part the task waits deferred: a look costs neither a slot nor Spark.
-
-    Args:
-        approval_task_id: the approval whose answer names that person.
-        kwargs: those of :class:`PublishingOperator`.
-
-    Raises:
-        TerminalError: ``ARGUMENT_INVALID`` when the approval names nobody; ``RESET_OPEN`` when the target has not
-            done its part after a day, and nobody has said that it has.
+    While the target has to do its part the task waits deferred, without a slot and without Spark. It fails with
+    ``RESET_OPEN`` after a day.
     """
 
     def work(self, mirror: Mirror, context: Context) -> Any:
@@ -319,7 +254,7 @@ class ReloadOperator(_ApprovedOperator, PublishingOperator):
         except TransientError as waits:
             if waits.code != RESET_OPEN:
                 raise
-            table = context["params"][TABLE]
+            table = context["params"][TABLE.field]
             reset = _ledger_reader(mirror).tables(table)[table].reset
             self.log.info("Waiting: %s. %s", waits.what, self._way_out)
             self.defer(
@@ -339,80 +274,28 @@ class ReloadOperator(_ApprovedOperator, PublishingOperator):
     def _way_out(self) -> str:
         return (
             f"Where nothing shows what the target has, look there, then start {self.mirror}__decide with the decision "
-            f"{TARGET_GONE} or {TARGET_BACK}. Clear this task if it has given up: it goes on from there"
+            f"{TARGET_GONE.name} or {TARGET_BACK.name}. Clear this task if it has given up: it goes on from there"
         )
 
     def job_arguments(self, mirror: Mirror, context: Context) -> list[str]:
-        """The table, why, and who approved it."""
-        made_anew = ["--made-anew"] if context["params"][MADE_ANEW] else []
-        return [*self._decided(mirror, context, "the reset of"), *made_anew, f"--wait={_LOOK_MINUTES}"]
+        """What the form says, as for every approved job."""
+        return OpenMirroringSparkOperator.job_arguments(self, mirror, context)
 
 
-class CorrectOperator(_ApprovedOperator):
-    """Log the rows of the keys that a proof found to differ; in the name of whoever approved it.
+class CorrectOperator(ApprovedOperator):
+    """Log the rows of the keys that a proof found to differ; one proof is corrected once (G-46)."""
 
-    One proof is corrected once, however often this task is tried (G-46).
-
-    Args:
-        approval_task_id: the approval whose answer names that person.
-        kwargs: those of :class:`OpenMirroringSparkOperator`.
-
-    Raises:
-        TerminalError: ``ARGUMENT_INVALID`` when nobody approved it by name.
-        TransientError: ``PROOF_FAILED`` when the rows could not be read: another attempt reads them again.
-    """
-
-    def job_arguments(self, mirror: Mirror, context: Context) -> list[str]:
-        """The proof, why, and who approved it."""
-        proof = context["params"][PROOF]
-        approver = self._approver(context, f"the correction of the proof {proof}")
-        return [f"--proof={proof}", f"--why={context['params'][REASON]}", approver]
-
-    def run_job(self, mirror: Mirror, arguments: list[str], context: Context) -> dict[str, Any] | None:
-        """Run the job; what it had to give back is tried again."""
-        report = super().run_job(mirror, arguments, context)
-        if report and report.get("waits"):
-            way_out = "mend what it names; the task tries again, and can be cleared"
-            raise TransientError("PROOF_FAILED", report["waits"], where=self.job, way_out=way_out)
-        return report
-
-
-class RepairOperator(_ApprovedOperator):
-    """Publish a lost number again, in the name of the person who approved it; starts no Spark.
-
-    One approval is one repair, however often this task is tried, cleared or killed (G-30).
-
-    Args:
-        approval_task_id: the approval whose answer names that person.
-        kwargs: those of :class:`OpenMirroringSparkOperator`.
-
-    Raises:
-        TerminalError: ``ARGUMENT_INVALID`` when nobody approved it by name; ``REPAIR_REFUSED`` and the like.
-    """
-
-    def job_arguments(self, mirror: Mirror, context: Context) -> list[str]:
-        """Table and number, why, who approved it, and how it is known that the target has not applied it."""
-        params = context["params"]
-        known = [f"--not-applied={params[NOT_APPLIED]}"] if params[NOT_APPLIED].strip() else []
-        return [*self._decided(mirror, context, "the repair of"), f"--number={params[NUMBER]}", *known]
+    def on_hold(self, report: dict[str, Any]) -> NoReturn:
+        """Try again: the rows could not be read."""
+        way_out = "fix what it names; the task tries again, and can be cleared"
+        raise TransientError("PROOF_FAILED", report["waits"], where=self.job, way_out=way_out)
 
 
 class DecideOperator(BaseOperator):
     """Take the decision that the run's form names, in the name of the user who started the run.
 
-    A run is one request: tried or cleared again, it decides nothing more (G-30).
-
-    Args:
-        mirror_file: path of the mirror file.
-        kwargs: those of any operator.
-
-    Returns:
-        What came of it and what the next run will find, in sentences.
-
-    Raises:
-        TerminalError: ``ARGUMENT_INVALID`` when nobody started the run by name, or as the
-            decision does.
-        TransientError: the ledger does not answer.
+    A run is one request: tried or cleared again, it decides nothing more (G-30). The task returns what came of it and
+    what the next run will find, in sentences.
     """
 
     template_fields: Sequence[str] = ("mirror_file",)
@@ -430,7 +313,7 @@ class DecideOperator(BaseOperator):
         if not who:
             raise TerminalError(
                 "ARGUMENT_INVALID",
-                "nobody started this run by name, so nobody decides",
+                "no one started this run by name, so no one decides",
                 where=f"run {context['run_id']}",
                 way_out="start it as a user of Airflow: *Trigger*, on the DAG's page",
             )
@@ -442,9 +325,9 @@ class DecideOperator(BaseOperator):
         mirror = load_mirror(Path(self.mirror_file))
         ledger = open_ledger(ledger_url(mirror))
         take_in_joined(mirror, ledger)
-        form = {"source": fields.pop(TABLE, ""), **fields, "request": f"{self.dag_id}/{context['run_id']}"}
+        form = {"source": fields.pop(TABLE.field, ""), **fields, "request": f"{self.dag_id}/{context['run_id']}"}
         said = decide_and_look(
-            mirror, ledger, landing_zone(mirror), action, form, Reason(who, context["params"][REASON])
+            mirror, ledger, landing_zone(mirror), action, form, Reason(who, context["params"][REASON.field])
         )
         for sentence in said:
             self.log.info("%s", sentence)
@@ -457,23 +340,3 @@ def _ledger_reader(mirror: Mirror) -> LedgerReader:
     from open_mirroring.ledger.reading import LedgerReader
 
     return LedgerReader(open_ledger(ledger_url(mirror)), mirror.name)
-
-
-def _tables_argument(mirror: Mirror, tables: list[str]) -> list[str]:
-    listed = _tables_listed(mirror, tables)
-    return ["--tables", listed] if listed else []
-
-
-def _tables_listed(mirror: Mirror, tables: list[str]) -> str:
-    """Tables as an argument of a job; empty for all of them: a command line has an end."""
-    if len(tables) == len(mirror.tables):
-        return ""
-    unlistable = [table for table in tables if "," in table]
-    if unlistable:
-        raise TerminalError(
-            "ARGUMENT_INVALID",
-            f"a name with a comma cannot be in a list of tables: {unlistable}",
-            where=str(mirror.file),
-            way_out="publish all tables of this mirror, or give that table a mirror of its own",
-        )
-    return ",".join(tables)

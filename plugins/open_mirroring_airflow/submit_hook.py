@@ -54,10 +54,9 @@ class JobSubmitHook(SparkSubmitHook):
     command line.
 
     Args:
-        environment: the whole environment of the submitting process.
+        environment: the complete environment of the submitting process.
         class_path: jars for the driver and, off this machine, for executors.
         cores: cores for the application; None: what the connection gives.
-        arguments: those of the provider's hook.
     """
 
     def __init__(
@@ -83,11 +82,7 @@ class JobSubmitHook(SparkSubmitHook):
         return None if self._submit_sp is None else self._submit_sp.returncode
 
     def submit(self, application: str = "", **kwargs: Any) -> str | None:
-        """Run the job to its end; its output goes to the log, its result into :attr:`result`.
-
-        Raises:
-            AirflowException: when the exit code is not 0; then :attr:`exit_code` and :attr:`result` say more.
-        """
+        """Run the job to its end; its output goes to the log, its result into :attr:`result`."""
         with TemporaryDirectory(prefix="open-mirroring-") as folder:
             file = Path(folder, "result.json")
             environment = {**self._environment, RESULT_FILE: str(file), **self._spark()}
@@ -134,18 +129,8 @@ class ClusterSubmitHook(SparkSubmitHook):
     """Submits in cluster mode, where neither a file nor the environment of this process reaches the driver.
 
     The submitted program is :mod:`spark_jobs.sealed_job`. Its arguments are the key's file at the driver, and a text
-    that only this key opens: the mirror file, the job's arguments and the mirror's connections.
-
-    Args:
-        mirror: the mirror.
-        job: the job's module.
-        job_arguments: the job's arguments behind the mirror file.
-        class_path: jars for driver and executors.
-        arguments: those of the provider's hook.
-
-    Raises:
-        TerminalError: ``INSTALLATION_INCOMPLETE`` on a master that takes no Python programs, and with a ledger in a
-            file; ``INSTALLATION_INCOMPLETE``, ``CONNECTION_INVALID``, and those of :func:`sealed`.
+    that only this key opens: the mirror file, the job's arguments and the mirror's connections. It is refused
+    (``INSTALLATION_INCOMPLETE``) on a master that runs no Python programs, and with a ledger in a file.
     """
 
     def __init__(
@@ -171,11 +156,7 @@ class ClusterSubmitHook(SparkSubmitHook):
         self.result = JobResult()
 
     def submit(self, application: str = "", **kwargs: Any) -> str | None:
-        """Run the job to its end; what it left goes into :attr:`result` and :attr:`exit_code`.
-
-        Raises:
-            AirflowException: when Spark says that the application failed.
-        """
+        """Run the job to its end; what it left goes into :attr:`result` and :attr:`exit_code`."""
         try:
             return super().submit(str(job_file("sealed_job")), env=job_environment({}), **kwargs)
         finally:

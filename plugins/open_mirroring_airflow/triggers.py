@@ -6,26 +6,26 @@ They live in a package or the plugins folder, because the triggerer reads no DAG
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from airflow.triggers.base import BaseTrigger, TriggerEvent
 
 from open_mirroring.config import Mirror, load_mirror
 from open_mirroring.errors import MirroringError, TransientError
-from open_mirroring_airflow.connections import landing_zone_in_trigger, ledger_url_in_trigger
+from open_mirroring_airflow.connections import Known, known_in_trigger, landing_zone, ledger_url
 from open_mirroring_airflow.gate import error_event, gate_event, is_settled
 
 if TYPE_CHECKING:
     from open_mirroring.landing_zone.opening import ZoneAddress
 
-T = TypeVar("T")
-
 
 class _Looking(BaseTrigger):
-    """Look every *poll_interval* seconds, until a given time.
+    """Look every *poll_interval* seconds, until there is an answer or the time is over; then send one event.
+
+    What does not answer is asked again.
 
     Args:
         mirror_file: path of the mirror file, the same where the triggerer runs.
@@ -46,28 +46,38 @@ class _Looking(BaseTrigger):
         common = {name: getattr(self, name) for name in ("mirror_file", "until", "poll_interval")}
         return f"{type(self).__module__}.{type(self).__qualname__}", {**common, **self._wanted}
 
-    async def _wait(self) -> None:
-        """Sleep until the next look is due."""
-        remaining = (datetime.fromisoformat(self.until) - datetime.now(UTC)).total_seconds()
-        await asyncio.sleep(max(0.0, min(self.poll_interval, remaining)))
+    async def run(self) -> AsyncIterator[TriggerEvent]:
+        """Wait, then yield one event: what was found, or an error."""
+        while True:
+            remaining = (datetime.fromisoformat(self.until) - datetime.now(UTC)).total_seconds()
+            await asyncio.sleep(max(0.0, min(self.poll_interval, remaining)))
+            is_last = datetime.now(UTC) >= datetime.fromisoformat(self.until)
+            try:
+                mirror = await asyncio.to_thread(load_mirror, Path(self.mirror_file))
+                event = await asyncio.to_thread(self._look, mirror, await known_in_trigger(mirror), is_last)
+            except MirroringError as error:
+                event = self.failed(error, is_last)
+                self.log.warning("Looking again: %s" if event is None else "Ending: %s", error)
+            if event is not None:
+                yield TriggerEvent(event)
+                return
 
-    @property
-    def _is_over(self) -> bool:
-        return datetime.now(UTC) >= datetime.fromisoformat(self.until)
+    def _look(self, mirror: Mirror, known: Known, is_last: bool) -> dict[str, Any] | None:
+        return self.look(mirror, ledger_url(mirror, known), landing_zone(mirror, known), is_last)
 
-    async def _asked(self, look: Callable[[Mirror, str, ZoneAddress], T]) -> T:
-        """What *look* finds, in a thread, of mirror, ledger's address and landing zone."""
-        mirror = await asyncio.to_thread(load_mirror, Path(self.mirror_file))
-        url = await ledger_url_in_trigger(mirror)
-        zone = await landing_zone_in_trigger(mirror)
-        return await asyncio.to_thread(look, mirror, url, zone)
+    def look(self, mirror: Mirror, url: str, zone: ZoneAddress, is_last: bool) -> dict[str, Any] | None:
+        """The event, from mirror, ledger's address and landing zone; None: look again. It runs in a thread."""
+        raise NotImplementedError
+
+    def failed(self, error: MirroringError, is_last: bool) -> dict[str, Any] | None:
+        """The event for a look that failed; None: look again."""
+        return None if isinstance(error, TransientError) and not is_last else error_event(error)
 
 
 class GateTrigger(_Looking):
-    """Ask the gate; send one event when a table may pass or the time is over, whatever the answer.
+    """Ask the gate; send a :class:`~open_mirroring_airflow.gate.GateEvent` when a table may pass or the time is over.
 
-    The event holds only for the moment of the question: publishing asks again. After an error that may pass the gate is
-    asked again; the error is reported only when the time is over.
+    The event holds only for the moment of the question: publishing asks again.
 
     Args:
         mirror_file: as in every trigger of ours.
@@ -78,32 +88,21 @@ class GateTrigger(_Looking):
 
     def __init__(self, mirror_file: str, tables: list[str], until: str, poll_interval: float) -> None:
         super().__init__(mirror_file=mirror_file, until=until, poll_interval=poll_interval, tables=tables)
-        self.tables = tables
 
-    async def run(self) -> AsyncIterator[TriggerEvent]:
-        """Wait, then yield one event: a :class:`~open_mirroring_airflow.gate.GateEvent`, or an error."""
-        while True:
-            await self._wait()
-            last = self._is_over
-            try:
-                event = await self._asked(lambda mirror, url, zone: gate_event(mirror, url, self.tables, zone))
-            except MirroringError as error:
-                if isinstance(error, TransientError) and not last:
-                    self.log.warning("Asking the gate again: %s", error)
-                    continue
-                yield TriggerEvent(error_event(error))
-                return
-            if last or is_settled(event):
-                yield TriggerEvent(dict(event))
-                return
-            self.log.info("Waiting: %s", event["note"])
+    def look(self, mirror: Mirror, url: str, zone: ZoneAddress, is_last: bool) -> dict[str, Any] | None:
+        """Ask the gate once."""
+        event = gate_event(mirror, url, self._wanted["tables"], zone)
+        if is_last or is_settled(event):
+            return dict(event)
+        self.log.info("Waiting: %s", event["note"])
+        return None
 
 
 class ResetTrigger(_Looking):
-    """Look whether the reset of a table can go on; then send one event. Starts no Spark.
+    """Look whether the reset of a table can go on; the event says so, with *waits_for* and *until*. Starts no Spark.
 
-    It can when the target shows what the reset waits for, or when somebody has said so. The trigger changes nothing:
-    the task that waits carries the reset on. What does not answer is asked again.
+    It can when the target shows what the reset waits for, or when an operator has confirmed it. The trigger changes
+    nothing: the task that waits carries the reset on.
 
     Args:
         table: the source table.
@@ -114,32 +113,19 @@ class ResetTrigger(_Looking):
 
     def __init__(self, *, table: str, stage: str, waits_for: str, **kwargs: Any) -> None:
         super().__init__(table=table, stage=stage, waits_for=waits_for, **kwargs)
-        self.table = table
-        self.stage = stage
-        self.waits_for = waits_for
 
-    async def run(self) -> AsyncIterator[TriggerEvent]:
-        """Wait, then yield one event: an error, or whether the reset goes on, with *waits_for* and *until*."""
-        while True:
-            await self._wait()
-            try:
-                if await self._may_go_on():
-                    yield self._event(goes_on=True)
-                    return
-            except TransientError as error:
-                self.log.warning("Looking again: %s", error)
-            except MirroringError as error:
-                yield TriggerEvent(error_event(error))
-                return
-            if self._is_over:
-                yield self._event(goes_on=False)
-                return
+    def look(self, mirror: Mirror, url: str, zone: ZoneAddress, is_last: bool) -> dict[str, Any] | None:
+        """Whether a run would carry the reset beyond its stage."""
+        goes_on = may_go_on(mirror, url, self._wanted["table"], self._wanted["stage"], zone)
+        return self._event(goes_on=goes_on) if goes_on or is_last else None
 
-    def _event(self, *, goes_on: bool) -> TriggerEvent:
-        return TriggerEvent({"goes_on": goes_on, "waits_for": self.waits_for, "until": self.until})
+    def failed(self, error: MirroringError, is_last: bool) -> dict[str, Any] | None:
+        """At the end of the wait the reset does not go on, whatever does not answer."""
+        is_over = is_last and isinstance(error, TransientError)
+        return self._event(goes_on=False) if is_over else super().failed(error, is_last)
 
-    async def _may_go_on(self) -> bool:
-        return await self._asked(lambda mirror, url, zone: may_go_on(mirror, url, self.table, self.stage, zone))
+    def _event(self, *, goes_on: bool) -> dict[str, Any]:
+        return {"goes_on": goes_on, "waits_for": self._wanted["waits_for"], "until": self.until}
 
 
 def may_go_on(mirror: Mirror, url: str, table: str, stage: str, zone: ZoneAddress) -> bool:

@@ -13,11 +13,12 @@ from airflow.sdk import BaseOperator, Context, TaskInstanceState
 from open_mirroring.codes import Trait, having, next_step
 from open_mirroring.config import Mirror, load_mirror
 from open_mirroring.errors import TerminalError
+from open_mirroring.operate.operations import TABLE
 from open_mirroring_airflow.connections import landing_zone, ledger_url
 from open_mirroring_airflow.gate import hold_note
 from open_mirroring_airflow.job_operator import done_with_losses, losses_text, stopped_text
 from open_mirroring_airflow.run_note import FAILED, noted
-from open_mirroring_airflow.run_params import TABLE, TABLES
+from open_mirroring_airflow.run_params import TABLES
 
 if TYPE_CHECKING:
     from open_mirroring.ledger.reading import LedgerReader
@@ -57,23 +58,12 @@ class ReconcileOperator(BaseOperator):
     """Reconcile ledger and landing zone of a mirror, without Spark, and give the run its colour.
 
     A run's state is that of its leaves, and this one runs whatever happened before (trigger rule ``all_done``). So it
-    fails for a red task before it and for every stopped table; tables on hold leave the run green, with a note, but
-    where nothing except an operator would ever end the hold. Messages that wait for others hold, and what is noted of
-    tables is told as the command line tells it. It fails for losses, too, after everything was published, until
-    somebody has dealt with them.
+    fails with ``TABLES_STOPPED`` or ``JOB_FAILED`` for a stopped table and a red task before it, else with
+    ``DONE_WITH_LOSSES`` until an operator has dealt with the losses. Tables on hold leave the run green, with a note,
+    unless only an operator can end the hold.
 
-    Args:
-        mirror_file: path of the mirror file.
-        kwargs: those of any operator.
-
-    Returns:
-        ``{"verdicts": {table: PASS | LOSSES | HOLD | STOP}, "note": "HOLD: …" or "", "status": {…}}``, the last as
-        ``status --json`` prints it, without tables (G-11).
-
-    Raises:
-        TerminalError: ``TABLES_STOPPED`` naming the tables with their reasons, ``JOB_FAILED`` naming red tasks, else
-            ``DONE_WITH_LOSSES``.
-        TransientError: ledger or landing zone do not answer.
+    The task returns ``{"verdicts": {table: PASS | LOSSES | HOLD | STOP}, "note": "HOLD: …" or "", "status": {…}}``,
+    the last as ``status --json`` prints it, without tables (G-11).
     """
 
     template_fields: Sequence[str] = ("mirror_file",)
@@ -147,7 +137,7 @@ class ReconcileOperator(BaseOperator):
         if found.open_fragments:
             left[ANY_TABLE] = waiting_pieces(found.open_fragments)
         params = context["params"]
-        chosen = [params[TABLE]] if params.get(TABLE) else params.get(TABLES) or passing
+        chosen = [params[TABLE.field]] if params.get(TABLE.field) else params.get(TABLES) or passing
         asked = {table.source: table.state for table in found.tables if table.source in {*passing} & {*chosen}}
         # Where transactions are held back, what lies above the complete position is not work of any run as yet.
         whole = mirror.consistency == "transaction"

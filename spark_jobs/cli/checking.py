@@ -4,21 +4,29 @@ from __future__ import annotations
 
 import argparse
 import sys
+from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 
+from sqlalchemy import Engine
+from sqlalchemy.exc import DBAPIError
+
+from open_mirroring.codes import next_step
 from open_mirroring.config import Mirror, check_mirror, load_mirror, load_mirrors
-from open_mirroring.config.problems import Problem
-from open_mirroring.errors import TerminalError, TransientError
+from open_mirroring.config.problems import Problem, SettingPath
+from open_mirroring.errors import MirroringError, TerminalError, TransientError
 from open_mirroring.ledger import open_ledger
 from open_mirroring.ledger.opening import ledger_to_look
+from open_mirroring.ledger.reading import LedgerReader, TableState
 from open_mirroring.operate.exit_codes import Exit, UsageError
 from open_mirroring.operate.spark_jars import drivers_lacking
 from open_mirroring.operate.target_limits import limit_warnings
 from open_mirroring.operate.words import amount
 from open_mirroring.operate.zone_check import check_landing_zone
-from open_mirroring.reconciliation.owning import standing
+from open_mirroring.reconciliation.inspection import declare_tables
+from open_mirroring.reconciliation.owning import refuse_other_log, refuse_other_zone, standing
 from spark_jobs.cli.looking import places_text
-from spark_jobs.reconcile.lost_ledger import check_ledger_knows
+from spark_jobs.reconcile.lost_ledger import check_ledger_knows, log_behind
 
 
 def check(arguments: argparse.Namespace) -> Exit:
@@ -94,9 +102,79 @@ def _refused_by_run(mirror: Mirror) -> list[Problem]:
         return [mirror.problem_of(("ledger",), error)]
     except TransientError:
         return []
-    from spark_jobs.cli.run_refusals import run_refusals
+    return [mirror.problem_of(setting, error) for setting, error in _run_refusals(mirror, ledger)]
 
-    return [mirror.problem_of(setting, error) for setting, error in run_refusals(mirror, ledger)]
+
+def _run_refusals(mirror: Mirror, ledger: Engine) -> Iterator[tuple[SettingPath, TerminalError]]:
+    """Everything that the next run would refuse, by its own functions; first what the complete mirror depends on.
+
+    What a run registers is only tried. What does not answer is reported by another check, or by the run.
+    """
+    steps: list[tuple[SettingPath, Callable[[], object]]] = [
+        (("landing_zone",), partial(refuse_other_zone, mirror, ledger)),
+        (("change_log",), partial(refuse_other_log, mirror, ledger)),
+        (("tables",), partial(declare_tables, mirror, ledger, keep=False)),
+        (("mirror",), lambda: LedgerReader(ledger, mirror.name).mirror().refuse_stopped(mirror.name)),
+        (("change_log",), partial(_refuse_log_behind, mirror, ledger)),
+    ]
+    try:
+        for setting, step in steps:
+            if (error := _refused(step)) is not None:
+                yield setting, error
+                return
+        yield from _tables(mirror, ledger)
+    finally:
+        mirror.join(())  # as the file has it: a table that joined is none of its own
+
+
+def _refused(step: Callable[[], object]) -> TerminalError | None:
+    try:
+        step()
+    except TerminalError as error:
+        return error
+    except (MirroringError, DBAPIError, OSError):
+        pass
+    return None
+
+
+def _refuse_log_behind(mirror: Mirror, ledger: Engine) -> None:
+    if (error := log_behind(mirror, ledger)) is not None:
+        raise error
+
+
+def _tables(mirror: Mirror, ledger: Engine) -> Iterator[tuple[SettingPath, TerminalError]]:
+    """Tables whose published columns, or whose load under way, the mirror file contradicts."""
+    reader = LedgerReader(ledger, mirror.name)
+    states = {s: one for s, one in reader.tables().items() if one.stop_code is None and one.reset is None}
+    placed = {table.source: (path, table) for path, table in mirror.placed_tables}
+    for source, error in _unfit(mirror, reader, [one for s, one in states.items() if s in placed]).items():
+        yield placed[source][0], error
+    loading = [one for s, one in states.items() if s in placed and one.load_plan and one.load_state == "pending"]
+    for state in loading:
+        from spark_jobs.load.planning import refuse_other_load
+
+        path, table = placed[state.source]
+        if state.load_plan is not None:
+            refused = _refused(partial(refuse_other_load, mirror, table, state.load_plan))
+            if refused is not None:
+                yield (*path, "initial_load"), refused
+
+
+def _unfit(mirror: Mirror, reader: LedgerReader, states: list[TableState]) -> dict[str, TerminalError]:
+    published = [state for state in states if state.columns.columns]
+    if not published:
+        return {}
+    from spark_jobs.publish.publication import Preparation  # brings DuckDB, which a mirror that is new does without
+
+    try:
+        preparation = Preparation(mirror, reader)
+    except TerminalError:
+        return {}  # without its salt, which another check reports
+    unfit, names = preparation.unfit(published), {state.id: state.source for state in published}
+    return {
+        names[table_id]: TerminalError(stop.code, f"{names[table_id]}: {stop.what}", way_out=next_step(stop.code))
+        for table_id, stop in unfit.items()
+    }
 
 
 def mirrors_of(paths: list[Path]) -> list[Mirror]:

@@ -1,4 +1,4 @@
-"""Commands by which an operator decides: resume, accept-epoch, accept-schema and others. No JVM."""
+"""Commands by which an operator decides. They start no JVM."""
 
 from __future__ import annotations
 
@@ -11,54 +11,59 @@ from sqlalchemy import Engine
 from open_mirroring.changes.manifest import LetterPlace
 from open_mirroring.config import Mirror, load_mirror
 from open_mirroring.errors import TerminalError
-from open_mirroring.ledger import requests
 from open_mirroring.ledger.auditing import Reason
 from open_mirroring.ledger.letters import accept_letters, settled_letters
 from open_mirroring.ledger.read_places import accept_gaps
 from open_mirroring.ledger.reading import LedgerReader
-from open_mirroring.ledger.requests import Asked, answer
+from open_mirroring.ledger.requests import ACCEPT_RELOAD, Asked, answer
 from open_mirroring.operate.deciding import decide, now
 from open_mirroring.operate.exit_codes import Exit, UsageError
+from open_mirroring.operate.operations import TABLE, Operation
 from open_mirroring.operate.words import shown
 from open_mirroring.protocols.table_losses import OFFSETS_MISSING
 from open_mirroring.protocols.verdicts import Verdict
 from open_mirroring.reconciliation.inspection import inspect_mirror
 from open_mirroring.reconciliation.joined_tables import ledger_of
 from spark_jobs.cli.looking import never_run, not_begun
+from spark_jobs.cli.reporting import request_of
 from spark_jobs.letters.open_letters import LetterChoice, read_open_letters, untyped_letters
-from spark_jobs.runtime.job_arguments import request_of
 
 _LIST_LETTERS = "`open-mirroring dead-letters FILE --json` lists those that are open, with batch, origin and place"
 
 
-def resume(arguments: argparse.Namespace) -> Exit:
-    """Clear the stop of a table; says what the next run will find."""
-    return _decided(arguments, requests.RESUME)
+def decided(arguments: argparse.Namespace, **fields: str) -> Exit:
+    """Take the decision, and look at its table, so that an operator sees at once whether the cause is still there.
 
-
-def accept_epoch(arguments: argparse.Namespace) -> Exit:
-    """Give a stream that began anew its place after the earlier ones."""
-    return _decided(arguments, requests.ACCEPT_EPOCH, subject=arguments.epoch)
+    *fields* are those of a form whose arguments the command line spells in another way.
+    """
+    mirror, ledger = _opened(arguments)
+    operation: Operation = arguments.operation
+    given = {one.field: getattr(arguments, one.name.strip("-")) for one in operation.fields if one.name}
+    source = given.pop(TABLE.field, "")
+    form = {**given, **fields, "source": source, "request": request_of(arguments)}
+    for sentence in decide(mirror, ledger, operation.name, form, _reason(arguments)):
+        print(shown(sentence))
+    # A table that is being dropped is not in the mirror file, and nothing is found of it.
+    finding = inspect_mirror(mirror, ledger).get(source) if source else None
+    if finding is None:
+        return Exit.DONE
+    print(shown(now(finding)))
+    return Exit.TABLES_STOPPED if finding.verdict is Verdict.STOP else Exit.DONE
 
 
 def accept_schema(arguments: argparse.Namespace) -> Exit:
     """Record that columns were dropped at the source, or that one was renamed."""
     if arguments.dropped is not None:
         # A line end behind each, as a name may have a comma.
-        return _decided(arguments, requests.ACCEPT_SCHEMA, subject="".join(f"{name}\n" for name in arguments.dropped))
+        return decided(arguments, subject="".join(f"{name}\n" for name in arguments.dropped))
     column, _, renamed_to = arguments.renamed.partition("=")
     if not (column and renamed_to):
         raise UsageError("ARGUMENT_INVALID", f"{arguments.renamed!r} is not OLD=NEW", way_out="--renamed OLD=NEW")
-    return _decided(arguments, requests.ACCEPT_SCHEMA, subject=column, renamed_to=renamed_to)
-
-
-def accept_table(arguments: argparse.Namespace) -> Exit:
-    """Say that a table shall be mirrored that joined by a pattern which asks."""
-    return _decided(arguments, requests.ACCEPT_TABLE)
+    return decided(arguments, subject=column, renamed_to=renamed_to)
 
 
 def accept_reload(arguments: argparse.Namespace) -> Exit:
-    """Say that the newest full load of the source counts; refused at once where the log does not tell where it begins.
+    """Accept the newest full load of the source, unless the log does not show where it begins.
 
     The next run builds the table from it.
     """
@@ -68,16 +73,11 @@ def accept_reload(arguments: argparse.Namespace) -> Exit:
     source, request = arguments.table, request_of(arguments)
     # A table that the ledger does not know yet has nothing in the log; the decision refuses it.
     is_known = source in LedgerReader(ledger, mirror.name).tables(source)
-    if is_known and answer(ledger, mirror.name, Asked(request, requests.ACCEPT_RELOAD, source)) is None:
+    if is_known and answer(ledger, mirror.name, Asked(request, ACCEPT_RELOAD, source)) is None:
         came_again(mirror, ledger, declared_table(mirror, source))
     form = {"source": source, "request": request}
-    print(*decide(mirror, ledger, requests.ACCEPT_RELOAD, form, _reason(arguments)))
+    print(*decide(mirror, ledger, ACCEPT_RELOAD, form, _reason(arguments)))
     return Exit.DONE
-
-
-def resume_extraction(arguments: argparse.Namespace) -> Exit:
-    """Clear the stop of a mirror's reading."""
-    return _decided(arguments, requests.RESUME_EXTRACTION)
 
 
 def accept_dead_letters(arguments: argparse.Namespace) -> Exit:
@@ -115,20 +115,6 @@ def _opened(arguments: argparse.Namespace) -> tuple[Mirror, Engine]:
             "COMMAND_REFUSED", not_begun(mirror), way_out="there is nothing to clear; or name the ledger as it is"
         )
     return mirror, ledger_of(mirror)
-
-
-def _decided(arguments: argparse.Namespace, action: str, **form: str) -> Exit:
-    """Take a decision, and look at its table, so that an operator sees at once whether the cause is still there."""
-    mirror, ledger = _opened(arguments)
-    source = getattr(arguments, "table", None)
-    form |= {"source": source or "", "request": request_of(arguments)}
-    for sentence in decide(mirror, ledger, action, form, _reason(arguments)):
-        print(shown(sentence))
-    if source is None:
-        return Exit.DONE
-    finding = inspect_mirror(mirror, ledger)[source]
-    print(shown(now(finding)))
-    return Exit.TABLES_STOPPED if finding.verdict is Verdict.STOP else Exit.DONE
 
 
 def _reason(arguments: argparse.Namespace) -> Reason:

@@ -1,4 +1,4 @@
-"""The command ``doctor``: what this machine and the mirrors' surroundings lack, each with its way out. No JVM stays."""
+"""The command ``doctor``: what this machine and the mirrors' surroundings lack, with the next step. No JVM stays."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _FREE_BYTES = 1_000_000_000
 
 
 class Examined(NamedTuple):
-    """One examination: what was looked at, what was found, and the way out where that is not sound."""
+    """One examination: what was looked at, what was found, and the next step where that is not sound."""
 
     what: str
     found: str
@@ -61,7 +61,7 @@ def doctor(arguments: argparse.Namespace) -> Exit:
                 print(f"      do: {shown(one.way_out)}")
     wrong = sum(not one.is_sound for one in found)
     if wrong:
-        print(f"{wrong} of {len(found)} need somebody", file=sys.stderr)
+        print(f"{wrong} of {len(found)} need an operator", file=sys.stderr)
     return Exit.USAGE if wrong else Exit.DONE
 
 
@@ -89,7 +89,7 @@ def _java() -> Examined:
     # `17.0.15`, `25`, `21-ea`, and of old `1.8.0_402`.
     match = re.search(r'version "(\d+)([^"]*)"', said)
     if match is None:
-        return Examined("java", f"{program} tells no version", way_out)
+        return Examined("java", f"{program} shows no version", way_out)
     return Examined("java", f"{program} is {match[1]}{match[2]}", "" if int(match[1]) >= _JAVA else way_out)
 
 

@@ -24,13 +24,13 @@ from open_mirroring.protocols.verdicts import Finding
 from open_mirroring.reconciliation.inspection import inspect_mirror
 from open_mirroring.reconciliation.joined_tables import ledger_of
 from spark_jobs.cli.reporting import json_text
-from spark_jobs.cli.status_text import colours_wanted, headline, short_status_text, status_text
+from spark_jobs.cli.status_text import colours_wanted, status_text
 from spark_jobs.letters.counting import ensure_counted
 from spark_jobs.reconcile.lost_ledger import check_ledger_knows, empty_ledger, log_ahead
 
 
 def status(arguments: argparse.Namespace) -> Exit:
-    """How far every table is, what holds or stops it, and the way out; 3 when something is stopped, 6 with losses."""
+    """How far every table is, what holds or stops it, and the next step; 3 when something is stopped, 6 with losses."""
     mirror = load_mirror(arguments.file)
     if never_run(mirror) and not check_ledger_knows(mirror):
         document = {"mirror": mirror.name, "started": False, "tables": [], "places": places(mirror)}
@@ -67,10 +67,10 @@ def _status(arguments: argparse.Namespace, mirror: Mirror, ledger: Engine) -> Ex
     if arguments.json:
         tables = [table.document() for table in found.tables]
         print(json_text({"started": True, "places": places(mirror), **found.document(), "tables": tables}))
-    elif arguments.wide:
-        print(f"{headline(found)}\n{places_text(mirror)}\n\n{status_text(found)}")
     else:
-        print(short_status_text(found, coloured=colours_wanted()))
+        print(status_text(found, wide=arguments.wide, coloured=colours_wanted()))
+        if arguments.wide:
+            print(f"\n{places_text(mirror)}")
     return exit_of_report(found.stopped, found.report.lost)
 
 

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
+from uuid import uuid4
 
 from open_mirroring.operate.job_story import story
 from open_mirroring.operate.words import shown
 
 if TYPE_CHECKING:
+    import argparse
+
     from open_mirroring.ledger.letters import LetterCounts
     from spark_jobs.cli.tick import Ticked
     from spark_jobs.letters.dead_letters import ListedLetters
@@ -21,6 +25,15 @@ _IGNORED_SHOWN = 10
 def json_text(document: object) -> str:
     """A result for machines; what JSON does not know is written as its text."""
     return json.dumps(document, indent=2, ensure_ascii=False, default=str)
+
+
+def request_of(arguments: argparse.Namespace) -> str:
+    """Returns the id of the request; prints a new one, so that an operator can make the same request again."""
+    if arguments.request is not None:
+        return str(arguments.request)
+    request = uuid4().hex
+    print(f"request {request}: to ask for it again, add --request {request}", file=sys.stderr)
+    return request
 
 
 def columns(headings: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
@@ -48,8 +61,7 @@ def ignored_text(tables: Mapping[str, Any]) -> str:
 
 def tick_text(ticked: Ticked) -> str:
     """What a tick did, in the order in which it did it."""
-    done = ticked.document()
-    read = story("extract_changes", {name: done[name] for name in ("batch", "counts", "waiting_files", "joined")})
+    done, read = ticked.document(), story("extract_changes", ticked.read._asdict())
     if ticked.failed is not None:
         read[0] = f"Read: FAILED, {shown(ticked.failed)}"
     left = {name: done.get(name) for name in ("files", "held", "stopped", "losses", "notes")}

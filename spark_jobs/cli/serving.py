@@ -13,7 +13,7 @@ from open_mirroring.operate.exit_codes import Exit, UsageError
 from open_mirroring.page import LoopbackDoor, MirrorShelf, Surroundings, TokenDoor, build_app
 
 TOKEN = "OPEN_MIRRORING_UI_TOKEN"
-"""Environment variable with the token; not an argument, which everybody on the machine sees."""
+"""Environment variable with the token; not an argument, which every user of the machine sees."""
 _TOKEN_LENGTH = 16
 
 

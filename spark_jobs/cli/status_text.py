@@ -11,39 +11,54 @@ from open_mirroring.codes import next_step
 from open_mirroring.operate.job_story import counted
 from open_mirroring.operate.mirror_view import BoundOffsets, MirrorView, TableView
 from open_mirroring.operate.viewing import NO_COMPLETE_POSITION
-from open_mirroring.operate.words import age, amount, shown, size, verdict_name, verdict_words
+from open_mirroring.operate.words import age, amount, shown, size, verdict_words
 from open_mirroring.protocols.proving import Kind, Proof
 from open_mirroring.protocols.verdicts import Verdict
 from spark_jobs.cli.reporting import columns, ignored_text
 from spark_jobs.sources.contract.decoded import Notices
 
-_MB = 1_000_000
 WIDTH = 100
 """Columns of a terminal that the short tables fit."""
 _COLOURS = {Verdict.PASS: "32", Verdict.LOSSES: "33", Verdict.HOLD: "34", Verdict.STOP: "1;31", None: "35"}
 
 
 def colours_wanted() -> bool:
-    """Whether the output is a terminal, and nobody asked for none (https://no-color.org)."""
+    """Whether the output is a terminal, and no one asked for none (https://no-color.org)."""
     return sys.stdout.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
 
 
-def short_status_text(status: MirrorView, *, coloured: bool = False) -> str:
-    """The verdict in a sentence, what is stopped with the next step, and a narrow table."""
-    lines = [headline(status)]
+def status_text(status: MirrorView, *, wide: bool = False, coloured: bool = False) -> str:
+    """The verdict in a sentence, what is stopped with the next step, and a table, *wide* with the marks of each."""
+    lines = [headline(status), *(_positions(status) if wide else ())]
     if status.stop is not None:
-        lines += _stopped("reading", status.stop.code, status.stop.what, "", coloured)
+        lines += _stopped("reading", status.stop.code, status.stop.what, coloured)
     for table in status.tables:
         if table.verdict is Verdict.STOP:
-            lines += _stopped(table.source, table.code, table.what, table.way_out, coloured)
+            since = f" since {table.since:%Y-%m-%d %H:%M} UTC" if wide and table.since else ""
+            lines += _stopped(table.source, table.code, table.what, coloured, since, table.way_out)
     lines += [f"{name}: {text}" for name, text in _of_mirror(status)]
     noticed = {name: status.recent[name] for name in Notices._fields if status.recent.get(name)}
     if noticed:
         lines.append(f"read, and worth a look: {counted(noticed)} in the last {status.recent_batches} batches")
-    lines += ["", _narrow_table(status, coloured)]
+    lines += ["", _table(status, wide, coloured)]
     for table in status.tables:
-        lines += _remarks(table, status.taken_at, with_stop=False)
+        lines += _remarks(table, status.taken_at)
     return "\n".join(lines)
+
+
+def _positions(status: MirrorView) -> Iterator[str]:
+    """How far the mirror itself is."""
+    read, state = BoundOffsets.of(status.bound_offsets), status.state
+    last = "no batch yet" if status.last_commit is None else f"committed {_ago(status)}"
+    is_open = f"; batch {state.open_batch} is open, the next run finishes it" if state.open_batch else ""
+    yield f"  bound offsets     {read.places} files, partitions or tables, {read.total} bytes or offsets"
+    yield f"  change log        batch {state.committed}, {last}{is_open}"
+    yield f"  open fragments    {status.open_fragments} wait for other pieces, or for a description of their structure"
+    yield f"  last {status.recent_batches:>3} batches  {counted(status.recent)}"
+    if status.horizon is not None:
+        up_to = status.horizon.dropped
+        dropped = f"; batches up to {up_to} are dropped from the log" if up_to else ""
+        yield f"  horizon           {status.horizon.at:%Y-%m-%d %H:%M} UTC{dropped}"
 
 
 def _of_mirror(status: MirrorView) -> Iterator[tuple[str, str]]:
@@ -79,23 +94,26 @@ def _ago(status: MirrorView) -> str:
     return f"{age(status.taken_at - status.last_commit)} ago" if status.last_commit else "never"
 
 
-def _stopped(what: str, code: str, why: str, way_out: str, coloured: bool) -> list[str]:
+def _stopped(what: str, code: str, why: str, coloured: bool, since: str = "", way_out: str = "") -> list[str]:
     stopped = _painted("is stopped", Verdict.STOP, coloured)
-    return [f"{shown(what)} {stopped}: {code}: {shown(why)}", *([f"  do: {shown(way_out)}"] if way_out else [])]
+    return [f"{shown(what)} {stopped}{since}: {code}: {shown(why)}", *([f"  do: {shown(way_out)}"] if way_out else [])]
 
 
 def _painted(text: str, verdict: Verdict | None, coloured: bool) -> str:
     return f"\x1b[{_COLOURS[verdict]}m{text}\x1b[0m" if coloured else text
 
 
-_NARROW = ("table", "verdict", "lag", "in the log", "at the target", "letters", "load")
+_HEADINGS = ("table", "verdict", "lag", "in the log", "at the target", "letters", "load")
+_MARKS = ("highest position", "complete position", "published batch", "last number", "rows out of date")
 
 
-def _narrow_table(status: MirrorView, coloured: bool) -> str:
-    rows = [_narrow_row(table) for table in status.tables]
-    others = sum(max(len(row[at]) for row in [_NARROW, *rows]) + 2 for at in range(1, len(_NARROW)))
-    room = max(12, WIDTH - others)
-    text = columns(_NARROW, [(_cut(shown(row[0]), room), *row[1:]) for row in rows])
+def _table(status: MirrorView, wide: bool, coloured: bool) -> str:
+    headings = (*_HEADINGS, *(_MARKS if wide else ()))
+    rows = [(*_row(table), *(_marks(table) if wide else ())) for table in status.tables]
+    others = sum(max(len(row[at]) for row in [headings, *rows]) + 2 for at in range(1, len(headings)))
+    # Among the marks a name has all the room that it needs.
+    room = sys.maxsize if wide else max(12, WIDTH - others)
+    text = columns(headings, [(_cut(shown(row[0]), room), *row[1:]) for row in rows])
     if not coloured:
         return text
     first, *lines = text.split("\n")
@@ -107,7 +125,7 @@ def _narrow_table(status: MirrorView, coloured: bool) -> str:
     return "\n".join([first, *painted])
 
 
-def _narrow_row(table: TableView) -> tuple[str, ...]:
+def _row(table: TableView) -> tuple[str, ...]:
     load = "" if table.state.load_state == "none" else table.state.load_state
     if table.state.load_state == "pending" and table.load_chunks is not None:
         load = "{} of {}".format(*table.load_chunks)
@@ -122,6 +140,19 @@ def _narrow_row(table: TableView) -> tuple[str, ...]:
     )
 
 
+def _marks(table: TableView) -> tuple[str, ...]:
+    marks, row = table.marks, table.state.row
+    complete = NO_COMPLETE_POSITION if marks is None else marks.complete_position
+    return (
+        (marks and marks.highest_position) or "-",
+        # Shown in every row of some sources, it would hide what differs.
+        "-" if complete == NO_COMPLETE_POSITION else complete,
+        f"{row.published_batch}",
+        f"{row.confirmed}",
+        f"{table.dead_letters.keys}",
+    )
+
+
 def _cut(text: str, room: int) -> str:
     """Both ends of a text that is too long: names of one family differ at their ends."""
     if len(text) <= room:
@@ -130,76 +161,10 @@ def _cut(text: str, room: int) -> str:
     return f"{text[:head]}…{text[len(text) - (room - 1 - head) :]}"
 
 
-def status_text(status: MirrorView) -> str:
-    """The status: the mirror, its tables with their marks, and what needs an operator."""
-    read, state = BoundOffsets.of(status.bound_offsets), status.state
-    bound = f"{read.places} files, partitions or tables, {read.total} bytes or offsets"
-    last = "no batch yet" if status.last_commit is None else f"committed {_ago(status)}"
-    lines = [
-        f"mirror {status.mirror}",
-        f"  bound offsets     {bound}",
-        f"  change log        batch {state.committed}, {last}"
-        + (f"; batch {state.open_batch} is open, the next run finishes it" if state.open_batch else ""),
-        f"  open fragments    {status.open_fragments} wait for their pieces, or for a description of their structure",
-        f"  last {status.recent_batches:>3} batches  {counted(status.recent)}",
-    ]
-    if status.horizon is not None:
-        up_to = status.horizon.dropped
-        dropped = f"; batches up to {up_to} are dropped from the log" if up_to else ""
-        lines.append(f"  horizon           {status.horizon.at:%Y-%m-%d %H:%M} UTC{dropped}")
-    lines += [f"  {name:<17} {text}" for name, text in _of_mirror(status)]
-    if status.stop is not None:
-        lines.append(f"  STOP              {shown(status.stop.code)}: {shown(status.stop.what)}")
-    lines += ["", columns(_TABLE_HEADINGS, [_table_row(table, status.taken_at) for table in status.tables])]
-    for table in status.tables:
-        lines += _remarks(table, status.taken_at)
-    return "\n".join(lines)
-
-
-_TABLE_HEADINGS = (
-    "table",
-    "verdict",
-    "highest position",
-    "complete position",
-    "published batch",
-    "last number",
-    "waiting batches",
-    "at the target",
-    "rows out of date",
-    "load",
-)
-
-
-def _table_row(table: TableView, now: datetime) -> tuple[object, ...]:
-    backlog = "0"
-    if table.backlog.files:
-        backlog = f"{table.backlog.files} files, {table.backlog.bytes / _MB:.1f} MB"
-        if table.backlog.oldest is not None:
-            backlog += f", {age(now - table.backlog.oldest)}"
-    load, marks = table.state.load_state, table.marks
-    if load == "pending" and table.load_chunks is not None:
-        load = "pending, {} of {} chunks".format(*table.load_chunks)
-    complete = NO_COMPLETE_POSITION if marks is None else marks.complete_position
-    return (
-        table.source,
-        verdict_name(table.verdict),
-        (marks and marks.highest_position) or "-",
-        # Shown in every row of some sources, it would hide what differs.
-        "-" if complete == NO_COMPLETE_POSITION else complete,
-        table.state.row.published_batch,
-        table.state.row.confirmed,
-        table.waiting.batches,
-        backlog,
-        table.dead_letters.keys,
-        load,
-    )
-
-
-def _remarks(table: TableView, now: datetime, *, with_stop: bool = True) -> list[str]:
+def _remarks(table: TableView, now: datetime) -> list[str]:
     lines, is_stopped = [], table.verdict is Verdict.STOP
-    if table.verdict is not Verdict.PASS and (with_stop or not is_stopped):
-        since = f" since {table.since:%Y-%m-%d %H:%M} UTC" if table.since else ""
-        lines.append(f"{verdict_words(table.verdict)}{since}: {table.code}: {shown(table.what)}")
+    if table.verdict is not Verdict.PASS and not is_stopped:
+        lines.append(f"{verdict_words(table.verdict)}: {table.code}: {shown(table.what)}")
         if table.way_out:
             lines.append(f"  do: {shown(table.way_out)}")
     lines += [f"LOSSES {shown(loss)}" for loss in table.losses if loss.code != table.code]

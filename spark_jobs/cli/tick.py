@@ -27,31 +27,26 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
+_READ = ("batch", "counts", "waiting_files", "overdue", "joined")
+
 
 class Ticked(NamedTuple):
     """What a tick did.
 
     Attributes:
-        batch: the log batch that was completed; None when the source had nothing new.
-        counts: the batch's messages by disposition.
-        waiting_files: source files that are empty yet.
+        read: what was read.
         files: new file numbers by table.
         held: tables on hold, with the reason; *stopped* likewise, of the chosen tables.
         waiting: tables that still have changes in the log, or a load, to be published.
-        losses: what the mirror's tables lack, or may, by table: of all of them, for all are read.
-        told: dead letters and ignored tables, as
-            :meth:`~open_mirroring.reconciliation.losses.LossReport.document` lists them.
-        overdue: those of the waiting files whose writer seems to have left them.
-        joined: tables that joined by a pattern, each with what the source told of it (G-70).
+        losses: what the mirror's tables lack, or may lack, by table: of all of them, for all are read.
+        told: dead letters and ignored tables, as the loss report documents them.
         awaited: what is there and cannot be read or published before something else comes.
-        lacking: whether tables lack some of that: it is not only files that somebody may still be writing.
-        reloading: tables that are being built anew.
+        lacking: whether tables lack some of that: it is not only files that are still being written.
+        reloading: tables that are being built again.
         failed: the error that ended reading; publishing went on with what the log has.
     """
 
-    batch: int | None
-    counts: Mapping[str, int]
-    waiting_files: Sequence[str]
+    read: Extracted
     files: Mapping[str, Sequence[int]]
     held: Mapping[str, str]
     stopped: Mapping[str, str]
@@ -61,41 +56,38 @@ class Ticked(NamedTuple):
     told: Mapping[str, Any] = MappingProxyType({})
     awaited: Sequence[str] = ()
     lacking: bool = False
-    overdue: Sequence[str] = ()
-    joined: Mapping[str, str] = MappingProxyType({})
     reloading: Sequence[str] = ()
 
     @property
     def did_nothing(self) -> bool:
         """Nothing was read and nothing was published."""
-        return self.batch is None and not self.files and self.failed is None
+        return self.read.batch is None and not self.files and self.failed is None
 
     @property
     def exit(self) -> Exit:
         """The failure of reading, then stopped tables, then losses, then a hold of a table that has changes to publish.
 
-        A table that is being built anew is not at the target, nor is all of one that is being loaded. Both may wait for
-        somebody for ever, as a load may that is ahead of the stream: they hold whatever else was done.
-
-        What is awaited holds, for the tables lack it: the rest of messages that were read, and what lies behind a hole.
-        A file that may just be written holds once the source has nothing new, or its writer seems to have left it.
+        A table that is being built again or loaded is incomplete at the target, and may wait for an operator: it holds
+        whatever else was done. So does what is awaited, for the tables lack it. A file that may just be written holds
+        once the source has nothing new, or its writer seems to have left it.
         """
         if self.failed is not None:
             return exit_of(self.failed)
         done = exit_of_report(self.stopped, self.losses)
         if done is not Exit.DONE:
             return done
-        if self.overdue or any(why.startswith(f"{LOAD_AHEAD}:") for why in self.held.values()):
+        if self.read.overdue or any(why.startswith(f"{LOAD_AHEAD}:") for why in self.held.values()):
             return Exit.ON_HOLD
         if self.reloading or any(source in self.held for source in self.waiting):
             return Exit.ON_HOLD
-        return Exit.ON_HOLD if self.lacking or (self.awaited and self.batch is None) else Exit.DONE
+        return Exit.ON_HOLD if self.lacking or (self.awaited and self.read.batch is None) else Exit.DONE
 
     def document(self) -> dict[str, Any]:
         """The tick as plain JSON values."""
         failed = None if self.failed is None else str(self.failed)
-        plain = {**self._asdict(), **self.told}
-        del plain["told"]
+        read = {name: getattr(self.read, name) for name in _READ}
+        plain = {**read, **self._asdict(), **self.told}
+        del plain["told"], plain["read"]
         return {**plain, "failed": failed, "did_nothing": self.did_nothing, "exit": int(self.exit)}
 
 
@@ -137,9 +129,7 @@ def tick(
     stopped = {s: f"{f.code}: {f.what}" for s, f in findings.items() if f.verdict is Verdict.STOP and s in tables}
     fragments = reader.open_fragment_count()
     return Ticked(
-        batch=read.batch,
-        counts=read.counts,
-        waiting_files=read.waiting_files,
+        read=read,
         files=published.files,
         held={**published.held, **{s: one.hold for s, one in reloads.items() if one.hold}},
         stopped={**stopped, **{s: what for s, what in published.stopped.items() if s not in reloads or s in stopped}},
@@ -149,8 +139,6 @@ def tick(
         told=report.document(),
         awaited=_awaited(fragments, read.withheld),
         lacking=bool(fragments or (read.withheld and isinstance(mirror.source, InCapture))),
-        overdue=read.overdue,
-        joined=read.joined,
         reloading=[s for s, t in tables.items() if t.reset is not None and not t.reset.drops],
     )
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import importlib
 import logging
 from collections.abc import Mapping
 from pathlib import Path
@@ -20,7 +21,7 @@ from open_mirroring.operate.job_story import story
 from open_mirroring.protocols.backfilling import Backfill, parse_interval
 from open_mirroring.protocols.proving import ProofVerdict
 from open_mirroring.reconciliation.joined_tables import ledger_of
-from spark_jobs.cli.reporting import json_text, proved_text, tick_text
+from spark_jobs.cli.reporting import json_text, proved_text, request_of, tick_text
 from spark_jobs.runtime.job import Job, exit_of_result
 from spark_jobs.runtime.tasks import session_on_demand
 
@@ -36,7 +37,7 @@ def tick(arguments: argparse.Namespace) -> Exit:
 
 
 def backfill(arguments: argparse.Namespace) -> Exit:
-    """A tick that reads an interval of the source's time first."""
+    """Run a tick that first reads an interval of the source's time."""
     return _ticked(Backfill(parse_interval(arguments.start, arguments.end), arguments.reread), arguments)
 
 
@@ -50,45 +51,31 @@ def _ticked(asked: Backfill | None, arguments: argparse.Namespace) -> Exit:
 
 
 def initial_load(arguments: argparse.Namespace) -> Exit:
-    """The first rows of every table that has an initial load; goes on where it stopped."""
-    from spark_jobs.initial_load import main as job
-
-    loaded, done = _done(job, arguments)
+    """Load the first rows of every table that has an initial load; on hold where none could be loaded."""
+    loaded, done = _done(arguments)
     return Exit.ON_HOLD if done is Exit.DONE and loaded.held and not loaded.files else done
 
 
-def replay_dead_letters(arguments: argparse.Namespace) -> Exit:
-    """Decode open dead letters again; the next tick publishes what came of them."""
-    from spark_jobs.replay_dead_letters import main as job
-
-    return _done(job, arguments)[1]
+def done_by_job(arguments: argparse.Namespace) -> Exit:
+    """Do the work of the operation's job."""
+    return _done(arguments)[1]
 
 
-def reconcile(arguments: argparse.Namespace) -> Exit:
-    """The deep check of every file, row and digest."""
-    from spark_jobs.reconcile_sequence import main as job
-
-    return _done(job, arguments)[1]
-
-
-def maintain(arguments: argparse.Namespace) -> Exit:
-    """Move the horizon, drop what lies below it, sweep; it needs no Spark."""
-    from spark_jobs.maintain import main as job
-
-    return _done(job, arguments)[1]
-
-
-def _done(job: Job, arguments: argparse.Namespace) -> tuple[Any, Exit]:
-    """Do a job's work and tell what came of it."""
+def _done(arguments: argparse.Namespace) -> tuple[Any, Exit]:
+    """Do the work of the operation's job and print what came of it."""
+    job: Job = importlib.import_module(f"spark_jobs.{arguments.operation.job}").main
+    if hasattr(arguments, "request"):
+        arguments.request = request_of(arguments)
     result = job.done(*_opened(arguments), arguments)
-    print(json_text(result._asdict()) if arguments.json else "\n".join(story(job.name, result._asdict())))
+    is_json = getattr(arguments, "json", False)
+    print(json_text(result._asdict()) if is_json else "\n".join(story(job.name, result._asdict())))
     return result, exit_of_result(result)
 
 
 def _opened(arguments: argparse.Namespace) -> tuple[Mirror, Engine]:
     """The mirror and its ledger; the tables that an argument names become those of :func:`chosen_tables`.
 
-    Where the file tells all tables a wrong name is refused before a ledger is made.
+    Where the file names all tables, a wrong name is refused before a ledger is created.
     """
     mirror, named = load_mirror(arguments.file), getattr(arguments, "tables", None)
     if not mirror.has_patterns:
@@ -124,7 +111,7 @@ def prove(arguments: argparse.Namespace) -> Exit:
     if arguments.repair_plan is not None and arguments.repair_plan.exists():
         raise UsageError("ARGUMENT_INVALID", f"{arguments.repair_plan} is there already", way_out="name a new file")
     if arguments.correct and not (arguments.approved_by and arguments.why):
-        raise UsageError("ARGUMENT_INVALID", "nobody approves it", way_out="add --approved-by NAME and --why TEXT")
+        raise UsageError("ARGUMENT_INVALID", "no one approves it", way_out="add --approved-by NAME and --why TEXT")
     spark = session_on_demand(mirror, "prove")
     proved = run(mirror, ledger, spark, arguments.tables, asked)
     if arguments.correct:
@@ -175,7 +162,7 @@ def _exports(mirror: Mirror, arguments: argparse.Namespace) -> Mapping[str, Proo
             types = {} if given is None else given.types
             found[table.source] = ProofExport.model_validate({**settings, "since": arguments.since, "types": types})
         except ValidationError as error:
-            raise UsageError("ARGUMENT_INVALID", error.errors()[0]["msg"], way_out="mend --since") from None
+            raise UsageError("ARGUMENT_INVALID", error.errors()[0]["msg"], way_out="fix --since") from None
     return found
 
 

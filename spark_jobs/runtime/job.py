@@ -16,6 +16,7 @@ from sqlalchemy import Engine
 from open_mirroring.config import Mirror, load_mirror
 from open_mirroring.errors import MirroringError
 from open_mirroring.ledger.opening import close_ledgers, system_error
+from open_mirroring.operate.arguments import Argument, add_arguments, argument
 from open_mirroring.operate.exit_codes import Exit, exit_of, exit_of_report
 from open_mirroring.operate.job_result import RESULT_FILE, leave_error, leave_report
 from open_mirroring.reconciliation.joined_tables import ledger_of
@@ -25,6 +26,13 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 log = logging.getLogger(__name__)
+
+TABLES = argument(
+    "--tables",
+    "only these source tables, separated by commas",
+    type=lambda text: text.split(",") if text else None,
+)
+"""Which tables a job is for; None: all."""
 
 
 @runtime_checkable
@@ -54,7 +62,7 @@ class Job(NamedTuple):
 
     name: str
     work: Callable[[Mirror, Engine, SparkSession, argparse.Namespace], Any]
-    add_arguments: Callable[[argparse.ArgumentParser], None] = lambda parser: None
+    arguments: Sequence[Argument] = ()
 
     def __call__(self, argv: Sequence[str] | None = None) -> int:
         """Parse ``MIRROR.yaml``, open the ledger, do the work, write and print its report, and return the exit code.
@@ -63,7 +71,7 @@ class Job(NamedTuple):
         """
         parser = argparse.ArgumentParser(prog=self.name)
         parser.add_argument("mirror", type=Path, help="the mirror file (mirrors/NAME.yaml)")
-        self.add_arguments(parser)
+        add_arguments(parser, self.arguments)
         arguments = parser.parse_args(argv)
         # Only warnings of other libraries: their details would hide the job's own messages.
         logging.basicConfig(level=logging.WARNING, format="%(levelname)s %(message)s", stream=sys.stderr)

@@ -252,20 +252,21 @@ def test_a_reload_ends_in_airflow_alone_where_nobody_can_see_the_target_g_89(
     table = SHOP_TABLES[0].full_name
     monkeypatch.setattr(operators, "_LOOK_SECONDS", 0.1)
     looks: list[str] = []
-    real = operators.ResetTrigger._may_go_on
+    real = operators.ResetTrigger.look
 
-    async def looked(self: Any) -> bool:
-        looks.append(self.stage)
-        if looks.count(self.stage) == 2:
+    def looked(self: Any, *asked: Any) -> Any:
+        stage = self.serialize()[1]["stage"]
+        looks.append(stage)
+        if looks.count(stage) == 2:
             made.apply()  # the target drops the table, or makes it anew; nothing in Airflow shows it
-            word = TARGET_GONE if self.stage == "FOLDER_DELETED" else TARGET_BACK
+            word = TARGET_GONE if stage == "FOLDER_DELETED" else TARGET_BACK
             task_context["dag_run"].triggering_user_name = "Eve"
             task_context["run_id"] = word
             task_context["params"] = {"decision": word, "table": table, "reason": "looked"}
             operators.DecideOperator(task_id="decide", mirror_file=self.mirror_file).execute(task_context)
-        return await real(self)
+        return real(self, *asked)
 
-    monkeypatch.setattr(operators.ResetTrigger, "_may_go_on", looked)
+    monkeypatch.setattr(operators.ResetTrigger, "look", looked)
     run = DagBag(dag_folder=ROOT / "dags").dags["shop__reload_table"].test(run_conf={"table": table, "reason": "x"})
     assert run.state == "success"
     assert looks == ["FOLDER_DELETED"] * 2 + ["REBUILDING"] * 2

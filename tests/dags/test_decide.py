@@ -25,10 +25,11 @@ from open_mirroring.ledger.requests import (
     RESUME,
     RESUME_EXTRACTION,
 )
+from open_mirroring.operate.operations import DECISIONS
 from open_mirroring.protocols.table_stops import NEW_TABLE, RELOAD_SEEN
 from open_mirroring.reconciliation.inspection import declare_tables
 from open_mirroring_airflow.operators import DecideOperator
-from open_mirroring_airflow.run_params import DECISIONS, chosen_decision
+from open_mirroring_airflow.run_params import chosen_decision
 from tests.hand_made_mirror import GUID, OTHER_GUID, HandMadeMirror
 
 pytestmark = pytest.mark.airflow

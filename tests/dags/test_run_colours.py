@@ -57,7 +57,7 @@ def test_a_good_run_submits_extract_and_publish_and_is_green(home: Path, fake_sp
 def test_chosen_tables_reach_publishing(home: Path, fake_spark: Any) -> None:
     state, _ = _run("replicate", tables=["dbo.orders"])
     assert state == "success"
-    assert fake_spark.calls[-1]["argv"][-2:] == ["--tables", "dbo.orders"]
+    assert fake_spark.calls[-1]["argv"][-1:] == ["--tables=dbo.orders"]
     assert fake_spark.calls[0]["argv"][-1] == "--publish=dbo.orders", "extraction itself is for all tables"
 
 
@@ -65,7 +65,7 @@ def test_a_replay_takes_the_letters_it_was_started_for_and_is_published(home: Pa
     state, tasks = _run("replay_dead_letters", code="MESSAGE_INVALID", table="dbo.orders")
     assert (state, tasks) == ("success", {"replay": "success", "publish": "success", "reconcile": "success"})
     assert fake_spark.jobs() == ["replay_dead_letters", "publish_changes"]
-    assert fake_spark.calls[0]["argv"][-4:] == ["--code", "MESSAGE_INVALID", "--table", "dbo.orders"]
+    assert fake_spark.calls[0]["argv"][-2:] == ["--code=MESSAGE_INVALID", "--table=dbo.orders"]
 
 
 def test_maintenance_is_one_job_and_returns_its_report(home: Path, fake_spark: Any) -> None:
@@ -102,7 +102,7 @@ def test_a_stopped_table_makes_the_run_red_after_the_others_were_published(home:
     _foreign_item(home, "orders")
     state, tasks = _run("replicate")
     assert (state, tasks) == ("failed", GREEN | {"reconcile": "failed"})
-    assert fake_spark.calls[-1]["argv"][-2:] == ["--tables", "dbo.customers"]
+    assert fake_spark.calls[-1]["argv"][-1:] == ["--tables=dbo.customers"]
 
 
 def test_when_publishing_stops_a_table_only_the_leaf_is_red(home: Path, fake_spark: Any) -> None:
@@ -188,7 +188,7 @@ def test_the_deep_check_fails_naming_what_does_not_agree(home: Path, fake_spark:
 def test_a_proof_is_green_when_equal_red_when_not_and_skipped_when_it_is_not_told(home: Path, fake_spark: Any) -> None:
     """G-40, G-42: exit codes 0, 7 and 5 of the job; the message names the tables."""
     assert _run("prove", tables=["dbo.orders"]) == ("success", {"prove": "success"})
-    assert fake_spark.jobs() == ["prove"] and fake_spark.calls[-1]["argv"][-2:] == ["--tables", "dbo.orders"]
+    assert fake_spark.jobs() == ["prove"] and fake_spark.calls[-1]["argv"][-1:] == ["--tables=dbo.orders"]
     tables = {"dbo.orders": {"verdict": "DIFFERENT"}, "dbo.customers": {"verdict": "EQUAL"}}
     fake_spark.answers(7, json.dumps({"job": "prove", "tables": tables}))
     assert _run("prove") == ("failed", {"prove": "failed"})
@@ -218,10 +218,10 @@ def test_an_approved_reload_resets_the_table_in_the_approvers_name(
         {"approve": "success", "reload": "success", "reconcile": "success"},
     )
     assert fake_spark.jobs() == ["reload_table"]
-    arguments = fake_spark.calls[-1]["argv"][-6:]
-    assert arguments[:4] == ["--table", "dbo.orders", "--reason=the key changed", "--approved-by=Ada"]
+    *arguments, request, _ = fake_spark.calls[-1]["argv"][-5:]
+    assert arguments == ["--table=dbo.orders", "--reason=the key changed", "--approved-by=Ada"]
     # One approval is one request, whichever attempt or clearing of the task asks (G-30).
-    assert re.fullmatch(r"--request=shop__reload_table/[^/]+/approve", arguments[4])
+    assert re.fullmatch(r"--request=shop__reload_table/[^/]+/approve", request)
 
 
 def test_an_approved_correction_is_logged_and_published_in_the_approvers_name(
@@ -235,7 +235,7 @@ def test_an_approved_correction_is_logged_and_published_in_the_approvers_name(
     assert fake_spark.jobs() == ["corrections", "publish_changes"]
     assert fake_spark.calls[0]["argv"][-3:] == [f"--proof={proof}", "--why=lost", "--approved-by=Ada"]
     # Given back, for its rows could not be read: nothing is published as if it were done.
-    fake_spark.answers(0, json.dumps({"job": "corrections", "keys": 0, "waits": "UNREACHABLE: no answer"}))
+    fake_spark.answers(5, json.dumps({"job": "corrections", "keys": 0, "waits": "UNREACHABLE: no answer"}))
     state, tasks = _run_failing_at_once("correct_table", proof=proof, reason="lost")
     assert (state, tasks["correct"]) == ("failed", "failed")
 

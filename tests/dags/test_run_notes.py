@@ -67,8 +67,8 @@ def test_the_note_of_a_red_run_begins_with_its_outcome_and_goes_on_with_the_caus
 
 def test_a_failed_decision_leaves_its_reason(made: HandMadeMirror) -> None:
     [first] = _note("decide", decision="resume", reason="ticket 1")
-    assert first.startswith("Failed: ARGUMENT_INVALID: nothing was decided: for 'Resume a table' (resume) a field of ")
-    assert "the form is missing: table" in first
+    assert first.startswith("Failed: ARGUMENT_INVALID: nothing was decided: for 'Resume this table' (resume) a field ")
+    assert "of the form is missing: table" in first
 
 
 def test_a_run_whose_task_left_no_line_names_the_task(made: HandMadeMirror, fake_spark: Any) -> None:

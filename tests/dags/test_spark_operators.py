@@ -391,7 +391,7 @@ def test_only_a_backfill_reads_its_interval_first(
     task_context["dag_run"] = SimpleNamespace(run_type=run_type, data_interval_start=NINE, data_interval_end=TEN)
     _operator(mirror_file, ExtractOperator).execute(task_context)
     argv = fake_spark.calls[-1]["argv"]
-    assert argv[argv.index(str(mirror_file)) + 1 :] == arguments
+    assert argv[argv.index(str(mirror_file)) + 1 :] == ["--publish", *arguments]
 
 
 @pytest.mark.parametrize("interval", [(None, None), (TEN, TEN)])
@@ -421,7 +421,7 @@ def test_publish_takes_the_tables_that_pass(mirror_file: Path, fake_spark: Any, 
     task_context["ti"].xcoms["gate"] = _answer("dbo.orders", "dbo.customers")
     _publish(mirror_file).execute(task_context)
     some, all_of_them = (call["argv"] for call in fake_spark.calls)
-    assert some[-2:] == ["--tables", "dbo.orders"]
+    assert some[-1] == "--tables=dbo.orders"
     assert all_of_them[-1] == str(mirror_file)
 
 

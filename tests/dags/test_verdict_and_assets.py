@@ -295,7 +295,7 @@ def test_what_the_reading_program_published_is_announced_and_told_and_not_done_a
 
     monkeypatch.setattr(ExtractOperator, "run_job", read)
     given = {"mirror": "shop", "mirror_file": str(mirror.file)}
-    extract = ExtractOperator(task_id="extract", job="extract_changes", publishes=True, **given)
+    extract = ExtractOperator(task_id="extract", job="extract_changes", **given)
     ti, again = task_context["ti"], []
     ti.xcoms |= {"extract": extract.execute(task_context), "gate": {"passing": ["dbo.orders"], "note": ""}}
     task_context["task_state_store"].set("attempts", None)  # each task has a store of its own

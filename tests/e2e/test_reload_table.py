@@ -450,18 +450,21 @@ def test_where_nothing_shows_the_target_an_operator_says_what_is_there(tmp_path:
         asked = ["reload-table", str(pipeline.file), "--table", "dbo.orders", "--reason", "x", "--approved-by", "Ada"]
         return command_line([*asked, "--wait", "0", *more]), capsys.readouterr().out
 
-    assert run("--request-only") == (Exit.DONE, "dbo.orders: the reset is recorded\n")
+    recorded = "The reset of dbo.orders is recorded (REQUESTED); nothing is deleted yet.\n"
+    assert run("--request-only") == (Exit.DONE, recorded)
     assert (pipeline.zone / "dbo.schema" / "orders").exists(), "nothing is deleted yet"
     for _ in range(2):
         exit_code, said = run()
         assert (exit_code, "somebody to say that the table is gone" in said) == (Exit.ON_HOLD, True)
     command_line(["status", str(pipeline.file)])
     assert "in a reset: reload asked for by Ada" in capsys.readouterr().out
-    exit_code, said = run("--target-says", "gone")
+    sees = [str(pipeline.file), "--table", "dbo.orders", "--why", "looked"]
+    assert command_line(["target-says-gone", *sees]) == Exit.DONE
+    exit_code, said = run()
     assert (exit_code, "REBUILDING" in said) == (Exit.ON_HOLD, True)
     deliver(pipeline, "b.jsonl", event("INS", row(2, "Eve"), commit=11))
     pipeline.extract()
     assert pipeline.publish().held["dbo.orders"].startswith("RESET_OPEN"), "no increment before the table is back"
-    assert run("--target-says", "back")[0] == Exit.DONE
+    assert command_line(["target-says-back", *sees]) == Exit.DONE
     pipeline.tick()
     assert [r["name"] for r in orders(pipeline)] == ["Ada", "Eve"]

@@ -41,8 +41,8 @@ def test_the_examples_can_live_beside_each_other() -> None:
 
 def test_no_example_is_a_dag_of_a_deployment() -> None:
     assert mirror_files(MIRRORS) == [MIRRORS / "shop.yaml"]
-    folder = read_mirror_folder(MIRRORS)
-    assert ([mirror.name for mirror in folder.mirrors], folder.error) == (["shop"], None)
+    mirrors, error = read_mirror_folder(MIRRORS)
+    assert ([mirror.name for mirror in mirrors], error) == (["shop"], None)
 
 
 @pytest.mark.parametrize("file", [one for one in EXAMPLES if "connection:" in one.read_text("utf-8")], ids=str)

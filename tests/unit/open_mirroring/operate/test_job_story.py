@@ -81,10 +81,10 @@ REPORTS: dict[str, tuple[dict[str, Any], list[str]]] = {
         ["Compared with the source: 2 tables: 1 equal, 1 not equal.", "  dbo.b: not equal"],
     ),
     "repairs": ({"number": 3, "rows": 2, "etag": "x"}, ["Number 3 is published again, 2 rows."]),
-    "corrections": ({"keys": 1}, ["Logged once more: the rows of 1 key; the next step publishes them."]),
+    "corrections": ({"keys": 1}, ["Logged again: the rows of 1 key; the next step publishes them."]),
     "reload_table": (
         {"table": "dbo.a", "generation": 2, "stage": "", "waits_for": ""},
-        ["dbo.a is built anew: its generation is 2."],
+        ["dbo.a is built from scratch: its generation is 2."],
     ),
 }
 

@@ -227,6 +227,9 @@ def test_every_answer_forbids_scripts_and_frames(client: TestClient) -> None:
         policy = headers["content-security-policy"]
         assert "default-src 'none'" in policy and "frame-ancestors 'none'" in policy and "unsafe" not in policy
         assert headers["x-content-type-options"] == "nosniff"
+    script = client.get("/static/page.js")
+    assert (script.status_code, script.headers["cache-control"]) == (200, "max-age=300")
+    assert script.headers["content-type"].startswith("text/javascript")
     for page in ("/", "/mirrors/shop", table(ORDERS)):
         tags = re.sub('="[^"]*"', "", " ".join(re.findall(r"<[^>]*>", client.get(page).text)))
         assert "<script src defer>" in tags and not re.search(r"<script>|\sstyle|\son\w+", tags)

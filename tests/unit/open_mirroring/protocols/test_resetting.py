@@ -271,7 +271,6 @@ def test_one_look_is_no_proof_and_two_at_once_are_one() -> None:
     assert isinstance(waiting, r.Finished) and "second look" in waiting.waits_for
     assert run(once, r.Looked(Sight.ABSENT)) == r.Advance(2, ResetStage.TABLE_GONE)
     assert run(once, r.Looked(Sight.THERE)) == r.Advance(2, ResetStage.FOLDER_DELETED)
-    assert run(row, r.Looked(Sight.GONE)) == r.Advance(1, ResetStage.TABLE_GONE)
     unseen = run(row, r.Looked(Sight.UNSEEN))
     assert isinstance(unseen, r.Finished) and "somebody to say" in unseen.waits_for
     assert run(row, r.Looked(Sight.FOLDER_BACK)) == r.Advance(1, ResetStage.REQUESTED)

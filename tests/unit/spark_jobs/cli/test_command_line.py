@@ -39,7 +39,7 @@ from spark_jobs.changelog.writing import LogWriter
 from spark_jobs.cli import command_line, looking, tick
 from spark_jobs.cli.command_line import main
 from spark_jobs.cli.reporting import tick_text
-from spark_jobs.cli.status_text import colours_wanted, short_status_text
+from spark_jobs.cli.status_text import colours_wanted, status_text
 from spark_jobs.cli.tick import Ticked
 from spark_jobs.extract_changes import Extracted
 from spark_jobs.publish.changes import Published
@@ -163,7 +163,7 @@ def test_the_doctor_tells_the_way_out_of_whatever_is_wrong(
     assert ran.code == Exit.USAGE and ran.out.count("LEDGER_UNFIT") == 1 and "  do: install" in ran.out
     checked = Ran(capsys, "check", made.file)
     assert checked.code == Exit.USAGE and "LEDGER_UNFIT: ledger: " in checked.out
-    assert "need somebody" in ran.err and Ran(capsys, "doctor", tmp_path / "none.yaml").code == Exit.USAGE
+    assert "need an operator" in ran.err and Ran(capsys, "doctor", tmp_path / "none.yaml").code == Exit.USAGE
 
 
 def test_a_check_tells_a_ledger_that_is_damaged(made: HandMadeMirror, capsys: pytest.CaptureFixture[str]) -> None:
@@ -251,7 +251,7 @@ def test_status_shows_every_table_and_3_says_that_one_is_stopped(
     assert stopped.code == Exit.TABLES_STOPPED
     assert "dbo.orders is stopped: PARTIAL_ROWS: 2 of 3 columns" in stopped.out
     wide = Ran(capsys, "status", made.file, "--wide").out
-    assert "dbo.orders: stopped since 2026-01-05 09:00 UTC: PARTIAL_ROWS: 2 of 3 columns" in wide
+    assert "dbo.orders is stopped since 2026-01-05 09:00 UTC: PARTIAL_ROWS: 2 of 3 columns" in wide
     document = Ran(capsys, "status", made.file, "--json").json
     assert {table["source"]: table["verdict"] for table in document["tables"]} == {
         "dbo.customers": "PASS",
@@ -278,13 +278,13 @@ def test_status_says_first_whether_all_is_well_and_fits_a_terminal(
     first_table = state.tables[0]
     long = replace(first_table, state=first_table.state._replace(source="dbo." + "a_rather_long_name" * 12))
     state = replace(state, tables=(long, *state.tables[1:]))
-    table = short_status_text(state).partition("\n\n")[2].partition("\n\n")[0]
+    table = status_text(state).partition("\n\n")[2].partition("\n\n")[0]
     assert max(map(len, table.splitlines())) <= 100 and "…" in table
 
 
 def test_colours_are_for_terminals_only(made: HandMadeMirror, monkeypatch: pytest.MonkeyPatch) -> None:
     made.stop("dbo.orders", "SENDER_OTHER")
-    plain, painted = (short_status_text(status_of_mirror(made), coloured=on) for on in (False, True))
+    plain, painted = (status_text(status_of_mirror(made), coloured=on) for on in (False, True))
     assert "\x1b" not in plain and re.sub(r"\x1b\[[0-9;]*m", "", painted) == plain and painted != plain
     monkeypatch.setattr("sys.stdout.isatty", lambda: True, raising=False)
     monkeypatch.setenv("NO_COLOR", "1")
@@ -418,6 +418,15 @@ def test_accept_reload_of_a_table_that_no_run_knows_is_refused(
     made.file.write_text(re.sub(r"source: \{.*", source, MIRROR_FILE, count=1) + added, encoding="utf-8")
     ran = Ran(capsys, "accept-reload", made.file, "--table", "dbo.items", "--why", "it was loaded")
     assert ran.code == Exit.TERMINAL and "ARGUMENT_INVALID" in ran.err
+
+
+@pytest.mark.parametrize("decision", ["target-says-gone", "target-says-back"])
+def test_what_the_target_has_decides_nothing_where_no_reset_waits_for_it_g_89(
+    made: HandMadeMirror, capsys: pytest.CaptureFixture[str], decision: str
+) -> None:
+    ran = Ran(capsys, decision, made.file, "--table", "dbo.orders", "--why", "looked")
+    assert ran.code == Exit.TERMINAL and "COMMAND_REFUSED" in ran.err and "it is in no reset" in ran.err
+    assert made.audit() == []
 
 
 @pytest.mark.parametrize("why", [[], ["--why", " "]])
@@ -590,7 +599,8 @@ def test_unknown_tables_are_a_usage_error_before_anything_is_done(
     assert [path.name for path in tmp_path.iterdir()] == ["mirrors"]
 
 
-NOTHING = Ticked(None, {}, (), {}, {}, {}, ())
+NOTHING = Ticked(Extracted(None, {}, ()), {}, {}, {}, ())
+READ = NOTHING._replace(read=Extracted(1, {}, ()))
 HELD = {"dbo.a": "BACKLOG: behind"}
 
 
@@ -598,10 +608,10 @@ HELD = {"dbo.a": "BACKLOG: behind"}
     ("ticked", "code"),
     [
         (NOTHING, Exit.DONE),
-        (NOTHING._replace(batch=1, files={"dbo.a": [1]}), Exit.DONE),
-        (NOTHING._replace(batch=1, awaited=["half a line"]), Exit.DONE),
+        (READ._replace(files={"dbo.a": [1]}), Exit.DONE),
+        (READ._replace(awaited=["half a line"]), Exit.DONE),
         (NOTHING._replace(awaited=["half a line"]), Exit.ON_HOLD),
-        (NOTHING._replace(batch=1, awaited=["a piece"], lacking=True), Exit.ON_HOLD),
+        (READ._replace(awaited=["a piece"], lacking=True), Exit.ON_HOLD),
         (NOTHING._replace(stopped={"dbo.a": "FILE_MISSING: x"}, files={"dbo.b": [1]}), Exit.TABLES_STOPPED),
         (NOTHING._replace(held=HELD, waiting=["dbo.a"]), Exit.ON_HOLD),
         (NOTHING._replace(held=HELD, waiting=[]), Exit.DONE),
@@ -671,11 +681,11 @@ def test_a_tick_that_did_nothing_says_so() -> None:
     assert "On hold: dbo.a: BACKLOG: behind" in tick_text(NOTHING._replace(held=HELD, waiting=["dbo.a"]))
     failed = NOTHING._replace(failed=TerminalError("SOURCE_GONE", "it is gone"))
     assert "Read: FAILED, SOURCE_GONE: it is gone" in tick_text(failed)
-    assert "1 source file not ready yet" in tick_text(NOTHING._replace(waiting_files=["a"]))
+    assert "1 source file not ready yet" in tick_text(NOTHING._replace(read=Extracted(None, {}, ["a"])))
 
 
 def test_what_a_tick_published_is_shown_by_table() -> None:
-    text = tick_text(NOTHING._replace(batch=4, counts={"messages": 3, "changes": 3}, files={"dbo.a": [4, 5, 6]}))
+    text = tick_text(NOTHING._replace(read=Extracted(4, {"messages": 3, "changes": 3}, ()), files={"dbo.a": [4, 5, 6]}))
     assert "Read: batch 4 of the change log, 3 messages (3 changes)." in text
     assert "  dbo.a: numbers 4 to 6" in text
 

@@ -83,7 +83,7 @@ def test_a_number_without_rows_is_filled_again_by_the_command_f_41(
     assert made.codes()[ORDERS] == "FILE_MISSING"
     command = ["repair", str(made.file), "--table", ORDERS, "--number", "2"]
     assert main([*command, "--approved-by", "Ada Lovelace", "--reason", "ticket 4711"]) == 0
-    assert "number 2 is published again, 0 rows" in capsys.readouterr().out
+    assert "Number 2 is published again, 0 rows." in capsys.readouterr().out
     table = pq.read_table(path)
     assert table.num_rows == 0 and table.column_names == ["id", "name", "__rowMarker__"]
     assert made.codes()[ORDERS] == "OK" and made.numbers() == [1, 2, 3]
