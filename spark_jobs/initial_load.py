@@ -24,7 +24,7 @@ from open_mirroring.errors import MirroringError, TerminalError, TransientError
 from open_mirroring.ledger.load_ledger import LoadLedger
 from open_mirroring.ledger.reading import LedgerReader, TableState
 from open_mirroring.operate.words import pace
-from open_mirroring.protocols.verdicts import BACKLOG, LOAD_PENDING, Verdict
+from open_mirroring.protocols.verdicts import BACKLOG, LOAD_PENDING, gate
 from open_mirroring.reconciliation.inspection import declare_tables, inspect_mirror
 from open_mirroring.reconciliation.losses import look
 from spark_jobs.extract.driver import log_ranges
@@ -80,17 +80,11 @@ def load(
     before = {s: t for s, t in reader.tables().items() if t.load_state == "pending" and (only is None or s in only)}
     findings = inspect_mirror(mirror, ledger) if before else {}
     passed_over = {LOAD_PENDING} if mirroring else {LOAD_PENDING, BACKLOG}
-    held: dict[str, str] = {}
+    _, held, stopped = gate({source: findings[source] for source in before if findings[source].code not in passed_over})
     failed: dict[str, MirroringError] = {}
-    stopped: dict[str, str] = {}
-    declared = {table.source: table for table in mirror.tables}
-    for source in before:
-        finding = findings[source]
-        if finding.verdict is Verdict.STOP:
-            stopped[source] = f"{finding.code}: {finding.what}"
-        elif finding.verdict is Verdict.HOLD and finding.code not in passed_over:
-            held[source] = f"{finding.code}: {finding.what}"
-        elif error := _bind(mirror, declared[source], before[source], reader, LoadLedger(ledger, mirror.name), spark):
+    declared, loads = {table.source: table for table in mirror.tables}, LoadLedger(ledger, mirror.name)
+    for source in [source for source in before if source not in {*held, *stopped}]:
+        if error := _bind(mirror, declared[source], before[source], reader, loads, spark):
             failed[source] = error
     tables = reader.tables()
     ready = [source for source in before if source not in {*held, *failed, *stopped}]

@@ -24,6 +24,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from sqlalchemy import Engine
 
+from open_mirroring.changes.column_notes import ColumnNote
 from open_mirroring.changes.log_position import LogPosition, not_below
 from open_mirroring.codes import next_step
 from open_mirroring.config import Mirror, Table
@@ -32,7 +33,7 @@ from open_mirroring.config.tables import ProofExport
 from open_mirroring.errors import MirroringError, TerminalError, TransientError
 from open_mirroring.fault_points import reach
 from open_mirroring.landing_zone.schema import LandingColumn
-from open_mirroring.ledger.columns import UnverifiedColumn, verify_columns
+from open_mirroring.ledger.columns import verify_columns
 from open_mirroring.ledger.extract_ledger import ExtractLedger
 from open_mirroring.ledger.proofs import ProofLedger, RecordedProof
 from open_mirroring.ledger.reading import LedgerReader, TableState
@@ -104,7 +105,7 @@ class _Case:
     state: TableState
     proof: Proof
     gone: frozenset[str] = frozenset()
-    noted: Sequence[UnverifiedColumn] = ()
+    noted: Sequence[ColumnNote] = ()
     source: Source | None = None
     shape: Shape | None = None
     cells: frozenset[int] = frozenset()

@@ -12,9 +12,11 @@ from sqlalchemy import Table
 
 from open_mirroring import config
 from open_mirroring.changes.complete_position import Completeness
+from open_mirroring.changes.places_seen import PlacesSeen
 from open_mirroring.config import Mirror, load_mirror
 from open_mirroring.ledger import open_ledger
 from open_mirroring.ledger import tables as t
+from open_mirroring.ledger.columns import record_columns
 from open_mirroring.ledger.documents import EPOCHS, Documents
 from open_mirroring.ledger.reading import LedgerReader, TableState
 from open_mirroring.reconciliation.inspection import declare_tables
@@ -79,6 +81,12 @@ class HandMadeMirror:
         """Documents of a mirror or a table, by name."""
         with self.ledger.begin() as db:
             kind.put(db, owner, values)
+
+    def list_columns(self, source: str, cols: list[Any], *places: str, whole: bool = True, epoch: str = GUID) -> None:
+        """A column list that rows at these places have."""
+        seen = PlacesSeen(min(places), max(places), *((min(places), max(places)) if whole else ()))
+        with self.ledger.begin() as db:
+            record_columns(db, self.ids[source], {json.dumps(cols): {epoch: seen}}, of_reading=False)
 
     def letter(self, place: int, source: str | None = None, **values: Any) -> None:
         """An open dead letter of the log, at a place of ``f``."""

@@ -59,7 +59,7 @@ class ColumnChoice(NamedTuple):
 
         A hashed column lands as text.
         """
-        return "string" if self.hashes(name) else _said_of(name, self.types)
+        return "string" if self.hashes(name) else _value_for(name, self.types)
 
     def hashes(self, name: str) -> bool:
         """Whether a column lands as hashes (G-121)."""
@@ -67,7 +67,7 @@ class ColumnChoice(NamedTuple):
 
     def new_name_of(self, name: str) -> str | None:
         """The name that the mirror file gives a column at the target; None if it keeps the source's."""
-        said = _said_of(name, self.renamed)
+        said = _value_for(name, self.renamed)
         return None if said == name else said
 
     def landed_name(self, name: str) -> str:
@@ -138,7 +138,7 @@ def fitting_none(patterns: Iterable[str], names: Iterable[str]) -> list[str]:
     return [one for one in patterns if not any(_fits(name, [one]) for name in names)]
 
 
-def _said_of(name: str, said: tuple[tuple[str, str], ...]) -> str | None:
+def _value_for(name: str, said: tuple[tuple[str, str], ...]) -> str | None:
     if not said:
         return None
     folded = name.casefold()

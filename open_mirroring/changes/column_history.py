@@ -5,9 +5,9 @@ whole and lacks a column that earlier changes carried shows that the column is g
 positions of rows, never by their arrival. So late rows and rows that are read again change no judgement; they only
 narrow down at which position a column went or came (G-60).
 
-A rename is a drop and an addition in one step (F-88). No change says whether it was one. It is possible only where no
-row carries both names, no whole row between them lacks both, and the new column has the type and the place of the old.
-Structures that the source announced may show more steps than rows do.
+A rename is a drop and an addition in one step (F-88). No change reports whether it was one. It is possible only where
+no row carries both names, no whole row between them lacks both, and the new column has the type and the place of the
+old. Structures that the source announced may show more steps than rows do.
 """
 
 from __future__ import annotations
@@ -20,6 +20,8 @@ from typing import NamedTuple
 
 BEHIND = "+"
 """Behind a position: what was seen at a reading that brought nothing newer than it."""
+EVERYWHERE = "~"
+"""Above every place."""
 
 
 class Seen(NamedTuple):
@@ -34,15 +36,32 @@ class Seen(NamedTuple):
     whole_last: str = ""
 
 
-class ListOfColumns(NamedTuple):
-    """A column list: each column with its type and its place in the table, and where the list was *seen*.
+BELOW_CHANGES = Seen("", "")
+"""Where loaded rows lie."""
 
-    A type is that of the target, for texts followed by a blank and the source's, where that is known.
+
+class Column(NamedTuple):
+    """A column in a list: its type at the source, its landing type, and its place in the table.
+
+    *sql_type* is empty and *place* is None where they are not reported.
     """
 
-    types: Mapping[str, str]
+    sql_type: str
+    lands: str
+    place: int | None = None
+
+    def may_be(self, other: Column) -> bool:
+        """Whether both types may be those of one column; texts also need the source's type without its length."""
+        kinds = {kind for one in (self, other) if (kind := one.sql_type.partition("(")[0].strip())}
+        return self.lands == other.lands and (self.lands != "string" or len(kinds) < 2)
+
+
+class ListOfColumns(NamedTuple):
+    """A column list: its columns by name, where rows with it were *seen*, and whether one of them proved it *whole*."""
+
+    columns: Mapping[str, Column]
     seen: Seen
-    places: Mapping[str, int] = MappingProxyType({})
+    whole: bool = True
 
 
 class Structure(NamedTuple):
@@ -52,11 +71,12 @@ class Structure(NamedTuple):
     places: Mapping[str, int]
 
 
-class Dropped(NamedTuple):
-    """A statement that a column was dropped at the source, or renamed; it counts for changes up to *at*."""
+class Word(NamedTuple):
+    """A statement on a column that rows lack, for changes up to a place: it was renamed, or dropped (None)."""
 
     column: str
-    at: str
+    up_to: str
+    now: str | None = None
 
 
 class Gone(NamedTuple):
@@ -74,7 +94,7 @@ class Gone(NamedTuple):
 
 
 class Back(NamedTuple):
-    """A column that came back after whole rows lacked it.
+    """A column that came back after whole rows lacked it, whether or not it is gone again.
 
     Values before *gone_at* belong to another column. *since* is the first known position of a row that carries it
     again.
@@ -85,37 +105,23 @@ class Back(NamedTuple):
 
 
 class FormerColumn(NamedTuple):
-    """A column that rows up to a position carry, and that the table no longer has under this name.
-
-    *now* is its name since then. None says that it was dropped, so a column of this name today is another one. A table
-    that is built from the log alone is built as if those rows had never had the column, or had it under its new name
-    (G-66).
-    """
+    """A column that rows up to a position carry under an earlier name; *now* is its name since then (G-66, G-67)."""
 
     column: str
     up_to: str
-    now: str | None
+    now: str
 
 
 class ColumnHistory(NamedTuple):
-    """What became of a table's columns. A column that is listed nowhere here is as it always was.
+    """What became of a table's columns. A column that is not listed here is as it always was."""
 
-    *returned* are those of the gone columns that had been gone before, and came back in between.
-    """
-
-    gone: Mapping[str, Gone]
-    back: Mapping[str, Back]
-    returned: Mapping[str, Back] = MappingProxyType({})
-
-    def lacks(self, column: str, order: str) -> bool:
-        """Whether a row at this position has no value for a column because the source had dropped it by then."""
-        found = self.gone.get(column)
-        return found is not None and order > found.after
+    gone: Mapping[str, Gone] = MappingProxyType({})
+    back: Mapping[str, Back] = MappingProxyType({})
 
 
 def column_history(
     lists: Sequence[ListOfColumns],
-    decided: Collection[Dropped] = (),
+    decided: Collection[Word] = (),
     *,
     loaded: Sequence[ListOfColumns] = (),
     carried: Collection[str] = (),
@@ -133,34 +139,28 @@ def column_history(
     """
     gone: dict[str, Gone] = {}
     back: dict[str, Back] = {}
-    returned: dict[str, Back] = {}
-    for column in sorted({name for one in (*loaded, *lists) for name in one.types}):
-        carrying = [one.seen for one in lists if column in one.types]
+    for column in sorted({name for one in (*loaded, *lists) for name in one.columns}):
+        carrying = [one.seen for one in lists if column in one.columns]
         first = min((seen.first for seen in carrying), default="")
         last = max((seen.last for seen in carrying), default="")
-        proofs = [one.seen for one in lists if column not in one.types and one.seen.whole_last]
-        without = max((seen.whole_last for seen in proofs), default="")
-        words = [one.at for one in decided if one.column == column]
+        without = _proofs_without(column, lists)
+        words = [one.up_to for one in decided if one.column == column]
         said = max((at for at in words if at > last), default="")
+        if said or ((carrying or column in carried) and max(without, default="") > last):
+            gone[column] = Gone(last, min(filter(None, [*(at for at in without if at > last), said])))
         # That it was dropped where rows before and behind have the name, only a statement tells (T-88).
-        between = [at for at in words if first < at < last]
-        if said or ((carrying or column in carried) and without > last):
-            known = [place for seen in proofs for place in (seen.whole_first, seen.whole_last) if place > last]
-            gone[column] = Gone(last, min(filter(None, [*known, said])))
-            lacking = [at for seen in proofs for at in (seen.whole_first, seen.whole_last) if first < at < last]
-            if lacking or between:
-                returned[column] = _back(max([*lacking, *between]), carrying)
-        elif carrying and (gone_at := max([without, *between])) > first:
-            back[column] = _back(gone_at, carrying)
-    doubtful = {c for c, found in gone.items() if not any(one.column == c and one.at > found.after for one in decided)}
-    for column in doubtful:
-        known_lists = lists if gone[column].after else [*loaded, *lists]
-        names = tuple(_new_names(column, gone[column], known_lists, renames))
-        gone[column] = gone[column]._replace(renamed_to=names)
-    return ColumnHistory(gone, back, returned)
+        if between := [at for at in (*without, *words) if first < at < last]:
+            gone_at = max(between)
+            since = min(place for seen in carrying for place in (seen.first, seen.last) if place > gone_at)
+            back[column] = Back(gone_at, since)
+    for column, found in gone.items():
+        if not any(one.column == column and one.up_to > found.after for one in decided):
+            known_lists = lists if found.after else [*loaded, *lists]
+            gone[column] = found._replace(renamed_to=tuple(_new_names(column, found, known_lists, renames)))
+    return ColumnHistory(gone, back)
 
 
-def names_by_structures(column: str, structures: Sequence[Structure]) -> set[str] | None:
+def names_by_structures(column: str, structures: Sequence[ListOfColumns]) -> set[str] | None:
     """The names that a column may have got, as announced structures show it; None where they do not show it go.
 
     Args:
@@ -169,9 +169,9 @@ def names_by_structures(column: str, structures: Sequence[Structure]) -> set[str
     """
     found, is_shown = set[str](), False
     for before, after in pairwise(structures):
-        if column in before.types and column not in after.types:
+        if column in before.columns and column not in after.columns:
             is_shown = True
-            new = [name for name in after.types if name not in before.types]
+            new = after.columns.keys() - before.columns.keys()
             found |= {name for name in new if _may_be(column, before, name, after, in_full=True)}
     return found if is_shown else None
 
@@ -189,65 +189,58 @@ def moved_behind(before: Sequence[str], after: Sequence[str]) -> list[str]:
     return []
 
 
-def renamed_columns(
-    lists: Sequence[ListOfColumns], history: ColumnHistory, said: Sequence[FormerColumn]
-) -> list[FormerColumn]:
-    """The renames that were stated (*said*) and the lists do not contradict, in the order of their positions.
+def renamed_columns(lists: Sequence[ListOfColumns], history: ColumnHistory, said: Sequence[Word]) -> list[FormerColumn]:
+    """The renames that were stated and the lists do not contradict, in the order of their positions.
 
-    Each renamed column was there until its new name came. A column of the old name before a whole row without it, or
-    before a statement that it was dropped, was another column; for that one the result says that it was dropped.
+    Each renamed column was there until its new name came: one that was gone for a time before was another column then,
+    and rows that have both names are of two columns.
     """
     found = []
-    for word in sorted((one for one in said if one.now is not None), key=lambda one: one.up_to):
-        gone = history.gone.get(word.column)
-        back = history.back.get(word.column) or history.returned.get(word.column)
-        holds = (gone is not None and word.up_to > gone.after) or (back is not None and word.up_to <= back.gone_at)
-        # Rows that have both names are of two columns, whatever was said.
-        both = any({word.column, word.now} <= one.types.keys() and one.seen.first <= word.up_to for one in lists)
-        if holds and not both:
-            came = min((one.seen.first for one in lists if word.now in one.types), default="")
-            first = min(one.seen.first for one in lists if word.column in one.types)
-            proofs = [one.seen for one in lists if word.column not in one.types and one.seen.whole_last]
-            without = [at for seen in proofs for at in (seen.whole_first, seen.whole_last) if first < at < came]
-            drops = [one.up_to for one in said if (one.column, one.now) == (word.column, None)]
-            without += [at for at in drops if first < at < word.up_to]
-            if without:
-                found.append(FormerColumn(word.column, max(without), None))
-            found.append(word)
+    for column, up_to, now in sorted(said, key=lambda one: one.up_to):
+        gone, back = history.gone.get(column), history.back.get(column)
+        holds = (gone is not None and up_to > gone.after) or (back is not None and up_to <= back.gone_at)
+        both = any({column, now} <= one.columns.keys() and one.seen.first <= up_to for one in lists)
+        if now is not None and holds and not both:
+            came = min((one.seen.first for one in lists if now in one.columns), default="")
+            first = min(one.seen.first for one in lists if column in one.columns)
+            if not any(first < at < came for at in _proofs_without(column, lists)):
+                found.append(FormerColumn(column, up_to, now))
     return found
 
 
-def names_before_return(column: str, back: Back, lists: Sequence[ListOfColumns], renames: bool) -> dict[str, str]:
-    """The names that a column may have had before it came back, each with the first position of that name.
+def spelled_otherwise(
+    lists: Sequence[ListOfColumns], spelled: Mapping[str, str], keys: Collection[str]
+) -> list[FormerColumn]:
+    """Columns that are spelled otherwise than in the table's files, in case only: they are the same (G-67).
 
-    The column may have been gone more than once, and the lists do not show how often. So every column is named that
-    came after it and before its return, has a type and a place that it had, and was not carried with it until then.
+    *spelled* are the names of the files by their folded case. Where a list has both spellings, they are two columns,
+    which the target cannot distinguish.
     """
-    having = [one for one in lists if column in one.types]
-    first = min(one.seen.first for one in having)
-    found: dict[str, str] = {}
-    for other in sorted({name for one in lists for name in one.types} - {column}):
-        theirs = [one for one in lists if other in one.types]
-        since = min(one.seen.first for one in theirs)
-        together = any(column in one.types and one.seen.first <= back.gone_at for one in theirs)
-        if not first < since <= back.gone_at or together:
-            continue
-        alone = [one for one in theirs if column not in one.types]
-        if not any(_may_be(column, before, other, after) for before in having for after in alone):
-            continue
-        if renames or since.partition(":")[0] != first.partition(":")[0]:
-            found[other] = since
+    names, found = dict(spelled), list[FormerColumn]()
+    for name in dict.fromkeys(name for one in lists for name in one.columns):
+        first = names.setdefault(name.casefold(), name)
+        if first != name and name not in keys and not any({first, name} <= one.columns.keys() for one in lists):
+            found.append(FormerColumn(name, EVERYWHERE, first))
     return found
 
 
-def other_columns(history: ColumnHistory) -> list[FormerColumn]:
-    """The columns that came back; before that, their name belonged to another column."""
-    again = {**history.back, **history.returned}
-    return [FormerColumn(column, back.gone_at, None) for column, back in sorted(again.items())]
+def lists_as_now(lists: Sequence[ListOfColumns], former: Sequence[FormerColumn]) -> list[ListOfColumns]:
+    """Lists under the names that their columns have now, one former column after the other.
+
+    A list that was also seen behind the place of a rename becomes two.
+    """
+    found = [*lists]
+    for one in former:
+        found = [piece for part in found for piece in _pieces(part, one)]
+    return found
 
 
-def _back(gone_at: str, carrying: Sequence[Seen]) -> Back:
-    return Back(gone_at, min(place for seen in carrying for place in (seen.first, seen.last) if place > gone_at))
+def _pieces(part: ListOfColumns, former: FormerColumn) -> list[ListOfColumns]:
+    if former.column not in part.columns or former.now in part.columns:
+        return [part]
+    now = {former.now if name == former.column else name: column for name, column in part.columns.items()}
+    low, high = divided(part.seen, former.up_to)
+    return [*([part._replace(columns=now, seen=low)] if low else []), *([part._replace(seen=high)] if high else [])]
 
 
 def divided(seen: Seen, place: str) -> tuple[Seen | None, Seen | None]:
@@ -272,22 +265,34 @@ def clipped(place: Seen, up_to: str) -> Seen:
     return Seen(place.first, last, place.whole_first, whole_last)
 
 
+def place_text(order: str) -> str:
+    """A place for people: the ordinal of the stream incarnation, and the position in it."""
+    ordinal, _, text = order.partition(":")
+    return f"{int(ordinal)}:{text.rstrip(BEHIND)}"
+
+
+def _proofs_without(column: str, lists: Sequence[ListOfColumns]) -> list[str]:
+    """Places of whole rows that lack a column."""
+    proofs = [one.seen for one in lists if column not in one.columns and one.seen.whole_last]
+    return [at for seen in proofs for at in (seen.whole_first, seen.whole_last)]
+
+
 def _new_names(column: str, gone: Gone, lists: Sequence[ListOfColumns], renames: bool) -> list[str]:
     """The columns that may be a gone one: of its type and place, first carried behind it.
 
     No whole row between them lacks both. Between two stream incarnations any source may have renamed it: nothing was
-    read of it then. A name that looks the same is likelier another spelling by whoever sent it than another column,
-    also where the source renames nothing.
+    read of it then. A name that looks the same is likelier another spelling by the sender than another column, also
+    where the source renames nothing.
     """
-    newest = max((one for one in lists if column in one.types), key=lambda one: one.seen.last)
+    newest = max((one for one in lists if column in one.columns), key=lambda one: one.seen.last)
     found: list[str] = []
-    for other in sorted({name for one in lists for name in one.types} - newest.types.keys()):
-        oldest = min((one for one in lists if other in one.types), key=lambda one: one.seen.first)
+    for other in sorted({name for one in lists for name in one.columns} - newest.columns.keys()):
+        oldest = min((one for one in lists if other in one.columns), key=lambda one: one.seen.first)
         first = oldest.seen.first
         if (gone.after and first <= gone.after) or not _may_be(column, newest, other, oldest):
             continue
-        neither = [one.seen for one in lists if not {column, other} & one.types.keys() and one.seen.whole_last]
-        if any(gone.after < place < first for seen in neither for place in (seen.whole_first, seen.whole_last)):
+        lacking = [one for one in lists if column not in one.columns]
+        if any(gone.after < at < first for at in _proofs_without(other, lacking)):
             continue
         is_other_stream = bool(gone.after) and first.partition(":")[0] != gone.after.partition(":")[0]
         if renames or is_other_stream or _seen_name(other) == _seen_name(column):
@@ -295,35 +300,28 @@ def _new_names(column: str, gone: Gone, lists: Sequence[ListOfColumns], renames:
     return found
 
 
-def _may_be(
-    old: str, before: ListOfColumns | Structure, new: str, after: ListOfColumns | Structure, *, in_full: bool = False
-) -> bool:
+def _may_be(old: str, before: ListOfColumns, new: str, after: ListOfColumns, *, in_full: bool = False) -> bool:
     """Whether a column may be an earlier one under a new name: a rename keeps its type and its place.
 
     Its place is compared among the columns of both times, as a column that is dropped may move all behind it. Where a
     list *in_full* leaves numbers out, its source keeps them, and the number has to be the same.
     """
-    (old_type, _, old_kind), (new_type, _, new_kind) = (
-        kind.partition(" ") for kind in (before.types[old], after.types[new])
-    )
-    if old_type != new_type or (old_kind and new_kind and old_kind != new_kind):
+    at, now = before.columns[old].place, after.columns[new].place
+    if not before.columns[old].may_be(after.columns[new]):
         return False
-    if old not in before.places or new not in after.places:
+    if at is None or now is None:
         return True
-    at, now = before.places[old], after.places[new]
-    both = before.places.keys() & after.places.keys()
-    if sum(before.places[one] < at for one in both) != sum(after.places[one] < now for one in both):
+    places, numbers = _places(before), _places(after)
+    both = places.keys() & numbers.keys()
+    if sum(places[one] < at for one in both) != sum(numbers[one] < now for one in both):
         return False
-    numbers = after.places.values()
-    return not in_full or at == now or max(numbers) - min(numbers) + 1 == len(numbers)
+    return not in_full or at == now or max(numbers.values()) - min(numbers.values()) + 1 == len(numbers)
+
+
+def _places(one: ListOfColumns) -> dict[str, int]:
+    return {name: column.place for name, column in one.columns.items() if column.place is not None}
 
 
 def _seen_name(name: str) -> str:
     """A name as people see it: without blanks around it, signs without width, and differences of normal form."""
     return "".join(sign for sign in unicodedata.normalize("NFKC", name) if unicodedata.category(sign) != "Cf").strip()
-
-
-def place_text(order: str) -> str:
-    """A place for people: the ordinal of the stream incarnation, and the position in it."""
-    ordinal, _, text = order.partition(":")
-    return f"{int(ordinal)}:{text.rstrip(BEHIND)}"

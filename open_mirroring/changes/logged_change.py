@@ -130,7 +130,7 @@ def newest_effective(changes: Sequence[Logged]) -> Logged | None:
     if earlier is None or earlier.position.transaction != newest.position.transaction:
         return newest
     # The departure of a row other than the current one changes nothing.
-    return newest if earlier.after is None or _is_of(newest, earlier, rest) else earlier
+    return newest if earlier.after is None or _is_same_row(newest, earlier, rest) else earlier
 
 
 def rests_on_image(changes: Sequence[Logged]) -> bool:
@@ -148,17 +148,17 @@ def rests_on_image(changes: Sequence[Logged]) -> bool:
         return False
     if row is None or row.left is None or row.position.transaction != leaving.position.transaction:
         return False
-    return row.operation != INSERT and not _denies(leaving, row) and stands_on_another(row, rest) is None
+    return row.operation != INSERT and not _contradicts(leaving, row) and stands_on_another(row, rest) is None
 
 
-def _is_of(leaving: Logged, row: Logged, changes: Sequence[Logged]) -> bool:
+def _is_same_row(leaving: Logged, row: Logged, changes: Sequence[Logged]) -> bool:
     """Whether the departure from a key belongs to the row that came to the key in the same transaction.
 
     The previous row at the key decides. If the log may lack it, a before image decides that differs from the row or has
     every value. A contradicting image of a key change always counts. That of a DELETE counts only if another row may
     have been there, because a change of the row itself may be lost. *changes* end before the departure.
     """
-    is_denied = _denies(leaving, row)
+    is_denied = _contradicts(leaving, row)
     if leaving.operation == KEY_LEFT and is_denied:
         return False
     if row.operation == INSERT and not is_denied:
@@ -166,12 +166,12 @@ def _is_of(leaving: Logged, row: Logged, changes: Sequence[Logged]) -> bool:
     is_taken = stands_on_another(row, changes)
     if is_taken is not None:
         return not is_taken
-    if not is_denied and not _tells_all(leaving, row):
+    if not is_denied and not _has_every_value(leaving, row):
         raise RowUntold(leaving)
     return not is_denied
 
 
-def _denies(leaving: Logged, row: Logged) -> bool:
+def _contradicts(leaving: Logged, row: Logged) -> bool:
     told = _readable(leaving.before, row)
     return told is not None and not is_row(told, row)
 
@@ -222,7 +222,7 @@ def _readable(before: Row | None, change: Logged) -> Row | None:
     return {name: text for name, text in before.items() if is_read[name]}
 
 
-def _tells_all(half: Logged, row: Logged) -> bool:
+def _has_every_value(half: Logged, row: Logged) -> bool:
     """Whether a before image has every value that distinguishes a row, and there are such values."""
     told = _readable(half.before, row) or {}
     return bool(row.columns.telling) and row.columns.telling <= told.keys()

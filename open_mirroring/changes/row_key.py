@@ -23,8 +23,8 @@ NO_BUCKET = -1
 def encode_key(values: Iterable[str]) -> str:
     """The canonical encoding of a key: the canonical texts of its typed values as a compact JSON array (G-02).
 
-    *values* are in the order of the mirror's ``key``. Each is the canonical text of the typed value, so that ``1.0``
-    and ``1.00`` of one decimal type, or two spellings of a GUID, are one key.
+    *values* are in the order of the mirror's ``key``. Each is the canonical text of the typed value. So ``1.0`` and
+    ``1.00`` of one decimal type, or two spellings of a GUID, are one key.
     """
     return "[" + ",".join([encode_basestring(value) for value in values]) + "]"
 

@@ -100,12 +100,6 @@ def given_again(column: str, first: str, last: str, statements: Sequence[Stateme
     """What happened to columns whose name was given to another one, by the positions where they lost it (T-88).
 
     Rows before and after such a position have the name, so they show no gap.
-
-    Args:
-        column: the name.
-        first: the position of the first row with it.
-        last: the position of the last one.
-        statements: all known statements of the table, in any order.
     """
     found: dict[str, ToldColumn] = {}
     for one in statements:
@@ -114,12 +108,12 @@ def given_again(column: str, first: str, last: str, statements: Sequence[Stateme
             continue
         later = [other for other in statements if other.place >= one.place]
         told = what_became_of(column, "", later)
-        if told is not None and told.by == one.place and any(_gives(column, other) for other in later):
+        if told is not None and told.by == one.place and any(_gives_name(column, other) for other in later):
             found[one.place] = told
     return found
 
 
-def _gives(column: str, one: Statement) -> bool:
+def _gives_name(column: str, one: Statement) -> bool:
     steps = one.columns or {}
     added = steps.get(column.casefold())
     return (added is not None and added.action == ADD) or any(

@@ -122,7 +122,7 @@ def explain(error: ErrorDetails, root: type[BaseModel]) -> Mistake:
         way_out = f"did you mean {close[0]!r}?" if close else _described(root, location)
         return Mistake(path, "CONFIG_INVALID", f"the value is none of: {', '.join(vocabulary)}", way_out)
     if kind in _KINDS:
-        return Mistake(path, "CONFIG_INVALID", _wrong_kind(kind, error["input"]), _mend_kind(kind, error["input"]))
+        return Mistake(path, "CONFIG_INVALID", _wrong_kind(kind, error["input"]), _expected_kind(kind, error["input"]))
     if kind == "too_short":
         return Mistake(path, "CONFIG_INVALID", "the list is empty", "name at least one, or leave the setting out")
     # Only limits of numbers and patterns of texts are left: these messages contain the rule, not the value.
@@ -140,7 +140,7 @@ def _wrong_kind(kind: str, value: object) -> str:
     return f"the value must be {_KINDS[kind]}"
 
 
-def _mend_kind(kind: str, value: object) -> str:
+def _expected_kind(kind: str, value: object) -> str:
     if kind == "string_type" and isinstance(value, bool | int | float | datetime.date):
         return "put it in quotes: YAML reads it as a number, a date or a yes/no"
     if kind == "tuple_type":

@@ -438,7 +438,7 @@ class _Chosen(Section, extra="ignore"):
     @classmethod
     def _combination(cls, transport: str, info: ValidationInfo) -> str:
         chosen = info.data.get("format")
-        if chosen is not None and transport not in (ways := _ways(chosen)):
+        if chosen is not None and transport not in (ways := _models_of(chosen)):
             way_out = f"choose one of: {', '.join(ways)}"
             raise names.refusal("CONFIG_INVALID", f"{chosen} does not come over {transport}", way_out)
         return transport
@@ -451,7 +451,7 @@ def _known(value: Any) -> Any:
 
 
 def _tag(value: Any) -> str:
-    kind = type(value) if isinstance(value, AnySource) else _ways(value["format"])[value["transport"]]
+    kind = type(value) if isinstance(value, AnySource) else _models_of(value["format"])[value["transport"]]
     return f"({kind.__name__})"
 
 
@@ -481,7 +481,7 @@ def _chosen_by(source: type[AnySource]) -> tuple[str, str]:
     return format_[0] if format_ else _REGISTERED, transport[0]
 
 
-def _ways(format_: str) -> Mapping[str, type[AnySource]]:
+def _models_of(format_: str) -> Mapping[str, type[AnySource]]:
     known = format_ if format_ in get_args(FormatName) else _REGISTERED
     return {transport: source for (name, transport), source in SOURCES.items() if name == known}
 
@@ -530,10 +530,7 @@ def keeps_tables(source: AnySource, connection: str) -> bool:
 def refuse_unstreamed(source: AnySource, columns: Iterable[tuple[str, str | None]], where: str) -> None:
     """Refuse a load of columns that no event contains: the first change of a row would set them to NULL.
 
-    Args:
-        source: the mirror's; only change event streaming leaves out types.
-        columns: names with SQL types, or None if unknown.
-        where: the table or the setting, for the message.
+    *columns* are names with SQL types, or None if unknown. Only change event streaming leaves out types.
 
     Raises:
         TerminalError: ``COLUMN_NOT_STREAMED``.

@@ -777,11 +777,6 @@ class TablePattern(Section):
     def table(self, name: names.SourceName, source: str, key: Sequence[str]) -> Table:
         """The table that a source announces with this name and key, as if the mirror file contained it.
 
-        Args:
-            name: schema and table.
-            source: the name as a mirror file spells it.
-            key: the key columns in order.
-
         Raises:
             ValidationError: its target or a key column cannot be in a mirror file.
         """

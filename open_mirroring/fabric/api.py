@@ -46,10 +46,8 @@ class FabricApi:
     """Calls of the API. Nothing is cached.
 
     Args:
-        endpoint: scheme and host of the API.
         login: the identity that calls; its tokens are for the API, not for storage (R-03).
         timeout_seconds: after this time without an answer, the outcome of a call counts as unknown.
-        sleep: waits for this many seconds.
 
     Raises:
         TerminalError: from every call: ``SERVICE_REFUSED`` with the API's own code; what

@@ -67,11 +67,11 @@ def find_or_create(mirror: Mirror, api: FabricApi) -> MirroredDatabase:
             where=f"database {found.name}",
             way_out="name another item, or delete this one if nobody needs it",
         )
-    _tell_differences(mirror, definition or {})
+    _report_differences(mirror, definition or {})
     return found
 
 
-def _tell_differences(mirror: Mirror, definition: Mapping[str, Any]) -> None:
+def _report_differences(mirror: Mirror, definition: Mapping[str, Any]) -> None:
     """Report settings that an existing database keeps although the mirror file has others (R-10)."""
     zone = mirror.landing_zone
     wanted = generic_mirror(retention_days=zone.retention_days, change_data_feed=zone.change_data_feed)

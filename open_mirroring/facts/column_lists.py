@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from typing import NamedTuple
 
@@ -13,13 +14,18 @@ from open_mirroring.facts.kind import Kind
 class ColumnList(NamedTuple):
     """A column list of a table: whether a row proved it complete, its lowest position, and its places.
 
-    *cols* is JSON of name, type and place of each column. *seen* is empty where only the first position was kept.
+    *cols* is JSON of name, type and place of each column.
     """
 
     cols: str
     whole: bool
     first_pos: str
     seen: Places
+
+    @property
+    def names(self) -> set[str]:
+        """The names of its columns."""
+        return {name for name, *_ in json.loads(self.cols)}
 
 
 def _merge(one: Places, other: Places) -> Places:

@@ -60,7 +60,10 @@ def landing_columns(schema: pa.Schema) -> tuple[LandingColumn, ...]:
 
 
 def file_schema(columns: Sequence[LandingColumn], keys: Sequence[str], *, marker: bool) -> pa.Schema:
-    """The Arrow schema of a data file: the columns in order, keys not null, the marker last if requested."""
+    """The Arrow schema of a data file: the columns in order, keys not null, the marker last if requested.
+
+    Every other column is nullable, so that a later file may leave it out (F-84, F-86).
+    """
     fields = [pa.field(c.name, arrow_type(c.type), nullable=c.name not in keys) for c in columns]
     return pa.schema([*fields, MARKER_FIELD] if marker else fields)
 

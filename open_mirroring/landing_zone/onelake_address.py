@@ -26,8 +26,6 @@ class OneLakeZone:
     Args:
         workspace: its GUID or its name.
         item: its GUID or its name with the suffix, in the same form as *workspace*.
-        login: the identity that signs in.
-        path: the zone's folder in the item.
         endpoint: scheme and host of the DFS endpoint.
         timeout_seconds: after this time without an answer, the outcome of a call counts as unknown.
         fabric_endpoint: scheme and host of the Fabric API, which reports the item's status.

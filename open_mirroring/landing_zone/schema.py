@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Collection, Iterable
+from collections.abc import Iterable
 from typing import NamedTuple
 
 import msgspec
@@ -176,19 +176,13 @@ class TableSchema(NamedTuple):
         """Read back what :meth:`to_json` wrote."""
         return cls(_columns_of(text))
 
-    def extended(self, seen: Iterable[LandingColumn], published: Collection[str] | None = None) -> TableSchema:
+    def extended(self, seen: Iterable[LandingColumn]) -> TableSchema:
         """The union with the columns of new rows. Of two types of a column, the one that holds both.
 
-        Args:
-            seen: the columns.
-            published: columns that the target has, whose type cannot change any more; None: all of this schema.
-
         Raises:
-            TerminalError: ``SCHEMA_CHANGED`` when a published type does not hold the new one (F-87) or no type holds
-                both. ``COLUMN_NAME_INVALID`` for a name like the marker's or with a NUL, and for two names that differ
-                only in case or would be equal at the target.
+            TerminalError: ``SCHEMA_CHANGED`` when no type holds both (F-87). ``COLUMN_NAME_INVALID`` for names like the
+                marker's or with a NUL, and for two names that differ only in case or would be equal at the target.
         """
-        fixed = {column.name for column in self.columns} if published is None else published
         columns = list(self.columns)
         by_name = {column.name: column for column in columns}
         by_fold = {column.name.casefold(): column.name for column in columns}
@@ -197,7 +191,7 @@ class TableSchema(NamedTuple):
             known = by_name.get(column.name)
             if known is not None:
                 kind = wider(known.type, column.type)
-                if kind is None or (kind != known.type and column.name in fixed):
+                if kind is None:
                     raise TerminalError(
                         "SCHEMA_CHANGED",
                         f"column {column.name!r} changed its type from {known.type} to {column.type}",

@@ -25,7 +25,7 @@ class Standing(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_f
         former: columns of earlier rows that are read under another name (G-66), which only the ledger lists.
         epochs: the ordinal of each stream incarnation.
         decided: operators' decisions about columns, each as column, position and new name.
-        unverified: columns that appeared after existing rows, with their first position.
+        unverified: notes on what is not verified, each with its kind, column and position.
         renamed: names of the file's columns by their names at the source, where they differ (G-120).
         salted: the check value of the salt by column name at the source (G-121).
     """
@@ -45,7 +45,7 @@ class Standing(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_f
     former: int = 0
     epochs: Mapping[str, int] = msgspec.field(default_factory=dict)
     decided: tuple[tuple[str, str, str | None], ...] = ()
-    unverified: Mapping[str, str] = msgspec.field(default_factory=dict)
+    unverified: tuple[tuple[str, str, str], ...] = ()
     renamed: Mapping[str, str] = msgspec.field(default_factory=dict)
     salted: Mapping[str, str] = msgspec.field(default_factory=dict)
 

@@ -1,10 +1,4 @@
-"""Keeps the columns of a table over time: where each column list was seen, which columns are gone or unverified.
-
-`ALTER TABLE … ADD … NOT NULL DEFAULT` gives every row a value and sends no change (G-07). At the target these rows have
-NULL until they change. A nullable column without default is equal at once, but the stream cannot distinguish the two.
-So a new column is reported as unverified until source and target were compared, or the table was loaded again. So is
-one whose type changed in a way that may have changed its values.
-"""
+"""Keeps the columns of a table: the lists of columns that its rows have, and notes on single columns."""
 
 from __future__ import annotations
 
@@ -13,26 +7,19 @@ import json
 import sys
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
-from typing import Any, NamedTuple
+from typing import Any
 
 import sqlalchemy as sa
 from sqlalchemy import Connection, Engine
 
-from open_mirroring.changes.column_history import FormerColumn, place_text
+from open_mirroring.changes.column_history import FormerColumn, Word
+from open_mirroring.changes.column_notes import OF_ROWS, UNVERIFIED, ColumnNote, NoteKind, texts
 from open_mirroring.changes.manifest import Manifest
 from open_mirroring.changes.places_seen import Places, PlacesSeen
 from open_mirroring.facts import column_lists
 from open_mirroring.facts.column_lists import COLUMN_LISTS as FOUND_LISTS
 from open_mirroring.ledger import tables as t
-from open_mirroring.ledger.documents import COLUMN_LISTS, EPOCHS
-from open_mirroring.ledger.tables import upsert
-
-ROWS = "\n"
-"""Begins what stands in the place of a column's name where all columns of all rows are not verified."""
-ROWS_OF_LOAD = f"{ROWS}\n"
-"""The same where only the load of this generation is doubtful: what follows says the way out, too (T-30)."""
-_CONTRADICTED = f"{ROWS}changes contradict those before them, so some are missing: "
-"""Begins the note of a table whose log the deep check found in contradiction (G-190)."""
+from open_mirroring.ledger.documents import COLUMN_LISTS, EPOCHS, Documents
 
 
 def list_digest(cols: str) -> str:
@@ -51,6 +38,14 @@ def record_columns(db: Connection, table_id: str, lists: Mapping[str, Places], *
     changed, proved = column_lists.fold(known, lists, of_reading=of_reading)
     COLUMN_LISTS.put(db, table_id, {list_digest(cols): one for cols, one in changed.items()})
     return proved
+
+
+def note_types(ledger: Engine, types: Mapping[str, str]) -> None:
+    """Note by table id the `types` with which columns are published, or with which they were compared (G-129)."""
+    c = t.mirrored_table.c
+    with ledger.begin() as db:
+        for table_id, said in types.items():
+            db.execute(t.mirrored_table.update().where(c.id == table_id).values(types=said))
 
 
 def keep_column_lists(db: Connection, row: Any, after_batch: int) -> None:
@@ -75,9 +70,7 @@ def keep_column_lists(db: Connection, row: Any, after_batch: int) -> None:
     # A stream that nobody accepted yet stops the table by itself; its lists are kept.
     live = {batch for batch, epoch, highest in found if (ordinals.get(epoch, row.stream_epoch + 1), highest) >= begin}
     # Rows that were read before a column was taken, and that are published over the load, lack it still (G-141).
-    u = t.unverified_column.c
-    replaced = (u.table_id == row.id) & (u.since == "") & (u.batch < min(live, default=sys.maxsize))
-    db.execute(t.unverified_column.delete().where(replaced))
+    forget_taken(db, row.id, min(live, default=sys.maxsize))
     kept = set[str]()
     before = {digest: one._replace(seen={}) for digest, one in COLUMN_LISTS.of(db, row.id).items()}
     COLUMN_LISTS.replace(db, row.id, before)
@@ -112,92 +105,6 @@ def _above(
     return found
 
 
-class GoneColumn(NamedTuple):
-    """A column that the source dropped: the position since which rows lack it, and what was published by then."""
-
-    column: str
-    since: str
-    batch: int
-    at: datetime
-
-    @property
-    def place(self) -> str:
-        """The first known place without it, for people."""
-        return place_text(self.since)
-
-
-def note_gone(ledger: Engine, table_id: str, generation: int, since: Mapping[str, str], batch: int) -> None:
-    """Note the columns that are gone, each with the first place without it; others of the table are not gone."""
-    now, c = datetime.now(UTC), t.gone_column.c
-    place = {"table_id": table_id, "generation": generation, "batch": batch, "at": now}
-    rows = [{**place, "column": column, "since": at} for column, at in sorted(since.items())]
-    here = (c.table_id == table_id) & (c.generation == generation)
-    with ledger.begin() as db:
-        db.execute(t.gone_column.delete().where(here, c.column.not_in(list(since))))
-        upsert(db, t.gone_column, rows, keys=["table_id", "generation", "column"], update=["since"])
-
-
-def gone_columns(ledger: Engine, generations: Mapping[str, int]) -> dict[str, list[GoneColumn]]:
-    """By table id the columns that are gone, as publications of its present generation met them."""
-    rows = _of_present(ledger, t.gone_column, sa.true(), generations)
-    return {table: [GoneColumn(*known) for known in of_table] for table, of_table in rows.items()}
-
-
-def _of_present(
-    ledger: Engine, table: sa.Table, condition: sa.ColumnElement[bool], generations: Mapping[str, int]
-) -> dict[str, list[Any]]:
-    """By table id the columns that are noted of its present generation: name, place, batch, moment; in their order."""
-    c = table.c
-    query = sa.select(c.table_id, c.generation, c.column, c.since, c.batch, c.at).where(condition)
-    noted = t.rows(ledger, query.order_by(c.batch, c.since, c.column))
-    return t.grouped((id_, known) for id_, generation, *known in noted if generations.get(id_) == generation)
-
-
-def column_notes(ledger: Engine, generations: Mapping[str, int]) -> dict[str, list[str]]:
-    """By table id what is told of its columns in its present generation: gone, or not verified."""
-    found: dict[str, list[str]] = {}
-    for table, gone in gone_columns(ledger, generations).items():
-        names = _since("gone", [(one.column, one.place) for one in gone])
-        found.setdefault(table, []).append(f"{names}: rows written since then have NULL there")
-    for table, unverified in unverified_columns(ledger, generations).items():
-        alike = t.grouped(((one.column if one.is_of_many else "", bool(one.since)), one) for one in unverified)
-        for group in alike.values():
-            names = _since("unverified", [(one.column, one.since) for one in group])
-            found.setdefault(table, []).append(group[0].note_of(names))
-    return found
-
-
-def _since(what: str, columns: Sequence[tuple[str, str]]) -> str:
-    """``columns 'a', 'b' gone since position 1``, ``columns 'a' (since position 1), 'b' (since position 2) gone``."""
-    of_places = t.grouped((place, repr(name)) for name, place in columns)
-    is_one = len(of_places) == 1
-    names = [", ".join(of) + ("" if is_one else f" (since position {at})") for at, of in of_places.items()]
-    since = f" since position {columns[0][1]}" if is_one and columns[0][1] else ""
-    return f"column{'s' if len(columns) > 1 else ''} {', '.join(names)} {what}{since}"
-
-
-def note_former(ledger: Engine, table_id: str, generation: int, columns: Sequence[FormerColumn]) -> None:
-    """Note how a generation reads columns of earlier rows, before its first files; what was noted before is replaced.
-
-    Files that were never published may have been read otherwise: they are made anew.
-    """
-    c = t.former_column.c
-    place = {"table_id": table_id, "generation": generation}
-    rows = [{**place, "step": step, **one._asdict()} for step, one in enumerate(columns)]
-    with ledger.begin() as db:
-        db.execute(t.former_column.delete().where(c.table_id == table_id, c.generation == generation))
-        if rows:
-            db.execute(t.former_column.insert(), rows)
-
-
-def former_columns(ledger: Engine, generations: Mapping[str, int]) -> dict[str, list[FormerColumn]]:
-    """By table id how its present generation reads columns of earlier rows, one after the other."""
-    c = t.former_column.c
-    noted = t.rows(ledger, sa.select(t.former_column).order_by(c.table_id, c.step))
-    of_now = (row for row in noted if generations.get(row.table_id) == row.generation)
-    return t.grouped((row.table_id, FormerColumn(row.column, row.up_to, row.now)) for row in of_now)
-
-
 def columns_of_whole_rows(ledger: Engine, mirror: str, sources: Collection[str]) -> dict[str, set[str]]:
     """By source table the columns that the target or any change has, for tables of which a whole row came."""
     m = t.mirrored_table.c
@@ -209,52 +116,49 @@ def columns_of_whole_rows(ledger: Engine, mirror: str, sources: Collection[str])
     for table_id, source, columns in tables:
         known = lists.get(table_id, {}).values()
         if any(one.whole for one in known):
-            texts = [columns, *(one.cols for one in known)]
-            found[source] = {name for text in texts for name, *_ in json.loads(text)}
+            found[source] = {name for name, *_ in json.loads(columns)}.union(*(one.names for one in known))
     return found
 
 
-class UnverifiedColumn(NamedTuple):
-    """A column, the position of the first change that had it, and the batch up to which it was published then.
+_NOTES = Documents[ColumnNote]("column note", ColumnNote)
+"""Of a table, by generation, kind and column; of decisions by place, too."""
 
-    Where *since* is empty, it was not read before (G-141), and *column* may be a pattern. Where it begins with
-    :data:`ROWS`, all columns of all rows are meant, and it says why (G-142, T-30).
+
+def column_notes(db: Connection, generations: Mapping[str, int], *kinds: NoteKind) -> dict[str, list[ColumnNote]]:
+    """By table id its notes of these kinds that count in the given generation, in the order of batches and places."""
+    found: dict[str, list[ColumnNote]] = {}
+    for table, notes in _NOTES.of_each(db, generations).items():
+        chosen = (one for one in notes.values() if one.generation in (0, generations[table]) and one.kind in kinds)
+        if counting := sorted(chosen, key=lambda one: (one.batch, one.since, one.column)):
+            found[table] = counting
+    return found
+
+
+def put_notes(db: Connection, table_id: str, notes: Iterable[ColumnNote]) -> None:
+    """Write notes of a table, in place of those of the same generation, kind and column."""
+    _NOTES.put(db, table_id, _named(notes))
+
+
+def note_decision(db: Connection, table_id: str, said: Word) -> None:
+    """Keep what became of a column, for changes up to a place; a later word on these replaces an earlier one."""
+    put_notes(db, table_id, [_note(0, NoteKind.DECIDED, said.column, said.up_to)._replace(now=said.now)])
+
+
+def note_former(ledger: Engine, table_id: str, generation: int, columns: Sequence[FormerColumn]) -> None:
+    """Note how a generation reads columns of earlier rows, before its first files; what was noted before is replaced.
+
+    Files that were never published may have been read otherwise: they are written again.
     """
+    notes = [_note(generation, NoteKind.FORMER, one.column, one.up_to)._replace(now=one.now) for one in columns]
+    with ledger.begin() as db:
+        _replace(db, table_id, generation, NoteKind.FORMER, notes)
 
-    column: str
-    since: str
-    batch: int
-    at: datetime
 
-    @property
-    def is_of_rows(self) -> bool:
-        """Whether all columns of all rows are meant, and *column* is no name."""
-        return self.column.startswith(ROWS)
-
-    @property
-    def is_of_many(self) -> bool:
-        """Whether *column* names no single column."""
-        return self.is_of_rows or "*" in self.column
-
-    def note_of(self, names: str) -> str:
-        """What it means, for people; *names* says of this column, and of others like it, since when it is so."""
-        if self.column.startswith(ROWS_OF_LOAD):
-            return f"rows unverified up to batch {self.batch}: {self.column.removeprefix(ROWS_OF_LOAD)}"
-        if self.is_of_rows:
-            return (
-                f"rows unverified up to batch {self.batch}: {self.column.removeprefix(ROWS)}; what they lack of the "
-                "source, no message tells: a proof does, and a reset with an initial load brings it"
-            )
-        if not self.since:
-            which = f"columns like {self.column!r} unverified" if "*" in self.column else names
-            return (
-                f"{which} since `columns` takes it: rows that were read before have NULL there until they "
-                "change; a reset with an initial load loads what the source has"
-            )
-        return (
-            f"{names}: rows that have not changed since then may differ from the source, by a default, a new type, or "
-            "for a key by a swap with an equal row; run `open-mirroring prove` to check, or reload the table"
-        )
+def note_gone(ledger: Engine, table_id: str, generation: int, since: Mapping[str, str], batch: int) -> None:
+    """Note the columns that are gone, each with the first place without it; others of the table are not gone."""
+    notes = [_note(generation, NoteKind.GONE, column, place, batch) for column, place in since.items()]
+    with ledger.begin() as db:
+        _replace(db, table_id, generation, NoteKind.GONE, notes)
 
 
 def note_columns(
@@ -262,122 +166,96 @@ def note_columns(
 ) -> None:
     """Note columns by the position since which they are there; one that is known, verified or not, stays as it is.
 
-    With *again* they are not verified any more, for what nobody can verify from changes has happened once more.
+    With *again* they are no longer verified, for what no one can verify from changes has happened again.
     """
-    now = datetime.now(UTC)
-    place = {"table_id": table_id, "generation": generation, "batch": batch, "at": now, "verified": False}
-    rows = [{**place, "column": column, "since": position} for column, position in sorted(since.items())]
-    if rows:
-        with ledger.begin() as db:
-            update = ["verified", "batch", "at"] if again else []
-            upsert(db, t.unverified_column, rows, keys=["table_id", "generation", "column"], update=update)
+    if not since:
+        return
+    with ledger.begin() as db:
+        noted = _of(db, table_id, generation, NoteKind.CHANGED)
+        known = {one.column: one.since for one in noted}
+        places = {**since, **{column: place for column, place in known.items() if column in since}}
+        notes = [_note(generation, NoteKind.CHANGED, column, place, batch) for column, place in places.items()]
+        put_notes(db, table_id, [one for one in notes if again or one.column not in known])
 
 
-def note_taken(db: Connection, rows: Iterable[Any], columns: Sequence[str], batch: int) -> None:
-    """Note columns, or patterns of them, that are read of the tables of a ledger's *rows* from now on (G-141)."""
-    place = {"since": "", "batch": batch, "at": datetime.now(UTC), "verified": False}
-    of_tables = [{"table_id": row.id, "generation": row.generation} for row in rows]
-    noted = [{**table, **place, "column": name[:300]} for table in of_tables for name in columns]
-    upsert(
-        db,
-        t.unverified_column,
-        noted,
-        keys=["table_id", "generation", "column"],
-        update=["verified", "since", "batch", "at"],
-    )
-
-
-def note_types(ledger: Engine, types: Mapping[str, str]) -> None:
-    """Note by table id the `types` with which columns are published, or with which they were compared (G-129)."""
-    if types:
-        c, one = t.mirrored_table.c, [{"table": table_id, "said": said} for table_id, said in types.items()]
-        with ledger.begin() as db:
-            db.execute(
-                t.mirrored_table.update().where(c.id == sa.bindparam("table")).values(types=sa.bindparam("said")), one
-            )
-
-
-def note_rows(db: Connection, rows: Iterable[Any], why: str, batch: int) -> None:
-    """Note that the tables of a ledger's *rows* may lack changes that nobody can miss, and why (G-142).
+def note_from_now(db: Connection, rows: Iterable[Any], kind: NoteKind, columns: Sequence[str], batch: int) -> None:
+    """Note of the tables of a ledger's *rows* what rows up to a batch may lack: columns, patterns, or why (G-141).
 
     What is noted already is noted up to this batch: a proof or a load that holds less does not end it.
     """
-    note_taken(db, rows, [f"{ROWS}{why}"], batch)
+    _NOTES.put_each(
+        db, {row.id: _named(_note(row.generation, kind, name, "", batch) for name in columns) for row in rows}
+    )
 
 
 def note_contradicted(ledger: Engine, table_id: str, generation: int, why: str | None, batch: int) -> None:
     """Replace the unverified notes of contradictions in a table's log; None: there are none (G-190)."""
-    c = t.unverified_column.c
+    kind = NoteKind.CONTRADICTED
     with ledger.begin() as db:
-        db.execute(t.unverified_column.delete().where(_contradicted(table_id, generation), c.verified.is_(False)))
-        if why is not None:
-            place = {"table_id": table_id, "generation": generation, "since": "", "batch": batch}
-            noted = {**place, "column": f"{_CONTRADICTED}{why}"[:300], "at": datetime.now(UTC), "verified": False}
-            keys = ["table_id", "generation", "column"]
-            upsert(db, t.unverified_column, [noted], keys=keys, update=["batch", "at", "verified"])
+        kept = [one for one in _of(db, table_id, generation, kind) if one.verified]
+        new = [] if why is None else [_note(generation, kind, why, "", batch)]
+        _replace(db, table_id, generation, kind, [*kept, *new])
 
 
 def contradicted_up_to(ledger: Engine, table_id: str, generation: int) -> int:
     """The batch up to which contradictions were noted and verified since; 0: none were."""
-    c = t.unverified_column.c
-    query = sa.select(sa.func.max(c.batch)).where(_contradicted(table_id, generation), c.verified)
-    return t.first(ledger, query) or 0
-
-
-def _contradicted(table_id: str, generation: int) -> sa.ColumnElement[bool]:
-    c = t.unverified_column.c
-    return (c.table_id == table_id) & (c.generation == generation) & c.column.startswith(_CONTRADICTED)
-
-
-def note_load(db: Connection, row: Any, why: str, batch: int) -> None:
-    """Note that the load of the present generation of a ledger's *row* may lack changes, and what to do (T-30)."""
-    note_taken(db, [row], [f"{ROWS_OF_LOAD}{why}"], batch)
+    with ledger.connect() as db:
+        noted = _of(db, table_id, generation, NoteKind.CONTRADICTED)
+    return max((one.batch for one in noted if one.verified), default=0)
 
 
 def keep_taken(db: Connection, table_id: str, generation: int) -> None:
-    """Carry the notes of :func:`note_taken` into the next generation, which has rows of the log, too.
+    """Carry the notes on what rows may lack into the next generation, which has rows of the log, too.
 
-    Verified ones stay verified, and still say which columns rows may lack (:func:`taken_columns`). Those of
-    :func:`note_load` stay behind with their load: else nothing that they say to do would end them.
+    Verified ones stay verified, and still say which columns rows may lack: to verify one, published rows are compared.
+    Those on the load stay behind with it: otherwise nothing that they say to do would end them.
     """
-    c = t.unverified_column.c
-    here = (c.table_id == table_id) & (c.generation == generation) & (c.since == "")
-    here &= ~c.column.startswith(ROWS_OF_LOAD)
-    noted = [dict(one) for one in db.execute(sa.select(t.unverified_column).where(here)).mappings()]
-    again = [{**one, "generation": generation + 1} for one in noted]
-    upsert(db, t.unverified_column, again, keys=["table_id", "generation", "column"], update=[])
+    kinds = (NoteKind.TAKEN, NoteKind.ROWS, NoteKind.CONTRADICTED)
+    noted = _of(db, table_id, generation, *kinds)
+    put_notes(db, table_id, [one._replace(generation=generation + 1) for one in noted])
 
 
-def taken_columns(ledger: Engine, generations: Mapping[str, int]) -> dict[str, list[str]]:
-    """By table id the names and patterns of columns that rows may lack which were read before (G-141), verified or not.
-
-    Who verifies a column compares the rows that are published: what was read before still has no such column.
-    """
-    c = t.unverified_column.c
-    rows = _of_present(ledger, t.unverified_column, (c.since == "") & ~c.column.startswith(ROWS), generations)
-    return {table: [column for column, *_ in of_table] for table, of_table in rows.items()}
+def forget_taken(db: Connection, table_id: str, below: int) -> None:
+    """Drop the notes on what rows of batches *below* one may lack: a load replaces all of these rows (G-141)."""
+    kinds = (NoteKind.TAKEN, *OF_ROWS)
+    noted = _NOTES.of(db, table_id)
+    _NOTES.drop(db, table_id, [name for name, one in noted.items() if one.kind in kinds and one.batch < below])
 
 
-def verify_columns(ledger: Engine, table_id: str, notes: Iterable[UnverifiedColumn]) -> int:
+def verify_columns(ledger: Engine, table_id: str, notes: Iterable[ColumnNote]) -> int:
     """Mark what these notes of a table say as verified; returns how many were not before, and still say the same.
 
     For a caller that read the notes, and then compared every row of the table with the source: what was noted since,
-    also once more, may tell of what came behind the comparison.
+    also again, may concern what came behind the comparison.
     """
-    c = t.unverified_column.c
-    here = (c.table_id == table_id) & c.verified.is_(False)
     with ledger.begin() as db:
-        return sum(
-            db.execute(
-                t.unverified_column.update()
-                .where(here, c.column == one.column, c.batch == one.batch, c.at == one.at)
-                .values(verified=True)
-            ).rowcount
-            for one in notes
-        )
+        return sum(_NOTES.swap(db, table_id, _name(one), one, one._replace(verified=True)) for one in notes)
 
 
-def unverified_columns(ledger: Engine, generations: Mapping[str, int]) -> dict[str, list[UnverifiedColumn]]:
-    """By table id the columns that are not verified in its present generation, in the order in which they came."""
-    rows = _of_present(ledger, t.unverified_column, t.unverified_column.c.verified.is_(False), generations)
-    return {table: [UnverifiedColumn(*known) for known in of_table] for table, of_table in rows.items()}
+def column_texts(ledger: Engine, generations: Mapping[str, int]) -> dict[str, list[str]]:
+    """By table id what is noted of its columns in its present generation, for people: gone, or not verified."""
+    with ledger.connect() as db:
+        noted = column_notes(db, generations, NoteKind.GONE, *UNVERIFIED)
+    return {table: found for table, notes in noted.items() if (found := texts(notes))}
+
+
+def _note(generation: int, kind: NoteKind, column: str, since: str, batch: int = 0) -> ColumnNote:
+    return ColumnNote(generation, kind, column[:300], since, batch, datetime.now(UTC))
+
+
+def _name(note: ColumnNote) -> str:
+    place = [note.since] if note.kind is NoteKind.DECIDED else []
+    return " ".join([str(note.generation), note.kind, note.column, *place])
+
+
+def _named(notes: Iterable[ColumnNote]) -> dict[str, ColumnNote]:
+    return {_name(one): one for one in notes}
+
+
+def _of(db: Connection, table_id: str, generation: int, *kinds: NoteKind) -> list[ColumnNote]:
+    return column_notes(db, {table_id: generation}, *kinds).get(table_id, [])
+
+
+def _replace(db: Connection, table_id: str, generation: int, kind: NoteKind, notes: Iterable[ColumnNote]) -> None:
+    _NOTES.drop(db, table_id, [_name(one) for one in _of(db, table_id, generation, kind)])
+    put_notes(db, table_id, notes)

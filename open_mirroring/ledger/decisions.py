@@ -7,7 +7,6 @@ its request is taken once: asked again, it reports what it cleared then, and lif
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
@@ -15,6 +14,8 @@ from typing import Any, NamedTuple
 import sqlalchemy as sa
 from sqlalchemy import Connection, Engine
 
+from open_mirroring.changes.column_history import Word
+from open_mirroring.changes.column_notes import NoteKind, decided
 from open_mirroring.changes.log_position import is_load_epoch, position_order
 from open_mirroring.changes.places_seen import PlacesSeen
 from open_mirroring.changes.told_statements import Statement, ToldColumn, given_again, what_became_of
@@ -24,6 +25,7 @@ from open_mirroring.facts.column_lists import ColumnList
 from open_mirroring.ledger import requests
 from open_mirroring.ledger import tables as t
 from open_mirroring.ledger.auditing import Reason
+from open_mirroring.ledger.columns import column_notes, note_decision
 from open_mirroring.ledger.declaring import note_accepted, without_stop, without_unsealed
 from open_mirroring.ledger.documents import COLUMN_LISTS, EPOCHS
 from open_mirroring.ledger.load_ledger import LoadPlan
@@ -232,7 +234,7 @@ def accept_schema(
 
     The word holds for what was logged when it was given: should the column come back and be gone again, it is asked for
     again (G-60). A table with a dropped column goes on. One with a renamed column stays stopped until it is loaded
-    anew: the values of rows that did not change since stand under the old name.
+    again: rows that have not changed since have their values under the old name.
 
     Raises:
         TerminalError: ``ARGUMENT_INVALID``, also when neither a change nor the load brought the column, or the newest
@@ -243,7 +245,7 @@ def accept_schema(
     def effect(db: Connection, row: Any) -> Effect:
         ends = {column: _where_it_is_gone(db, row, column, renamed_to) for column in columns}
         for column, up_to in ends.items():
-            _note_column(db, row, column, up_to, renamed_to)
+            note_decision(db, row.id, Word(column, up_to, renamed_to))
         cleared = None
         if renamed_to is not None:
             what = f"{named!r} is {renamed_to!r} now: values of rows that did not change since have the old name"
@@ -278,9 +280,8 @@ def accept_told(
     found: dict[str, str] = {}
 
     def effect(db: Connection, row: Any) -> Effect | None:
-        d, ordinals = t.column_decision.c, EPOCHS.of(db, row.id)
-        said = sa.select(d.column, sa.func.max(d.up_to)).where(d.table_id == row.id).group_by(d.column)
-        decided = dict(db.execute(said).tuples().all())
+        ordinals, notes = EPOCHS.of(db, row.id), column_notes(db, {row.id: row.generation}, NoteKind.DECIDED)
+        said_up_to = {word.column: word.up_to for word in decided(notes.get(row.id, ()))}
         lists, places = _carried(db, row, ordinals)
         names = {name.casefold(): name for name in places}
 
@@ -292,7 +293,7 @@ def accept_told(
                 up_to = lost_at or _where_it_is_gone(db, row, column, now)
             except TerminalError:
                 return  # no row that was read proves it yet
-            _note_column(db, row, column, up_to, now)
+            note_decision(db, row.id, Word(column, up_to, now))
             became = "dropped" if now is None else f"renamed to {now!r}"
             found[column] = f"{became} at {told.by}"
 
@@ -300,7 +301,7 @@ def accept_told(
             if load not in ordinals or (last and int(last.partition(":")[0]) != ordinals[load]):
                 continue
             of_load = position_order(ordinals[load], "")
-            said, end = decided.get(column, ""), last.removeprefix(of_load)
+            said, end = said_up_to.get(column, ""), last.removeprefix(of_load)
             begin = first.removeprefix(of_load) if first > of_load else ""
             for at, told in given_again(column, begin, end, statements).items():
                 if of_load + at > said:
@@ -348,15 +349,6 @@ def unknown_epochs(db: Connection, row: Any) -> set[str]:
     return {epoch for epoch in logged if epoch not in known and not is_load_epoch(epoch)}
 
 
-def _note_column(db: Connection, row: Any, column: str, up_to: str, renamed_to: str | None) -> None:
-    """Keep what became of a column, for changes up to a place; a later word on these replaces an earlier one."""
-    c = t.column_decision.c
-    here = (c.table_id == row.id) & (c.column == column) & (c.up_to == up_to)
-    db.execute(t.column_decision.delete().where(here))
-    values = {"table_id": row.id, "column": column, "up_to": up_to, "renamed_to": renamed_to}
-    db.execute(t.column_decision.insert().values(**values, decided_at=datetime.now(UTC)))
-
-
 def _carried(
     db: Connection, row: Any, ordinals: Mapping[str, int]
 ) -> tuple[list[tuple[set[str], str]], dict[str, tuple[str, str]]]:
@@ -367,11 +359,9 @@ def _carried(
     lists = list[tuple[set[str], str]]()
     ends: dict[str, list[str]] = {name: [] for name in _loaded(row)}
     for one in COLUMN_LISTS.of(db, row.id).values():
-        names = {name for name, _, _ in json.loads(one.cols)}
-        places = {epoch: seen for epoch, seen in one.seen.items() if not is_load_epoch(epoch)}
-        at = [position_order(ordinals.get(epoch, 0), place) for epoch, seen in places.items() for place in seen[:2]]
-        lists.append((names, min(at, default="")))
-        for name in names:
+        at = [position_order(ordinals.get(epoch, 0), place) for epoch, seen in _of_changes(one) for place in seen[:2]]
+        lists.append((one.names, min(at, default="")))
+        for name in one.names:
             ends.setdefault(name, []).extend(at)
     return lists, {name: (min(at, default=""), max(at, default="")) for name, at in ends.items()}
 
@@ -389,8 +379,7 @@ def _where_it_is_gone(db: Connection, row: Any, column: str, renamed_to: str | N
     """
     b, ordinals = t.batch_table.c, EPOCHS.of(db, row.id)
     lists = [*COLUMN_LISTS.of(db, row.id).values()]
-    carried = {one.cols: {name for name, _, _ in json.loads(one.cols)} for one in lists}
-    known = {*_loaded(row)}.union(*carried.values())
+    known = {*_loaded(row)}.union(*(one.names for one in lists))
     for name in filter(None, (column, renamed_to)):
         if name not in known:
             raise TerminalError(
@@ -401,22 +390,16 @@ def _where_it_is_gone(db: Connection, row: Any, column: str, renamed_to: str | N
     highest = sa.select(b.epoch, sa.func.max(b.max_pos)).where(b.mirror == row.mirror, b.source == row.source)
     seen = db.execute(highest.group_by(b.epoch)).tuples()
     up_to = max((position_order(ordinals[at], text) for at, text in seen if at in ordinals), default="")
-
-    def at(epoch: str, text: str) -> str:
-        return position_order(ordinals.get(epoch, 0), text)
-
-    with_it = [one for one in lists if column in carried[one.cols]]
-    places = [position_order(0, one.first_pos) for one in with_it]
-    places += [at(epoch, seen.last) for one in with_it for epoch, seen in _of_changes(one)]
+    places, lacking = list[str](), list[str]()
+    for one in lists:
+        for epoch, at in _of_changes(one):
+            ordinal = ordinals.get(epoch, 0)
+            if column in one.names:
+                places += [position_order(ordinal, at.first), position_order(ordinal, at.last)]
+            elif at.whole_last:
+                lacking.append(position_order(ordinal, at.whole_last))
     if up_to > max(places, default=""):
         return up_to
-    lacking = [
-        at(epoch, seen.whole_last)
-        for one in lists
-        if one not in with_it
-        for epoch, seen in _of_changes(one)
-        if seen.whole_last
-    ]
     gone = max(lacking, default="")
     if gone <= min(places, default=""):
         raise TerminalError(

@@ -18,13 +18,14 @@ import sqlalchemy as sa
 from sqlalchemy import Connection, Engine
 
 from open_mirroring.changes.column_choice import ALL_COLUMNS, ColumnChoice
+from open_mirroring.changes.column_notes import NoteKind
 from open_mirroring.changes.manifest import SENT_BY, Manifest
 from open_mirroring.changes.places_left import EXPECTED, GAPS, Reads, places_left
 from open_mirroring.codes import DROP, RESET
 from open_mirroring.errors import TerminalError
 from open_mirroring.ledger import tables as t
 from open_mirroring.ledger.auditing import audit
-from open_mirroring.ledger.columns import note_rows, note_taken
+from open_mirroring.ledger.columns import note_from_now
 from open_mirroring.ledger.documents import EPOCHS, STRUCTURES, Documents
 from open_mirroring.ledger.read_places import close_gaps
 from open_mirroring.ledger.tables import upsert
@@ -274,7 +275,7 @@ def _note_place(db: Connection, mirror: str, reads: Reads, writes: Reads, rows: 
         return
     batch = newest_batch(db, mirror)
     begun = [row for row in rows if row.confirmed or row.load_plan is not None or not is_new_to_log(db, row)]
-    note_rows(db, begun, f"`source` says no more {', '.join(gone)}", batch)
+    note_from_now(db, begun, NoteKind.ROWS, [f"`source` no longer names {', '.join(gone)}"], batch)
     if EXPECTED in former.get(GAPS, ()):
         close_gaps(db, mirror)
     audit(db, mirror, None, "SOURCE_MOVED", {"before": former, "now": dict(reads)})
@@ -284,7 +285,7 @@ def _take_columns(db: Connection, row: Any, chosen: ColumnChoice) -> None:
     """Note which columns are read from now on, and that rows which were read before lack those that are new (G-141)."""
     is_new = not row.confirmed and row.load_plan is None and is_new_to_log(db, row)
     gained = [] if is_new or row.takes is None else chosen.gained(row.takes)
-    note_taken(db, [row], gained, newest_batch(db, row.mirror))
+    note_from_now(db, [row], NoteKind.TAKEN, gained, newest_batch(db, row.mirror))
     c = t.mirrored_table.c
     db.execute(t.mirrored_table.update().where(c.id == row.id).values(takes=chosen.takes))
 

@@ -66,11 +66,22 @@ class Documents(Generic[V]):
 
     def put(self, db: Connection, owner: str, values: Mapping[str, V]) -> None:
         """Write documents of an owner; those with other names stay."""
+        self.put_each(db, {owner: values})
+
+    def put_each(self, db: Connection, values: Mapping[str, Mapping[str, V]]) -> None:
+        """Write documents of several owners; those with other names stay."""
         rows = [
-            {"owner": owner, "kind": self._kind, "name": name, "value": msgspec.json.encode(value).decode()}
-            for name, value in values.items()
+            {"owner": owner, "kind": self._kind, "name": name, "value": _encoded(value)}
+            for owner, named in values.items()
+            for name, value in named.items()
         ]
         upsert(db, t.document, rows, keys=["owner", "kind", "name"], update=["value"])
+
+    def swap(self, db: Connection, owner: str, name: str, old: V, new: V) -> bool:
+        """Write a document in place of what it was when it was read; False, and nothing, where it has changed."""
+        c = t.document.c
+        same = (c.owner == owner) & (c.kind == self._kind) & (c.name == name) & (c.value == _encoded(old))
+        return db.execute(t.document.update().where(same).values(value=_encoded(new))).rowcount == 1
 
     def replace(self, db: Connection, owner: str, values: Mapping[str, V]) -> None:
         """Write documents of an owner in place of all that it has of this kind."""
@@ -86,6 +97,10 @@ class Documents(Generic[V]):
             return
         for some in _parts(names):
             db.execute(gone.where(c.name.in_(some)))
+
+
+def _encoded(value: Any) -> str:
+    return msgspec.json.encode(value).decode()
 
 
 def _parts(values: Iterable[str]) -> Iterable[list[str]]:

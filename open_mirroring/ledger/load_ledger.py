@@ -15,12 +15,13 @@ import msgspec
 import sqlalchemy as sa
 from sqlalchemy import Engine
 
+from open_mirroring.changes.column_notes import NoteKind
 from open_mirroring.changes.log_position import BEGINS_EMPTY, above
 from open_mirroring.errors import TransientError
 from open_mirroring.landing_zone.load_columns import LoadColumn
 from open_mirroring.landing_zone.schema import LandingColumn, TableSchema
 from open_mirroring.ledger import tables as t
-from open_mirroring.ledger.columns import keep_column_lists, note_load
+from open_mirroring.ledger.columns import keep_column_lists, note_from_now
 from open_mirroring.ledger.documents import EPOCHS, FOREIGN_TABLES
 from open_mirroring.ledger.horizon import newest_dropped
 
@@ -212,5 +213,5 @@ class LoadLedger:
             if row.generation > 1:
                 keep_column_lists(db, row, plan.hand_over_batch)
             if doubt:
-                note_load(db, row, doubt, plan.hand_over_batch)
+                note_from_now(db, [row], NoteKind.LOAD, [doubt], plan.hand_over_batch)
             return True

@@ -7,12 +7,13 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy import Connection, Engine
 
+from open_mirroring.changes.column_notes import NoteKind
 from open_mirroring.changes.manifest import Facts
 from open_mirroring.facts.read_places import READ_PLACES, Run, begun_late, fold, gaps
 from open_mirroring.ledger import requests
 from open_mirroring.ledger import tables as t
 from open_mirroring.ledger.auditing import Reason
-from open_mirroring.ledger.columns import note_rows
+from open_mirroring.ledger.columns import note_from_now
 from open_mirroring.ledger.documents import PLACES
 from open_mirroring.ledger.requests import ACCEPT_LETTERS, Asked, Effect
 
@@ -45,7 +46,7 @@ def _note_rows(db: Connection, mirror: str, why: str, number: int, *, only_loade
     """Note it of every table; *only_loaded* leaves out those of which reports tell it as ``BEGUN_LATE``."""
     m = t.mirrored_table.c
     which = (m.mirror == mirror) & (m.load_state == "loaded" if only_loaded else sa.true())
-    note_rows(db, db.execute(sa.select(m.id, m.generation).where(which)), why, number)
+    note_from_now(db, db.execute(sa.select(m.id, m.generation).where(which)), NoteKind.ROWS, [why], number)
 
 
 def read_places(db: Connection, mirror: str) -> dict[str, list[Run]]:

@@ -14,7 +14,8 @@ from typing import Any, NamedTuple, TypeVar
 import sqlalchemy as sa
 from sqlalchemy import Engine
 
-from open_mirroring.changes.column_history import FormerColumn
+from open_mirroring.changes.column_history import FormerColumn, Word
+from open_mirroring.changes.column_notes import UNVERIFIED, ColumnNote, NoteKind, decided, former_columns
 from open_mirroring.changes.complete_position import Completeness
 from open_mirroring.changes.horizon import BatchContents, MirrorHorizon, TableHorizon
 from open_mirroring.changes.log_position import BEGINS_EMPTY, is_load_epoch, not_below, position_order
@@ -27,14 +28,7 @@ from open_mirroring.landing_zone.schema import TableSchema
 from open_mirroring.landing_zone.text_format import TextFormat
 from open_mirroring.ledger import tables as t
 from open_mirroring.ledger.auditing import Reason
-from open_mirroring.ledger.columns import (
-    GoneColumn,
-    UnverifiedColumn,
-    former_columns,
-    gone_columns,
-    taken_columns,
-    unverified_columns,
-)
+from open_mirroring.ledger.columns import column_notes
 from open_mirroring.ledger.declaring import ResetRecord
 from open_mirroring.ledger.documents import COLUMN_LISTS, EPOCHS, FRAGMENTS, STARTS
 from open_mirroring.ledger.horizon import mirror_horizon, newest_dropped, table_horizons
@@ -146,12 +140,20 @@ class TableState(NamedTuple):
         return self.load_state == "pending" or not self.row.confirmed
 
 
-class ColumnDecision(NamedTuple):
-    """An operator's word on a column that rows lack up to a place: renamed, or dropped (None)."""
+class ColumnRecords(NamedTuple):
+    """What the ledger keeps of one table's columns.
 
-    column: str
-    up_to: str
-    renamed_to: str | None
+    Attributes:
+        lists: its column lists, in the order of their first position.
+        epochs: the ordinal of every stream incarnation.
+        decided: what operators said of its columns.
+        former: how columns of earlier rows are read in this generation, as its first publication noted it.
+    """
+
+    lists: Sequence[ColumnList] = ()
+    epochs: Mapping[str, int] = MappingProxyType({})
+    decided: Sequence[Word] = ()
+    former: Sequence[FormerColumn] = ()
 
 
 class PublishedFile(NamedTuple):
@@ -331,32 +333,40 @@ class LedgerReader:
         """All types of each column by which changes of a table that were ever logged carry it."""
         found: dict[str, set[str]] = {}
         for one in self.column_lists([table_id]).get(table_id, ()):
-            if not one.seen or not all(map(is_load_epoch, one.seen)):
+            if not all(map(is_load_epoch, one.seen)):
                 for name, sql_type, _ in json.loads(one.cols):
                     found.setdefault(name, set()).add(sql_type)
         return found
 
-    def column_decisions(self, table_ids: Iterable[str]) -> dict[str, list[ColumnDecision]]:
-        """Per table what operators said of columns that rows lack."""
-        c = t.column_decision.c
-        query = sa.select(t.column_decision).where(c.table_id.in_(list(table_ids))).order_by(c.up_to, c.column)
-        return t.grouped((x.table_id, ColumnDecision(x.column, x.up_to, x.renamed_to)) for x in self._rows(query))
+    def column_records(self, tables: Iterable[TableState]) -> dict[str, ColumnRecords]:
+        """What the ledger keeps of the columns of each table, by its id."""
+        tables = [*tables]
+        ids = [table.id for table in tables]
+        lists, epochs = self.column_lists(ids), self.epochs(ids)
+        noted = self._notes(tables, NoteKind.DECIDED, NoteKind.FORMER)
+        return {
+            id_: ColumnRecords(lists.get(id_, ()), epochs.get(id_, {}), decided(notes), former_columns(notes))
+            for id_, notes in ((id_, noted.get(id_, ())) for id_ in ids)
+        }
 
-    def gone_columns(self, tables: Iterable[TableState]) -> dict[str, list[GoneColumn]]:
+    def gone_columns(self, tables: Iterable[TableState]) -> dict[str, list[ColumnNote]]:
         """Per table the columns that are gone at the source, as publications met them (G-60)."""
-        return gone_columns(self._engine, {table.id: table.row.generation for table in tables})
+        return self._notes(tables, NoteKind.GONE)
 
-    def former_columns(self, tables: Iterable[TableState]) -> dict[str, list[FormerColumn]]:
-        """Per table how its present generation reads columns of earlier rows (G-66)."""
-        return former_columns(self._engine, {table.id: table.row.generation for table in tables})
-
-    def unverified_columns(self, tables: Iterable[TableState]) -> dict[str, list[UnverifiedColumn]]:
+    def unverified_columns(self, tables: Iterable[TableState]) -> dict[str, list[ColumnNote]]:
         """Per table the columns that came behind published rows and were not compared with the source since (G-07)."""
-        return unverified_columns(self._engine, {table.id: table.row.generation for table in tables})
+        noted = self._notes(tables, *UNVERIFIED)
+        found = {table: [one for one in notes if not one.verified] for table, notes in noted.items()}
+        return {table: notes for table, notes in found.items() if notes}
 
     def taken_columns(self, tables: Iterable[TableState]) -> dict[str, list[str]]:
-        """Per table the names and patterns of columns that rows may lack which were read before (G-02, G-141)."""
-        return taken_columns(self._engine, {table.id: table.row.generation for table in tables})
+        """Per table the names and patterns of columns that rows may lack which were read before, verified or not."""
+        found = self._notes(tables, NoteKind.TAKEN)
+        return {table: [one.column for one in notes] for table, notes in found.items()}
+
+    def _notes(self, tables: Iterable[TableState], *kinds: NoteKind) -> dict[str, list[ColumnNote]]:
+        with self._engine.connect() as db:
+            return column_notes(db, {table.id: table.row.generation for table in tables}, *kinds)
 
     def epochs(self, table_ids: Iterable[str]) -> dict[str, dict[str, int]]:
         """Per table the ordinal of every stream incarnation."""

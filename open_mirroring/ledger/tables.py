@@ -197,63 +197,6 @@ mirrored_table = Table(
     UniqueConstraint("mirror", "folder"),
 )
 
-# What operators said of columns that rows lack from a place on: dropped, or renamed (F-88).
-column_decision = Table(
-    "column_decision",
-    metadata,
-    Column("table_id", String(36), primary_key=True),
-    Column("column", String(300), primary_key=True),
-    # The place over all stream incarnations up to which the changes were known then.
-    Column("up_to", String(240), primary_key=True),
-    # Null: it was dropped.
-    Column("renamed_to", String(300)),
-    Column("decided_at", Moment, nullable=False),
-)
-
-# How a generation that was built from the log alone reads columns of earlier rows, noted before its first files (G-66).
-former_column = Table(
-    "former_column",
-    metadata,
-    Column("table_id", String(36), primary_key=True),
-    Column("generation", Integer, primary_key=True),
-    # One is read after the other: a new name may be an old one of another column.
-    Column("step", Integer, primary_key=True),
-    Column("column", String(300), nullable=False),
-    # The place over all stream incarnations up to which rows are read so.
-    Column("up_to", String(240), nullable=False),
-    # Its name since; null: it was dropped, and what has its name now is another column.
-    Column("now", String(300)),
-)
-
-# Columns that are gone at the source, as publications met them: rows written since have NULL in them.
-gone_column = Table(
-    "gone_column",
-    metadata,
-    Column("table_id", String(36), primary_key=True),
-    Column("generation", Integer, primary_key=True),
-    Column("column", String(300), primary_key=True),
-    # The first known place of a row without it.
-    Column("since", String(240), nullable=False),
-    # The publication up to this batch met it.
-    Column("batch", BigInteger, nullable=False),
-    Column("at", Moment, nullable=False),
-)
-
-# Columns that came into being behind rows which were there, each with the first position that has it: whether those
-# rows have a default at the source, no change tells.
-unverified_column = Table(
-    "unverified_column",
-    metadata,
-    Column("table_id", String(36), primary_key=True),
-    Column("generation", Integer, primary_key=True),
-    Column("column", String(300), primary_key=True),
-    Column("since", String(200), nullable=False),
-    # The publication up to this batch brought it.
-    Column("batch", BigInteger, nullable=False),
-    Column("at", Moment, nullable=False),
-    Column("verified", Boolean, nullable=False),
-)
-
 rejected_change = Table(
     "rejected_change",
     metadata,

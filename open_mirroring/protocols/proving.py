@@ -7,8 +7,8 @@ The source may have changed between the two readings, so one look can prove that
 
 A key differs for certain under three conditions. It differs in two looks. By the second look, the change log contains
 everything that the source had sent some time after the first look. That time is long enough for its commits to arrive
-where they are read. And the log has no change of the key above what the target had at the first look. Then every change
-of the key from before the first look was in the target at that look, and the target's row differed all the same.
+where they are read. And the log has no change of the key above what the target had at the first look. Then the target
+had every change of the key from before the first look, and its row differed all the same.
 
 A correction publishes the rows of some keys again, as the source has them now. It is a batch of the change log, so the
 plan rule publishes it like any other change and nothing bypasses the protocol. The position of its changes is above

@@ -1,7 +1,7 @@
 """The protocol that resets one table: requested, folder deleted, table gone, new generation, rebuilt, table back.
 
-A table is dropped at the target and rebuilt when its key, type or folder must change, or when its target holds what
-cannot be corrected (F-72, F-75, F-85, F-87, F-89); or it is dropped for good (F-71). Like
+A table is dropped at the target and rebuilt when its key, type or folder must change, or when its target cannot be
+corrected (F-72, F-75, F-85, F-87, F-89). It may also be dropped for good (F-71). Like
 :mod:`open_mirroring.protocols.publishing` this is a state machine: :func:`step` is pure, so the runtime drives it and
 tests interleave it.
 

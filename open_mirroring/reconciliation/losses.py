@@ -24,7 +24,7 @@ from open_mirroring.config.source import ChangeEvents, InCapture, InLines
 from open_mirroring.config.tables import ExportLoad
 from open_mirroring.facts.foreign_tables import ForeignTable
 from open_mirroring.facts.read_places import Run, gaps
-from open_mirroring.ledger.columns import column_notes, columns_of_whole_rows
+from open_mirroring.ledger.columns import column_texts, columns_of_whole_rows
 from open_mirroring.ledger.documents import FOREIGN_TABLES, STRUCTURES
 from open_mirroring.ledger.letters import LetterCounts, OpenLetters, letter_counts
 from open_mirroring.ledger.read_places import read_places
@@ -158,7 +158,7 @@ def look(
     hashed = mirror.hashed_anywhere()
     naming = {source for source, table in declared.items() if table.unseen(())}
     known = columns_of_whole_rows(ledger, mirror.name, naming | {one.source for _, among in hashed for one in among})
-    of_columns = column_notes(ledger, {state.id: state.row.generation for state in states.values()})
+    of_columns = column_texts(ledger, {state.id: state.row.generation for state in states.values()})
     newest = reader.newest_batches()
     with ledger.connect() as db:
         structures = (one.schema for one in STRUCTURES.of(db, mirror.name).values())

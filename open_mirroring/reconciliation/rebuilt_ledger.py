@@ -15,6 +15,8 @@ from uuid import uuid4
 import sqlalchemy as sa
 from sqlalchemy import Connection, Engine
 
+from open_mirroring.changes.column_history import Word
+from open_mirroring.changes.column_notes import ColumnNote, NoteKind
 from open_mirroring.changes.manifest import Manifest, Scope
 from open_mirroring.errors import TerminalError
 from open_mirroring.landing_zone import layout
@@ -24,7 +26,7 @@ from open_mirroring.landing_zone.schema import LandingColumn, TableSchema
 from open_mirroring.ledger import tables as t
 from open_mirroring.ledger.auditing import Reason, audit
 from open_mirroring.ledger.batch_contents import record_contents, stop_table
-from open_mirroring.ledger.columns import keep_column_lists, note_columns
+from open_mirroring.ledger.columns import keep_column_lists, note_decision, put_notes
 from open_mirroring.ledger.declaring import TableDeclaration, note_dropped
 from open_mirroring.ledger.documents import EPOCHS
 from open_mirroring.ledger.load_ledger import LoadPlan
@@ -74,11 +76,9 @@ def write_tables(
         for source, decision in decisions.items():
             if isinstance(decision, UnknownTable):
                 _stop(db, ids[source], decision, max(records, default=0))
+            if isinstance(decision, KnownTable):
+                put_notes(db, decision.footer.table_id, _unverified(decision))
         _write_dropped(db, mirror, set(declared))
-    for decision in decisions.values():
-        if isinstance(decision, KnownTable):
-            footer, unverified = decision.footer, decision.standing.unverified
-            note_columns(ledger, footer.table_id, footer.generation, unverified, footer.batch_from)
     return ids
 
 
@@ -127,6 +127,14 @@ def _row(
     }
 
 
+def _unverified(decision: KnownTable) -> list[ColumnNote]:
+    life, now = decision.footer, datetime.now(UTC)
+    return [
+        ColumnNote(life.generation, NoteKind(kind), column, since, life.batch_from, now)
+        for kind, column, since in decision.standing.unverified
+    ]
+
+
 def _named_as_at_source(decision: KnownTable) -> tuple[LandingColumn, ...]:
     """The columns of a table's newest file, which has them under the names of the target."""
     names = {landed: name for name, landed in decision.standing.renamed.items()}
@@ -152,9 +160,8 @@ def _load_plan(decision: KnownTable) -> str | None:
 def _write_standing(db: Connection, decision: KnownTable, records: Mapping[int, BatchRecord]) -> None:
     table_id, generation = decision.footer.table_id, decision.footer.generation
     EPOCHS.put(db, table_id, decision.standing.epochs)
-    for column, up_to, renamed_to in decision.standing.decided:
-        values = {"column": column, "up_to": up_to, "renamed_to": renamed_to, "decided_at": datetime.now(UTC)}
-        db.execute(t.column_decision.insert().values(table_id=table_id, **values))
+    for word in decision.standing.decided:
+        note_decision(db, table_id, Word(*word))
     for file in decision.before:
         db.execute(t.published_file.insert().values(_file_row(file, records)))
     if decision.settled:

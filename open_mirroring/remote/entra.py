@@ -118,7 +118,7 @@ class TokenSource:
         token, seconds = document.get("access_token"), document.get("expires_in")
         if answer.status == 200 and isinstance(token, str) and token and isinstance(seconds, int | str):
             return token, now + float(seconds)
-        raise self._refused(_said(answer, document))
+        raise self._refused(_described(answer, document))
 
     def _by_platform(self) -> tuple[str, float]:
         # Half a second to import, and not needed with a secret.
@@ -175,7 +175,7 @@ def _object(answer: Answer) -> dict[str, Any]:
     return found if isinstance(found, dict) else {}
 
 
-def _said(answer: Answer, document: dict[str, Any]) -> str:
+def _described(answer: Answer, document: dict[str, Any]) -> str:
     code = _CODE.search(str(document.get("error_description", "")))
     error = str(document.get("error", ""))
     parts = [f"status {answer.status}", error if re.fullmatch(r"[a-z_]{1,40}", error) else "", code and code.group()]

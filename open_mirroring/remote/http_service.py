@@ -46,12 +46,9 @@ class Request(NamedTuple):
     """One call of a service. Its text shows no query, header or content.
 
     Args:
-        method: the HTTP method.
         path: encoded, starting with ``/``.
         repeatable: whether sending it again is safe.
-        query: not encoded.
         headers: in addition to the usual ones.
-        body: the content.
         into: a file for the content of the answer, when the status is 200 or 206.
     """
 
@@ -136,8 +133,6 @@ class HttpService:
     authorities are the system's, or those in the PEM file that ``OPEN_MIRRORING_CA_FILE`` names.
 
     Args:
-        endpoint: scheme, host and port.
-        name: the service's name in messages.
         timeout_seconds: after this time without a byte of the answer, its outcome counts as unknown.
         budget: shared by all calls of this service in a run; by default a new one.
     """

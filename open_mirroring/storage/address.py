@@ -40,9 +40,7 @@ class StorageAddress(NamedTuple):
     """A place in object storage.
 
     Args:
-        service: the kind of service.
         host: scheme and host of the Blob endpoint; empty for S3, and if the connection names the account.
-        container: container, workspace or bucket.
         path: the path inside it, without slashes at its ends; empty for all of it.
         text: the address without a trailing slash, for messages.
     """

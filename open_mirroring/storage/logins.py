@@ -27,12 +27,9 @@ class AzureLogin:
     """A login to a storage account or OneLake, by an account key, a shared access signature or Entra ID.
 
     Args:
-        connection: its name, for messages.
         endpoint: scheme and host of the Blob endpoint, with the path at an emulator; empty: that of the address.
         account: the storage account's name; empty: that of the address.
         kind: the kind of *secret*; with ``entra`` only *entra* is set.
-        secret: an account key, or a shared access signature.
-        entra: the identity that signs in.
     """
 
     connection: str
@@ -48,12 +45,8 @@ class S3Login:
     """A login to S3 by an access key, or, if *key_id* is empty, by the identity of the machine or pod.
 
     Args:
-        connection: its name, for messages.
         endpoint: scheme and host; empty: Amazon's own.
         region: the bucket's; empty: that of the environment.
-        key_id: the access key's id.
-        secret: the access key.
-        token: the session token.
     """
 
     connection: str

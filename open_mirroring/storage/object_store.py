@@ -79,8 +79,6 @@ class ObjectStore:
     (transient), and what the login raises. No error shows the address of a call, because it may be signed.
 
     Args:
-        service: the store of obstore.
-        where: the container, for messages.
         connection: the name of the connection, for messages; empty if there is none.
         credentials: keeps an error of the login.
     """

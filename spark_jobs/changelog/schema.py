@@ -1,6 +1,6 @@
 """The rows of the change log: every message as it was read.
 
-One Delta table per mirror holds changes, fragments of split messages and dead letters as *kinds* of rows, so one commit
+One Delta table per mirror holds changes, fragments of split messages and dead letters as *kinds* of rows. So one commit
 makes all of them visible. The log keeps duplicates and late changes, too; only the plan decides what they mean. Values
 stay text; publishing types them.
 """

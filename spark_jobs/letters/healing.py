@@ -1,9 +1,9 @@
 """Finds dead letters after which no row is outdated any more, because a later row of their key is published.
 
-A dead letter is *healed* when the log has a later change of the same row that is published, could be typed, and
-contains the complete row. Then the target shows that row, whatever the letter contained. It is *reloaded* when a
-complete initial load contains its change. Everything unproven stays open: letters without key or position, tables
-without key, and tables that publish every change, because their history lacks the letter's change for ever.
+A dead letter is *healed* when the log has a later change of the same row. That change must be published, typed and
+complete. Then the target shows that row, whatever the letter contained. It is *reloaded* when a complete initial load
+contains its change. Everything unproven stays open: letters without key or position, tables without key, and tables
+that publish every change, because their history lacks the letter's change for ever.
 
 Only log files that may contain a later row are opened, each once. This needs no JVM: DuckDB queries them in place.
 """
@@ -237,7 +237,7 @@ class _Search:
                     "delete": DELETE,
                     "update": UPDATE,
                     "completes": self.completes,
-                    "whole": self._whole_lists(),
+                    "whole": self._complete_lists(),
                     "bad": list(bad) or [""],
                 }
                 for key, is_left, pos in db.execute(query, parameters).fetchall():
@@ -246,7 +246,7 @@ class _Search:
                     found[key] = (whole, max(left, order)) if is_left else (max(whole, order), left)
         return found
 
-    def _whole_lists(self) -> list[str]:
+    def _complete_lists(self) -> list[str]:
         """The column lists with every column of the table; other lists may leave a value unchanged (G-04).
 
         A dropped column has no value to include (G-60).

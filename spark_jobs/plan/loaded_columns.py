@@ -39,13 +39,6 @@ class LoadedColumn(NamedTuple):
     is_key: bool
 
 
-class Doubt(NamedTuple):
-    """Why loaded values of a column may differ from the source's."""
-
-    code: str
-    what: str
-
-
 def loaded_columns(plan: LoadPlan | None, keys: Collection[str]) -> dict[str, LoadedColumn]:
     """The columns of a table's load plan by name; none where there was no load."""
     if plan is None:
@@ -53,39 +46,36 @@ def loaded_columns(plan: LoadPlan | None, keys: Collection[str]) -> dict[str, Lo
     return {one.name: LoadedColumn(one, plan.shortest.get(one.name), one.name in keys) for one in plan.columns}
 
 
-def doubt(loaded: LoadedColumn, sql_type: str) -> Doubt | None:
-    """Say why loaded values may differ from the source's; None where they cannot.
+def doubt(loaded: LoadedColumn, sql_type: str) -> str:
+    """Say why loaded values may differ from the source's; empty where they cannot.
 
     *sql_type* is the type by which a change carries the column.
     """
     column, shortest, _ = loaded
     length = filled_length(sql_type)
     if length is not None and shortest is not None and shortest < length:
-        what = (
-            f"is {sql_type}, and has a value of {shortest} bytes in the initial load: the export cut what the source "
+        return (
+            f"the column {column.name!r} is {sql_type}, and has a value of {shortest} bytes in the initial load: the "
+            "export cut what the source fills it up with"
         )
-        return Doubt("VALUE_INVALID", f"the column {column.name!r} {what}fills it up with")
     why = _why_ambiguous(loaded, sql_type)
-    if not why:
-        return None
-    what = f"the initial load brought the column {column.name!r} as {why}, and changes carry it as {sql_type}"
-    return Doubt("VALUE_INVALID", what)
+    return why and f"the initial load brought the column {column.name!r} as {why}, and changes carry it as {sql_type}"
 
 
-def doubt_by_deletes(loaded: Mapping[str, LoadedColumn], changes: pa.Table) -> Doubt | None:
-    """What is wrong with loaded keys, as the deletes among some changes tell their types.
+def doubt_by_deletes(loaded: Mapping[str, LoadedColumn], changes: pa.Table) -> str:
+    """Say why loaded keys may differ from the source's, by the types of deletes among some changes.
 
-    Of a table that only lost rows since its load, nothing else tells them; and a delete of a key in another spelling
-    removes no row.
+    Where a table only lost rows since its load, nothing else reports the types of its keys. A delete of a key in
+    another spelling removes no row.
     """
     if not loaded:
-        return None
+        return ""
     gone = changes.filter(pc.is_in(changes["op"], pa.array([DELETE, KEY_LEFT])))
     for cols in pc.unique(gone["cols"].cast(pa.string())).to_pylist():
         for name, sql_type, _ in msgspec.json.decode(cols or "[]"):
             if name in loaded and (found := doubt(loaded[name], sql_type)):
                 return found
-    return None
+    return ""
 
 
 def may_lack_digits(column: LoadColumn, sql_type: str) -> bool:

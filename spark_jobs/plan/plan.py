@@ -22,11 +22,10 @@ from open_mirroring.changes.plan_rule import KeyPlan, plan_key
 from open_mirroring.landing_zone.arrow_schema import file_schema
 from open_mirroring.protocols.table_stops import ROW_INCOMPLETE, SWAP_POSSIBLE
 from spark_jobs.plan.certain_keys import certain_keys
+from spark_jobs.plan.keys_left import MovedRows, TakenKeys, renewed_keys
 from spark_jobs.plan.logged_lines import KeysLeft, Line, identity_of, logged_change, partial_keys, with_rows
-from spark_jobs.plan.moved_rows import MovedRows, renewed_keys
 from spark_jobs.plan.selection import CountingChanges, eligible, loaded_rows, of_keys
 from spark_jobs.plan.table_plan import Identity, PlannedRows, PlanStop, TablePlan
-from spark_jobs.plan.taken_keys import TakenKeys
 from spark_jobs.plan.typed_changes import can_be_in_target, typed_changes
 from spark_jobs.sources.sql_server.typed_rows import Failure
 

@@ -23,7 +23,7 @@ def typed_changes(plan: TablePlan, changes: pa.Table) -> Typed:
             where deletes may miss their loaded rows.
     """
     if found := doubt_by_deletes(plan.begins.loaded_keys, changes):
-        raise PlanStop(found.code, found.what)
+        raise PlanStop("VALUE_INVALID", found)
     landing = plan.columns.landing
     try:
         typed = type_rows(changes, landing, plan.keys, plan.columns.types)

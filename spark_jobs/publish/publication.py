@@ -13,23 +13,23 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 from open_mirroring.changes.column_history import FormerColumn
+from open_mirroring.changes.column_notes import ColumnNote
 from open_mirroring.changes.horizon import BatchContents, TableHorizon
 from open_mirroring.changes.log_position import LogPosition, is_of_generation, load_epoch, not_below, position_order
 from open_mirroring.config import Mirror, Table
-from open_mirroring.facts.column_lists import ColumnList
 from open_mirroring.landing_zone.data_file import Footer
 from open_mirroring.landing_zone.schema import TableSchema
 from open_mirroring.landing_zone.standing import Standing
-from open_mirroring.ledger.columns import UnverifiedColumn, note_types
+from open_mirroring.ledger.columns import note_types
 from open_mirroring.ledger.extract_ledger import ExtractLedger
-from open_mirroring.ledger.reading import ColumnDecision, LedgerReader, TableState, Unpublished, unpublished
+from open_mirroring.ledger.reading import ColumnRecords, LedgerReader, TableState, Unpublished, unpublished
 from open_mirroring.protocols.publishing import CannotStage, Intent, Work
 from spark_jobs.changelog.schema import bucket_ranges
 from spark_jobs.plan.loaded_columns import loaded_columns
-from spark_jobs.plan.logged_lines import types_of
 from spark_jobs.plan.table_plan import Beginning, Cut, Identity, PlanColumns, PlanStop, TablePlan
+from spark_jobs.publish.published_settings import refuse_other_settings, refuse_text_no_more
 from spark_jobs.publish.staging import StageTarget
-from spark_jobs.publish.table_columns import SourceColumns, TableColumns, refuse_other_settings, refuse_text_no_more
+from spark_jobs.publish.table_columns import TableColumns, source_columns
 from spark_jobs.sources.registry import format_of, structures_of
 
 ROWS_PER_TASK = 125_000
@@ -60,16 +60,18 @@ class _Known:
 
     state: TableState
     intent: Intent
-    epochs: Mapping[str, int]
+    records: ColumnRecords
     logged: Sequence[BatchContents]
     highest: Mapping[str, str]
     horizon: TableHorizon | None
     rejected: frozenset[Identity]
-    lists: Sequence[ColumnList]
-    decided: Sequence[ColumnDecision]
-    former: Sequence[FormerColumn]
-    unverified: Sequence[UnverifiedColumn]
+    unverified: Sequence[ColumnNote]
     taken: Sequence[str]
+
+    @property
+    def epochs(self) -> Mapping[str, int]:
+        """The ordinal of every stream incarnation."""
+        return self.records.epochs
 
 
 class Preparation:
@@ -98,21 +100,17 @@ class Preparation:
         up_to = max(intent.work.batch_to for _, intent in tables)
         contents = reader.contents({s.source: i.batch_from for s, i in tables}, up_to)
         highest = reader.highest_of({s.source: i.batch_from for s, i in tables if i.batch_from})
-        epochs, horizons, rejected = reader.epochs(ids), reader.horizons(states), reader.rejected(ids)
-        lists, decided, former = reader.column_lists(ids), reader.column_decisions(ids), reader.former_columns(states)
+        records, horizons, rejected = reader.column_records(states), reader.horizons(states), reader.rejected(ids)
         unverified, taken = reader.unverified_columns(states), reader.taken_columns(states)
         for state, intent in tables:
             yield _Known(
                 state,
                 intent,
-                epochs=epochs.get(state.id, {}),
+                records=records[state.id],
                 logged=[p for p in contents.get(state.source, ()) if p.batch <= intent.work.batch_to],
                 highest=highest.get(state.source, {}),
                 horizon=horizons.get(state.id),
                 rejected=frozenset((r["epoch"], r["pos"], r["key"]) for r in rejected.get(state.id, ())),
-                lists=lists.get(state.id, ()),
-                decided=decided.get(state.id, ()),
-                former=former.get(state.id, ()),
                 unverified=unverified.get(state.id, ()),
                 taken=taken.get(state.id, ()),
             )
@@ -124,9 +122,9 @@ class Preparation:
             PlanStop: the target cannot follow the table's columns; ``EPOCH_UNKNOWN``.
         """
         state, work, declared = known.state, known.intent.work, self._declared[known.state.source]
-        columns = self._columns(state, known.lists, known.epochs, known.decided, known.former, work.position_to)
+        columns = self._columns(state, known.records, work.position_to)
         schema, types = columns.schema(reload_on_add=self._requires_reload(declared))
-        gone, names = columns.history.gone, {name for one in known.lists for name in types_of(one.cols)}
+        gone, names = columns.history.gone, {name for one in known.records.lists for name in one.names}
         plan_columns = PlanColumns(
             schema.columns,
             types,
@@ -146,7 +144,7 @@ class Preparation:
             schema,
             rows,
             waiting=sum(part.rows for part in new.waiting),
-            unverified=columns.moved | columns.converted | columns.appeared,
+            unverified=columns.unverified,
             gone={column: one.since for column, one in gone.items()},
             former=None if state.row.confirmed else tuple(columns.former),
         )
@@ -222,16 +220,12 @@ class Preparation:
 
         What comes before a change of structure that stops a table is published first.
         """
-        lists, decided = self._reader.column_lists(tables), self._reader.column_decisions(tables)
-        epochs = self._reader.epochs(tables)
-        noted = self._reader.former_columns(state for state, _ in tables.values())
+        records = self._reader.column_records(state for state, _ in tables.values())
         found: dict[str, str] = {}
         for id_, (state, work) in tables.items():
-            declared, ordinals = self._declared[state.source], epochs.get(id_, {})
-            said, end = decided.get(id_, []), work.position_to
-            columns = self._columns(state, lists.get(id_, []), ordinals, said, noted.get(id_, ()), end)
+            columns = self._columns(state, records[id_], work.position_to)
             try:
-                columns.schema(reload_on_add=self._requires_reload(declared))
+                columns.schema(reload_on_add=self._requires_reload(self._declared[state.source]))
             except PlanStop as stop:
                 if stop.at is not None:
                     # Without its half, or as its transaction alone, a place sorts below all that is in it.
@@ -242,15 +236,14 @@ class Preparation:
     def refused(self, tables: Iterable[TableState], busy: Collection[str]) -> dict[str, CannotStage]:
         """Quiet tables of which the mirror file says something else than their files have, by table id (G-129).
 
-        Those that are *busy* have changes, and are judged when these are published.
-
-        What `types` says is noted before changes are published by it, so that no crash leaves files by types that
-        nobody noted.
+        Those that are *busy* have changes, and are judged when these are published. What `types` says is noted before
+        changes are published by it, so that no crash leaves files by types that no one noted.
         """
         tables = [*tables]
         found = self.unfit([state for state in tables if state.source not in busy])
         anew = {s.id: text for s in tables if s.types != (text := self._declared[s.source].chosen.types_text)}
-        note_types(self._reader.engine, {table_id: text for table_id, text in anew.items() if table_id not in found})
+        if noted := {table_id: text for table_id, text in anew.items() if table_id not in found}:
+            note_types(self._reader.engine, noted)
         return found
 
     def unfit(self, tables: Sequence[TableState]) -> dict[str, CannotStage]:
@@ -260,7 +253,7 @@ class Preparation:
         """
         found = dict[str, CannotStage]()
         anew = {s.id for s in tables if s.types != self._declared[s.source].chosen.types_text}
-        lists = self._reader.column_lists([*anew]) if anew else {}
+        lists = self._reader.column_lists(anew) if anew else {}
         for state in tables:
             declared = self._declared[state.source]
             try:
@@ -277,14 +270,11 @@ class Preparation:
         Raises:
             PlanStop: as for the files of a publication.
         """
-        declared, ids = self._declared[state.source], [state.id]
-        beginning = replace(state.row, published_batch=0, confirmed=0)
-        columns = self._columns(
-            state._replace(columns=TableSchema(()), text=declared.text_format, row=beginning, load_state="none"),
-            self._reader.column_lists(ids).get(state.id, []),
-            self._reader.epochs(ids).get(state.id, {}),
-            self._reader.column_decisions(ids).get(state.id, []),
-        )
+        declared = self._declared[state.source]
+        records = self._reader.column_records([state])[state.id]._replace(former=())
+        row = replace(state.row, published_batch=0, confirmed=0)
+        empty = state._replace(columns=TableSchema(()), text=declared.text_format, row=row, load_state="none")
+        columns = self._columns(empty, records)
         return columns.schema(reload_on_add=self._requires_reload(declared))[0]
 
     def ends_of_lists(self, state: TableState) -> list[str]:
@@ -294,36 +284,16 @@ class Preparation:
         seen = ((epoch, places.last) for one in lists for epoch, places in one.seen.items())
         return sorted({position_order(ordinals[epoch], last) for epoch, last in seen if epoch in ordinals})
 
-    def _columns(
-        self,
-        state: TableState,
-        lists: Sequence[ColumnList],
-        epochs: Mapping[str, int],
-        decided: Sequence[ColumnDecision],
-        former: Sequence[FormerColumn] = (),
-        up_to: str | None = None,
-    ) -> TableColumns:
+    def _columns(self, state: TableState, records: ColumnRecords, up_to: str | None = None) -> TableColumns:
         declared = self._declared[state.source]
-        return TableColumns(
-            state,
-            declared,
-            lists,
-            epochs,
-            decided,
-            former,
-            source=self._source_columns(declared),
-            up_to=up_to,
-            salted=self._salted,
+        source = source_columns(
+            declared.chosen,
+            renames=self._renames,
+            asks=(declared.on_possible_rename or self._mirror.publish.on_possible_rename) != "dropped",
+            structures=lambda: self._announced().get(".".join(declared.source_name), ()),
         )
-
-    def _source_columns(self, declared: Table) -> SourceColumns:
-        answer = declared.on_possible_rename or self._mirror.publish.on_possible_rename
-        return SourceColumns(
-            self._renames,
-            answer != "dropped",
-            self._mirror.loads_of_task(declared),
-            lambda: self._announced().get(".".join(declared.source_name), ()),
-        )
+        is_of_task = self._mirror.loads_of_task(declared)
+        return TableColumns(state, declared, records, source, lists_all=is_of_task, up_to=up_to, salted=self._salted)
 
     def _requires_reload(self, declared: Table) -> bool:
         chosen = declared.require_reload_on_add
@@ -348,8 +318,8 @@ def _standing(known: _Known, schema: TableSchema, former: int) -> Standing:
         untyped=len(known.rejected),
         former=former,
         epochs=known.epochs,
-        decided=tuple((one.column, one.up_to, one.renamed_to) for one in known.decided),
-        unverified={one.column: one.since for one in known.unverified},
+        decided=tuple((one.column, one.up_to, one.now) for one in known.records.decided),
+        unverified=tuple((one.kind.value, one.column, one.since) for one in known.unverified),
         renamed=schema.renamed,
         salted=schema.salted,
     )

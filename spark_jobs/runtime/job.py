@@ -92,7 +92,7 @@ class Job(NamedTuple):
         report = {"job": self.name, "mirror": mirror.name, **result._asdict()}
         leave_report(report)
         if RESULT_FILE not in os.environ:
-            # With a report file, its content is shown to people by the caller.
+            # Without a result file, standard output is the only place for the report.
             print(json.dumps(report, default=str), flush=True)
         return exit_of_result(result)
 

@@ -23,8 +23,8 @@ Result = TypeVar("Result")
 class ParcelKey:
     """The key of one job, with which only its own workers can read its tasks.
 
-    Spark briefly stores tasks, and functions of more than a megabyte, in a file, and it shows plans on its page and in
-    its event log. None of these may contain a secret (S-04). The key is sent inside a function, in memory only.
+    Spark briefly stores tasks, and functions of more than a megabyte, in a file. It shows plans on its page and in its
+    event log. None of these may contain a secret (S-04). The key is sent inside a function, in memory only.
     """
 
     _key: bytes = field(default_factory=Fernet.generate_key, repr=False)

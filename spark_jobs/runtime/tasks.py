@@ -27,7 +27,6 @@ class SessionOnDemand:
     """A proxy of a Spark session that starts it on first use.
 
     Args:
-        name: of the session.
         most_without: the maximum bytes of work that :func:`run_job` does without it.
     """
 

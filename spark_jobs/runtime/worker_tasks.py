@@ -64,7 +64,7 @@ def outcomes(spark: SparkSession, description: str, work: Work, shared: str, tas
     Raises:
         TerminalError: ``INSTALLATION_INCOMPLETE``.
     """
-    run = _of_rdd if is_classic(spark) else _of_frame
+    run = _by_rdd if is_classic(spark) else _by_frame
     try:
         return run(spark, description, work, shared, tasks)
     except (PySparkException, Py4JError) as error:
@@ -121,12 +121,12 @@ def text_of(sent: str | Broadcast[str]) -> str:
     return sent.value if isinstance(sent, Broadcast) else sent
 
 
-def _of_rdd(spark: SparkSession, description: str, work: Work, shared: str, tasks: Sequence[str]) -> list[Any]:
+def _by_rdd(spark: SparkSession, description: str, work: Work, shared: str, tasks: Sequence[str]) -> list[Any]:
     context = spark.sparkContext
     context.setJobDescription(description)
     sent = sent_beside(spark, shared)
     try:
-        with _progress_told(context, description, len(tasks)):
+        with _progress_logged(context, description, len(tasks)):
             return context.parallelize(tasks, len(tasks)).map(partial(_worked, work, sent)).collect()
     finally:
         if isinstance(sent, Broadcast):
@@ -134,7 +134,7 @@ def _of_rdd(spark: SparkSession, description: str, work: Work, shared: str, task
 
 
 @contextmanager
-def _progress_told(context: SparkContext, description: str, tasks: int) -> Iterator[None]:
+def _progress_logged(context: SparkContext, description: str, tasks: int) -> Iterator[None]:
     """Log every half minute how many of the tasks are done, and the remaining time at the current pace.
 
     A catch-up or a backfill may read for an hour in one job, which would otherwise log nothing.
@@ -166,7 +166,7 @@ def _worked(work: Work, shared: str | Broadcast[str], task: str) -> Any:
     return work(text_of(shared), task)
 
 
-def _of_frame(spark: SparkSession, description: str, work: Work, shared: str, tasks: Sequence[str]) -> list[Any]:
+def _by_frame(spark: SparkSession, description: str, work: Work, shared: str, tasks: Sequence[str]) -> list[Any]:
     def each(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
             for line in batch.to_pylist():

@@ -2,7 +2,7 @@
 
 It applies the numbered files of a landing zone to real Delta tables, by the documented rules. Every rule names its
 source: an id with *Microsoft Learn* (the landing zone format and its best practices), *field* (seen at the real service
-by one observer), or *assumed* (documented nowhere; where another choice makes sense, a setting selects it).
+by one observer), or *assumed* (undocumented; if another choice makes sense, a setting selects it).
 
 ``fabric_emulator.web`` puts it behind OneLake's DFS endpoint and the Fabric REST API.
 

@@ -114,13 +114,6 @@ def processed_folder(zone: Path, folder: TableFolder, settings: Settings) -> Pat
 def tidy(zone: Path, folder: TableFolder, state: TableState, settings: Settings, now: float) -> None:
     """Move all applied files but the last one, and purge those that have waited long enough.
 
-    Args:
-        zone: the landing zone.
-        folder: the table.
-        state: the applied files, and since when each processed file has been waiting.
-        settings: folder, location and purge age.
-        now: the emulator's time in seconds.
-
     Raises:
         FileNotFoundError: the folder or its content is being deleted.
     """
@@ -166,9 +159,7 @@ class MirroringService:
     was killed is continued by the next one without applying a file twice.
 
     Args:
-        landing_zone: root of the zone.
         tables: the folder for the Delta tables, and for ``_monitoring/tables.json``.
-        settings: the switches.
         state: folder of the service's own state; by default ``<tables>/_state``.
         clock: seconds since 1970; :meth:`advance_clock` adds to it.
     """

@@ -49,11 +49,9 @@ class TableMirror:
     """Applies one table folder to one Delta table.
 
     Args:
-        folder: the table folder.
         state: the stored state of the table; updated as files are applied.
         path: the Delta table.
         life: identifies this incarnation of the folder; a Delta table of another one is replaced.
-        settings: the switches.
         more_files: a second folder to search for numbers, or None.
     """
 

@@ -27,7 +27,6 @@ class CaptureShipping:
     one event, and one piece of another, is withheld. The messages of a run fill a few Capture windows.
 
     Args:
-        folder: the capture folder.
         encoding: ``json`` or ``avro``.
         generation: the wire generation, see :mod:`workload_generator.ces`.
         since: the earliest enqueue time; the windows of a source never go back.

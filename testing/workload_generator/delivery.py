@@ -44,7 +44,6 @@ class Delivery:
     """How messages are delivered.
 
     Args:
-        partitions: number of partitions.
         scheme: ``round_robin`` (the source's default), or in order inside a partition by ``table`` or row ``key``.
         disorder: a message may be overtaken by up to this many later ones; with an ordered scheme only the partitions
             overtake each other.

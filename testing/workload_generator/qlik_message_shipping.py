@@ -26,7 +26,7 @@ class MessageShipping:
     """Messages of a task that partitions by key, in one topic of a broker.
 
     The stream begins with the structures and, as REFRESH, with all rows. Of every table at least one message is sent
-    twice, and one belongs to a transaction that is interrupted and sent again from its first message (K-40). With
+    twice. One belongs to a transaction that is interrupted and sent again from its first message (K-40). With
     *hold_back* the broker of one partition is slow: its last messages come with the next run, after newer ones.
     """
 

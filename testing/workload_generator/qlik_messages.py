@@ -85,7 +85,6 @@ class QlikMessageOptions:
     """The settings of the task's target.
 
     Args:
-        encoding: ``json`` or ``avro``.
         framing: ``envelope`` (K-01); ``registry``, Avro behind a schema registry's id and without metadata messages
             (K-04); or ``bare``, JSON without envelope.
         logical_types: whether Avro uses them (K-35).
@@ -93,7 +92,6 @@ class QlikMessageOptions:
         table_names: headers name schema and table (K-15); JSON only.
         delete_in: the member with the row of a DELETE, ``data`` or ``beforeData`` (K-30).
         replays: the fraction of transactions that is interrupted and sent again from the beginning.
-        task: name of the task.
         seed: of the choice of transactions that are sent again.
 
     Raises:

@@ -25,8 +25,6 @@ class Parcel(NamedTuple):
 
     Args:
         address: the path of a file below its folder, or the partition of a message.
-        key: the key of a message.
-        content: all bytes.
     """
 
     address: str
@@ -41,8 +39,6 @@ class Run:
     Args:
         changes: in the order of the log.
         late: pieces withheld by the previous run.
-        rng: for random choices.
-        source_seed: the seed of the source.
         number: of the run, from 1.
         hold_back: whether to withhold something for the next run, if the format supports it.
     """

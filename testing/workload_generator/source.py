@@ -103,8 +103,8 @@ class Source:
     def run(self, shipping: Shipping, *, transactions: int = 100, hold_back: bool = False) -> dict[str, int]:
         """Commit transactions and ship their changes, with those withheld before.
 
-        A run with at least one transaction has each kind of change of every table, and at least one of each event that
-        may happen to a message of this format; with *hold_back* some of them arrive with the next run only.
+        A run with at least one transaction has each kind of change of every table. It also has at least one of each
+        event that may happen to a message of this format. With *hold_back* some of them arrive with the next run only.
 
         Returns:
             Numbers of this run: transactions, events, messages, withheld (messages), files.

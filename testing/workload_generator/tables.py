@@ -25,8 +25,6 @@ class TableDef:
     """A table at one time.
 
     Args:
-        schema: database schema.
-        name: table name.
         columns: columns in table order.
         key: names of the primary key's columns; empty for a table without key, which gets inserts only.
         references: column name → (full table name, column) whose values it uses; not a constraint, so parents may be

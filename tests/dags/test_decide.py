@@ -15,9 +15,7 @@ from sqlalchemy import Engine
 
 from open_mirroring.config import Mirror, load_mirror
 from open_mirroring.errors import TerminalError
-from open_mirroring.facts.column_lists import ColumnList
 from open_mirroring.ledger import open_ledger, tables
-from open_mirroring.ledger.documents import COLUMN_LISTS
 from open_mirroring.ledger.requests import (
     ACCEPT_EPOCH,
     ACCEPT_LETTERS,
@@ -189,17 +187,14 @@ def test_a_run_accepts_a_full_load_that_came_again_g125(made: HandMadeMirror) ->
 @pytest.mark.parametrize("renamed_to", [None, "remark"])
 def test_a_run_says_what_became_of_a_column_g_60(made: HandMadeMirror, renamed_to: str | None) -> None:
     made.accept(ORDERS, GUID, 0)
-    columns = [["order_id", "int", True], ["note", "nvarchar(9)", False]]
-    made.keep(COLUMN_LISTS, made.ids[ORDERS], a=ColumnList(json.dumps(columns), True, LOW, {}))
-    columns[1][0] = "remark"
-    made.keep(COLUMN_LISTS, made.ids[ORDERS], b=ColumnList(json.dumps(columns), True, HIGH, {}))
+    for name, position in (("note", LOW), ("remark", HIGH)):
+        made.list_columns(ORDERS, [["order_id", "int", 0], [name, "nvarchar(9)", 1]], position)
     made.commit(1, {ORDERS: (2, HIGH)})
     made.stop(ORDERS, "RENAME_POSSIBLE")
     run = _run(decision=ACCEPT_SCHEMA, table=ORDERS, subject="note", renamed_to=renamed_to, reason="ticket 7")
     assert run.state == "success"
-    with made.ledger.connect() as db:
-        said = db.execute(sa.select(tables.column_decision.c.column, tables.column_decision.c.renamed_to)).one()
-    assert tuple(said) == ("note", renamed_to)
+    (records,) = made.reader.column_records([made.table(ORDERS)]).values()
+    assert [(word.column, word.now) for word in records.decided] == [("note", renamed_to)]
     # With a column of another name the table waits until it is loaded anew.
     assert made.table(ORDERS).stop_code == ("COLUMN_RENAMED" if renamed_to else None)
 

@@ -16,11 +16,13 @@ from airflow.sdk import DAG, BaseOperator
 from openlineage.client.event_v2 import Job, Run, RunEvent
 from openlineage.client.serde import Serde
 
+from open_mirroring.changes.column_notes import ColumnNote, NoteKind
 from open_mirroring.changes.complete_position import Completeness
 from open_mirroring.changes.manifest import OpenFragment
 from open_mirroring.config import Mirror, load_mirror
 from open_mirroring.errors import TerminalError
 from open_mirroring.ledger import open_ledger, tables
+from open_mirroring.ledger.columns import put_notes
 from open_mirroring.ledger.documents import EPOCHS, FRAGMENTS
 from open_mirroring.ledger.reading import LedgerReader
 from open_mirroring.protocols.verdicts import STATUS_REFUSED, Backlog, Finding, Verdict
@@ -72,9 +74,9 @@ def test_a_table_on_hold_leaves_the_run_green_with_a_note(
 def test_what_the_command_line_notes_the_run_notes_too_g144(mirror: Mirror, task_context: dict[str, Any]) -> None:
     """G-144: rows that are unverified, and messages that wait for others: the run is green, and says so."""
     engine = open_ledger(mirror.ledger_url())
-    row = {"table_id": declare_tables(mirror, engine)["dbo.orders"], "generation": 1, "column": "x", "since": ""}
+    table_id = declare_tables(mirror, engine)["dbo.orders"]
     with engine.begin() as db:
-        db.execute(tables.unverified_column.insert().values(**row, batch=1, at=datetime.now(UTC), verified=False))
+        put_notes(db, table_id, [ColumnNote(1, NoteKind.TAKEN, "x", "", 1, datetime.now(UTC))])
         FRAGMENTS.put(db, "shop", {"a": OpenFragment("a", "e", "1", 1, datetime.now(UTC), ())})
     answer = _leaf(mirror).execute(task_context)
     assert answer["note"] == (

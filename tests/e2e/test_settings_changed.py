@@ -48,7 +48,7 @@ def test_a_quiet_table_tells_at_once_what_types_and_columns_say_anew_g129_g141(
     capsys.readouterr()
     assert command(pipeline, "tick") == Exit.ON_HOLD, "the table is not what the mirror file says (G-129)"
     told = capsys.readouterr()
-    assert "`types` lands 'price' no more as string" in told.err
+    assert "`types` no longer lands 'price' as string" in told.err
     assert "dbo.notes: column 'price' unverified since `columns` takes it" in told.out
     assert "dbo.named: columns like 'pr*' unverified since `columns` takes it" in told.out
     for _ in range(4):
@@ -164,10 +164,10 @@ def test_another_database_stops_the_table_and_what_was_ignored_meanwhile_is_a_lo
     capsys.readouterr()
     assert command(pipeline, "tick") == Exit.TABLES_STOPPED
     told = capsys.readouterr().out
-    assert "SENDER_OTHER" in told and "`source` says no more database 'shop'; what" in told
+    assert "SENDER_OTHER" in told and "`source` no longer names database 'shop'; what" in told
     assert [one["id"] for one in orders(pipeline)] == [1]
     read("shop")
     assert command(pipeline, "tick") == Exit.TABLES_STOPPED
     told = capsys.readouterr().out
     assert "CHANGES_IGNORED: 1 message of it, in batches 2 to 2" in told
-    assert "dbo.orders: rows unverified up to batch 2: `source` says no more database 'other'; what" in told
+    assert "dbo.orders: rows unverified up to batch 2: `source` no longer names database 'other'; what" in told

@@ -305,7 +305,7 @@ def test_a_topic_under_another_name_leaves_tables_unverified_and_holds_nothing_b
     assert "unverified" not in tick(topic)
     publish(kafka, topic, [5])
     publish(kafka, other, range(6, 11))
-    assert f"dbo.orders: rows unverified up to batch 1: `source` says no more topics '{topic}'" in tick(other)
+    assert f"dbo.orders: rows unverified up to batch 1: `source` no longer names topics '{topic}'" in tick(other)
     keys = sorted(one["id"] for one in pipeline.mirrored("dbo", "orders"))
     assert keys == [1, 2, 3, 4, 6, 7, 8], "whole are those below what both partitions of the new topic have shown"
 

@@ -13,64 +13,61 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from open_mirroring.changes.column_history import (
+    Column,
     ColumnHistory,
-    Dropped,
     FormerColumn,
     Gone,
     ListOfColumns,
     Seen,
+    Word,
     column_history,
-    names_before_return,
-    other_columns,
+    lists_as_now,
     renamed_columns,
 )
 
 
-def test_a_name_that_was_renamed_was_another_columns_before_its_gap_g66() -> None:
+def listed(seen: Seen, **types: str) -> ListOfColumns:
+    return ListOfColumns({name: Column("", kind) for name, kind in types.items()}, seen)
+
+
+def lists_between(*lives: tuple[str, int, int], whole: bool = True) -> list[ListOfColumns]:
+    """The lists of columns that were there between two places."""
+    ends = [(names, place(first), place(last)) for names, first, last in lives]
+    return [listed(Seen(*seen, *(seen if whole else ())), **dict.fromkeys(names, "INT32")) for names, *seen in ends]
+
+
+def test_a_name_that_was_renamed_must_not_have_been_another_columns_before_g66() -> None:
     """Of a column that was dropped, came back and was renamed then, only the second one has the new name."""
-    lives = [("ab", 1, 3), ("b", 4, 5), ("ab", 6, 7), ("bc", 8, 9)]
-    lists = [
-        ListOfColumns(dict.fromkeys(names, "INT32"), Seen(place(n), place(m), place(n), place(m)))
-        for names, n, m in lives
-    ]
-    said = FormerColumn("a", place(9), "c")
-    history = column_history(lists, [Dropped("a", place(9))])
-    assert renamed_columns(lists, history, [said]) == [FormerColumn("a", place(5), None), said]
-    assert renamed_columns(lists[2:], column_history(lists[2:]), [said]) == [said]
+    lists, said = lists_between(("ab", 1, 3), ("b", 4, 5), ("ab", 6, 7), ("bc", 8, 9)), Word("a", place(9), "c")
+    history = column_history(lists, [said])
+    assert (renamed_columns(lists, history, [said]), [*history.back]) == ([], ["a"]), "it stops"
+    assert renamed_columns(lists[2:], column_history(lists[2:]), [said]) == [FormerColumn("a", place(9), "c")]
 
 
-def test_a_column_that_is_gone_for_the_second_time_was_another_one_before_g66() -> None:
-    """Its earlier values may be of another type, and its earlier name may be another column's since: that is asked."""
-    lives = [("ab", 1, 3), ("bc", 4, 5), ("abc", 6, 7), ("bc", 8, 9)]
-    lists = [
-        ListOfColumns(dict.fromkeys(names, "INT32"), Seen(place(n), place(m), place(n), place(m)))
-        for names, n, m in lives
-    ]
+def test_a_column_that_is_gone_for_the_second_time_was_another_one_before_g60() -> None:
+    lists = lists_between(("ab", 1, 3), ("bc", 4, 5), ("abc", 6, 7), ("bc", 8, 9))
     history = column_history([*lists[:1], lists[2], joined(lists[1], lists[3])])
     assert history.gone["a"].after == place(7) and not history.gone["a"].renamed_to
-    back = history.returned["a"]
+    back = history.back["a"]
     assert (back.gone_at, back.since) == (place(4), place(6)), "the proofs behind it are known by their ends alone"
-    assert other_columns(history) == [FormerColumn("a", place(4), None)]
-    assert names_before_return("a", back, lists, renames=True) == {"c": place(4)}
 
 
 def joined(one: ListOfColumns, other: ListOfColumns) -> ListOfColumns:
     """Two times of the same columns, as the ledger has them."""
     ends = [*one.seen, *other.seen]
-    return ListOfColumns(one.types, Seen(min(ends), max(ends), min(ends), max(ends)))
+    return ListOfColumns(one.columns, Seen(min(ends), max(ends), min(ends), max(ends)))
 
 
 def test_a_statement_tells_of_a_gap_that_no_row_shows_t88() -> None:
-    """A name that rows before and behind have was another column's: renamed, or dropped, once or more than once."""
-    lives = [("a", 1, 3), ("ba", 6, 9)]
-    lists = [ListOfColumns(dict.fromkeys(names, "INT32"), Seen(place(n), place(m))) for names, n, m in lives]
+    """A name that rows before and behind have was another column's: renamed, or dropped."""
+    lists = lists_between(("a", 1, 3), ("ba", 6, 9), whole=False)
     assert not column_history(lists).back
-    history = column_history(lists, [Dropped("a", place(5))])
+    renamed = Word("a", place(5), "b")
+    history = column_history(lists, [renamed])
     assert history.back["a"] == (place(5), place(6)) and not history.gone
-    renamed, dropped = FormerColumn("a", place(5), "b"), FormerColumn("a", place(2), None)
-    assert renamed_columns(lists, history, [renamed]) == [renamed]
-    assert renamed_columns(lists, history, [renamed, dropped]) == [dropped, renamed]
-    assert other_columns(history) == [FormerColumn("a", place(5), None)]
+    former = renamed_columns(lists, history, [renamed])
+    assert former == [FormerColumn("a", place(5), "b")]
+    assert not column_history(lists_as_now(lists, former), [renamed]).back, "it is another column from its first row on"
 
 
 NAMES = "abcd"
@@ -109,7 +106,7 @@ def lists_of(rows: Sequence[Row]) -> list[ListOfColumns]:
         whole = [row.at for row in some if row.whole]
         places = [row.at for row in some]
         seen = Seen(min(places), max(places), min(whole, default=""), max(whole, default=""))
-        lists.append(ListOfColumns({name: TYPES.get(name, "INT32") for name in columns}, seen))
+        lists.append(listed(seen, **{name: TYPES.get(name, "INT32") for name in columns}))
     return lists
 
 
@@ -123,17 +120,14 @@ def test_gone_is_what_the_newest_proof_says_and_back_what_came_behind_one(rows: 
         behind = [at for at in proofs if at > max(carrying)]
         between = [at for at in proofs if min(carrying) < at < max(carrying)]
         assert (name in found.gone) == bool(behind)
-        assert (name in found.back) == (not behind and bool(between))
-        assert behind or name not in found.returned
+        assert behind or (name in found.back) == bool(between), "of one that is gone again, ends may hide it"
         if behind:
             gone = found.gone[name]
             assert gone.after == max(carrying)
             assert min(behind) <= gone.since <= max(behind), "a proof, and not later than the last one"
-            assert not found.lacks(name, max(carrying)) and found.lacks(name, gone.since)
-            assert name not in found.returned or found.returned[name].gone_at in between
-        elif between:
-            assert found.back[name].gone_at == max(between)
-            assert max(between) < found.back[name].since <= max(carrying)
+        if back := found.back.get(name):
+            assert back.gone_at in between and (behind or back.gone_at == max(between))
+            assert back.gone_at < back.since <= max(carrying)
 
 
 @given(stories())
@@ -166,16 +160,12 @@ def test_the_order_of_lists_says_nothing(rows: list[Row], random: object) -> Non
     assert column_history(shuffled, renames=True) == column_history(lists, renames=True)
 
 
-def listed(seen: Seen, **types: str) -> ListOfColumns:
-    return ListOfColumns(types, seen)
-
-
 OLD = listed(Seen(place(1), place(5), place(1), place(5)), id="INT32", a="INT32")
 NEW = listed(Seen(place(6), place(9), place(7), place(9)), id="INT32", b="INT32")
 
 
 def gone_of(*lists: ListOfColumns, said: Mapping[str, str] | None = None, renames: bool = True) -> ColumnHistory:
-    decided = [Dropped(column, at) for column, at in (said or {}).items()]
+    decided = [Word(column, at) for column, at in (said or {}).items()]
     return column_history(lists, decided, renames=renames)
 
 
@@ -204,14 +194,14 @@ def test_between_two_streams_any_source_may_have_renamed() -> None:
 
 def test_a_column_of_the_load_is_gone_by_word_only() -> None:
     """C-77: a type that is not streamed looks alike; one that is streamed is gone, or was renamed meanwhile."""
-    loaded = [ListOfColumns({"id": "INT32", "doc": "string"}, Seen("", ""), {"id": 0, "doc": 1})]
+    loaded = [ListOfColumns({"id": Column("", "INT32", 0), "doc": Column("", "string", 1)}, Seen("", ""))]
     dropped = {"doc": Gone("", place(7))}
     assert column_history([NEW], loaded=loaded).gone == {}
-    assert column_history([NEW], [Dropped("doc", place(9))], loaded=loaded).gone == dropped
+    assert column_history([NEW], [Word("doc", place(9))], loaded=loaded).gone == dropped
     assert column_history([NEW], loaded=loaded, carried=["doc"]).gone == dropped
-    texts = {"id": "INT32", "text": "string varchar"}
     for at, names in ((1, ("text",)), (2, ("text",)), (0, ())):
-        first = ListOfColumns(texts, NEW.seen, {"text": at, "id": 1 - min(at, 1)})
+        text, id_ = Column("varchar(9)", "string", at), Column("int", "INT32", 1 - min(at, 1))
+        first = ListOfColumns({"id": id_, "text": text}, NEW.seen)
         found = column_history([first], loaded=loaded, carried=["doc"])
         assert found.gone["doc"].renamed_to == names, "a rename keeps the place among the others"
         assert not column_history([first], loaded=loaded, carried=["doc"], renames=False).gone["doc"].renamed_to

@@ -36,7 +36,7 @@ STANDINGS = st.builds(
     loaded_columns=st.none() | st.integers(1, 9),
     epochs=st.dictionaries(st.text(max_size=5), st.integers(0, 5), max_size=3),
     decided=st.lists(st.tuples(st.text(max_size=3), st.text(max_size=3), st.none() | st.text(max_size=3))).map(tuple),
-    unverified=st.dictionaries(st.text(max_size=3), st.text(max_size=3), max_size=2),
+    unverified=st.tuples(st.tuples(*[st.text(max_size=3)] * 3)),
 )
 
 

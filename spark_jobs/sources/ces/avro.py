@@ -110,7 +110,7 @@ def read_container(body: bytes) -> dict[str, Any]:
         records: list[Any] = list(islice(fastavro.reader(io.BytesIO(body)), 2))
     except Exception as error:  # the file has its own schema, which may be anything
         refuse_missing_codec(error)
-        raise Refusal("MESSAGE_INVALID", f"an Avro container file that cannot be read: {_said(error)}") from error
+        raise Refusal("MESSAGE_INVALID", f"an Avro container file that cannot be read: {_described(error)}") from error
     if len(records) != 1 or not isinstance(records[0], dict):
         many = "more than one record" if records else "no record"
         raise Refusal("MESSAGE_INVALID", f"an Avro container file with {many}; one message is one event")
@@ -124,9 +124,9 @@ def read_envelope(datum: bytes) -> dict[str, Any]:
         Refusal: ``MESSAGE_INVALID`` unless the bytes are exactly one such record.
     """
     try:
-        return _whole(datum, CHANGE_EVENT)
+        return _only_record(datum, CHANGE_EVENT)
     except _UNREADABLE as error:
-        raise Refusal("MESSAGE_INVALID", f"no ChangeEvent record: {_said(error)}") from error
+        raise Refusal("MESSAGE_INVALID", f"no ChangeEvent record: {_described(error)}") from error
 
 
 def read_data(datum: bytes) -> dict[str, Any]:
@@ -138,7 +138,7 @@ def read_data(datum: bytes) -> dict[str, Any]:
     reasons = []
     for schema in DATA_SCHEMAS:
         try:
-            record = _whole(datum, schema)
+            record = _only_record(datum, schema)
             transaction = record["eventsource"]["transaction"]
             if not _LSN.fullmatch(transaction["commitlsn"]):
                 raise ValueError(f"commitlsn {shown(transaction['commitlsn'])} is no log sequence number")
@@ -146,11 +146,11 @@ def read_data(datum: bytes) -> dict[str, Any]:
                 raise ValueError(f"committime {shown(transaction['committime'])} is no time")
             return record
         except _UNREADABLE as error:
-            reasons.append(_said(error))
+            reasons.append(_described(error))
     raise Refusal("MESSAGE_INVALID", f"no Data record; with finalevent: {reasons[0]}; without: {reasons[1]}")
 
 
-def _whole(datum: bytes, schema: Any) -> dict[str, Any]:
+def _only_record(datum: bytes, schema: Any) -> dict[str, Any]:
     stream = io.BytesIO(datum)
     record: Any = fastavro.schemaless_reader(stream, schema, None)
     if stream.tell() != len(datum):
@@ -158,5 +158,5 @@ def _whole(datum: bytes, schema: Any) -> dict[str, Any]:
     return record  # type: ignore[no-any-return]
 
 
-def _said(error: BaseException) -> str:
+def _described(error: BaseException) -> str:
     return f"{type(error).__name__}: {error}"[:200]

@@ -60,8 +60,6 @@ class ColumnList(RowColumns):
 
     Args:
         raw: the JSON text of ``cols``.
-        key: key columns of the table.
-        chosen: the columns that are mirrored, besides the key.
         binary: the encoding of binary values.
     """
 
@@ -313,7 +311,7 @@ def change(event: Event, data: Data, table: SourceTable, origin: str, place: int
         return Outcome((row_set,), _noticed(mismatch))
     old = _old_image(columns, images.old, key)
     _refuse_another_row(data, columns, image, old)
-    whole = _is_whole(data, table, columns, old, image)
+    whole = _is_complete(data, table, columns, old, image)
     untold = [name for name in absent if not _is_null(name, columns, old, whole)]
     listed = columns.text
     if untold:
@@ -413,7 +411,7 @@ def _old_key(
         raise Refusal(refusal.code, f"old: {refusal.reason}", key) from refusal
 
 
-def _is_whole(data: Data, table: SourceTable, columns: ColumnList, old: Image, current: Image) -> bool:
+def _is_complete(data: Data, table: SourceTable, columns: ColumnList, old: Image, current: Image) -> bool:
     """Whether an update provably contains all columns: otherwise an unchanged one would be missing (C-44).
 
     An old large object may be left out (C-71), so its NULL proves nothing.

@@ -346,12 +346,12 @@ def incomplete(pieces: Sequence[LogRow], reason: str, decoder: CesDecoder) -> li
 
 def _refused(pieces: Sequence[LogRow], refusal: Refusal, decoder: CesDecoder) -> Unjoinable | Joined:
     """The dead letter of pieces that can never be joined, with their table if there is only one (C-95)."""
-    told = {found for piece in pieces if (found := _told(piece, decoder)) is not None}
+    told = {found for piece in pieces if (found := _table_in_piece(piece, decoder)) is not None}
     outcome = decoder.placed(_dead_letter(pieces, refusal), told.pop() if len(told) == 1 else None)
     return Unjoinable(outcome.rows[0]) if outcome.rows else Joined([], outcome.notices, outcome.foreign, outcome.at)
 
 
-def _told(piece: LogRow, decoder: CesDecoder) -> NamedTable | None:
+def _table_in_piece(piece: LogRow, decoder: CesDecoder) -> NamedTable | None:
     """The table that a piece names; only the first piece names one."""
     try:
         return table_in_data(decoder.read(piece.raw).data)

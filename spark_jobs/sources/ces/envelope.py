@@ -382,7 +382,7 @@ def read_data_leniently(payload: str | bytes | Data) -> tuple[Data, bool]:
             data, is_prose = _decode_data(text), False
         except msgspec.ValidationError:
             data, is_prose = _decode_data(_in_lower_case(text)), True
-        if is_prose or not _is_once(text):
+        if is_prose or not _has_unique_names(text):
             found = json.loads(_in_lower_case(text))
             if "eventrow" in found and "eventdata" in found:
                 raise ValueError("the event has both eventrow and eventdata")
@@ -391,7 +391,7 @@ def read_data_leniently(payload: str | bytes | Data) -> tuple[Data, bool]:
     return data, is_prose
 
 
-def _is_once(text: str) -> bool:
+def _has_unique_names(text: str) -> bool:
     """Whether a payload provably has the names of the samples, each once."""
     data = _members(text.encode())
     if data is None or data.keys() != {"eventsource", "eventrow"}:
@@ -400,10 +400,10 @@ def _is_once(text: str) -> bool:
     if source is None or row is None:
         return False
     is_known = source.keys() <= _SOURCE_NAMES and row.keys() == {"old", "current"}
-    return is_known and _parts_are_once(source)
+    return is_known and _parts_have_unique_names(source)
 
 
-def _parts_are_once(source: Mapping[str, msgspec.Raw]) -> bool:
+def _parts_have_unique_names(source: Mapping[str, msgspec.Raw]) -> bool:
     """The same for the objects in an event's source, except ``cols``, which is checked when it is new."""
     transaction = source.get("transaction", _NULL)
     parts = _decode_list(source["pkkey"]) or []

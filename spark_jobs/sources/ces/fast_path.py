@@ -112,7 +112,6 @@ class ChangePattern:
 
     Args:
         names: the columns of the images, in order.
-        key: the key columns.
         digits: for each integer key column the number of digits that always fits it, otherwise None.
 
     Raises:

@@ -1,8 +1,8 @@
 """Reads exported CSV files (RFC 4180, one header line) as text; an empty field without quotes is NULL.
 
 A file is UTF-8, or UTF-16 by its byte order mark. A parser that fixes its input would turn half a file into rows. So
-before a file is parsed, it is checked that quotes open and close at the borders of fields, that all lines end in the
-same way (T-93), and that the last line is ended.
+three things are checked before a file is parsed. Quotes open and close at the borders of fields, all lines end in the
+same way (T-93), and the last line is ended.
 """
 
 from __future__ import annotations

@@ -16,8 +16,6 @@ class KafkaPlace(NamedTuple):
     """The topics of a mirror and their broker, as plain values that can be pickled.
 
     Args:
-        connection: the connection's name, for messages.
-        topics: the topics to read.
         settings: the client's options, secrets included.
         ids: the id of each topic when it was bound, see :func:`expecting`.
         messages_per_range: the maximum of offsets per range; a backlog is split into such ranges.

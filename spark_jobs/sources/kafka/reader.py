@@ -39,8 +39,8 @@ _DEFAULTS = {"isolation.level": "read_committed", "max.partition.fetch.bytes": 8
 def read_range(place: KafkaPlace, bound: BoundRange) -> Iterator[RawMessage]:
     """The messages with offsets from ``bound.start`` to ``bound.end``, in order.
 
-    A message without a value (a tombstone) has the body None. If the topic's id is known, it is checked at the end, so
-    a topic re-created in the meantime is reported instead of read as the old one.
+    A message without a value (a tombstone) has the body None. A known id of the topic is checked at the end, so that a
+    re-created topic is reported.
 
     Raises:
         TerminalError: ``MESSAGES_LOST``, ``PLACE_MISSING``, ``ACCESS_DENIED``, ``CONNECTION_INVALID``,

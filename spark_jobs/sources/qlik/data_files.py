@@ -304,7 +304,7 @@ def _decoded(described: DfmColumn, values: pa.Array) -> pa.Array:
         what = f"the metadata file calls {shown(described.name)} {described.type}, the file holds it as {kind}"
         raise Refusal("FILE_DAMAGED", what)
     if is_float and name in WHOLE_NUMBERS:
-        return _whole(described, values)
+        return _as_integers(described, values)
     if types.is_decimal(kind) and name in WHOLE_NUMBERS:
         return pc.replace_substring_regex(texts_of(values), r"\.0*$", "")
     if types.is_boolean(kind) and name != _BOOLEAN:
@@ -314,7 +314,7 @@ def _decoded(described: DfmColumn, values: pa.Array) -> pa.Array:
     return pc.cast(pc.cast(values, pa.binary()), pa.string())
 
 
-def _whole(described: DfmColumn, values: pa.Array) -> pa.Array:
+def _as_integers(described: DfmColumn, values: pa.Array) -> pa.Array:
     """Integers that a file stores as floats, as integers."""
     beyond = 2**53 if values.type == pa.float64() else 2**24
     if pc.any(pc.greater_equal(pc.abs(values), beyond)).as_py():

@@ -105,7 +105,6 @@ class _Cut(NamedTuple):
     """Complete records at the beginning of some bytes.
 
     Args:
-        size: their number of bytes.
         borders: the ends of their fields.
         ends: the indexes of borders that end a record.
         quotes: the positions where quotes open and close, alternately.
@@ -299,7 +298,7 @@ class _Splitter:
         )
 
     def _without_returns(self, values: _Places, cut: _Cut, starts: _Places) -> _Places:
-        """The ends of fields, without the carriage return of a line's end."""
+        """The ends of fields, without the carriage return of a line's end; refused if lines end in two ways (T-93)."""
         if not self._is_line:
             return cut.borders
         stops, lasts = cut.borders, cut.ends

@@ -95,12 +95,9 @@ class Dfm(NamedTuple):
     """The content of a metadata file.
 
     Args:
-        file: the data file's name.
-        records: its number of rows.
         errors: the number of records that the task could not write.
         table: the source table, ``schema.table``.
         target: the table at the target, ``schema.table``; empty if missing.
-        columns: the columns in physical order.
         csv: the form of a delimited file.
         task: the name of the task that wrote it; empty if missing. Its server is ignored: after a failover the same
             task has another one.

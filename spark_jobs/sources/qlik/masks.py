@@ -31,9 +31,7 @@ _HEX = re.compile(r"[0-9A-Fa-f]*")
 def readings(mask: str | bytes, order: MaskOrder = "auto") -> tuple[int, ...]:
     """The possible meanings of a mask, the likeliest first; more than one only if *order* is ``auto``.
 
-    Args:
-        mask: hexadecimal text, or bytes; an empty mask has no bit.
-        order: how its bytes are ordered.
+    An empty mask has no bit.
 
     Raises:
         ValueError: text that is not a hexadecimal number, or a mask longer than :data:`MAX_MASK_BYTES`.

@@ -35,7 +35,7 @@ def with_extra(rows: pa.Table, changes: pa.Table, columns: Sequence[LandingColum
     for column in columns:
         if column.tells:
             place, kind = rows.schema.get_field_index(column.name), arrow_type(column.type)
-            told = pc.if_else(removes, pa.scalar(None, kind), _told(column.tells, changes, source))
+            told = pc.if_else(removes, pa.scalar(None, kind), _property_of(column.tells, changes, source))
             rows = rows.set_column(place, rows.schema.field(place), told)
     return rows
 
@@ -49,7 +49,7 @@ def loaded_extra(rows: pa.Table, columns: Sequence[LandingColumn], source: str) 
     return rows
 
 
-def _told(tells: str, changes: pa.Table, source: str) -> pa.Array:
+def _property_of(tells: str, changes: pa.Table, source: str) -> pa.Array:
     if tells == "source_table":
         return pa.repeat(source, changes.num_rows)
     if tells == "operation":

@@ -32,8 +32,6 @@ class RowColumns:
     """The columns of one table's rows: all of them, the mirrored ones, and those of the key.
 
     Args:
-        columns: as the source announces them.
-        key: key columns of the table.
         chosen: the columns that are mirrored, besides the key, and their landing types.
 
     Attributes:

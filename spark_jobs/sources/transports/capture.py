@@ -28,13 +28,8 @@ UNREADABLE = (EOFError, ValueError, IndexError, KeyError, TypeError, OverflowErr
 def read_capture(root: Place, name: str, size: int) -> Iterator[RawMessage | Damage]:
     """The messages in the first *size* bytes of a capture file, each at its sequence number.
 
-    If the container is damaged or truncated, the messages before that place are followed by one :class:`Damage` with
-    code ``FILE_DAMAGED``; the rest cannot be separated into messages.
-
-    Args:
-        root: the source's folder.
-        name: the file below it, as listed; the origin of its messages.
-        size: the number of bytes that were bound; a file that grows meanwhile is read up to here.
+    *size* is the number of bytes that were bound. If the container is damaged or truncated, the messages before that
+    place are followed by one :class:`Damage` with code ``FILE_DAMAGED``; the rest cannot be separated into messages.
 
     Raises:
         TerminalError: ``SOURCE_REWRITTEN``, ``INSTALLATION_INCOMPLETE``.
@@ -56,7 +51,7 @@ def read_capture(root: Place, name: str, size: int) -> Iterator[RawMessage | Dam
         except UNREADABLE as error:
             refuse_missing_codec(error)
             file.seek(good)
-            yield Damage(name, good, "FILE_DAMAGED", _said(error), file.read(min(MAX_RAW, max(0, size - good))))
+            yield Damage(name, good, "FILE_DAMAGED", _described(error), file.read(min(MAX_RAW, max(0, size - good))))
 
 
 def _message(record: Any, origin: str) -> RawMessage:
@@ -80,5 +75,5 @@ class _Prefix:
         return self._at
 
 
-def _said(error: BaseException) -> str:
+def _described(error: BaseException) -> str:
     return f"{type(error).__name__}: {error}"[:300]

@@ -34,7 +34,6 @@ class CaptureFiles(MessageFiles):
     If a file has grown since it was bound, it is read again, and the plan drops the duplicates.
 
     Args:
-        path: the folder or file.
         gap_timeout_minutes: how long the files after a gap wait (C-93).
         lists_all: whether every listing includes days that were read long ago.
     """

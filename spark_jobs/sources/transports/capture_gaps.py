@@ -206,11 +206,6 @@ def _read_long(file: IO[bytes]) -> int:
 def list_capture(root: Place, bound: Mapping[str, int], today: date | None = None) -> Listing:
     """All capture files below a folder, except hidden and temporary ones; other files are *unknown*.
 
-    Args:
-        root: the source's folder.
-        bound: up to which size each was bound, from the ledger.
-        today: the date in UTC; None for the current one.
-
     Raises:
         TerminalError: ``PLACE_MISSING``; what the storage raises.
     """

@@ -196,9 +196,9 @@ def _is_object(text: bytes) -> bool:
 def read_lines(root: Place, name: str, start: int, end: int, layout: Layout) -> Iterator[RawMessage | Damage]:
     """The messages in the lines from byte *start* to byte *end*; blank lines contain none.
 
-    The place of a bare message is the byte offset of its line in *name* (decompressed, for gzip), that of a wrapped one
-    its offset in ``topic/partition``. An unreadable wrapper is a :class:`Damage` with code ``FORMAT_UNSUPPORTED``. In a
-    truncated or damaged gzip file, the lines before the damage are followed by one with code ``FILE_DAMAGED``.
+    The place of a bare message is the byte offset of its line in *name*, decompressed for gzip. That of a wrapped one
+    is its offset in ``topic/partition``. An unreadable wrapper is a :class:`Damage` with code ``FORMAT_UNSUPPORTED``.
+    In a truncated or damaged gzip file, the lines before the damage are followed by one with code ``FILE_DAMAGED``.
 
     Args:
         root: the source's folder.

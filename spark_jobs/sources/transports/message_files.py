@@ -52,7 +52,6 @@ class MessageFiles(MessageTransport):
     """Files of messages as a worker needs them: a folder, or one file.
 
     Args:
-        path: the folder or file.
         files: the state of the files when they were bound; used in object storage only.
 
     Attributes:
@@ -190,7 +189,6 @@ class LineFiles(MessageFiles):
     """JSON lines. A plain file may grow: its complete new lines are read, and a partial line waits.
 
     Args:
-        path: the folder or file.
         layout: whether lines are messages or wrap them.
         offset_gaps: the meaning of offsets without a line (G-113).
     """

@@ -119,8 +119,8 @@ def finished_name(name: str) -> str:
 def sorted_out(root: Place, found: Iterable[SourceFile], suffixes: tuple[str, ...]) -> Listing:
     """Files in the order of their names, divided into those to read, waiting, and unknown ones.
 
-    A hidden or unfinished file is not reported if the finished one exists, or if that would not be read either, such as
-    a checksum or a mark. If it stays so for a day, it counts as unknown (G-62).
+    A hidden or unfinished file is not reported if the finished one exists. Nor is it if that would not be read either,
+    such as a checksum or a mark. If it stays so for a day, it counts as unknown (G-62).
     """
     files, waiting, unknown, unfinished = [], [], [], []
     unread: list[str] = []

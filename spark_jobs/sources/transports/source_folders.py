@@ -30,7 +30,6 @@ class SourceFile(NamedTuple):
 
     Args:
         name: its name relative to the root, with ``/`` between parts.
-        size: in bytes.
         version: changes whenever it may have been written.
         unread: why it cannot be read; empty if it can.
     """
@@ -76,7 +75,7 @@ def files_below(root: Place, folder: str = "", *, follow: bool = True) -> Below:
         TerminalError: ``ACCESS_DENIED``; what the storage raises.
     """
     if isinstance(root, ObjectPath):
-        return _of_objects(root, root.store.objects(_key(root, folder)))
+        return _objects_below(root, root.store.objects(_key(root, folder)))
     walk = _Walk(root, follow)
     walk.into(folder)
     while walk.links or walk.hidden:
@@ -95,7 +94,7 @@ def files_in(root: Place, folder: str) -> tuple[list[str], list[SourceFile]]:
     if isinstance(root, ObjectPath):
         keys, objects = root.store.folders(_key(root, folder))
         folders = [root.relative(key) for key in keys]
-        files = _of_objects(root, objects, {*keys}).files
+        files = _objects_below(root, objects, {*keys}).files
     else:
         level = _entries(root / folder, f"{folder}/" if folder else "")
         folders, files = level.folders, [*level.files, *map(_unfollowed, level.links)]
@@ -201,7 +200,7 @@ def _entries(path: Path, prefix: str) -> _Level:
     return level
 
 
-def _of_objects(root: ObjectPath, objects: Iterable[ObjectStat], folders: Iterable[str] = ()) -> Below:
+def _objects_below(root: ObjectPath, objects: Iterable[ObjectStat], folders: Iterable[str] = ()) -> Below:
     found = list(objects)
     # Some services keep a folder as an object of its own.
     known = {*folders, *(name.rpartition("/")[0] for name, *_ in found)}

@@ -16,13 +16,10 @@ _BLOCK = 1 << 20
 
 
 def as_utf8(file: IO[bytes], encoding: str = "utf-8") -> IO[bytes]:
-    """A file, open at its beginning, as UTF-8 without a byte order mark.
+    """A seekable file, open at its beginning, as UTF-8 without a byte order mark.
 
-    Reading raises :class:`UnicodeDecodeError` for invalid bytes of another encoding; UTF-8 is not checked.
-
-    Args:
-        file: a seekable file.
-        encoding: used if its first bytes show none.
+    *encoding* is used if its first bytes show none. Reading raises :class:`UnicodeDecodeError` for invalid bytes of
+    another encoding; UTF-8 is not checked.
     """
     shown, mark = encoding_of(file.read(_HEAD))
     file.seek(mark)

@@ -33,11 +33,8 @@ class MirroredDatabase:
         name: display name, without the suffix of its type.
         landing_zone: the folder of ``Files/LandingZone``; created when missing.
         tables: the folder of ``Tables``; created when missing.
-        settings: the switches of the service.
         now: the emulator's time in seconds since 1970.
-        description: of the item.
         definition: the document ``mirroring.json`` (R-05), None without one.
-        identity: GUID.
     """
 
     def __init__(

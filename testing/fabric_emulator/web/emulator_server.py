@@ -177,8 +177,6 @@ class EmulatorServer:
         port: 0 selects a free one.
         tls: serve https with a generated certificate, see :attr:`certificate`.
         tls_names: host names in it besides ``localhost``.
-        settings: the switches of the mirroring service.
-        workspace: display name of the workspace.
         database: display name of the mirrored database that runs from the beginning; None: the Fabric REST API creates
             one.
         clients: secret by client id of those who get tokens; None accepts any.

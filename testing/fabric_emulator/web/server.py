@@ -28,7 +28,6 @@ class HttpServer(ThreadingTCPServer):
     """Passes every request to *answer*.
 
     Args:
-        host: interface to listen at.
         port: 0 selects a free one.
         answer: returns the answer, or raises :class:`ConnectionDropped`.
         tls: if given, https.

@@ -14,7 +14,7 @@ from open_mirroring.codes import CODES, Kind, Lift, Trait
 
 ROOT = Path(__file__).resolve().parents[3]
 # Which argument of a call is the code of a dead letter, of a stop, of a problem; any other call hands codes through.
-TELLING = {"Refusal": 0, "Damage": 2, "Failure": 1, "PlanStop": 0, "stop_table": 2, "Doubt": 0} | {
+TELLING = {"Refusal": 0, "Damage": 2, "Failure": 1, "PlanStop": 0, "stop_table": 2, "ColumnVerdict": 3} | {
     "TerminalError": 0, "TransientError": 0, "UsageError": 0, "missing": 2, "refusal": 0, "Problem": 0, "Mistake": 1,
 }  # fmt: skip
 ERRORS = ("TerminalError", "TransientError")

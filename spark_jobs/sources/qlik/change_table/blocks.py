@@ -67,7 +67,7 @@ def cut_blocks(
             held = None
             return
         texts = batch if held is None else pa.concat_batches([held, batch])
-        end = texts.num_rows if sequence is None else _end_of_whole(texts.column(sequence))
+        end = texts.num_rows if sequence is None else _start_of_last_sequence(texts.column(sequence))
         if texts.slice(end).nbytes > _MOST_BYTES:
             end = texts.num_rows
         hand_on(texts.slice(0, end))
@@ -76,7 +76,7 @@ def cut_blocks(
     return add
 
 
-def _end_of_whole(sequences: pa.Array) -> int:
+def _start_of_last_sequence(sequences: pa.Array) -> int:
     """The index at which the rows of the last ``change_seq`` begin; the end if they are many, or have none."""
     size = len(sequences)
     last = sequences.slice(max(0, size - _MOST_TOGETHER))

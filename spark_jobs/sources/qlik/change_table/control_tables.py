@@ -154,7 +154,7 @@ def read_control_tables(
     if unread:
         what = f"the login sees no {' and no '.join(unread)} in the schema {shown(schema)}, or may not read it"
         found[ANY_TABLE, CONTROL_TABLE_UNREAD] = f"{what}: what they tell of the task's tables is not known"
-    found |= {(ANY_TABLE, code): what for code, what in _of_tasks(reading, task)}
+    found |= {(ANY_TABLE, code): what for code, what in _task_signals(reading, task)}
     told = None
     if statements is not None:
         of_one = [row for row in statements if len(reading.tasks_of(row.table)) == 1]
@@ -170,7 +170,7 @@ def _errors(rows: Iterable[_Row]) -> dict[str, tuple[int, str]]:
     return found
 
 
-def _of_tasks(reading: _Reading, task: str | None) -> Iterable[tuple[str, str]]:
+def _task_signals(reading: _Reading, task: str | None) -> Iterable[tuple[str, str]]:
     """Report tables whose rows belong to another task than the mirror file's, or to several."""
     named = {one for tasks in reading.tasks.values() for one in tasks}
     if task is not None:

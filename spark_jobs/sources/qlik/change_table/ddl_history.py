@@ -53,7 +53,7 @@ def _as_one(first: Statement, second: Statement) -> Statement:
 def _details(text: Any) -> tuple[Mapping[str, ColumnStep] | None, str | None]:
     """The columns and the table's new name; the columns are unknown if the details are not as documented."""
     try:
-        told = json.loads(str(text or "{}"), object_pairs_hook=_once)
+        told = json.loads(str(text or "{}"), object_pairs_hook=_unique)
         columns = {name.casefold(): _step(one) for name, one in (told.get("columns") or {}).items()}
         renamed_to = _name(told.get("tableNewName"))
         is_other = renamed_to is not None and renamed_to != told.get("table")
@@ -62,7 +62,7 @@ def _details(text: Any) -> tuple[Mapping[str, ColumnStep] | None, str | None]:
         return None, None
 
 
-def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found = dict(pairs)
     if len({name.casefold() for name in found}) != len(pairs):
         raise ValueError("a name stands there twice")

@@ -83,10 +83,8 @@ class ChangeFiles(MessageTransport):
     """The folder of a file target.
 
     Args:
-        path: the folder.
         suffix: the suffix of change table folders (T-01).
         prefix: the prefix of header columns (T-02).
-        tables: the mirrored tables.
         unloaded: those of them without an initial load.
         timeout_hours: how long a file may wait for its other half (T-42).
         files: the state of the files when they were bound; used in object storage only.
@@ -222,7 +220,7 @@ def find_files(
     data = {file.name: file for file in listed.files if not file.name.lower().endswith(SUFFIX)}
     beside = {name: described[stem(name)] for name in data if stem(name) in described}
     fresh = list(_fresh(root, data, beside, bound, seen))
-    ready = side_by_side(root, lambda f: f.name in beside and _is_whole(root / beside[f.name].name), fresh)
+    ready = side_by_side(root, lambda f: f.name in beside and _is_complete(root / beside[f.name].name), fresh)
     ranges = [BoundRange(file.name, 0, file.size) for file, is_ready in zip(fresh, ready, strict=True) if is_ready]
     empty = {name for name in listed.waiting if is_said_empty(root / name)}
     waiting = [name for name in (*listed.waiting, *listed.unfinished) if name not in empty]
@@ -500,7 +498,7 @@ def _are_one(one: str, other: str) -> bool:
     return one.rpartition(".")[2] == other.rpartition(".")[2]
 
 
-def _is_whole(path: Place) -> bool:
+def _is_complete(path: Place) -> bool:
     """Whether a metadata file is completely written: then it is one JSON value, valid or not."""
     try:
         json.loads(path.read_bytes())

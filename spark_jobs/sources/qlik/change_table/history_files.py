@@ -26,13 +26,7 @@ _COLUMNS = ("task_name", "table_owner", "table_name", "change_seq", "timestamp",
 
 
 def read_history_files(folder: Place, tables: Mapping[tuple[str, str], str], encoding: str) -> Told:
-    """The statements of the history on mirrored tables.
-
-    Args:
-        folder: its data files, each with a ``.dfm``; a file without one is read once that exists.
-        tables: the mirrored tables by owner and name, without case.
-        encoding: the encoding of text files without a byte order mark.
-    """
+    """The statements of the history on mirrored tables; a data file without its ``.dfm`` is read later."""
     try:
         lines = list(_lines(folder, encoding))
     except (MirroringError, Refusal, OSError, pa.ArrowException) as error:

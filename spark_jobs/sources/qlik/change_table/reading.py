@@ -79,14 +79,6 @@ def read_slices(
 
     Each slice is one task: all of them in one Spark job from PostgreSQL, else one job for each table.
 
-    Args:
-        spark: the session.
-        connection: the database.
-        wanted: what to read.
-        prefix: what the names of header columns begin with.
-        log: begins to log the range at a place.
-        job: the description that Spark shows.
-
     Raises:
         TerminalError: ``TYPE_UNSUPPORTED``, ``HEADER_INVALID``, ``SERVICE_REFUSED``, and what a connection may raise.
         TransientError: ``UNREACHABLE`` when the database did not answer to the end.

@@ -118,8 +118,6 @@ class RowLayout:
     """A structure from the view of one mirrored table: the indexes of header, key and mirrored columns.
 
     Args:
-        structure: the change table as its rows have it.
-        table: the mirrored table.
         prefix: the prefix of header columns, in any case, as some targets change it.
 
     Raises:
@@ -208,8 +206,8 @@ class RowLayout:
     def left(self, values: Values) -> tuple[str, str]:
         """Column list and image of a row that leaves its key, without NULLs that may be values that were not sent.
 
-        That is a large object, and everything if only the key has a value. A source may log only the keys of old rows,
-        and a mask that compares such a row with the new one shows nothing about its NULLs (T-94).
+        That is a large object, and everything if only the key has a value. A source may log only the keys of old rows.
+        A mask that compares such a row with the new one shows nothing about its NULLs (T-94).
         """
         is_whole = self.says_more_than_key(values)
         nulls = (at for at in self.value_places() if values[at] is None)

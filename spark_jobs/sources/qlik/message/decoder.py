@@ -40,9 +40,7 @@ class QlikMessageDecoder(IndependentMessages):
     """Decodes messages of Qlik tasks, JSON and Avro, with and without envelope.
 
     Args:
-        tables: the mirrored tables by their name at the source, ``schema.table``, in the source's spelling.
         schemas: known structures, announced in earlier messages or given in the mirror file (K-06).
-        settings: how the messages are read.
 
     Raises:
         TerminalError: ``METADATA_MISSING``.

@@ -59,9 +59,10 @@ def registry_number(identity: str) -> int | None:
 def read_message(body: bytes, *, unframed_avro: bool = False) -> Metadata | JsonData | AvroData:
     """The kind and content of a message.
 
-    Args:
-        body: the message.
-        unframed_avro: bytes in no known form are a bare Avro record, whose schema depends on the topic.
+    With *unframed_avro*, bytes in no known form are a bare Avro record, whose schema depends on the topic.
+
+    Raises:
+        Refusal: ``BODY_MISSING``, ``MESSAGE_INVALID``, ``METADATA_MISSING``.
     """
     if body.startswith(b"{"):
         return _of_json(_json(body))
@@ -161,7 +162,7 @@ def read_exactly(body: bytes) -> dict[str, Any]:
     return whole
 
 
-def _whole(text: str) -> int | JsonNumber:
+def _integer(text: str) -> int | JsonNumber:
     try:
         return JsonNumber(text) if text == "-0" else int(text)
     except ValueError:
@@ -175,5 +176,5 @@ def _spelled(number: JsonNumber) -> msgspec.Raw:
 _decode_fast = msgspec.json.Decoder(float_hook=JsonNumber).decode
 _encode_again = msgspec.json.Encoder(enc_hook=_spelled).encode
 _decode_json = json.JSONDecoder(
-    object_pairs_hook=members_once, parse_int=_whole, parse_float=JsonNumber, parse_constant=no_number
+    object_pairs_hook=members_once, parse_int=_integer, parse_float=JsonNumber, parse_constant=no_number
 ).decode

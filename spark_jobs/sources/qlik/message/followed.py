@@ -38,11 +38,8 @@ class Followed:
     """The rows of plain messages of one structure.
 
     Args:
-        structure: the structure.
         number: the index of the table and its columns in the reader.
         images: how rows are written for the mirrored table; None if the table is not mirrored.
-        order: how the bytes of masks are ordered.
-        sequence_digits: the length of a change sequence.
     """
 
     def __init__(

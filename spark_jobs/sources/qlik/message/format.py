@@ -124,13 +124,7 @@ class QlikMessageFormat(Format):
 def announced(
     messages: Iterable[RawMessage | Damage], settings: QlikMessageSettings, registered: Registered
 ) -> Iterator[Announced]:
-    """As :meth:`Format.announced`; the newest structure of a table comes last.
-
-    Args:
-        messages: the sample.
-        settings: how messages are read.
-        registered: requests the structures with these ids from the schema registry.
-    """
+    """As :meth:`Format.announced`; the newest structure of a table comes last."""
     found: list[tuple[Structure, str]] = []
     by_id: dict[str, Structure] = {}
     unknown, tables = set[str](), set[str]()

@@ -51,8 +51,6 @@ class TableImages:
     """How rows of one structure are written for one mirrored table.
 
     Args:
-        structure: the structure of the messages.
-        table: the mirrored table.
         binary: the encoding of binary values in JSON; the log has hexadecimal.
     """
 
@@ -64,7 +62,7 @@ class TableImages:
         self._fills = table.complete_rows
         self._chosen = table.columns
         mirrored = {*table.columns.of(column.name for column in structure.columns), *table.key}
-        columns = [_told(column, table.columns.type_of(column.name)) for column in structure.columns]
+        columns = [_with_chosen_decimal(column, table.columns.type_of(column.name)) for column in structure.columns]
         self._kept = [column for column in columns if column.name in mirrored]
         self._mend = {column.name: hex_of_base64 for column in columns if binary == "base64" and _is_binary(column)}
         self._key = [(name, self._key_text(name)) for name in table.key]
@@ -76,10 +74,10 @@ class TableImages:
         self.ranges = {c.name: RANGES[c.type.upper()] for c in self._kept if c.type.upper() in RANGES}
         """The columns whose type has a smaller range than the log's type."""
         self._written: dict[tuple[str, ...], _Written] = {}
-        self.judged = tuple(column for column in self._kept if column.name not in self.key and _is_told(column))
+        self.judged = tuple(column for column in self._kept if column.name not in self.key and _is_in_masks(column))
         """The columns at which a change mask and a pair of images can contradict each other (K-69)."""
         others = [column for column in self._kept if column.name not in self.key]
-        self.is_marked = bool(others) and all(map(_is_told, others))
+        self.is_marked = bool(others) and all(map(_is_in_masks, others))
         """Whether the log has the marks of old rows (G-190)."""
         self.key_bits = sum(structure.by_name[name].bit for name in table.key if name in structure.by_name)
         self._all_bits = sum(column.bit for column in structure.columns)
@@ -305,7 +303,7 @@ _TEXTS: Mapping[type, Callable[[Any], str]] = {
 """The texts of JSON's plain values besides texts and null."""
 
 
-def _told(column: Column, chosen: str | None) -> Column:
+def _with_chosen_decimal(column: Column, chosen: str | None) -> Column:
     """A column, with the decimal that the mirror file chooses if its NUMERIC has no digits (G-110)."""
     if column.known_type is None and column.precision < 1:
         return column._replace(known_type=chosen_digits(column.type, chosen))
@@ -319,7 +317,7 @@ def _is_text(column: Column) -> bool:
         return False
 
 
-def _is_told(column: Column) -> bool:
+def _is_in_masks(column: Column) -> bool:
     """Whether masks show a column: not if it is, or may be, a large object (K-22)."""
     return not column.is_large and (column.known_type is None or not is_large(column.known_type))
 

@@ -85,11 +85,9 @@ class Structure:
     Args:
         topic: where it was announced; empty if origins have no topic.
         schema_id: its id, empty when it has none.
-        table: ``schema.table``.
         version: the source's version of the table's structure (K-11).
         columns: in the order of their ordinals.
         avro: the writer schema of its data messages as JSON, if announced.
-        timestamp: of the announcement.
     """
 
     def __init__(

@@ -8,12 +8,9 @@ from typing import Any
 
 import pytest
 
-from open_mirroring.changes.places_seen import PlacesSeen
 from open_mirroring.changes.told_statements import ColumnStep, Statement, ToldColumn, given_again, what_became_of
 from open_mirroring.codes import RESET
-from open_mirroring.facts.column_lists import ColumnList
 from open_mirroring.ledger.decisions import accept_told
-from open_mirroring.ledger.documents import COLUMN_LISTS
 from spark_jobs.sources.qlik.change_table.ddl_history import statements_of
 from spark_jobs.sources.qlik.positions import qlik_position
 from tests.hand_made_mirror import HandMadeMirror
@@ -105,13 +102,10 @@ def test_what_a_task_tells_of_table_and_change_table_is_one_word_t84() -> None:
 def made_with(folder: Path, *lists: tuple[int, str, bool]) -> HandMadeMirror:
     """A mirror of which one table had these columns, by letters, at these places."""
     made = HandMadeMirror(folder)
-    table = made.ids["dbo.orders"]
     made.accept("dbo.orders", "load", 0)
     for at, letters, whole in lists:
-        cols = json.dumps([[letter, "int", place] for place, letter in enumerate(letters)])
-        place = qlik_position(sequence(at), 1)
-        seen = PlacesSeen(place, place, place * whole, place * whole)
-        made.keep(COLUMN_LISTS, table, **{letters: ColumnList(cols, whole, place, {"load": seen})})
+        cols = [[letter, "int", place] for place, letter in enumerate(letters)]
+        made.list_columns("dbo.orders", cols, qlik_position(sequence(at), 1), whole=whole, epoch="load")
     return made
 
 
@@ -129,8 +123,8 @@ def test_the_word_of_a_history_is_taken_as_an_operators_t84(tmp_path: Path) -> N
     made = made_with(tmp_path, (3, "ia", True), (9, "iB", True))
     made.stop("dbo.orders", "RENAME_POSSIBLE", "a is gone")
     assert told(made, (9, step("A", "ALTER", "b"))) == {"a": "renamed to 'B'"}
-    (decided,) = made.reader.column_decisions([made.ids["dbo.orders"]]).values()
-    assert [(one.column, one.renamed_to) for one in decided] == [("a", "B")]
+    (records,) = made.reader.column_records([made.table("dbo.orders")]).values()
+    assert [(one.column, one.now) for one in records.decided] == [("a", "B")]
     assert made.table("dbo.orders").stop_code is None
     (_, event, detail) = made.audit()[-1]
     assert (event, detail["who"], detail["cleared"]["code"]) == ("SCHEMA_ACCEPTED", "history", "RENAME_POSSIBLE")
@@ -163,8 +157,8 @@ def test_the_word_on_a_name_that_was_given_again_counts_up_to_that_place_t88(tmp
     made = made_with(tmp_path, (3, "ia", True), (9, "iba", True))
     again = (5, step("a", "ALTER", "b")), (6, step("a", "ADD"))
     assert told(made, *again) == {"a": "renamed to 'b'"}
-    (decided,) = made.reader.column_decisions([made.ids["dbo.orders"]]).values()
-    assert [(one.up_to, one.renamed_to) for one in decided] == [(f"000000:{qlik_position(sequence(5), 0)}", "b")]
+    (records,) = made.reader.column_records([made.table("dbo.orders")]).values()
+    assert [(one.up_to, one.now) for one in records.decided] == [(f"000000:{qlik_position(sequence(5), 0)}", "b")]
     assert told(made, *again) == {}
     made = made_with(tmp_path / "2", (3, "iab", True), (9, "iba", True))
     assert told(made, *again) == {}

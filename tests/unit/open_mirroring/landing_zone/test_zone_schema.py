@@ -68,7 +68,6 @@ def test_a_new_column_goes_behind_the_others_and_none_is_lost() -> None:
 @pytest.mark.parametrize(
     ("column", "code"),
     [
-        pytest.param(LandingColumn("id", "decimal(38,0)"), "SCHEMA_CHANGED", id="F-87 wider"),
         pytest.param(LandingColumn("name", "binary"), "SCHEMA_CHANGED", id="F-87 other"),
         pytest.param(LandingColumn("NAME", "string"), "COLUMN_NAME_INVALID", id="F-88 case"),
         pytest.param(LandingColumn("__ROWMARKER__", "int32"), "COLUMN_NAME_INVALID", id="F-50 the marker's name"),

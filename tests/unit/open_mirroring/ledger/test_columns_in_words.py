@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from open_mirroring.ledger.columns import column_notes, note_columns, note_gone
+from open_mirroring.ledger.columns import column_texts, note_columns, note_gone
 from tests.hand_made_mirror import HandMadeMirror
 
 
@@ -13,10 +13,10 @@ def test_columns_with_one_fate_are_one_line(tmp_path: Path) -> None:
     made = HandMadeMirror(tmp_path)
     table = made.ids["dbo.orders"]
     note_columns(made.ledger, table, 1, dict.fromkeys("abc", "0A"), 7)
-    (one,) = column_notes(made.ledger, {table: 1})[table]
+    (one,) = column_texts(made.ledger, {table: 1})[table]
     assert one.startswith("columns 'a', 'b', 'c' unverified since position 0A: rows that have not changed")
     note_columns(made.ledger, table, 1, {"d": "0B"}, 8)
     note_gone(made.ledger, table, 1, {"x": "000000:0C"}, 8)
-    gone, other = column_notes(made.ledger, {table: 1})[table]
+    gone, other = column_texts(made.ledger, {table: 1})[table]
     assert gone.startswith("column 'x' gone since position 0:0C: rows written")
     assert other.startswith("columns 'a', 'b', 'c' (since position 0A), 'd' (since position 0B) unverified: rows that")

@@ -445,13 +445,13 @@ def test_a_source_that_is_read_elsewhere_leaves_tables_with_rows_unverified_g142
         declare(ledger, "m", [DECLARED, OTHER], reads)
         tables = reader.tables()
         noted = reader.unverified_columns(tables.values())
-        return [(source, one.column.strip()) for source in tables for one in noted.get(tables[source].id, ())]
+        return [(source, one.column) for source in tables for one in noted.get(tables[source].id, ())]
 
     here: dict[str, list[str]] = {"transport": ["kafka"], "connection": ["hub"], "topics": ["a"]}
     assert told(**here) == []
     completed(extracting, manifest())
     assert told(**{**here, "topics": ["a", "b"]}) == [], "more is read, and nothing is left"
-    assert told(**{**here, "topics": ["b"]}) == [("dbo.a", "`source` says no more topics 'a'")]
+    assert told(**{**here, "topics": ["b"]}) == [("dbo.a", "`source` no longer names topics 'a'")]
     moved = {"transport": ["files"], "path": ["x"]}
     assert len(told(**moved)) == 2 == len(told(**moved))
     declare(ledger, "m", [DECLARED, OTHER])

@@ -10,10 +10,11 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
+from open_mirroring.changes.column_notes import ColumnNote
 from open_mirroring.facts.read_places import READ_PLACES, Run
 from open_mirroring.ledger import tables as t
 from open_mirroring.ledger.auditing import Reason
-from open_mirroring.ledger.columns import UnverifiedColumn, verify_columns
+from open_mirroring.ledger.columns import verify_columns
 from open_mirroring.ledger.declaring import TableDeclaration, declare
 from open_mirroring.ledger.read_places import accept_gaps, read_places, record_places
 from tests.hand_made_mirror import HandMadeMirror
@@ -68,14 +69,14 @@ def test_gaps_that_files_were_expected_to_have_are_none_of_the_topic_that_is_rea
     assert record(made, {"cdc/0": [(12, 13)]}, 2) == {"cdc/0": [*before, (12, 13)]}
 
 
-def noted(made: HandMadeMirror, source: str) -> list[UnverifiedColumn]:
+def noted(made: HandMadeMirror, source: str) -> list[ColumnNote]:
     tables = made.reader.tables()
     return made.reader.unverified_columns(tables.values()).get(tables[source].id, [])
 
 
 def told(made: HandMadeMirror, source: str) -> list[str]:
     """What is noted of a table's rows."""
-    return [one.note_of(repr(one.column)) for one in noted(made, source)]
+    return [one.text(repr(one.column)) for one in noted(made, source)]
 
 
 def test_a_partition_that_comes_up_late_leaves_loaded_tables_unverified_g143(made: HandMadeMirror) -> None:
@@ -125,7 +126,7 @@ def test_a_proof_verifies_nothing_that_is_noted_while_it_compares_g142_g143(made
     asked: list[str] = []
     sa.event.listen(made.ledger, "before_cursor_execute", lambda *call: asked.append(call[2]))
     record(made, nameless)
-    assert sum("INSERT INTO unverified_column" in one for one in asked) == 1, "for all tables at once"
+    assert sum("INSERT INTO document" in one for one in asked) == 1, "for all tables at once"
     compared = noted(made, "dbo.orders")
     record(made, nameless, 2)
     assert verify_columns(made.ledger, made.ids["dbo.orders"], compared) == 0

@@ -9,13 +9,14 @@ from typing import Any
 
 import pytest
 
+from open_mirroring.changes.column_notes import ColumnNote, NoteKind
 from open_mirroring.changes.complete_position import advance
 from open_mirroring.changes.horizon import MirrorHorizon, TableHorizon
 from open_mirroring.changes.manifest import LoadChunk, OpenFragment
 from open_mirroring.config import load_mirror
 from open_mirroring.ledger import tables as t
 from open_mirroring.ledger.auditing import Reason
-from open_mirroring.ledger.columns import ROWS
+from open_mirroring.ledger.columns import put_notes
 from open_mirroring.ledger.declaring import TableDeclaration
 from open_mirroring.ledger.documents import FRAGMENTS
 from open_mirroring.ledger.horizon import move_horizon
@@ -105,12 +106,12 @@ def test_the_complete_position_says_what_it_waits_for_c_34(made: HandMadeMirror)
 
 def test_rows_that_are_unverified_are_told_as_a_note_and_no_column_g142(made: HandMadeMirror) -> None:
     """G-142, G-07: whoever reads the columns of the document gets names of columns."""
-    at: dict[str, Any] = {"table_id": made.ids["dbo.orders"], "generation": 1, "batch": 1, "at": datetime.now(UTC)}
-    for column, since in (("city", LOW), (f"{ROWS}`source` says no more topics 'a'", "")):
-        made.insert(t.unverified_column, column=column, since=since, verified=False, **at)
+    noted = [(NoteKind.CHANGED, "city", LOW), (NoteKind.ROWS, "`source` no longer names topics 'a'", "")]
+    with made.ledger.begin() as db:
+        put_notes(db, made.ids["dbo.orders"], [ColumnNote(1, *one, 1, datetime.now(UTC)) for one in noted])
     table = orders(status_of(made, {}))
     assert table.unverified_columns == (("city", LOW),)
-    assert "rows unverified up to batch 1: `source` says no more topics 'a'" in " ".join(table.notes)
+    assert "rows unverified up to batch 1: `source` no longer names topics 'a'" in " ".join(table.notes)
 
 
 def test_the_highest_position_is_that_of_the_newest_accepted_stream_g_01(made: HandMadeMirror) -> None:

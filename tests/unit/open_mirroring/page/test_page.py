@@ -15,12 +15,15 @@ import pytest
 from starlette.requests import Request
 from starlette.testclient import TestClient
 
+from open_mirroring.changes.column_notes import ColumnNote, NoteKind
+from open_mirroring.changes.places_seen import PlacesSeen
 from open_mirroring.config import load_mirror
 from open_mirroring.config.schedule import next_after
 from open_mirroring.facts.column_lists import ColumnList
 from open_mirroring.ledger import open_ledger
 from open_mirroring.ledger import tables as t
 from open_mirroring.ledger.auditing import Reason
+from open_mirroring.ledger.columns import put_notes
 from open_mirroring.ledger.declaring import ResetRecord
 from open_mirroring.ledger.documents import COLUMN_LISTS, EPOCHS, OFFSETS, Offsets
 from open_mirroring.ledger.load_ledger import LoadPlan
@@ -97,8 +100,8 @@ def test_what_was_published_is_told_by_hour_and_by_batch(made: PageMirror, clien
 def test_notes_on_a_table_are_on_its_page(made: PageMirror, client: TestClient) -> None:
     """What may differ though nothing is wrong: one who asks about this table must not have to read a run's log."""
     table_id = made.reader.tables()[ORDERS].id
-    known = {"generation": 1, "column": "<b>city</b>", "since": "0:A:1:1", "batch": 2, "at": made.now}
-    made.insert(t.unverified_column, table_id=table_id, verified=False, **known)
+    with made.ledger.begin() as db:
+        put_notes(db, table_id, [ColumnNote(1, NoteKind.CHANGED, "<b>city</b>", "0:A:1:1", 2, made.now)])
     page = client.get(table(ORDERS)).text
     assert "unverified since position 0:A:1:1" in page and "<b>city" not in page
     assert "unverified" not in client.get(table(CUSTOMERS)).text
@@ -355,9 +358,10 @@ def test_an_unknown_stream_is_accepted_by_its_name(made: PageMirror, client: Tes
 
 def test_a_column_that_was_dropped_is_told_by_choosing_it(made: PageMirror, client: TestClient) -> None:
     state = made.table()
-    for digest, names, position in (("a", ["id", "price"], "A:1:1"), ("b", ["id", "<b>cost"], "A:2:1")):
+    for names, position in ((["id", "price"], "A:1:1"), (["id", "<b>cost"], "A:2:1")):
         cols = json.dumps([[name, "int", at] for at, name in enumerate(names)])
-        made.keep(COLUMN_LISTS, state.id, **{digest: ColumnList(cols, True, position, {})})
+        seen = {"11111111-2222-3333-4444-555555555555": PlacesSeen(*[position] * 4)}
+        made.keep(COLUMN_LISTS, state.id, **{position: ColumnList(cols, True, position, seen)})
     made.keep(EPOCHS, state.id, **{"11111111-2222-3333-4444-555555555555": 0})
     with made.ledger.begin() as db:
         values = {"stop_code": "RENAME_POSSIBLE", "stop_what": "price is gone, cost came", "stopped_at": made.now}

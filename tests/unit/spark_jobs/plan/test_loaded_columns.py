@@ -36,7 +36,7 @@ def loaded(
     ],
 )
 def test_what_can_be_two_things_is_found_g86_g114(one: LoadedColumn, sql_type: str) -> None:
-    assert doubt(one, sql_type) is not None
+    assert doubt(one, sql_type)
 
 
 @pytest.mark.parametrize(
@@ -55,7 +55,7 @@ def test_what_can_be_two_things_is_found_g86_g114(one: LoadedColumn, sql_type: s
     ],
 )
 def test_what_is_said_or_sound_is_not_g114(one: LoadedColumn, sql_type: str) -> None:
-    assert doubt(one, sql_type) is None
+    assert not doubt(one, sql_type)
 
 
 @pytest.mark.parametrize(
@@ -87,10 +87,9 @@ def test_texts_with_other_digits_are_found_where_a_column_lands_as_text_g114(
     own: str, streamed: str, is_alike: bool
 ) -> None:
     column = LoadColumn("c", "string", own)
-    for is_key, code in ((False, "VALUE_INVALID"), (True, "VALUE_INVALID")):
-        found = doubt(LoadedColumn(column, None, is_key), streamed)
-        assert (found and found.code) == (None if is_alike else code)
-    assert doubt(LoadedColumn(column._replace(type="timestamp"), None, False), streamed) is None or "offset" in streamed
+    for is_key in (False, True):
+        assert (doubt(LoadedColumn(column, None, is_key), streamed) == "") is is_alike
+    assert doubt(LoadedColumn(column._replace(type="timestamp"), None, False), streamed) == "" or "offset" in streamed
 
 
 @pytest.mark.parametrize(
@@ -124,9 +123,9 @@ def test_deletes_alone_tell_the_type_of_a_key_g114() -> None:
     lists = {"gone": '[["id","char(5)",0]]', "kept": '[["id","varchar(5)",0]]'}
     rows = {name: pa.table({"op": ["D"], "cols": [text]}) for name, text in lists.items()}
     found = doubt_by_deletes(keys, rows["gone"])
-    assert found is not None and found.code == "VALUE_INVALID"
-    assert doubt_by_deletes(keys, rows["kept"]) is None
-    assert doubt_by_deletes({}, rows["gone"]) is None
+    assert "is char(5)" in found
+    assert not doubt_by_deletes(keys, rows["kept"])
+    assert not doubt_by_deletes({}, rows["gone"])
 
 
 def test_files_of_one_export_may_hold_times_in_other_ways_g114() -> None:

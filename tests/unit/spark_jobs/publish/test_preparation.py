@@ -8,12 +8,11 @@ from pathlib import Path
 import pytest
 import sqlalchemy as sa
 
+from open_mirroring.changes.column_notes import NoteKind
 from open_mirroring.config import Table
-from open_mirroring.facts.column_lists import ColumnList
 from open_mirroring.landing_zone.schema import LandingColumn, TableSchema
 from open_mirroring.ledger import tables as t
-from open_mirroring.ledger.columns import keep_taken, note_rows, note_taken, verify_columns
-from open_mirroring.ledger.documents import COLUMN_LISTS
+from open_mirroring.ledger.columns import keep_taken, note_from_now, verify_columns
 from open_mirroring.protocols.publishing import Intent, Work
 from spark_jobs.plan.table_plan import TablePlan
 from spark_jobs.publish.publication import Preparation, Prepared
@@ -27,8 +26,7 @@ def made(tmp_path: Path) -> HandMadeMirror:
     made = HandMadeMirror(tmp_path)
     for source, key in ((ORDERS, "order_id"), (CUSTOMERS, "customer_id")):
         made.accept(source, GUID, 0)
-        one = ColumnList(json.dumps([[key, "int", 0]]), True, "0001:01:1", {})
-        made.keep(COLUMN_LISTS, made.ids[source], **{"0": one})
+        made.list_columns(source, [[key, "int", 0]], "0001:01:1")
     return made
 
 
@@ -126,13 +124,12 @@ def test_what_types_says_is_noted_before_changes_are_published_by_it_g129(made: 
 
 def test_a_column_that_was_taken_later_is_no_difference_also_once_it_is_verified_g02(made: HandMadeMirror) -> None:
     """G-02, G-141: a proof finds the values equal; what was read before lacks the column ever after, built anew too."""
-    one = ColumnList(json.dumps([["price", "int", 0]]), True, "0001:01:1", {})
-    made.keep(COLUMN_LISTS, made.ids[ORDERS], **{"1": one})
+    made.list_columns(ORDERS, [["price", "int", 0]], "0001:01:1")
     log(made, 1, ORDERS, "0001:01:1", "0005:01:1")
     with made.ledger.begin() as db:
         row = db.execute(sa.select(t.mirrored_table).where(t.mirrored_table.c.source == ORDERS)).one()
-        note_taken(db, [row], ["price"], 1)
-        note_rows(db, [row], "*", 1)
+        note_from_now(db, [row], NoteKind.TAKEN, ["price"], 1)
+        note_from_now(db, [row], NoteKind.ROWS, ["*"], 1)
     (noted,) = made.reader.unverified_columns([made.table(ORDERS)]).values()
     assert verify_columns(made.ledger, made.ids[ORDERS], noted) == 2
     assert plans(made, {ORDERS: 0}, 1)[ORDERS].columns.unread == {"price"}

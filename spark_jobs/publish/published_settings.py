@@ -1,0 +1,84 @@
+"""Stops tables of which the mirror file says something else than their published files have (G-129)."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+
+from open_mirroring.changes.column_choice import ColumnChoice
+from open_mirroring.config import Table
+from open_mirroring.facts.column_lists import ColumnList
+from open_mirroring.landing_zone.schema import LandingColumn, extra_columns, wider
+from open_mirroring.ledger.reading import TableState
+from spark_jobs.plan.loaded_columns import loaded_columns
+from spark_jobs.plan.table_plan import PlanStop
+from spark_jobs.sources.sql_server.type_text import is_known, landing_type
+
+
+def refuse_other_settings(state: TableState, declared: Table, salted: str | None) -> None:
+    """Stop where the mirror file says something else of the published columns than their files have.
+
+    It needs no changes: a quiet table would keep what is to be hashed in clear, and each run would report PASS.
+
+    Raises:
+        PlanStop: ``SCHEMA_CHANGED``, ``TABLE_REDECLARED``.
+    """
+    chosen, published = declared.chosen, state.columns.columns
+    of_source = [column for column in published if not column.tells]
+    names = [column.name for column in of_source]
+    kept = {*chosen.of(names), *state.keys}
+    if out := [name for name in names if name not in kept]:
+        # Changed rows would lose these columns, all others keep them (G-12).
+        raise PlanStop("SCHEMA_CHANGED", f"`columns` leaves out {out[:5]}, which are published already")
+    for column in of_source:
+        if what := _lands_otherwise(column, chosen):
+            raise PlanStop("SCHEMA_CHANGED", what)
+        if column.salted is not None and column.salted != salted:
+            what = f"the hashes of column {column.name!r} are published with another salt than the connection has now"
+            raise PlanStop("TABLE_REDECLARED", what)
+    extra = extra_columns(chosen.extra)
+    for column in published:
+        if column.tells and column not in extra:
+            named = {one.tells: one.landed_name for one in extra}.get(column.tells)
+            what = f"names the {column.tells} {named!r}" if named else f"leaves out the {column.tells}"
+            raise PlanStop("SCHEMA_CHANGED", f"`extra_columns` {what}, which is published as {column.landed_name!r}")
+
+
+def refuse_text_no_more(state: TableState, declared: Table, lists: Iterable[ColumnList]) -> None:
+    """Stop where `types` landed a published column as text and no longer does, as far as its source's types show.
+
+    Any other word of `types` that is taken away leaves the values as they are.
+
+    Raises:
+        PlanStop: ``SCHEMA_CHANGED``.
+    """
+    texts = [c for c in state.columns.columns if c.type == "string" and not c.tells]
+    at_source = {c.name.casefold(): c.name for c in texts if declared.chosen.type_of(c.name) is None}
+    types = [(name, sql_type) for one in lists for name, sql_type, _ in json.loads(one.cols)]
+    types += [(name, one.column.sql_type or "") for name, one in loaded_columns(state.load_plan, state.keys).items()]
+    for name, published in at_source.items():
+        kinds = sorted({sql_type for column, sql_type in types if column.casefold() == name and sql_type})
+        if kinds and not any(map(_is_text_or_unknown, kinds)):
+            what = f"`types` no longer lands {published!r} as string, as which it is published: it is {kinds[0]}"
+            raise PlanStop("SCHEMA_CHANGED", what)
+
+
+def _is_text_or_unknown(sql_type: str) -> bool:
+    return not is_known(sql_type) or landing_type(sql_type) == "string"
+
+
+def _lands_otherwise(column: LandingColumn, chosen: ColumnChoice) -> str:
+    """How the mirror file lands a column otherwise than it is published (G-110, G-120, G-121); empty where it does not.
+
+    The target cannot change a type, would keep a column under both names, and keeps what was published in clear.
+    """
+    name, kind, landed = column.name, chosen.type_of(column.name), chosen.landed_name(column.name)
+    if kind is not None and wider(column.type, kind) != column.type:
+        return f"`types` lands {name!r} as {kind}, which is published as {column.type}"
+    if landed != column.landed_name:
+        return f"`rename` lands {name!r} as {landed!r}, which is published as {column.landed_name!r}"
+    is_hashed = chosen.hashes(name)
+    if is_hashed == (column.salted is not None):
+        return ""
+    now, before = ("as a hash", "in clear") if is_hashed else ("in clear", "as a hash")
+    return f"`hash` lands {name!r} {now}, which is published {before}"
