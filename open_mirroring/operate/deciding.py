@@ -19,8 +19,8 @@ from open_mirroring.ledger.auditing import Reason
 from open_mirroring.ledger.decisions import OpenStop
 from open_mirroring.ledger.letters import accept_letters
 from open_mirroring.operate import operations
+from open_mirroring.operate.history import open_letters
 from open_mirroring.operate.reset_driver import ResetDriver
-from open_mirroring.operate.table_story import open_letters
 from open_mirroring.protocols.verdicts import Finding
 from open_mirroring.reconciliation.inspection import inspect_mirror
 

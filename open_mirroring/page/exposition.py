@@ -9,9 +9,9 @@ from typing import NamedTuple
 from sqlalchemy import Engine
 
 from open_mirroring.config import Mirror
+from open_mirroring.operate.history import messages_per_hour
 from open_mirroring.operate.viewing import view_mirror
 from open_mirroring.operate.words import SEVERITY, verdict_name
-from open_mirroring.page.throughput import messages_per_hour
 from open_mirroring.protocols.verdicts import Verdict
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"

@@ -31,14 +31,23 @@ from open_mirroring.ledger.reading import LedgerReader
 from open_mirroring.ledger.requests import ACCEPT_LETTERS
 from open_mirroring.operate import words
 from open_mirroring.operate.deciding import LOOK
+from open_mirroring.operate.history import (
+    SHOWN,
+    Letter,
+    decisions,
+    load_left,
+    messages_per_hour,
+    newest_files,
+    open_letters,
+    published_since,
+    rows_per_hour,
+)
 from open_mirroring.operate.mirror_view import BoundOffsets, MirrorView, TableView, plain
 from open_mirroring.operate.operations import PROVE
 from open_mirroring.operate.places import places
-from open_mirroring.operate.table_story import SHOWN, Letter, decisions, load_left, newest_files, open_letters
 from open_mirroring.operate.viewing import view_mirror
 from open_mirroring.page import ways_out
 from open_mirroring.page.runbook import as_text, section
-from open_mirroring.page.throughput import messages_per_hour, published_since, rows_per_hour
 from open_mirroring.protocols import table_losses
 from open_mirroring.protocols.verdicts import Verdict
 from open_mirroring.reconciliation.deep_check import DISPOSITIONS, TAKEN

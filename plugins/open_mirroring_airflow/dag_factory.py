@@ -13,11 +13,15 @@ from airflow.sdk import (  # type: ignore[attr-defined]  # Airflow's stub leaves
     CronDataIntervalTimetable,
     DeadlineAlert,
     DeadlineReference,
+    ExceptionRetryPolicy,
+    RetryAction,
+    RetryRule,
     TriggerRule,
     chain,
 )
 
 from open_mirroring.config import Mirror
+from open_mirroring.errors import TerminalError, TransientError
 from open_mirroring.operate import operations
 from open_mirroring_airflow import dag_docs
 from open_mirroring_airflow.job_operator import OpenMirroringSparkOperator
@@ -32,7 +36,6 @@ from open_mirroring_airflow.operators import (
     PublishingOperator,
     ReloadOperator,
 )
-from open_mirroring_airflow.retry_policy import retrying
 from open_mirroring_airflow.run_note import TAG
 from open_mirroring_airflow.run_params import decision_params, params_of
 from open_mirroring_airflow.sensors import GateSensor
@@ -45,6 +48,8 @@ _APPROVAL = timedelta(days=1)
 """How long a reset waits for its approval; without an answer the run fails."""
 _MAINTENANCE = "30 3 * * *"
 _OWNER = "open-mirroring"
+RETRIES = 2
+_RETRY_DELAY = timedelta(minutes=1)
 
 
 def build_dags(mirror: Mirror, pool: str = "default_pool") -> list[DAG]:
@@ -184,10 +189,19 @@ def _dag(mirror: Mirror, what: str, cron: str | None = "", **kwargs: Any) -> DAG
         catchup=False,
         max_active_runs=1,
         tags=[TAG, mirror.name],
-        default_args={"owner": _OWNER, **retrying(), "on_failure_callback": notifier},
+        default_args={"owner": _OWNER, **_retrying(), "on_failure_callback": notifier},
         doc_md=dag_docs.text(what, mirror.name, gate_minutes=mirror.gate.timeout_minutes),
         **kwargs,
     )
+
+
+def _retrying() -> dict[str, Any]:
+    """Terminal errors fail at once, transient ones are tried again; anything else follows the task's ``retries``."""
+    rules = [
+        RetryRule(TerminalError, RetryAction.FAIL, reason="Trying again gives the same answer"),
+        RetryRule(TransientError, RetryAction.RETRY, retry_delay=_RETRY_DELAY, reason="May pass by itself"),
+    ]
+    return {"retries": RETRIES, "retry_delay": _RETRY_DELAY, "retry_policy": ExceptionRetryPolicy(rules)}
 
 
 def _spark(mirror: Mirror, pool: str) -> dict[str, Any]:

@@ -35,7 +35,7 @@ WAITS = {"error": ["RESET_OPEN", "the reset of 'dbo.orders' (FOLDER_DELETED) wai
 def made(mirrors: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[HandMadeMirror]:
     """The mirror of a folder that ``dags/`` reads; what fails in it is not tried again."""
     monkeypatch.setenv("OPEN_MIRRORING_MIRRORS", str(tmp_path / "mirrors"))
-    monkeypatch.setattr("open_mirroring_airflow.retry_policy.RETRIES", 0)
+    monkeypatch.setattr("open_mirroring_airflow.dag_factory.RETRIES", 0)
     yield HandMadeMirror(tmp_path)
 
 
@@ -176,7 +176,7 @@ def published(mirrors: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     """Three files in a local zone, the second without rows, of a mirror that ``dags/`` reads."""
     made = HandPublished(tmp_path)
     monkeypatch.setenv("OPEN_MIRRORING_MIRRORS", str(made.file.parent))
-    monkeypatch.setattr("open_mirroring_airflow.retry_policy.RETRIES", 0)
+    monkeypatch.setattr("open_mirroring_airflow.dag_factory.RETRIES", 0)
     monkeypatch.setenv("AIRFLOW_CONN_SPARK_DEFAULT", '{"conn_type": "spark", "host": "local[2]"}')
     monkeypatch.setenv("JAVA_HOME", "/nowhere")
     for keys in ([1], [], [3]):

@@ -41,7 +41,7 @@ def test_the_tasks_of_a_dag_run_on_workers_that_see_nothing_of_its_disk(
         spark = {"conn_type": "spark", "host": master, "port": int(port), "extra": {"deploy-mode": "client"}}
         monkeypatch.setenv("AIRFLOW_CONN_SPARK_DEFAULT", json.dumps(spark))
         monkeypatch.setenv("SPARK_SUBMIT_OPTS", java_options())
-        monkeypatch.setattr("open_mirroring_airflow.retry_policy.RETRIES", 0)
+        monkeypatch.setattr("open_mirroring_airflow.dag_factory.RETRIES", 0)
         pipeline, made = distant_mirror(tmp_path, monkeypatch, storage, server, seed=21)
         described = pipeline.file.read_text(encoding="utf-8")
         (mirrors / "shop.yaml").write_text(f"{described}\nspark: {{cores: 1, memory: 512m}}\n", encoding="utf-8")

@@ -58,7 +58,7 @@ def test_drivers_on_yarn_see_nothing_of_who_submits_and_leave_their_end_in_the_l
             "AIRFLOW_CONN_SPARK_DEFAULT", json.dumps({"conn_type": "spark", "host": "yarn", "extra": extra})
         )
         monkeypatch.setenv("AIRFLOW_CONN_JOB_KEY", json.dumps({"conn_type": "generic", "password": key}))
-        monkeypatch.setattr("open_mirroring_airflow.retry_policy.RETRIES", 0)
+        monkeypatch.setattr("open_mirroring_airflow.dag_factory.RETRIES", 0)
         pipeline, made = distant_mirror(tmp_path, monkeypatch, storage, server, postgres, seed=22)
         described = pipeline.file.read_text(encoding="utf-8")
         (mirrors / "shop.yaml").write_text(f"{described}\nspark: {{memory: 512m}}\n", encoding="utf-8")

@@ -108,7 +108,7 @@ def shop(mirrors: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Call
     monkeypatch.setenv("AIRFLOW_CONN_SPARK_DEFAULT", '{"conn_type": "spark", "host": "local[2]"}')
     monkeypatch.setenv("SPARK_SUBMIT_OPTS", java_options())
     # What fails here is told at once, not after minutes.
-    monkeypatch.setattr("open_mirroring_airflow.retry_policy.RETRIES", 0)
+    monkeypatch.setattr("open_mirroring_airflow.dag_factory.RETRIES", 0)
     return lambda **options: Shop(mirrors, tmp_path, **options)
 
 

@@ -49,7 +49,7 @@ tables: [{{source: dbo.orders, target: dbo/orders, key: [order_id]}}]
 @pytest.fixture
 def mirror(mirrors: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Mirror:
     """In the folder that ``dags/`` reads."""
-    monkeypatch.setattr("open_mirroring_airflow.retry_policy.RETRIES", 0)
+    monkeypatch.setattr("open_mirroring_airflow.dag_factory.RETRIES", 0)
     (tmp_path / "zone").mkdir()
     (mirrors / "shop.yaml").write_text(MIRROR.format(folder=tmp_path))
     return load_mirror(mirrors / "shop.yaml")
@@ -156,7 +156,7 @@ def test_a_run_accepts_a_new_table_and_another_one_resumes_reading(mirror: Mirro
 def made(mirrors: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> HandMadeMirror:
     """A mirror with a log, in a folder that ``dags/`` reads."""
     monkeypatch.setenv("OPEN_MIRRORING_MIRRORS", str(tmp_path / "mirrors"))
-    monkeypatch.setattr("open_mirroring_airflow.retry_policy.RETRIES", 0)
+    monkeypatch.setattr("open_mirroring_airflow.dag_factory.RETRIES", 0)
     return HandMadeMirror(tmp_path)
 
 

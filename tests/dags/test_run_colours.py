@@ -94,7 +94,7 @@ def test_a_failed_gate_publishes_nothing_and_makes_the_run_red(home: Path, fake_
 def _run_failing_at_once(name: str, **conf: Any) -> tuple[str, dict[str, str]]:
     """As :func:`_run`, without the minutes between attempts."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("open_mirroring_airflow.retry_policy.RETRIES", 0)
+        patch.setattr("open_mirroring_airflow.dag_factory.RETRIES", 0)
         return _run(name, **conf)
 
 

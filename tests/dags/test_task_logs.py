@@ -21,7 +21,7 @@ ROOT = Path(__file__).resolve().parents[2]
 @pytest.fixture
 def made(mirrors: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> HandMadeMirror:
     monkeypatch.setenv("OPEN_MIRRORING_MIRRORS", str(tmp_path / "mirrors"))
-    monkeypatch.setattr("open_mirroring_airflow.retry_policy.RETRIES", 0)
+    monkeypatch.setattr("open_mirroring_airflow.dag_factory.RETRIES", 0)
     return HandMadeMirror(tmp_path)
 
 

@@ -29,13 +29,13 @@ from open_mirroring.ledger.documents import COLUMN_LISTS, EPOCHS, OFFSETS, Offse
 from open_mirroring.ledger.load_ledger import LoadPlan
 from open_mirroring.ledger.reset_ledger import ResetLedger
 from open_mirroring.operate.exit_codes import Exit
+from open_mirroring.operate.history import rows_per_hour
 from open_mirroring.operate.reset_driver import ResetDriver
 from open_mirroring.operate.viewing import view_mirror
 from open_mirroring.page import AccessDenied, LoopbackDoor, MirrorShelf, Surroundings, TokenDoor, Visitor, build_app
 from open_mirroring.page.app import fabric_item
 from open_mirroring.page.exposition import METRICS
 from open_mirroring.page.runbook import as_html
-from open_mirroring.page.throughput import rows_per_hour
 from open_mirroring.protocols.resetting import ResetStage
 from open_mirroring.protocols.verdicts import Verdict
 from open_mirroring.reconciliation.inspection import declaration, declare_tables
