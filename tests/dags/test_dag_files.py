@@ -12,6 +12,7 @@ import sys
 from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
+from uuid import UUID
 
 import pytest
 from airflow import plugins_manager
@@ -147,21 +148,40 @@ def test_loads_and_replays_run_by_hand_only_the_deep_check_and_maintenance_daily
         assert minute.isdigit() and hour.isdigit() and days == ["*", "*", "*"]
 
 
-def test_a_replay_is_published_and_looked_at(dags: dict) -> None:
-    dag = dags["shop__replay_dead_letters"]
-    assert {task.task_id: set(task.upstream_task_ids) for task in dag.tasks} == {
-        "replay": set(),
-        "publish": {"replay"},
-        "reconcile": {"publish"},
-    }
+@pytest.mark.parametrize(
+    ("what", "chain"),
+    [
+        ("initial_load", ["load", "reconcile"]),
+        ("replay_dead_letters", ["replay", "publish", "reconcile"]),
+        ("repair", ["approve", "repair", "reconcile"]),
+        ("reload_table", ["approve", "reload", "reconcile"]),
+        ("correct_table", ["approve", "correct", "publish", "reconcile"]),
+    ],
+)
+def test_a_job_is_approved_done_published_and_looked_at(dags: dict, what: str, chain: list[str]) -> None:
+    dag, before = dags[f"shop__{what}"], [set(), *({task} for task in chain)]
+    assert {one.task_id: set(one.upstream_task_ids) for one in dag.tasks} == dict(zip(chain, before, strict=False))
     assert [task.task_id for task in dag.leaves] == ["reconcile"]
-    assert dag.params.dump() == dict.fromkeys(("code", "table", "after", "before"))
-    table = dag.params.get_param("table")
+    assert "approve" not in chain or dag.get_task("approve").response_timeout == timedelta(days=1)
+
+
+def test_forms_refuse_what_names_nothing(dags: dict) -> None:
+    """G-45: no table is dropped by a run that names none, and no row published by one that names no proof."""
+    for what, field, wrong in (
+        ("reload_table", "table", ("dbo.nothing", None)),
+        ("reload_table", "reason", ("", None)),
+        ("correct_table", "proof", ("the last one", None)),
+        ("replay_dead_letters", "table", ("dbo.nothing", "")),
+    ):
+        for value in wrong:
+            with pytest.raises(ParamValidationError):
+                dags[f"shop__{what}"].params.get_param(field).resolve(value)
+    params = dags["shop__replay_dead_letters"].params
+    assert params.dump() == dict.fromkeys(("code", "table", "after", "before"))
+    table = params.get_param("table")
     assert "enum" not in table.schema, "a list would show null as one of the values"
     assert table.resolve(table.schema["examples"][0]) == table.schema["examples"][0]
-    for wrong in ("dbo.nothing", ""):
-        with pytest.raises(ParamValidationError):
-            table.resolve(wrong)
+    assert dags["shop__correct_table"].params.get_param("proof").resolve(str(UUID(int=1))) == str(UUID(int=1))
 
 
 def test_tasks_run_in_the_pool_that_every_airflow_has_unless_another_one_is_named(dags: dict) -> None:
@@ -273,37 +293,6 @@ def test_the_command_line_lists_exactly_the_dags_and_no_import_error(mirrors: Pa
     # Log lines may stand around the answer.
     dags, _ = json.JSONDecoder().raw_decode(listed[listed.index("[{") :])
     assert sorted(dag["dag_id"] for dag in dags) == IDS
-
-
-def test_a_reload_is_approved_and_its_params_have_no_default(dags: dict) -> None:
-    """AF: no table is dropped by a run that names none."""
-    dag = dags["shop__reload_table"]
-    assert {task.task_id: set(task.upstream_task_ids) for task in dag.tasks} == {
-        "approve": set(),
-        "reload": {"approve"},
-        "reconcile": {"reload"},
-    }
-    assert dag.get_task("approve").response_timeout == timedelta(days=1)
-    for name, wrong in (("table", "dbo.nothing"), ("table", None), ("reason", ""), ("reason", None)):
-        with pytest.raises(ParamValidationError):
-            dag.params.get_param(name).resolve(wrong)
-    assert "RESET_OPEN" in dag.doc_md
-
-
-def test_a_correction_is_approved_and_names_its_proof(dags: dict) -> None:
-    """G-45: no row is published by a run that names no proof."""
-    dag = dags["shop__correct_table"]
-    assert {task.task_id: set(task.upstream_task_ids) for task in dag.tasks} == {
-        "approve": set(),
-        "correct": {"approve"},
-        "publish": {"correct"},
-        "reconcile": {"publish"},
-    }
-    for name, wrong in (("proof", "the last one"), ("proof", None), ("reason", ""), ("reason", None)):
-        with pytest.raises(ParamValidationError):
-            dag.params.get_param(name).resolve(wrong)
-    proof = "0b6cb1a1-6f4f-4d09-9f0e-0d1c1ab5b4f5"
-    assert dag.params.get_param("proof").resolve(proof) == proof
 
 
 CLASHES = {

@@ -220,47 +220,33 @@ def test_the_trigger_comes_back_from_its_serialisation(mirror_with: Callable[...
     assert type(again) is GateTrigger and again.serialize() == (path, arguments)
 
 
-def test_the_trigger_fires_once_as_soon_as_a_table_passes(
-    mirror_with: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
+GONE, OTHER = TransientError("UNREACHABLE", "it does not answer"), TerminalError("TABLE_REDECLARED", "other keys")
+
+
+@pytest.mark.parametrize(
+    ("answers", "seconds", "poll_interval", "event", "times"),
+    [
+        ([HOLDING, HOLDING, PASSING], 3600, 0.01, PASSING, {3}),
+        ([HOLDING], 0.2, 0.01, HOLDING, range(2, 1000)),
+        ([HOLDING], -60, 3600, HOLDING, {1}),
+        ([GONE, PASSING], 3600, 0.01, PASSING, {2}),
+        ([GONE], 0.1, 0.01, error_event(GONE), range(1, 1000)),
+        ([OTHER], 3600, 0.01, error_event(OTHER), {1}),
+    ],
+    ids=["a table passes", "time is over", "restarted after its time", "answers again", "never answers", "terminal"],
+)
+def test_the_trigger_asks_until_something_is_settled_and_sends_one_event(
+    mirror_with: Callable[..., Path],
+    monkeypatch: pytest.MonkeyPatch,
+    answers: list[Any],
+    seconds: float,
+    poll_interval: float,
+    event: Any,
+    times: Any,
 ) -> None:
-    asked = _answers(monkeypatch, HOLDING, HOLDING, PASSING)
-    assert [event.payload for event in _events(_trigger(mirror_with(), 3600))] == [PASSING]
-    assert len(asked) == 3
-
-
-def test_the_trigger_says_hold_and_why_when_its_time_is_over(
-    mirror_with: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    asked = _answers(monkeypatch, HOLDING)
-    assert [event.payload for event in _events(_trigger(mirror_with(), 0.2))] == [HOLDING]
-    assert len(asked) > 1
-
-
-def test_a_trigger_restarted_after_its_time_asks_once_more_and_ends(
-    mirror_with: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    asked = _answers(monkeypatch, HOLDING)
-    assert [event.payload for event in _events(_trigger(mirror_with(), -60, poll_interval=3600))] == [HOLDING]
-    assert len(asked) == 1
-
-
-def test_the_trigger_asks_again_after_a_transient_error(
-    mirror_with: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    error = TransientError("UNREACHABLE", "it does not answer")
-    _answers(monkeypatch, error, PASSING)
-    assert [event.payload for event in _events(_trigger(mirror_with(), 3600))] == [PASSING]
-    _answers(monkeypatch, error)
-    assert [event.payload for event in _events(_trigger(mirror_with(), 0.1))] == [error_event(error)]
-
-
-def test_the_trigger_does_not_wait_on_a_terminal_error(
-    mirror_with: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    error = TerminalError("TABLE_REDECLARED", "other keys")
-    asked = _answers(monkeypatch, error)
-    assert [event.payload for event in _events(_trigger(mirror_with(), 3600))] == [error_event(error)]
-    assert len(asked) == 1
+    asked = _answers(monkeypatch, *answers)
+    assert [one.payload for one in _events(_trigger(mirror_with(), seconds, poll_interval))] == [event]
+    assert len(asked) in times
 
 
 def test_trigger_and_sensor_see_the_same(mirror_with: Callable[..., Path], task_context: dict[str, Any]) -> None:

@@ -99,7 +99,8 @@ def test_every_example_can_be_called_as_it_stands() -> None:
         _parser().parse_args(call[1:])
 
 
-def test_the_page_of_operation_tells_every_exit_code() -> None:
+def test_the_page_of_operation_and_the_help_tell_every_exit_code() -> None:
+    assert all(f"  {int(code)}  " in _parser().format_help() for code in Exit)
     rows = re.findall(r"^\| (\d+) \| ", text(ROOT / "docs" / "operate.md"), re.MULTILINE)
     assert sorted(map(int, rows)) == sorted([*map(int, Exit), INTERRUPTED])
 

@@ -420,15 +420,6 @@ def test_accept_reload_of_a_table_that_no_run_knows_is_refused(
     assert ran.code == Exit.TERMINAL and "ARGUMENT_INVALID" in ran.err
 
 
-@pytest.mark.parametrize("decision", ["target-says-gone", "target-says-back"])
-def test_what_the_target_has_decides_nothing_where_no_reset_waits_for_it_g_89(
-    made: HandMadeMirror, capsys: pytest.CaptureFixture[str], decision: str
-) -> None:
-    ran = Ran(capsys, decision, made.file, "--table", "dbo.orders", "--why", "looked")
-    assert ran.code == Exit.TERMINAL and "COMMAND_REFUSED" in ran.err and "it is in no reset" in ran.err
-    assert made.audit() == []
-
-
 @pytest.mark.parametrize("why", [[], ["--why", " "]])
 def test_a_decision_without_a_reason_is_refused(
     made: HandMadeMirror, capsys: pytest.CaptureFixture[str], why: list[str]
@@ -522,14 +513,6 @@ def test_a_mirror_without_dead_letters_says_so(made: HandMadeMirror, capsys: pyt
 
 def test_schema_prints_the_published_document(capsys: pytest.CaptureFixture[str]) -> None:
     assert Ran(capsys, "schema").out == (ROOT / "docs" / "mirror.schema.json").read_text(encoding="utf-8")
-
-
-def test_help_names_every_command_and_exit_code(capsys: pytest.CaptureFixture[str]) -> None:
-    ran = Ran(capsys, "--help")
-    assert ran.code == 0
-    for command in ("check", "initial-load", "tick", "reconcile", "status", "dead-letters", "resume", "accept-epoch"):
-        assert f"\n    {command}" in ran.out
-    assert all(f"  {int(code)}  " in ran.out for code in Exit)
 
 
 # --- errors and exit codes --------------------------------------------------------------------------------------
