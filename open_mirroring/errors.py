@@ -30,7 +30,7 @@ class MirroringError(Exception):
 
     def __str__(self) -> str:
         place = f" ({self.where})" if self.where else ""
-        mend = f". Way out: {self.way_out}" if self.way_out else ""
+        mend = f". Next step: {self.way_out}" if self.way_out else ""
         return f"{self.code}: {self.what}{place}{mend}"
 
     def __reduce__(self) -> tuple[Any, ...]:

@@ -57,7 +57,7 @@ class Problem(NamedTuple):
 
     def __str__(self) -> str:
         setting = f"{self.path}: " if self.path else ""
-        return f"{self.file}:{self.line}: {self.code}: {setting}{self.what}. Way out: {self.way_out}"
+        return f"{self.file}:{self.line}: {self.code}: {setting}{self.what}. Next step: {self.way_out}"
 
 
 class ConfigError(TerminalError):

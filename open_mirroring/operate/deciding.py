@@ -135,5 +135,5 @@ def _looked(mirror: Mirror, ledger: Engine, zone: ZoneAddress, source: str) -> l
 
 def now(finding: Finding) -> str:
     """What the next run will find of a table, in a sentence."""
-    way_out = f" Way out: {finding.way_out}" if finding.way_out else ""
+    way_out = f" Next step: {finding.way_out}" if finding.way_out else ""
     return f"Now: {finding.verdict.value} {finding.code}: {finding.what}.{way_out}"

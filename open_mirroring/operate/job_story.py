@@ -166,7 +166,7 @@ def _left(report: Report) -> Iterator[str]:
 
 def _with_way_out(line: str, way_out: str | None) -> str:
     # An error's own way out stands in its text.
-    return f"{line}. Way out: {way_out}" if way_out and way_out not in line and ". Way out: " not in line else line
+    return f"{line}. Next step: {way_out}" if way_out and way_out not in line and ". Next step: " not in line else line
 
 
 def _next_step(text: str) -> str | None:

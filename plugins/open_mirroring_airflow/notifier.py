@@ -87,8 +87,8 @@ class MirrorNotifier(BaseNotifier):
 
 def lines(text: str) -> list[str]:
     """A message in lines of its own for what to do, which stands below all else of a failure."""
-    said, *ways_out = text.split(" Way out: ")
-    return [said, *(f"Way out: {one}" for one in ways_out)]
+    said, *ways_out = text.split(" Next step: ")
+    return [said, *(f"Next step: {one}" for one in ways_out)]
 
 
 def _named(context: Context, name: str, attribute: str) -> str:

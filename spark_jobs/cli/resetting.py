@@ -79,7 +79,7 @@ def rebuild_ledger(arguments: argparse.Namespace) -> Exit:
     for source, what in done.tables.items():
         print(f"{shown(source)}: {shown(what)}")
     for source, why in done.stopped.items():
-        print(f"STOPPED: {shown(source)}: {LEDGER_UNKNOWN}: {shown(why)}. Way out: {next_step(LEDGER_UNKNOWN)}")
+        print(f"STOPPED: {shown(source)}: {LEDGER_UNKNOWN}: {shown(why)}. Next step: {next_step(LEDGER_UNKNOWN)}")
     if done.applied:
         print("the ledger is re-created; the next run goes on from there")
     else:

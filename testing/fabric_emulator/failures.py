@@ -9,7 +9,7 @@ class EmulatorError(Exception):
     """The emulator itself cannot continue; no table caused it."""
 
     def __init__(self, code: str, what: str, *, way_out: str) -> None:
-        super().__init__(f"{code}: {what} Way out: {way_out}")
+        super().__init__(f"{code}: {what} Next step: {way_out}")
         self.code = code
         self.what = what
         self.way_out = way_out
@@ -28,7 +28,7 @@ class TableFailure(Exception):
     """
 
     def __init__(self, code: str, what: str, *, way_out: str, by_replacement: bool) -> None:
-        super().__init__(f"{what} Way out: {way_out}")
+        super().__init__(f"{what} Next step: {way_out}")
         self.code = code
         self.by_replacement = by_replacement
 

@@ -310,7 +310,7 @@ class MirroringService:
             owner = owners.setdefault(target.casefold(), name)
             if owner != name and entry.latch is None:
                 entry.latch = Latch(
-                    _COLLISION, f"{name} and {owner} are both the table {target}. Way out: delete this folder."
+                    _COLLISION, f"{name} and {owner} are both the table {target}. Next step: delete this folder."
                 )
         return [found[name] for name in lives if name in state.tables]
 

@@ -29,7 +29,7 @@ def runbook() -> str:
 
 
 def _section(code: Code) -> str:
-    step = f"**Way out.** {code.next_step[:1].upper()}{code.next_step[1:]}."
+    step = f"**Next step.** {code.next_step[:1].upper()}{code.next_step[1:]}."
     told = f"{code.means} It is told as {', '.join(code.kinds)}, and ended by {code.lift}."
     return f"\n### {code.name}\n\n{_wrapped(told)}\n\n{_wrapped(step)}\n"
 

@@ -92,7 +92,7 @@ def test_a_broken_mirror_file_is_an_import_error_and_takes_no_other_mirror_with_
     [(file, text)] = bag.import_errors.items()
     # Airflow stops scheduling the DAGs of a file with an import error: this one must hold none.
     assert Path(file).name == "open_mirroring_import_errors.py"
-    assert "CONFIG_INVALID" in text and "depot.yaml:7" in text and "Way out" in text
+    assert "CONFIG_INVALID" in text and "depot.yaml:7" in text and "Next step" in text
 
 
 def test_a_missing_folder_is_an_import_error(mirrors: Path) -> None:

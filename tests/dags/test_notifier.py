@@ -77,7 +77,7 @@ def test_a_failure_is_posted_with_its_code_and_way_out(receiver: Receiver) -> No
         "dag": "shop__replicate",
         "run": "scheduled__9",
     }
-    assert "TABLES_STOPPED" in message["text"] and "Way out: move the file back" in message["text"]
+    assert "TABLES_STOPPED" in message["text"] and "Next step: move the file back" in message["text"]
     assert receiver.authorizations == [f"Bearer {SECRET}"]
 
 

@@ -48,7 +48,7 @@ def test_a_task_ends_with_what_its_job_did(
     _operator(PublishingOperator, made, "publish_changes").execute(task_context)
     first, second, last = _logged(capsys)[-3:]
     assert first == "Published: 2 files of 1 table." and second == "  dbo.orders: numbers 3 to 4"
-    assert last.startswith("STOPPED: dbo.customers: FILE_MISSING: 2. Way out: ")
+    assert last.startswith("STOPPED: dbo.customers: FILE_MISSING: 2. Next step: ")
 
 
 def test_a_failing_task_says_first_what_its_job_did_and_drags_no_other_error_along(
@@ -60,7 +60,7 @@ def test_a_failing_task_says_first_what_its_job_did_and_drags_no_other_error_alo
     stopped = {"dbo.orders": "CONTENT_CHANGED: number 2 has other rows"}
     report = {"verdicts": verdicts, "findings": [finding], "stopped": stopped}
     fake_spark.answers(3, left={"report": report})
-    with pytest.raises(TerminalError, match=r"TABLES_STOPPED.*Way out") as failed:
+    with pytest.raises(TerminalError, match=r"TABLES_STOPPED.*Next step") as failed:
         _operator(DeepCheckOperator, made, "reconcile_sequence").execute(task_context)
     assert failed.value.__cause__ is None and failed.value.__context__ is None
     *said, stop = _logged(capsys)[-3:]
@@ -75,14 +75,14 @@ def test_below_a_failure_stands_its_way_out(
     made: HandMadeMirror, fake_spark: Any, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """As Airflow writes it, in a run: below the traceback, and outside of what Airflow folds."""
-    fake_spark.answers(1, left={"error": ["LOG_DAMAGED", "somebody upgraded it. Way out: take the newer version"]})
+    fake_spark.answers(1, left={"error": ["LOG_DAMAGED", "somebody upgraded it. Next step: take the newer version"]})
     run = DagBag(dag_folder=ROOT / "dags").dags["shop__maintain"].test()
     assert run.state == "failed"
     text = "".join(capsys.readouterr())
     below = text[text.rindex("Traceback (most recent call last)") :]
     assert below.count("Traceback") == 1 and "Cannot execute" not in text
     assert below.index("LOG_DAMAGED") < below.index("::endgroup::") < (said := below.index("Mirror shop: failed"))
-    assert below.index("Way out: take the newer version", said) > said
+    assert below.index("Next step: take the newer version", said) > said
 
 
 def test_a_run_ends_with_the_verdicts_in_words(
@@ -95,5 +95,5 @@ def test_a_run_ends_with_the_verdicts_in_words(
         reconcile.execute(task_context)
     first, last = _logged(capsys)[-2:]
     assert first == "2 tables: 1 stopped, 1 mirrored."
-    assert last.startswith("STOPPED: dbo.orders: PARTIAL_ROWS: 2 of 3 columns. Way out: ")
+    assert last.startswith("STOPPED: dbo.orders: PARTIAL_ROWS: 2 of 3 columns. Next step: ")
     assert "{" not in first + last

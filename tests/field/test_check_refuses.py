@@ -39,7 +39,7 @@ def test_check_refuses_what_the_next_run_refuses(tmp_path: Path, before: str, af
     known = shop.contents()
     checked = shop.run("check")
     assert checked.code == 2 and code in checked.out, checked.text
-    assert "dbo.items" in checked.out and "mirror.yaml:" in checked.out and "Way out" in checked.out
+    assert "dbo.items" in checked.out and "mirror.yaml:" in checked.out and "Next step" in checked.out
     assert shop.contents() == known, "it only looks"
     ticked = shop.run("tick")
     assert ticked.code in (1, 3) and code in ticked.text

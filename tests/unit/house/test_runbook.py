@@ -38,7 +38,7 @@ def sections() -> dict[str, str]:
 def test_every_code_has_its_section_with_a_way_out() -> None:
     found = sections()
     assert CODES.keys() - found.keys() == set()
-    assert [code for code in CODES if "**Way out.**" not in found[code]] == []
+    assert [code for code in CODES if "**Next step.**" not in found[code]] == []
     short = {code for code in of_kind(Kind.STOP) | of_kind(Kind.HOLD) if len(found[code]) < 180}
     assert short == set(), "a section says what happened, why the table does not go on, and what to do"
 

@@ -642,7 +642,7 @@ def test_the_error_reads_well_and_travels_by_value(load: Load) -> None:
     with pytest.raises(ConfigError) as caught:
         load(GOOD.replace("change_log", "chang_log"))
     text = str(caught.value)
-    assert "shop.yaml:5: CONFIG_INVALID: chang_log: " in text and "Way out: did you mean 'change_log'?" in text
+    assert "shop.yaml:5: CONFIG_INVALID: chang_log: " in text and "Next step: did you mean 'change_log'?" in text
     again = pickle.loads(pickle.dumps(caught.value))
     assert isinstance(again, TerminalError) and again.problems == caught.value.problems and str(again) == text
 

@@ -103,7 +103,7 @@ def test_a_crash_while_writing_leaves_nothing_under_the_name(
 
     with monkeypatch.context() as patched:
         patched.setattr(local_store.shutil, "copyfileobj", full)
-        with pytest.raises(TransientError, match=r"DISK_FULL: .*Way out: free space"):
+        with pytest.raises(TransientError, match=r"DISK_FULL: .*Next step: free space"):
             store.create("t/_incarnation.json", b"{}")
     assert list(store.list("t")) == []
 
@@ -176,7 +176,7 @@ def test_paths_stay_inside_the_zone(store: LocalStore, path: str) -> None:
         lambda: store.rename(path, "b", source_etag=""),
         lambda: list(store.list(path or "..")),  # "" lists the whole zone
     ):
-        with pytest.raises(TerminalError, match=r"FOREIGN_ITEM: .*Way out: "):
+        with pytest.raises(TerminalError, match=r"FOREIGN_ITEM: .*Next step: "):
             call()
     source = created(store, "source")
     with pytest.raises(TerminalError, match="FOREIGN_ITEM"):

@@ -107,12 +107,12 @@ def test_what_is_wrong_stands_last_with_its_way_out() -> None:
     losses = {"dbo.c": "DEAD_LETTERS_OPEN: 2 dead letters"}
     *_, first, second, third = story("publish_changes", {"held": held, "stopped": stopped, "losses": losses})
     assert first == "On hold: dbo.a: BACKLOG: 3 files wait"
-    assert second.startswith("STOPPED: dbo.b: FILE_MISSING: number 2 is missing. Way out: ")
-    assert third.startswith("LOSSES: dbo.c: DEAD_LETTERS_OPEN: 2 dead letters. Way out: run `open-mirroring")
+    assert second.startswith("STOPPED: dbo.b: FILE_MISSING: number 2 is missing. Next step: ")
+    assert third.startswith("LOSSES: dbo.c: DEAD_LETTERS_OPEN: 2 dead letters. Next step: run `open-mirroring")
 
 
 def test_an_error_that_says_its_way_out_itself_is_given_no_second_one() -> None:
-    why = "LEDGER_LOST: it is empty. Way out: restore it"
+    why = "LEDGER_LOST: it is empty. Next step: restore it"
     assert story("publish_changes", {"stopped": {"dbo.a": why}})[-1] == f"STOPPED: dbo.a: {why}"
 
 

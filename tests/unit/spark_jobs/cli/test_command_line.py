@@ -387,7 +387,7 @@ def test_resume_says_when_the_cause_is_still_there(made: HandMadeMirror, capsys:
     made.stop("dbo.orders", "PARTIAL_ROWS")
     ran = Ran(capsys, "resume", made.file, "--table", "dbo.orders", "--why", "x")
     assert ran.code == Exit.TABLES_STOPPED
-    assert "Now: STOP FOREIGN_ITEM" in ran.out and "Way out:" in ran.out
+    assert "Now: STOP FOREIGN_ITEM" in ran.out and "Next step:" in ran.out
 
 
 def test_resume_refuses_what_needs_a_reset_and_says_so(
@@ -527,7 +527,7 @@ def not_a_database() -> sqlite3.Error:
 @pytest.mark.parametrize(
     ("error", "code", "text"),
     [
-        (TerminalError("BAD", "it is bad", way_out="mend it"), Exit.TERMINAL, "BAD: it is bad. Way out: mend it"),
+        (TerminalError("BAD", "it is bad", way_out="mend it"), Exit.TERMINAL, "BAD: it is bad. Next step: mend it"),
         (TransientError("LATER", "not now"), Exit.TRANSIENT, "LATER: not now"),
         (OperationalError("SELECT secret", {}, Exception("gone")), Exit.TRANSIENT, "UNREACHABLE"),
         (DatabaseError("SELECT secret", {}, not_a_database()), Exit.TERMINAL, "LEDGER_DAMAGED"),
