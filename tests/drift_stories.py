@@ -1,4 +1,4 @@
-"""Tables that live: rows come, change and go while their columns are added, dropped, widened and renamed.
+"""Tables that live: rows come, change and go while their columns are added, dropped, widened, renamed and come back.
 
 A story is its own reference: it knows the rows of the source after every step, as the source's own `ALTER TABLE` leaves
 them. :mod:`tests.e2e.test_drift` tells it in every format and asks whether the mirror ends equal.
@@ -26,7 +26,7 @@ WIDER: Mapping[str, tuple[str, ...]] = {
 NARROWER: Mapping[str, str] = {"bigint": "int", "int": "smallint", "decimal(12,2)": "decimal(10,2)"}
 """The types to which the source lets a column be narrowed, as the stories' values fit."""
 FIRST = ("smallint", "int", "decimal(10,2)", "varchar(20)", "real", "datetime2(3)")
-SILENT = ("add", "drop", "widen", "narrow", "case", "rename", "reorder", "nothing", "swap", "taken")
+SILENT = ("add", "drop", "widen", "narrow", "back", "case", "rename", "reorder", "nothing", "swap", "taken")
 """What `ALTER TABLE` does; no change of a row tells of it."""
 TOLD = ("empty", "remade", "retyped", "filled")
 """What goes with changes of rows: all are deleted, then comes another table or type; or a column that is filled."""
@@ -69,6 +69,7 @@ class Story:
     version: int = 1
     told: bool = False
     statements: list[Statement] = field(default_factory=list)
+    _gone: list[str] = field(default_factory=list)
     _place: int = 0
     _ids: int = 0
     _names: int = 0
@@ -94,6 +95,8 @@ class Story:
                 self._drop(dropped)
                 self._names += 1
                 self._add(f"c{self._names}", kind_of)
+            case "back" if self._gone:
+                self._add(self._gone.pop(), self.random.choice(FIRST))
             case "widen" | "narrow":
                 self._convert(kind)
             case "rename" if self.renames:
@@ -191,6 +194,7 @@ class Story:
     def _drop(self, name: str) -> None:
         del self.columns[name]
         self._say(**{name: ("DROP", None)})
+        self._gone.append(name)
         for row in self.rows.values():
             del row[name]
 

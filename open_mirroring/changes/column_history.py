@@ -105,11 +105,15 @@ class Back(NamedTuple):
 
 
 class FormerColumn(NamedTuple):
-    """A column that rows up to a position carry under an earlier name; *now* is its name since then (G-66, G-67)."""
+    """A column that rows up to a position carry, and that the table no longer has under this name (G-66, G-67).
+
+    *now* is its name since then. None: it was dropped, so a column of this name today is another one. A table that is
+    built from the log alone is built as if those rows had never had the column, or had it under its new name.
+    """
 
     column: str
     up_to: str
-    now: str
+    now: str | None
 
 
 class ColumnHistory(NamedTuple):
@@ -192,8 +196,8 @@ def moved_behind(before: Sequence[str], after: Sequence[str]) -> list[str]:
 def renamed_columns(lists: Sequence[ListOfColumns], history: ColumnHistory, said: Sequence[Word]) -> list[FormerColumn]:
     """The renames that were stated and the lists do not contradict, in the order of their positions.
 
-    Each renamed column was there until its new name came: one that was gone for a time before was another column then,
-    and rows that have both names are of two columns.
+    Each renamed column was there until its new name came. One that was gone for a time before was another column then:
+    for that one the result says that it was dropped. Rows that have both names are of two columns.
     """
     found = []
     for column, up_to, now in sorted(said, key=lambda one: one.up_to):
@@ -203,9 +207,50 @@ def renamed_columns(lists: Sequence[ListOfColumns], history: ColumnHistory, said
         if now is not None and holds and not both:
             came = min((one.seen.first for one in lists if now in one.columns), default="")
             first = min(one.seen.first for one in lists if column in one.columns)
-            if not any(first < at < came for at in _proofs_without(column, lists)):
-                found.append(FormerColumn(column, up_to, now))
+            drops = [one.up_to for one in said if (one.column, one.now) == (column, None) and first < one.up_to < up_to]
+            without = [*(at for at in _proofs_without(column, lists) if first < at < came), *drops]
+            if without:
+                found.append(FormerColumn(column, max(without), None))
+            found.append(FormerColumn(column, up_to, now))
     return found
+
+
+def other_columns(history: ColumnHistory) -> list[FormerColumn]:
+    """The columns that came back: before that, their name belonged to another column."""
+    return [FormerColumn(column, back.gone_at, None) for column, back in sorted(history.back.items())]
+
+
+def names_before_return(column: str, back: Back, lists: Sequence[ListOfColumns], renames: bool) -> dict[str, str]:
+    """The names that a column may have had before it came back, each with the first position of that name.
+
+    The column may have been gone more than once, and the lists do not show how often. So every column is named that
+    came after it and before its return, has a type and a place that it had, and was not carried with it until then.
+    """
+    having = [one for one in lists if column in one.columns]
+    first = min(one.seen.first for one in having)
+    found: dict[str, str] = {}
+    for other in sorted({name for one in lists for name in one.columns} - {column}):
+        theirs = [one for one in lists if other in one.columns]
+        since = min(one.seen.first for one in theirs)
+        together = any(column in one.columns and one.seen.first <= back.gone_at for one in theirs)
+        if not first < since <= back.gone_at or together:
+            continue
+        alone = [one for one in theirs if column not in one.columns]
+        if not any(_may_be(column, before, other, after) for before in having for after in alone):
+            continue
+        if renames or since.partition(":")[0] != first.partition(":")[0]:
+            found[other] = since
+    return found
+
+
+def gone_again(former: FormerColumn, lists: Sequence[ListOfColumns]) -> str:
+    """The last place of a complete row that lacks a dropped column again, between rows that have it; empty: none.
+
+    It lies behind the gap that is known, so a late row shows that the gap was noted too narrowly.
+    """
+    having = [one.seen for one in lists if former.column in one.columns]
+    around = max((seen.last for seen in having if seen.first <= former.up_to < seen.last), default="")
+    return max((at for at in _proofs_without(former.column, lists) if former.up_to < at < around), default="")
 
 
 def spelled_otherwise(
@@ -239,8 +284,9 @@ def _pieces(part: ListOfColumns, former: FormerColumn) -> list[ListOfColumns]:
     if former.column not in part.columns or former.now in part.columns:
         return [part]
     now = {former.now if name == former.column else name: column for name, column in part.columns.items()}
+    kept = {name: column for name, column in now.items() if name is not None}
     low, high = divided(part.seen, former.up_to)
-    return [*([part._replace(columns=now, seen=low)] if low else []), *([part._replace(seen=high)] if high else [])]
+    return [*([part._replace(columns=kept, seen=low)] if low else []), *([part._replace(seen=high)] if high else [])]
 
 
 def divided(seen: Seen, place: str) -> tuple[Seen | None, Seen | None]:

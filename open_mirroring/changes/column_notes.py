@@ -117,7 +117,7 @@ def decided(notes: Iterable[ColumnNote]) -> list[Word]:
 def former_columns(notes: Iterable[ColumnNote]) -> list[FormerColumn]:
     """How columns of earlier rows are read, one after the other."""
     former = (one for one in notes if one.kind is NoteKind.FORMER)
-    return [FormerColumn(one.column, one.since, one.now or one.column) for one in former]
+    return [FormerColumn(one.column, one.since, one.now) for one in former]
 
 
 def texts(notes: Iterable[ColumnNote]) -> list[str]:

@@ -17,7 +17,9 @@ from open_mirroring.changes.column_history import (
     Gone,
     ListOfColumns,
     Word,
+    gone_again,
     moved_behind,
+    names_before_return,
     names_by_structures,
     place_text,
 )
@@ -106,6 +108,42 @@ def judge_lives(
         yield ColumnVerdict(Fate.RELOAD, (column,), f"{back.gone_at}~", "SCHEMA_CHANGED", what)
 
 
+def judge_returns(
+    lists: Sequence[ListOfColumns],
+    history: ColumnHistory,
+    said: Sequence[Word],
+    source: SourceColumns,
+    former: Sequence[FormerColumn],
+    *,
+    is_noted: bool,
+) -> Iterator[ColumnVerdict]:
+    """Judge columns whose earlier values are left out: one may have been renamed before another took its name (G-66).
+
+    The table stops as a whole: values that were published once would stand in the way of the other column. *lists* and
+    *history* are as rows were logged, *former* is how they are read; where that *is_noted*, something is published.
+    """
+    for column, back in history.back.items() if source.asks else ():
+        if is_noted and column not in history.gone:
+            continue  # it stops the table anyhow, until all is read from scratch
+        known = max((one.up_to for one in said if one.column == column), default="")
+        names = names_before_return(column, back, lists, source.renames)
+        shown = names_by_structures(column.casefold(), source.structures()) if names else None
+        possible = [name for name in names if shown is None or name.casefold() in shown]
+        if open_ones := [name for name in possible if names[name] > known]:
+            what = (
+                f"up to position {place_text(back.gone_at)} rows lacked {column!r} for a time and have "
+                f"{named_columns(open_ones)}, which they did not have before: dropped, or renamed"
+            )
+            yield ColumnVerdict(Fate.RELOAD, (column,), None, "RENAME_POSSIBLE", what)
+    for one in former:
+        if one.now is None and (again := gone_again(one, lists)):
+            what = (
+                f"{one.column!r} was gone up to {place_text(again)}, behind {place_text(one.up_to)}, up to which its "
+                "values were left out: which rows between have values of the dropped column is unknown"
+            )
+            yield ColumnVerdict(Fate.RELOAD, (one.column,), None, "SCHEMA_CHANGED", what)
+
+
 def _possible_names(
     column: str, gone: Gone, lists: Sequence[ListOfColumns], source: SourceColumns
 ) -> Sequence[str] | None:
@@ -138,19 +176,26 @@ def judge_spelling(lists: Sequence[ListOfColumns], spelled: Sequence[FormerColum
         if newest.get(former.column.casefold(), ("", ""))[1] == former.column:
             since = first_place([former.column], lists)
             what = f"{former.now!r} is spelled {former.column!r} from position {place_text(since)} on"
-            yield ColumnVerdict(Fate.RELOAD, (former.now,), since, "COLUMN_RENAMED", what)
+            yield ColumnVerdict(Fate.RELOAD, (former.now or former.column,), since, "COLUMN_RENAMED", what)
 
 
 def judge_parts(
-    lists: Sequence[ListOfColumns], history: ColumnHistory, known: Sequence[str], *, is_all: bool
+    lists: Sequence[ListOfColumns],
+    history: ColumnHistory,
+    known: Sequence[str],
+    former: Sequence[FormerColumn],
+    *,
+    is_all: bool,
 ) -> Iterator[ColumnVerdict]:
     """Judge updates that may carry only what changed (C-44, C-70): a full row is needed (F-55).
 
     A list is whole if a row proved it. Without proof it must lack no *known* column, nor (where *is_all*: `columns`
-    leaves nothing out) a place in the table. A column that is gone no longer counts behind its last row.
+    leaves nothing out) a place in the table. A column that is gone no longer counts behind its last row, nor does a
+    *former* one before its place.
     """
     for one in lists:
         gone = {name for name, found in history.gone.items() if one.seen.first > found.after}
+        gone |= {name for f in former if one.seen.first <= f.up_to for name in (f.column, f.now) if name}
         absent = [name for name in known if name not in one.columns and name not in gone]
         places = sorted(column.place or 0 for column in one.columns.values())
         has_gap = is_all and not gone and places != list(range(len(places)))

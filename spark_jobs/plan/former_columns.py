@@ -1,4 +1,4 @@
-"""Reads earlier log rows under the names that their columns have now (G-66, G-67)."""
+"""Reads earlier log rows by today's columns, where a column's name stood for another column before (G-66, G-67)."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from open_mirroring.changes.column_history import FormerColumn
 
 
 def read_as_now(changes: pa.Table, former: Sequence[FormerColumn]) -> pa.Table:
-    """Give rows up to the place of a rename the new name of the column; *changes* have their ``order``.
+    """Rename or leave out columns of rows up to the place of each former column; *changes* have their ``order``.
 
     Only rows that carry such a column are decoded.
     """
@@ -58,13 +58,14 @@ def _carries(cols: str, former: FormerColumn) -> bool:
 
 def _list_of_now(cols: str, former: FormerColumn) -> str:
     now = [[_name_of_now(name, former), *more] for name, *more in msgspec.json.decode(cols)]
-    return msgspec.json.encode(now).decode()
+    return msgspec.json.encode([one for one in now if one[0] is not None]).decode()
 
 
 def _row_of_now(row: str, former: FormerColumn) -> str:
     values: dict[str, Any] = msgspec.json.decode(row)
-    return msgspec.json.encode({_name_of_now(name, former): value for name, value in values.items()}).decode()
+    now = {_name_of_now(name, former): value for name, value in values.items()}
+    return msgspec.json.encode({name: value for name, value in now.items() if name is not None}).decode()
 
 
-def _name_of_now(name: str, former: FormerColumn) -> str:
+def _name_of_now(name: str, former: FormerColumn) -> str | None:
     return former.now if name == former.column else name

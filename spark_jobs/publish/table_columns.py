@@ -26,6 +26,7 @@ from open_mirroring.changes.column_history import (
     column_history,
     divided,
     lists_as_now,
+    other_columns,
     renamed_columns,
     spelled_otherwise,
 )
@@ -52,6 +53,7 @@ from open_mirroring.protocols.column_verdicts import (
     first_place,
     judge_lives,
     judge_parts,
+    judge_returns,
     judge_spelling,
     judge_types,
     judge_unstreamed,
@@ -141,13 +143,16 @@ class TableColumns:
 
     @cached_property
     def former(self) -> Sequence[FormerColumn]:
-        """The renames by which earlier rows are read: as noted, or as stated while nothing is published (G-66)."""
+        """How columns of earlier rows are read: as noted, or, while nothing is published, as the log shows (G-66)."""
         state = self._state
         if not state.is_beginning or state.load_state != "none" or self._declared.complete_rows:
             return self._records.former
-        changes = _of_changes(self._same_case)
-        found = renamed_columns(changes, self._history(changes), self._decided) if self._decided else []
-        return [one for one in found if not {*self._declared.key} & {one.column, one.now}]
+        keys, changes = {*self._declared.key}, _of_changes(self._same_case)
+        renamed = renamed_columns(changes, self._history(changes), self._decided)
+        renamed = [one for one in renamed if not keys & {one.column, one.now}]
+        # A column that was dropped under its new name is not there under its old one either.
+        now = self._history(_of_changes(lists_as_now(self._same_case, renamed)))
+        return [*renamed, *(one for one in other_columns(now) if one.column not in keys)]
 
     @cached_property
     def history(self) -> ColumnHistory:
@@ -208,11 +213,15 @@ class TableColumns:
             # What proves that a column is gone may lie above the end.
             beyond = lists_as_now(lists_as_now(self._lists(None), self.spellings), self.former)
             history = self._history(_of_changes(beyond))
-            yield from judge_parts(self._read, history, names, is_all=declared.chosen.is_all)
+            yield from judge_parts(self._read, history, names, self.former, is_all=declared.chosen.is_all)
         yield from self._unhashed()
         yield from judge_unstreamed(self._changes, self.history, self._loaded)
         yield from judge_spelling(_of_changes(self._logged), self.spellings)
         yield from judge_lives(self._changes, self.history, self._decided, self._source)
+        logged = _of_changes(self._same_case)
+        is_noted = self.former is self._records.former
+        history = self._history(logged)
+        yield from judge_returns(logged, history, self._decided, self._source, self.former, is_noted=is_noted)
         published = {column.name for column in self._state.columns.columns}
         new = {name: verdict.at or "" for name, verdict in self._added.items() if name not in published}
         if reload_on_add and new:
@@ -302,7 +311,7 @@ class TableColumns:
     @cached_property
     def _decided(self) -> list[Word]:
         """What operators said, in the target's spelling."""
-        spelled = {one.column: one.now for one in self.spellings}
+        spelled = {one.column: one.now or one.column for one in self.spellings}
         return [
             Word(spelled.get(column, column), up_to, now and spelled.get(now, now))
             for column, up_to, now in self._records.decided

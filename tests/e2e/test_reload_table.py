@@ -332,7 +332,7 @@ def test_what_only_a_load_can_tell_is_refused_before_anything_is_deleted(tmp_pat
     with pipeline.ledger.begin() as db:
         db.execute(t.log_batch.insert().values(**kept._mapping))
         db.execute(t.mirrored_table.update().values(stop_code="IDENTITY_CONFLICT", stop_what="x"))
-    with pytest.raises(TerminalError, match=r"LOAD_NEEDED.*two contents"):
+    with pytest.raises(TerminalError, match=r"LOAD_NEEDED.*two versions"):
         ask(pipeline)
     with pipeline.ledger.begin() as db:
         db.execute(t.batch_table.update().values(files=json.dumps(["gone.parquet"])))

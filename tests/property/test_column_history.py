@@ -21,7 +21,10 @@ from open_mirroring.changes.column_history import (
     Seen,
     Word,
     column_history,
+    gone_again,
     lists_as_now,
+    names_before_return,
+    other_columns,
     renamed_columns,
 )
 
@@ -36,20 +39,34 @@ def lists_between(*lives: tuple[str, int, int], whole: bool = True) -> list[List
     return [listed(Seen(*seen, *(seen if whole else ())), **dict.fromkeys(names, "INT32")) for names, *seen in ends]
 
 
-def test_a_name_that_was_renamed_must_not_have_been_another_columns_before_g66() -> None:
+def test_a_name_that_was_renamed_was_another_columns_before_its_gap_g66() -> None:
     """Of a column that was dropped, came back and was renamed then, only the second one has the new name."""
     lists, said = lists_between(("ab", 1, 3), ("b", 4, 5), ("ab", 6, 7), ("bc", 8, 9)), Word("a", place(9), "c")
+    renamed = FormerColumn("a", place(9), "c")
     history = column_history(lists, [said])
-    assert (renamed_columns(lists, history, [said]), [*history.back]) == ([], ["a"]), "it stops"
-    assert renamed_columns(lists[2:], column_history(lists[2:]), [said]) == [FormerColumn("a", place(9), "c")]
+    assert renamed_columns(lists, history, [said]) == [FormerColumn("a", place(5), None), renamed]
+    assert renamed_columns(lists[2:], column_history(lists[2:]), [said]) == [renamed]
+    as_now = lists_as_now(lists, [FormerColumn("a", place(5), None), renamed])
+    assert [sorted(one.columns) for one in as_now] == [["b"], ["b"], ["b", "c"], ["b", "c"]]
 
 
-def test_a_column_that_is_gone_for_the_second_time_was_another_one_before_g60() -> None:
+def test_a_column_that_is_gone_for_the_second_time_was_another_one_before_g66() -> None:
+    """Its earlier values may be of another type, and its earlier name may be another column's since: that is asked."""
     lists = lists_between(("ab", 1, 3), ("bc", 4, 5), ("abc", 6, 7), ("bc", 8, 9))
     history = column_history([*lists[:1], lists[2], joined(lists[1], lists[3])])
     assert history.gone["a"].after == place(7) and not history.gone["a"].renamed_to
     back = history.back["a"]
     assert (back.gone_at, back.since) == (place(4), place(6)), "the proofs behind it are known by their ends alone"
+    assert other_columns(history) == [FormerColumn("a", place(4), None)]
+    assert names_before_return("a", back, lists, renames=True) == {"c": place(4)}
+
+
+def test_a_gap_behind_the_known_one_is_seen_g66() -> None:
+    """A late row shows that a column was gone for longer than was noted when its earlier values were left out."""
+    before, without, behind = lists_between(("ab", 1, 3), ("b", 4, 6), ("ab", 7, 9))
+    lists = [joined(before, behind), without]
+    assert gone_again(FormerColumn("a", place(4), None), lists) == place(6)
+    assert gone_again(FormerColumn("a", place(6), None), lists) == ""
 
 
 def joined(one: ListOfColumns, other: ListOfColumns) -> ListOfColumns:
@@ -66,6 +83,8 @@ def test_a_statement_tells_of_a_gap_that_no_row_shows_t88() -> None:
     history = column_history(lists, [renamed])
     assert history.back["a"] == (place(5), place(6)) and not history.gone
     former = renamed_columns(lists, history, [renamed])
+    dropped = FormerColumn("a", place(2), None)
+    assert renamed_columns(lists, history, [renamed, Word("a", place(2))]) == [dropped, *former]
     assert former == [FormerColumn("a", place(5), "b")]
     assert not column_history(lists_as_now(lists, former), [renamed]).back, "it is another column from its first row on"
 

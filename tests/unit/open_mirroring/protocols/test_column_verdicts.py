@@ -77,10 +77,12 @@ def test_the_newest_spelling_is_that_of_the_files_or_the_table_is_built_again_g6
 
 def test_an_update_must_lack_no_column_unless_a_row_proved_its_list_c44() -> None:
     part = listed("ia", 4, 9, whole=False)
-    (found,) = judge_parts([OLD, part], ColumnHistory(), ["i", "a", "b"], is_all=True)
+    (found,) = judge_parts([OLD, part], ColumnHistory(), ["i", "a", "b"], (), is_all=True)
     assert (found.code, found.columns, found.at) == ("PARTIAL_ROWS", ("b",), None)
     history = column_history([OLD, part], [Word("b", at(9))])
-    assert [*judge_parts([OLD, part], history, ["i", "a", "b"], is_all=True)] == [], "it is gone behind its last row"
+    assert [*judge_parts([OLD, part], history, ["i", "a", "b"], (), is_all=True)] == [], (
+        "it is gone behind its last row"
+    )
 
 
 def test_a_loaded_column_that_no_change_carries_has_to_be_reloaded_c77() -> None:

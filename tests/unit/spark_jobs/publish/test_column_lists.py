@@ -103,23 +103,21 @@ def test_a_row_behind_a_stop_proves_what_rows_before_it_lack_g60_g61(made: HandM
         assert columns_of(found) == ["order_id", "name", "price"]
 
 
-@pytest.mark.parametrize("gone_again", [False, True])
-def test_a_column_that_came_back_stops_whether_or_not_it_is_gone_again_g60(
-    made: HandMadeMirror, gone_again: bool
+def test_a_column_that_came_back_as_another_is_asked_for_before_anything_of_it_is_published_g66(
+    made: HandMadeMirror,
 ) -> None:
-    """Some values are of the column that was dropped, or renamed while rows had no column of its name."""
-    lists = [
-        (ALL, True),
-        (ALL[:2], True),
-        ([*ALL[:2], ["cost", "decimal(8,2)", 2], ["price", "decimal(8,2)", 3]], True),
-    ]
-    lists += [([*ALL[:2], ["cost", "decimal(8,2)", 2]], True)] if gone_again else []
-    found = prepared(made, *lists, renames=False)
+    """Its earlier values, published up to the question, would be of another type than the column of now."""
+    other, back = ["cost", "decimal(8,2)", 2], ["price", "datetime2(3)", 3]
+    found = prepared(made, (ALL, True), (ALL[:2], True), ([*ALL[:2], other], True), ([*ALL[:2], other, back], True))
     assert isinstance(found, PlanStop)
-    assert (found.code, found.at) == (
-        "SCHEMA_CHANGED",
-        "000000:00000001:1:1~",
-    ) and "'price' is there again" in found.what
+    assert (found.code, found.at) == ("RENAME_POSSIBLE", None) and "'cost'" in found.what
+
+
+def test_the_values_of_a_column_that_went_twice_are_those_of_the_second_one_g66(made: HandMadeMirror) -> None:
+    back = ["price", "int", 2]
+    found = prepared(made, (ALL, True), (ALL[:2], True), ([*ALL[:2], back], True), (ALL[:1], True), renames=False)
+    assert isinstance(found, Prepared)
+    assert [column.type for column in found.schema.columns] == ["int32", "string", "int32"]
 
 
 def test_an_older_list_that_comes_late_is_no_drop_c75(made: HandMadeMirror) -> None:
