@@ -17,8 +17,9 @@ import pytest
 import sqlalchemy as sa
 import yaml
 
+from open_mirroring.changes.column_notes import NoteKind
 from open_mirroring.ledger import tables as t
-from open_mirroring.ledger.columns import note_rows
+from open_mirroring.ledger.columns import note_from_now
 from open_mirroring.ledger.proofs import ProofLedger
 from open_mirroring.operate.exit_codes import Exit
 from spark_jobs.cli.command_line import main
@@ -225,7 +226,7 @@ def test_a_table_that_is_written_is_proved_by_what_is_read_meanwhile(shop_of: Ca
 
     def note(why: str) -> None:
         with shop.pipeline.ledger.begin() as db:
-            note_rows(db, db.execute(sa.select(t.mirrored_table)), why, 1)
+            note_from_now(db, db.execute(sa.select(t.mirrored_table)), NoteKind.ROWS, [why], 1)
 
     # Nobody reads: nothing can be said of these keys, and the table is not called equal.
     note("before")
