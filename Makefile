@@ -27,7 +27,7 @@ DEMO_JARS = $(if $(filter qlik-kafka,$(SOURCE)),jars-broker)
 DEMO_SOURCE = $(if $(SOURCE),--source $(SOURCE))
 
 .PHONY: demo
-demo: setup $(DEMO_JARS) ## a shop's changes, mirrored and proved equal, 6 minutes; SOURCE=ces|qlik-kafka|qlik-change-table
+demo: setup $(DEMO_JARS) ## a shop's changes, mirrored and proved equal, a minute; SOURCE=ces|qlik-kafka|qlik-change-table
 	$(RUN) -m demo.run $(DEMO_SOURCE)
 
 .PHONY: ui
