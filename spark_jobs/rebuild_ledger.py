@@ -97,7 +97,7 @@ def rebuild(mirror: Mirror, ledger: Engine | None, reason: Reason | None) -> Reb
             refuse_known(db, mirror.name)
     root, address = log_place(mirror), zone_address(mirror)
     records = _records(mirror, root)
-    found_log = _found_log(root, records)
+    found_log = _found_log(mirror, root, records)
     _refuse_joined(mirror, found_log)
     declared = {table.source: declaration(table) for table in mirror.tables}
     store = open_store(address)
@@ -174,8 +174,6 @@ def _records(mirror: Mirror, root: Place) -> dict[int, BatchRecord]:
             "restore the change log first; without it, reset each table, or start over (runbook)",
         )
     records = read_records(root, newest)
-    for record in records.values():
-        _refuse_other_version(mirror, record)
     if missing := missing_records(newest, records):
         raise _not_told(
             mirror,
@@ -185,9 +183,9 @@ def _records(mirror: Mirror, root: Place) -> dict[int, BatchRecord]:
     return records
 
 
-def _refuse_other_version(mirror: Mirror, record: BatchRecord) -> None:
+def _manifest(mirror: Mirror, record: BatchRecord) -> Manifest:
     try:
-        Manifest.from_json(record.manifest)
+        return Manifest.from_json(record.manifest)
     except TypeError as error:
         what = f"another version of open_mirroring wrote the record of batch {record.number}"
         raise _not_told(
@@ -199,10 +197,10 @@ def _not_told(mirror: Mirror, what: str, way_out: str) -> TerminalError:
     return TerminalError("COMMAND_REFUSED", what, where=f"mirror {mirror.name}", way_out=way_out)
 
 
-def _found_log(root: Place, records: Mapping[int, BatchRecord]) -> FoundLog:
+def _found_log(mirror: Mirror, root: Place, records: Mapping[int, BatchRecord]) -> FoundLog:
     there, holding, dropped = {Path(file).name for file in log_files(root)}, dict[str, set[int]](), 0
     for number, record in records.items():
-        for file in Manifest.from_json(record.manifest).files:
+        for file in _manifest(mirror, record).files:
             if Path(file["path"]).name not in there:
                 dropped = max(dropped, number)
             for source in file["tables"]:

@@ -1,1 +1,1 @@
-"""Facts: what a task saw beside the rows that it wrote, carried unopened from a decoder to the ledger."""
+"""Facts: what a task saw in addition to the rows that it wrote, carried from a decoder to the ledger."""

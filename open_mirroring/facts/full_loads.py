@@ -49,7 +49,7 @@ def fold(
     Args:
         known: the places before it.
         found: what the batch read.
-        begins: where the newest full load begins, by partition: what is read again from before it tells nothing.
+        begins: where the newest full load begins, by partition: what is read again from before it shows nothing.
         read_to_end: the last place of each partition that was read up to its end. Only such a partition has a place
             before it has a change of the table: a load that is still being read from a slow partition is no reload.
     """

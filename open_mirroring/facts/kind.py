@@ -1,7 +1,7 @@
 """Carries facts: small plain values, each of a kind, about a table (or the mirror), under a name within that.
 
-A task returns facts beside its log files; the driver merges them, the manifest of the batch keeps them, and the ledger
-folds them into its state. Nobody on the way opens them, so a new observation is a module of this package.
+A task returns facts in addition to its log files; the driver merges them, the manifest of the batch keeps them, and the
+ledger folds them into its state. Nothing on the way opens them, so a new observation is a module of this package.
 """
 
 from __future__ import annotations
@@ -54,20 +54,20 @@ class Kind(Generic[V]):
         return self.of_table(facts, "")
 
 
-def without(facts: Facts, kind: Kind[Any]) -> NewFacts:
-    """A copy of *facts* without those of a kind."""
-    return merged([{name: found for name, found in facts.items() if name != kind.name}])
-
-
 def merged(all_facts: Iterable[Facts]) -> NewFacts:
     """The facts of several tasks as those of one."""
     together: NewFacts = {}
     for facts in all_facts:
-        for kind, tables in facts.items():
-            for table, values in tables.items():
-                for name, found in values.items():
-                    _KINDS[kind].add(together, found, table=table, name=name)
+        add_all(together, facts)
     return together
+
+
+def add_all(facts: NewFacts, more: Facts) -> None:
+    """Add all of *more* to *facts*."""
+    for kind, tables in more.items():
+        for table, values in tables.items():
+            for name, found in values.items():
+                _KINDS[kind].add(facts, found, table=table, name=name)
 
 
 def tables_in(facts: Facts) -> set[str]:

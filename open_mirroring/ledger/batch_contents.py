@@ -144,6 +144,7 @@ def _record_tables(db: Connection, mirror: str, number: int, manifest: Manifest)
     for file in manifest.files:
         for source, seen in file["tables"].items():
             epochs.setdefault(source, set()).update(seen)
+    read_to_end = _read_to_end(db, mirror) if FULL_LOADS.of(manifest.facts) else {}
     c = t.mirrored_table.c
     query = sa.select(c.id, c.source, c.generation, c.newest_load)
     query = query.where(c.mirror == mirror, c.source.in_({*epochs, *tables_in(manifest.facts)}))
@@ -160,7 +161,7 @@ def _record_tables(db: Connection, mirror: str, number: int, manifest: Manifest)
             if record_columns(db, table_id, lists, of_reading=manifest.lists_of_reading):
                 _resume(db, table_id, PARTIAL_ROWS)
         _record_epochs(db, table_id, epochs.get(source, set()))
-        _record_starts(db, mirror, table_id, load, FULL_LOADS.of_table(manifest.facts, source))
+        _record_starts(db, table_id, load, FULL_LOADS.of_table(manifest.facts, source), read_to_end)
         if shortest := SHORTEST_VALUES.of_table(manifest.facts, source):
             _note_shortest(db, table_id, shortest)
         if source in epochs:
@@ -182,16 +183,24 @@ def _record_epochs(db: Connection, table_id: str, found: set[str]) -> None:
         stop_table(db, table_id, "EPOCH_UNKNOWN", f"changes of an unknown stream incarnation arrived: {unknown}")
 
 
+def _read_to_end(db: Connection, mirror: str) -> dict[str, int]:
+    """The last place of each partition that was read up to its end."""
+    b = t.bound_range.c
+    bound = dict(db.execute(sa.select(b.name, b.bound_to).where(b.mirror == mirror)).tuples().all())
+    ends = {name: broker.end for name, broker in OFFSETS.of(db, mirror).items()}
+    return {name: bound[name] - 1 for name, end in ends.items() if bound.get(name, -1) >= end}
+
+
 def _record_starts(
-    db: Connection, mirror: str, table_id: str, load: NewestLoad | None, found: Mapping[str, LoadPlaces]
+    db: Connection,
+    table_id: str,
+    load: NewestLoad | None,
+    found: Mapping[str, LoadPlaces],
+    read_to_end: Mapping[str, int],
 ) -> None:
     """Record where changes begin; stop a table of which a row of a full load came behind that place (K-18)."""
     if not found:
         return
-    b = t.bound_range.c
-    bound = dict(db.execute(sa.select(b.name, b.bound_to).where(b.mirror == mirror)).tuples().all())
-    ends = {name: broker.end for name, broker in OFFSETS.of(db, mirror).items()}
-    read_to_end = {name: bound[name] - 1 for name, end in ends.items() if bound.get(name, -1) >= end}
     known = STARTS.of(db, table_id)
     starts = full_loads.fold(known, found, {} if load is None else load.begins, read_to_end)
     if starts.reloaded is not None:

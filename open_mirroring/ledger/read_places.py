@@ -49,14 +49,9 @@ def _note_rows(db: Connection, mirror: str, why: str, number: int, *, only_loade
     note_from_now(db, db.execute(sa.select(m.id, m.generation).where(which)), NoteKind.ROWS, [why], number)
 
 
-def read_places(db: Connection, mirror: str) -> dict[str, list[Run]]:
-    """By partition the runs of places that were read."""
-    return PLACES.of(db, mirror)
-
-
 def close_gaps(db: Connection, mirror: str) -> dict[str, list[Run]]:
     """Count the places between those that were read as read, too; by partition which they are."""
-    read = read_places(db, mirror)
+    read = PLACES.of(db, mirror)
     missing = {name: found for name, runs in read.items() if (found := gaps(runs))}
     PLACES.put(db, mirror, {name: [Run(read[name][0].first, read[name][-1].last)] for name in missing})
     return missing

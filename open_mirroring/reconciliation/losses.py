@@ -25,9 +25,8 @@ from open_mirroring.config.tables import ExportLoad
 from open_mirroring.facts.foreign_tables import ForeignTable
 from open_mirroring.facts.read_places import Run, gaps
 from open_mirroring.ledger.columns import column_texts, columns_of_whole_rows
-from open_mirroring.ledger.documents import FOREIGN_TABLES, STRUCTURES
+from open_mirroring.ledger.documents import FOREIGN_TABLES, PLACES, STRUCTURES
 from open_mirroring.ledger.letters import LetterCounts, OpenLetters, letter_counts
-from open_mirroring.ledger.read_places import read_places
 from open_mirroring.ledger.reading import LedgerReader, TableState
 from open_mirroring.protocols.table_losses import (
     ANY_TABLE,
@@ -165,7 +164,7 @@ def look(
         keys_untold = {one.source for one in structures if one.topic == KEYS_UNTOLD}
         foreign = FOREIGN_TABLES.of(db, mirror.name)
         signals = signals_of(db, mirror.name)
-        places = read_places(db, mirror.name)
+        places = PLACES.of(db, mirror.name)
     seen = []
     for source, state in states.items():
         table = declared.get(source)

@@ -26,7 +26,7 @@ from open_mirroring.codes import Trait, having
 from open_mirroring.errors import TerminalError
 from open_mirroring.facts.foreign_tables import FOREIGN
 from open_mirroring.facts.full_loads import FULL_LOADS, LoadPlaces
-from open_mirroring.facts.kind import NewFacts, merged, without
+from open_mirroring.facts.kind import NewFacts, merged
 from open_mirroring.facts.read_places import READ_PLACES, Run
 from open_mirroring.facts.reading_stops import READING_STOPS, Stop
 from open_mirroring.facts.senders import senders_in
@@ -155,7 +155,7 @@ class BatchWriting:
         changed, epoch = self.ledger.tables_with_changes(), self.format.load
         earlier = self.ledger.files_of_position(epoch, LOAD_MAJOR, f"{LOAD_MAJOR};", before_batch=batch)
         newest = self.ledger.newest_loads(epoch)
-        facts, stops, repeated, whole = without(manifest.facts, FULL_LOADS), dict[str, Stop](), 0, list[str]()
+        stops, repeated, whole = dict[str, Stop](), 0, list[str]()
         for table in came:
             fresh = [str(file["path"]) for file in manifest.files if table in file["tables"]]
             if table in changed or any(at.is_reload for at in seen[table].values()):
@@ -171,9 +171,7 @@ class BatchWriting:
                 stops.setdefault(table, (LOAD_REPEATED, f"{said} not, such as {again.example}"))
             elif again is not None:
                 whole.append(table)
-        for table, places in seen.items():
-            for origin, at in places.items():
-                FULL_LOADS.add(facts, at, table=table, name=origin)
+        facts = {**manifest.facts, FULL_LOADS.name: seen}
         counts = {**manifest.counts, "loads_repeated": repeated} if repeated else manifest.counts
         return replace(manifest, facts=_stops(stops, facts), counts=counts, loads_whole=whole)
 
@@ -237,7 +235,7 @@ class BatchWriting:
             counts={**manifest.counts, outcome: len(settled)} if settled else manifest.counts,
             settled=[SettledLetter(*x.at, outcome, x.rows if x.table is None else 0) for x in settled],
             healed=healed_tables(settled, left, KEYLESS.of(manifest.facts).keys()),
-            facts=without(manifest.facts, FOREIGN),  # these were counted when they were read for the first time
+            facts={**manifest.facts, FOREIGN.name: {}},  # these were counted when they were read for the first time
         )
 
     def _read_whole(self, manifest: Manifest, scope: Scope) -> Iterator[SettledLetter]:
@@ -345,10 +343,9 @@ class BatchWriting:
 
 def _stops(stops: Mapping[str, Stop], facts: Facts) -> Facts:
     """Facts with the stops of tables, unless a task found one of the table."""
-    own, fresh = READING_STOPS.of(facts), NewFacts()
-    for table in stops.keys() - own.keys():
-        READING_STOPS.add(fresh, stops[table], table=table)
-    return merged((facts, fresh))
+    own = READING_STOPS.of(facts)
+    fresh = {table: {"": stop} for table, stop in stops.items() if table not in own}
+    return merged((facts, {READING_STOPS.name: fresh}))
 
 
 def _account(counts: Mapping[str, int], batch: int) -> None:

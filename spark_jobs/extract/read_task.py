@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 
 from open_mirroring.changes.manifest import LETTERS_SHOWN, REASON, BoundRange, Facts, SeenLetter, bounded_letters
 from open_mirroring.facts.full_loads import FULL_LOADS, LoadPlaces
-from open_mirroring.facts.kind import NO_FACTS, NewFacts, merged
+from open_mirroring.facts.kind import NewFacts, add_all, merged
 from open_mirroring.facts.read_places import READ_PLACES, Numbering, Run, joined
 from open_mirroring.facts.shown_positions import SHOWN, UNCOUNTED
 from open_mirroring.facts.unreadable import KEYLESS, WITHOUT_TABLE, KeylessReject
@@ -174,7 +174,7 @@ class Decoding:
         self._decoder, self._writer = format.decoder(tables, schemas), target.writer()
         self._fast = format.fast_decoder(tables, schemas)
         self._rows, self._counts, self._schemas = RowSummary(tables, format), Counter[str](), set[SourceSchema]()
-        self._facts, self._places = NO_FACTS, PlacesRead()
+        self._facts, self._places = NewFacts(), PlacesRead()
 
     def take(self, messages: Iterable[Any]) -> None:
         """Decode and log messages in their order."""
@@ -185,7 +185,7 @@ class Decoding:
         decoded = self._decoder.decode(messages)
         self._counts.update(decoded.counts._asdict())
         self._counts.update(decoded.notices._asdict())
-        self._facts = merged((self._facts, decoded.facts))
+        add_all(self._facts, decoded.facts)
         self._learn(decoded.schemas)
         self._rows.take(decoded.rows)
         self._writer.add(decoded.rows)
@@ -244,7 +244,7 @@ class Decoding:
             self._rows.take_table(found.rows)
         ignored = messages - changes - found.images
         self._counts.update(Dispositions(messages, changes, metadata=found.images, ignored=ignored)._asdict())
-        self._facts = merged((self._facts, found.facts))
+        add_all(self._facts, found.facts)
         self._learn(found.schemas)
         return found
 

@@ -147,17 +147,22 @@ class TableColumns:
         state = self._state
         if not state.is_beginning or state.load_state != "none" or self._declared.complete_rows:
             return self._records.former
-        keys, changes = {*self._declared.key}, _of_changes(self._same_case)
-        renamed = renamed_columns(changes, self._history(changes), self._decided)
+        keys, history = {*self._declared.key}, self._logged_history
+        renamed = renamed_columns(_of_changes(self._same_case), history, self._decided)
         renamed = [one for one in renamed if not keys & {one.column, one.now}]
         # A column that was dropped under its new name is not there under its old one either.
-        now = self._history(_of_changes(lists_as_now(self._same_case, renamed)))
+        now = self._history(_of_changes(lists_as_now(self._same_case, renamed))) if renamed else history
         return [*renamed, *(one for one in other_columns(now) if one.column not in keys)]
 
     @cached_property
     def history(self) -> ColumnHistory:
         """What became of the columns that changes carried."""
-        return self._history(self._changes)
+        return self._history(self._changes) if self.former else self._logged_history
+
+    @cached_property
+    def _logged_history(self) -> ColumnHistory:
+        """The same, of the names under which rows were logged."""
+        return self._history(_of_changes(self._same_case))
 
     @property
     def unverified(self) -> dict[str, str]:
@@ -219,9 +224,8 @@ class TableColumns:
         yield from judge_spelling(_of_changes(self._logged), self.spellings)
         yield from judge_lives(self._changes, self.history, self._decided, self._source)
         logged = _of_changes(self._same_case)
-        is_noted = self.former is self._records.former
-        history = self._history(logged)
-        yield from judge_returns(logged, history, self._decided, self._source, self.former, is_noted=is_noted)
+        of_logged, is_noted = self._logged_history, self.former is self._records.former
+        yield from judge_returns(logged, of_logged, self._decided, self._source, self.former, is_noted=is_noted)
         published = {column.name for column in self._state.columns.columns}
         new = {name: verdict.at or "" for name, verdict in self._added.items() if name not in published}
         if reload_on_add and new:

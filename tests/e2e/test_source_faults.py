@@ -20,7 +20,7 @@ import yaml
 
 from open_mirroring.errors import MirroringError, TerminalError, TransientError
 from open_mirroring.ledger import tables as t
-from open_mirroring.ledger.read_places import read_places
+from open_mirroring.ledger.documents import PLACES
 from open_mirroring.operate.exit_codes import Exit
 from spark_jobs.cli.command_line import main
 from tests.ces_messages import event
@@ -277,11 +277,11 @@ def test_a_partition_that_was_empty_at_the_first_look_comes_up_with_its_next_mes
     pipeline.extract()
     with pipeline.ledger.begin() as db:
         db.execute(t.mirrored_table.update().values(load_state="loaded"))
-        assert read_places(db, pipeline.name) == {f"{topic}/0": [(0, 0)], f"{topic}/1": [(3, 2)]}
+        assert PLACES.of(db, pipeline.name) == {f"{topic}/0": [(0, 0)], f"{topic}/1": [(3, 2)]}
     kafka.publish(topic, [messages[1]])
     pipeline.extract()
     with pipeline.ledger.begin() as db:
-        assert read_places(db, pipeline.name)[f"{topic}/1"] == [(3, 3)]
+        assert PLACES.of(db, pipeline.name)[f"{topic}/1"] == [(3, 3)]
     assert pipeline.reader.unverified_columns(pipeline.reader.tables().values()) == {}
 
 

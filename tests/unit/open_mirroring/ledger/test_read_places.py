@@ -16,7 +16,8 @@ from open_mirroring.ledger import tables as t
 from open_mirroring.ledger.auditing import Reason
 from open_mirroring.ledger.columns import verify_columns
 from open_mirroring.ledger.declaring import TableDeclaration, declare
-from open_mirroring.ledger.read_places import accept_gaps, read_places, record_places
+from open_mirroring.ledger.documents import PLACES
+from open_mirroring.ledger.read_places import accept_gaps, record_places
 from tests.hand_made_mirror import HandMadeMirror
 from tests.noted_facts import facts_about
 
@@ -29,7 +30,7 @@ def made(tmp_path: Path) -> HandMadeMirror:
 def record(made: HandMadeMirror, places: dict[str, Sequence[Sequence[int]]], batch: int = 1) -> dict[str, list[Run]]:
     with made.ledger.begin() as db:
         record_places(db, "shop", batch, facts_about(READ_PLACES, {"": places}))
-        return read_places(db, "shop")
+        return PLACES.of(db, "shop")
 
 
 def test_runs_grow_together_batch_by_batch_g_113(made: HandMadeMirror) -> None:
