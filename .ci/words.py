@@ -1,6 +1,6 @@
 """Finds words in what a person reads that this product does not use, long sentences and rule ids in messages.
 
-``python -m tests.words``, a part of `make lint`. Messages are the texts of the code: errors, output, help, settings. A
+``python .ci/words.py``, a part of `make lint`. Messages are the texts of the code: errors, output, help, settings. A
 document is read without its blocks of code and quoted names.
 """
 
@@ -29,7 +29,7 @@ WORDS = {
     r"\bstands?\b(?![- ](?:for|in|alone)\b)|\bstood\b|\blies\b|\blay\b": "is, is stored",
     r"\bwhole\b(?! numbers?\b)": "complete, entire",
     r"\bways? out\b": "fix, next step",
-    r"(?<!dead[ -])(?<!case )\bletters?\b(?!, digits)": "dead letter",
+    r"(?<!dead[ -])(?<!case )(?<!case of )\bletters?\b(?!, digits)": "dead letter",
     r"\bhomeless\b": "without a table",
     r"\b(?:some|no)body\b|\bwhoever\b": "an operator; no one; the person who",
     r"\bas far as one looks\b|\bby now\b|\bas ever\b": "(leave out)",
@@ -105,8 +105,10 @@ def all_findings() -> list[Finding]:
         for finding in findings(_QUOTED.sub("`x`", text), f"{_shown(path)}:{line}", message=True)
     ]
     for path in (*_files(TEMPLATES, ".html"), *_files(DOCUMENTS, ".md")):
-        for number, line in enumerate(document(path.read_text(encoding="utf-8")).splitlines(), 1):
-            found += findings(line, f"{_shown(path)}:{number}", message=False)
+        text = document(path.read_text(encoding="utf-8"))
+        for paragraph in re.finditer(r"(?:\S.*\n?)+", text):
+            line = text.count("\n", 0, paragraph.start()) + 1
+            found += findings(" ".join(paragraph[0].split()), f"{_shown(path)}:{line}", message=False)
     return found
 
 
