@@ -161,7 +161,7 @@ def test_a_hold_shows_its_backlog(made: HandMadeMirror) -> None:
     assert status.stopped == (), "a hold passes by itself"
     text = status_text(status, wide=True)
     assert "7 (2.5 MB)" in text and "3 h 0 min" in text
-    assert "dbo.orders: waiting: BACKLOG: what was found" in text
+    assert "  Waiting: BACKLOG\n    dbo.orders: what was found\n    Fix: " in text
     assert "a note" in text
 
 
@@ -248,7 +248,9 @@ def test_a_stopped_mirror_is_first_among_the_stopped(made: HandMadeMirror) -> No
     made.stop("dbo.orders", "FILE_MISSING")
     status = status_of(made)
     assert status.stopped == ("shop", "dbo.orders")
-    assert "LOG_CONFLICT: other files" in status_text(status, wide=True)
+    assert "Needs attention\n  Stopped: LOG_CONFLICT\n    reading: other files\n    Fix: " in status_text(
+        status, wide=True
+    )
 
 
 def test_the_document_is_plain_json(made: HandMadeMirror) -> None:
