@@ -19,7 +19,7 @@ import msgspec
 
 from open_mirroring.changes.log_position import position_text
 from spark_jobs.sources.ces import avro as ces_avro
-from spark_jobs.sources.contract.decoded import Notices, Refusal, shown
+from spark_jobs.sources.contract.decoded import Refusal, shown
 from spark_jobs.sources.contract.json_numbers import members_once
 
 EVENT_TYPE = "com.microsoft.SQL.CES.DML.V1"
@@ -32,7 +32,6 @@ _LOGICAL_ID = re.compile(
     r"([0-9A-Fa-f]{8}-[0-9A-Fa-f]{4}-[0-9A-Fa-f]{4}-[0-9A-Fa-f]{4}-[0-9A-Fa-f]{12}):([0-9A-Fa-f]{20}):([0-9]{20})"
 )
 _SOURCE_NAMES = {"db", "schema", "tbl", "cols", "pkkey", "transaction"}
-_NOTHING = Notices()
 _NULL = msgspec.Raw(b"null")
 _SURROGATE = re.compile(rb"\\u[dD][89A-Fa-f]")
 _PLACE_AS_TEXT = re.compile(rb'"(?:segmentindex|finalsegment|splitindex|splittotalcnt)"\s*:\s*"')
@@ -139,7 +138,6 @@ class Event(msgspec.Struct, frozen=True, gc=False):
     operation: str
     split: Split
     data: str | bytes | Data
-    notices: Notices = _NOTHING
     time: msgspec.Raw = _NULL
 
     @property
@@ -176,8 +174,7 @@ def read_event(body: bytes) -> Event:
     if is_text:
         return _event(_read_json(body), is_avro=False)
     if body.startswith(ces_avro.CONTAINER):
-        event = _event(_of_fields(ces_avro.read_container(body)), is_avro=True)
-        return msgspec.structs.replace(event, notices=Notices(avro_containers=1))
+        return _event(_of_fields(ces_avro.read_container(body)), is_avro=True)
     return _event(_read_avro(ces_avro.unframed(body)), is_avro=True)
 
 
@@ -309,8 +306,7 @@ def _event(envelope: _Envelope, is_avro: bool) -> Event:
         raise Refusal("MESSAGE_INVALID", f"operation is {shown(envelope.operation)}, not INS, UPD or DEL")
     epoch, lsn, sequence = match.groups()
     split, data = _split(envelope), _payload(envelope, is_avro)
-    notices = Notices(data_base64=1) if envelope.data is None else _NOTHING
-    return Event(epoch.lower(), lsn.upper(), sequence, envelope.operation, split, data, notices, envelope.time)
+    return Event(epoch.lower(), lsn.upper(), sequence, envelope.operation, split, data, envelope.time)
 
 
 def _unknown_type(found: str) -> Refusal:
@@ -354,12 +350,7 @@ def _payload(envelope: _Envelope, is_avro: bool) -> str | bytes | Data:
 
 
 def read_data(payload: str | bytes | Data) -> Data:
-    """The payload of a complete event; like :func:`read_data_leniently`, without the spelling."""
-    return read_data_leniently(payload)[0]
-
-
-def read_data_leniently(payload: str | bytes | Data) -> tuple[Data, bool]:
-    """The payload of a complete event, and whether the case of its names differs from the published samples (C-97).
+    """The payload of a complete event; the case of its names may differ from the published samples (C-97).
 
     Bytes of an Avro message contain JSON text or a record, whatever their announced content type. A leading brace would
     be a negative length in Avro, and a record is self-proving (C-62).
@@ -368,14 +359,14 @@ def read_data_leniently(payload: str | bytes | Data) -> tuple[Data, bool]:
         Refusal: ``MESSAGE_INVALID`` when the payload is invalid.
     """
     if isinstance(payload, Data):
-        return payload, False
+        return payload
     if isinstance(payload, bytes) and payload.startswith(ces_avro.CONTAINER):
         try:
-            return _decode_data(json.dumps(ces_avro.read_container(payload))), False
+            return _decode_data(json.dumps(ces_avro.read_container(payload)))
         except (msgspec.MsgspecError, TypeError, ValueError, OverflowError) as error:
             raise Refusal("MESSAGE_INVALID", f"a container file that holds no Data record: {error}") from error
     if isinstance(payload, bytes) and payload[:1] != b"{":
-        return _data_of(ces_avro.read_data(payload)), False
+        return _data_of(ces_avro.read_data(payload))
     try:
         text = payload if isinstance(payload, str) else payload.decode()
         try:
@@ -388,7 +379,7 @@ def read_data_leniently(payload: str | bytes | Data) -> tuple[Data, bool]:
                 raise ValueError("the event has both eventrow and eventdata")
     except (msgspec.DecodeError, ValueError, RecursionError) as error:
         raise Refusal("MESSAGE_INVALID", str(error)) from error
-    return data, is_prose
+    return data
 
 
 def _has_unique_names(text: str) -> bool:
