@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from open_mirroring.changes.log_position import position_text
-from spark_jobs.sources.contract.decoded import Notices, Refusal, shown
+from spark_jobs.sources.contract.decoded import Refusal, shown
 from spark_jobs.sources.contract.json_numbers import members_once
 
 EVENT_TYPE = "com.microsoft.SQL.CES.DML.V1"
@@ -33,7 +33,6 @@ _LOGICAL_ID = re.compile(
     r"([0-9A-Fa-f]{8}-[0-9A-Fa-f]{4}-[0-9A-Fa-f]{4}-[0-9A-Fa-f]{4}-[0-9A-Fa-f]{12}):([0-9A-Fa-f]{20}):([0-9]{20})"
 )
 _SOURCE_NAMES = {"db", "schema", "tbl", "cols", "pkkey", "transaction"}
-_NOTHING = Notices()
 _NULL = msgspec.Raw(b"null")
 _SURROGATE = re.compile(rb"\\u[dD][89A-Fa-f]")
 _PLACE_AS_TEXT = re.compile(rb'"(?:segmentindex|finalsegment|splitindex|splittotalcnt)"\s*:\s*"')
@@ -140,7 +139,6 @@ class Event(msgspec.Struct, frozen=True, gc=False):
     operation: str
     split: Split
     data: str | bytes | Data
-    notices: Notices = _NOTHING
     time: msgspec.Raw = _NULL
 
     @property
@@ -269,8 +267,7 @@ def _avro_event(body: bytes) -> Event:
     from spark_jobs.sources.ces import avro  # with fastavro, which no run over JSON needs
 
     if body.startswith(AVRO_CONTAINER):
-        event = _event(_of_fields(avro.read_container(body)), is_avro=True)
-        return msgspec.structs.replace(event, notices=Notices(avro_containers=1))
+        return _event(_of_fields(avro.read_container(body)), is_avro=True)
     fields = avro.read_envelope(avro.unframed(body))
     return _event(_Envelope(**{**fields, "time": _raw(fields["time"])}), is_avro=True)
 
@@ -323,8 +320,7 @@ def _event(envelope: _Envelope, is_avro: bool) -> Event:
         raise Refusal("MESSAGE_INVALID", f"operation is {shown(envelope.operation)}, not INS, UPD or DEL")
     epoch, lsn, sequence = match.groups()
     split, data = _split(envelope), _payload(envelope, is_avro)
-    notices = Notices(data_base64=1) if envelope.data is None else _NOTHING
-    return Event(epoch.lower(), lsn.upper(), sequence, envelope.operation, split, data, notices, envelope.time)
+    return Event(epoch.lower(), lsn.upper(), sequence, envelope.operation, split, data, envelope.time)
 
 
 def _unknown_type(found: str) -> Refusal:
@@ -368,12 +364,7 @@ def _payload(envelope: _Envelope, is_avro: bool) -> str | bytes | Data:
 
 
 def read_data(payload: str | bytes | Data) -> Data:
-    """The payload of a complete event; like :func:`read_data_leniently`, without the spelling."""
-    return read_data_leniently(payload)[0]
-
-
-def read_data_leniently(payload: str | bytes | Data) -> tuple[Data, bool]:
-    """The payload of a complete event, and whether the case of its names differs from the published samples (C-97).
+    """The payload of a complete event; the case of its names may differ from the published samples (C-97).
 
     Bytes of an Avro message contain JSON text or a record, whatever their announced content type. A leading brace would
     be a negative length in Avro, and a record is self-proving (C-62).
@@ -382,9 +373,9 @@ def read_data_leniently(payload: str | bytes | Data) -> tuple[Data, bool]:
         Refusal: ``MESSAGE_INVALID`` when the payload is invalid.
     """
     if isinstance(payload, Data):
-        return payload, False
+        return payload
     if isinstance(payload, bytes) and payload[:1] != b"{":
-        return _avro_data(payload), False
+        return _avro_data(payload)
     try:
         text = payload if isinstance(payload, str) else payload.decode()
         try:
@@ -397,7 +388,7 @@ def read_data_leniently(payload: str | bytes | Data) -> tuple[Data, bool]:
                 raise ValueError("the event has both eventrow and eventdata")
     except (msgspec.DecodeError, ValueError, RecursionError) as error:
         raise Refusal("MESSAGE_INVALID", str(error)) from error
-    return data, is_prose
+    return data
 
 
 def _has_unique_names(text: str) -> bool:
