@@ -16,7 +16,6 @@ from open_mirroring.operate.words import SEVERITY, age, amount, shown, size, ver
 from open_mirroring.protocols.proving import Kind, Proof, ProofVerdict
 from open_mirroring.protocols.verdicts import Verdict
 from spark_jobs.cli.reporting import WIDTH, columns, grouped, ignored_text, wrapped
-from spark_jobs.sources.contract.decoded import Notices
 
 _COLOURS = {Verdict.PASS: "32", Verdict.LOSSES: "33", Verdict.HOLD: "34", Verdict.STOP: "1;31", None: "35"}
 
@@ -67,8 +66,6 @@ def _notes(status: MirrorView) -> Iterator[str]:
     yield from map(wrapped, status.notes)
     if status.report.ignored:
         yield wrapped(f"not mirrored: {ignored_text(status.report.document()['ignored'])}")
-    if noticed := {name: status.recent[name] for name in Notices._fields if status.recent.get(name)}:
-        yield wrapped(f"in the last {status.recent_batches} batches: {counted(noticed)}")
     yield from grouped((table.source, text) for table in status.tables for text in _remarks(table, status.taken_at))
 
 
