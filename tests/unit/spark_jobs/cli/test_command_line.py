@@ -160,10 +160,11 @@ def test_the_doctor_tells_the_way_out_of_whatever_is_wrong(
     with made.ledger.begin() as db:
         db.exec_driver_sql("UPDATE alembic_version SET version_num = '9999'")
     ran = Ran(capsys, "doctor", made.file)
-    assert ran.code == Exit.USAGE and ran.out.count("LEDGER_UNFIT") == 1 and "  do: install" in ran.out
+    assert ran.code == Exit.USAGE and ran.out.count("LEDGER_UNFIT") == 1 and "  Fix: install" in ran.out
     checked = Ran(capsys, "check", made.file)
     assert checked.code == Exit.USAGE and "LEDGER_UNFIT: ledger: " in checked.out
-    assert "need an operator" in ran.err and Ran(capsys, "doctor", tmp_path / "none.yaml").code == Exit.USAGE
+    assert "need an operator.\nFAIL" in ran.out
+    assert Ran(capsys, "doctor", tmp_path / "none.yaml").code == Exit.USAGE
 
 
 def test_a_check_tells_a_ledger_that_is_damaged(made: HandMadeMirror, capsys: pytest.CaptureFixture[str]) -> None:
