@@ -56,7 +56,7 @@ def test_a_run_where_all_is_well_ends_green(mirror: Mirror, task_context: dict[s
     answer = _leaf(mirror).execute(task_context)
     status = answer.pop("status")
     assert answer == {"verdicts": {"dbo.customers": "PASS", "dbo.orders": "PASS"}, "note": ""}
-    assert status == json.loads(json.dumps(status)), "G-11: plain values, for whoever graphs them"
+    assert status == json.loads(json.dumps(status)), "plain values, for whoever graphs them"
     assert (status["last_commit"], status["counts"], "tables" in status) == (None, {"PASS": 2}, False)
 
 
