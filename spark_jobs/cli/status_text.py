@@ -37,9 +37,10 @@ def status_text(status: MirrorView, *, wide: bool = False, coloured: bool = Fals
             since = f" since {table.since:%Y-%m-%d %H:%M} UTC" if wide and table.since else ""
             lines += _stopped(table.source, table.code, table.what, coloured, since, table.way_out)
     lines += [f"{name}: {text}" for name, text in _of_mirror(status)]
-    noticed = {name: status.recent[name] for name in Notices._fields if status.recent.get(name)}
+    recent = status.recent
+    noticed = {name: recent[name] for name in Notices._fields if recent.get(name)}
     if noticed:
-        lines.append(f"read, and worth a look: {counted(noticed)} in the last {status.recent_batches} batches")
+        lines.append(f"read, and worth a look: {counted(noticed)} in the last {len(status.batches)} batches")
     lines += ["", _table(status, wide, coloured)]
     for table in status.tables:
         lines += _remarks(table, status.taken_at)
@@ -53,8 +54,8 @@ def _positions(status: MirrorView) -> Iterator[str]:
     is_open = f"; batch {state.open_batch} is open, the next run finishes it" if state.open_batch else ""
     yield f"  bound offsets     {read.places} files, partitions or tables, {read.total} bytes or offsets"
     yield f"  change log        batch {state.committed}, {last}{is_open}"
-    yield f"  open fragments    {status.open_fragments} wait for other pieces, or for a description of their structure"
-    yield f"  last {status.recent_batches:>3} batches  {counted(status.recent)}"
+    yield f"  open fragments    {len(status.fragments)} wait for other pieces, or for a description of their structure"
+    yield f"  last {len(status.batches):>3} batches  {counted(status.recent)}"
     if status.horizon is not None:
         up_to = status.horizon.dropped
         dropped = f"; batches up to {up_to} are dropped from the log" if up_to else ""
@@ -104,12 +105,15 @@ def _painted(text: str, verdict: Verdict | None, coloured: bool) -> str:
 
 
 _HEADINGS = ("table", "verdict", "lag", "in the log", "at the target", "letters", "load")
-_MARKS = ("highest position", "complete position", "published batch", "last number", "rows out of date")
+_MARKS = (
+    *("highest position", "complete position", "published batch", "batches in the log", "last number"),
+    *("oldest at the target", "rows out of date"),
+)
 
 
 def _table(status: MirrorView, wide: bool, coloured: bool) -> str:
     headings = (*_HEADINGS, *(_MARKS if wide else ()))
-    rows = [(*_row(table), *(_marks(table) if wide else ())) for table in status.tables]
+    rows = [(*_row(table), *(_marks(table, status.taken_at) if wide else ())) for table in status.tables]
     others = sum(max(len(row[at]) for row in [headings, *rows]) + 2 for at in range(1, len(headings)))
     # Among the marks a name has all the room that it needs.
     room = sys.maxsize if wide else max(12, WIDTH - others)
@@ -140,15 +144,17 @@ def _row(table: TableView) -> tuple[str, ...]:
     )
 
 
-def _marks(table: TableView) -> tuple[str, ...]:
-    marks, row = table.marks, table.state.row
+def _marks(table: TableView, now: datetime) -> tuple[str, ...]:
+    marks, row, oldest = table.marks, table.state.row, table.backlog.oldest
     complete = NO_COMPLETE_POSITION if marks is None else marks.complete_position
     return (
         (marks and marks.highest_position) or "-",
         # Shown in every row of some sources, it would hide what differs.
         "-" if complete == NO_COMPLETE_POSITION else complete,
         f"{row.published_batch}",
+        f"{table.waiting.batches}",
         f"{row.confirmed}",
+        age(now - oldest) if oldest else "-",
         f"{table.dead_letters.keys}",
     )
 

@@ -10,7 +10,7 @@ import pytest
 
 from open_mirroring.config import load_mirror
 from open_mirroring.ledger import requests
-from open_mirroring.operate.mirror_view import TableView
+from open_mirroring.operate.mirror_view import Judgement, TableView
 from open_mirroring.operate.viewing import view_mirror
 from open_mirroring.page import ways_out
 from open_mirroring.protocols.table_losses import (
@@ -33,7 +33,7 @@ def stopped(tmp_path: Path) -> TableView:
     now = datetime.now(UTC)
     made = HandMadeMirror(tmp_path)
     line = next(one for one in view_mirror(made.mirror, made.ledger, now).tables if one.source == "dbo.orders")
-    return replace(line, verdict=Verdict.STOP, code="EPOCH_UNKNOWN", since=now)
+    return replace(line, judgement=Judgement(Verdict.STOP, "EPOCH_UNKNOWN", "it began anew", now))
 
 
 @pytest.mark.parametrize(
@@ -59,7 +59,8 @@ def test_changes_that_nothing_brings_back_offer_to_build_the_table_anew(
     stopped: TableView, tmp_path: Path, code: str
 ) -> None:
     """The runbook's way out is a reset; without its command the page would only say that rows are missing."""
-    lossy = replace(stopped, verdict=Verdict.LOSSES, code=code, since=None, losses=(Loss(code, "rows are missing"),))
+    report = replace(stopped.report, losses={stopped.source: (Loss(code, "rows are missing"),)})
+    lossy = replace(stopped, judgement=Judgement(Verdict.LOSSES, code, "rows are missing"), report=report)
     found = ways_out.of_table(load_mirror(tmp_path / "mirrors" / "shop.yaml"), lossy, (), ())
     resets = [one.text for one in found.commands if " reload-table " in one.text]
     assert len(resets) == (code != DEAD_LETTERS_OPEN)
