@@ -122,7 +122,7 @@ STOPS = [
             "SCHEMA_CHANGED", "'name'"),
     Stopped("masked", [of("masked", "INSERT", row(1)),
                        of("masked", "UPDATE", {"id": 1, "name": "Eve"}, number=2, columnMask="03")],
-            "PARTIAL_ROWS", "whole rows"),
+            "PARTIAL_ROWS", "complete rows"),
 ]  # fmt: skip
 
 

@@ -421,7 +421,7 @@ def _in_lower_case(text: str) -> str:
     def lower(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         found = {name.lower(): value for name, value in pairs}
         if len(found) != len(pairs):
-            raise ValueError("a name stands twice in one object, perhaps in another case")
+            raise ValueError("a name is twice in one object, perhaps in another case")
         return found
 
     return json.dumps(json.loads(text, object_pairs_hook=lower))
