@@ -219,7 +219,7 @@ class _Proving:
                 )
 
     def _first_look(self, case: _Case) -> None:
-        if case.state.load_state == "pending":
+        if case.state.start.load_state == "pending":
             raise TerminalError("LOAD_PENDING", "its initial load is not complete", way_out="run it to its end")
         if case.state.reset is not None:
             raise TerminalError("RESET_OPEN", f"it is in a reset: {case.state.reset}", way_out="let it come to its end")

@@ -122,8 +122,8 @@ def _table(status: MirrorView, wide: bool, coloured: bool) -> str:
 
 
 def _row(table: TableView) -> tuple[str, ...]:
-    load = "" if table.state.load_state == "none" else table.state.load_state
-    if table.state.load_state == "pending" and table.load_chunks is not None:
+    load = "" if table.state.start.load_state == "none" else table.state.start.load_state
+    if table.state.start.load_state == "pending" and table.load_chunks is not None:
         load = "{} of {}".format(*table.load_chunks)
     return (
         table.source,
