@@ -36,7 +36,7 @@ from spark_jobs.load.work import LoadWork
 from spark_jobs.publish.driver import PublicationDriver
 from spark_jobs.reconcile.lost_ledger import log_ahead
 from spark_jobs.runtime.job import TABLES, Job
-from spark_jobs.runtime.tasks import tasks_wanted
+from spark_jobs.runtime.tasks import THREADS, tasks_wanted
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -127,7 +127,7 @@ def _log(
     sources, planned = [table.source for table in loading], reader.tables()
     plans = {table.source: planned[table.source].start.load_plan for table in loading}
     size = sum(weight_of(spark, table, plan) for table in loading if (plan := plans[table.source]) is not None)
-    at_once = tasks_wanted(spark, size, _CHUNKS_PER_CORE)
+    at_once = tasks_wanted(spark, size, _CHUNKS_PER_CORE, THREADS)
     given_back: dict[str, str] = {}
     rows: dict[str, int] = {}
     begun, before = time.monotonic(), _chunks_in_log(reader)

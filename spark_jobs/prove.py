@@ -388,7 +388,7 @@ class _Proving:
             bound = ExtractLedger(self._ledger, self._mirror.name).bound()
             return transport_of(self._mirror).ends(self._spark, bound)
         except MirroringError as error:
-            return f"nothing tells how far the source's changes go: {error.code}"
+            return f"how far the source's changes go is unknown: {error.code}"
 
     def _fail(self, case: _Case, error: MirroringError) -> None:
         log.warning("%s cannot be proved: %s", case.table.source, error)

@@ -88,7 +88,7 @@ class Reloaded(NamedTuple):
     @property
     def hold(self) -> str:
         """Why the table is on hold; empty when it is back."""
-        return f"{RESET_OPEN}: it is built anew ({self.stage}), waits for {self.waits_for}" if self.waits_for else ""
+        return f"{RESET_OPEN}: it is rebuilt ({self.stage}), waits for {self.waits_for}" if self.waits_for else ""
 
 
 def request_reload(

@@ -308,7 +308,7 @@ def _letters_of(table: SeenTable, letters: LetterCounts) -> list[Loss]:
 def _without_table(found: OpenLetters, tolerated: int) -> list[Loss]:
     if found.count <= tolerated:
         return []
-    return [Loss(DEAD_LETTERS_HOMELESS, f"AT RISK: {_said(found)}: no table is told, so any may lack a change")]
+    return [Loss(DEAD_LETTERS_HOMELESS, f"AT RISK: {_said(found)}: their table is unknown, so any may lack a change")]
 
 
 def _named(columns: Sequence[str]) -> str:

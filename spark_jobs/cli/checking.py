@@ -62,7 +62,7 @@ def check(arguments: argparse.Namespace) -> Exit:
         if key_changes:
             print(f"  key changes   {key_changes}")
         if mirror.consistency == "key":
-            print("  consistency   key: each row is exact, a transaction may show in parts (C-88)")
+            print("  consistency   key: each row is exact, a transaction may show in parts")
         else:
             print("  consistency   transaction: changes wait until the source has shown a later one")
         for warning in [*limit_warnings(mirror), *drivers_lacking(mirror), *warnings, *sampled.get(mirror.name, ())]:

@@ -40,9 +40,9 @@ from spark_jobs.load.task import (
     load_export_chunk,
     stage_no_rows,
 )
-from spark_jobs.load.unique_keys import find_duplicate, key_columns
+from spark_jobs.load.unique_keys import duplicate_in
 from spark_jobs.publish.driver import StagedWork, Staging
-from spark_jobs.runtime.tasks import run_job, tasks_wanted
+from spark_jobs.runtime.tasks import THREADS, run_job, tasks_wanted
 from spark_jobs.sources.jdbc.tables import JdbcRows, JdbcTable
 from spark_jobs.sources.sql_server.types import filled_length
 
@@ -86,7 +86,7 @@ class LoadWork:
             chunks = plan.remaining
             if not plan.together:
                 size = weight_of(self._spark, self._declared[state.source], plan)
-                chunks = chunks[: tasks_wanted(self._spark, size, _CHUNKS_PER_CORE)]
+                chunks = chunks[: tasks_wanted(self._spark, size, _CHUNKS_PER_CORE, THREADS)]
             found[table_id] = protocol.Work("load", plan.hand_over_batch, chunk_text(chunks))
         return found
 
@@ -198,7 +198,7 @@ class LoadWork:
                     "CHANGED_MEANWHILE", "a staged object is not there as created", way_out="run again"
                 )
             target = self._target(one)
-            twice = find_duplicate(key_columns(there, target.landed_keys), target.key_schema)
+            twice = duplicate_in(there, target.key_schema)
         if twice is not None:
             raise duplicate_key(*(_staged_place(names, row) for row in twice))
 

@@ -256,7 +256,7 @@ class TableColumns:
         """Whether loaded values of a column may mean something else than those of changes (G-65, G-86, G-114)."""
         kind, lands = loaded.column.type, sorted({one.lands for one in types.values()})
         if kind not in lands and not all(map(is_exact_number, (kind, *lands))):
-            what = f"the initial load brought column {name!r} as {kind}, and changes carry it as {lands}"
+            what = f"the initial load contained column {name!r} as {kind}, and changes carry it as {lands}"
             since = min(one.first for one in types.values())
             yield ColumnVerdict(Fate.RELOAD, (name,), since, "SCHEMA_CHANGED", what)
         for sql_type, one in types.items():
@@ -433,7 +433,7 @@ def _columns_of_text(schema: TableSchema, text: TextFormat, declared: Table, sal
     if other:
         raise PlanStop(
             "SCHEMA_CHANGED",
-            f"delimited text takes no columns but the declared ones, and rows carry {', '.join(other[:5])}: declare "
+            f"delimited text contains the declared columns only, and rows carry {', '.join(other[:5])}: declare "
             "them, list `columns` without them, or, for decimals, leave `delimited_text` out",
         )
     return TableSchema(columns)

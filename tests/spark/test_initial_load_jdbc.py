@@ -245,9 +245,9 @@ def test_a_load_keeps_to_the_limits_of_its_source_and_tells_how_far_it_is(
         partitions.append(len(named.get("predicates") or ()))
         return read(reader, *arguments, **named)
 
-    def watched_tasks(session: Any, what: str, work: Any, tasks: Any, size: int) -> Any:
+    def watched_tasks(session: Any, what: str, work: Any, tasks: Any, *limits: int) -> Any:
         partitions.append(len(tasks))
-        return run(session, what, work, tasks, size)
+        return run(session, what, work, tasks, *limits)
 
     monkeypatch.setattr(DataFrameReader, "jdbc", watched)
     monkeypatch.setattr(tables, "run_job", watched_tasks)
