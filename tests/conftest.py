@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import logging
 import os
 import shutil
@@ -74,6 +75,12 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
             return folder if folder in WHOLE_FOLDERS else nodeid
 
     return ByFolder(config, log)
+
+
+def pytest_collection_finish() -> None:
+    # What is loaded by now lives to the end: to look through it for garbage takes a tenth of the unit tests' time.
+    gc.freeze()
+    gc.set_threshold(50_000)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
