@@ -80,9 +80,9 @@ class LoadWork:
         found: dict[str, protocol.Work] = {}
         for table_id, state in tables.items():
             fresh = now[state.source]
-            if fresh.load_state != "pending" or fresh.load_plan is None:
+            if fresh.start.load_state != "pending" or fresh.start.load_plan is None:
                 continue
-            plan = fresh.load_plan
+            plan = fresh.start.load_plan
             chunks = plan.remaining
             if not plan.together:
                 size = weight_of(self._spark, self._declared[state.source], plan)
@@ -96,9 +96,9 @@ class LoadWork:
         loads: dict[str, _Intended] = {}
         for table_id, intent in intents.items():
             state = now[tables[table_id].source]
-            if state.load_plan is None:
+            if state.start.load_plan is None:
                 raise ValueError(f"{state.source} has a load intent and no load plan")
-            loads[table_id] = _Intended(state, self._declared[state.source], state.load_plan, intent)
+            loads[table_id] = _Intended(state, self._declared[state.source], state.start.load_plan, intent)
         begun = time.monotonic()
         chunks = self._stage_exports({t: one for t, one in loads.items() if one.export is not None})
         for table_id, one in loads.items():

@@ -308,7 +308,7 @@ def test_a_dropped_connection_is_worth_another_try(
     assert (state.row.confirmed, state.stop_code) == (0, None)
     connect(monkeypatch, source, source.port)
     assert load(pipeline).rows == {"shop.wide": 3000}
-    plan = pipeline.reader.tables()["shop.wide"].load_plan
+    plan = pipeline.reader.tables()["shop.wide"].start.load_plan
     assert plan is not None and plan.remaining == ()
     files = [pipeline.zone / "shop.schema" / "wide" / f"{number:020d}.parquet" for number in (1, 2)]
     assert sum(pq.read_metadata(file).num_rows for file in files) == 3000

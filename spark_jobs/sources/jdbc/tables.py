@@ -342,7 +342,7 @@ class JdbcTable:
                 way_out = "this is no answer of the database: report it"
                 return TerminalError("SERVICE_REFUSED", f"{doing}, Spark failed: {what}", where=where, way_out=way_out)
             # Spark Connect returns no SQLSTATE, so another attempt may succeed.
-            way_out = "run again; if it stays, mend what the text names"
+            way_out = "run again; if it stays, fix what the text names"
             return TransientError("SERVICE_REFUSED", f"{doing}, Spark failed: {what}", where=where, way_out=way_out)
         return database_error(doing, state, what, self._connection, self._name)
 
