@@ -84,14 +84,15 @@ rules: ## the rules of docs/rules/ with the tests that name each; fails on a rul
 	@$(PYTHON) -m tests.rules
 
 .PHONY: lint
-lint: $(VENV)/.installed ## ruff (style, imports, format) and mypy (strict)
-	@echo "lint: ruff check, ruff format, mypy"
+lint: $(VENV)/.installed ## ruff (style, imports, format), mypy (strict), and the words of messages and documents
+	@echo "lint: ruff check, ruff format, mypy, words"
 	@$(VENV)/bin/ruff check .
 	@$(VENV)/bin/ruff format --check --quiet . || { echo "lint: not formatted; run: make format"; exit 1; }
 	@$(VENV)/bin/mypy
+	@$(RUN) .ci/words.py
 
 .PHONY: format
-format: $(VENV)/.installed ## mend what ruff can mend
+format: $(VENV)/.installed ## fix what ruff can fix
 	$(VENV)/bin/ruff check --fix-only --quiet .
 	$(VENV)/bin/ruff format .
 

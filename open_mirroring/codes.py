@@ -51,10 +51,10 @@ class Lift(StrEnum):
 class Trait(Enum):
     """What the product does by a code."""
 
-    HEALED_BY_COPY = "the dead letter hides whole changes, and a sound copy or a decoder that knows more heals it"
+    HEALED_BY_COPY = "the dead letter hides complete changes, and a sound copy or a decoder that knows more heals it"
     OF_A_FILE = "the dead letter is of a file, not of a message: only reading the file again makes anything of it"
     HIDES_CHANGES = "a dead letter causes the stop: it hides which rows were meant"
-    BEFORE_A_LOAD = "the cause of the stop may lie before the newest full load: what lies behind it is judged again"
+    BEFORE_A_LOAD = "the cause of the stop may lie before the newest full load: what is behind it is judged again"
     FOLLOWED = "a change of structure that a run may follow by building the table from scratch"
     EXPLAINED = "the stop may be over once it is known what became of a column"
     REPAIRED = "publishing a lost file again fixes it, or the stop does not forbid that"
@@ -321,7 +321,7 @@ _TABLE = (
         f"{RESET} with an `initial_load` made after it. If messages were only delivered twice, {_LIFT}",
         why_load="keys that a second load of the source lacks would stay", traits=frozenset({Trait.BEFORE_A_LOAD})),
     _code("RELOAD_UNCLEAR", _ERROR, Lift.DECISION,
-        "The newest full load cannot be told apart from earlier rows, or there is none.",
+        "The newest full load cannot be distinguished from earlier rows, or there is none.",
         f"give the table an `initial_load` made after that load ended, and {RESET}"),
     Code("LOAD_NEEDED", (Kind.STOP, Kind.ERROR), Lift.RESET,
         "The log does not contain every change of the table: only a load can provide its rows.",
@@ -572,7 +572,7 @@ _TABLE = (
     # It is worth a look.
     _code("NOT_SEEN", _NOTE, Lift.ITSELF,
         "The source has not sent anything about a table or column that the mirror file names.",
-        "compare the names with the source, letter by letter. A table or column may also not have changed yet"),
+        "compare the names with the source, character by character. A table or column may also not have changed yet"),
     _code("BEGUN_LATE", _NOTE, Lift.RESET,
         "The stream was not read from its first message on, and there is no load with the first rows.",
         f"run `open-mirroring prove` to see which rows are missing. Then {RESET} with an initial load"),

@@ -219,7 +219,7 @@ class _Proving:
                 )
 
     def _first_look(self, case: _Case) -> None:
-        if case.state.load_state == "pending":
+        if case.state.start.load_state == "pending":
             raise TerminalError("LOAD_PENDING", "its initial load is not complete", way_out="run it to its end")
         if case.state.reset is not None:
             raise TerminalError("RESET_OPEN", f"it is in a reset: {case.state.reset}", way_out="let it come to its end")
@@ -389,7 +389,7 @@ class _Proving:
             bound = ExtractLedger(self._ledger, self._mirror.name).bound()
             return transport_of(self._mirror).ends(self._spark, bound)
         except MirroringError as error:
-            return f"nothing tells how far the source's changes go: {error.code}"
+            return f"how far the source's changes go is unknown: {error.code}"
 
     def _fail(self, case: _Case, error: MirroringError) -> None:
         log.warning("%s cannot be proved: %s", case.table.source, error)

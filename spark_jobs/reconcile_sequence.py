@@ -155,14 +155,14 @@ def _look(mirror: Mirror, ledger: Engine, reader: LedgerReader) -> _Known:
 
 
 def _table(mirror: Mirror, reader: LedgerReader, state: TableState, contents: Sequence[BatchContents]) -> TableRecord:
-    loaded = state.load_plan is not None and state.load_state == "loaded"
+    loaded = state.start.load_plan is not None and state.start.load_state == "loaded"
     return TableRecord(
         mirror=mirror.name,
         source=state.source,
         table_id=state.id,
         generation=state.row.generation,
         confirmed=state.row.confirmed,
-        first_batch=state.load_plan.hand_over_batch if state.load_plan and loaded else 0,
+        first_batch=state.start.load_plan.hand_over_batch if state.start.load_plan and loaded else 0,
         published_batch=state.row.published_batch,
         published=reader.published(state.id, state.row.generation),
         publications=reader.publications(state.id, state.row.generation),
@@ -203,7 +203,7 @@ def _note_contradictions(
 def _searching(mirror: Mirror, ledger: Engine, reader: LedgerReader, known: _Known, source: str) -> list[ImagesTask]:
     """The search in a table's log, above whatever may be missing there or be keyed otherwise."""
     state, record, parts = known.states[source], known.records[source], known.contents[source]
-    unusable = max(known.dropped, state.log_from, record.first_batch)
+    unusable = max(known.dropped, state.start.log_from, record.first_batch)
     above = dict.fromkeys((part.epoch for part in parts if not is_load_epoch(part.epoch)), "")
     for part in parts:
         if part.batch <= unusable and part.epoch in above:
@@ -217,9 +217,9 @@ def _searching(mirror: Mirror, ledger: Engine, reader: LedgerReader, known: _Kno
                 above[epoch] = max(above[epoch], f"{horizon.major};")
     if not (state.keys and above):
         return []
-    is_loaded = state.load_plan is not None or any(part.lowest.startswith(f"{LOAD_MAJOR}:") for part in parts)
+    is_loaded = state.start.load_plan is not None or any(part.lowest.startswith(f"{LOAD_MAJOR}:") for part in parts)
     begins = not (is_loaded or unusable) and horizon is None and len({part.epoch for part in parts}) == 1
-    begins &= state.row.generation == 1 and state.stream_from is None
+    begins &= state.row.generation == 1 and state.start.stream_from is None
     files = tuple(sorted({file for part in parts if part.batch > known.dropped for file in part.files}))
     rows, behind = sum(part.rows for part in parts), contradicted_up_to(ledger, state.id, state.row.generation)
     return [

@@ -66,17 +66,57 @@ class MirrorState(NamedTuple):
             )
 
 
+class GenerationStart(NamedTuple):
+    """What the present generation of a table starts with.
+
+    Attributes:
+        load_state: of its initial load: ``none``, ``pending`` or ``loaded``.
+        load_plan: the plan of that load; None without one.
+        load_refused: why the load could not start when it was tried last.
+        stream_from: changes of stream incarnation *stream_epoch* below it are in the load.
+        log_from: batches up to this one are not part of the generation.
+        lives_above: every row has its newest change above this position (G-106); None: not checked.
+        newest_load: the full load of the source in the log with which it starts (G-125).
+        accepted: who accepted a later full load of the source, and why.
+    """
+
+    load_state: str = "none"
+    load_plan: LoadPlan | None = None
+    load_refused: str | None = None
+    stream_from: str | None = None
+    stream_epoch: int = 0
+    log_from: int = 0
+    lives_above: str | None = None
+    newest_load: NewestLoad | None = None
+    accepted: Reason | None = None
+
+    @property
+    def begins_at(self) -> int | None:
+        """The ordinal of the stream with which the table was re-created at the source (G-108); None: it never was."""
+        is_empty = self.load_state == "none" and self.stream_from == BEGINS_EMPTY and self.newest_load is None
+        return self.stream_epoch if is_empty else None
+
+    @property
+    def columns_above(self) -> str | None:
+        """Column lists up to this position are of an earlier table; None: all are of this one."""
+        made_anew = None if self.begins_at is None else position_order(self.begins_at, "")
+        return max(filter(None, (made_anew, self.lives_above)), default=None)
+
+
 class TableState(NamedTuple):
     """A mirrored table as the ledger knows it.
 
-    *stream_from*, with the ordinal *stream_epoch*, and *load_plan* belong to its initial load. *waiting_rows* changes
-    of published batches wait for the end of their transactions. The log cannot be used for this generation's rows up to
-    batch *log_from*. Every row of it has its newest change above *lives_above*; None: nobody looked (G-106). *reset* is
-    the reset under way. *text* says how its files of delimited text are written; None for Parquet. It begins with the
-    *newest_load* of its source, which lies in the log (G-125); of a later one *accepted* tells who said that it counts.
-    *key_names* are the names of key columns at the target, where they are others than at the source (G-120). *types* is
-    what the mirror file said of types when its columns were published or compared last (G-129); None: not known.
-    *load_refused* is why its initial load could not begin when it was tried last.
+    Attributes:
+        keys: its key columns as the source names them.
+        row: what the protocols decide by.
+        columns: those of its files.
+        start: what its generation starts with.
+        stop_what: what is wrong, where the table is stopped.
+        waiting_rows: changes of published batches that wait for the end of their transactions.
+        reset: the reset under way.
+        text: how its files of delimited text are written; None for Parquet.
+        key_names: names of key columns at the target, where they differ from the source's (G-120).
+        types: the mirror file's types when its columns were published or compared last (G-129); None: not known.
     """
 
     id: str
@@ -85,22 +125,18 @@ class TableState(NamedTuple):
     keys: tuple[str, ...]
     row: TableRow
     columns: TableSchema
-    load_state: str
-    load_plan: LoadPlan | None
-    stream_from: str | None
-    stop_code: str | None
-    stop_what: str | None
+    start: GenerationStart = GenerationStart()
+    stop_what: str | None = None
     waiting_rows: int = 0
-    stream_epoch: int = 0
-    log_from: int = 0
     reset: ResetRecord | None = None
     text: TextFormat | None = None
-    lives_above: str | None = None
-    newest_load: NewestLoad | None = None
-    accepted: Reason | None = None
     key_names: Mapping[str, str] = MappingProxyType({})
     types: str | None = None
-    load_refused: str | None = None
+
+    @property
+    def stop_code(self) -> str | None:
+        """The code of its stop; None: it is not stopped."""
+        return self.row.stop
 
     @property
     def landed_keys(self) -> tuple[str, ...]:
@@ -118,26 +154,14 @@ class TableState(NamedTuple):
         return None if self.text is None else self.text.properties(self.landed_keys)
 
     @property
-    def begins_at(self) -> int | None:
-        """The ordinal of the stream with which the table was made anew at the source (G-108); None: it never was."""
-        is_empty = self.load_state == "none" and self.stream_from == BEGINS_EMPTY and self.newest_load is None
-        return self.stream_epoch if is_empty else None
-
-    @property
-    def columns_above(self) -> str | None:
-        """The place up to which what the log says of columns is not this table's; None: all is."""
-        made_anew = None if self.begins_at is None else position_order(self.begins_at, "")
-        return max(filter(None, (made_anew, self.lives_above)), default=None)
-
-    @property
     def is_beginning(self) -> bool:
         """Nothing of this generation, or only a part of its load, is published yet.
 
         A load that goes through the log is loaded before a row of it is published.
         """
-        if self.load_state == "none":
+        if self.start.load_state == "none":
             return not (self.row.published_batch or self.row.confirmed)
-        return self.load_state == "pending" or not self.row.confirmed
+        return self.start.load_state == "pending" or not self.row.confirmed
 
 
 class ColumnRecords(NamedTuple):
@@ -215,33 +239,8 @@ class LedgerReader:
         """Every table of the mirror by source name, or this one."""
         c = t.mirrored_table.c
         query = sa.select(t.mirrored_table).where(c.mirror == self._mirror).order_by(c.source)
-        return {
-            row.source: TableState(
-                row.id,
-                row.source,
-                row.folder,
-                tuple(json.loads(row.keys)),
-                table_row(row),
-                TableSchema.from_json(row.columns),
-                row.load_state,
-                None if row.load_plan is None else LoadPlan.from_json(row.load_plan),
-                row.stream_from,
-                row.stop_code,
-                row.stop_what,
-                row.waiting_rows or 0,
-                row.stream_epoch,
-                row.log_from,
-                ResetRecord.of(row.reset),
-                None if row.text_format is None else TextFormat.from_json(row.text_format),
-                row.lives_above,
-                NewestLoad.of(row.newest_load),
-                Reason.of(row.reload_accepted),
-                json.loads(row.key_names or "{}"),
-                row.types,
-                row.load_refused,
-            )
-            for row in self._rows(query if source is None else query.where(c.source == source))
-        }
+        rows = self._rows(query if source is None else query.where(c.source == source))
+        return {row.source: _table_state(row) for row in rows}
 
     def starts(self, table_id: str) -> dict[str, int]:
         """By partition a place behind which no row of the table's first full load can stand (K-67)."""
@@ -500,6 +499,34 @@ class LedgerReader:
         query = sa.select(c.name, c.bound_to).where(c.mirror == self._mirror).order_by(c.name)
         query = query if up_to is None else query.where(c.batch <= up_to)
         return dict(self._rows(query))
+
+
+def _table_state(row: Any) -> TableState:
+    return TableState(
+        row.id,
+        row.source,
+        row.folder,
+        tuple(json.loads(row.keys)),
+        table_row(row),
+        TableSchema.from_json(row.columns),
+        GenerationStart(
+            row.load_state,
+            None if row.load_plan is None else LoadPlan.from_json(row.load_plan),
+            row.load_refused,
+            row.stream_from,
+            row.stream_epoch,
+            row.log_from,
+            row.lives_above,
+            NewestLoad.of(row.newest_load),
+            Reason.of(row.reload_accepted),
+        ),
+        row.stop_what,
+        row.waiting_rows or 0,
+        ResetRecord.of(row.reset),
+        None if row.text_format is None else TextFormat.from_json(row.text_format),
+        json.loads(row.key_names or "{}"),
+        row.types,
+    )
 
 
 def _contents(row: Any) -> BatchContents:

@@ -98,7 +98,7 @@ def newest_files(ledger: Engine, state: TableState) -> list[PublishedFile]:
 
 def load_left(ledger: Engine, state: TableState) -> timedelta | None:
     """How long the rest of its load takes at the pace of the chunks that are published; None where that is unknown."""
-    plan, c = state.load_plan, t.published_file.c
+    plan, c = state.start.load_plan, t.published_file.c
     if plan is None or len(plan.done) == len(plan.chunks):
         return None
     mine = (c.table_id == state.id) & (c.generation == state.row.generation) & (c.kind == "load")

@@ -33,7 +33,7 @@ def _extract(report: Report) -> Iterator[str]:
     else:
         yield f"Read: batch {report['batch']} of the change log, {counted(report.get('counts') or {})}."
     if waiting := report.get("waiting_files"):
-        yield f"{amount(len(waiting), 'source file')} not ready yet, read once whole: {_some(waiting)}."
+        yield f"{amount(len(waiting), 'source file')} not ready yet, read once complete: {_some(waiting)}."
     if joined := report.get("joined"):
         yield from (f"New table: {table}: {what}" for table, what in sorted(joined.items()))
     if gone := report.get("gone"):

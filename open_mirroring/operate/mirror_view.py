@@ -159,7 +159,7 @@ class TableView:
             "generation": state.row.generation,
             "keys": state.keys,
             "confirmed": state.row.confirmed,
-            "load_state": state.load_state,
+            "load_state": state.start.load_state,
             "open_intent": self.open_intent,
             "reset": self.reset,
         }

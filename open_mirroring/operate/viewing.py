@@ -163,7 +163,7 @@ class _Tables:
         source, (verdict, code, what) = table.source, judged
         ahead, backlog = self._waiting.get(source, Waiting()), Backlog() if found is None else found.backlog
         since = min((moment for moment in (ahead.since, backlog.oldest) if moment is not None), default=now)
-        plan, horizon, proof = table.load_plan, self._horizons.get(table.id), self._proofs.get(table.id)
+        plan, horizon, proof = table.start.load_plan, self._horizons.get(table.id), self._proofs.get(table.id)
         logged, unverified = self._logged[source, table.row.generation], self._unverified.get(table.id, ())
         return TableView(
             state=table,
@@ -192,7 +192,7 @@ class _Tables:
 
 def _logged_chunks(reader: LedgerReader, tables: Collection[TableState], committed: int) -> Counter[tuple[str, int]]:
     """How many chunks of a load are in the change log, by table and generation."""
-    is_loading = any(table.load_state == "pending" for table in tables)
+    is_loading = any(table.start.load_state == "pending" for table in tables)
     chunks = map(LoadChunk.of, reader.bound(committed) if is_loading else ())
     return Counter((chunk.source, chunk.generation) for chunk in chunks if chunk is not None)
 

@@ -196,7 +196,7 @@ def why_behind(ends: Mapping[str, int], now: Progress) -> str:
     """Why the change log may lack a change from before a look; "" when it contains all of them."""
     unread = sorted(name for name, end in ends.items() if now.bound.get(name, 0) < end)
     if unread:
-        return f"the source had told more than is in the change log: {', '.join(map(repr, unread[:3]))}"
+        return f"the source had sent more than is in the change log: {', '.join(map(repr, unread[:3]))}"
     if now.open_batch is not None:
         return f"batch {now.open_batch} is not in the change log yet"
     if now.open_fragments:
@@ -250,7 +250,7 @@ def keys_to_correct(proof: Proof, keyed: bool) -> tuple[str, ...]:
     if proof.verdict is not ProofVerdict.DIFFERENT:
         reason = "no key of it is proved to differ"
     elif not keyed:
-        reason = "a table without key takes inserts only"
+        reason = "a table without key accepts inserts only"
     elif len(proof.keys) < proof.differing:
         reason = f"{proof.differing} keys differ, and only {len(proof.keys)} are named"
     elif len(keys) < len(proof.keys):
@@ -272,7 +272,7 @@ def position_above(highest: str | None, stream_from: str | None, *, removes: boo
     if highest is None:
         raise TerminalError(
             "REPAIR_REFUSED",
-            "no change of the table was logged yet: nothing tells where a correction stands in its order",
+            "no change of the table was logged yet: the place of a correction in its order is unknown",
             way_out="find the cause, then `open-mirroring reload-table`",
         )
     major = above(highest)

@@ -260,7 +260,7 @@ def _check_publications(record: TableRecord, problems: Problems) -> None:
         if said != rows:
             problems.add(v.COUNTS_DIFFER, f"{name} published {said} rows, its files hold {rows}")
     if batch != record.published_batch and any(p.kind == "changes" for p in record.publications):
-        text = f"the last publication ended at batch {batch}, the table stands at {record.published_batch}"
+        text = f"the last publication ended at batch {batch}, the table is at {record.published_batch}"
         problems.add(v.COUNTS_DIFFER, text)
     let_in, let_out = (sum(p.counts.get(name, 0) for p in record.publications) for name in ("waiting", "released"))
     if let_in - let_out != record.waiting_rows and not (rebuilt or rebuilt_batch):

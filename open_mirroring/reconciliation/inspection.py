@@ -199,8 +199,8 @@ class _Looking:
                 items=items[source],
                 now=now,
                 settled=settled[source],
-                load_pending=state.load_state == "pending",
-                load_refused=state.load_refused or "",
+                load_pending=state.start.load_state == "pending",
+                load_refused=state.start.load_refused or "",
                 load_ahead=ahead.get(source, ""),
                 first_files_pending=state.is_beginning,
                 target=targets.get(state.folder),
@@ -317,9 +317,9 @@ def loads_ahead(reader: LedgerReader, tables: Iterable[TableState]) -> dict[str,
     found: dict[str, str] = {}
     for source, parts in logged.items():
         state = fresh[source]
-        begin, ordinals = state.stream_from or "", known.get(state.id, {})
+        begin, ordinals = state.start.stream_from or "", known.get(state.id, {})
         stream = [part for part in parts if not is_load_epoch(part.epoch)]
-        same = {part.epoch for part in stream if ordinals.get(part.epoch) == state.stream_epoch}
+        same = {part.epoch for part in stream if ordinals.get(part.epoch) == state.start.stream_epoch}
         rows = sum(part.rows for part in stream if part.highest < begin)
         if not rows or any(part.highest >= begin or part.epoch not in same for part in stream):
             continue
@@ -330,6 +330,10 @@ def loads_ahead(reader: LedgerReader, tables: Iterable[TableState]) -> dict[str,
 
 
 def _may_be_ahead(state: TableState) -> bool:
-    if state.load_state != "loaded" or state.load_plan is None or not _COMMIT.fullmatch(state.stream_from or ""):
+    if (
+        state.start.load_state != "loaded"
+        or state.start.load_plan is None
+        or not _COMMIT.fullmatch(state.start.stream_from or "")
+    ):
         return False
-    return state.row.published_batch == state.load_plan.hand_over_batch
+    return state.row.published_batch == state.start.load_plan.hand_over_batch

@@ -39,7 +39,7 @@ _HELD = {
     TargetState.THROTTLED: (v.TARGET_BUSY, "is throttled"),
     TargetState.NOT_READY: (v.TARGET_BUSY, "is not ready"),
     TargetState.UNKNOWN: (v.STATUS_UNKNOWN, "gives no status that is understood"),
-    TargetState.REFUSED: (v.STATUS_REFUSED, "refuses to tell its status"),
+    TargetState.REFUSED: (v.STATUS_REFUSED, "refuses to show its status"),
 }
 
 
@@ -201,7 +201,7 @@ def _stops(facts: TableFacts, sequence: FileSequence) -> Iterator[_Problem]:
     if counted is not None and counted < facts.counted_before:
         yield _stop(
             v.TARGET_RESTARTED,
-            f"the target has processed {counted} rows of the table, after it had told of {facts.counted_before}",
+            f"the target has processed {counted} rows of the table, after it had reported {facts.counted_before}",
         )
 
 

@@ -257,7 +257,7 @@ _SERVING = (
     ),
     Operation("schema", "print the JSON Schema of mirror files", (), run="looking:schema"),
 )
-_DEBUG = flag("--debug", "show the whole trace of an error")
+_DEBUG = flag("--debug", "show the entire trace of an error")
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -145,7 +145,7 @@ def _ledger(mirror: Mirror, told: Collection[str]) -> Iterator[Examined]:
 
 def _clock(mirror: Mirror, ledger: Engine) -> Examined:
     """This machine's clock beside the database's, and beside what runs wrote before."""
-    what, now = f"clock beside the ledger of {mirror.name}", datetime.now(UTC)
+    what, now = f"clock compared with the ledger of {mirror.name}", datetime.now(UTC)
     newest = sa.select(sa.func.max(t.log_batch.c.committed_at)).where(t.log_batch.c.mirror == mirror.name)
     with ledger.connect() as db:
         ahead = [moment - now for moment in [db.scalar(newest)] if moment is not None]

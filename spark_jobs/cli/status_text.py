@@ -15,7 +15,6 @@ from open_mirroring.operate.words import age, amount, shown, size, verdict_words
 from open_mirroring.protocols.proving import Kind, Proof
 from open_mirroring.protocols.verdicts import Verdict
 from spark_jobs.cli.reporting import columns, ignored_text
-from spark_jobs.sources.contract.decoded import Notices
 
 WIDTH = 100
 """Columns of a terminal that the short tables fit."""
@@ -37,9 +36,6 @@ def status_text(status: MirrorView, *, wide: bool = False, coloured: bool = Fals
             since = f" since {table.since:%Y-%m-%d %H:%M} UTC" if wide and table.since else ""
             lines += _stopped(table.source, table.code, table.what, coloured, since, table.way_out)
     lines += [f"{name}: {text}" for name, text in _of_mirror(status)]
-    noticed = {name: status.recent[name] for name in Notices._fields if status.recent.get(name)}
-    if noticed:
-        lines.append(f"read, and worth a look: {counted(noticed)} in the last {status.recent_batches} batches")
     lines += ["", _table(status, wide, coloured)]
     for table in status.tables:
         lines += _remarks(table, status.taken_at)
@@ -126,8 +122,8 @@ def _table(status: MirrorView, wide: bool, coloured: bool) -> str:
 
 
 def _row(table: TableView) -> tuple[str, ...]:
-    load = "" if table.state.load_state == "none" else table.state.load_state
-    if table.state.load_state == "pending" and table.load_chunks is not None:
+    load = "" if table.state.start.load_state == "none" else table.state.start.load_state
+    if table.state.start.load_state == "pending" and table.load_chunks is not None:
         load = "{} of {}".format(*table.load_chunks)
     return (
         table.source,

@@ -133,7 +133,7 @@ def tick(
         files=published.files,
         held={**published.held, **{s: one.hold for s, one in reloads.items() if one.hold}},
         stopped={**stopped, **{s: what for s, what in published.stopped.items() if s not in reloads or s in stopped}},
-        waiting=[s for s, t in tables.items() if s in logged or t.load_state == "pending" or t.waiting_rows],
+        waiting=[s for s, t in tables.items() if s in logged or t.start.load_state == "pending" or t.waiting_rows],
         failed=failed,
         losses=report.lost,
         told=report.document(),

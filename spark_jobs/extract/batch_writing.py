@@ -296,7 +296,7 @@ class BatchWriting:
         for at in UNCOUNTED.of_mirror(facts).values():
             raise TerminalError(
                 "TRANSACTION_UNTOLD",
-                "a change does not tell its place in its transaction (transactionEventCounter)",
+                "a change does not show its place in its transaction (transactionEventCounter)",
                 where=at,
                 way_out=f"have the task send this header; {way_out}",
             )

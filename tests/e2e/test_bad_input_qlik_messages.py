@@ -122,7 +122,7 @@ STOPS = [
             "SCHEMA_CHANGED", "'name'"),
     Stopped("masked", [of("masked", "INSERT", row(1)),
                        of("masked", "UPDATE", {"id": 1, "name": "Eve"}, number=2, columnMask="03")],
-            "PARTIAL_ROWS", "whole rows"),
+            "PARTIAL_ROWS", "complete rows"),
 ]  # fmt: skip
 
 
@@ -218,8 +218,7 @@ def test_records_in_the_wrong_topic_belong_to_no_table(told: Told) -> None:
     found = [x for x in told.pipeline.letters() if x["origin"] == origin]
     assert [(x["place"], x["code"], x["tbl"], x["raw"]) for x in found] == [
         (place, "TABLE_NAME_DIFFERS", None, told.sent["mapped"][place]) for place in (2, 3)
-    ], "a tombstone with a key is no delete: the message says nothing of a change, and is counted (K-64)"
-    assert told.counts["tombstones"] == 1
+    ], "a tombstone with a key is no delete: the message says nothing of a change (K-64)"
     assert all("'dbo.mapped'" in x["reason"] for x in found[:2])
     assert listed_ways_out(told.pipeline)[origin, 2] == next_step("TABLE_NAME_DIFFERS")
     assert told.pipeline.mirrored("dbo", "mapped") == [landed(1)]

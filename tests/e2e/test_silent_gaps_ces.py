@@ -340,7 +340,7 @@ def test_a_load_of_a_column_that_is_never_streamed_is_refused_at_once(
     assert main(["initial-load", str(pipeline.file)]) == Exit.TABLES_STOPPED
     said = capsys.readouterr()
     assert "COLUMN_NOT_STREAMED" in said.out + said.err
-    assert {s: state.load_state for s, state in pipeline.reader.tables().items()} == {
+    assert {s: state.start.load_state for s, state in pipeline.reader.tables().items()} == {
         "dbo.orders": "pending",
         "dbo.chosen": "loaded",
     }

@@ -23,7 +23,7 @@ from open_mirroring.changes.row_key import encode_key, key_bucket
 from open_mirroring.errors import TerminalError
 from spark_jobs.changelog.schema import CHANGE, DELETE, INSERT, KEY_LEFT, UPDATE, LogRow, image_mark
 from spark_jobs.sources.ces.envelope import Data, Event, KeyPart
-from spark_jobs.sources.contract.decoded import MirroredTable, Notices, Refusal, shown
+from spark_jobs.sources.contract.decoded import MirroredTable, Refusal, shown
 from spark_jobs.sources.contract.json_numbers import (
     DOUBLE_DIGITS,
     JsonNumber,
@@ -52,7 +52,6 @@ _encode = msgspec.json.encode
 _NAME = re.compile(r'"[ \t\r\n]*:')
 _COLUMN_LISTS_KEPT = 1000
 """The maximum of column lists cached per table: a table has few, and a hostile stream must not exhaust the memory."""
-NOTHING_NOTICED = Notices()
 
 
 class ColumnList(RowColumns):
@@ -248,7 +247,6 @@ class Outcome(NamedTuple):
     """
 
     rows: tuple[LogRow, ...]
-    notices: Notices = NOTHING_NOTICED
     foreign: str = ""
     at: str = ""
     sender: str = ""
@@ -282,7 +280,7 @@ def change(event: Event, data: Data, table: SourceTable, origin: str, place: int
     """The rows of one complete event, at its coordinates."""
     images = data.eventrow or data.eventdata
     if images is None or (data.eventrow and data.eventdata):
-        raise Refusal("MESSAGE_INVALID", "data has no eventrow, or has eventdata beside it")
+        raise Refusal("MESSAGE_INVALID", "data has no eventrow, or has eventdata next to it")
     parts = data.eventsource.pkkey
     if parts and len(parts) > 1 and len({part.columnname for part in parts}) != len(parts):
         raise Refusal("MESSAGE_INVALID", "pkkey names a column twice")
@@ -306,9 +304,8 @@ def change(event: Event, data: Data, table: SourceTable, origin: str, place: int
         if not _is_empty(images.old):
             raise Refusal("ROW_INVALID", "an INS with an old row", key)
         _refuse_another_row(data, columns, image)
-        mismatch = _differs(data, table, columns, image, texts)
         row_set = _row(at, event, 1, INSERT, key, columns, True, row=row)
-        return Outcome((row_set,), _noticed(mismatch))
+        return Outcome((row_set,))
     old = _old_image(columns, images.old, key)
     _refuse_another_row(data, columns, image, old)
     whole = _is_complete(data, table, columns, old, image)
@@ -319,19 +316,18 @@ def change(event: Event, data: Data, table: SourceTable, origin: str, place: int
             raise Refusal("ROW_INVALID", f"an UPD without {shown(untold)}, and `full_rows` promises all columns", key)
         if old and not columns.large and all(old.get(n, ...) == v for n, v in image.items()):
             # Something changed, so it is one of these; and only NULL can be left out.
-            raise Refusal("ROW_INVALID", f"an UPD changes nothing but {shown(untold)}, which it does not tell", key)
+            raise Refusal("ROW_INVALID", f"an UPD changes nothing but {shown(untold)}, without its value", key)
         whole, listed, row = False, *columns.written_without(image, untold)
     row_set = _row(at, event, 1, UPDATE, key, columns, whole, row=row)._replace(cols=listed)
     old_texts = texts if key is None else _old_key(data, columns, table, old, image, texts, key)
-    mismatch = _differs(data, table, columns, image, texts)
     if old_texts == texts:
         is_untold = key is not None and not table.keys_never_change and table.key_names.isdisjoint(old)
         row_set = row_set._replace(had=columns.mark(old))
-        return Outcome((row_set,), _noticed(mismatch), key_untold=is_untold)
+        return Outcome((row_set,), key_untold=is_untold)
     # The primary key in a key change may be the old or the new one: undocumented (C-73).
     left_key = encode_key(old_texts)
     left = _row(at, event, 0, KEY_LEFT, left_key, columns, True, before=columns.write_old(old))
-    return Outcome((left, row_set), _noticed(mismatch and _differs(data, table, columns, old, old_texts)))
+    return Outcome((left, row_set))
 
 
 def _row(
@@ -350,10 +346,6 @@ def _row(
     return change._replace(committed=event.committed, transaction=event.lsn) if columns.logs_transactions else change
 
 
-def _noticed(mismatch: int) -> Notices:
-    return Notices(mismatch) if mismatch else NOTHING_NOTICED
-
-
 def _delete(
     event: Event, data: Data, table: SourceTable, columns: ColumnList, old: str | None, origin: str, place: int
 ) -> Outcome:
@@ -370,12 +362,11 @@ def _delete(
         [] if known else [name for name in table.key if is_unfilled(columns.types.get(name, ""), announced.get(name))]
     )
     if short:
-        raise Refusal("OLD_KEY_MISSING", f"only pkkey tells {shown(short[0])}, without the blanks that fill it up")
+        raise Refusal("OLD_KEY_MISSING", f"only pkkey contains {shown(short[0])}, without the blanks that fill it up")
     texts = columns.key_texts(image if known else announced)
     key = encode_key(texts) if texts else None
-    mismatch = _differs(data, table, columns, image, texts) if known else 0
     row_gone = _row((origin, place, table.source), event, 0, DELETE, key, columns, True, before=before)
-    return Outcome((row_gone,), _noticed(mismatch))
+    return Outcome((row_gone,))
 
 
 def _old_image(columns: ColumnList, text: str | None, key: str | None) -> Image:
@@ -529,7 +520,7 @@ def _key_alone(columns: ColumnList, table: SourceTable, text: str | None) -> str
         raise Refusal("ROW_INVALID", "a row is no JSON object")
     values = [(name, value) for name, value in pairs if name in table.key_names]
     if len(values) != len(dict(values)) or not all(isinstance(value, str) for _, value in values):
-        raise Refusal("ROW_INVALID", "the key of a row is not told once, by plain values")
+        raise Refusal("ROW_INVALID", "the key of a row is not given exactly once, by plain values")
     if not values:
         return None
     return encode_key(columns.key_texts({name: columns.spelled(name, value) for name, value in values}))

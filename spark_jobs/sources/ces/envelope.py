@@ -18,13 +18,14 @@ from typing import Any, NamedTuple
 import msgspec
 
 from open_mirroring.changes.log_position import position_text
-from spark_jobs.sources.ces import avro as ces_avro
-from spark_jobs.sources.contract.decoded import Notices, Refusal, shown
+from spark_jobs.sources.contract.decoded import Refusal, shown
 from spark_jobs.sources.contract.json_numbers import members_once
 
 EVENT_TYPE = "com.microsoft.SQL.CES.DML.V1"
 OPERATIONS = ("INS", "UPD", "DEL")
 
+AVRO_CONTAINER = b"Obj\x01"
+"""The first bytes of an Avro container file."""
 _JSON_CONTENT = {"application/json", "application/avro-json"}
 """``application/avro-json`` is JSON text despite its name (C-16)."""
 
@@ -32,7 +33,6 @@ _LOGICAL_ID = re.compile(
     r"([0-9A-Fa-f]{8}-[0-9A-Fa-f]{4}-[0-9A-Fa-f]{4}-[0-9A-Fa-f]{4}-[0-9A-Fa-f]{12}):([0-9A-Fa-f]{20}):([0-9]{20})"
 )
 _SOURCE_NAMES = {"db", "schema", "tbl", "cols", "pkkey", "transaction"}
-_NOTHING = Notices()
 _NULL = msgspec.Raw(b"null")
 _SURROGATE = re.compile(rb"\\u[dD][89A-Fa-f]")
 _PLACE_AS_TEXT = re.compile(rb'"(?:segmentindex|finalsegment|splitindex|splittotalcnt)"\s*:\s*"')
@@ -139,7 +139,6 @@ class Event(msgspec.Struct, frozen=True, gc=False):
     operation: str
     split: Split
     data: str | bytes | Data
-    notices: Notices = _NOTHING
     time: msgspec.Raw = _NULL
 
     @property
@@ -172,13 +171,10 @@ def read_event(body: bytes) -> Event:
         return _event(_read_json(body), is_avro=False)
     if not body.strip(_BLANKS):
         raise Refusal("BODY_MISSING", "the message is empty")
-    is_text = body[0] in _BLANKS or (0x20 < body[0] < 0x7F and not body.startswith(ces_avro.CONTAINER))
+    is_text = body[0] in _BLANKS or (0x20 < body[0] < 0x7F and not body.startswith(AVRO_CONTAINER))
     if is_text:
         return _event(_read_json(body), is_avro=False)
-    if body.startswith(ces_avro.CONTAINER):
-        event = _event(_of_fields(ces_avro.read_container(body)), is_avro=True)
-        return msgspec.structs.replace(event, notices=Notices(avro_containers=1))
-    return _event(_read_avro(ces_avro.unframed(body)), is_avro=True)
+    return _avro_event(body)
 
 
 def _read_json(body: bytes) -> _Envelope:
@@ -267,9 +263,24 @@ def _why_invalid(body: bytes, error: msgspec.ValidationError) -> Refusal:
     return Refusal("MESSAGE_INVALID", str(error))
 
 
-def _read_avro(datum: bytes) -> _Envelope:
-    fields = ces_avro.read_envelope(datum)
-    return _Envelope(**{**fields, "time": _raw(fields["time"])})
+def _avro_event(body: bytes) -> Event:
+    from spark_jobs.sources.ces import avro  # with fastavro, which no run over JSON needs
+
+    if body.startswith(AVRO_CONTAINER):
+        return _event(_of_fields(avro.read_container(body)), is_avro=True)
+    fields = avro.read_envelope(avro.unframed(body))
+    return _event(_Envelope(**{**fields, "time": _raw(fields["time"])}), is_avro=True)
+
+
+def _avro_data(payload: bytes) -> Data:
+    from spark_jobs.sources.ces import avro
+
+    if not payload.startswith(AVRO_CONTAINER):
+        return _data_of(avro.read_data(payload))
+    try:
+        return _decode_data(json.dumps(avro.read_container(payload)))
+    except (msgspec.MsgspecError, TypeError, ValueError, OverflowError) as error:
+        raise Refusal("MESSAGE_INVALID", f"a container file that holds no Data record: {error}") from error
 
 
 def _of_fields(fields: dict[str, Any]) -> _Envelope:
@@ -309,8 +320,7 @@ def _event(envelope: _Envelope, is_avro: bool) -> Event:
         raise Refusal("MESSAGE_INVALID", f"operation is {shown(envelope.operation)}, not INS, UPD or DEL")
     epoch, lsn, sequence = match.groups()
     split, data = _split(envelope), _payload(envelope, is_avro)
-    notices = Notices(data_base64=1) if envelope.data is None else _NOTHING
-    return Event(epoch.lower(), lsn.upper(), sequence, envelope.operation, split, data, notices, envelope.time)
+    return Event(epoch.lower(), lsn.upper(), sequence, envelope.operation, split, data, envelope.time)
 
 
 def _unknown_type(found: str) -> Refusal:
@@ -354,12 +364,7 @@ def _payload(envelope: _Envelope, is_avro: bool) -> str | bytes | Data:
 
 
 def read_data(payload: str | bytes | Data) -> Data:
-    """The payload of a complete event; like :func:`read_data_leniently`, without the spelling."""
-    return read_data_leniently(payload)[0]
-
-
-def read_data_leniently(payload: str | bytes | Data) -> tuple[Data, bool]:
-    """The payload of a complete event, and whether the case of its names differs from the published samples (C-97).
+    """The payload of a complete event; the case of its names may differ from the published samples (C-97).
 
     Bytes of an Avro message contain JSON text or a record, whatever their announced content type. A leading brace would
     be a negative length in Avro, and a record is self-proving (C-62).
@@ -368,14 +373,9 @@ def read_data_leniently(payload: str | bytes | Data) -> tuple[Data, bool]:
         Refusal: ``MESSAGE_INVALID`` when the payload is invalid.
     """
     if isinstance(payload, Data):
-        return payload, False
-    if isinstance(payload, bytes) and payload.startswith(ces_avro.CONTAINER):
-        try:
-            return _decode_data(json.dumps(ces_avro.read_container(payload))), False
-        except (msgspec.MsgspecError, TypeError, ValueError, OverflowError) as error:
-            raise Refusal("MESSAGE_INVALID", f"a container file that holds no Data record: {error}") from error
+        return payload
     if isinstance(payload, bytes) and payload[:1] != b"{":
-        return _data_of(ces_avro.read_data(payload)), False
+        return _avro_data(payload)
     try:
         text = payload if isinstance(payload, str) else payload.decode()
         try:
@@ -388,7 +388,7 @@ def read_data_leniently(payload: str | bytes | Data) -> tuple[Data, bool]:
                 raise ValueError("the event has both eventrow and eventdata")
     except (msgspec.DecodeError, ValueError, RecursionError) as error:
         raise Refusal("MESSAGE_INVALID", str(error)) from error
-    return data, is_prose
+    return data
 
 
 def _has_unique_names(text: str) -> bool:
@@ -421,7 +421,7 @@ def _in_lower_case(text: str) -> str:
     def lower(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         found = {name.lower(): value for name, value in pairs}
         if len(found) != len(pairs):
-            raise ValueError("a name stands twice in one object, perhaps in another case")
+            raise ValueError("a name is twice in one object, perhaps in another case")
         return found
 
     return json.dumps(json.loads(text, object_pairs_hook=lower))

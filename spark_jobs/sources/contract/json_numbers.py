@@ -34,7 +34,7 @@ def members_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found = dict(pairs)
     if len(found) != len(pairs):
         names = [name for name, _ in pairs]
-        raise ValueError(f"the name {shown(next(n for n in names if names.count(n) > 1))} stands there twice")
+        raise ValueError(f"the name {shown(next(n for n in names if names.count(n) > 1))} is there twice")
     return found
 
 

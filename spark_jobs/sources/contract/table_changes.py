@@ -22,7 +22,6 @@ from spark_jobs.sources.contract.decoded import (
     Dispositions,
     IndependentMessages,
     MirroredTable,
-    Notices,
     Refusal,
     Unjoinable,
     Waiting,
@@ -91,7 +90,7 @@ class TableChanges(IndependentMessages, ABC):
             else:
                 found = self._outcome(message)
             if found is None:
-                ended.update(ignored=1, tombstones=1)
+                ended["ignored"] += 1
                 continue
             if isinstance(found, _Foreign):
                 ended["ignored"] += 1
@@ -99,8 +98,7 @@ class TableChanges(IndependentMessages, ABC):
                 continue
             rows += found
             ended["rejected" if found[0].kind == REJECTED else "changes"] += 1
-        notices = Notices(tombstones=ended.pop("tombstones", 0))
-        return Decoded(rows, Dispositions(**ended), notices, facts=facts)
+        return Decoded(rows, Dispositions(**ended), facts=facts)
 
     def _outcome(self, message: RawMessage) -> Sequence[LogRow] | _Foreign | None:
         """The rows of a message, its table and place if that is not mirrored, or None for a tombstone."""

@@ -153,7 +153,7 @@ def read_control_tables(
     unread += [DDL_HISTORY] if DDL_HISTORY in reading.unread and DDL_HISTORY in reading.spelled else []
     if unread:
         what = f"the login sees no {' and no '.join(unread)} in the schema {shown(schema)}, or may not read it"
-        found[ANY_TABLE, CONTROL_TABLE_UNREAD] = f"{what}: what they tell of the task's tables is not known"
+        found[ANY_TABLE, CONTROL_TABLE_UNREAD] = f"{what}: what they report about the task's tables is unknown"
     found |= {(ANY_TABLE, code): what for code, what in _task_signals(reading, task)}
     told = None
     if statements is not None:
@@ -183,8 +183,8 @@ def _task_signals(reading: _Reading, task: str | None) -> Iterable[tuple[str, st
         yield (
             TASK_UNKNOWN,
             (
-                f"the control tables name {_listed(mixed)} for the tasks {_listed(tasks)}: what is told of one may be "
-                "the other's, and no statement on these tables is believed; say `task` under `source`"
+                f"the control tables name {_listed(mixed)} for the tasks {_listed(tasks)}: what is reported of one "
+                "may be the other's, and no statement on these tables is believed; set `task` under `source`"
             ),
         )
 

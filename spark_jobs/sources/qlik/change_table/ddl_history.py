@@ -65,7 +65,7 @@ def _details(text: Any) -> tuple[Mapping[str, ColumnStep] | None, str | None]:
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found = dict(pairs)
     if len({name.casefold() for name in found}) != len(pairs):
-        raise ValueError("a name stands there twice")
+        raise ValueError("a name is there twice")
     return found
 
 

@@ -31,7 +31,7 @@ def read_history_files(folder: Place, tables: Mapping[tuple[str, str], str], enc
         lines = list(_lines(folder, encoding))
     except (MirroringError, Refusal, OSError, pa.ArrowException) as error:
         what = f"the history of DDL in the folder {shown(folder.name)} cannot be read: {shown(str(error))}"
-        return Told({(ANY_TABLE, CONTROL_TABLE_UNREAD): f"{what}; what it says of tables is not known"})
+        return Told({(ANY_TABLE, CONTROL_TABLE_UNREAD): f"{what}; its statements on tables are unknown"})
     tasks: dict[str, set[str]] = {}
     rows: list[tuple[str, Any, Any, Any, Any]] = []
     for task, owner, name, *rest in lines:

@@ -222,7 +222,7 @@ def test_a_load_under_way_shows_its_chunks(made: HandMadeMirror) -> None:
         "dbo.orders", load_state="pending", load_plan=LoadPlan("", (), (0, 1, 2), done=frozenset({1})).to_json()
     )
     status = status_of(made)
-    assert (orders(status).state.load_state, orders(status).load_chunks) == ("pending", (1, 3))
+    assert (orders(status).state.start.load_state, orders(status).load_chunks) == ("pending", (1, 3))
     assert "1 of 3" in status_text(status, wide=True)
 
 

@@ -290,7 +290,7 @@ def test_a_full_load_that_came_again_is_accepted_by_its_button_and_built_by_the_
     form = {**form_of(page, "Accept the newest full load"), "who": "Ada", "why": "it was loaded"}
     for _ in range(2):
         assert "the next run builds the table from it" in client.post("/mirrors/shop/decide", data=form).text
-    accepted = made.table().accepted
+    accepted = made.table().start.accepted
     assert accepted is not None and accepted.who.startswith("Ada") and made.table().stop_code == code
     assert [event for event, _ in audit(made)].count("RELOAD_ACCEPTED") == 1
 

@@ -191,7 +191,7 @@ def without(place: int) -> TableRecord:
         (lambda: record(confirmed=5), "COUNTS_DIFFER", "numbers never confirmed: 6"),
         (lambda: record(confirmed=7), "COUNTS_DIFFER", "no record of the confirmed numbers 7"),
         (lambda: record(first_batch=0), "COUNTS_DIFFER", "batches 3 to 4 follows one that ended at batch 0"),
-        (lambda: record(published_batch=8), "COUNTS_DIFFER", "ended at batch 7, the table stands at 8"),
+        (lambda: record(published_batch=8), "COUNTS_DIFFER", "ended at batch 7, the table is at 8"),
         (lambda: without(0), "COUNTS_DIFFER", "numbers 1, 2 (load, batches 0 to 0) belong to no publication"),
         (lambda: without(3), "COUNTS_DIFFER", "batches 6 to 7 follows one that ended at batch 4"),
         (lambda: record(publications=WHOLE.publications[::-1]), "COUNTS_DIFFER", "the one before ended at 0"),

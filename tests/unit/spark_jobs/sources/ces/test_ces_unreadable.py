@@ -175,14 +175,12 @@ LENIENT = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("notice", LENIENT)
-def test_what_is_read_leniently_is_the_same_change_and_is_counted_c97(notice: str) -> None:
+@pytest.mark.parametrize("form", LENIENT)
+def test_what_is_read_leniently_is_the_same_change_c97(form: str) -> None:
     """C-63: a container that holds one record is that record."""
     (plain,) = decode(event(pkkey={"id": "7"})).rows
-    for body in LENIENT[notice]:
-        decoded = decode(body)
-        assert decoded.rows == [plain]
-        assert decoded.notices._asdict() == {name: int(name == notice) for name in decoded.notices._fields}
+    for body in LENIENT[form]:
+        assert decode(body).rows == [plain]
 
 
 @pytest.mark.parametrize(

@@ -56,7 +56,7 @@ UNREADABLE: list[tuple[str, bytes | None, str, str]] = [
     ("array", b"[]", "MESSAGE_INVALID", "no JSON object"),
     ("deep", b'{"x":' + DEEP + b"}", "MESSAGE_INVALID", "recursion"),
     ("not a number", dt().replace(b'"id": 7', b'"id": NaN'), "MESSAGE_INVALID", "NaN"),
-    ("a column twice", TWICE, "MESSAGE_INVALID", "'id' stands there twice"),
+    ("a column twice", TWICE, "MESSAGE_INVALID", "'id' is there twice"),
     ("a header twice", dt().replace(b'"timestamp"', b'"operation"'), "MESSAGE_INVALID", "'operation'"),
     ("other magic", enveloped("DT", change(), ID, magic="atmsg"), "MESSAGE_INVALID", "atmsg"),
     ("no magic", enveloped("DT", change(), ID, magic=...), "MESSAGE_INVALID", "magic is None"),
