@@ -165,7 +165,7 @@ def reload_table(
         stopped.clear()
         read_mended(mirror, ledger, spark)
         # A table that begins with its source's own load, in the log, begins with no load of ours (G-125).
-        loads = LedgerReader(ledger, mirror.name).tables(source)[source].load_state != "none"
+        loads = LedgerReader(ledger, mirror.name).tables(source)[source].start.load_state != "none"
         if loads:
             done = load(mirror, ledger, spark(), [source])
             stopped.update(done.stopped)
@@ -214,7 +214,7 @@ def follow(
         if source not in declared or not is_followed(state):
             continue
         stopped = _Stopped(mirror, ledger, declared[source], state)
-        if state.accepted is not None or (state.stop_code in (RELOAD_SEEN, LOAD_REPEATED) and stopped.is_ours):
+        if state.start.accepted is not None or (state.stop_code in (RELOAD_SEEN, LOAD_REPEATED) and stopped.is_ours):
             stopped.follow_reload()
         elif state.stop_code in FOLLOWED and stopped.is_ours:
             stopped.follow_schema_change()
@@ -243,7 +243,7 @@ class _Stopped:
 
     def follow_reload(self) -> None:
         """Ask for the reset of a table whose source was loaded again, if allowed: it begins with the newest load."""
-        declared, state, accepted = self._declared, self._state, self._state.accepted
+        declared, state, accepted = self._declared, self._state, self._state.start.accepted
         if state.stop_code is None:
             self._resets.keep_stopped(declared.source, "the table is no longer stopped: there is no load to accept")
             return
@@ -411,16 +411,16 @@ def _as_log_tells(mirror: Mirror, ledger: Engine, table: Table, *, made_anew: bo
     if state is None:
         return _Log()
     if state.reset is not None and state.stop_code is None:
-        return _Log(state.lives_above)  # the reset that is under way was judged when it was asked for
+        return _Log(state.start.lives_above)  # the reset that is under way was judged when it was asked for
     logged = reader.contents({table.source: 0}, reader.mirror().committed).get(table.source, [])
     epochs = {**reader.epochs([state.id]).get(state.id, {})}
-    begins_at = state.begins_at
+    begins_at = state.start.begins_at
     if made_anew:
         new = {part.epoch for part in logged if not is_load_epoch(part.epoch)} - epochs.keys()
         begins_at = max(epochs.values(), default=LOAD_ORDINAL) + bool(new)
         epochs |= dict.fromkeys(new, begins_at)
-    if state.newest_load is not None:
-        logged = [part for part in logged if part.batch >= state.newest_load.first_batch]
+    if state.start.newest_load is not None:
+        logged = [part for part in logged if part.batch >= state.start.newest_load.first_batch]
     if begins_at is not None:
         logged = [part for part in logged if epochs.get(part.epoch, LOAD_ORDINAL) >= begins_at]
     wanted = {file for part in logged for file in part.files}
@@ -429,19 +429,23 @@ def _as_log_tells(mirror: Mirror, ledger: Engine, table: Table, *, made_anew: bo
         raise load_needed(mirror.name, table.source, f"{len(missing)} of its files are not in the log any more")
     preparation = Preparation(mirror, reader)
     begin = None if begins_at is None else position_order(begins_at, "")
-    anew = state._replace(keys=tuple(table.key), lives_above=begin)
+
+    def from_log(above: str | None) -> TableState:
+        return state._replace(keys=tuple(table.key), start=state.start._replace(lives_above=above))
+
+    anew = from_log(begin)
     stop = _stop(preparation, anew)
     if stop is None:
         return _Log()
     # A possible rename is asked of the operator once the table is built up to it; the answer lets it go on from there.
     asked = {stop.at or "": _Log(asks=True)} if stop.code == RENAME_POSSIBLE else {}
-    is_plain = table.key and not table.complete_rows and state.newest_load is None
+    is_plain = table.key and not table.complete_rows and state.start.newest_load is None
     if is_plain and stop.code in FOLLOWED:
         streams = {epoch: at for epoch, at in epochs.items() if at >= (begins_at or 0)}
         rows = LoggedRows(log_place(mirror), sorted(wanted), table.source, streams)
         oldest = rows.oldest_living()
         for place in (one for one in preparation.ends_of_lists(anew) if (begin or "") < one < oldest):
-            later = _stop(preparation, anew._replace(lives_above=place))
+            later = _stop(preparation, from_log(place))
             if later is None:
                 return _Log(rows.last_before_row_behind(place))
             if later.code == RENAME_POSSIBLE:

@@ -148,13 +148,15 @@ def _tables(mirror: Mirror, ledger: Engine) -> Iterator[tuple[SettingPath, Termi
     placed = {table.source: (path, table) for path, table in mirror.placed_tables}
     for source, error in _unfit(mirror, reader, [one for s, one in states.items() if s in placed]).items():
         yield placed[source][0], error
-    loading = [one for s, one in states.items() if s in placed and one.load_plan and one.load_state == "pending"]
+    loading = [
+        one for s, one in states.items() if s in placed and one.start.load_plan and one.start.load_state == "pending"
+    ]
     for state in loading:
         from spark_jobs.load.planning import refuse_other_load
 
         path, table = placed[state.source]
-        if state.load_plan is not None:
-            refused = _refused(partial(refuse_other_load, mirror, table, state.load_plan))
+        if state.start.load_plan is not None:
+            refused = _refused(partial(refuse_other_load, mirror, table, state.start.load_plan))
             if refused is not None:
                 yield (*path, "initial_load"), refused
 

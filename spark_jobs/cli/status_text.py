@@ -76,8 +76,8 @@ def _positions(status: MirrorView) -> Iterator[str]:
     is_open = f"; batch {state.open_batch} is open, the next run finishes it" if state.open_batch else ""
     yield f"  bound offsets     {read.places} files, partitions or tables, {read.total} bytes or offsets"
     yield f"  change log        batch {state.committed}, {last}{is_open}"
-    yield f"  open fragments    {status.open_fragments} wait for other pieces, or for a description of their structure"
-    yield f"  last {status.recent_batches:>3} batches  {counted(status.recent)}"
+    yield f"  open fragments    {len(status.fragments)} wait for other pieces, or for a description of their structure"
+    yield f"  last {len(status.batches):>3} batches  {counted(status.recent)}"
     if status.horizon is not None:
         up_to = status.horizon.dropped
         dropped = f"; batches up to {up_to} are dropped from the log" if up_to else ""
@@ -120,12 +120,15 @@ def _painted(text: str, verdict: Verdict | None, coloured: bool) -> str:
 
 
 _HEADINGS = ("table", "verdict", "lag", "changes", "files", "dead letters", "load")
-_MARKS = ("highest position", "complete position", "published batch", "last number", "rows out of date")
+_MARKS = (
+    *("highest position", "complete position", "published batch", "batches in the log", "last number"),
+    *("oldest at the target", "rows out of date"),
+)
 
 
 def _table(status: MirrorView, wide: bool, coloured: bool) -> str:
     headings = (*_HEADINGS, *(_MARKS if wide else ()))
-    rows = [(*_row(table), *(_marks(table) if wide else ())) for table in status.tables]
+    rows = [(*_row(table), *(_marks(table, status.taken_at) if wide else ())) for table in status.tables]
     if not wide and not any(row[-1] for row in rows):
         headings, rows = headings[:-1], [row[:-1] for row in rows]
     others = sum(max(len(row[at]) for row in [headings, *rows]) + 2 for at in range(1, len(headings)))
@@ -144,8 +147,8 @@ def _table(status: MirrorView, wide: bool, coloured: bool) -> str:
 
 
 def _row(table: TableView) -> tuple[str, ...]:
-    load = "" if table.state.load_state == "none" else table.state.load_state
-    if table.state.load_state == "pending" and table.load_chunks is not None:
+    load = "" if table.state.start.load_state == "none" else table.state.start.load_state
+    if table.state.start.load_state == "pending" and table.load_chunks is not None:
         load = "{} of {}".format(*table.load_chunks)
     return (
         table.source,
@@ -158,15 +161,17 @@ def _row(table: TableView) -> tuple[str, ...]:
     )
 
 
-def _marks(table: TableView) -> tuple[str, ...]:
-    marks, row = table.marks, table.state.row
+def _marks(table: TableView, now: datetime) -> tuple[str, ...]:
+    marks, row, oldest = table.marks, table.state.row, table.backlog.oldest
     complete = NO_COMPLETE_POSITION if marks is None else marks.complete_position
     return (
         (marks and marks.highest_position) or "-",
         # Shown in every row of some sources, it would hide what differs.
         "-" if complete == NO_COMPLETE_POSITION else complete,
         f"{row.published_batch}",
+        f"{table.waiting.batches}",
         f"{row.confirmed}",
+        age(now - oldest) if oldest else "-",
         f"{table.dead_letters.keys}",
     )
 

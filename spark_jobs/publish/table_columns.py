@@ -130,7 +130,7 @@ class TableColumns:
     ) -> None:
         self._state, self._declared, self._records, self._source = state, declared, records, source
         self._lists_all, self._salted = lists_all, salted
-        self._load = loaded_columns(state.load_plan, state.keys)
+        self._load = loaded_columns(state.start.load_plan, state.keys)
         places = {name: at for at, name in enumerate(self._load)}
         # A load's text may be of any type of the source.
         self._loaded = {
@@ -145,7 +145,7 @@ class TableColumns:
     def former(self) -> Sequence[FormerColumn]:
         """How columns of earlier rows are read: as noted, or, while nothing is published, as the log shows (G-66)."""
         state = self._state
-        if not state.is_beginning or state.load_state != "none" or self._declared.complete_rows:
+        if not state.is_beginning or state.start.load_state != "none" or self._declared.complete_rows:
             return self._records.former
         keys, history = {*self._declared.key}, self._logged_history
         renamed = renamed_columns(_of_changes(self._same_case), history, self._decided)
@@ -334,7 +334,7 @@ class TableColumns:
     def _spelled(self) -> dict[str, str]:
         """The spelling of each column by its folded name: as published; a table that begins takes the newest one."""
         spelled: dict[str, str] = {}
-        if self._state.load_state == "none":
+        if self._state.start.load_state == "none":
             for one in sorted(_of_changes(self._logged), key=lambda one: one.seen.last):
                 spelled |= {name.casefold(): name for name in one.columns}
         return spelled | {column.name.casefold(): column.name for column in self._state.columns.columns}
@@ -344,7 +344,7 @@ class TableColumns:
         chosen, found = self._declared.chosen, list[ListOfColumns]()
         for one in self._records.lists:
             seen = self._seen(one, up_to)
-            if seen is None and self._state.columns_above is None and any(map(is_load_epoch, one.seen)):
+            if seen is None and self._state.start.columns_above is None and any(map(is_load_epoch, one.seen)):
                 seen = BELOW_CHANGES
             if seen is not None:
                 listed = {name: (sql_type, place) for name, sql_type, place in msgspec.json.decode(one.cols)}
@@ -357,7 +357,7 @@ class TableColumns:
 
         What lies below every row that lives is not looked at: no row has those columns any longer (G-106).
         """
-        epochs, begin = self._records.epochs, self._state.columns_above
+        epochs, begin = self._records.epochs, self._state.start.columns_above
         # A stream that no one accepted yet stops the table by itself.
         beyond = max(epochs.values(), default=-1) + 1
         places = []

@@ -401,7 +401,7 @@ def test_columns_of_rows_that_are_all_gone_are_no_matter_and_a_late_one_stops_g1
     teller.settle()
     teller.compare()
     state = teller.pipeline.reader.tables()["dbo.t"]
-    assert state.lives_above is not None and state.row.generation == 2 and teller.asked == []
+    assert state.start.lives_above is not None and state.row.generation == 2 and teller.asked == []
 
     teller.send({"t": first[:1]})
     assert teller.tick() == Exit.DONE, "it was deleted since"
