@@ -83,7 +83,7 @@ def test_what_the_command_line_notes_the_run_notes_too_g144(mirror: Mirror, task
         "HOLD: (any table): 1 message waits for other pieces, or for a description of a structure"
     )
     note = task_context["ti"].xcoms["note"]
-    assert "Note: dbo.orders: column 'x' unverified since `columns` takes it" in note and "HOLD: (any table)" in note
+    assert "Note: dbo.orders: column 'x' unverified since `columns` includes it" in note and "HOLD: (any table)" in note
 
 
 def _log(mirror: Mirror, source: str, highest: str, completeness: str | None = None) -> None:
