@@ -1,4 +1,4 @@
-"""Reads earlier log rows by today's columns, where a column's name stood for another column before (G-66, G-67)."""
+"""Reads earlier log rows by today's columns, where a column's name was that of another column before (G-66, G-67)."""
 
 from __future__ import annotations
 
