@@ -129,7 +129,7 @@ def ledger_error(error: DatabaseError, where: str = "") -> MirroringError | None
     if code.startswith(_DAMAGED):
         return TerminalError(
             "LEDGER_DAMAGED",
-            f"the ledger's file is no SQLite database, or a damaged one: {code}",
+            f"the ledger's file is not an SQLite database, or is damaged: {code}",
             where=where,
             way_out="put a sound copy back; if there is none, take the file away and make the ledger again, as the "
             "runbook says",

@@ -173,7 +173,7 @@ _REFUSED: dict[str, tuple[str | bytes, tuple[str, ...]]] = {
     "oem": ((_HEADER + _ROW).replace("Ada", "Jürgen é").encode("cp850"), ("code page 850",)),
     "sqlcmd": (f"{_HEADER}-----------,-----,-----,----\n{_ROW}\n(1 rows affected)\n", ("sqlcmd", "dashes")),
     "counted": (f"{_HEADER}{_ROW}\n(1 row affected)\n", ("sqlcmd", "NOCOUNT")),
-    "null_text": (_HEADER + "1,Ada,NULL,NULL\n", ("'NULL' is no decimal", "NULL is an empty field without quotes")),
+    "null_text": (_HEADER + "1,Ada,NULL,NULL\n", ("'NULL' is not a decimal", "NULL is an empty field without quotes")),
     "quoted_null": (_HEADER + '1,"",1.5,""\n', ("NULL is an empty field without quotes",)),
     "lacking": ("id,name,prize,at\n" + _ROW, ("no columns ['price']", "'prize'")),
     "packed": (gzip.compress(b"id\n"), ("packed by gzip",)),
