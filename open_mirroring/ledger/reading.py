@@ -18,7 +18,7 @@ from open_mirroring.changes.column_history import FormerColumn, Word
 from open_mirroring.changes.column_notes import UNVERIFIED, ColumnNote, NoteKind, decided, former_columns
 from open_mirroring.changes.complete_position import Completeness
 from open_mirroring.changes.horizon import BatchContents, MirrorHorizon, TableHorizon
-from open_mirroring.changes.log_position import BEGINS_EMPTY, is_load_epoch, not_below, position_order
+from open_mirroring.changes.log_position import is_load_epoch, not_below, position_order
 from open_mirroring.changes.manifest import Manifest, counts_of
 from open_mirroring.changes.source_reloads import NewestLoad
 from open_mirroring.errors import TerminalError
@@ -71,9 +71,9 @@ class TableState(NamedTuple):
 
     *stream_from*, with the ordinal *stream_epoch*, and *load_plan* belong to its initial load. *waiting_rows* changes
     of published batches wait for the end of their transactions. The log cannot be used for this generation's rows up to
-    batch *log_from*. Every row of it has its newest change above *lives_above*; None: nobody looked (G-106). *reset* is
-    the reset under way. *text* says how its files of delimited text are written; None for Parquet. It begins with the
-    *newest_load* of its source, which lies in the log (G-125); of a later one *accepted* tells who said that it counts.
+    batch *log_from*. *reset* is the reset under way. *text* says how its files of delimited text are written; None for
+    Parquet. It begins with the *newest_load* of its source, which lies in the log (G-125); of a later one *accepted*
+    tells who said that it counts.
     *key_names* are the names of key columns at the target, where they are others than at the source (G-120). *types* is
     what the mirror file said of types when its columns were published or compared last (G-129); None: not known.
     *load_refused* is why its initial load could not begin when it was tried last.
@@ -95,7 +95,6 @@ class TableState(NamedTuple):
     log_from: int = 0
     reset: ResetRecord | None = None
     text: TextFormat | None = None
-    lives_above: str | None = None
     newest_load: NewestLoad | None = None
     accepted: Reason | None = None
     key_names: Mapping[str, str] = MappingProxyType({})
@@ -116,18 +115,6 @@ class TableState(NamedTuple):
     def metadata_properties(self) -> Mapping[str, object] | None:
         """What its ``_metadata.json`` says of delimited text; None for Parquet."""
         return None if self.text is None else self.text.properties(self.landed_keys)
-
-    @property
-    def begins_at(self) -> int | None:
-        """The ordinal of the stream with which the table was made anew at the source (G-108); None: it never was."""
-        is_empty = self.load_state == "none" and self.stream_from == BEGINS_EMPTY and self.newest_load is None
-        return self.stream_epoch if is_empty else None
-
-    @property
-    def columns_above(self) -> str | None:
-        """The place up to which what the log says of columns is not this table's; None: all is."""
-        made_anew = None if self.begins_at is None else position_order(self.begins_at, "")
-        return max(filter(None, (made_anew, self.lives_above)), default=None)
 
     @property
     def is_beginning(self) -> bool:
@@ -233,7 +220,6 @@ class LedgerReader:
                 row.log_from,
                 ResetRecord.of(row.reset),
                 None if row.text_format is None else TextFormat.from_json(row.text_format),
-                row.lives_above,
                 NewestLoad.of(row.newest_load),
                 Reason.of(row.reload_accepted),
                 json.loads(row.key_names or "{}"),

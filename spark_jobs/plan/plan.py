@@ -26,7 +26,7 @@ from spark_jobs.plan.keys_left import MovedRows, TakenKeys, renewed_keys
 from spark_jobs.plan.logged_lines import KeysLeft, Line, identity_of, logged_change, partial_keys, with_rows
 from spark_jobs.plan.selection import CountingChanges, eligible, loaded_rows, of_keys
 from spark_jobs.plan.table_plan import Identity, PlannedRows, PlanStop, TablePlan
-from spark_jobs.plan.typed_changes import can_be_in_target, typed_changes
+from spark_jobs.plan.typed_changes import typed_changes
 from spark_jobs.sources.sql_server.typed_rows import Failure
 
 _EVERYTHING = "~"
@@ -188,12 +188,9 @@ def _publish(planning: _Planning) -> None:
 
 def _publish_rows(planning: _Planning, winners: pa.Table) -> list[int]:
     """Type and keep winners; returns the indexes of those that could not be typed."""
-    kept = pc.indices_nonzero(can_be_in_target(planning.plan, winners)).to_numpy()
-    planning.counts["superseded"] += winners.num_rows - len(kept)
-    if not len(kept):
+    if not (winners.num_rows and planning.plan.columns.landing):
+        planning.counts["superseded"] += winners.num_rows  # no change ever carried a row: there is none to delete
         return []
-    if len(kept) < winners.num_rows:
-        winners = winners.take(pa.array(kept))
     typed = typed_changes(planning.plan, winners)
     failed = [failure.index for failure in typed.failures]
     for failure in typed.failures:
@@ -202,7 +199,7 @@ def _publish_rows(planning: _Planning, winners: pa.Table) -> list[int]:
     planning.rows.append(typed.rows)
     order = winners["order"].filter(pc.invert(_mask(winners.num_rows, failed))) if failed else winners["order"]
     planning.places += [place for place in pc.min_max(order).as_py().values() if place is not None]
-    return [int(kept[at]) for at in failed]
+    return failed
 
 
 def _reject(planning: _Planning, line: Line, failure: Failure) -> None:

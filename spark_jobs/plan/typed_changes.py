@@ -5,10 +5,8 @@ from __future__ import annotations
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from open_mirroring.changes.column_history import place_text
 from open_mirroring.errors import TerminalError
 from open_mirroring.landing_zone.delimited_text import reads_as_null
-from spark_jobs.changelog.schema import INSERT, UPDATE
 from spark_jobs.plan.loaded_columns import doubt_by_deletes
 from spark_jobs.plan.table_plan import PlanStop, TablePlan
 from spark_jobs.sources.sql_server.extra_columns import with_extra
@@ -51,26 +49,3 @@ def _told_from_null(plan: TablePlan, typed: Typed, null: str) -> Typed:
         return typed
     good = pc.invert(pc.is_in(typed.places, pa.array(list(bad), pa.int64())))
     return Typed(typed.rows.filter(good), typed.places.filter(good), [*typed.failures, *bad.values()])
-
-
-def can_be_in_target(plan: TablePlan, changes: pa.Table) -> pa.Array:
-    """Whether the target can have the row of each change; the other changes delete rows that it never had.
-
-    Raises:
-        PlanStop: ``SCHEMA_CHANGED`` where one of the others sets a row, which may have other values today (G-106).
-    """
-    if not plan.columns.landing:  # no change ever carried a row
-        return pa.repeat(False, changes.num_rows)
-    above = plan.begins.lives_above
-    if above is None:
-        return pa.repeat(True, changes.num_rows)
-    lives = pc.greater(changes["order"].combine_chunks(), above)
-    sets_row = pc.is_in(changes["op"].combine_chunks(), pa.array([INSERT, UPDATE]))
-    late = changes["order"].filter(pc.and_not(sets_row, lives))
-    if len(late):
-        raise PlanStop(
-            "SCHEMA_CHANGED",
-            f"a late row was last changed at position {place_text(pc.max(late).as_py())}: the table was re-created "
-            f"from the log as one of which no row up to {place_text(above)} is left, and their columns were forgotten",
-        )
-    return lives

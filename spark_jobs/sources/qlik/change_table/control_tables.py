@@ -159,7 +159,7 @@ def read_control_tables(
     if statements is not None:
         of_one = [row for row in statements if len(reading.tasks_of(row.table)) == 1]
         told = statements_of((row.table, *row.rest) for row in of_one)
-    return Told(found, told, DDL_HISTORY)
+    return Told(found, told)
 
 
 def _errors(rows: Iterable[_Row]) -> dict[str, tuple[int, str]]:

@@ -110,7 +110,7 @@ def made_with(folder: Path, *lists: tuple[int, str, bool]) -> HandMadeMirror:
 
 
 def told(made: HandMadeMirror, *rows: tuple[int, Any], load: str = "load") -> dict[str, str]:
-    found = accept_told(made.ledger, "shop", "dbo.orders", load, statements_of(history(*rows))["t"], "history")
+    found = accept_told(made.ledger, "shop", "dbo.orders", load, statements_of(history(*rows))["t"])
     return {column: what.split(" at ")[0] for column, what in found.items()}
 
 
