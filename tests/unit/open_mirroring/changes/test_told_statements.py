@@ -11,7 +11,7 @@ import pytest
 from open_mirroring.changes.told_statements import ColumnStep, Statement, ToldColumn, given_again, what_became_of
 from open_mirroring.codes import RESET
 from open_mirroring.ledger.decisions import accept_told
-from spark_jobs.sources.qlik.change_table.ddl_history import statements_of
+from spark_jobs.sources.qlik.change_table.control_tables import statements_of
 from spark_jobs.sources.qlik.positions import qlik_position
 from tests.hand_made_mirror import HandMadeMirror
 from tests.qlik_change_rows import sequence
