@@ -26,9 +26,7 @@ from open_mirroring.ledger import tables as t
 from open_mirroring.ledger.letters import Outdated, settle_outdated
 from open_mirroring.ledger.reading import LedgerReader, TableState
 from spark_jobs.changelog.origins import partition_of
-from spark_jobs.changelog.reading import logged
 from spark_jobs.changelog.schema import CHANGE, DELETE, INSERT, KEY_LEFT, LOAD_MAJOR, UPDATE
-from spark_jobs.plan.logged_lines import carries_all, types_of
 
 log = logging.getLogger(__name__)
 
@@ -210,6 +208,8 @@ class _Search:
         end = state.row.published_position
         load = state.newest_load
         limits = dict.fromkeys(ordinals) if end is None else not_above(end, ordinals)
+        from spark_jobs.changelog.reading import logged  # with DuckDB and Arrow, which most runs do not need
+
         query = """SELECT key, op IN ($left, $delete), max(pos) FROM logged
                    WHERE kind = $kind AND tbl = $table AND epoch = $epoch AND batch <= $batch
                      AND ($limit IS NULL OR pos <= $limit) AND pos >= $since AND key IN (SELECT unnest($keys))
@@ -251,6 +251,8 @@ class _Search:
 
         A dropped column has no value to include (G-60).
         """
+        from spark_jobs.plan.logged_lines import carries_all, types_of
+
         lists = [found.cols for found in self.reader.column_lists([self.state.id]).get(self.state.id, [])]
         gone = {column.column for column in self.reader.gone_columns([self.state]).get(self.state.id, [])}
         types = {name: kind for cols in lists for name, kind in types_of(cols).items() if name not in gone}

@@ -18,13 +18,14 @@ from typing import Any, NamedTuple
 import msgspec
 
 from open_mirroring.changes.log_position import position_text
-from spark_jobs.sources.ces import avro as ces_avro
 from spark_jobs.sources.contract.decoded import Refusal, shown
 from spark_jobs.sources.contract.json_numbers import members_once
 
 EVENT_TYPE = "com.microsoft.SQL.CES.DML.V1"
 OPERATIONS = ("INS", "UPD", "DEL")
 
+AVRO_CONTAINER = b"Obj\x01"
+"""The first bytes of an Avro container file."""
 _JSON_CONTENT = {"application/json", "application/avro-json"}
 """``application/avro-json`` is JSON text despite its name (C-16)."""
 
@@ -170,12 +171,10 @@ def read_event(body: bytes) -> Event:
         return _event(_read_json(body), is_avro=False)
     if not body.strip(_BLANKS):
         raise Refusal("BODY_MISSING", "the message is empty")
-    is_text = body[0] in _BLANKS or (0x20 < body[0] < 0x7F and not body.startswith(ces_avro.CONTAINER))
+    is_text = body[0] in _BLANKS or (0x20 < body[0] < 0x7F and not body.startswith(AVRO_CONTAINER))
     if is_text:
         return _event(_read_json(body), is_avro=False)
-    if body.startswith(ces_avro.CONTAINER):
-        return _event(_of_fields(ces_avro.read_container(body)), is_avro=True)
-    return _event(_read_avro(ces_avro.unframed(body)), is_avro=True)
+    return _avro_event(body)
 
 
 def _read_json(body: bytes) -> _Envelope:
@@ -264,9 +263,24 @@ def _why_invalid(body: bytes, error: msgspec.ValidationError) -> Refusal:
     return Refusal("MESSAGE_INVALID", str(error))
 
 
-def _read_avro(datum: bytes) -> _Envelope:
-    fields = ces_avro.read_envelope(datum)
-    return _Envelope(**{**fields, "time": _raw(fields["time"])})
+def _avro_event(body: bytes) -> Event:
+    from spark_jobs.sources.ces import avro  # with fastavro, which no run over JSON needs
+
+    if body.startswith(AVRO_CONTAINER):
+        return _event(_of_fields(avro.read_container(body)), is_avro=True)
+    fields = avro.read_envelope(avro.unframed(body))
+    return _event(_Envelope(**{**fields, "time": _raw(fields["time"])}), is_avro=True)
+
+
+def _avro_data(payload: bytes) -> Data:
+    from spark_jobs.sources.ces import avro
+
+    if not payload.startswith(AVRO_CONTAINER):
+        return _data_of(avro.read_data(payload))
+    try:
+        return _decode_data(json.dumps(avro.read_container(payload)))
+    except (msgspec.MsgspecError, TypeError, ValueError, OverflowError) as error:
+        raise Refusal("MESSAGE_INVALID", f"a container file that holds no Data record: {error}") from error
 
 
 def _of_fields(fields: dict[str, Any]) -> _Envelope:
@@ -360,13 +374,8 @@ def read_data(payload: str | bytes | Data) -> Data:
     """
     if isinstance(payload, Data):
         return payload
-    if isinstance(payload, bytes) and payload.startswith(ces_avro.CONTAINER):
-        try:
-            return _decode_data(json.dumps(ces_avro.read_container(payload)))
-        except (msgspec.MsgspecError, TypeError, ValueError, OverflowError) as error:
-            raise Refusal("MESSAGE_INVALID", f"a container file that holds no Data record: {error}") from error
     if isinstance(payload, bytes) and payload[:1] != b"{":
-        return _data_of(ces_avro.read_data(payload))
+        return _avro_data(payload)
     try:
         text = payload if isinstance(payload, str) else payload.decode()
         try:
