@@ -22,6 +22,7 @@ import pyarrow.parquet as pq
 from open_mirroring.errors import TransientError
 from open_mirroring.storage.object_path import Place
 from spark_jobs.sources.contract.decoded import Refusal, shown
+from spark_jobs.sources.contract.encodings import as_utf8, is_utf8, why_not
 from spark_jobs.sources.contract.json_numbers import JsonNumber, may_be_rounded, rounded
 from spark_jobs.sources.qlik.delimited import BLOCK, read_delimited
 from spark_jobs.sources.qlik.dfm import CsvForm, Dfm, DfmColumn, metadata_file, read_dfm
@@ -36,7 +37,6 @@ from spark_jobs.sources.qlik.types import (
 )
 from spark_jobs.sources.sql_server.arrow_texts import is_binary, texts_of
 from spark_jobs.sources.transports.source_files import open_source
-from spark_jobs.sources.transports.text_encoding import as_utf8, is_utf8, why_not
 
 _ROWS_AT_ONCE = 20_000
 _SHOWN = 200

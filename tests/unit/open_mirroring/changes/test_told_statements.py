@@ -127,7 +127,7 @@ def test_the_word_of_a_history_is_taken_as_an_operators_t84(tmp_path: Path) -> N
     assert [(one.column, one.now) for one in records.decided] == [("a", "B")]
     assert made.table("dbo.orders").stop_code is None
     (_, event, detail) = made.audit()[-1]
-    assert (event, detail["who"], detail["cleared"]["code"]) == ("SCHEMA_ACCEPTED", "history", "RENAME_POSSIBLE")
+    assert (event, detail["who"], detail["cleared"]["code"]) == ("SCHEMA_ACCEPTED", "the source", "RENAME_POSSIBLE")
     assert told(made, (9, step("a", "DROP"))) == {}
 
 
