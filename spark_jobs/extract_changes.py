@@ -146,7 +146,7 @@ class _Points:
         self._overdue = found.overdue
         self._unread = found.unread
         for name in found.waiting:
-            log.warning("%r is not ready yet: it is read once it is whole", name)
+            log.warning("%r is not ready yet: it is read once it is complete", name)
         if not found.ranges and self._driver.has_overdue:
             return Scope("overdue")
         return _of(found, found.ranges)

@@ -191,7 +191,7 @@ def _held_by(letters: Sequence[OpenLetter], fragments: int, in_reset: Sequence[s
     if fragments:
         held.append(f"{fragments} split messages that wait for pieces")
     if in_reset:
-        held.append(f"the resets of {in_reset}, which may need their whole log")
+        held.append(f"the resets of {in_reset}, which may need their complete log")
     return held
 
 

@@ -106,7 +106,8 @@ def rebuild(mirror: Mirror, ledger: Engine | None, reason: Reason | None) -> Reb
         raise _not_told(
             mirror,
             "nothing of this mirror is in the landing zone",
-            "name a new `ledger` and a new `change_log` in the mirror file: it begins anew, and nothing is lost",
+            "name a new `ledger` and a new `change_log` in the mirror file: it starts from scratch, and nothing is "
+            "lost",
         )
     _refuse_taken_out(mirror, store, found_log)
     decisions: dict[str, Decision] = {table.source: decide(mirror.name, table, found_log) for table in tables}

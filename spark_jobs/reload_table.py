@@ -86,7 +86,7 @@ class Reloaded(NamedTuple):
     @property
     def hold(self) -> str:
         """Why the table is on hold; empty when it is back."""
-        return f"{RESET_OPEN}: it is built anew ({self.stage}), waits for {self.waits_for}" if self.waits_for else ""
+        return f"{RESET_OPEN}: it is rebuilt ({self.stage}), waits for {self.waits_for}" if self.waits_for else ""
 
 
 def request_reload(
@@ -149,7 +149,7 @@ def reload_table(
     def rebuild() -> str:
         stopped.clear()
         # A table that begins with its source's own load, in the log, begins with no load of ours (G-125).
-        loads = LedgerReader(ledger, mirror.name).tables(source)[source].load_state != "none"
+        loads = LedgerReader(ledger, mirror.name).tables(source)[source].start.load_state != "none"
         if loads:
             done = load(mirror, ledger, spark(), [source])
             stopped.update(done.stopped)
@@ -198,7 +198,7 @@ def follow(
         if source not in declared or not is_followed(state):
             continue
         stopped = _Stopped(mirror, ledger, declared[source], state)
-        if state.accepted is not None or (state.stop_code in (RELOAD_SEEN, LOAD_REPEATED) and stopped.is_ours):
+        if state.start.accepted is not None or (state.stop_code in (RELOAD_SEEN, LOAD_REPEATED) and stopped.is_ours):
             stopped.follow_reload()
         elif state.stop_code in FOLLOWED and stopped.is_ours:
             stopped.follow_schema_change()
@@ -227,7 +227,7 @@ class _Stopped:
 
     def follow_reload(self) -> None:
         """Ask for the reset of a table whose source was loaded again, if allowed: it begins with the newest load."""
-        declared, state, accepted = self._declared, self._state, self._state.accepted
+        declared, state, accepted = self._declared, self._state, self._state.start.accepted
         if state.stop_code is None:
             self._resets.keep_stopped(declared.source, "the table is no longer stopped: there is no load to accept")
             return
@@ -374,8 +374,8 @@ def _refuse_what_log_lacks(mirror: Mirror, ledger: Engine, table: Table) -> None
     if state is None or (state.reset is not None and state.stop_code is None):
         return  # the reset that is under way was judged when it was asked for
     logged = reader.contents({table.source: 0}, reader.mirror().committed).get(table.source, [])
-    if state.newest_load is not None:
-        logged = [part for part in logged if part.batch >= state.newest_load.first_batch]
+    if state.start.newest_load is not None:
+        logged = [part for part in logged if part.batch >= state.start.newest_load.first_batch]
     wanted = {file for part in logged for file in part.files}
     if missing := wanted - {*log_files(log_place(mirror))} if wanted else ():
         raise load_needed(mirror.name, table.source, f"{len(missing)} of its files are not in the log any more")

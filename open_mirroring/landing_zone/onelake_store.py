@@ -154,7 +154,7 @@ def busy(path: str, answer: Answer) -> TransientError:
     """The error for a call that was blocked by another call on the same object."""
     return TransientError(
         "CHANGED_MEANWHILE",
-        f"somebody else is at this object: {described(answer)}",
+        f"someone else is at this object: {described(answer)}",
         where=path,
         way_out="the next run tries again; if it stays so, look who else writes to the landing zone or holds a lease",
     )

@@ -169,7 +169,7 @@ def accept_reload(ledger: Engine, mirror: str, source: str, reason: Reason, *, r
                 "COMMAND_REFUSED",
                 f"table {source!r} is not stopped by a full load that came again",
                 where=f"mirror {mirror}",
-                way_out="look at `open-mirroring status`; to build the table anew: `open-mirroring reload-table`",
+                way_out="look at `open-mirroring status`; to rebuild the table: `open-mirroring reload-table`",
             )
         stop = OpenStop(source, row.stop_code, row.stop_what or "", row.stopped_at)
         t.change_tables(db, t.mirrored_table.c.id == row.id, reload_accepted=reason.to_json())
@@ -381,7 +381,7 @@ def _where_it_is_gone(db: Connection, row: Any, column: str, renamed_to: str | N
         if name not in known:
             raise TerminalError(
                 "ARGUMENT_INVALID",
-                f"no change of table {row.source!r} and no load of it brought a column {name!r}",
+                f"no change of table {row.source!r} and no load of it contained a column {name!r}",
                 way_out=f"choose from {sorted(known)}",
             )
     highest = sa.select(b.epoch, sa.func.max(b.max_pos)).where(b.mirror == row.mirror, b.source == row.source)

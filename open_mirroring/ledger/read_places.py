@@ -32,7 +32,7 @@ def record_places(db: Connection, mirror: str, number: int, facts: Facts) -> Non
     found = {name[:_NAME]: runs for name, runs in READ_PLACES.of_mirror(facts).items()}
     if nameless := [name for name in found if name.casefold().endswith(_CAPTURED)]:
         found = {name: runs for name, runs in found.items() if name not in nameless}
-        _note_rows(db, mirror, "the names of Capture files tell no partition, so a missing file is not seen", number)
+        _note_rows(db, mirror, "the names of Capture files show no partition, so a missing file is not seen", number)
     if not found:
         return
     known = PLACES.of(db, mirror)

@@ -258,7 +258,7 @@ class ResetLedger:
         m, b = t.mirror.c, t.bound_range.c
         committed = db.scalar(sa.select(m.committed).where(m.name == self._mirror)) or 0
         if committed != reloaded.up_to:
-            what = f"batches up to {committed} are in the log by now, and those up to {reloaded.up_to} were looked at"
+            what = f"batches up to {committed} are in the log, and those up to {reloaded.up_to} were looked at"
             raise TransientError("CHANGED_MEANWHILE", what, where=f"mirror {self._mirror}", way_out="run again")
         ends = {name: broker.end for name, broker in OFFSETS.of(db, self._mirror).items()}
         bound = dict(db.execute(sa.select(b.name, b.bound_to).where(b.mirror == self._mirror)).tuples().all())
@@ -443,7 +443,7 @@ def _why_load_lacks(db: Connection, row: Any, declared: TableDeclaration, load: 
     if unknown := unknown_epochs(db, row):
         return f"it holds changes of unknown streams: {sorted(unknown)}"
     lost = max(row.log_from, db.scalar(sa.select(newest_dropped(row.mirror))) or 0)
-    return f"its batches up to {lost} do not tell its rows" if load.first_batch <= lost else ""
+    return f"its batches up to {lost} do not contain its rows" if load.first_batch <= lost else ""
 
 
 def _why_log_lacks(db: Connection, row: Any, declared: TableDeclaration, *, mends: bool) -> str:
@@ -461,7 +461,7 @@ def _why_log_lacks(db: Connection, row: Any, declared: TableDeclaration, *, mend
     if row.stop_code == LOAD_NEEDED:
         return row.stop_what or LOAD_NEEDED
     if row.log_from:
-        return f"its batches up to {row.log_from} do not tell its rows"
+        return f"its batches up to {row.log_from} do not contain its rows"
     p = t.publication.c
     loaded = sa.select(p.version).where(p.table_id == row.id, p.kind == "load").limit(1)
     if row.load_state != "none" or db.scalar(loaded) is not None:
@@ -490,14 +490,14 @@ def _why_stream_lacks(db: Connection, row: Any, begins_at: int) -> str:
     since = [epoch for epoch, ordinal in EPOCHS.of(db, row.id).items() if ordinal >= begins_at]
     of_it = (b.mirror == row.mirror) & (b.source == row.source) & b.epoch.in_(since)
     first = db.scalar(sa.select(sa.func.min(b.batch)).where(of_it))
-    return f"its batches up to {lost} do not tell its rows" if first is not None and first <= lost else ""
+    return f"its batches up to {lost} do not contain its rows" if first is not None and first <= lost else ""
 
 
 def load_needed(mirror: str, source: str, why: str) -> TerminalError:
     """The refusal of a reset whose new generation would lack rows."""
     return TerminalError(
         LOAD_NEEDED,
-        f"the log does not tell every row of table {source!r}: {why}",
+        f"the log does not contain every row of table {source!r}: {why}",
         where=f"mirror {mirror}",
         way_out=f"give the table an `initial_load` in the mirror file, then {RESET}; nothing was deleted",
     )

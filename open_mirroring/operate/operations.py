@@ -109,15 +109,17 @@ NOT_APPLIED = argument(
 )
 WAIT = argument("--wait", "for the target (default 10)", type=float, default=10.0, metavar="MINUTES")
 LETTERS = (
-    argument("--code", "only letters of this code, such as MESSAGE_INVALID", title="Code"),
-    argument("--table", "only letters of this source table", title="Table", metavar="NAME"),
+    argument("--code", "only dead letters of this code, such as MESSAGE_INVALID", title="Code"),
+    argument("--table", "only dead letters of this source table", title="Table", metavar="NAME"),
     argument(
         "--after",
-        "only letters at this position of their stream or later; those without a position are left out",
+        "only dead letters at this position of their stream or later; those without a position are left out",
         title="From position",
         metavar="POSITION",
     ),
-    argument("--before", "only letters before this position of their stream", title="To position", metavar="POSITION"),
+    argument(
+        "--before", "only dead letters before this position of their stream", title="To position", metavar="POSITION"
+    ),
 )
 """Which dead letters; all of them by default."""
 APPROVED = required(REASON), required(APPROVED_BY)

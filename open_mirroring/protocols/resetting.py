@@ -273,4 +273,4 @@ def _after_look(state: State, row: ResetRow, sight: Sight) -> State:
         case Sight.THERE:
             return replace(state, request=Finished("the table to be gone from the target"))
         case Sight.UNSEEN:
-            return replace(state, request=Finished("somebody to say that the table is gone from the target"))
+            return replace(state, request=Finished("an operator to confirm that the table is gone from the target"))

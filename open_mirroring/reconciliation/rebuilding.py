@@ -175,7 +175,7 @@ def decide(mirror: str, found: FoundTable, log: FoundLog) -> Decision:
     if any(batch <= log.dropped for batch in holding):
         return unknown(f"maintenance has dropped batches up to {log.dropped}, and what that decided is lost")
     if standing is None:
-        return unknown("its newest file is of another version, and does not say how the table stood")
+        return unknown("its newest file is of another version, and does not say how the table was")
     if standing.untyped:
         return unknown(f"{standing.untyped} of its changes could not be typed, and only the ledger named them")
     if standing.former:

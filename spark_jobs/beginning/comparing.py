@@ -66,7 +66,7 @@ def compare(mirror: Mirror, announced: Mapping[tuple[str, str], AnnouncedTable])
     of_mirror = [one for key, one in announced.items() if key in mirrored | fitting]
     columns = [name for one in of_mirror for name in (*one.catalog, *one.columns)]
     for lost in fitting_none(mirror.hash.columns, columns) if mirror.hash is not None and columns else []:
-        what = f"the source tells no column {shown(lost)} of any mirrored table"
+        what = f"the source has no column {shown(lost)} in any mirrored table"
         note(("hash", "columns"), _Difference("", NOT_SEEN, what, "spell it as the source does"))
     others = [one.name for key, one in announced.items() if one.is_streamed and key not in known | fitting]
     if others:
@@ -82,7 +82,7 @@ def _absent(alike: AnnouncedTable | None) -> Iterator[_Difference]:
         yield _Difference("source", "TABLE_NAME_DIFFERS", what, "spell it as the source does", stops=True)
     else:
         what = "no change of it is in the sample, and nothing describes it"
-        yield _Difference("source", NOT_SEEN, what, "look at a larger sample; a table that nobody changes comes later")
+        yield _Difference("source", NOT_SEEN, what, "look at a larger sample; a table that no one changes comes later")
 
 
 def _differences(table: Table, announced: AnnouncedTable) -> Iterator[_Difference]:
@@ -96,7 +96,7 @@ def _differences(table: Table, announced: AnnouncedTable) -> Iterator[_Differenc
     settings = ("key", lost_key), ("columns", lost_columns), ("types", lost_types), ("hash", lost_hashes)
     for setting, lost in settings:
         if lost:
-            what = f"the source tells no column {shown(lost[0])} of this table, only {shown(list(columns))}"
+            what = f"the source has no column {shown(lost[0])} in this table, only {shown(list(columns))}"
             yield _Difference(setting, NOT_SEEN, what, "spell it as the source does", stops=setting == "key")
     if announced.key and set(announced.key) != set(table.key):
         what = f"the source announces {list(announced.key)} as the key, the mirror file says {list(table.key)}"
@@ -127,7 +127,7 @@ def _differences(table: Table, announced: AnnouncedTable) -> Iterator[_Differenc
     for one in announced.notes:
         if not any(getattr(table, setting) for setting in one.answered_by):
             yield _Difference(
-                "source", SETUP_INCOMPLETE, one.text, "mend it at the source, or by the setting that is named"
+                "source", SETUP_INCOMPLETE, one.text, "fix it at the source, or by the setting that is named"
             )
 
 

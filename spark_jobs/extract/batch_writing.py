@@ -133,15 +133,15 @@ class BatchWriting:
         seen = facts_of(parts)
         if new := {name for name in FOREIGN.of_mirror(seen) if self.may_join(name)}:
             raise NewTablesSeen(new, schemas)
-        senders = new_senders(kept, senders_in(seen))
+        senders, other_senders = new_senders(kept, senders_in(seen))
         told = {schema for part in joined for schema in part.schemas}
-        fresh = [*schemas[len(known) :], *sorted(told - {*schemas}), *untried, *senders.added]
+        fresh = [*schemas[len(known) :], *sorted(told - {*schemas}), *untried, *senders]
         manifest = self._judging_loads(batch, merge(parts, fresh, self.format.partitions))
         shared = misread([*known, *announced], announced) - misread(known, known)
-        stops = _stops({**senders.stops, **stops_of_shared(shared, self.tables)}, manifest.facts)
+        stops = _stops({**other_senders, **stops_of_shared(shared, self.tables)}, manifest.facts)
         manifest = replace(manifest, facts=stops, lists_of_reading=self.transport.lists_of_reading)
         self._check_partitions(manifest)
-        self._check_order(manifest.facts, [*kept, *senders.added])
+        self._check_order(manifest.facts, [*kept, *senders])
         _account(manifest.counts, batch)
         return self._settling(manifest, scope, open_before, parts)
 
@@ -295,7 +295,7 @@ class BatchWriting:
         for at in UNCOUNTED.of_mirror(facts).values():
             raise TerminalError(
                 "TRANSACTION_UNTOLD",
-                "a change does not tell its place in its transaction (transactionEventCounter)",
+                "a change does not show its place in its transaction (transactionEventCounter)",
                 where=at,
                 way_out=f"have the task send this header; {way_out}",
             )
@@ -324,7 +324,9 @@ class BatchWriting:
         return self.transport.bytes_of_a_place * sum(bound.end - bound.start for bound in ranges)
 
     def _cut(self, ranges: Sequence[BoundRange]) -> list[tuple[BoundRange, ...]]:
-        """Tasks of about equal size, at least one per core while there are ranges enough."""
+        """Tasks of about equal size, at least one per core while there are ranges enough; queried ones are one each."""
+        if isinstance(self.transport, QueriedTransport):
+            return [(bound,) for bound in ranges]
         total = sum(r.end - r.start for r in ranges)
         wanted = tasks_wanted(self.spark, self._size(ranges), _TASKS_PER_CORE)
         limit = max(1, min(_TASK_BYTES, -(-total // wanted)))

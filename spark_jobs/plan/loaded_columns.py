@@ -59,7 +59,7 @@ def doubt(loaded: LoadedColumn, sql_type: str) -> str:
             "export cut what the source fills it up with"
         )
     why = _why_ambiguous(loaded, sql_type)
-    return why and f"the initial load brought the column {column.name!r} as {why}, and changes carry it as {sql_type}"
+    return why and f"the initial load contained the column {column.name!r} as {why}, and changes carry it as {sql_type}"
 
 
 def doubt_by_deletes(loaded: Mapping[str, LoadedColumn], changes: pa.Table) -> str:

@@ -159,14 +159,14 @@ def tables_place(mirror: Mirror) -> Place:
                 "PLACE_MISSING",
                 "the folder of the target's tables is not there",
                 where=str(root),
-                way_out="mend `landing_zone.tables`, or mount what it names",
+                way_out="fix `landing_zone.tables`, or mount what it names",
             )
         return root
     zone = zone_address(mirror)
     if not isinstance(zone, OneLakeZone):
         raise TerminalError(
             "CONFIG_INVALID",
-            "nothing says where the mirrored tables can be read",
+            "where the mirrored tables can be read is not set",
             where=f"mirror {mirror.name}",
             way_out="set `landing_zone.tables` to the folder of the mirrored tables, as `<schema>/<table>`",
         )
@@ -196,7 +196,7 @@ def _pieces(table: DeltaTable, place: Place, sources: Mapping[str, str]) -> Iter
         if any(part in ("", ".", "..") for part in path.split("/")):
             raise _unreadable(f"the table's log names a file outside of it: {path!r}", str(place))
         if can_delete and path not in deleted:
-            raise _unreadable(f"the table's log does not tell which rows of a file are deleted: {path!r}", str(place))
+            raise _unreadable(f"the table's log does not show which rows of a file are deleted: {path!r}", str(place))
         given = {sources[name]: value for name, value in (file.get("partition") or {}).items()}
         parts = -(-file["size_bytes"] // _PIECE_BYTES) or 1
         size = file["size_bytes"] // parts

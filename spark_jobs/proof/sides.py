@@ -175,7 +175,7 @@ class ExportSource:
                     "LOAD_INVALID",
                     "its files have different columns or types",
                     where=str(export.path(file)),
-                    way_out="export the whole table anew, all files by the same columns and types",
+                    way_out="export the entire table again, all files by the same columns and types",
                 )
         self._pieces: Sequence[Piece] = [p for f in files for p in cut_file(export, f, _ROWS_PER_PIECE, CHUNK_BYTES)]
         self.size = sum(piece.weight for piece in self._pieces)

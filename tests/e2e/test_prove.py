@@ -236,7 +236,7 @@ def test_a_table_that_is_written_is_proved_by_what_is_read_meanwhile(shop_of: Ca
     told = {source: {one.column.strip() for one in noted[tables[source].id]} for source in tables}
     assert told == {"shop.t1": {"before", "meanwhile"}, "shop.t2": {"meanwhile"}}, "G-142: not what came behind a look"
     assert (found["shop.t1"]["verdict"], found["shop.t1"]["unproven"]) == ("UNPROVEN", 4)
-    assert "the source had told more than is in the change log" in found["shop.t1"]["reasons"][0]
+    assert "the source had sent more than is in the change log" in found["shop.t1"]["reasons"][0]
     assert found["shop.t2"]["verdict"] == "EQUAL"
 
     # Somebody reads, and the source goes on being written: key 7 moves between any two looks.

@@ -50,7 +50,7 @@ def test_load_and_stream_end_equal_to_the_source(file_format: str, tmp_path: Pat
     judge(shop.pipeline, shop.state)
     again = load(shop.pipeline)
     assert (again.files, again.rows) == ({}, {}), "what is loaded stays as it is"
-    assert {state_of(shop.pipeline, source).load_state for source in SHOP} == {"loaded"}
+    assert {state_of(shop.pipeline, source).start.load_state for source in SHOP} == {"loaded"}
 
 
 @pytest.mark.parametrize(
@@ -71,14 +71,16 @@ def test_a_killed_load_is_resumed(fault: str, tmp_path: Path, spark, monkeypatch
     shop = Shop(tmp_path, spark, "parquet", rows=1_050, publish={"max_rows_per_file": 100})
     pipeline = shop.pipeline
     pipeline.killed("initial_load", fault)
-    done = {s: len(t.load_plan.done) for s, t in pipeline.reader.tables().items() if t.load_plan is not None}
+    done = {
+        s: len(t.start.load_plan.done) for s, t in pipeline.reader.tables().items() if t.start.load_plan is not None
+    }
     assert set(done.values()) <= {0, 4, 8}, "it died in the middle"
     pipeline.service.poll()
     loaded = load(pipeline)
     assert loaded.stopped == {}
     for source in SHOP:
         state = state_of(pipeline, source)
-        assert (state.load_state, state.row.confirmed) == ("loaded", 11)
+        assert (state.start.load_state, state.row.confirmed) == ("loaded", 11)
         assert pipeline.numbers(state.folder) == list(range(1, 12))
         counted = sum(file.rows for file in pipeline.reader.published(state.id, 1))
         assert counted == sum(pq.read_metadata(f).num_rows for f in (shop.export / source).glob("*.parquet"))
@@ -112,7 +114,7 @@ def test_the_shortest_value_of_all_chunks_is_kept_for_what_the_stream_tells_late
     tables = {"told": told, "untold": {}, "full": told}
     pipeline = mirror_of(tmp_path, spark, tables, publish={"max_rows_per_file": 2})
     assert "VALUE_INVALID" in load(pipeline).stopped.pop("dbo.told")
-    plans = {s: t.load_plan for s, t in pipeline.reader.tables().items()}
+    plans = {s: t.start.load_plan for s, t in pipeline.reader.tables().items()}
     assert [plan and plan.shortest for plan in (plans["dbo.untold"], plans["dbo.full"])] == [{"id": 2}, {"id": 5}]
     pipeline.service.poll()
     assert [len(pipeline.mirrored("dbo", name)) for name in ("untold", "full")] == [4, 4]
@@ -250,7 +252,7 @@ def test_a_bad_export_stops_its_table_alone(name: str, bad_load: tuple[Pipeline,
     assert what.startswith(name.split()[0] + ":"), what
     assert BAD_EXPORTS[name][0] in what
     assert pipeline.numbers(table) == []
-    assert state_of(pipeline, f"dbo.{table}").load_state == "pending"
+    assert state_of(pipeline, f"dbo.{table}").start.load_state == "pending"
     assert loaded.rows == {"dbo.t5x": 2}
 
 
@@ -278,7 +280,7 @@ def test_an_export_that_changed_is_not_mixed_with_the_one_that_was_bound(tmp_pat
     monkeypatch.setattr(job.PublicationDriver, "drive", lambda *_: None)
     load(pipeline)
     monkeypatch.undo()
-    assert state_of(pipeline, "dbo.t").load_plan is not None
+    assert state_of(pipeline, "dbo.t").start.load_plan is not None
     path.write_bytes(content + b"\0")
     assert load(pipeline).stopped["dbo.t"].startswith("LOAD_CHANGED")
     path.unlink()
@@ -298,7 +300,7 @@ def test_an_open_load_is_left_to_its_own_job_and_settings(tmp_path: Path, spark)
     assert before is not None and before.manifest is None
     pipeline.tick()
     after = state_of(pipeline, "dbo.t")
-    assert (after.row.intent, after.load_state, pipeline.numbers("t")) == (before, "pending", [])
+    assert (after.row.intent, after.start.load_state, pipeline.numbers("t")) == (before, "pending", [])
     text = pipeline.file.read_text()
     pipeline.file.write_text(text.replace(f"{path.parent}\n", f"{path}\n"))
     changed = load(pipeline)
@@ -312,6 +314,6 @@ def test_only_the_chosen_tables_are_loaded(tmp_path: Path, spark) -> None:
     parquet(tmp_path / "t" / "a.parquet", id=pa.array([1], INT))
     pipeline = one_table(tmp_path, spark)
     assert load(pipeline, ["dbo.t"]).rows == {"dbo.t": 1}
-    assert state_of(pipeline, "dbo.good").load_state == "pending"
+    assert state_of(pipeline, "dbo.good").start.load_state == "pending"
     with pytest.raises(TerminalError, match="ARGUMENT_INVALID"):
         load(pipeline, ["dbo.nobody"])

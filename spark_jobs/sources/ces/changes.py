@@ -264,7 +264,7 @@ def change(event: Event, data: Data, table: SourceTable, origin: str, place: int
     """The rows of one complete event, at its coordinates."""
     images = data.images
     if images is None:
-        raise Refusal("MESSAGE_INVALID", "data has no eventrow, or has eventdata beside it")
+        raise Refusal("MESSAGE_INVALID", "data has no eventrow, or has eventdata next to it")
     parts = data.eventsource.pkkey
     if parts and len(parts) > 1 and len({part.columnname for part in parts}) != len(parts):
         raise Refusal("MESSAGE_INVALID", "pkkey names a column twice")
@@ -300,7 +300,7 @@ def change(event: Event, data: Data, table: SourceTable, origin: str, place: int
             raise Refusal("ROW_INVALID", f"an UPD without {shown(untold)}, and `full_rows` promises all columns", key)
         if old and not columns.large and all(old.get(n, ...) == v for n, v in image.items()):
             # Something changed, so it is one of these; and only NULL can be left out.
-            raise Refusal("ROW_INVALID", f"an UPD changes nothing but {shown(untold)}, which it does not tell", key)
+            raise Refusal("ROW_INVALID", f"an UPD changes nothing but {shown(untold)}, without its value", key)
         whole, listed, row = False, *columns.written_without(image, untold)
     row_set = _row(at, event, 1, UPDATE, key, columns, whole, row=row)._replace(cols=listed)
     old_texts = texts if key is None else _old_key(data, columns, table, old, image, texts, key)
@@ -346,7 +346,7 @@ def _delete(
         [] if known else [name for name in table.key if is_unfilled(columns.types.get(name, ""), announced.get(name))]
     )
     if short:
-        raise Refusal("OLD_KEY_MISSING", f"only pkkey tells {shown(short[0])}, without the blanks that fill it up")
+        raise Refusal("OLD_KEY_MISSING", f"only pkkey contains {shown(short[0])}, without the blanks that fill it up")
     texts = columns.key_texts(image if known else announced)
     key = encode_key(texts) if texts else None
     row_gone = _row((origin, place, table.source), event, 0, DELETE, key, columns, True, before=before)
@@ -504,7 +504,7 @@ def _key_alone(columns: ColumnList, table: SourceTable, text: str | None) -> str
         raise Refusal("ROW_INVALID", "a row is no JSON object")
     values = {name: value for name, value in row.items() if name in table.key_names}
     if not all(isinstance(value, str) for value in values.values()):
-        raise Refusal("ROW_INVALID", "the key of a row is not told by plain values")
+        raise Refusal("ROW_INVALID", "the key of a row is not given by plain values")
     if not values:
         return None
     return encode_key(columns.key_texts({name: columns.spelled(name, value) for name, value in values.items()}))

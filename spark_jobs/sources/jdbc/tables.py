@@ -24,7 +24,7 @@ from open_mirroring.config.connections import Connection, resolve
 from open_mirroring.config.names import SourceName
 from open_mirroring.errors import MirroringError, TerminalError, TransientError
 from open_mirroring.landing_zone.load_columns import LoadColumn
-from spark_jobs.runtime.tasks import needs_spark, run_job
+from spark_jobs.runtime.tasks import THREADS, needs_spark, run_job
 from spark_jobs.sources.exports.columns import land_column
 from spark_jobs.sources.exports.files import refused
 from spark_jobs.sources.jdbc.dialects import BoundKind, Dialect, Range, condition, database_error, dialect_of, ranges
@@ -172,7 +172,7 @@ class JdbcTable:
             group = range(first, min(first + step, len(parts)))
             if self._dialect.copies:
                 tasks = list(zip(group, self._queries(columns, split, parts[group.start : group.stop]), strict=True))
-                found += run_job(self._spark, "read a table", read_part, tasks, size)
+                found += run_job(self._spark, "read a table", read_part, tasks, size, min(at_once, THREADS))
             else:
                 rows = partial(self._texts, columns, split, parts[group.start : group.stop])
                 found += self.answers(rows, _at(work, group, each), len(group))
@@ -180,7 +180,7 @@ class JdbcTable:
 
     def _at_once(self, parts: int, pace: Pace, size: int) -> tuple[int, float | None]:
         """How many parts are read side by side at most, and how many rows per second each of the readers may read."""
-        cores = 1
+        cores = THREADS
         if needs_spark(self._spark, size):
             from spark_jobs.runtime.worker_tasks import parallelism
 
@@ -342,7 +342,7 @@ class JdbcTable:
                 way_out = "this is no answer of the database: report it"
                 return TerminalError("SERVICE_REFUSED", f"{doing}, Spark failed: {what}", where=where, way_out=way_out)
             # Spark Connect returns no SQLSTATE, so another attempt may succeed.
-            way_out = "run again; if it stays, mend what the text names"
+            way_out = "run again; if it stays, fix what the text names"
             return TransientError("SERVICE_REFUSED", f"{doing}, Spark failed: {what}", where=where, way_out=way_out)
         return database_error(doing, state, what, self._connection, self._name)
 

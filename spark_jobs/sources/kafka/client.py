@@ -185,7 +185,7 @@ class Broker:
                 "PLACE_MISSING",
                 "the broker has no such topic or partition, or does not show it to this login",
                 where=self._where(where),
-                way_out="mend `source.topics`, create the topic, or grant the login Describe and Read on it",
+                way_out="fix `source.topics`, create the topic, or grant the login Describe and Read on it",
             )
         if self.passes(error):
             self.unreachable(where)
@@ -227,7 +227,7 @@ class Broker:
                 f"the broker's certificate, or ours, is not accepted: {text}",
                 where=self._where(),
                 way_out="name the authority that signed the broker's certificate in ssl.ca.location of the "
-                "connection's extra, and the host by the name that stands in the certificate",
+                "connection's extra, and the host by the name that is in the certificate",
             )
 
     def _text(self, error: KafkaError) -> str:

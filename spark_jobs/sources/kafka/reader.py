@@ -115,9 +115,9 @@ class _Reading:
         (topic,) = topic_states(self._broker, self._broker.admin(), self._place._replace(topics=(name,)))
         where = f"connection {self._place.connection}, {self._where}"
         if number not in topic.end:
-            raise recreated(f"it has {len(topic.end)} partitions: it was made anew", where)
+            raise recreated(f"it has {len(topic.end)} partitions: it was re-created", where)
         if topic.end[number] < self._bound.end:
-            what = f"the partition ends at offset {topic.end[number]}: the topic was made anew, or its log was cut"
+            what = f"the partition ends at offset {topic.end[number]}: the topic was re-created, or its log was cut"
             raise recreated(what, where)
         if topic.first[number] > self._position:
             raise retention_loss(topic.first[number] - self._position, topic.first[number], where)

@@ -295,7 +295,7 @@ def _decoded(described: DfmColumn, values: pa.Array) -> pa.Array:
     is_cut = is_float and is_longer_than_a_double(name, described.precision)
     is_cut |= is_float and kind != pa.float64() and is_longer_than_a_float(name, described.precision)
     if types.is_timestamp(kind) and (kind.tz or "UTC").upper() not in _UTC:
-        what = f"the clock of {shown(described.name)} is told in the zone {shown(kind.tz)}, and its own is not known"
+        what = f"the clock of {shown(described.name)} is given in the zone {shown(kind.tz)}, and its own is not known"
         raise Refusal("FILE_DAMAGED", what)
     is_text = types.is_string(kind) or types.is_large_string(kind) or is_binary(kind) or types.is_null(kind)
     if is_cut or (name in (TEXTS | BINARIES) and not is_text):

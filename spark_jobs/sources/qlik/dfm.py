@@ -180,7 +180,7 @@ def check_file(dfm: Dfm, file: str) -> None:
     """Check that a metadata file describes its data file; extensions in it vary and are ignored."""
     if stem(dfm.file.rpartition("/")[2]) != stem(file):
         raise Refusal(
-            "FILE_DAMAGED", f"the metadata file speaks of {shown(dfm.file)}, the file beside it is {shown(file)}"
+            "FILE_DAMAGED", f"the metadata file speaks of {shown(dfm.file)}, the file next to it is {shown(file)}"
         )
 
 

@@ -83,7 +83,7 @@ def _details(text: Any) -> tuple[Mapping[str, ColumnStep] | None, str | None]:
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found = dict(pairs)
     if len({name.casefold() for name in found}) != len(pairs):
-        raise ValueError("a name stands there twice")
+        raise ValueError("a name is there twice")
     return found
 
 
@@ -219,7 +219,7 @@ def read_control_tables(
     unread += [DDL_HISTORY] if DDL_HISTORY in reading.unread and DDL_HISTORY in reading.spelled else []
     if unread:
         what = f"the login sees no {' and no '.join(unread)} in the schema {shown(schema)}, or may not read it"
-        found[ANY_TABLE, CONTROL_TABLE_UNREAD] = f"{what}: what they tell of the task's tables is not known"
+        found[ANY_TABLE, CONTROL_TABLE_UNREAD] = f"{what}: what they report about the task's tables is unknown"
     found |= {(ANY_TABLE, code): what for code, what in _task_signals(reading, task)}
     told = None
     if statements is not None:
@@ -249,8 +249,8 @@ def _task_signals(reading: _Reading, task: str | None) -> Iterable[tuple[str, st
         yield (
             TASK_UNKNOWN,
             (
-                f"the control tables name {_listed(mixed)} for the tasks {_listed(tasks)}: what is told of one may be "
-                "the other's, and no statement on these tables is believed; say `task` under `source`"
+                f"the control tables name {_listed(mixed)} for the tasks {_listed(tasks)}: what is reported of one "
+                "may be the other's, and no statement on these tables is believed; set `task` under `source`"
             ),
         )
 

@@ -313,7 +313,7 @@ class QlikChangeTableDecoder:
                 return bool(keys)
             if entry.layout.keys_never_change:
                 return False
-            raise Refusal("OLD_KEY_MISSING", "neither a change mask nor a before image tells whether the key changed")
+            raise Refusal("OLD_KEY_MISSING", "neither a change mask nor a before image shows whether the key changed")
         if has_images and isinstance(entry.mask, Mapping):
             # It will come: waiting is better than trusting one of two readings.
             return any(keys & places for places in entry.mask.values())

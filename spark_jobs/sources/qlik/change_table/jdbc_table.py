@@ -237,7 +237,7 @@ class ChangeTable(JdbcTable):
             "HEADER_INVALID",
             f"the change table has no column {self._prefix + name!r}",
             where=f"table {self.name}",
-            way_out="select the header column in the task's Store Changes settings, or mend the prefix",
+            way_out="select the header column in the task's Store Changes settings, or fix the prefix",
         )
 
 
@@ -254,7 +254,7 @@ class ControlTable(JdbcTable):
                 "PLACE_MISSING",
                 f"the login sees no table {self._name.table!r} with the columns {', '.join(wanted)}",
                 where=f"connection {self._connection.name}, schema {self._name.schema!r}",
-                way_out="switch Change Data Partitioning and its control table on, or mend the setting",
+                way_out="switch Change Data Partitioning and its control table on, or fix the setting",
             )
         columns = ", ".join(f"{self._dialect.quote(spelled[name])} AS c{at}" for at, name in enumerate(wanted))
         found = self._query("reading the closed partitions", f"SELECT {columns} FROM {self._table()}")

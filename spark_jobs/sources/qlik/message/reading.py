@@ -333,7 +333,7 @@ class MessageReader:
         if read.schema is not None:
             whose = data_schema(read.schema).table or self._whose(stated, by_key)
             if whose is None:
-                raise Refusal("METADATA_MISSING", "neither the namespace of the schema nor the topic tells the table")
+                raise Refusal("METADATA_MISSING", "neither the namespace of the schema nor the topic names the table")
             return derived_structure(topic, "", whose, 0, read.schema)
         whose = self._whose(stated, by_key)
         known = () if whose is None else self._structures.of_table(whose)

@@ -133,7 +133,7 @@ def test_a_log_that_lacks_changes_rebuilds_nothing(code: str, made: HandMadeMirr
     assert made.table(ORDERS).reset is None and made.table(ORDERS).stop_code == code
     made.set_mirror(committed=7, open_number=8)
     assert resets.request_reload(KEYED._replace(loads=True), ASKED)
-    assert made.table(ORDERS).log_from == 8, "nothing that was bound before counts"
+    assert made.table(ORDERS).start.log_from == 8, "nothing that was bound before counts"
 
 
 @pytest.mark.parametrize("logged", [False, True])
@@ -153,7 +153,7 @@ def test_a_key_that_nothing_goes_by_is_mended_without_a_load(
     else:
         assert resets.request_reload(other, ASKED)
         found = made.table(ORDERS)
-        assert (found.keys, found.stop_code, found.log_from) == (("number",), "KEY_MENDED", 0)
+        assert (found.keys, found.stop_code, found.start.log_from) == (("number",), "KEY_MENDED", 0)
         assert not resets.request_reload(other, ASKED), "it is under way"
         made.stop(ORDERS, "CHANGES_MISSING")
         with pytest.raises(TerminalError, match="LOAD_NEEDED"):
@@ -219,7 +219,7 @@ def test_loaded_rows_in_the_log_are_no_stream(made: HandMadeMirror, resets: Rese
     assert resets.request_reload(loads, ASKED), "also where its table was dropped when the batch was completed"
     made.accept(ORDERS, load_epoch(1), LOAD_ORDINAL)
     advance(resets, *TO_NEW_GENERATION)
-    assert made.table(ORDERS).stream_epoch == 0
+    assert made.table(ORDERS).start.stream_epoch == 0
     made.commit(2, {ORDERS: (1, "0001:01:1")})
     made.stop(ORDERS, "EPOCH_UNKNOWN")
     assert resets.request_reload(loads, ASKED)
@@ -264,7 +264,7 @@ def test_a_stream_that_began_anew_is_accepted_with_a_load_and_several_are_not(
     assert made.reader.epochs([made.ids[ORDERS]])[made.ids[ORDERS]] == {GUID: 0, OTHER_GUID: 1, "third": 2}
     advance(resets, *TO_NEW_GENERATION)
     hand_over = LoadLedger(made.ledger, "shop").hand_over(made.ids[ORDERS])
-    assert (made.table(ORDERS).stream_epoch, hand_over.batch, hand_over.highest) == (2, 3, "0001:01:1")
+    assert (made.table(ORDERS).start.stream_epoch, hand_over.batch, hand_over.highest) == (2, 3, "0001:01:1")
     assert hand_over.above == "0001~", "above every change of that transaction, below the next one"
 
 
@@ -330,7 +330,7 @@ def test_a_dropped_table_is_the_same_one_when_it_comes_back_and_needs_a_load(
     made.set_mirror(committed=4)
     assert declare(made.ledger, "shop", [*kept, KEYED])[ORDERS] == made.ids[ORDERS]
     state = made.table(ORDERS)
-    assert (state.row.generation, state.log_from, state.stop_code) == (2, 4, "LOAD_NEEDED")
+    assert (state.row.generation, state.start.log_from, state.stop_code) == (2, 4, "LOAD_NEEDED")
     with pytest.raises(TerminalError, match="COMMAND_REFUSED"):
         resume_table(made.ledger, "shop", ORDERS, ASKED)
     with pytest.raises(TerminalError, match="LOAD_NEEDED"):
@@ -383,14 +383,19 @@ def test_a_generation_begins_with_the_newest_load_of_its_source_and_keeps_it_g12
     advance(resets, *TO_NEW_GENERATION)
     reader = LedgerReader(made.ledger, "shop")
     state = reader.tables()[ORDERS]
-    assert (state.stream_from, state.stream_epoch, state.load_state, state.log_from) == ("5:1:1~", 0, "none", 0)
-    assert state.newest_load == found.load and reader.starts(state.id) == {"t/0": 9}
+    assert (state.start.stream_from, state.start.stream_epoch, state.start.load_state, state.start.log_from) == (
+        "5:1:1~",
+        0,
+        "none",
+        0,
+    )
+    assert state.start.newest_load == found.load and reader.starts(state.id) == {"t/0": 9}
     advance(resets, ResetStage.TABLE_BACK)
     assert resets.request_reload(KEYED, ASKED), "from the log: it begins with the load again"
     advance(resets, *TO_NEW_GENERATION)
-    assert reader.tables()[ORDERS].newest_load == found.load
+    assert reader.tables()[ORDERS].start.newest_load == found.load
     assert resets.request_reload(KEYED._replace(loads=True), ASKED), "with a load of ours that one is no matter"
-    assert reader.tables()[ORDERS].newest_load is None
+    assert reader.tables()[ORDERS].start.newest_load is None
 
 
 @pytest.mark.parametrize("code", ["CHANGES_MISSING", "KEY_UNKNOWN", "LOG_DAMAGED"])

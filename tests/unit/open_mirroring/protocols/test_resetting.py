@@ -272,7 +272,7 @@ def test_one_look_is_no_proof_and_two_at_once_are_one() -> None:
     assert run(once, r.Looked(Sight.ABSENT)) == r.Advance(2, ResetStage.TABLE_GONE)
     assert run(once, r.Looked(Sight.THERE)) == r.Advance(2, ResetStage.FOLDER_DELETED)
     unseen = run(row, r.Looked(Sight.UNSEEN))
-    assert isinstance(unseen, r.Finished) and "somebody to say" in unseen.waits_for
+    assert isinstance(unseen, r.Finished) and "an operator to confirm" in unseen.waits_for
     assert run(row, r.Looked(Sight.FOLDER_BACK)) == r.Advance(1, ResetStage.REQUESTED)
 
 
