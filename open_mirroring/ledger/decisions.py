@@ -286,7 +286,8 @@ def accept_told(
         names = {name.casefold(): name for name in places}
 
         def take(column: str, told: ToldColumn, lost_at: str | None) -> None:
-            now = None if told.renamed_to is None else names.get(told.renamed_to.casefold(), told.renamed_to)
+            renamed_to, by = told
+            now = None if renamed_to is None else names.get(renamed_to.casefold(), renamed_to)
             if any({column, now} <= one and (lost_at is None or first <= lost_at) for one, first in lists):
                 return  # one row has both: they are two columns
             try:
@@ -295,7 +296,7 @@ def accept_told(
                 return  # no row that was read proves it yet
             note_decision(db, row.id, Word(column, up_to, now))
             became = "dropped" if now is None else f"renamed to {now!r}"
-            found[column] = f"{became} at {told.by}"
+            found[column] = f"{became} at {by}"
 
         for column, (first, last) in places.items():
             if load not in ordinals or (last and int(last.partition(":")[0]) != ordinals[load]):
