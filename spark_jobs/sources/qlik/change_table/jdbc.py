@@ -39,7 +39,7 @@ from spark_jobs.sources.qlik.change_table.jdbc_table import (
     is_of_task,
     sequence_text,
 )
-from spark_jobs.sources.qlik.change_table.reading import WantedSlices, read_slices
+from spark_jobs.sources.qlik.change_table.reading import read_slices
 from spark_jobs.sources.qlik.change_table.rows import (
     OPERATION,
     SEQUENCE,
@@ -109,7 +109,7 @@ class ChangeTables(QueriedTransport):
             one = slice_of(self, bound)
             by_table.setdefault(one.source, []).append((one, at))
         connection = resolve(self.connection)
-        wanted = (WantedSlices(self.open(spark, s), self.change_table(s), slices) for s, slices in by_table.items())
+        wanted = ((self.open(spark, s), self.change_table(s), slices) for s, slices in by_table.items())
         return read_slices(spark, connection, wanted, self.prefix, log, job)
 
     @classmethod
@@ -343,7 +343,7 @@ def _new_interval(
     if end is not None:
         overlapping = overlapping_start(end, minutes)
         start = overlapping if start is None else min(start, overlapping)
-    ahead = table.look(sequence_text(overlapping_start(highest + 1, minutes))).rows
+    _, ahead = table.look(sequence_text(overlapping_start(highest + 1, minutes)))
     return [BoundRange(table.name, start or 0, highest + 1)], _remembered(ahead, seen)
 
 

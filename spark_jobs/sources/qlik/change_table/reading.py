@@ -11,7 +11,7 @@ import sys
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
@@ -59,12 +59,8 @@ class CopyTask:
     name: SourceName
 
 
-class WantedSlices(NamedTuple):
-    """An open change table, its name, and the slices to read, each with its place among all ranges."""
-
-    table: ChangeTable
-    name: SourceName
-    slices: Sequence[tuple[Slice, int]]
+WantedSlices = tuple[ChangeTable, SourceName, Sequence[tuple[Slice, int]]]
+"""An open change table, its name, and the slices to read, each with its place among all ranges."""
 
 
 def read_slices(
