@@ -147,6 +147,11 @@ class Proof:
         return sum(self.counts.values())
 
     @property
+    def rows(self) -> int:
+        """The number of keys of both sides together; 0 if the table could not be compared at all."""
+        return self.equal + self.differing + self.unproven if not self.code else 0
+
+    @property
     def equal(self) -> int:
         """The number of keys that were equal in a look."""
         ours = self.counts.get(Kind.EXTRA, 0)

@@ -324,7 +324,9 @@ class BatchWriting:
         return self.transport.bytes_of_a_place * sum(bound.end - bound.start for bound in ranges)
 
     def _cut(self, ranges: Sequence[BoundRange]) -> list[tuple[BoundRange, ...]]:
-        """Tasks of about equal size, at least one per core while there are ranges enough."""
+        """Tasks of about equal size, at least one per core while there are ranges enough; queried ones are one each."""
+        if isinstance(self.transport, QueriedTransport):
+            return [(bound,) for bound in ranges]
         total = sum(r.end - r.start for r in ranges)
         wanted = tasks_wanted(self.spark, self._size(ranges), _TASKS_PER_CORE)
         limit = max(1, min(_TASK_BYTES, -(-total // wanted)))

@@ -15,7 +15,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from open_mirroring.changes.row_key import bucket_of_bytes
+from open_mirroring.changes.row_key import buckets_of_bytes
 from open_mirroring.facts.kind import NewFacts
 from open_mirroring.facts.senders import note_senders
 from spark_jobs.changelog.schema import CHANGE, DELETE, INSERT, UPDATE, image_mark
@@ -284,10 +284,7 @@ class _Look:
         is_delete = operations == _D
         images, says_more = self._images(places)
         nothing = pa.scalar(None, pa.string())
-        if self._layout.key_places:
-            buckets = [bucket_of_bytes(key) for key in keys.cast(pa.binary()).to_pylist()]
-        else:
-            buckets = [-1] * size
+        buckets = buckets_of_bytes(keys.cast(pa.binary()).to_pylist()) if self._layout.key_places else [-1] * size
 
         def constant(text: str) -> pa.Array:
             return pa.DictionaryArray.from_arrays(pa.array(np.zeros(size, np.int32)), pa.array([text]))

@@ -164,7 +164,7 @@ def test_a_hold_shows_its_backlog(made: HandMadeMirror) -> None:
     assert "7 (2.5 MB)" in line
     assert line[headings.index("oldest at the target") :].startswith("3 h 0 min"), "how old the backlog is"
     assert line[headings.index("batches in the log") :].split()[0] == "0"
-    assert "dbo.orders: waiting: BACKLOG: what was found" in text
+    assert "  Waiting: BACKLOG\n    dbo.orders: what was found\n    Fix: " in text
     assert "a note" in text
 
 
@@ -251,7 +251,9 @@ def test_a_stopped_mirror_is_first_among_the_stopped(made: HandMadeMirror) -> No
     made.stop("dbo.orders", "FILE_MISSING")
     status = status_of(made)
     assert status.stopped == ("shop", "dbo.orders")
-    assert "LOG_CONFLICT: other files" in status_text(status, wide=True)
+    assert "Needs attention\n  Stopped: LOG_CONFLICT\n    reading: other files\n    Fix: " in status_text(
+        status, wide=True
+    )
 
 
 def test_the_document_is_plain_json(made: HandMadeMirror) -> None:
