@@ -44,7 +44,6 @@ from open_mirroring.protocols.proving import (
     DifferingKey,
     Kind,
     Position,
-    Progress,
     Proof,
     ProofVerdict,
     common_type,
@@ -179,7 +178,7 @@ class _Proving:
             self._sleep(self._settle)
             # What was committed before the last look has reached the place where it is read by now.
             ends = self._ends() if ends is None or isinstance(ends, str) else ends
-            behind = ends if isinstance(ends, str) else why_behind(ends, self._progress())
+            behind = ends if isinstance(ends, str) else self._why_behind(ends)
             for case in looking:
                 case.behind = behind
             if behind:
@@ -379,9 +378,9 @@ class _Proving:
             columns = tuple(names[at] for at in line["columns"])
             case.keys.append(DifferingKey(line["key"], Kind(line["kind"]), columns))
 
-    def _progress(self) -> Progress:
-        state = self._reader.mirror()
-        return Progress(self._reader.bound(), state.open_batch, self._reader.open_fragment_count())
+    def _why_behind(self, ends: Mapping[str, int]) -> str:
+        fragments = ExtractLedger(self._ledger, self._mirror.name).open_fragments()
+        return why_behind(ends, self._reader.bound(), self._reader.mirror().open_batch, len(fragments))
 
     def _ends(self) -> Mapping[str, int] | str:
         """How far the source's changes reach, after everything of a look was read; a text where nobody can say."""

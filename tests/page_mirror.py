@@ -132,9 +132,9 @@ class PageMirror(HandPublished):
 
 
 def form_of(page: str, label: str) -> dict[str, str]:
-    """The hidden values of the form under a button."""
+    """The hidden values of the form under a button, or in front of one that asks for nothing."""
     found = page.partition(f"<summary>{label}</summary>")[2].partition("</form>")[0]
-    assert found, f"there is no button {label}"
+    found = found or next(form for form in re.findall(r"<form.*?</form>", page, re.S) if f">{label}</button>" in form)
     return {name: html.unescape(v) for name, v in re.findall(r'type="hidden" name="(\w+)" value="([^"]*)"', found)}
 
 

@@ -134,15 +134,15 @@ class BatchWriting:
         seen = facts_of(parts)
         if new := {name for name in FOREIGN.of_mirror(seen) if self.may_join(name)}:
             raise NewTablesSeen(new, schemas)
-        senders = new_senders(kept, senders_in(seen))
+        senders, other_senders = new_senders(kept, senders_in(seen))
         told = {schema for part in joined for schema in part.schemas}
-        fresh = [*schemas[len(known) :], *sorted(told - {*schemas}), *untried, *senders.added]
+        fresh = [*schemas[len(known) :], *sorted(told - {*schemas}), *untried, *senders]
         manifest = self._judging_loads(batch, merge(parts, fresh, self.format.partitions))
         shared = misread([*known, *announced], announced) - misread(known, known)
-        stops = _stops({**senders.stops, **stops_of_shared(shared, self.tables)}, manifest.facts)
+        stops = _stops({**other_senders, **stops_of_shared(shared, self.tables)}, manifest.facts)
         manifest = replace(manifest, facts=stops, lists_of_reading=self.transport.lists_of_reading)
         self._check_partitions(manifest)
-        self._check_order(manifest.facts, [*kept, *senders.added])
+        self._check_order(manifest.facts, [*kept, *senders])
         _account(manifest.counts, batch)
         return self._settling(manifest, scope, open_before, parts)
 

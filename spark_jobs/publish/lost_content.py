@@ -89,7 +89,7 @@ def _publications(
 ) -> tuple[Publication | None, Publication]:
     """The publication of changes before the one that a number was part of, and that one."""
     before: Publication | None = None
-    for publication in reader.publications(state.id, state.row.generation):
+    for publication in reader.publications({state.id: state.row.generation}).get(state.id, ()):
         if publication.kind != "changes":
             continue
         if (publication.batch_to, publication.confirmed_at) == (lost.batch_to, lost.confirmed_at):

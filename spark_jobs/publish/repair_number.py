@@ -78,8 +78,7 @@ def repair_number(
     generation = state.row.generation
     published = {file.number: file for file in reader.published(state.id, generation)}
     store = _Store(mirror, state)
-    earlier = repairs.open_repair(source, generation, number)
-    sealed = None if earlier is None else earlier.sealed
+    sealed = repairs.open_repair(source, generation, number)
     if sealed is None or not (store.holds(sealed) or store.seen(number, sealed)):
         # Without its object the number cannot be made any more by whatever was sent before: a new one is safe.
         proof = check_permitted(source, number, findings[source], published, not_applied=not_applied)

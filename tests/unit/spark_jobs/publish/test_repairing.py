@@ -134,7 +134,7 @@ def test_a_trusted_counter_is_proof_enough_and_says_when_it_is_none_f_40(
     lost = made.path(2)
     lost.unlink()
     finding = made.look()[ORDERS]
-    assert finding.code == "FILE_MISSING" and [found.number for found in finding.repairs] == [2]
+    assert finding.code == "FILE_MISSING" and [*finding.repairs] == [2]
     repair(made, 2)
     assert made.codes()[ORDERS] == "OK" and "trusted count" in made.audit()[0][1]["proof"]
     for _ in range(3):
