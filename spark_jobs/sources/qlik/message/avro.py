@@ -20,8 +20,6 @@ from fastavro.schema import SchemaParseException, UnknownType
 
 from spark_jobs.sources.contract.avro_codecs import refuse_missing_codec
 from spark_jobs.sources.contract.decoded import Refusal, shown
-from spark_jobs.sources.contract.message_blocks import Places
-from spark_jobs.sources.qlik.message.avro_columns import AvroColumns, Unsupported, decimal_text
 from spark_jobs.sources.qlik.message.sections import custom_fields
 
 ENVELOPE = fastavro.parse_schema(
@@ -73,7 +71,7 @@ class DataSchema:
             odd = _custom(schema)
             if odd is not None:
                 raise Refusal("MESSAGE_INVALID", odd)
-            self._schema: Any = fastavro.parse_schema(_without_logical_types(schema))
+            self.parsed: Any = fastavro.parse_schema(_without_logical_types(schema))
             named: dict[str, Any] = {}
             _collect(schema, named)
             self.fields = tuple(_field(field, named) for field in _record(schema, "data", named)["fields"])
@@ -91,27 +89,16 @@ class DataSchema:
         Raises:
             Refusal: ``MESSAGE_INVALID`` unless the bytes are exactly one such record.
         """
-        return read_datum(datum, self._schema, "data message")
+        return read_datum(datum, self.parsed, "data message")
 
     @property
     def is_plain(self) -> bool:
         """Whether both rows have the same type, and no member names the table (K-15)."""
-        data, _ = _part(self._schema, "data")
-        before, _ = _part(self._schema, "beforeData")
-        _, headers = _part(self._schema, "headers")
-        members = headers | {field["name"] for field in self._schema["fields"]}
+        data, _ = _part(self.parsed, "data")
+        before, _ = _part(self.parsed, "beforeData")
+        _, headers = _part(self.parsed, "headers")
+        members = headers | {field["name"] for field in self.parsed["fields"]}
         return before in ("", data) and bool(headers) and members.isdisjoint(("schema", "table"))
-
-    def columns(self, content: bytes, starts: Places, ends: Places) -> AvroColumns:
-        """The records at these places of *content*, as columns.
-
-        Raises:
-            Unsupported: the schema is not read so.
-        """
-        try:
-            return AvroColumns(self._schema, content, starts, ends)
-        except RecursionError:
-            raise Unsupported("a record within itself") from None
 
     def image(self, values: Mapping[str, Any]) -> dict[str, str | None]:
         """The values of a ``data`` or ``beforeData``, or some of them, as text.
@@ -263,6 +250,14 @@ def _field(field: Any, named: Mapping[str, Any]) -> Field:
     if found is None:
         raise ValueError(f"the column {shown(field['name'])} has the type {shown(plain)}")
     return Field(field["name"], *found, logical if (plain, logical) in _LOGICAL else "")
+
+
+def decimal_text(raw: bytes, scale: int) -> str:
+    """The text of a decimal's bytes."""
+    unscaled = int.from_bytes(raw, "big", signed=True)
+    digits = f"{abs(unscaled):0{scale + 1}d}"
+    sign = "-" if unscaled < 0 else ""
+    return f"{sign}{digits[:-scale]}.{digits[-scale:]}" if scale else sign + digits
 
 
 def _date_text(days: int) -> str:

@@ -17,6 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from spark_jobs.sources.contract.message_blocks import Places
+from spark_jobs.sources.qlik.message.avro import decimal_text
 
 Booleans = npt.NDArray[np.bool_]
 _LONGEST_VARINT, _LONGEST_INTEGER = 10, 8
@@ -44,6 +45,7 @@ class AvroColumns:
 
     Raises:
         Unsupported: the schema has other types than records, unions with null and plain values.
+        pa.ArrowInvalid: a text is not UTF-8.
     """
 
     def __init__(self, schema: Any, content: bytes, starts: Places, ends: Places) -> None:
@@ -51,7 +53,7 @@ class AvroColumns:
         self._at, self._ends, self._last = starts.copy(), ends, len(content)
         self._named: dict[str, Any] = {}
         self.is_valid = np.ones(len(starts), bool)
-        """Which records are exactly the bytes of their messages, with all texts in UTF-8."""
+        """Which records are exactly the bytes of their messages."""
         self.columns: Mapping[str, Any] = self._record(schema, np.arange(len(starts))).columns
         self.is_valid &= self._at == ends
 
@@ -77,7 +79,7 @@ class AvroColumns:
                 return self._parts(rows, np.full(len(rows), kind["size"], np.int64))
             case "string" | "bytes" as name:
                 parts = self._parts(rows, self._long(rows))
-                return parts if name == "bytes" else self._as_texts(parts, rows)
+                return parts if name == "bytes" else parts.cast(pa.string())
             case "int" | "long":
                 return pa.array(self._long(rows))
             case "boolean":
@@ -145,14 +147,6 @@ class AvroColumns:
         content = self._bytes[moved + np.arange(len(moved))]
         return pa.Array.from_buffers(pa.binary(), len(rows), [None, pa.py_buffer(offsets), pa.py_buffer(content)])
 
-    def _as_texts(self, parts: pa.Array, rows: Places) -> pa.Array:
-        try:
-            return parts.cast(pa.string())
-        except pa.ArrowInvalid:
-            good = np.array([_is_text(part) for part in parts.to_pylist()], bool)
-            self.is_valid[rows[~good]] = False
-            return pc.if_else(pa.array(good), parts, b"").cast(pa.string())
-
 
 def _spread(found: pa.Array | Rows, spots: pa.Array, is_there: Booleans) -> pa.Array | Rows:
     if isinstance(found, Rows):
@@ -161,14 +155,6 @@ def _spread(found: pa.Array | Rows, spots: pa.Array, is_there: Booleans) -> pa.A
         inner[at] = found.is_there
         return Rows(inner, {name: _spread(column, spots, is_there) for name, column in found.columns.items()})
     return found.take(spots)
-
-
-def _is_text(part: bytes) -> bool:
-    try:
-        part.decode()
-    except UnicodeDecodeError:
-        return False
-    return True
 
 
 def texts_of(column: pa.Array, logical: str, scale: int) -> pa.Array:
@@ -229,11 +215,3 @@ def _decimals(column: pa.Array, scale: int) -> pa.Array:
     wide = np.stack([low, low >> 63], axis=1)
     numbers = pa.Array.from_buffers(pa.decimal128(19, scale), len(low), [None, pa.py_buffer(wide)])
     return pc.if_else(column.is_valid(), numbers.cast(pa.string()), pa.scalar(None, pa.string()))
-
-
-def decimal_text(raw: bytes, scale: int) -> str:
-    """The text of a decimal's bytes."""
-    unscaled = int.from_bytes(raw, "big", signed=True)
-    digits = f"{abs(unscaled):0{scale + 1}d}"
-    sign = "-" if unscaled < 0 else ""
-    return f"{sign}{digits[:-scale]}.{digits[-scale:]}" if scale else sign + digits

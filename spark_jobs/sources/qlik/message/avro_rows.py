@@ -18,7 +18,7 @@ from spark_jobs.changelog.schema import DELETE, UPDATE
 from spark_jobs.sources.contract.decoded import Refusal
 from spark_jobs.sources.contract.fast_decoder import NOT_ASKED, RowFields, Transacted
 from spark_jobs.sources.qlik.message.avro import Field
-from spark_jobs.sources.qlik.message.avro_columns import Booleans, Rows, Unsupported, texts_of
+from spark_jobs.sources.qlik.message.avro_columns import AvroColumns, Booleans, Rows, Unsupported, texts_of
 from spark_jobs.sources.qlik.message.followed import LOGGED, Followed
 from spark_jobs.sources.qlik.message.headers import read_headers
 from spark_jobs.sources.qlik.positions import qlik_positions
@@ -37,10 +37,10 @@ def record_rows(followed: Followed, content: bytes, spots: Sequence[Spot]) -> li
         return []
     numbers, places, starts, ends = np.array(spots, np.int64).T
     try:
-        read = schema.columns(content, starts, ends)
+        read = AvroColumns(schema.parsed, content, starts, ends)
         records = _Records(followed, schema.fields, read.columns, read.is_valid)
         return records.rows(numbers, places)
-    except Unsupported:
+    except (Unsupported, RecursionError, pa.ArrowInvalid):
         return []
 
 
@@ -53,7 +53,7 @@ class _Records:
 
     def __init__(self, followed: Followed, fields: Sequence[Field], read: Mapping[str, Any], is_sure: Booleans) -> None:
         self._followed, self._names = followed, [field.name for field in fields]
-        self._sure, self._headers = is_sure, read["headers"].columns
+        self._sure, self._headers = is_sure & read["headers"].is_there, read["headers"].columns
         data, before = read["data"], read.get("beforeData") or Rows(np.zeros(len(is_sure), bool), {})
         self._has_data, self._has_before = data.is_there, before.is_there
         self._new = {field.name: self._texts(data, field) for field in fields}
