@@ -56,7 +56,7 @@ def test_load_and_stream_end_equal_to_the_source(file_format: str, tmp_path: Pat
 @pytest.mark.parametrize(
     "fault",
     [
-        "publish.intended",
+        pytest.param("publish.intended", marks=pytest.mark.long),
         pytest.param("publish.staged", marks=pytest.mark.long),
         "publish.sealed:2",
         "publish.renamed:6",
