@@ -19,6 +19,7 @@ from open_mirroring.config import load_mirror
 from open_mirroring.config.storage import log_place
 from open_mirroring.ledger import open_ledger
 from open_mirroring.ledger.documents import FRAGMENTS
+from open_mirroring.ledger.extract_ledger import ExtractLedger
 from open_mirroring.ledger.reading import LedgerReader
 from open_mirroring.storage.delta_address import delta_address
 from spark_jobs.runtime.tasks import SessionOnDemand
@@ -76,6 +77,10 @@ class Pipeline:
     @property
     def ledger(self) -> Any:
         return open_ledger(self.mirror.ledger_url())
+
+    @property
+    def open_fragments(self) -> int:
+        return len(ExtractLedger(self.ledger, self.name).open_fragments())
 
     @property
     def reader(self) -> LedgerReader:

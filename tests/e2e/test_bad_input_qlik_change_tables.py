@@ -216,7 +216,7 @@ def test_late_halves_heal_lost_ones_stop_and_files_delivered_again_are_read(file
     pipeline, _, _ = filed
     for half in ("update_late", "before_late"):
         assert pipeline.mirrored("shop", half) == [ct_landed(1)], "what came before the open half is there"
-    assert pipeline.reader.open_fragment_count() == 4
+    assert pipeline.open_fragments == 4
     put(pipeline, "update_late", "2", ct(2, "U", "2", "Eve", mask(KEY_BIT, KEY_BIT + 1)), ct(3, "I", "3"))
     put(pipeline, "before_late", "2", ct(2, "B", "1"), ct(3, "I", "3"))
     put(pipeline, "clean", "2", ct(40, "I", "2"))
@@ -375,7 +375,7 @@ def test_change_tables_in_a_database(
     assert len({letter["place"] for letter in found.values()}) == len(bad)
     stopped(pipeline, "shop.nulled", "KEY_UNKNOWN", "KEY_", "shop.nulled__ct/p1:0")
     stopped(pipeline, "shop.odd", "TYPE_UNSUPPORTED", "'l'")
-    assert pipeline.reader.open_fragment_count() == 1
+    assert pipeline.open_fragments == 1
 
     # Its other half lies in the next partition; p1, four partitions ago by then, gets rows after closing.
     insert("items", "p2", ct(31, "U", "2", "Eve", mask(key_bit, key_bit + 1)))

@@ -1,21 +1,24 @@
-"""Lists what can be done about a mirror or a table: by a button of the page, or by a command to copy."""
+"""Lists what can be done about a problem of a mirror or a table: by a button of the page, or by a command to copy."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+import re
+import shlex
+from dataclasses import dataclass
 
 from open_mirroring.codes import WHY_RESET, Trait, having
 from open_mirroring.config import Mirror
 from open_mirroring.config.source import ChangeTables
 from open_mirroring.ledger.decisions import EPOCH_UNKNOWN, RENAME_POSSIBLE
 from open_mirroring.operate import operations
-from open_mirroring.operate.deciding import LOOK
-from open_mirroring.operate.mirror_view import MirrorView, TableView
+from open_mirroring.operate.mirror_view import TableView
 from open_mirroring.operate.operations import Operation
 from open_mirroring.protocols import table_losses, verdicts
 from open_mirroring.protocols.resetting import RESET_OPEN
 from open_mirroring.protocols.table_stops import KEY_MENDED, LOAD_REPEATED, NEW_TABLE, RELOAD_SEEN
 from open_mirroring.protocols.verdicts import Verdict
+
+COLUMN_NOT_STREAMED = "COLUMN_NOT_STREAMED"
 
 
 @dataclass(frozen=True)
@@ -25,6 +28,7 @@ class Choice:
     name: str
     label: str
     values: tuple[str, ...]
+    is_many: bool = False
 
 
 @dataclass(frozen=True)
@@ -46,16 +50,12 @@ class Command:
     effect: str
 
 
-@dataclass(frozen=True)
-class WaysOut:
-    """What can be done, the likely one first."""
-
-    buttons: tuple[Button, ...] = ()
-    commands: tuple[Command, ...] = ()
+Fixes = tuple[tuple[Button, ...], tuple[Command, ...]]
+"""What can be done, the likely one first."""
 
 
-def of_table(mirror: Mirror, table: TableView, unknown_epochs: tuple[str, ...], columns: tuple[str, ...]) -> WaysOut:
-    """The ways out for a table as it is."""
+def of_table(mirror: Mirror, table: TableView, unknown_epochs: tuple[str, ...], columns: tuple[str, ...]) -> Fixes:
+    """What can be done about what stops or holds a table."""
     buttons: list[Button] = []
     commands: list[Command] = []
     reset = _command(mirror, operations.RELOAD, table=table.source)
@@ -68,13 +68,14 @@ def of_table(mirror: Mirror, table: TableView, unknown_epochs: tuple[str, ...], 
         if isinstance(mirror.source, ChangeTables) and table.source in begin_so:
             buttons.insert(0, _button(operations.ACCEPT_RELOAD))
         commands.append(reset)
-    elif is_kept and table.code == RENAME_POSSIBLE:
-        old, new = Choice("subject", "Old name", columns), Choice("renamed_to", "New name", columns)
+    elif is_kept and table.code in (RENAME_POSSIBLE, COLUMN_NOT_STREAMED):
+        dropped = Choice("subject", "Columns", columns, is_many=True)
         accept = operations.ACCEPT_SCHEMA
-        effect = "the table goes on without it"
-        buttons.append(_button(accept, "A column was dropped", effect, choices=(replace(old, label="Column"),)))
-        effect = "the table waits for a reload"
-        buttons.append(_button(accept, "A column was renamed", effect, choices=(old, new)))
+        buttons.append(_button(accept, "Columns were dropped", "the table goes on without them", choices=(dropped,)))
+        if table.code == RENAME_POSSIBLE:
+            choices = Choice("subject", "Old name", columns), Choice("renamed_to", "New name", columns)
+            effect = "the table waits for a reload"
+            buttons.append(_button(accept, "A column was renamed", effect, choices=choices))
         commands.append(reset)
     elif is_kept and table.code == NEW_TABLE:
         buttons.append(_button(operations.ACCEPT_TABLE))
@@ -91,43 +92,53 @@ def of_table(mirror: Mirror, table: TableView, unknown_epochs: tuple[str, ...], 
         commands.append(reset)
     elif is_stopped and table.code != KEY_MENDED:
         if table.code in having(Trait.REPAIRABLE):
-            commands.append(_command(mirror, operations.REPAIR, table=table.source, not_applied="HOW_YOU_KNOW"))
+            commands.append(_repair(mirror, table))
         commands.append(reset)
     if table.code == verdicts.LOAD_PENDING:
         commands.append(_command(mirror, operations.INITIAL_LOAD))
     if table.code == RESET_OPEN:
         buttons += [_button(operations.TARGET_GONE), _button(operations.TARGET_BACK)]
         commands.append(reset)
-    if reset not in commands and any(loss.code in having(Trait.RESET_HELPS) for loss in table.losses):
-        commands.append(reset)
-    if table.dead_letters.count:
-        commands.append(_command(mirror, operations.REPLAY, table=table.source))
     if table.code in having(Trait.RUN_HELPS):
         commands.append(_command(mirror, operations.TICK))
-    if table.verdict is not Verdict.PASS:
-        buttons.append(_LOOK)
-    return WaysOut(tuple(buttons), tuple(commands))
+    if table.code in having(Trait.ASKS_SOMEBODY) or table.verdict is None:
+        commands.append(Command(f"open-mirroring check {shlex.quote(str(mirror.file))}", _CHECK))
+    return tuple(buttons), tuple(commands)
 
 
-def of_mirror(mirror: Mirror, found: MirrorView) -> WaysOut:
-    """The ways out for what concerns the mirror as a whole."""
-    buttons = [] if found.stop is None else [_button(operations.RESUME_EXTRACTION)]
-    commands: list[Command] = []
-    for loss in found.losses:
-        if loss.code == table_losses.DEAD_LETTERS_HOMELESS:
-            commands.append(_command(mirror, operations.REPLAY, code="CODE"))
-        elif loss.code == table_losses.OFFSETS_MISSING:
-            effect = "accept the missing messages as lost; deliver them instead where you can"
-            text = operations.ACCEPT_LETTERS.command(mirror.file, code=loss.code)
-            commands.append(Command(text, effect))
-        elif loss.code in having(Trait.RUN_HELPS):
-            commands.append(_command(mirror, operations.TICK))
-    if found.verdict is not Verdict.PASS:
-        buttons.append(_LOOK)
-    return WaysOut(tuple(buttons), tuple(commands))
+def of_loss(mirror: Mirror, code: str, source: str = "") -> Fixes:
+    """What can be done about a loss of a table, or of any table."""
+    if code == table_losses.OFFSETS_MISSING:
+        effect = "accept the missing messages as lost; deliver them instead where you can"
+        return (), (Command(operations.ACCEPT_LETTERS.command(mirror.file, code=code), effect),)
+    if code in having(Trait.RUN_HELPS):
+        return (), (_command(mirror, operations.TICK),)
+    if code in having(Trait.RESET_HELPS):
+        return (), (_command(mirror, operations.RELOAD, table=source),)
+    return (), ()
 
 
-_LOOK = Button(LOOK, "Look again now", "inspect ledger and landing zone, and record the verdicts; nothing changes")
+def of_letters(mirror: Mirror, code: str, source: str = "") -> Fixes:
+    """What can be done about the open dead letters of a code, of a table or of those that name none."""
+    effect = "the changes in these dead letters are lost for ever; they no longer count as a loss"
+    accept = _button(operations.ACCEPT_LETTERS, f"Accept all of {code} as lost", effect, subject=code)
+    return (accept,), (_command(mirror, operations.REPLAY, code=code, table=source),)
+
+
+def of_difference(mirror: Mirror, source: str) -> Fixes:
+    """What can be done about a table of which a proof found that it differs."""
+    correct = f"{operations.PROVE.command(mirror.file, tables=source)} --correct --reason TEXT --approved-by NAME"
+    effect = "compare the table again, and publish the rows that differ as the source has them now"
+    return (), (Command(correct, effect), _command(mirror, operations.RELOAD, table=source))
+
+
+_CHECK = "try every login and every place of the mirror; it reports what is wrong and changes nothing"
+
+
+def _repair(mirror: Mirror, table: TableView) -> Command:
+    numbers = re.findall(r"\d+", table.what)
+    lost = {"number": numbers[0]} if len(numbers) == 1 else {}
+    return _command(mirror, operations.REPAIR, table=table.source, not_applied="HOW_YOU_KNOW", **lost)
 
 
 def _button(
@@ -138,3 +149,6 @@ def _button(
 
 def _command(mirror: Mirror, operation: Operation, **given: str) -> Command:
     return Command(operation.command(mirror.file, **given), operation.about)
+
+
+OF_READING: Fixes = (_button(operations.RESUME_EXTRACTION),), ()
