@@ -1,4 +1,4 @@
-"""Reads PostgreSQL. Tables are read by ADBC: rows as Arrow columns in their own types, which come by binary ``COPY``.
+"""Reads PostgreSQL by ADBC: rows as Arrow columns in their own types, which come by binary ``COPY``.
 
 The server sends rows while it makes them, and only one block of them is held here. Public sources: PostgreSQL
 documentation, *COPY*, "Binary Format"; Apache Arrow ADBC, *PostgreSQL Driver*.
@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from open_mirroring.config.connections import Connection
 from open_mirroring.config.names import SourceName
+from open_mirroring.errors import MirroringError
 from spark_jobs.sources.jdbc.dialects import database_error
 
 BLOCK_BYTES = 4 * 2**20
@@ -67,20 +68,10 @@ def rows_of(connection: Connection, query: str, table: SourceName) -> Iterator[p
 def ask(connection: Connection, query: str) -> list[dict[str, Any]] | None:
     """Return the lines of a small answer, by column name; None where there was none.
 
-    By psycopg2, because ADBC reads the catalog of types at each connection, which takes longer than the answer.
-    Neither tells the SQLSTATE of a refused login, so whoever gets None asks in another way, to hear why.
+    The library tells no SQLSTATE of a refused login, so whoever gets None asks in another way, to hear why.
     """
-    import psycopg2
-    from psycopg2.extras import RealDictCursor
-
-    with (
-        suppress(psycopg2.Error),
-        closing(psycopg2.connect(_address(connection), cursor_factory=RealDictCursor)) as link,
-        link.cursor() as cursor,
-    ):
-        cursor.execute(_SETTINGS)
-        cursor.execute(query)
-        return [dict(line) for line in cursor]
+    with suppress(MirroringError):
+        return [line for batch in rows_of(connection, query, SourceName("", "")) for line in batch.to_pylist()]
     return None
 
 
