@@ -13,12 +13,12 @@ import shutil
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 if __name__ == "__main__":
     sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from benchmarks.generate import ROOT
+from benchmarks.mirrors import connect, write_mirror
 from benchmarks.pairs import CHECKOUT, Program, compare
 
 _COLUMNS = (
@@ -64,33 +64,15 @@ def job() -> Sequence[str]:
     """The command of a load into a fresh mirror."""
     shutil.rmtree(_WORK, ignore_errors=True)
     load = {"format": "jdbc", "connection": "shop", "split_column": "id", "chunks": 8}
-    document: dict[str, Any] = {
-        "mirror": "bench",
-        "source": {"format": "sqlserver-ces", "transport": "files", "layout": "bare", "path": "source"},
-        "landing_zone": {"store": "local", "path": "zone"},
-        "ledger": "sqlite:///ledger.db",
-        "change_log": "log",
-        "tables": [{"source": "shop.orders", "target": "shop/orders", "key": ["id"], "initial_load": load}],
-    }
     (_WORK / "source").mkdir(parents=True)
-    (_WORK / "mirrors").mkdir()
-    file = _WORK / "mirrors" / "bench.yaml"
-    file.write_text(json.dumps(document))
+    source = {"format": "sqlserver-ces", "transport": "files", "layout": "bare", "path": "source"}
+    table = {"source": "shop.orders", "target": "shop/orders", "key": ["id"], "initial_load": load}
+    file = write_mirror(_WORK, source, [table])
     return [sys.executable, str(CHECKOUT / "spark_jobs" / "initial_load.py"), str(file)]
 
 
 def _loaded(output: str) -> int:
     return int(json.loads(output.splitlines()[-1])["rows"]["shop.orders"])
-
-
-def connected(server: Any) -> str:
-    """Let the connection *shop* name a server; return what libpq reads."""
-    content = {"conn_type": "postgres", "host": "127.0.0.1", "port": server.port, "login": server.user}
-    content |= {"password": server.password, "schema": server.database}
-    os.environ["AIRFLOW_CONN_SHOP"] = json.dumps(content)
-    given = {"host": "127.0.0.1", "port": server.port, "user": server.user}
-    given |= {"password": server.password, "dbname": server.database}
-    return " ".join(f"{name}={value}" for name, value in given.items())
 
 
 def main() -> None:
@@ -108,7 +90,7 @@ def main() -> None:
     with running_postgres() as server:
         fill = f"INSERT INTO shop.orders {_ROWS.format(rows=given.rows)}"
         server.execute("CREATE SCHEMA shop", f"CREATE TABLE shop.orders ({_COLUMNS})", fill, "VACUUM ANALYZE")
-        dsn = connected(server)
+        dsn = connect("shop", server)
         others = {
             label: Program(lambda name=name: [sys.executable, __file__, "--other", name, dsn])  # type: ignore[misc]
             for label, name in (("ADBC → Parquet", "adbc"), ("`COPY`, thrown away", "copy"))

@@ -60,17 +60,18 @@ def whole(command: Sequence[str]) -> tuple[Cost, str]:
     Raises:
         SystemExit: it did not end well.
     """
-    cost, done = Cost(), threading.Event()
+    cost, done, used = Cost(), threading.Event(), dict[int, float]()
     busy, own, started = _machine(), _spent(), time.monotonic()
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         program = psutil.Process(process.pid)
-        sampler = threading.Thread(target=_sample_memory, args=(cost, done, program), daemon=True)
+        sampler = threading.Thread(target=_watch, args=(cost, used, done, program), daemon=True)
         sampler.start()
         output, errors = process.communicate()
         cost.wall = time.monotonic() - started
         done.set()
         sampler.join()
-    cost.cpu = _reaped() - own[1]
+    # Spark's JVM may outlive its program, which then does not wait for it: it was seen.
+    cost.cpu = max(_reaped() - own[1], sum(used.values()))
     cost.peak = max(cost._samples, default=0)
     cost.others = max(0.0, (_machine() - busy - (_spent()[0] - own[0])) / (cost.wall * (os.cpu_count() or 1)))
     if process.returncode:
@@ -149,9 +150,15 @@ def _reaped() -> float:
     return times.children_user + times.children_system
 
 
-def _sample_memory(cost: Cost, done: threading.Event, program: psutil.Process) -> None:
+def _watch(cost: Cost, used: dict[int, float], done: threading.Event, program: psutil.Process) -> None:
+    """Sample the memory of a program's processes, and the CPU seconds of each."""
     while not done.wait(0.1):
-        cost._samples.append(_memory(_with_children(program)))
+        processes = _with_children(program)
+        cost._samples.append(_memory(processes))
+        for process in processes:
+            with suppress(psutil.NoSuchProcess):
+                times = process.cpu_times()
+                used[process.pid] = times.user + times.system
 
 
 def _tree(without: Collection[int]) -> list[psutil.Process]:

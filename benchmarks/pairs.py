@@ -18,11 +18,16 @@ CHECKOUT = Path(__file__).resolve().parents[1]
 RESULTS = CHECKOUT / "benchmarks" / "RESULTS.md"
 
 
+def last_number(output: str) -> int:
+    """The number at the end of a program's output."""
+    return int(output.split()[-1])
+
+
 class Program(NamedTuple):
     """*prepare* returns the command of the next run and is not measured; *count* reads the number in its output."""
 
     prepare: Callable[[], Sequence[str]]
-    count: Callable[[str], int] = int
+    count: Callable[[str], int] = last_number
 
 
 def compare(name: str, what: str, programs: Mapping[str, Program], rounds: int, *, of: int, unit: str) -> None:
@@ -85,7 +90,9 @@ def write(name: str, what: str, lines: Sequence[str], costs: Sequence[Cost], rou
 def write_results(name: str, table: str) -> None:
     """Put a table into RESULTS.md, between the marks with its name."""
     begin, end = f"<!-- {name}: begin -->", f"<!-- {name}: end -->"
-    before, _, rest = RESULTS.read_text(encoding="utf-8").partition(begin)
+    before, found, rest = RESULTS.read_text(encoding="utf-8").partition(begin)
+    if not found:
+        return  # of other sizes: printed alone
     RESULTS.write_text(f"{before}{begin}\n{table}\n{end}{rest.partition(end)[2]}", encoding="utf-8")
 
 

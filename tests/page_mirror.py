@@ -15,7 +15,6 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -36,7 +35,7 @@ from open_mirroring.ledger import tables as t
 from open_mirroring.ledger.documents import COLUMN_LISTS, EPOCHS, Documents
 from open_mirroring.ledger.proofs import ProofLedger, RecordedProof
 from open_mirroring.page import Door, LoopbackDoor, MirrorShelf, Surroundings, build_app
-from open_mirroring.protocols.proving import Position, Proof, ProofVerdict
+from open_mirroring.protocols.proving import Position, Proof
 from tests.hand_published import CUSTOMERS, ORDERS, HandPublished
 
 HOSTILE = "dbo.<img src=x onerror=alert(1)>\"'&amp;{{7*7}}‮"
@@ -83,7 +82,7 @@ class PageMirror(HandPublished):
             self.publish(**{name: [number, number + 10] for name in names})
         self.log(3, {PAYMENTS: 5}, ago=timedelta(minutes=12))
         ids = {source: state.id for source, state in self.reader.tables().items()}
-        proved = Proof(ProofVerdict.EQUAL, Position(2, "0:A:1:1"), "dbo", 1, 4, 4, proved_at=self.now)
+        proved = Proof(Position(2, "0:A:1:1"), "dbo", 1, 4, 4, proved_at=self.now)
         for source in (ORDERS, CUSTOMERS):
             ProofLedger(self.ledger).record(RecordedProof(str(uuid4()), ids[source], 1, proved))
         self.look()
@@ -166,8 +165,7 @@ class PageMirror(HandPublished):
                 db.execute(t.publication.update().values(confirmed_at=at).where(t.publication.c.batch_to == number))
         ids = {source: state.id for source, state in self.reader.tables().items()}
         for days, source in ((6, ORDERS), (4, CUSTOMERS), (2, PAYMENTS)):
-            proof = Proof(ProofVerdict.EQUAL, Position(2, None), "dbo", 1, 900, 900)
-            proved = replace(proof, proved_at=self.now - timedelta(days=days))
+            proved = Proof(Position(2, None), "dbo", 1, 900, 900, proved_at=self.now - timedelta(days=days))
             ProofLedger(self.ledger).record(RecordedProof(str(uuid4()), ids[source], 1, proved))
 
     def app(self, door: Door | None = None, **more: Any) -> FastAPI:

@@ -18,7 +18,7 @@ from open_mirroring.changes.column_history import FormerColumn, Word
 from open_mirroring.changes.column_notes import UNVERIFIED, ColumnNote, NoteKind, decided, former_columns
 from open_mirroring.changes.complete_position import Completeness
 from open_mirroring.changes.horizon import BatchContents, MirrorHorizon, TableHorizon
-from open_mirroring.changes.log_position import BEGINS_EMPTY, is_load_epoch, not_below, position_order
+from open_mirroring.changes.log_position import is_load_epoch, not_below, position_order
 from open_mirroring.changes.manifest import Manifest, counts_of
 from open_mirroring.changes.source_reloads import NewestLoad
 from open_mirroring.errors import TerminalError
@@ -30,7 +30,7 @@ from open_mirroring.ledger import tables as t
 from open_mirroring.ledger.auditing import Reason
 from open_mirroring.ledger.columns import column_notes
 from open_mirroring.ledger.declaring import ResetRecord
-from open_mirroring.ledger.documents import COLUMN_LISTS, EPOCHS, FRAGMENTS, STARTS
+from open_mirroring.ledger.documents import COLUMN_LISTS, EPOCHS, STARTS
 from open_mirroring.ledger.horizon import mirror_horizon, newest_dropped, table_horizons
 from open_mirroring.ledger.load_ledger import LoadPlan
 from open_mirroring.ledger.publish_ledger import table_row
@@ -75,7 +75,6 @@ class GenerationStart(NamedTuple):
         load_refused: why the load could not start when it was tried last.
         stream_from: changes of stream incarnation *stream_epoch* below it are in the load.
         log_from: batches up to this one are not part of the generation.
-        lives_above: every row has its newest change above this position (G-106); None: not checked.
         newest_load: the full load of the source in the log with which it starts (G-125).
         accepted: who accepted a later full load of the source, and why.
     """
@@ -86,21 +85,8 @@ class GenerationStart(NamedTuple):
     stream_from: str | None = None
     stream_epoch: int = 0
     log_from: int = 0
-    lives_above: str | None = None
     newest_load: NewestLoad | None = None
     accepted: Reason | None = None
-
-    @property
-    def begins_at(self) -> int | None:
-        """The ordinal of the stream with which the table was re-created at the source (G-108); None: it never was."""
-        is_empty = self.load_state == "none" and self.stream_from == BEGINS_EMPTY and self.newest_load is None
-        return self.stream_epoch if is_empty else None
-
-    @property
-    def columns_above(self) -> str | None:
-        """Column lists up to this position are of an earlier table; None: all are of this one."""
-        made_anew = None if self.begins_at is None else position_order(self.begins_at, "")
-        return max(filter(None, (made_anew, self.lives_above)), default=None)
 
 
 class TableState(NamedTuple):
@@ -209,6 +195,10 @@ class Publication(NamedTuple):
     counts: dict[str, int]
     confirmed_at: datetime
     position_to: str | None = None
+
+
+CommittedBatch = tuple[int, Mapping[str, int], datetime]
+"""Number of a batch of the change log, its messages by disposition, and when it was committed."""
 
 
 class Waiting(NamedTuple):
@@ -402,12 +392,16 @@ class LedgerReader:
             found |= t.grouped((id_, PublishedFile(*file)) for id_, *file in self._rows(wanted.where(asked)))
         return found
 
-    def publications(self, table_id: str, generation: int) -> list[Publication]:
-        """Confirmed publications of a table, in order."""
+    def publications(self, generations: Mapping[str, int]) -> dict[str, list[Publication]]:
+        """Confirmed publications in order by table id, given each table's generation."""
         c = t.publication.c
-        query = sa.select(*(c[name] for name in Publication._fields))
-        query = query.where(c.table_id == table_id, c.generation == generation).order_by(c.version)
-        return [Publication(*row)._replace(counts=json.loads(row.counts)) for row in self._rows(query)]
+        found: dict[str, list[Publication]] = {}
+        wanted = sa.select(c.table_id, *(c[name] for name in Publication._fields)).order_by(c.table_id, c.version)
+        for some in _alike(generations):
+            asked = sa.or_(*(c.table_id.in_(ids) & (c.generation == number) for number, ids in some.items()))
+            rows = [(id_, Publication(*row)) for id_, *row in self._rows(wanted.where(asked))]
+            found |= t.grouped((id_, one._replace(counts=json.loads(str(one.counts)))) for id_, one in rows)
+        return found
 
     def totals(self, tables: Mapping[str, TableState]) -> dict[str, Counter[str]]:
         """Sums over the publications of tables' generations: how many, their changes, and what became of these."""
@@ -455,8 +449,8 @@ class LedgerReader:
         )
         return int(t.first(self._engine, query) or 0)
 
-    def batches(self, above: int = 0) -> list[tuple[int, dict[str, int], datetime]]:
-        """Committed batches above a number: number, counts by disposition, time of commit."""
+    def batches(self, above: int = 0) -> list[CommittedBatch]:
+        """Committed batches above a number, in order."""
         c = t.log_batch.c
         query = sa.select(c.number, c.manifest, c.committed_at).where(c.mirror == self._mirror, c.number > above)
         found = self._rows(query.order_by(c.number))
@@ -483,16 +477,6 @@ class LedgerReader:
         query = sa.select(c.number, c.manifest).where(c.mirror == self._mirror)
         return {number: Manifest.from_json(text) for number, text in self._rows(query.order_by(c.number))}
 
-    def open_fragment_count(self) -> int:
-        """Split messages that wait for pieces."""
-        return self.open_fragments()[0]
-
-    def open_fragments(self) -> tuple[int, datetime | None]:
-        """How many split messages wait for pieces, and since when the oldest does."""
-        with self._engine.connect() as db:
-            since = [fragment.since for fragment in FRAGMENTS.of(db, self._mirror).values()]
-        return len(since), min(since, default=None)
-
     def bound(self, up_to: int | None = None) -> dict[str, int]:
         """Up to where each source file or partition is bound; of those last bound in batches *up_to*, if given."""
         c = t.bound_range.c
@@ -516,7 +500,6 @@ def _table_state(row: Any) -> TableState:
             row.stream_from,
             row.stream_epoch,
             row.log_from,
-            row.lives_above,
             NewestLoad.of(row.newest_load),
             Reason.of(row.reload_accepted),
         ),

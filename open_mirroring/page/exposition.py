@@ -83,7 +83,7 @@ def _add(samples: _Samples, mirror: Mirror, ledger: Engine, now: datetime) -> No
     put(LAST_COMMIT, age(found.last_commit))
     put(OPEN_BATCH, age(found.state.open_since))
     put(LOOK, age(found.looked_at))
-    put(FRAGMENTS, found.open_fragments)
+    put(FRAGMENTS, len(found.fragments))
     put(MESSAGES, *logged_per_hour(ledger, mirror.name, now, what="messages", hours=1))
     put(HORIZON, None if found.horizon is None else age(found.horizon.at))
     put(LETTERS, letters.without_table.count, table="", code="")

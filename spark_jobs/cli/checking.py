@@ -43,10 +43,9 @@ def check(arguments: argparse.Namespace) -> Exit:
 
         mistakes, sampled[mirror.name] = sampled_mirror(mirror, arguments)
         problems += mistakes
-    for problem in problems:
-        print(problem)
     if problems:
-        print(f"{len(problems)} {'problem' if len(problems) == 1 else 'problems'} found", file=sys.stderr)
+        print(f"{amount(len(problems), 'problem')} found", file=sys.stderr, flush=True)
+        print(*problems, sep="\n")
         return Exit.USAGE
     for mirror in mirrors:
         loads = sum(table.initial_load is not None for table in mirror.tables)

@@ -212,9 +212,9 @@ def test_the_committed_page_of_dags_has_all_of_them() -> None:
     assert sorted(re.findall(r"^## (shop__\w+)$", page, flags=re.MULTILINE)) == IDS
 
 
-def test_the_runbooks_backfill_is_a_command_of_airflow_for_24_hourly_runs(dags: dict) -> None:
-    runbook = (ROOT / "docs" / "runbook.md").read_text().replace("\\\n", "")
-    [call] = re.findall(r"^airflow backfill create .*$", runbook, re.MULTILINE)
+def test_the_pages_backfill_is_a_command_of_airflow_for_24_hourly_runs(dags: dict) -> None:
+    page = (ROOT / "docs" / "how-to" / "backfill.md").read_text().replace("\\\n", "")
+    [call] = re.findall(r"^airflow backfill create .*$", page, re.MULTILINE)
     asked = get_parser().parse_args(shlex.split(call)[1:])
     params, conf = dags[asked.dag_id].params, json.loads(asked.dag_run_conf)
     assert {name: params.get_param(name).resolve(value) for name, value in conf.items()} == {"reread": True}

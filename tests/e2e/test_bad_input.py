@@ -287,7 +287,7 @@ def test_pieces_that_contradict_each_other_are_one_dead_letter(delivered: Delive
     (found,) = [line for line in letters(delivered.pipeline) if line["code"] == "FRAGMENTS_INCOMPLETE"]
     assert (found["origin"], found["place"]) == (TOPIC, delivered.places["pieces"])
     assert found["fragment_of"].startswith(GUID)
-    assert delivered.pipeline.reader.open_fragment_count() == 0
+    assert delivered.pipeline.open_fragments == 0
 
 
 def test_every_message_has_one_disposition(delivered: Delivered) -> None:
@@ -388,7 +388,7 @@ def test_after_the_bad_batch_everything_goes_on(delivered: Delivered) -> None:
             continue
         numbers = pipeline.numbers(state.folder)
         assert numbers == list(range(1, len(numbers) + 1)), source
-        published = reader.publications(state.id, state.row.generation)
+        published = reader.publications({state.id: state.row.generation}).get(state.id)
         assert published or source == "dbo.[../evil]", "only a table that is never streamed has none (C-74)"
         for publication in published:
             counts = publication.counts

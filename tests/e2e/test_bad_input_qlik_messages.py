@@ -272,7 +272,7 @@ def test_only_those_tables_are_stopped(told: Told) -> None:
 def test_what_waits_for_metadata_heals_or_becomes_a_dead_letter_in_time(told: Told) -> None:
     """K-05, K-06, K-40: late metadata loses nothing; what never came is told, and delivered again it is read."""
     pipeline, clean = told.pipeline, of("clean", "UPDATE", row(2, "later"), number=61)
-    assert pipeline.reader.open_fragment_count() == 5, "two messages of one structure wait under one name"
+    assert pipeline.open_fragments == 5, "two messages of one structure wait under one name"
     # Metadata comes in another partition, and a newer change of its table with it: the order is that of the source.
     told.produce(md(schema_id=ID["late"], table="late"), partition=1)
     told.produce(of("late", "UPDATE", row(1, "third"), number=3), of("late", "INSERT", row(2), number=4))
@@ -283,7 +283,7 @@ def test_what_waits_for_metadata_heals_or_becomes_a_dead_letter_in_time(told: To
     assert late == in_order([landed(1, "third"), landed(2)], ["id"])
     assert pipeline.mirrored("dbo", "avro_late") == [landed(1, "new")]
     assert landed(2, "later") in pipeline.mirrored("dbo", "clean")
-    assert pipeline.reader.open_fragment_count() == 3
+    assert pipeline.open_fragments == 3
 
     pipeline.make_overdue()
     told.produce(of("clean", "UPDATE", row(2, "last"), number=62))
@@ -297,7 +297,7 @@ def test_what_waits_for_metadata_heals_or_becomes_a_dead_letter_in_time(told: To
     assert {at: (x["tbl"], x["raw"]) for at, x in found.items()} == wanted
     assert {listed_ways_out(pipeline)[at] for at in wanted} == {next_step("METADATA_MISSING")}
     assert ID["again"] in found[told.place(AGAIN, "1")]["reason"]
-    assert pipeline.reader.open_fragment_count() == 0
+    assert pipeline.open_fragments == 0
     assert landed(2, "last") in pipeline.mirrored("dbo", "clean")
     stopped(pipeline, "dbo.never", "CHANGES_MISSING", "METADATA_MISSING", told.topic)
 

@@ -18,7 +18,7 @@ def assert_equals_final(pipeline: Pipeline, expected: Path, ticks: int) -> None:
     found = in_order(pipeline.mirrored("dbo", "district_offices"), ["office_id"])
     assert found == in_order(pq.read_table(expected).to_pylist(), ["office_id"])
     assert pipeline.numbers("dbo.schema/district_offices") == list(range(1, ticks + 1))
-    assert pipeline.reader.open_fragment_count() == 0
+    assert pipeline.open_fragments == 0
 
 
 @pytest.mark.parametrize("ticks", [1, 7])

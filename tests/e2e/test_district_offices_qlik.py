@@ -34,7 +34,7 @@ def assert_equals_final(pipeline: Pipeline, expected: Path) -> None:
     assert found == in_order(pq.read_table(expected).to_pylist(), ["office_id"])
     numbers = pipeline.numbers("dbo.schema/district_offices")
     assert numbers == list(range(1, len(numbers) + 1)), "numbers are never skipped or reused (I7, F-31)"
-    assert pipeline.reader.open_fragment_count() == 0
+    assert pipeline.open_fragments == 0
     (state,) = pipeline.reader.tables().values()
     assert state.stop_code is None
 

@@ -37,7 +37,7 @@ def slices(messages: list[Message], ticks: int) -> Iterable[list[Message]]:
 
 
 def assert_mirrored(pipeline: Pipeline, expected: History) -> None:
-    assert pipeline.reader.open_fragment_count() == 0
+    assert pipeline.open_fragments == 0
     for table in SHOP_TABLES:
         keys = list(table.key)
         found = in_order(pipeline.mirrored("shop", table.name), keys)

@@ -58,7 +58,7 @@ def test_a_tick_publishes_and_a_second_one_has_nothing_to_do_and_says_so(
 
     before = sorted(path for path in (tmp_path / "shop").rglob("*") if "ledger.db" not in path.name)
     code, out, err = run(capsys, "tick", pipeline.file)
-    assert (code, out.splitlines()[-1]) == (Exit.DONE, "Nothing to do: the target has all that the source has shown.")
+    assert (code, out.splitlines()[0]) == (Exit.DONE, "Nothing to do: the target has all that the source has shown.")
     assert sorted(path for path in (tmp_path / "shop").rglob("*") if "ledger.db" not in path.name) == before
 
     code, out, _ = run(capsys, "status", pipeline.file, "--json")

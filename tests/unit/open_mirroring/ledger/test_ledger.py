@@ -366,7 +366,7 @@ def test_confirming_moves_the_numbers_and_records_the_files(
         ("p1", "q1", "changes", 0, 3),
         ("p2", "q2", "changes", 0, 3),
     ]
-    (publication,) = reader.publications(table, 1)
+    (publication,) = reader.publications({table: 1})[table]
     assert publication.counts == {"changes": 20, "upserts": 20}
     assert reader.tables()["dbo.a"].columns == SCHEMA
     with ledger.connect() as db:
@@ -424,7 +424,7 @@ def test_an_empty_publication_moves_the_batch_and_no_number(
     done = row_of(publishing.confirm({table: version}))
     assert (done.confirmed, done.published_batch) == (0, 3)
     assert reader.published(table, 1) == []
-    assert len(reader.publications(table, 1)) == 1
+    assert len(reader.publications({table: 1})[table]) == 1
 
 
 # --- declaring ------------------------------------------------------------------------------------------------

@@ -30,7 +30,7 @@ def test_a_mirror_that_never_ran_has_no_ages(made: HandMadeMirror) -> None:
     """G-11."""
     found = view_mirror(made.mirror, made.ledger, NOW)
     assert (found.last_commit, found.state.open_since, found.oldest_fragment, found.horizon) == (None,) * 4
-    assert (found.open_fragments, found.partitions, found.settled_letters) == (0, {}, {})
+    assert (len(found.fragments), found.partitions, found.settled_letters) == (0, {}, {})
 
 
 def test_ages_lags_and_counts(made: HandMadeMirror) -> None:
@@ -56,7 +56,7 @@ def test_ages_lags_and_counts(made: HandMadeMirror) -> None:
     assert (found.last_commit, found.state.open_since) == (COMMITTED, COMMITTED + timedelta(hours=1))
     assert found.horizon is not None and found.horizon.at == COMMITTED
     letters = found.report.letters
-    assert (found.open_fragments, found.oldest_fragment, letters.without_table.count) == (1, since, 3)
+    assert (len(found.fragments), found.oldest_fragment, letters.without_table.count) == (1, since, 3)
     assert letters.known and letters.tables["dbo.orders"].by_code == {"ROW_INVALID": 1}
     assert found.settled_letters == {"replayed": 2}
     assert {name: lag[:2] for name, lag in found.partitions.items()} == {"cdc/0": (300, 100), "cdc/1": (5, 0)}

@@ -10,7 +10,7 @@ import pytest
 
 from open_mirroring.config import load_mirror
 from open_mirroring.ledger import requests
-from open_mirroring.operate.mirror_view import TableView
+from open_mirroring.operate.mirror_view import Judgement, TableView
 from open_mirroring.operate.viewing import view_mirror
 from open_mirroring.page import fixes
 from open_mirroring.protocols.table_losses import (
@@ -32,7 +32,7 @@ def stopped(tmp_path: Path) -> TableView:
     now = datetime.now(UTC)
     made = HandMadeMirror(tmp_path)
     line = next(one for one in view_mirror(made.mirror, made.ledger, now).tables if one.source == "dbo.orders")
-    return replace(line, verdict=Verdict.STOP, code="EPOCH_UNKNOWN", since=now)
+    return replace(line, judgement=Judgement(Verdict.STOP, "EPOCH_UNKNOWN", "it began anew", now))
 
 
 @pytest.mark.parametrize(
