@@ -176,7 +176,7 @@ def _records(mirror: Mirror, root: Place) -> dict[int, BatchRecord]:
         raise _not_told(
             mirror,
             f"of {len(missing)} batches, the first of them {missing[0]}, the log does not say what was read",
-            "restore the folder `_batches` of the change log from a backup; without one, start over (docs: *Start over*)",
+            "restore the folder `_batches` of the change log from a backup, or start over (docs: *Start over*)",
         )
     return records
 

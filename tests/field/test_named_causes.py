@@ -207,8 +207,8 @@ def test_an_export_is_read_or_refused_by_its_cause(tmp_path: Path) -> None:
     again, status = trial.run("tick"), trial.run("status")
     for name, (_, words) in _REFUSED.items():
         for said in (loaded.out, again.out, status.out):
-            (line,) = [one for one in said.splitlines() if f"dbo.{name}" in one and ": " in one and "INTENT_OPEN" not in one
-                       and "unfinished" not in one]  # fmt: skip
+            (line,) = [one for one in said.splitlines() if f"dbo.{name}" in one and ": " in one
+                       and "INTENT_OPEN" not in one and "unfinished" not in one]  # fmt: skip
             assert all(word in line for word in words) or said is not loaded.out, line
             assert words[0] in line
 
