@@ -481,7 +481,6 @@ def test_viewers_look_and_editors_decide(made: PageMirror) -> None:
 
 
 def test_metrics_are_in_the_format_of_prometheus(made: PageMirror, client: TestClient) -> None:
-    """G-11."""
     made.break_things()
     text = client.get("/metrics").text
     assert client.get("/metrics").headers["content-type"].startswith("text/plain; version=0.0.4")
