@@ -90,6 +90,19 @@ def test_looking_again_counts_verdicts_or_says_why_it_cannot(made: PageMirror, m
     assert answer.status_code == 409 and "Not done" in answer.text and "the client secret has expired" in answer.text
 
 
+def test_dropped_columns_are_chosen_among_those_that_not_all_rows_have_and_recorded_all_or_none(
+    made: PageMirror,
+) -> None:
+    made.stop(ORDERS, "COLUMN_NOT_STREAMED", "changes do not contain name")
+    (one,) = found(made)
+    assert one.buttons[0].choices[0].values == ("id", "name"), "what was loaded, as no change is known"
+    made.drop_a_column()
+    client = TestClient(made.app(), base_url="http://127.0.0.1")
+    form = {**form_of(client.get("/").text, "Columns were dropped"), "who": "Ada", "why": "x"}
+    answer = client.post("/mirrors/shop/decide", data={**form, "subject": ["price", "<b>cost"]})
+    assert answer.status_code == 409 and made.table().stop_code == "RENAME_POSSIBLE", "the newest rows have a cost"
+
+
 def test_a_proof_that_found_differences_needs_attention(made: PageMirror) -> None:
     prove(made, PAYMENTS, timedelta(0), rows=10, missing=2)
     (one,) = found(made)
