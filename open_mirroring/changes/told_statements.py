@@ -46,12 +46,10 @@ class Told(NamedTuple):
     Attributes:
         signals: the state of tables, by table and code.
         statements: the statements by table; None if the source does not report them.
-        by: the origin of the statements.
     """
 
     signals: Mapping[tuple[str, str], str] = MappingProxyType({})
     statements: Mapping[str, Sequence[Statement]] | None = None
-    by: str = ""
 
 
 ToldColumn = tuple[str | None, str]

@@ -11,6 +11,9 @@ from typing import NamedTuple
 
 from open_mirroring.facts.kind import Kind
 
+SHORTEST_VALUES = Kind[int]("shortest", int, min)
+"""Bytes of the shortest value, by column."""
+
 
 class LoadPlaces(NamedTuple):
     """The last row of a full load and the first change in a partition; None where there is none."""

@@ -251,9 +251,7 @@ def accept_schema(
     return _lifted(requests.decide(ledger, mirror, asked, "SCHEMA_ACCEPTED", reason, effect))
 
 
-def accept_told(
-    ledger: Engine, mirror: str, source: str, load: str, statements: Sequence[Statement], who: str
-) -> dict[str, str]:
+def accept_told(ledger: Engine, mirror: str, source: str, load: str, statements: Sequence[Statement]) -> dict[str, str]:
     """Take the word of the source's own history of DDL for columns that are gone (T-84); what it says, by column.
 
     As :func:`accept_schema`, but that a renamed column stops the table where it is published, at its position (G-61). A
@@ -266,7 +264,6 @@ def accept_told(
         source: the table.
         load: the load to which the statements' places belong.
         statements: all that the history has of the table.
-        who: what tells them, for the audit.
     """
     found: dict[str, str] = {}
 
@@ -306,7 +303,7 @@ def accept_told(
         return _cleared(_touch(db, row, ends=row.stop_code in EXPLAINED_BY_A_WORD), columns=found)
 
     asked = Asked("", ACCEPT_SCHEMA, source)
-    requests.decide(ledger, mirror, asked, "SCHEMA_ACCEPTED", Reason(who, "the source's own history of DDL"), effect)
+    requests.decide(ledger, mirror, asked, "SCHEMA_ACCEPTED", Reason("the source", "its own history of DDL"), effect)
     return found
 
 

@@ -28,10 +28,9 @@ from open_mirroring.facts.foreign_tables import FOREIGN
 from open_mirroring.facts.full_loads import FULL_LOADS, LoadPlaces
 from open_mirroring.facts.kind import NewFacts, merged
 from open_mirroring.facts.read_places import READ_PLACES, Run
-from open_mirroring.facts.reading_stops import READING_STOPS, Stop
 from open_mirroring.facts.senders import senders_in
 from open_mirroring.facts.shown_positions import SHOWN, UNCOUNTED
-from open_mirroring.facts.unreadable import KEYLESS
+from open_mirroring.facts.unreadable import KEYLESS, READING_STOPS, Stop
 from open_mirroring.ledger.extract_ledger import ExtractLedger
 from open_mirroring.protocols.table_stops import LOAD_REPEATED, RELOAD_SEEN
 from open_mirroring.storage.object_path import Place

@@ -11,7 +11,7 @@ import pytest
 from open_mirroring.changes.told_statements import ColumnStep, Statement, ToldColumn, given_again, what_became_of
 from open_mirroring.codes import RESET
 from open_mirroring.ledger.decisions import accept_told
-from spark_jobs.sources.qlik.change_table.ddl_history import statements_of
+from spark_jobs.sources.qlik.change_table.control_tables import statements_of
 from spark_jobs.sources.qlik.positions import qlik_position
 from tests.hand_made_mirror import HandMadeMirror
 from tests.qlik_change_rows import sequence
@@ -110,7 +110,7 @@ def made_with(folder: Path, *lists: tuple[int, str, bool]) -> HandMadeMirror:
 
 
 def told(made: HandMadeMirror, *rows: tuple[int, Any], load: str = "load") -> dict[str, str]:
-    found = accept_told(made.ledger, "shop", "dbo.orders", load, statements_of(history(*rows))["t"], "history")
+    found = accept_told(made.ledger, "shop", "dbo.orders", load, statements_of(history(*rows))["t"])
     return {column: what.split(" at ")[0] for column, what in found.items()}
 
 
@@ -127,7 +127,7 @@ def test_the_word_of_a_history_is_taken_as_an_operators_t84(tmp_path: Path) -> N
     assert [(one.column, one.now) for one in records.decided] == [("a", "B")]
     assert made.table("dbo.orders").stop_code is None
     (_, event, detail) = made.audit()[-1]
-    assert (event, detail["who"], detail["cleared"]["code"]) == ("SCHEMA_ACCEPTED", "history", "RENAME_POSSIBLE")
+    assert (event, detail["who"], detail["cleared"]["code"]) == ("SCHEMA_ACCEPTED", "the source", "RENAME_POSSIBLE")
     assert told(made, (9, step("a", "DROP"))) == {}
 
 
