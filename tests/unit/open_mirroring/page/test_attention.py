@@ -15,7 +15,7 @@ from open_mirroring.operate.history import WEEK, lag_per_hour, verified_per_hour
 from open_mirroring.operate.viewing import view_mirror
 from open_mirroring.page.attention import Problem, problems
 from open_mirroring.page.charts import Chart
-from open_mirroring.protocols.proving import Kind, Position, Proof, ProofVerdict
+from open_mirroring.protocols.proving import Kind, Position, Proof
 from open_mirroring.protocols.verdicts import Verdict
 from tests.hand_published import CUSTOMERS, ORDERS
 from tests.page_mirror import PAYMENTS, PageMirror, form_of
@@ -40,9 +40,8 @@ def found(made: PageMirror) -> list[Problem]:
 
 
 def prove(made: PageMirror, source: str, ago: timedelta, *, rows: int, missing: int = 0) -> None:
-    verdict = ProofVerdict.DIFFERENT if missing else ProofVerdict.EQUAL
     counts = {Kind.MISSING: missing}
-    proof = Proof(verdict, Position(2, None), "dbo", 1, rows, rows, counts=counts, proved_at=made.now - ago)
+    proof = Proof(Position(2, None), "dbo", 1, rows, rows, counts=counts, proved_at=made.now - ago)
     ProofLedger(made.ledger).record(RecordedProof(str(uuid4()), made.table(source).id, 1, proof))
 
 
