@@ -18,8 +18,7 @@ from open_mirroring.changes.manifest import LoadChunk, is_of_source
 from open_mirroring.config import Mirror
 from open_mirroring.config.schedule import next_after
 from open_mirroring.ledger.decisions import OpenStop, open_stops
-from open_mirroring.ledger.documents import OFFSETS
-from open_mirroring.ledger.extract_ledger import ExtractLedger
+from open_mirroring.ledger.documents import FRAGMENTS, OFFSETS
 from open_mirroring.ledger.letters import settled_counts
 from open_mirroring.ledger.proofs import ProofLedger
 from open_mirroring.ledger.reading import LedgerReader, TableState, Waiting
@@ -63,6 +62,8 @@ def view_mirror(
     report = look(mirror, ledger, tables=tables)
     near = {source: table for source, table in tables.items() if closely is None or source in closely}
     stops = {one.source: one for one in open_stops(ledger, mirror.name)}
+    with ledger.connect() as db:
+        fragments = [*FRAGMENTS.of(db, mirror.name).values()]
     if findings is None:
         looked = recorded_verdicts(ledger, mirror.name)
     else:
@@ -80,7 +81,7 @@ def view_mirror(
         state=state,
         stop=stops.get(None, stop),
         batches=reader.batches(above=max(0, state.committed - RECENT_BATCHES)),
-        fragments=ExtractLedger(ledger, mirror.name).open_fragments(),
+        fragments=fragments,
         horizon=reader.mirror_horizon(),
         report=report,
         settled_letters=settled_counts(ledger, mirror.name),

@@ -53,6 +53,18 @@ class WaitingPieces(NamedTuple):
     pos: str
     files: Sequence[str]
 
+    def with_others(self, other: WaitingPieces | None) -> WaitingPieces:
+        """These pieces together with others of the same identity."""
+        if other is None:
+            return self
+        place = self[:2] if self[:2] == other[:2] else ("", "")
+        return WaitingPieces(*place, [*other.files, *(file for file in self.files if file not in other.files)])
+
+    @property
+    def halves(self) -> tuple[str, str]:
+        """The lowest and the highest position that its change may have: those of the two halves of a key change."""
+        return f"{self.pos[:-2]}:0", f"{self.pos[:-2]}:1"
+
 
 @dataclass(frozen=True)
 class Written:
@@ -129,10 +141,8 @@ class LogWriter:
 
     def _note_fragments(self, rows: pa.Table, file: str) -> None:
         for line in rows.group_by(["fragment_of", "epoch", "pos"]).aggregate([]).to_pylist():
-            place, identity = (line["epoch"] or "", line["pos"] or ""), line["fragment_of"]
-            *known, files = self._fragments.get(identity, WaitingPieces(*place, ()))
-            place = place if tuple(known) == place else ("", "")
-            self._fragments[identity] = WaitingPieces(*place, files if file in files else [*files, file])
+            pieces, identity = WaitingPieces(line["epoch"] or "", line["pos"] or "", [file]), line["fragment_of"]
+            self._fragments[identity] = pieces.with_others(self._fragments.get(identity))
 
 
 def log_table(rows: Sequence[LogRow], batch: int) -> pa.Table:

@@ -218,7 +218,7 @@ _EXAMINING = (
         (
             FILE,
             JSON,
-            flag("--wide", "the four marks of every table, too"),
+            flag("--wide", "also the four marks of every table, its waiting batches and the age of its backlog"),
             argument(
                 "--watch", "again every TIME (5s)", dest="every", nargs="?", const="5s", type=seconds, metavar="TIME"
             ),

@@ -9,13 +9,14 @@ from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from open_mirroring.changes.manifest import OpenedFragment, OpenFragment
 from open_mirroring.ledger.extract_ledger import ExtractLedger
 from open_mirroring.storage.object_path import Place
 from spark_jobs.changelog.reading import logged
 from spark_jobs.changelog.schema import CHANGE
+from spark_jobs.changelog.writing import WaitingPieces
 from spark_jobs.extract.part import Part
 from spark_jobs.extract.read_task import JoinTask, LogTarget, RowSummary, join_pieces, read_pieces
 from spark_jobs.runtime.tasks import run_job
@@ -32,29 +33,6 @@ _IDENTITY_BYTES = 2**18
 def is_overdue(fragment: OpenFragment, timeout: timedelta) -> bool:
     """Whether a message has waited for others longer than *timeout*."""
     return fragment.since < datetime.now(UTC) - timeout
-
-
-class _Split(NamedTuple):
-    """What waits under one identity: where it belongs in the log, and the log files that hold pieces of it.
-
-    Several messages that wait for the same thing have no single position: theirs is empty.
-    """
-
-    epoch: str
-    pos: str
-    files: Sequence[str]
-
-    def with_others(self, other: _Split | None) -> _Split:
-        """These pieces together with others of the same identity."""
-        if other is None:
-            return self
-        place = self[:2] if self[:2] == other[:2] else ("", "")
-        return _Split(*place, [*other.files, *self.files])
-
-    @property
-    def halves(self) -> tuple[str, str]:
-        """The lowest and the highest position that its change may have: those of the two halves of a key change."""
-        return f"{self.pos[:-2]}:0", f"{self.pos[:-2]}:1"
 
 
 @dataclass(frozen=True)
@@ -89,17 +67,17 @@ class FragmentJoining:
             announced: whether one of them is new, so that everything that waits is tried again.
         """
         known = {fragment.identity: fragment for fragment in self.ledger.open_fragments()}
-        fresh: dict[str, _Split] = {}
+        fresh: dict[str, WaitingPieces] = {}
         for part in parts:
             for identity, found in part.written.fragments.items():
-                fresh[identity] = _Split(*found).with_others(fresh.get(identity))
+                fresh[identity] = found.with_others(fresh.get(identity))
         overdue = {identity for identity, fragment in known.items() if is_overdue(fragment, self.timeout)}
         tried = known.keys() if announced else {*fresh, *overdue} & known.keys()
         for identity in tried:
             fragment = known[identity]
-            split = _Split(fragment.epoch, fragment.pos, list(fragment.files))
+            split = WaitingPieces(fragment.epoch, fragment.pos, list(fragment.files))
             fresh[identity] = split.with_others(fresh.get(identity))
-        idle = {i: _Split(f.epoch, f.pos, list(f.files)) for i, f in known.items() if i not in fresh}
+        idle = {i: WaitingPieces(f.epoch, f.pos, list(f.files)) for i, f in known.items() if i not in fresh}
         # What waits for its structure is several changes, and rows of a load share their positions between partitions
         # (K-18): a position can never prove that all of it is logged.
         finds_repeated = self.format.joins_pieces
@@ -143,7 +121,7 @@ class FragmentJoining:
         closed = sorted(known.keys() & (fresh.keys() | logged_now.keys()) - left)
         return [*joined, replace(settled, opened=opened, closed=closed)]
 
-    def _files_before(self, waiting: Mapping[str, _Split], batch: int) -> set[str]:
+    def _files_before(self, waiting: Mapping[str, WaitingPieces], batch: int) -> set[str]:
         """Files of earlier batches that may hold the change to which a waiting piece belongs."""
         return {
             file
@@ -151,7 +129,7 @@ class FragmentJoining:
             for file in self.ledger.files_of_position(split.epoch, *split.halves, before_batch=batch)
         }
 
-    def _files_now(self, waiting: Mapping[str, _Split], parts: Sequence[Part]) -> set[str]:
+    def _files_now(self, waiting: Mapping[str, WaitingPieces], parts: Sequence[Part]) -> set[str]:
         """The same of the batch that is being written."""
         found = set()
         for file in (file for part in parts for file in part.written.files):
@@ -165,7 +143,7 @@ class FragmentJoining:
                     break
         return found
 
-    def _logged(self, waiting: Mapping[str, _Split], files: Collection[str]) -> dict[str, set[LoggedHalf]]:
+    def _logged(self, waiting: Mapping[str, WaitingPieces], files: Collection[str]) -> dict[str, set[LoggedHalf]]:
         """The logged changes to which waiting pieces belong: such pieces are repetitions and would wait for ever."""
         if not files:
             return {}
@@ -188,7 +166,7 @@ class FragmentJoining:
     def _settle(
         self,
         target: LogTarget,
-        splits: Mapping[str, _Split],
+        splits: Mapping[str, WaitingPieces],
         *,
         repeated: Mapping[str, Collection[LoggedHalf]],
         expired: set[str],

@@ -11,6 +11,7 @@ Only log files that may contain a later row are opened, each once. This needs no
 from __future__ import annotations
 
 import logging
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -42,11 +43,8 @@ class _Stale(NamedTuple):
     is_typed: bool
 
 
-class _Rows(NamedTuple):
-    """A table's open dead letters. *untyped* changes do not heal."""
-
-    stale: list[_Stale]
-    untyped: set[tuple[str, str, str | None]]
+_Rows = tuple[list[_Stale], set[tuple[str, str, str | None]]]
+"""A table's open dead letters, and its untyped changes, which do not heal."""
 
 
 def settle_outdated_letters(mirror: Mirror, ledger: Engine) -> int:
@@ -62,18 +60,18 @@ def settle_outdated_letters(mirror: Mirror, ledger: Engine) -> int:
     declared = {table.source: table for table in mirror.tables}
     outcomes: dict[LetterPlace, Outdated] = {}
     looked: dict[str, int] = {}
-    for source, rows in found.items():
+    for source, (stale, untyped) in found.items():
         state = states[source]
         epochs, before = reader.epochs([state.id]), _first_of_stream(reader, state)
-        reloaded = {row.at for row in rows.stale if _is_in_load(state, row, epochs, before)}
+        reloaded = {row.at for row in stale if _is_in_load(state, row, epochs, before)}
         outcomes |= dict.fromkeys(reloaded, "reloaded")
         table = declared.get(source)
         if table is None or not state.keys or state.reset is not None:
             continue
         starts = reader.starts(state.id)
-        left = [row for row in rows.stale if row.at not in reloaded and not _is_of_reload(row, starts)]
+        left = [row for row in stale if row.at not in reloaded and not _is_of_reload(row, starts)]
         search = _Search(mirror, reader, state, completes=bool(table.complete_rows))
-        healed, looked[source] = search.healed(left, rows.untyped)
+        healed, looked[source] = search.healed(left, untyped)
         outcomes |= dict.fromkeys(healed, "healed")
     settled = settle_outdated(ledger, mirror.name, outcomes)
     _remember(ledger, mirror.name, {states[source].id: (source, batch) for source, batch in looked.items()})
@@ -89,20 +87,19 @@ def _open_rows(ledger: Engine, mirror: str, states: Mapping[str, TableState]) ->
     settled = sa.exists().where(s.mirror == mirror, s.batch == r.batch, s.origin == r.origin, s.place == r.place)
     untyped = sa.select(r.table_id, r.batch, r.origin, r.place, r.key, r.epoch, r.pos, r.looked_to, settled)
     sources = {state.id: source for source, state in states.items()}
-    found: dict[str, _Rows] = {}
+    found = defaultdict[str, _Rows](lambda: ([], set()))
     with ledger.connect() as db:
         for source, batch, origin, place, key, epoch, pos, looked_to in db.execute(unreadable).tuples():
             if source in states:
-                rows = found.setdefault(source, _Rows([], set()))
-                rows.stale.append(_Stale(LetterPlace(batch, origin, place), key, epoch, pos, looked_to, False))
+                found[source][0].append(_Stale(LetterPlace(batch, origin, place), key, epoch, pos, looked_to, False))
         for line in db.execute(untyped.where(r.table_id.in_(list(sources)))).tuples():
             table_id, batch, origin, place, key, epoch, pos, looked_to, is_settled = line
-            rows = found.setdefault(sources[table_id], _Rows([], set()))
-            rows.untyped.add((epoch, pos, key))
+            stale, keys = found[sources[table_id]]
+            keys.add((epoch, pos, key))
             if not is_settled:
                 at = LetterPlace(batch, origin, place)
-                rows.stale.append(_Stale(at, key, epoch, pos, looked_to or 0, True))
-    return {source: rows for source, rows in found.items() if rows.stale}
+                stale.append(_Stale(at, key, epoch, pos, looked_to or 0, True))
+    return {source: rows for source, rows in found.items() if rows[0]}
 
 
 def _first_of_stream(reader: LedgerReader, state: TableState) -> int:

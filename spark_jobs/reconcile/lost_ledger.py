@@ -23,7 +23,6 @@ from open_mirroring.config.storage import log_place
 from open_mirroring.errors import MirroringError, TerminalError
 from open_mirroring.ledger import open_ledger
 from open_mirroring.ledger import tables as t
-from open_mirroring.ledger.extract_ledger import ExtractLedger
 from open_mirroring.protocols.verdicts import FOREIGN_WRITER, LEDGER_LOST, LOG_DAMAGED, Finding
 from open_mirroring.reconciliation.inspection import inspect_mirror
 from open_mirroring.reconciliation.owning import MIRROR_CLASH
@@ -57,6 +56,8 @@ def refuse_lost_ledger(mirror: Mirror, ledger: Engine) -> None:
         for source, finding in lost_tables.items():
             raise _lost(mirror, f"{source}: {finding.what}")
     elif needing := _missing_in_log(mirror, ledger, row.committed):
+        from open_mirroring.ledger.extract_ledger import ExtractLedger  # no status waits for it
+
         what = f"the change log ends before batch {row.committed}, the newest one that the ledger knows"
         for source in needing:
             # Kept in the ledger: only a load builds such a table anew.
