@@ -32,7 +32,7 @@ from open_mirroring.ledger import tables as t
 from open_mirroring.ledger.documents import Documents
 from open_mirroring.ledger.proofs import ProofLedger, RecordedProof
 from open_mirroring.page import Door, LoopbackDoor, MirrorShelf, Surroundings, build_app
-from open_mirroring.protocols.proving import Position, Proof, ProofVerdict
+from open_mirroring.protocols.proving import Position, Proof
 from tests.hand_published import CUSTOMERS, ORDERS, HandPublished
 
 HOSTILE = "dbo.<img src=x onerror=alert(1)>\"'&amp;{{7*7}}‮"
@@ -79,7 +79,7 @@ class PageMirror(HandPublished):
             self.publish(**{name: [number, number + 10] for name in names})
         self.log(3, {PAYMENTS: 5}, ago=timedelta(minutes=12))
         ids = {source: state.id for source, state in self.reader.tables().items()}
-        proved = Proof(ProofVerdict.EQUAL, Position(2, "0:A:1:1"), "dbo", 1, 4, 4, proved_at=self.now)
+        proved = Proof(Position(2, "0:A:1:1"), "dbo", 1, 4, 4, proved_at=self.now)
         for source in (ORDERS, CUSTOMERS):
             ProofLedger(self.ledger).record(RecordedProof(str(uuid4()), ids[source], 1, proved))
         self.look()

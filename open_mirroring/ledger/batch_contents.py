@@ -200,10 +200,10 @@ def _record_starts(
     if not found:
         return
     known = STARTS.of(db, table_id)
-    starts = full_loads.fold(known, found, {} if load is None else load.begins, read_to_end)
-    if starts.reloaded is not None:
-        stop_table(db, table_id, RELOAD_SEEN, starts.reloaded)
-    STARTS.put(db, table_id, {origin: at for origin, at in starts.places.items() if known.get(origin) != at})
+    starts, reloaded = full_loads.fold(known, found, {} if load is None else load.begins, read_to_end)
+    if reloaded is not None:
+        stop_table(db, table_id, RELOAD_SEEN, reloaded)
+    STARTS.put(db, table_id, {origin: at for origin, at in starts.items() if known.get(origin) != at})
 
 
 def _note_shortest(db: Connection, table_id: str, found: Mapping[str, int]) -> None:

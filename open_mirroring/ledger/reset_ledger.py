@@ -44,7 +44,7 @@ from open_mirroring.ledger.declaring import (
 from open_mirroring.ledger.documents import COLUMN_LISTS, EPOCHS, OFFSETS, STARTS, VERDICTS
 from open_mirroring.ledger.horizon import newest_dropped
 from open_mirroring.ledger.requests import DROP, RELOAD, Asked, locked_table
-from open_mirroring.protocols.resetting import Answered, Lost, Open, Owned, ResetRow, ResetStage
+from open_mirroring.protocols.resetting import Answer, Lost, ResetRow, ResetStage
 from open_mirroring.protocols.table_stops import KEY_MENDED, KEY_UNKNOWN, LOAD_NEEDED
 
 
@@ -172,7 +172,7 @@ class ResetLedger:
     def look(self, source: str) -> ResetRow:
         """The row as it is; its version is not raised, so whoever is at work on it keeps it."""
         with self._engine.connect() as db:
-            return self._owned(db, source).row
+            return self._owned(db, source)
 
     def say(self, asked: Asked, version: int, to: ResetStage, reason: Reason) -> bool:
         """Record what an operator says of the target, and the record that follows from it; False when overtaken.
@@ -192,15 +192,15 @@ class ResetLedger:
             audit(db, self._mirror, asked.source, asked.action.replace("-", "_").upper(), detail)
         return True
 
-    def asked(self, asked: Asked) -> Open | Answered:
+    def asked(self, asked: Asked) -> Answer:
         """Whether a request came to its end, by whomever.
 
         Raises:
             TerminalError: ``ARGUMENT_INVALID``.
         """
-        return Open() if requests.answer(self._engine, self._mirror, asked) is None else Answered()
+        return Answer.OPEN if requests.answer(self._engine, self._mirror, asked) is None else Answer.ENDED
 
-    def acquire(self, source: str) -> Owned:
+    def acquire(self, source: str) -> ResetRow:
         """Raise the row's version and return it; a table that was dropped has no open reset."""
         with self._engine.begin() as db:
             c = t.mirrored_table.c
@@ -213,14 +213,14 @@ class ResetLedger:
         query = sa.select(c.version).where(c.mirror == self._mirror, c.source == source)
         return t.first(self._engine, query) or 0
 
-    def advance(self, source: str, version: int, to: ResetStage, *, absent: bool = False) -> Owned | Lost:
+    def advance(self, source: str, version: int, to: ResetStage, *, absent: bool = False) -> ResetRow | Lost:
         """The next record: in the row, and in the audit."""
         with self._engine.begin() as db:
             return self._advance(db, source, version, to, absent=absent)
 
     def _advance(
         self, db: Connection, source: str, version: int, to: ResetStage, *, absent: bool = False
-    ) -> Owned | Lost:
+    ) -> ResetRow | Lost:
         c = t.mirrored_table.c
         query = sa.select(t.mirrored_table).where(c.mirror == self._mirror, c.source == source)
         row = db.execute(query.with_for_update()).one_or_none()
@@ -320,17 +320,15 @@ class ResetLedger:
         VERDICTS.drop(db, row.id)
         db.execute(t.mirrored_table.delete().where(t.mirrored_table.c.id == row.id))
 
-    def _owned(self, db: Connection, source: str) -> Owned:
+    def _owned(self, db: Connection, source: str) -> ResetRow:
         c = t.mirrored_table.c
         query = sa.select(t.mirrored_table).where(c.mirror == self._mirror, c.source == source)
         row = db.execute(query).one_or_none()
         reset = None if row is None else ResetRecord.of(row.reset)
         if row is None or reset is None:
-            return Owned(ResetRow(0 if row is None else row.version))
+            return ResetRow(0 if row is None else row.version)
         rebuilt = self._is_loaded(db, row) if reset.loads else self._is_rebuilt(db, row)
-        return Owned(
-            ResetRow(row.version, reset.stage, reset.drops, reset.folders, reset.absent, rebuilt, row.confirmed > 0)
-        )
+        return ResetRow(row.version, reset.stage, reset.drops, reset.folders, reset.absent, rebuilt, row.confirmed > 0)
 
     def _is_loaded(self, db: Connection, row: Any) -> bool:
         """Whether the load is published: one that goes through the log is when its batches are."""

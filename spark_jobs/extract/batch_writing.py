@@ -158,16 +158,15 @@ class BatchWriting:
         for table in came:
             fresh = [str(file["path"]) for file in manifest.files if table in file["tables"]]
             if table in changed or any(at.is_reload for at in seen[table].values()):
-                found = judge_loads(self.root, table, fresh, earlier, newest.get(table))
-                seen[table] = {o: LoadPlaces(found.last.get(o), at.first_change) for o, at in seen[table].items()}
-                repeated += found.repeated
-                if found.other is not None and table in changed:
-                    what = f"a row of a full load came at {found.other}, after changes of this table"
+                last, times, other = judge_loads(self.root, table, fresh, earlier, newest.get(table))
+                seen[table] = {o: LoadPlaces(last.get(o), at.first_change) for o, at in seen[table].items()}
+                repeated += times
+                if other is not None and table in changed:
+                    what = f"a row of a full load came at {other}, after changes of this table"
                     stops[table] = RELOAD_SEEN, f"{what}, and an earlier one of its key differs"
             again = repeated_load(self.root, table, fresh, earlier, newest.get(table))
-            if again is not None and again.lacking:
-                said = f"{again.repeated} rows of a full load came again, and {again.lacking} of the earlier ones have"
-                stops.setdefault(table, (LOAD_REPEATED, f"{said} not, such as {again.example}"))
+            if again:
+                stops.setdefault(table, (LOAD_REPEATED, again))
             elif again is not None:
                 whole.append(table)
         facts = {**manifest.facts, FULL_LOADS.name: seen}

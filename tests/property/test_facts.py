@@ -118,5 +118,5 @@ def test_a_row_of_a_load_behind_changes_is_a_reload() -> None:
     """K-18: in a partition without changes only up to where it was read to its end."""
     starts = full_loads.fold({}, {"p": LoadPlaces(3, 5)}, {}, {"q": 8})
     assert starts == ({"p": 5, "q": 8}, None)
-    assert full_loads.fold(starts.places, {"q": LoadPlaces(9, None)}, {}, {}).reloaded is not None
-    assert full_loads.fold({}, {"p": LoadPlaces(None, 5)}, {"p": 6}, {}).places == {}, "from before the newest load"
+    assert full_loads.fold(starts[0], {"q": LoadPlaces(9, None)}, {}, {})[1] is not None
+    assert full_loads.fold({}, {"p": LoadPlaces(None, 5)}, {"p": 6}, {})[0] == {}, "from before the newest load"

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
 Answer = TypeVar("Answer")
 _FETCH_ROWS = "10000"
-_QUICKER = 8
+_QUICKER = 16
 """So many times as fast as a message's bytes are those of a table read, for they come as typed columns."""
 _ANSWER = pa.schema([pa.field("part", pa.int32()), pa.field("answer", pa.binary())])
 
@@ -145,26 +145,26 @@ class JdbcTable:
         columns: Sequence[LoadColumn],
         split: SplitColumn | None,
         parts: Sequence[Range],
-        work: Callable[[int, Iterable[pa.RecordBatch]], bytes],
+        work: Callable[[int, Iterable[pa.RecordBatch]], Any],
         pace: Pace,
-    ) -> list[bytes]:
+    ) -> list[Any]:
         """Run *work* over the rows of each part, one task each; return its answers in order.
 
         Args:
             columns: the columns that *work* gets, in this order, for :class:`JdbcRows`.
             split: the column that *parts* are ranges of; None: one part, the whole table.
             parts: what to read.
-            work: given a part's place in *parts* and its batches, returns its answer.
+            work: given a part's place in *parts* and its batches, returns its answer: bytes where Spark's reader reads.
             pace: how many parts are read side by side, and how fast all of them together.
         """
         size = self.size()
         at_once, each = self._at_once(len(parts), pace, size)
         # No more tasks than connections are allowed: how many cores there are is the cluster's affair.
         step = len(parts) if pace.connections is None else at_once
-        found: list[bytes] = []
+        found: list[Any] = []
         connection, name = self._connection, self._name
 
-        def read_part(task: tuple[int, str]) -> bytes:
+        def read_part(task: tuple[int, str]) -> Any:
             part, query = task
             return work(part, paced(rows_of(connection, query, name), each))
 
@@ -246,11 +246,6 @@ class JdbcTable:
         rows = self.asked("reading its rows", lambda: self._texts(columns, split, parts))
         own = sealed(self._spark, work)
         return rows.coalesce(tasks).mapInArrow(lambda batches: own(paced(batches, each)), schema)
-
-    def rows(self, columns: Sequence[LoadColumn]) -> Iterator[pa.RecordBatch]:
-        """Read all rows in this process, for :class:`JdbcRows`; only a database whose size is known allows it."""
-        (query,) = self._queries(columns, None, [Range(None, None, True)])
-        return rows_of(self._connection, query, self._name)
 
     def _texts(self, columns: Sequence[LoadColumn], split: SplitColumn | None, parts: Sequence[Range]) -> DataFrame:
         """Return the columns as texts, one partition for each part."""

@@ -17,7 +17,7 @@ from tests.hand_made_mirror import HandMadeMirror
 from tests.qlik_change_rows import sequence
 
 Steps = dict[str, tuple[str, str | None]]
-DROP, GONE = ("DROP", None), ToldColumn(None, "5")
+DROP, GONE = ("DROP", None), (None, "5")
 
 
 def altered(place: str, kind: str = "ALTER_TABLE", **columns: tuple[str, str | None]) -> Statement:
@@ -29,12 +29,12 @@ def altered(place: str, kind: str = "ALTER_TABLE", **columns: tuple[str, str | N
     [
         ([altered("5", a=DROP)], GONE),
         ([altered("5", a=DROP, b=("ADD", None))], GONE),
-        ([altered("5", a=("ALTER", "b"))], ToldColumn("b", "5")),
-        ([altered("5", a=("ALTER", "b")), altered("7", b=("ALTER", "c"))], ToldColumn("c", "5")),
+        ([altered("5", a=("ALTER", "b"))], ("b", "5")),
+        ([altered("5", a=("ALTER", "b")), altered("7", b=("ALTER", "c"))], ("c", "5")),
         ([altered("7", b=DROP), altered("5", a=("ALTER", "b"))], GONE),
-        ([altered("5", a=("ALTER", None)), altered("6", a=("ALTER", "b"))], ToldColumn("b", "6")),
-        ([altered("5", a=("ALTER", "b"), b=("ALTER", "a"))], ToldColumn("b", "5")),
-        ([altered("5", "TRUNCATE_TABLE"), altered("6", a=("ALTER", "B"))], ToldColumn("B", "6")),
+        ([altered("5", a=("ALTER", None)), altered("6", a=("ALTER", "b"))], ("b", "6")),
+        ([altered("5", a=("ALTER", "b"), b=("ALTER", "a"))], ("b", "5")),
+        ([altered("5", "TRUNCATE_TABLE"), altered("6", a=("ALTER", "B"))], ("B", "6")),
         ([altered("5", a=("ALTER", "A"))], None),
         ([altered("3", a=DROP)], None),
         ([altered("5", b=DROP)], None),
@@ -55,8 +55,8 @@ def test_a_word_counts_only_without_doubt_t84(statements: list[Statement], told:
     ("statements", "told"),
     [
         ([altered("5", a=DROP), altered("6", a=("ADD", None))], {"5": GONE}),
-        ([altered("5", a=("ALTER", "b")), altered("6", a=("ADD", None))], {"5": ToldColumn("b", "5")}),
-        ([altered("5", a=("ALTER", "b"), c=("ALTER", "A"))], {"5": ToldColumn("b", "5")}),
+        ([altered("5", a=("ALTER", "b")), altered("6", a=("ADD", None))], {"5": ("b", "5")}),
+        ([altered("5", a=("ALTER", "b"), c=("ALTER", "A"))], {"5": ("b", "5")}),
         ([altered("5", a=DROP)], {}),
         ([altered("3", a=DROP), altered("5", a=("ADD", None))], {}),
         ([altered("8", a=DROP), altered("8", a=("ADD", None))], {}),
@@ -87,7 +87,7 @@ def test_what_a_task_tells_of_table_and_change_table_is_one_word_t84() -> None:
     (one,) = statements_of(history((5, dropped), (5, renamed)))["t"]
     assert what_became_of("a", "", [one]) is None
     (one,) = statements_of(history((5, renamed)))["t"]
-    assert what_became_of("a", "", [one]) == ToldColumn("b", one.place)
+    assert what_became_of("a", "", [one]) == ("b", one.place)
     twice = '{"columns": {"a": {"action": "DROP"}, "A": {"action": "ALTER"}}}'
     for text in ("{", "[]", '{"columns": [1]}', '{"columns": {"a": 1}}', twice, "[" * 100_000):
         (one,) = statements_of(history((5, text)))["t"]

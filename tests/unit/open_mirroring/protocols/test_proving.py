@@ -28,7 +28,6 @@ from open_mirroring.protocols.proving import (
     differing_cells,
     keys_to_correct,
     position_above,
-    verdict_of,
     why_behind,
 )
 
@@ -85,17 +84,18 @@ def test_cells_add_up_however_a_side_was_cut() -> None:
 
 def test_undecided_is_never_equal() -> None:
     """G-42, G-44: a difference for certain first, then what is not decided; equal only without either."""
-    assert verdict_of(1, 5, "X") is ProofVerdict.DIFFERENT
-    assert verdict_of(0, 1) is verdict_of(0, 0, "SCHEMA_CHANGED") is ProofVerdict.UNPROVEN
-    assert verdict_of(0, 0) is ProofVerdict.EQUAL
+    equal = proof()
+    assert replace(equal, counts={Kind.EXTRA: 1}, unproven=5, code="X").verdict is ProofVerdict.DIFFERENT
+    assert {replace(equal, unproven=1).verdict, replace(equal, code="X").verdict} == {ProofVerdict.UNPROVEN}
+    assert equal.verdict is ProofVerdict.EQUAL
 
 
-def proof(*keys: DifferingKey, verdict: ProofVerdict = ProofVerdict.DIFFERENT, more: int = 0) -> Proof:
+def proof(*keys: DifferingKey, more: int = 0) -> Proof:
     counts: dict[Kind, int] = {}
     for key in keys:
         counts[key.kind] = counts.get(key.kind, 0) + 1
     counts[Kind.MISSING] = counts.get(Kind.MISSING, 0) + more
-    return Proof(verdict, Position(3, "0:a:b:1"), "shop.t1", 4, 10, 9, counts=counts, keys=keys)
+    return Proof(Position(3, "0:a:b:1"), "shop.t1", 4, 10, 9, counts=counts, keys=keys)
 
 
 LOST, TWICE = DifferingKey('["1"]', Kind.MISSING), DifferingKey('["2"]', Kind.DOUBLED)
@@ -112,7 +112,7 @@ def test_a_proof_reads_back_as_it_was() -> None:
 @pytest.mark.parametrize(
     ("found", "keyed"),
     [
-        (proof(LOST, verdict=ProofVerdict.EQUAL), True),
+        (proof(), True),
         (proof(LOST), False),
         (proof(LOST, more=1), True),
         (proof(LOST, TWICE), True),
