@@ -43,17 +43,20 @@ BELOW_CHANGES = Seen("", "")
 class Column(NamedTuple):
     """A column in a list: its type at the source, its landing type, and its place in the table.
 
-    *sql_type* is empty and *place* is None where they are not reported.
+    *sql_type* is empty and *place* is None where they are not reported. *own* is the landing type of *sql_type* where
+    the mirror file makes the column land as another one.
     """
 
     sql_type: str
     lands: str
     place: int | None = None
+    own: str = ""
 
     def may_be(self, other: Column) -> bool:
         """Whether both types may be those of one column; texts also need the source's type without its length."""
         kinds = {kind for one in (self, other) if (kind := one.sql_type.partition("(")[0].strip())}
-        return self.lands == other.lands and (self.lands != "string" or len(kinds) < 2)
+        mine, theirs = self.own or self.lands, other.own or other.lands
+        return mine == theirs and (mine != "string" or len(kinds) < 2)
 
 
 class ListOfColumns(NamedTuple):

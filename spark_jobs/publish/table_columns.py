@@ -12,7 +12,7 @@ from itertools import chain
 
 import msgspec
 
-from open_mirroring.changes.column_choice import ColumnChoice
+from open_mirroring.changes.column_choice import ALL_COLUMNS, ColumnChoice
 from open_mirroring.changes.column_history import (
     BELOW_CHANGES,
     Column,
@@ -136,7 +136,9 @@ class TableColumns:
             name: Column("", self._load[name].column.type, places[name]) for name in declared.chosen.of(self._load)
         }
         self._logged = self._lists(up_to)
-        self.spellings = spelled_otherwise(self._logged, self._spelled, state.keys)
+        # How a table that begins reads its rows is noted once: rows behind the place count, too.
+        self._known = self._lists(None) if state.is_beginning else self._logged
+        self.spellings = spelled_otherwise(self._known, self._spelled, state.keys)
         """Columns that differ from those of the table's files in case only."""
         self._same_case = lists_as_now(self._logged, self.spellings)
 
@@ -146,11 +148,12 @@ class TableColumns:
         state = self._state
         if not state.is_beginning or state.start.load_state != "none" or self._declared.complete_rows:
             return self._records.former
-        keys, history = {*self._declared.key}, self._logged_history
-        renamed = renamed_columns(_of_changes(self._same_case), history, self._decided)
+        keys, known = {*self._declared.key}, lists_as_now(self._known, self.spellings)
+        history = self._history(_of_changes(known))
+        renamed = renamed_columns(_of_changes(known), history, self._decided)
         renamed = [one for one in renamed if not keys & {one.column, one.now}]
         # A column that was dropped under its new name is not there under its old one either.
-        now = self._history(_of_changes(lists_as_now(self._same_case, renamed))) if renamed else history
+        now = self._history(_of_changes(lists_as_now(known, renamed))) if renamed else history
         return [*renamed, *(one for one in other_columns(now) if one.column not in keys)]
 
     @cached_property
@@ -220,7 +223,7 @@ class TableColumns:
             yield from judge_parts(self._read, history, names, self.former, is_all=declared.chosen.is_all)
         yield from self._unhashed()
         yield from judge_unstreamed(self._changes, self.history, self._loaded)
-        yield from judge_spelling(_of_changes(self._logged), self.spellings)
+        yield from judge_spelling(_of_changes(self._known), self.spellings)
         yield from judge_lives(self._changes, self.history, self._decided, self._source)
         logged = _of_changes(self._same_case)
         of_logged, is_noted = self._logged_history, self.former is self._records.former
@@ -334,7 +337,7 @@ class TableColumns:
         """The spelling of each column by its folded name: as published; a table that begins takes the newest one."""
         spelled: dict[str, str] = {}
         if self._state.start.load_state == "none":
-            for one in sorted(_of_changes(self._logged), key=lambda one: one.seen.last):
+            for one in sorted(_of_changes(self._known), key=lambda one: one.seen.last):
                 spelled |= {name.casefold(): name for name in one.columns}
         return spelled | {column.name.casefold(): column.name for column in self._state.columns.columns}
 
@@ -377,7 +380,8 @@ def _of_changes(lists: Sequence[ListOfColumns]) -> list[ListOfColumns]:
 
 
 def _column(name: str, sql_type: str, place: int | None, chosen: ColumnChoice) -> Column:
-    return Column(sql_type, _landed_or_own(name, sql_type, chosen), place)
+    lands, own = (_landed_or_own(name, sql_type, one) for one in (chosen, ALL_COLUMNS))
+    return Column(sql_type, lands, place, "" if own == lands else own)
 
 
 def _landed(name: str, sql_type: str, chosen: ColumnChoice) -> str:

@@ -10,6 +10,7 @@ from unittest.mock import patch
 
 import pytest
 
+from open_mirroring.changes.column_history import FormerColumn
 from open_mirroring.changes.manifest import Manifest
 from open_mirroring.changes.places_seen import PlacesSeen
 from open_mirroring.config import Table
@@ -213,6 +214,22 @@ def test_a_column_that_differs_in_case_only_is_the_same_one_g67(made: HandMadeMi
     assert columns_of(found) == ["order_id", "name", "PRICE"], "the newest spelling, where nothing is published"
     assert isinstance(found, Prepared)
     assert (found.gone, found.unverified) == ({}, {})
+
+
+def test_a_column_that_lands_as_the_mirror_file_says_may_have_been_renamed_g60_g110(made: HandMadeMirror) -> None:
+    """Its new name lands as the source's type, which is the same as before."""
+    found = prepared(made, (ALL, True), ([*ALL[:2], ["cost", "decimal(8,2)", 2]], True), types={"price": "string"})
+    assert isinstance(found, PlanStop)
+    assert found.code == "RENAME_POSSIBLE" and "'cost'" in found.what
+
+
+def test_a_table_that_begins_with_a_part_of_its_rows_notes_how_all_are_read_g66_g67(made: HandMadeMirror) -> None:
+    """Once it has begun, a column that came back and another spelling would stop it, whenever it is rebuilt."""
+    named, back = ["Name", "nvarchar(50)", 1], ["price", "datetime2(3)", 2]
+    found = prepared(made, (ALL, True), (ALL[:2], True), ([ALL[0], named, back], True), below="000000:00000001:1")
+    assert isinstance(found, Prepared)
+    assert columns_of(found) == ["order_id", "Name"]
+    assert found.former == (FormerColumn("price", "000000:00000001:1:1", None),)
 
 
 @pytest.mark.parametrize(("columns", "asks"), [(("order_id", "name", "price"), True), (None, False)])
