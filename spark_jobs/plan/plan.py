@@ -155,7 +155,7 @@ def _find_partial(planning: _Planning) -> None:
 def _find_loaded_twice(planning: _Planning) -> None:
     """Find keys with several rows of a source's own full load, at least one of them new (K-18).
 
-    Such rows have no position at the source, so nothing says which of two rows in two partitions is newer.
+    Such rows have no position at the source, so which of two rows in two partitions is newer is unknown.
     """
     if not planning.plan.keys:
         return
@@ -285,7 +285,7 @@ def _decided(planning: _Planning, key: str, changes: list[Logged], untypable: se
 
 
 def _refuse_two_loads(plan: TablePlan, changes: pa.Table) -> None:
-    """Refuse rows of a full load that differ for one key in two partitions: nothing says which is true (K-18).
+    """Refuse rows of a full load that differ for one key in two partitions: which is right is unknown (K-18).
 
     Raises:
         PlanStop: ``IDENTITY_CONFLICT``.

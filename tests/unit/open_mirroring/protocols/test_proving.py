@@ -1,4 +1,4 @@
-"""What a proof and a correction decide: pure functions over plain values (G-40 to G-46)."""
+"""What a proof and a correction decide: pure functions over plain values (G-40 to G-45)."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def test_cells_add_up_however_a_side_was_cut() -> None:
 
 
 def test_undecided_is_never_equal() -> None:
-    """G-42, G-44: a difference for certain first, then what is not decided; equal only without either."""
+    """G-40, G-42: a difference for certain first, then what is not decided; equal only without either."""
     equal = proof()
     assert replace(equal, counts={Kind.EXTRA: 1}, unproven=5, code="X").verdict is ProofVerdict.DIFFERENT
     assert {replace(equal, unproven=1).verdict, replace(equal, code="X").verdict} == {ProofVerdict.UNPROVEN}
@@ -102,7 +102,7 @@ LOST, TWICE = DifferingKey('["1"]', Kind.MISSING), DifferingKey('["2"]', Kind.DO
 
 
 def test_a_proof_reads_back_as_it_was() -> None:
-    """G-46: what the ledger keeps is the proof."""
+    """G-45: what the ledger keeps is the proof."""
     kept = proof(LOST, DifferingKey('["3"]', Kind.DIFFERENT, ("name",)))
     read = msgspec.json.decode(msgspec.json.encode(kept), type=Proof)
     assert read.document() == kept.document() and [*read.keys] == [*kept.keys]
@@ -144,7 +144,7 @@ def test_a_correction_stands_above_all_that_was_logged_and_below_all_that_comes(
 
 
 def test_a_correction_is_a_range_of_its_own_kind() -> None:
-    """G-46: told from a chunk of a load and from what the source has; any name of a table survives."""
+    """G-45: told from a chunk of a load and from what the source has; any name of a table survives."""
     wanted = CorrectionRange("shop.a/b (1)", 2, "id-7")
     assert CorrectionRange.of(wanted.name) == wanted and not is_of_source(wanted.name)
     assert CorrectionRange.of("a.jsonl") is None and is_of_source("a.jsonl")
@@ -153,7 +153,7 @@ def test_a_correction_is_a_range_of_its_own_kind() -> None:
 
 
 def test_the_ledger_keeps_the_newest_proof_of_each_table(tmp_path: Path) -> None:
-    """G-46: maintenance forgets old proofs, never the last word on a table."""
+    """G-45: maintenance forgets old proofs, never the last word on a table."""
     ledger = open_ledger(f"sqlite:///{tmp_path / 'ledger.db'}")
     ids = declare(ledger, "shop", [TableDeclaration("shop.t1", "shop.schema/t1", ("id",), False, None)])
     proofs, long_ago = ProofLedger(ledger), datetime(2020, 1, 1, tzinfo=UTC)
