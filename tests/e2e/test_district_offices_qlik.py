@@ -113,18 +113,6 @@ def test_change_events_over_kafka(
     assert_equals_final(pipeline, shared_data / "district_offices_part" / "final.parquet")
 
 
-@pytest.mark.parametrize("encoding", ["json", "avro"])
-def test_messages_in_files(encoding: str, tmp_path: Path, spark: SparkSession, shared_data: Path) -> None:
-    """K-01, K-03, K-40: the same messages as JSON lines, a few in each file."""
-    pipeline = Pipeline(tmp_path, spark, [OFFICES], source={"format": "qlik-message"})
-    packed = shared_data / "qlik-kafka" / f"{encoding}.jsonl.gz"
-    lines = gzip.decompress(packed.read_bytes()).splitlines(keepends=True)
-    for tick, part in enumerate(sliced(lines, 3)):
-        pipeline.deliver(f"{tick}.jsonl", b"".join(part))
-        pipeline.tick()
-    assert_equals_final(pipeline, shared_data / "district_offices_part" / "final.parquet")
-
-
 def load(pipeline: Pipeline, spark: SparkSession) -> None:
     from spark_jobs.initial_load import load as run
 

@@ -104,28 +104,6 @@ class Mirror:
         return self.pipeline.reader.tables()[f"dbo.{table}"].stop_code
 
 
-def test_a_dropped_column_goes_on_with_null_in_rows_written_since_f84_g60(
-    tmp_path: Path, spark: Any, capsys: pytest.CaptureFixture[str]
-) -> None:
-    mirror = Mirror(tmp_path, spark)
-    assert mirror.tick(ins(1, 10), ins(2, 10, name="Bo"), ins(3, 10)) == Exit.DONE
-    assert mirror.status(capsys)["gone_columns"] == []
-    assert mirror.tick(ins(4, 20, SHORT), upd(2, 21, SHORT, old="Bo")) == Exit.DONE
-    assert "column 'price' gone since position 0:" in capsys.readouterr().out, "the run says so"
-    assert mirror.rows() == in_order([row(1), row(2, "Eve", None), row(3), row(4, price=None)], ["id"])
-    status = mirror.status(capsys)
-    ((column, since),) = status["gone_columns"]
-    assert column == "price" and ":00000014" in since.replace("0000002C", "")
-    assert f"column 'price' gone since position {since}" in " ".join(status["notes"])
-    mirror.run("status")
-    assert f"gone since position {since}" in capsys.readouterr().out
-
-    # What is late, or comes twice, was written while the column was there.
-    assert mirror.tick(upd(3, 15, old="Ada", name="Late"), ins(5, 16), ins(1, 10)) == Exit.DONE
-    assert mirror.rows() == in_order([row(1), row(2, "Eve", None), row(3, "Late"), row(4, price=None), row(5)], ["id"])
-    assert mirror.status(capsys)["gone_columns"] == [[column, since]]
-
-
 def test_an_insert_that_comes_late_proves_that_a_column_was_dropped_g107(tmp_path: Path, spark: Any) -> None:
     """It lies in another partition and comes a batch later; until then the update may be a part of its row."""
     mirror = Mirror(tmp_path, spark)

@@ -5,7 +5,6 @@ Single odd events are in tests/odd.
 
 from __future__ import annotations
 
-import base64
 import io
 import json
 from collections.abc import Mapping, Sequence
@@ -26,6 +25,7 @@ from spark_jobs.extract import batch_writing
 from spark_jobs.sources.ces import avro as ces_avro
 from spark_jobs.sources.ces import envelope as ces_envelope
 from tests.ces_messages import avro, envelope, event, payload, split
+from tests.e2e.test_bad_input import wrapped
 from tests.pipeline import Pipeline, in_order
 
 MORE = [("id", "int"), ("name", "nvarchar(50)"), ("price", "decimal(8,2)"), ("extra", "int")]
@@ -52,14 +52,6 @@ def values(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     )
 
 
-def lines(*bodies: bytes) -> bytes:
-    wrapped = [
-        {"topic": "t", "partition": 0, "offset": at, "encoding": "base64", "value": base64.b64encode(body).decode()}
-        for at, body in enumerate(bodies)
-    ]
-    return b"".join(json.dumps(line).encode() + b"\n" for line in wrapped)
-
-
 def test_what_a_newer_decoder_reads_heals_its_table(
     tmp_path: Path, spark: Any, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -68,7 +60,7 @@ def test_what_a_newer_decoder_reads_heals_its_table(
     pipeline = Pipeline(tmp_path / "newer", spark, tables)
     newer = ins(2, 2, replaced={"type": "com.microsoft.SQL.CES.DML.V2"})
     newest = upd(row(1, "Eve"), row(1), 9)
-    pipeline.deliver("a.jsonl", lines(ins(1, 1), newer, newest, ins(1, 1, tbl="Cased")))
+    pipeline.deliver("a.jsonl", wrapped([ins(1, 1), newer, newest, ins(1, 1, tbl="Cased")]))
     assert main(["tick", str(pipeline.file)]) == Exit.TABLES_STOPPED
     assert "MESSAGE_INVALID" in capsys.readouterr().out
     assert pipeline.reader.tables()["dbo.orders"].stop_code == "CHANGES_MISSING"
@@ -99,7 +91,7 @@ def test_a_second_database_stops_the_table_once_c12(is_split: bool, tmp_path: Pa
     pipeline = Pipeline(tmp_path / "two", spark, tables)
 
     def tick(name: str, *bodies: bytes) -> int:
-        pipeline.deliver(name, lines(*bodies))
+        pipeline.deliver(name, wrapped(bodies))
         code = main(["tick", str(pipeline.file)])
         pipeline.service.poll()
         return code
@@ -148,7 +140,7 @@ def test_a_loaded_column_that_no_change_carries_stops_its_table(
     bodies.append(event("INS", new, commit=1, cols=cols, tbl="untyped", pkkey={"id": "2"}))
     old = {"id": "1", "name": "1"}
     bodies += [upd(changed, old, 2, cols=cols, tbl=tbl) for tbl in ("updated", "chosen")]
-    pipeline.deliver("a.jsonl", lines(*bodies))
+    pipeline.deliver("a.jsonl", wrapped(bodies))
     assert main(["tick", str(pipeline.file)]) == Exit.TABLES_STOPPED
     assert "COLUMN_NOT_STREAMED" in capsys.readouterr().out
     pipeline.service.poll()
@@ -203,10 +195,10 @@ def test_a_column_that_came_behind_rows_is_unverified_until_somebody_compared_it
     assert main(["initial-load", str(pipeline.file)]) == Exit.DONE
     wide = {"cols": MORE, "values": {"extra": "5"}}
     first = [ins(1, 1, tbl=name) for name in names]
-    pipeline.deliver("a.jsonl", lines(*first, ins(2, 2, tbl="at_once", **wide)))
+    pipeline.deliver("a.jsonl", wrapped([*first, ins(2, 2, tbl="at_once", **wide)]))
     assert main(["tick", str(pipeline.file)]) == Exit.DONE
     bodies = [ins(3, 3, tbl=tbl, **wide) for tbl in ("later", "stops", "loaded")]
-    pipeline.deliver("b.jsonl", lines(*bodies, ins(3, 3, tbl="same")))
+    pipeline.deliver("b.jsonl", wrapped([*bodies, ins(3, 3, tbl="same")]))
     capsys.readouterr()
     assert main(["tick", str(pipeline.file)]) == Exit.TABLES_STOPPED
     assert "Note: dbo.later: column 'extra' unverified since position" in capsys.readouterr().out, "the run says so"
@@ -226,7 +218,7 @@ def test_a_column_that_came_behind_rows_is_unverified_until_somebody_compared_it
     assert "column 'extra' unverified since position" in capsys.readouterr().out
     later = pipeline.reader.tables()["dbo.later"]
     assert verify_columns(pipeline.ledger, later.id, pipeline.reader.unverified_columns([later])[later.id]) == 1
-    pipeline.deliver("c.jsonl", lines(ins(4, 4, tbl="later", **wide)))
+    pipeline.deliver("c.jsonl", wrapped([ins(4, 4, tbl="later", **wide)]))
     text = pipeline.file.read_text(encoding="utf-8").replace("require_reload_on_add: true", "full_rows: null")
     pipeline.file.write_text(text, encoding="utf-8")
     assert main(["resume", str(pipeline.file), "--table", "dbo.stops", "--why", "came without default"]) == Exit.DONE
@@ -252,7 +244,7 @@ def test_binary_values_are_read_as_the_mirror_file_says(tmp_path: Path, spark: A
         stream.getvalue(),
         event("UPD", changed, {}, cols=cols, commit=3, pkkey={"id": "q80="}),
     ]
-    pipeline.deliver("a.jsonl", lines(*bodies))
+    pipeline.deliver("a.jsonl", wrapped(bodies))
     assert main(["check", str(pipeline.file)]) == Exit.DONE
     assert main(["tick", str(pipeline.file)]) == Exit.DONE
     pipeline.service.poll()

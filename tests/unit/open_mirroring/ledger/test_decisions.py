@@ -142,12 +142,6 @@ def test_a_stopped_mirror_is_resumed_by_a_decision_of_its_own(made: HandMadeMirr
     assert [(source, event) for source, event, _ in made.audit()] == [(None, "EXTRACTION_RESUMED")]
 
 
-def test_the_runbook_names_every_stop_that_resuming_refuses() -> None:
-    runbook = (Path(__file__).resolve().parents[4] / "docs" / "runbook.md").read_text(encoding="utf-8")
-    section = runbook.split("## Lifting a stop")[1].split("\n## ")[0]
-    assert [code for code in [*WHY_RESET, EPOCH_UNKNOWN] if code not in section] == []
-
-
 def test_a_decision_is_taken_once_and_lifts_no_later_stop_g_30(made: HandMadeMirror) -> None:
     """G-30: repeated by its request, it answers what it cleared; without one, or by another, it is a decision anew."""
     made.stop("dbo.orders", "PARTIAL_ROWS", "2 of 3 columns")
