@@ -26,7 +26,7 @@ WORDS = {
     r"(?<!made-)\banew\b|\bonce more\b": "again; from scratch",
     r"\bno more\b(?! than)": "no longer",
     r"\bbeside\b": "next to; compared with; in addition to",
-    r"\bstands?\b(?![- ](?:for|in|alone)\b)|\bstood\b|\blies\b|\blay\b": "is, is stored",
+    r"\bstands?\b(?!(?: for| in for| alone|-in)\b)|\bstood\b|\blies\b|\blay\b": "is, is stored",
     r"\bwhole\b(?! numbers?\b)": "complete, entire",
     r"\bways? out\b": "fix, next step",
     r"(?<!dead[ -])(?<!case )(?<!case of )\bletters?\b(?!, digits)": "dead letter",

@@ -327,8 +327,7 @@ _TABLE = (
         "Streaming was set up again. Changes between the two streams may never have been sent.",
         f"{RESET} with a load made after the new stream began. If nothing changed at the source in between, accept "
         "the stream by its GUID (`open-mirroring accept-epoch`). If a Qlik task wrote a new full load next to the "
-        "change tables, let it count (`open-mirroring accept-reload`). If the table was dropped and re-created empty, "
-        "reset it with `--made-anew`",
+        "change tables, let it count (`open-mirroring accept-reload`).",
         why_load="changes between two streams are in neither of them",
         never="accept the stream if the source may have changed in between: those changes would be missing for good"),
     _reset("LATE_BELOW_HORIZON",

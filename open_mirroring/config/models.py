@@ -127,12 +127,12 @@ class Publish(Section):
     )
     empty_tables: Literal["wait", "create"] = Field(
         default="wait",
-        description="What becomes of a table that has no rows yet. wait: the target gets it with its first row. "
+        description="What happens to a table that has no rows yet. wait: the target gets it with its first row. "
         "create: a Parquet file without rows makes it there, as soon as its columns are known.",
     )
     on_schema_change: OnSchemaChange = Field(
         default="log",
-        description="What becomes of a table that a change of structure stopped, as the target cannot follow it in "
+        description="What happens to a table that a change of structure stopped, as the target cannot follow it in "
         "place; a table may set it otherwise. log: it is rebuilt by itself where the log contains every change of "
         "it and the target shows its tables. reload: also where it is reloaded from a database, which reads "
         "the entire table there. stop: an operator runs `open-mirroring reload-table`.",
@@ -142,14 +142,14 @@ class Publish(Section):
     )
     on_possible_rename: OnPossibleRename = Field(
         default="ask",
-        description="What becomes of a table that lost a column and got one of the same type and place, so that it may "
+        description="What happens to a table that lost a column and got one of the same type and place, so that it may "
         "have been renamed; a table may set it otherwise. ask: the table stops (RENAME_POSSIBLE) until an operator "
         "answers. dropped: the column counts as dropped, and the table goes on. reload: the table is loaded again from "
         "its database; one without such a load stops and asks.",
     )
     on_reload: OnReload = Field(
         default="stop",
-        description="What becomes of a table that its Qlik task loads again; a table may set it otherwise. stop: "
+        description="What happens to a table that its Qlik task loads again; a table may set it otherwise. stop: "
         "an operator runs `open-mirroring accept-reload`. rebuild: the table is rebuilt by itself once that load has "
         "ended, if the log shows where it begins and the target shows its tables.",
     )

@@ -200,15 +200,6 @@ def check_path(path: str) -> str:
     return path
 
 
-def check_folder_below(path: str) -> str:
-    """Refuse a text that is not a folder below another one."""
-    parts = path.split("/")
-    if any(part in ("", ".", "..") for part in parts) or "\\" in path:
-        way_out = "name a folder below `path`, as it is called there"
-        raise refusal("CONFIG_INVALID", "this is no folder below another one", way_out)
-    return check_path(path)
-
-
 def check_required_path(path: str) -> str:
     """Refuse a missing path and what :func:`check_path` refuses."""
     if not path:

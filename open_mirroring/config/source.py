@@ -314,11 +314,6 @@ class ChangeTablesInFolder(ChangeTables, InFolder, title="qlik-change-table over
     """Change tables as data files with a ``.dfm`` beside each."""
 
     transport: Literal["files"] = Field(description="Data files, with a .dfm next to each.")
-    ddl_history: Annotated[str, AfterValidator(names.check_folder_below)] | None = Field(
-        default=None,
-        description="Folder of the control table attrep_ddl_history, below `path`, which then shows whether columns "
-        "were renamed, and what was done to entire tables.",
-    )
     encoding: Annotated[str, AfterValidator(_encoding)] = Field(
         default=UTF8,
         description="Encoding (code page) of CSV and JSON files of the file target that have no byte order mark, also "

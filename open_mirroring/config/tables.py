@@ -432,17 +432,17 @@ class Table(Section):
     )
     on_schema_change: OnSchemaChange | None = Field(
         default=None,
-        description="What becomes of the table when a change of structure stops it: stop, log or reload, as under "
+        description="What happens to the table when a change of structure stops it: stop, log or reload, as under "
         "`publish`. Default: that of the mirror.",
     )
     on_possible_rename: OnPossibleRename | None = Field(
         default=None,
-        description="What becomes of the table when a column may have been renamed: ask, dropped or reload, as under "
+        description="What happens to the table when a column may have been renamed: ask, dropped or reload, as under "
         "`publish`. Default: that of the mirror.",
     )
     on_reload: OnReload | None = Field(
         default=None,
-        description="What becomes of the table when a Qlik task loads it again: stop or rebuild, as under `publish`. "
+        description="What happens to the table when a Qlik task loads it again: stop or rebuild, as under `publish`. "
         "Default: that of the mirror.",
     )
     delimited_text: DelimitedText | None = Field(
@@ -595,7 +595,7 @@ class Table(Section):
             raise names.refusal("CONFIG_INVALID", *refused)
         hashed = ColumnChoice(hashed=hash)
         if other := [n for n, kind in info.data.get("types", {}).items() if kind != "string" and hashed.hashes(n)]:
-            what = f"`types` lands the column {other[0]!r} otherwise than as text, and its hash is text"
+            what = f"`types` lands the column {other[0]!r} not as text, but its hash is text"
             raise names.refusal("CONFIG_INVALID", what, "leave it out of `types`")
         return hash
 
@@ -700,7 +700,7 @@ class TablePattern(Section):
     )
     new_tables: Literal["join", "ask"] = Field(
         default="join",
-        description="What becomes of a table that is seen for the first time. join: it is mirrored. ask: its changes "
+        description="What happens to a table that is seen for the first time. join: it is mirrored. ask: its changes "
         "are logged, and nothing is published before `open-mirroring accept-table`.",
     )
     target: str = Field(

@@ -430,8 +430,7 @@ class ResetRecord:
         absent: the target was seen without the table once.
         who: who approved it, and *why*.
         since: when it was asked for, in ISO form.
-        begins_at: the table was made anew at the source with the stream of this ordinal: older changes are of another
-            one (G-108).
+        begins_at: the initial load is the one with which the stream of this ordinal began (G-128).
         is_carried_on: any run continues it, as the mirror file or an accepted reload wants it.
     """
 

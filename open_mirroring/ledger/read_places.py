@@ -66,7 +66,7 @@ def accept_gaps(ledger: Engine, mirror: str, reason: Reason, *, request: str = "
     def effect(db: Connection, _: Any) -> Effect | None:
         missing = close_gaps(db, mirror)
         count = sum(gap.last - gap.first + 1 for found in missing.values() for gap in found)
-        return Effect({"accepted": count}, {"offsets": missing}) if count else None
+        return ({"accepted": count}, {"offsets": missing}) if count else None
 
     asked = Asked(request, ACCEPT_LETTERS)
     return int(requests.decide(ledger, mirror, asked, "OFFSETS_ACCEPTED", reason, effect).get("accepted", 0))

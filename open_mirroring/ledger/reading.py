@@ -18,7 +18,7 @@ from open_mirroring.changes.column_history import FormerColumn, Word
 from open_mirroring.changes.column_notes import UNVERIFIED, ColumnNote, NoteKind, decided, former_columns
 from open_mirroring.changes.complete_position import Completeness
 from open_mirroring.changes.horizon import BatchContents, MirrorHorizon, TableHorizon
-from open_mirroring.changes.log_position import BEGINS_EMPTY, is_load_epoch, not_below, position_order
+from open_mirroring.changes.log_position import is_load_epoch, not_below, position_order
 from open_mirroring.changes.manifest import Manifest, counts_of
 from open_mirroring.changes.source_reloads import NewestLoad
 from open_mirroring.errors import TerminalError
@@ -75,7 +75,6 @@ class GenerationStart(NamedTuple):
         load_refused: why the load could not start when it was tried last.
         stream_from: changes of stream incarnation *stream_epoch* below it are in the load.
         log_from: batches up to this one are not part of the generation.
-        lives_above: every row has its newest change above this position (G-106); None: not checked.
         newest_load: the full load of the source in the log with which it starts (G-125).
         accepted: who accepted a later full load of the source, and why.
     """
@@ -86,21 +85,8 @@ class GenerationStart(NamedTuple):
     stream_from: str | None = None
     stream_epoch: int = 0
     log_from: int = 0
-    lives_above: str | None = None
     newest_load: NewestLoad | None = None
     accepted: Reason | None = None
-
-    @property
-    def begins_at(self) -> int | None:
-        """The ordinal of the stream with which the table was re-created at the source (G-108); None: it never was."""
-        is_empty = self.load_state == "none" and self.stream_from == BEGINS_EMPTY and self.newest_load is None
-        return self.stream_epoch if is_empty else None
-
-    @property
-    def columns_above(self) -> str | None:
-        """Column lists up to this position are of an earlier table; None: all are of this one."""
-        made_anew = None if self.begins_at is None else position_order(self.begins_at, "")
-        return max(filter(None, (made_anew, self.lives_above)), default=None)
 
 
 class TableState(NamedTuple):
@@ -514,7 +500,6 @@ def _table_state(row: Any) -> TableState:
             row.stream_from,
             row.stream_epoch,
             row.log_from,
-            row.lives_above,
             NewestLoad.of(row.newest_load),
             Reason.of(row.reload_accepted),
         ),

@@ -79,12 +79,6 @@ REREAD = flag(
     title="Read again",
     says="Read again what was read of the interval before; for backfills, and for runs with a logical date.",
 )
-MADE_ANEW = flag(
-    "--made-anew",
-    "the source dropped the table and made it again, empty, before its newest stream began; never for a table with an "
-    "initial load",
-    title="Created again",
-)
 EVERY = argument("--every", "again every TIME (60s, 5m, 1h), until interrupted", type=seconds, metavar="TIME")
 EXPORT = argument(
     "--export", "compare with an export: a file or folder per table, by its name", type=Path, metavar="FOLDER"
@@ -223,7 +217,6 @@ RELOAD = Operation(
     (
         FILE,
         TABLE._replace(says="It is dropped at the target and built from scratch; the others go on."),
-        MADE_ANEW,
         *_RESETTING,
         flag("--again", "begin from scratch, although a reset is under way"),
     ),

@@ -181,7 +181,7 @@ class ResetDriver:
                 case protocol.DeleteFolders(version, folders):
                     return self._delete(version, folders)
                 case protocol.LookForTable(row):
-                    return protocol.Looked(self._sight(row))
+                    return self._sight(row)
                 case protocol.Rebuild():
                     what = self._rebuild()
                     reach("reset.rebuilt")
@@ -196,7 +196,7 @@ class ResetDriver:
 
     def _advance(self, version: int, to: ResetStage, absent: bool) -> protocol.Reply:
         reply = self._ledger.advance(self._source, version, to, absent=absent)
-        if isinstance(reply, protocol.Owned):
+        if isinstance(reply, protocol.ResetRow):
             log.info("%s: %s", self._source, to.value)
             if to is not ResetStage.REQUESTED and not absent:
                 reach(f"reset.{to.value.lower()}")
@@ -213,7 +213,7 @@ class ResetDriver:
             log.warning("%s: %s", self._source, error)
             return protocol.InUse(str(error))
         reach("reset.deleted")
-        return protocol.Deleted()
+        return protocol.Answer.DELETED
 
     def _sight(self, row: protocol.ResetRow) -> Sight:
         if row.stage is ResetStage.REBUILDING:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
-from itertools import groupby
 
 import sqlalchemy as sa
 from sqlalchemy import Engine
@@ -42,17 +41,14 @@ class Problem:
 
     verdict: Verdict | None
     code: str
+    cause: str
+    next_step: str
     tables: tuple[str, ...]
     found: tuple[tuple[str, tuple[str, ...]], ...]
     buttons: tuple[Button, ...]
     commands: tuple[Command, ...]
     waiting: int = 0
     since: datetime | None = None
-
-    @property
-    def cause(self) -> str:
-        """What is wrong, whatever the table."""
-        return CODES[self.code].means if self.code in CODES else ""
 
     @property
     def consequence(self) -> str:
@@ -65,22 +61,18 @@ class Problem:
         waiting = f" {words.amount(self.waiting, 'change')} of the change log are published then."
         return said + (waiting if self.waiting and self.verdict in (Verdict.STOP, Verdict.HOLD) else "")
 
-    @property
-    def next_step(self) -> str:
-        """What to do."""
-        return next_step(self.code) if self.code in CODES else "look again now. If that fails, it names the cause"
-
 
 def problems(mirror: Mirror, ledger: Engine, found: MirrorView, tables: Iterable[TableView]) -> list[Problem]:
     """The problems of a mirror as a whole and of some of its tables, equal ones as one, the most serious first."""
-    single = [*_of_mirror(mirror, found)]
+    stop, single = found.stop, list[Problem]()
+    if stop is not None:
+        single.append(_problem(Verdict.STOP, stop.code, stop.what, "", fixes.OF_READING))
+    for loss in found.losses:
+        single += _of_loss(mirror, loss, found.report.letters.without_table, "")
     for table in tables:
         single += _of_table(mirror, ledger, table)
-    return [_joined([*alike]) for _, alike in groupby(sorted(single, key=_likeness), key=_likeness)]
-
-
-def _likeness(one: Problem) -> tuple[int, str, str, bool]:
-    return words.SEVERITY.index(one.verdict), one.code, str(one.buttons), bool(one.tables)
+    likeness = t.grouped(((words.SEVERITY.index(x.verdict), x.code, x.buttons, bool(x.tables)), x) for x in single)
+    return [_joined(alike) for _, alike in sorted(likeness.items(), key=lambda known: known[0][:2])]
 
 
 def _joined(alike: Sequence[Problem]) -> Problem:
@@ -98,14 +90,9 @@ def _joined(alike: Sequence[Problem]) -> Problem:
 
 def _problem(verdict: Verdict | None, code: str, what: str, source: str, fixing: Fixes) -> Problem:
     of = (source,) if source else ()
-    return Problem(verdict, code, of, ((what, of),), *fixing)
-
-
-def _of_mirror(mirror: Mirror, found: MirrorView) -> Iterator[Problem]:
-    if found.stop is not None:
-        yield _problem(Verdict.STOP, found.stop.code, found.stop.what, "", fixes.OF_READING)
-    for loss in found.losses:
-        yield from _of_loss(mirror, loss, found.report.letters.without_table, "")
+    # A source from elsewhere may have codes of its own.
+    cause = CODES[code].means if code in CODES else ""
+    return Problem(verdict, code, cause, next_step(code), of, ((what, of),), *fixing)
 
 
 def _of_table(mirror: Mirror, ledger: Engine, table: TableView) -> Iterator[Problem]:

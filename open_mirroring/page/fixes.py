@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from open_mirroring.codes import WHY_RESET, Trait, having
@@ -56,54 +57,51 @@ Fixes = tuple[tuple[Button, ...], tuple[Command, ...]]
 
 def of_table(mirror: Mirror, table: TableView, unknown_epochs: tuple[str, ...], columns: tuple[str, ...]) -> Fixes:
     """What can be done about what stops or holds a table."""
+    code, is_stopped, commands = table.code, table.verdict is Verdict.STOP, list[Command]()
     buttons: list[Button] = []
-    commands: list[Command] = []
-    reset = _command(mirror, operations.RELOAD, table=table.source)
-    is_stopped = table.verdict is Verdict.STOP
-    is_kept = is_stopped and table.since is not None
-    if is_kept and table.code == EPOCH_UNKNOWN:
-        accept = operations.ACCEPT_EPOCH
-        buttons += [_button(accept, f"Accept stream {epoch}", subject=epoch) for epoch in unknown_epochs]
-        begin_so = (one.source for one in mirror.tables if one.begins_with_load_of_task)
-        if isinstance(mirror.source, ChangeTables) and table.source in begin_so:
-            buttons.insert(0, _button(operations.ACCEPT_RELOAD))
-        commands.append(reset)
-    elif is_kept and table.code in (RENAME_POSSIBLE, COLUMN_NOT_STREAMED):
-        dropped = Choice("subject", "Columns", columns, is_many=True)
-        accept = operations.ACCEPT_SCHEMA
-        buttons.append(_button(accept, "Columns were dropped", "the table goes on without them", choices=(dropped,)))
-        if table.code == RENAME_POSSIBLE:
-            choices = Choice("subject", "Old name", columns), Choice("renamed_to", "New name", columns)
-            effect = "the table waits for a reload"
-            buttons.append(_button(accept, "A column was renamed", effect, choices=choices))
-        commands.append(reset)
-    elif is_kept and table.code == NEW_TABLE:
-        buttons.append(_button(operations.ACCEPT_TABLE))
-    elif is_kept and table.code in (RELOAD_SEEN, LOAD_REPEATED):
-        buttons.append(_button(operations.ACCEPT_RELOAD))
-        if table.code == LOAD_REPEATED:
-            effect = "messages were only delivered twice, and nothing was loaded again: clear the stop"
-            buttons.append(_button(operations.RESUME, effect=effect))
-        commands.append(reset)
-    elif is_kept and table.code in WHY_RESET:
-        commands.append(reset)
-    elif (is_kept and table.code != KEY_MENDED) or table.code == verdicts.TARGET_RESTARTED:
+    if is_stopped and table.since is not None:
+        buttons += _of_stop(mirror, table, unknown_epochs, columns)
+    elif code == verdicts.TARGET_RESTARTED:
         buttons.append(_button(operations.RESUME))
-        commands.append(reset)
-    elif is_stopped and table.code != KEY_MENDED:
-        if table.code in having(Trait.REPAIRABLE):
-            commands.append(_repair(mirror, table))
-        commands.append(reset)
-    if table.code == verdicts.LOAD_PENDING:
+    elif is_stopped and code in having(Trait.REPAIRABLE):
+        commands.append(_repair(mirror, table))
+    if code == verdicts.LOAD_PENDING:
         commands.append(_command(mirror, operations.INITIAL_LOAD))
-    if table.code == RESET_OPEN:
+    if code == RESET_OPEN:
         buttons += [_button(operations.TARGET_GONE), _button(operations.TARGET_BACK)]
-        commands.append(reset)
-    if table.code in having(Trait.RUN_HELPS):
+    if (is_stopped and code not in (NEW_TABLE, KEY_MENDED)) or code == RESET_OPEN:
+        commands.append(_command(mirror, operations.RELOAD, table=table.source))
+    if code in having(Trait.RUN_HELPS):
         commands.append(_command(mirror, operations.TICK))
-    if table.code in having(Trait.ASKS_SOMEBODY) or table.verdict is None:
+    if code in having(Trait.ASKS_SOMEBODY) or table.verdict is None:
         commands.append(Command(f"open-mirroring check {shlex.quote(str(mirror.file))}", _CHECK))
     return tuple(buttons), tuple(commands)
+
+
+def _of_stop(mirror: Mirror, table: TableView, epochs: tuple[str, ...], columns: tuple[str, ...]) -> Iterator[Button]:
+    """The decisions that may end a stop of the ledger."""
+    code, accept = table.code, operations.ACCEPT_SCHEMA
+    if code == EPOCH_UNKNOWN:
+        begin_so = (one.source for one in mirror.tables if one.begins_with_load_of_task)
+        if isinstance(mirror.source, ChangeTables) and table.source in begin_so:
+            yield _button(operations.ACCEPT_RELOAD)
+        for epoch in epochs:
+            yield _button(operations.ACCEPT_EPOCH, f"Accept stream {epoch}", subject=epoch)
+    elif code in (RENAME_POSSIBLE, COLUMN_NOT_STREAMED):
+        dropped = Choice("subject", "Columns", columns, is_many=True)
+        yield _button(accept, "Columns were dropped", "the table goes on without them", choices=(dropped,))
+        if code == RENAME_POSSIBLE:
+            choices = Choice("subject", "Old name", columns), Choice("renamed_to", "New name", columns)
+            yield _button(accept, "A column was renamed", "the table waits for a reload", choices=choices)
+    elif code == NEW_TABLE:
+        yield _button(operations.ACCEPT_TABLE)
+    elif code in (RELOAD_SEEN, LOAD_REPEATED):
+        yield _button(operations.ACCEPT_RELOAD)
+        if code == LOAD_REPEATED:
+            effect = "messages were only delivered twice, and nothing was loaded again: clear the stop"
+            yield _button(operations.RESUME, effect=effect)
+    elif code not in WHY_RESET and code != KEY_MENDED:
+        yield _button(operations.RESUME)
 
 
 def of_loss(mirror: Mirror, code: str, source: str = "") -> Fixes:

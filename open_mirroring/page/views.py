@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -281,8 +282,8 @@ def _charts(hours: Mapping[str, Sequence[float]], lag: timedelta, verified: Sequ
     return [
         Chart("Lag", day, lags[-HOURS:], _lag, max(lags[-HOURS:]), good="falling"),
         Chart("Lag", week, lags, _lag, max(lags), good="falling"),
-        Chart("Changes read an hour", day, hours["changes"], count, top, "read"),
-        Chart("Rows published an hour", day, hours["rows"], count, top, "sent"),
+        Chart("Changes read/h", day, hours["changes"], count, top, "read"),
+        Chart("Rows published/h", day, hours["rows"], count, top, "sent"),
         *([Chart("Rows verified", week, verified, _share, 1, good="rising")] if verified else ()),
     ]
 
@@ -355,6 +356,11 @@ def _length(length: timedelta) -> str:
     return f"{seconds:.1f} s" if seconds < 10 else words.age(length)
 
 
+def _name(name: str) -> Markup:
+    """A name that a line breaks behind a dot or an underscore, before it breaks it elsewhere."""
+    return Markup(re.sub("([._])", r"\1<wbr>", str(escape(words.shown(name)))))
+
+
 def _exact(value: object) -> Markup:
     """A value that comes back in a form, or is copied: escaped, and otherwise as it is."""
     return escape(str(value))
@@ -386,4 +392,4 @@ _TEMPLATES.globals |= {
     "accept_letters": ACCEPT_LETTERS,
     "charts": _charts,
 }
-_TEMPLATES.filters |= {"exact": _exact, "moment": _moment, "query": urlencode, "said": as_text}
+_TEMPLATES.filters |= {"exact": _exact, "moment": _moment, "name": _name, "query": urlencode, "said": as_text}

@@ -104,8 +104,6 @@ class Proof:
     """The result of comparing one table with its source.
 
     Attributes:
-        verdict: EQUAL: in one look, every row of the source and of the target's version had its equal. DIFFERENT: some
-            key differs for certain. UNPROVEN: neither.
         at: the progress of the table at the first look; the result holds for that look or a later one.
         source: what the source's rows were read from.
         target_version: the version of the target's Delta table in the first look; None if there is no table.
@@ -120,7 +118,6 @@ class Proof:
         code: the code if the table could not be compared at all; else "".
     """
 
-    verdict: ProofVerdict
     at: Position
     source: str
     target_version: int | None = None
@@ -136,6 +133,13 @@ class Proof:
     reasons: Sequence[str] = ()
     code: str = ""
     proved_at: datetime | None = None
+
+    @property
+    def verdict(self) -> ProofVerdict:
+        """A certain difference outweighs undecided keys, and with undecided keys nothing is equal."""
+        if self.differing:
+            return ProofVerdict.DIFFERENT
+        return ProofVerdict.UNPROVEN if self.unproven or self.code else ProofVerdict.EQUAL
 
     @property
     def differing(self) -> int:
@@ -175,13 +179,6 @@ class Proof:
             "reasons": list(self.reasons),
             "all_named": len(self.keys) == self.differing,
         }
-
-
-def verdict_of(differing: int, unproven: int, code: str = "") -> ProofVerdict:
-    """The verdict. A certain difference outweighs undecided keys, and with undecided keys nothing is equal."""
-    if differing:
-        return ProofVerdict.DIFFERENT
-    return ProofVerdict.UNPROVEN if unproven or code else ProofVerdict.EQUAL
 
 
 def why_behind(ends: Mapping[str, int], bound: Mapping[str, int], open_batch: int | None, open_fragments: int) -> str:

@@ -122,7 +122,6 @@ def _row(
         "stream_from": standing.stream_from,
         "stream_epoch": standing.stream_epoch,
         "log_from": standing.log_from,
-        "lives_above": standing.lives_above,
         "newest_load": standing.newest_load,
     }
 

@@ -63,7 +63,7 @@ class ReconcileOperator(BaseOperator):
     unless only an operator can end the hold.
 
     The task returns ``{"verdicts": {table: PASS | LOSSES | HOLD | STOP}, "note": "HOLD: …" or "", "status": {…}}``,
-    the last as ``status --json`` prints it, without tables (G-11).
+    the last as ``status --json`` prints it, without tables.
     """
 
     template_fields: Sequence[str] = ("mirror_file",)

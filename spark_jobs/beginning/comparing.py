@@ -27,11 +27,8 @@ KEY_DIFFERS, VALUE_INVALID, SETUP_INCOMPLETE = "KEY_DIFFERS", "VALUE_INVALID", "
 _MOST_NAMED = 20
 
 
-class Compared(NamedTuple):
-    """What was found: *mistakes* stop a table with its first change, *warnings* are worth a look."""
-
-    mistakes: list[Problem]
-    warnings: list[Problem]
+Compared = tuple[list[Problem], list[Problem]]
+"""What was found: mistakes stop a table with its first change, warnings are worth a look."""
 
 
 class _Difference(NamedTuple):
@@ -44,10 +41,10 @@ class _Difference(NamedTuple):
 
 def compare(mirror: Mirror, announced: Mapping[tuple[str, str], AnnouncedTable]) -> Compared:
     """The tables of a mirror beside those that its source tells."""
-    compared = Compared([], [])
+    mistakes, warnings = list[Problem](), list[Problem]()
 
     def note(path: SettingPath, found: _Difference) -> None:
-        of_its_kind = compared.mistakes if found.stops else compared.warnings
+        of_its_kind = mistakes if found.stops else warnings
         of_its_kind.append(mirror.problem(path, found.code, found.what, found.way_out))
 
     spelled = {(schema.casefold(), table.casefold()): one for (schema, table), one in announced.items()}
@@ -73,7 +70,7 @@ def compare(mirror: Mirror, announced: Mapping[tuple[str, str], AnnouncedTable])
         more = f" and {len(others) - _MOST_NAMED} more" if len(others) > _MOST_NAMED else ""
         what = f"the source sends tables that are not mirrored: {', '.join(map(shown, others[:_MOST_NAMED]))}{more}"
         note(("tables",), _Difference("", TABLE_UNMIRRORED, what, "`init --add` writes them; or list them in `ignore`"))
-    return compared
+    return mistakes, warnings
 
 
 def _absent(alike: AnnouncedTable | None) -> Iterator[_Difference]:

@@ -52,8 +52,9 @@ def columns(headings: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
 
 
 def wrapped(text: str, indent: int = 2) -> str:
-    """A text that may be foreign, broken at the width of a terminal."""
-    wrapper = TextWrapper(WIDTH, " " * indent, " " * (indent + 2), break_long_words=False, break_on_hyphens=False)
+    """A text that may be foreign; in a terminal it is broken at its width, elsewhere it stays one line to search."""
+    width = WIDTH if sys.stdout.isatty() else sys.maxsize
+    wrapper = TextWrapper(width, " " * indent, " " * (indent + 2), break_long_words=False, break_on_hyphens=False)
     return wrapper.fill(shown(text))
 
 

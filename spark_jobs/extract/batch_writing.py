@@ -28,10 +28,9 @@ from open_mirroring.facts.foreign_tables import FOREIGN
 from open_mirroring.facts.full_loads import FULL_LOADS, LoadPlaces
 from open_mirroring.facts.kind import NewFacts, merged
 from open_mirroring.facts.read_places import READ_PLACES, Run
-from open_mirroring.facts.reading_stops import READING_STOPS, Stop
 from open_mirroring.facts.senders import senders_in
 from open_mirroring.facts.shown_positions import SHOWN, UNCOUNTED
-from open_mirroring.facts.unreadable import KEYLESS
+from open_mirroring.facts.unreadable import KEYLESS, READING_STOPS, Stop
 from open_mirroring.ledger.extract_ledger import ExtractLedger
 from open_mirroring.protocols.table_stops import LOAD_REPEATED, RELOAD_SEEN
 from open_mirroring.storage.object_path import Place
@@ -159,16 +158,15 @@ class BatchWriting:
         for table in came:
             fresh = [str(file["path"]) for file in manifest.files if table in file["tables"]]
             if table in changed or any(at.is_reload for at in seen[table].values()):
-                found = judge_loads(self.root, table, fresh, earlier, newest.get(table))
-                seen[table] = {o: LoadPlaces(found.last.get(o), at.first_change) for o, at in seen[table].items()}
-                repeated += found.repeated
-                if found.other is not None and table in changed:
-                    what = f"a row of a full load came at {found.other}, after changes of this table"
+                last, times, other = judge_loads(self.root, table, fresh, earlier, newest.get(table))
+                seen[table] = {o: LoadPlaces(last.get(o), at.first_change) for o, at in seen[table].items()}
+                repeated += times
+                if other is not None and table in changed:
+                    what = f"a row of a full load came at {other}, after changes of this table"
                     stops[table] = RELOAD_SEEN, f"{what}, and an earlier one of its key differs"
             again = repeated_load(self.root, table, fresh, earlier, newest.get(table))
-            if again is not None and again.lacking:
-                said = f"{again.repeated} rows of a full load came again, and {again.lacking} of the earlier ones have"
-                stops.setdefault(table, (LOAD_REPEATED, f"{said} not, such as {again.example}"))
+            if again:
+                stops.setdefault(table, (LOAD_REPEATED, again))
             elif again is not None:
                 whole.append(table)
         facts = {**manifest.facts, FULL_LOADS.name: seen}

@@ -31,9 +31,9 @@ from open_mirroring.config.names import split_source_name
 from open_mirroring.config.storage import log_place
 from open_mirroring.config.tables import ExportLoad, JdbcLoad
 from open_mirroring.errors import MirroringError, TerminalError
+from open_mirroring.facts.full_loads import SHORTEST_VALUES
 from open_mirroring.facts.kind import NewFacts
-from open_mirroring.facts.reading_stops import READING_STOPS
-from open_mirroring.facts.shortest_values import SHORTEST_VALUES
+from open_mirroring.facts.unreadable import READING_STOPS
 from open_mirroring.landing_zone.arrow_schema import file_schema
 from open_mirroring.landing_zone.load_columns import LoadColumn
 from open_mirroring.ledger.load_ledger import LoadPlan

@@ -9,8 +9,8 @@ import json
 from collections.abc import Iterable, Mapping
 
 from open_mirroring.changes.manifest import SENT_BY
-from open_mirroring.facts.reading_stops import Stop
 from open_mirroring.facts.senders import Sender
+from open_mirroring.facts.unreadable import Stop
 from spark_jobs.sources.contract.decoded import SERVER_UNTOLD, SourceSchema
 
 _MOST_SENDERS = 3

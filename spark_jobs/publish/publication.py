@@ -178,7 +178,6 @@ class Preparation:
                 state.start.stream_from,
                 state.start.stream_epoch,
                 state.start.newest_load,
-                state.start.lives_above,
                 loaded=state.start.load_state == "loaded" and load_epoch(generation) not in epochs,
                 loaded_keys={name: one for name, one in loaded.items() if one.is_key},
             ),
@@ -278,13 +277,6 @@ class Preparation:
         columns = self._columns(empty, records)
         return columns.schema(reload_on_add=self._requires_reload(declared))[0]
 
-    def ends_of_lists(self, state: TableState) -> list[str]:
-        """The places at which lists of columns end that changes of a table carried, ascending."""
-        ids = [state.id]
-        lists, ordinals = self._reader.column_lists(ids).get(state.id, []), self._reader.epochs(ids).get(state.id, {})
-        seen = ((epoch, places.last) for one in lists for epoch, places in one.seen.items())
-        return sorted({position_order(ordinals[epoch], last) for epoch, last in seen if epoch in ordinals})
-
     def _columns(self, state: TableState, records: ColumnRecords, up_to: str | None = None) -> TableColumns:
         declared = self._declared[state.source]
         source = source_columns(
@@ -312,7 +304,6 @@ def _standing(known: _Known, schema: TableSchema, former: int) -> Standing:
         stream_from=state.start.stream_from,
         stream_epoch=state.start.stream_epoch,
         log_from=state.start.log_from,
-        lives_above=state.start.lives_above,
         newest_load=None if state.start.newest_load is None else state.start.newest_load.to_json(),
         loaded_columns=None if load is None else len(load.columns),
         hand_over_batch=0 if load is None else load.hand_over_batch,

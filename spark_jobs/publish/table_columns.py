@@ -24,7 +24,6 @@ from open_mirroring.changes.column_history import (
     Word,
     clipped,
     column_history,
-    divided,
     lists_as_now,
     other_columns,
     renamed_columns,
@@ -344,7 +343,7 @@ class TableColumns:
         chosen, found = self._declared.chosen, list[ListOfColumns]()
         for one in self._records.lists:
             seen = self._seen(one, up_to)
-            if seen is None and self._state.start.columns_above is None and any(map(is_load_epoch, one.seen)):
+            if seen is None and any(map(is_load_epoch, one.seen)):
                 seen = BELOW_CHANGES
             if seen is not None:
                 listed = {name: (sql_type, place) for name, sql_type, place in msgspec.json.decode(one.cols)}
@@ -353,11 +352,8 @@ class TableColumns:
         return found
 
     def _seen(self, one: ColumnList, up_to: str | None) -> Seen | None:
-        """Where rows of changes with this list are, as far as they are looked at; None where there are none.
-
-        What lies below every row that lives is not looked at: no row has those columns any longer (G-106).
-        """
-        epochs, begin = self._records.epochs, self._state.start.columns_above
+        """Where rows of changes with this list are, as far as they are looked at; None where there are none."""
+        epochs = self._records.epochs
         # A stream that no one accepted yet stops the table by itself.
         beyond = max(epochs.values(), default=-1) + 1
         places = []
@@ -366,9 +362,6 @@ class TableColumns:
                 places.append(Seen(*(text and position_order(epochs.get(epoch, beyond), text) for text in seen)))
         if up_to is not None:
             places = [clipped(place, up_to) for place in places if place.first <= up_to]
-        if begin is not None:
-            above = [divided(place, begin)[1] for place in places]
-            places = [place for place in above if place is not None]
         if not places:
             return None
         first, last = min(seen.first for seen in places), max(seen.last for seen in places)

@@ -120,9 +120,8 @@ def test_a_reload_that_nobody_tells_anything_fails_with_its_way_out(
     begin_reset(made)
     fake_spark.answers(4, left=WAITS)
     monkeypatch.setattr(operators, "_TARGET_WAIT", timedelta(0))
-    run = _run("reload_table", made_anew=True, **ASKED)
+    run = _run("reload_table", **ASKED)
     assert run.state == "failed" and _tasks(run)["reload"] == "failed"
-    assert "--made-anew" in fake_spark.calls[0]["argv"], "G-108: as the form said"
     assert fake_spark.jobs() == ["reload_table"] and _stage(made) is ResetStage.FOLDER_DELETED
     operator = DagBag(dag_folder=_dags()).dags["shop__reload_table"].get_task("reload")
     with pytest.raises(TerminalError, match=r"RESET_OPEN: it waits.*shop__decide.*target-says-gone"):

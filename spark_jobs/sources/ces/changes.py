@@ -5,14 +5,12 @@ rows at one position: the old key leaves (sub 0), the new one is set (sub 1). Ot
 under its old key (G-03, C-73).
 
 A row image is the text of a JSON object, usually of strings and nulls only (C-41 to C-45, C-49, C-71 to C-73, C-84).
-The fast reader is used in that case, and only if writing the result again proves that no name occurs twice. Everything
-else goes to the exact reader.
+The fast reader is used in that case; everything else goes to the exact reader.
 """
 
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Collection
 from typing import NamedTuple
 
@@ -28,7 +26,6 @@ from spark_jobs.sources.contract.json_numbers import (
     DOUBLE_DIGITS,
     JsonNumber,
     may_be_rounded,
-    members_once,
     no_number,
     rounded,
 )
@@ -49,7 +46,6 @@ Image = dict[str, str | None]
 _decode_columns = msgspec.json.Decoder(list[Column]).decode
 _decode_image = msgspec.json.Decoder(dict[str, str | None]).decode
 _encode = msgspec.json.encode
-_NAME = re.compile(r'"[ \t\r\n]*:')
 _COLUMN_LISTS_KEPT = 1000
 """The maximum of column lists cached per table: a table has few, and a hostile stream must not exhaust the memory."""
 
@@ -81,10 +77,6 @@ class ColumnList(RowColumns):
             proven = None
         else:
             proven = _encode(image).decode()
-            # Each name is followed by at least one colon: with as many colons as names, no name occurs twice.
-            if proven != text and len(_NAME.findall(text)) != len(image):
-                image = self._exact_image(text)
-                proven = None
         if self._base64:
             image, proven = {name: self.spelled(name, value) for name, value in image.items()}, None
         if tuple(image) == self.names:
@@ -161,13 +153,7 @@ class ColumnList(RowColumns):
 
 def _read_columns(raw: bytes) -> list[Column]:
     try:
-        columns = _decode_columns(raw)
-        if len(_NAME.findall(raw.decode())) != len(Column.__struct_fields__) * len(columns):
-            # A column may have additional members, even one of them twice (C-98).
-            json.loads(
-                raw, object_pairs_hook=lambda pairs: members_once([(name.lower(), value) for name, value in pairs])
-            )
-        return columns
+        return _decode_columns(raw)
     except (msgspec.DecodeError, ValueError, RecursionError) as error:
         raise Refusal("ROW_INVALID", f"cols: {error}") from error
 
@@ -195,9 +181,7 @@ def _exact_image(text: str) -> Image:
     A number with a fraction or an exponent is a :class:`JsonNumber`.
     """
     try:
-        parsed = json.loads(
-            text, object_pairs_hook=members_once, parse_int=str, parse_float=JsonNumber, parse_constant=no_number
-        )
+        parsed = json.loads(text, parse_int=str, parse_float=JsonNumber, parse_constant=no_number)
         text.encode()
     except (ValueError, RecursionError) as error:
         raise Refusal("ROW_INVALID", f"a row is no JSON object of plain values: {error}") from error
@@ -278,8 +262,8 @@ class SourceTable:
 
 def change(event: Event, data: Data, table: SourceTable, origin: str, place: int) -> Outcome:
     """The rows of one complete event, at its coordinates."""
-    images = data.eventrow or data.eventdata
-    if images is None or (data.eventrow and data.eventdata):
+    images = data.images
+    if images is None:
         raise Refusal("MESSAGE_INVALID", "data has no eventrow, or has eventdata next to it")
     parts = data.eventsource.pkkey
     if parts and len(parts) > 1 and len({part.columnname for part in parts}) != len(parts):
@@ -494,7 +478,7 @@ def stale_key(event: Event, data: Data, table: SourceTable, key: str | None) -> 
         key: the key that was read before the change was refused; None: use ``pkkey``.
     """
     key = key or _announced_key(data, table)
-    images = data.eventrow or data.eventdata
+    images = data.images
     if event.operation != "UPD" or key is None:
         return key
     if images is None:
@@ -513,17 +497,17 @@ def _key_alone(columns: ColumnList, table: SourceTable, text: str | None) -> str
     if text is None or _is_empty(text):
         return None
     try:
-        pairs = json.loads(text, object_pairs_hook=tuple, parse_int=str, parse_float=str)
+        row = json.loads(text, parse_int=str, parse_float=str)
     except (ValueError, RecursionError) as error:
         raise Refusal("ROW_INVALID", f"a row is no JSON object: {error}") from error
-    if not isinstance(pairs, tuple):
+    if not isinstance(row, dict):
         raise Refusal("ROW_INVALID", "a row is no JSON object")
-    values = [(name, value) for name, value in pairs if name in table.key_names]
-    if len(values) != len(dict(values)) or not all(isinstance(value, str) for _, value in values):
-        raise Refusal("ROW_INVALID", "the key of a row is not given exactly once, by plain values")
+    values = {name: value for name, value in row.items() if name in table.key_names}
+    if not all(isinstance(value, str) for value in values.values()):
+        raise Refusal("ROW_INVALID", "the key of a row is not given by plain values")
     if not values:
         return None
-    return encode_key(columns.key_texts({name: columns.spelled(name, value) for name, value in values}))
+    return encode_key(columns.key_texts({name: columns.spelled(name, value) for name, value in values.items()}))
 
 
 def _announced_key(data: Data, table: SourceTable) -> str | None:

@@ -120,7 +120,7 @@ def _update(data: Data, columns: ColumnList) -> tuple[bool | None, tuple[Note, .
     An unchanged column outside the key proves that all are sent (C-44). Otherwise a column missing in the row, or a gap
     in the positions of columns, shows that some are not sent; but a dropped column leaves a gap, too.
     """
-    images = data.eventrow or data.eventdata
+    images = data.images
     if images is None or images.current is None:
         return None, ()
     current = columns.read(images.current)[0]

@@ -29,7 +29,7 @@ from spark_jobs.sources.contract.decoded import (
     refused_row,
     shown,
 )
-from spark_jobs.sources.contract.json_numbers import JsonNumber, members_once, no_number
+from spark_jobs.sources.contract.json_numbers import JsonNumber, no_number
 from spark_jobs.sources.contract.table_names import TableNames
 
 
@@ -166,15 +166,13 @@ def change_rows(
 
 
 def exact_json(body: bytes) -> Any:
-    """JSON without a guess: no name twice, whole numbers as ``int``, others a :class:`JsonNumber`, texts that are text.
+    """JSON without a guess: whole numbers as ``int``, others a :class:`JsonNumber`, texts that are text.
 
     Raises:
         Refusal: ``MESSAGE_INVALID``.
     """
     try:
-        found = json.loads(
-            body.decode(), object_pairs_hook=members_once, parse_float=JsonNumber, parse_constant=no_number
-        )
+        found = json.loads(body.decode(), parse_float=JsonNumber, parse_constant=no_number)
         json.dumps(found, ensure_ascii=False).encode()  # half a surrogate pair is no text
     except UnicodeDecodeError as error:
         raise Refusal("MESSAGE_INVALID", f"the message is no UTF-8: {error}") from error

@@ -17,8 +17,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
 from open_mirroring.changes.manifest import BoundRange
 from spark_jobs.changelog.schema import RawMessage
-from spark_jobs.sources.kafka.client import Broker
-from spark_jobs.sources.kafka.place import KafkaPlace
+from spark_jobs.sources.kafka.client import Broker, KafkaPlace
 from spark_jobs.sources.kafka.topics import prove_identity, recreated, retention_loss, topic_states
 
 # Limits per poll in messages and seconds: memory stays flat with large messages, too.

@@ -12,8 +12,7 @@ from confluent_kafka import IsolationLevel, TopicCollection, TopicPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec
 
 from open_mirroring.errors import TerminalError
-from spark_jobs.sources.kafka.client import Broker
-from spark_jobs.sources.kafka.place import KafkaPlace
+from spark_jobs.sources.kafka.client import Broker, KafkaPlace
 
 _RECREATED_WAY_OUT = (
     "offsets of the old topic mean nothing in the new one, and changes between the two may be lost: let the source "

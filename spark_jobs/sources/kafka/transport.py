@@ -31,8 +31,7 @@ from open_mirroring.protocols.backfilling import Interval
 from spark_jobs.changelog.schema import RawMessage
 from spark_jobs.sources.contract.message_blocks import Block, blocks_of
 from spark_jobs.sources.contract.source import Chosen, Found, MessageTransport, Seen, longest
-from spark_jobs.sources.kafka.client import Broker
-from spark_jobs.sources.kafka.place import KafkaPlace, place_of
+from spark_jobs.sources.kafka.client import Broker, KafkaPlace, place_of
 from spark_jobs.sources.kafka.reader import read_range
 from spark_jobs.sources.kafka.topics import Topic, check_id, recreated, retention_loss, topic_states
 

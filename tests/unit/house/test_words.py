@@ -26,7 +26,7 @@ def test_a_word_an_id_and_a_long_sentence_are_found(text: str, fault: str) -> No
 
 
 def test_sound_texts_pass_and_a_document_is_read_without_code() -> None:
-    sound = "3 dead letters are open. Use lower-case letters, digits; * stands for any characters, without --made-anew"
+    sound = "3 dead letters are open. Use lower-case letters, digits; * stands for any characters"
     assert [*CHECK["findings"](sound, "x.py:1", message=True)] == []
     page = CHECK["document"]("`tell it`\n\n```sh\nsay it\n```\n[link](anew.md) <b>bold</b>\n")
     assert [*CHECK["findings"](page, "x.md:1", message=False)] == []

@@ -347,7 +347,7 @@ def _new_interval(
     if end is not None:
         overlapping = overlapping_start(end, minutes)
         start = overlapping if start is None else min(start, overlapping)
-    ahead = table.look(sequence_text(overlapping_start(highest + 1, minutes))).rows
+    _, ahead = table.look(sequence_text(overlapping_start(highest + 1, minutes)))
     return [BoundRange(table.name, start or 0, highest + 1)], _remembered(ahead, seen)
 
 

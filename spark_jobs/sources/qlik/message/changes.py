@@ -133,8 +133,8 @@ def read_masks(
     """Both masks, in the one order that is possible and not contradicted by the images (T-24).
 
     Raises:
-        Refusal: ``MASK_INVALID``: an invalid mask, one that is longer than the table, or one of bytes with which a
-            column is NULL in one order and missing in the other (K-86).
+        Refusal: ``MASK_INVALID``: a mask is invalid, is longer than the table, or means NULL in one byte order and
+            absent in the other (K-86).
     """
     if headers.change_mask is None and headers.column_mask is None:
         return Masks(None, None)

@@ -32,7 +32,7 @@ from open_mirroring.ledger.reading import NOTHING, LedgerReader, published_posit
 from open_mirroring.ledger.reset_ledger import ResetLedger
 from open_mirroring.protocols.extracting import Batch
 from open_mirroring.protocols.publishing import Acquire, Finished, Intent, Lost, State, Work, step
-from open_mirroring.protocols.resetting import RESET_OPEN, Owned, ResetRow, ResetStage
+from open_mirroring.protocols.resetting import RESET_OPEN, ResetRow, ResetStage
 from open_mirroring.protocols.verdicts import Verdict
 from open_mirroring.reconciliation.inspection import declaration, inspect_mirror
 from tests.hand_made_mirror import GUID, OTHER_GUID, HandMadeMirror
@@ -55,11 +55,11 @@ def resets(made: HandMadeMirror) -> ResetLedger:
 
 
 def advance(resets: ResetLedger, *stages: ResetStage, source: str = ORDERS) -> ResetRow:
-    row = resets.acquire(source).row
+    row = resets.acquire(source)
     for stage in stages:
         reply = resets.advance(source, row.version, stage)
-        assert isinstance(reply, Owned)
-        row = reply.row
+        assert isinstance(reply, ResetRow)
+        row = reply
     return row
 
 
@@ -94,7 +94,7 @@ def test_every_record_is_written_once_and_audited_with_who_and_why(made: HandMad
     """D13: a write with an older version is lost."""
     made.stop(ORDERS, "SCHEMA_CHANGED")
     assert resets.request_reload(KEYED, ASKED)
-    old = resets.acquire(ORDERS).row.version
+    old = resets.acquire(ORDERS).version
     row = advance(resets, *TO_NEW_GENERATION)
     assert resets.advance(ORDERS, old, ResetStage.FOLDER_DELETED) == resets.advance(ORDERS, old, ResetStage.DROPPED)
     assert advance(resets, ResetStage.TABLE_BACK).stage is None and row.stage is ResetStage.REBUILDING
@@ -120,9 +120,9 @@ def test_a_request_is_made_once_and_begins_anew_only_for_a_reason(made: HandMade
     assert resets.request_reload(KEYED, ASKED), "what it published was stopped"
     moved = KEYED._replace(folder="dbo.schema/sales")
     assert resets.request_reload(moved, ASKED)
-    assert resets.acquire(ORDERS).row.folders == ("dbo.schema/orders",), "only what was ours is deleted"
+    assert resets.acquire(ORDERS).folders == ("dbo.schema/orders",), "only what was ours is deleted"
     assert resets.request_reload(moved, ASKED, again=True)
-    assert resets.acquire(ORDERS).row.folders == ("dbo.schema/orders", "dbo.schema/sales")
+    assert resets.acquire(ORDERS).folders == ("dbo.schema/orders", "dbo.schema/sales")
 
 
 @pytest.mark.parametrize("code", sorted(WHY_LOAD))
@@ -236,10 +236,10 @@ def test_a_load_that_goes_through_the_log_is_over_when_it_is_published(
     plan = LoadPlan("{}", (LoadColumn("order_id", "INT32"),), ((),))
     loads = LoadLedger(made.ledger, "shop")
     assert loads.bind(made.ids[ORDERS], plan, None) and loads.finish(made.ids[ORDERS], plan)
-    assert not resets.acquire(ORDERS).row.rebuilt
+    assert not resets.acquire(ORDERS).rebuilt
     made.set_table(ORDERS, published_batch=1)
     made.commit(2, {ORDERS: (3, "-:0:1")}, epoch=load_epoch(1))
-    assert resets.acquire(ORDERS).row.rebuilt
+    assert resets.acquire(ORDERS).rebuilt
 
 
 def test_another_tables_folder_is_not_taken(made: HandMadeMirror, resets: ResetLedger) -> None:

@@ -1,4 +1,4 @@
-"""The figures of a mirror (G-11): from the ledger alone, and nothing invented where there is nothing."""
+"""The figures of a mirror: from the ledger alone, and nothing invented where there is nothing."""
 
 from __future__ import annotations
 
@@ -27,14 +27,13 @@ def made(tmp_path: Path) -> HandMadeMirror:
 
 
 def test_a_mirror_that_never_ran_has_no_ages(made: HandMadeMirror) -> None:
-    """G-11."""
     found = view_mirror(made.mirror, made.ledger, NOW)
     assert (found.last_commit, found.state.open_since, found.oldest_fragment, found.horizon) == (None,) * 4
     assert (len(found.fragments), found.partitions, found.settled_letters) == (0, {}, {})
 
 
 def test_ages_lags_and_counts(made: HandMadeMirror) -> None:
-    """G-11: age of the last commit, offset lag against retention, open fragments, dead letters, late changes."""
+    """age of the last commit, offset lag against retention, open fragments, dead letters, late changes."""
     made.commit(1, {"dbo.orders": (3, "1:1:1")}, at=COMMITTED)
     assert move_horizon(made.ledger, "shop", 1, MirrorHorizon(1, COMMITTED, 0), [])
     since = COMMITTED - timedelta(hours=1)

@@ -169,7 +169,7 @@ def test_a_hold_shows_its_backlog(made: HandMadeMirror) -> None:
 
 
 def test_stale_keys_fragments_and_homeless_dead_letters_are_counted(made: HandMadeMirror) -> None:
-    """G-11: open split events and dead letters are figures of the status."""
+    """open split events and dead letters are figures of the status."""
     common = {"table_id": made.ids["dbo.orders"], "epoch": GUID, "batch": 1, "code": "VALUE_INVALID"}
     for place, key in enumerate(["[1]", "[1]", "[2]"]):
         details = {"pos": f"0A:{place}:1", "key_digest": str(place), "key": key}
@@ -193,7 +193,7 @@ def test_a_mirror_without_homeless_dead_letters_is_not_at_risk(made: HandMadeMir
 
 
 def test_messages_are_counted_over_the_newest_batches_only(made: HandMadeMirror) -> None:
-    """G-11: counts by disposition, and the age of the last commit."""
+    """counts by disposition, and the age of the last commit."""
     for number in range(1, RECENT_BATCHES + 3):
         made.commit(number, {}, counts={"messages": 2, "rejected": 1}, at=NOW - timedelta(minutes=5))
     status = status_of(made)

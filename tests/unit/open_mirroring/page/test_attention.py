@@ -15,7 +15,7 @@ from open_mirroring.operate.history import WEEK, lag_per_hour, verified_per_hour
 from open_mirroring.operate.viewing import view_mirror
 from open_mirroring.page.attention import Problem, problems
 from open_mirroring.page.charts import Chart
-from open_mirroring.protocols.proving import Kind, Position, Proof, ProofVerdict
+from open_mirroring.protocols.proving import Kind, Position, Proof
 from open_mirroring.protocols.verdicts import Verdict
 from tests.hand_published import CUSTOMERS, ORDERS
 from tests.page_mirror import PAYMENTS, PageMirror, form_of
@@ -28,21 +28,14 @@ def made(filled_page: PageMirror, tmp_path: Path) -> PageMirror:
     return PageMirror(tmp_path, filled_page)
 
 
-def stop(made: PageMirror, *sources: str, code: str = "SENDER_OTHER") -> None:
-    values = {"stop_code": code, "stop_what": "two databases send", "stopped_at": made.now}
-    with made.ledger.begin() as db:
-        db.execute(t.mirrored_table.update().where(t.mirrored_table.c.source.in_(sources)).values(**values))
-
-
 def found(made: PageMirror) -> list[Problem]:
     view = view_mirror(made.mirror, made.ledger, made.now)
     return problems(made.mirror, made.ledger, view, view.tables)
 
 
 def prove(made: PageMirror, source: str, ago: timedelta, *, rows: int, missing: int = 0) -> None:
-    verdict = ProofVerdict.DIFFERENT if missing else ProofVerdict.EQUAL
     counts = {Kind.MISSING: missing}
-    proof = Proof(verdict, Position(2, None), "dbo", 1, rows, rows, counts=counts, proved_at=made.now - ago)
+    proof = Proof(Position(2, None), "dbo", 1, rows, rows, counts=counts, proved_at=made.now - ago)
     ProofLedger(made.ledger).record(RecordedProof(str(uuid4()), made.table(source).id, 1, proof))
 
 
@@ -54,7 +47,8 @@ def test_what_is_fine_is_quiet(made: PageMirror) -> None:
 
 
 def test_equal_problems_are_one_and_one_form_decides_about_all_their_tables(made: PageMirror) -> None:
-    stop(made, ORDERS, PAYMENTS, CUSTOMERS)
+    for source in (ORDERS, PAYMENTS, CUSTOMERS):
+        made.stop(source, "SENDER_OTHER", "two databases send")
     (one,) = found(made)
     assert one.tables == (CUSTOMERS, ORDERS, PAYMENTS) and one.waiting == 5
     assert one.found == (("two databases send", one.tables),)
@@ -70,10 +64,11 @@ def test_equal_problems_are_one_and_one_form_decides_about_all_their_tables(made
 
 
 def test_what_is_refused_for_one_table_is_done_for_the_others(made: PageMirror) -> None:
-    stop(made, ORDERS, PAYMENTS)
+    for source in (ORDERS, PAYMENTS):
+        made.stop(source, "SENDER_OTHER", "two databases send")
     client = TestClient(made.app(), base_url="http://127.0.0.1")
     form = form_of(client.get("/mirrors/shop").text, "Resume this table (2 tables)")
-    stop(made, PAYMENTS, code="SCHEMA_CHANGED")
+    made.stop(PAYMENTS, "SCHEMA_CHANGED", "a type changed")
     sent = {**form, "who": "Ada", "why": "one database", "source": [ORDERS, PAYMENTS]}
     answer = client.post("/mirrors/shop/decide", data=sent)
     assert answer.status_code == 409 and "Done in part" in answer.text and "COMMAND_REFUSED" in answer.text

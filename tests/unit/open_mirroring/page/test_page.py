@@ -16,16 +16,14 @@ from starlette.requests import Request
 from starlette.testclient import TestClient
 
 from open_mirroring.changes.column_notes import ColumnNote, NoteKind
-from open_mirroring.changes.places_seen import PlacesSeen
 from open_mirroring.config import load_mirror
 from open_mirroring.config.schedule import next_after
-from open_mirroring.facts.column_lists import ColumnList
 from open_mirroring.ledger import open_ledger
 from open_mirroring.ledger import tables as t
 from open_mirroring.ledger.auditing import Reason
 from open_mirroring.ledger.columns import put_notes
 from open_mirroring.ledger.declaring import ResetRecord
-from open_mirroring.ledger.documents import COLUMN_LISTS, EPOCHS, OFFSETS, Offsets
+from open_mirroring.ledger.documents import OFFSETS, Offsets
 from open_mirroring.ledger.load_ledger import LoadPlan
 from open_mirroring.ledger.reset_ledger import ResetLedger
 from open_mirroring.operate.exit_codes import Exit
@@ -244,9 +242,7 @@ def test_a_stopped_table_is_resumed_once_with_name_and_reason(made: PageMirror, 
     assert made.table().stop_code is None
     event, detail = audit(made)[-1]
     assert (event, detail["who"], detail["why"]) == ("RESUMED", "Ada (as typed on the page)", "mended")
-    with made.ledger.begin() as db:
-        values = {"stop_code": "SENDER_OTHER", "stop_what": "x", "stopped_at": made.now}
-        db.execute(t.mirrored_table.update().where(t.mirrored_table.c.source == ORDERS).values(**values))
+    made.stop(ORDERS, "SENDER_OTHER", "x")
     assert client.post("/mirrors/shop/decide", data=form).status_code == 200
     assert made.table().stop_code == "SENDER_OTHER"
 
@@ -324,9 +320,7 @@ def test_a_table_is_said_to_be_back_by_its_button_g_89(made: PageMirror, client:
 def test_a_new_table_is_mirrored_by_its_button_and_looking_again_changes_nothing(
     made: PageMirror, client: TestClient
 ) -> None:
-    with made.ledger.begin() as db:
-        values = {"stop_code": "NEW_TABLE", "stop_what": "it joined", "stopped_at": made.now}
-        db.execute(t.mirrored_table.update().where(t.mirrored_table.c.source == ORDERS).values(**values))
+    made.stop(ORDERS, "NEW_TABLE", "it joined")
     page = client.get(table(ORDERS)).text
     looked = {**form_of(page, "Look again now"), "who": "Ada", "why": "x"}
     assert client.post("/mirrors/shop/decide", data=looked).status_code == 200
@@ -344,9 +338,7 @@ def test_a_lost_number_shows_the_command_that_publishes_it_again(made: PageMirro
 
 
 def test_an_unknown_stream_is_accepted_by_its_name(made: PageMirror, client: TestClient) -> None:
-    with made.ledger.begin() as db:
-        values = {"stop_code": "EPOCH_UNKNOWN", "stop_what": "x", "stopped_at": made.now}
-        db.execute(t.mirrored_table.update().where(t.mirrored_table.c.source == ORDERS).values(**values))
+    made.stop(ORDERS, "EPOCH_UNKNOWN", "x")
     label = "Accept stream 11111111-2222-3333-4444-555555555555"
     form = {**form_of(client.get(table(ORDERS)).text, label), "who": "Ada", "why": "nothing was lost"}
     assert "has the ordinal" in client.post("/mirrors/shop/decide", data=form).text
@@ -354,15 +346,7 @@ def test_an_unknown_stream_is_accepted_by_its_name(made: PageMirror, client: Tes
 
 
 def test_a_column_that_was_dropped_is_told_by_choosing_it(made: PageMirror, client: TestClient) -> None:
-    state = made.table()
-    for names, position in ((["id", "price"], "A:1:1"), (["id", "<b>cost"], "A:2:1")):
-        cols = json.dumps([[name, "int", at] for at, name in enumerate(names)])
-        seen = {"11111111-2222-3333-4444-555555555555": PlacesSeen(*[position] * 4)}
-        made.keep(COLUMN_LISTS, state.id, **{position: ColumnList(cols, True, position, seen)})
-    made.keep(EPOCHS, state.id, **{"11111111-2222-3333-4444-555555555555": 0})
-    with made.ledger.begin() as db:
-        values = {"stop_code": "RENAME_POSSIBLE", "stop_what": "price is gone, cost came", "stopped_at": made.now}
-        db.execute(t.mirrored_table.update().where(t.mirrored_table.c.source == ORDERS).values(**values))
+    made.drop_a_column()
     page = client.get(table(ORDERS)).text
     assert "A column was renamed" in page and '<option value="&lt;b&gt;cost">&lt;b&gt;cost</option>' in page
     assert 'value="id"' not in page, "all rows have it"
@@ -497,7 +481,6 @@ def test_viewers_look_and_editors_decide(made: PageMirror) -> None:
 
 
 def test_metrics_are_in_the_format_of_prometheus(made: PageMirror, client: TestClient) -> None:
-    """G-11."""
     made.break_things()
     text = client.get("/metrics").text
     assert client.get("/metrics").headers["content-type"].startswith("text/plain; version=0.0.4")

@@ -20,11 +20,10 @@ from open_mirroring.ledger import tables as t
 from open_mirroring.ledger.auditing import Reason
 from open_mirroring.protocols.publishing import Intent, StagedFile, Work
 from open_mirroring.remote.http_service import RetryBudget
+from spark_jobs import repairs as job
 from spark_jobs.cli.command_line import main
-from spark_jobs.publish import repair_number as job
 from spark_jobs.publish.driver import StagedWork
-from spark_jobs.publish.lost_content import stage_again
-from spark_jobs.publish.repair_number import repair_number
+from spark_jobs.repairs import repair_number, stage_again
 from tests.hand_published import CUSTOMERS, ORDERS, HandMadeWork, HandPublished
 from tests.onelake import CLIENTS, connection_variable, emulator
 
