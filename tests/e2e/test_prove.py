@@ -422,7 +422,6 @@ def test_a_correction_publishes_exactly_these_rows_by_the_protocol(
     assert main(["reconcile", str(shop.pipeline.file)]) == Exit.DONE
     capsys.readouterr()
     assert main(["status", str(shop.pipeline.file)]) == Exit.DONE
-    # Proofs of the same age are one line.
     assert any("shop.t1" in line and ": last proof EQUAL" in line for line in capsys.readouterr().out.splitlines())
 
 
