@@ -179,17 +179,20 @@ def _topic(
     return Source(described, slices, readers, sum(part.end for part in slices))
 
 
-def job(source: Source) -> list[str]:
-    """The command that extracts a source into a fresh ledger and change log; what comes first is read."""
+def job(source: Source, start_above: str) -> list[str]:
+    """The command that extracts a source into a fresh ledger and change log; what comes first is read.
+
+    Work above *start_above* starts Spark.
+    """
     work = ROOT / "work" / "extract"
     shutil.rmtree(work, ignore_errors=True)
     if source.first is not None:
-        subprocess.run(_extraction(work, source.first), capture_output=True, check=True)
-    return _extraction(work, source.described)
+        subprocess.run(_extraction(work, source.first, start_above), capture_output=True, check=True)
+    return _extraction(work, source.described, start_above)
 
 
-def _extraction(work: Path, described: Mapping[str, Any]) -> list[str]:
-    file = write_mirror(work, described, shop_tables())
+def _extraction(work: Path, described: Mapping[str, Any], start_above: str) -> list[str]:
+    file = write_mirror(work, described, shop_tables(), spark={"start_above": start_above})
     return [sys.executable, str(CHECKOUT / "spark_jobs" / "extract_changes.py"), str(file)]
 
 
@@ -208,7 +211,8 @@ def main() -> None:
     given = parser.parse_args()
     with ExitStack() as stack:
         source = SOURCES[given.source](given.events, Servers(stack))
-        programs = {f"`extract_changes`, {given.source}": Program(partial(job, source), _read)}
+        programs = {f"`extract_changes`, {given.source}": Program(partial(job, source, "256m"), _read)}
+        programs["… without Spark"] = Program(partial(job, source, "99g"), _read)
         for name, read in source.readers.items():
             programs[name] = Program(partial(plain.program, read, source.parts))
         kind = (SOURCES[given.source].__doc__ or "").rstrip(".")

@@ -13,7 +13,7 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -78,7 +78,7 @@ def main() -> None:
         for name in names:
             fill = f"INSERT INTO {name} {_ROW.format(rows=given.rows)}"
             server.execute(f"CREATE TABLE {name} ({_COLUMNS})", fill, f"ANALYZE {name}")
-            _mirror_table(server, name)
+            _mirror_table(dsn, name)
         command = [sys.executable, str(CHECKOUT / "spark_jobs" / "prove.py"), str(_mirror(names, given.tables is None))]
         prove = {"`prove`, all equal": Program(lambda: command, _equal_rows)}
         if given.tables is not None:
@@ -112,29 +112,19 @@ def _mirror(names: Sequence[str], is_large: bool) -> Path:
     return write_mirror(_WORK, source, tables, prove={"settle_seconds": 0})
 
 
-def _mirror_table(server: Any, table: str) -> None:
+def _mirror_table(dsn: str, table: str) -> None:
     """Write the mirrored Delta table, in the form that the service writes."""
     import pyarrow as pa
+    from adbc_driver_postgresql import dbapi
     from deltalake import write_deltalake
 
     types = [("id", pa.int64()), ("name", pa.string()), ("price", pa.decimal128(12, 2))]
     types += [("changed", pa.timestamp("us", "UTC")), ("open", pa.bool_()), ("place", pa.int64())]
-    schema = pa.schema(types)
-
-    def rows() -> Iterator[pa.RecordBatch]:
-        connection = server.connect()
-        connection.autocommit = False
-        with connection.cursor("rows") as cursor:
-            cursor.itersize = 100_000
-            cursor.execute(f"SELECT id, name, price, changed AT TIME ZONE 'UTC', open, place FROM {table}")
-            while lines := cursor.fetchmany(100_000):
-                columns = zip(*lines, strict=True)
-                arrays = [pa.array(c, f.type) for c, f in zip(columns, schema, strict=True)]
-                yield pa.RecordBatch.from_arrays(arrays, schema=schema)
-        connection.close()
-
-    folder = _WORK / "tables" / table.replace(".", "/")
-    write_deltalake(str(folder), pa.RecordBatchReader.from_batches(schema, rows()))
+    schema, folder = pa.schema(types), _WORK / "tables" / table.replace(".", "/")
+    with dbapi.connect(dsn) as link, link.cursor() as cursor:
+        cursor.execute(f"SELECT id, name, price::text, changed, open, place FROM {table}")
+        batches = (batch.cast(schema) for batch in cursor.fetch_record_batch())
+        write_deltalake(str(folder), pa.RecordBatchReader.from_batches(schema, batches))
 
 
 if __name__ == "__main__":

@@ -195,9 +195,9 @@ class Spark(Section):
         description="Memory of the driver and of each executor, as in 2g or 512m. Unset: Spark's own default.",
     )
     start_above: Literal[0] | Annotated[str, StringConstraints(pattern=r"^[1-9][0-9]{0,5}[mg]$")] = Field(
-        default="64m",
+        default="256m",
         description="Work of up to this size, as in 64m or 1g, is done in the job's own process: that is quicker than "
-        "starting Spark. Larger work goes to Spark. A table in PostgreSQL counts a sixteenth of its bytes. "
+        "starting Spark. Larger work goes to Spark. A table in PostgreSQL counts an eighth of its bytes. "
         "0: Spark does everything.",
     )
 

@@ -41,6 +41,8 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 _TASKS_PER_CORE = 3
+_MOST_ROWS = 2**18
+"""So many rows of small tables are held by one task, also where one process has all tasks."""
 
 
 class Published(NamedTuple):
@@ -194,7 +196,8 @@ class _ChangesWork:
         Small tables stay in the order in which log files hold them, so that a task finds its own side by side.
         """
         rows = sum(one.rows for one in prepared)
-        share = max(1, rows // tasks_wanted(self._spark, ROW_BYTES * rows, _TASKS_PER_CORE))
+        tasks = tasks_wanted(self._spark, ROW_BYTES * rows, _TASKS_PER_CORE)
+        share = max(1, min(_MOST_ROWS, rows // tasks))
         groups = [[plan] for one in prepared if len(one.plans) > 1 for plan in one.plans]
         together: list[tuple[TablePlan, StageTarget]] = []
         weight = 0

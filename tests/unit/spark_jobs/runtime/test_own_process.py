@@ -1,0 +1,37 @@
+"""Tasks that the job's own process runs: in threads where they ask for it, with results and errors as of one thread."""
+
+from __future__ import annotations
+
+import threading
+from typing import Any, cast
+
+import pytest
+
+from open_mirroring.errors import TerminalError
+from spark_jobs.runtime.tasks import SessionOnDemand, run_job, tasks_wanted
+
+SPARK = cast("Any", SessionOnDemand("test", 100))
+
+
+def test_tasks_run_side_by_side_and_their_results_keep_their_order() -> None:
+    both = threading.Barrier(2, timeout=30)
+
+    def work(number: int) -> int:
+        both.wait()  # a single thread would never come past it
+        return 2 * number
+
+    assert run_job(SPARK, "double", work, [1, 2, 3, 4], 100, own_threads=2) == [2, 4, 6, 8]
+
+
+def test_the_first_error_of_several_threads_is_raised_unchanged() -> None:
+    def work(number: int) -> int:
+        if number:
+            raise TerminalError("VALUE_INVALID", f"task {number}", way_out="fix it")
+        return number
+
+    with pytest.raises(TerminalError, match="task 1"):
+        run_job(SPARK, "fail", work, [0, 1, 2], 100, own_threads=2)
+
+
+def test_work_without_spark_is_one_task_unless_threads_share_it() -> None:
+    assert (tasks_wanted(SPARK, 100, 3), tasks_wanted(SPARK, 100, 3, own_threads=2)) == (1, 6)
