@@ -19,7 +19,9 @@ import pytest
 from open_mirroring.codes import next_step
 from open_mirroring.ledger.auditing import Reason
 from open_mirroring.ledger.decisions import resume_table
+from open_mirroring.operate.exit_codes import Exit
 from open_mirroring.reconciliation.losses import look
+from spark_jobs.cli.command_line import main
 from tests.bad_input import listed_ways_out, settled, stopped, stops
 from tests.pipeline import Pipeline, in_order
 from tests.postgres import PostgresServer
@@ -277,6 +279,30 @@ def test_a_file_whose_metadata_file_comes_too_late_stops_its_table_and_is_read_t
     pipeline.tick()
     assert in_order(pipeline.mirrored("shop", "late"), ["id"]) == in_order([ct_landed(1), ct_landed(2)], ["id"])
     assert look(pipeline.mirror, pipeline.ledger).lost == {} and stops(pipeline) == set()
+
+
+@pytest.mark.parametrize("same_batch", [True, False])
+def test_a_late_before_image_with_an_unreadable_key_stops_its_table_alone(
+    same_batch: bool, tmp_path: Path, spark: Any
+) -> None:
+    """T-11, T-19, G-06: its UPDATE was logged without it, and no one knows which key that left."""
+    source = {"format": "qlik-change-table", "transport": "files", "layout": None}
+    tables = [{"source": f"shop.{name}", "target": f"shop/{name}", "key": ["id"]} for name in ("clean", "items")]
+    pipeline = Pipeline(tmp_path, spark, tables, source=source)
+    put(pipeline, "items", "1", ct(1, "I", "1"), ct(2, "U", "1", "Eve", mask(KEY_BIT + 1)))
+    if not same_batch:
+        assert main(["tick", str(pipeline.file)]) == Exit.DONE
+    put(pipeline, "items", "2", ct(2, "B", "one"), ct(3, "I", "3"))
+    put(pipeline, "clean", "1", ct(1, "I", "1"))
+    assert main(["tick", str(pipeline.file)]) == Exit.TABLES_STOPPED
+    pipeline.service.poll()
+    assert pipeline.mirrored("shop", "clean") == [ct_landed(1)] and stops(pipeline) == {"shop.items"}
+    (letter,) = pipeline.letters()
+    assert (letter["code"], letter["tbl"], letter["key"]) == ("KEY_INVALID", "shop.items", None)
+    assert (letter["origin"], letter["place"]) == ("shop.items__ct/2.csv", 0)
+    assert json.loads(letter["raw"])[-1] == list(ct(2, "B", "one"))
+    assert pipeline.reader.open_fragment_count() == 0
+    assert main(["reconcile", str(pipeline.file)]) == Exit.TABLES_STOPPED, "every piece is counted once"
 
 
 # --- change tables in a database ---------------------------------------------------------------------------------
