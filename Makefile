@@ -84,14 +84,15 @@ rules: ## the rules of docs/rules/ with the tests that name each; fails on a rul
 	@$(PYTHON) -m tests.rules
 
 .PHONY: lint
-lint: $(VENV)/.installed ## ruff (style, imports, format) and mypy (strict)
-	@echo "lint: ruff check, ruff format, mypy"
+lint: $(VENV)/.installed ## ruff (style, imports, format), mypy (strict), and the words of messages and documents
+	@echo "lint: ruff check, ruff format, mypy, words"
 	@$(VENV)/bin/ruff check .
 	@$(VENV)/bin/ruff format --check --quiet . || { echo "lint: not formatted; run: make format"; exit 1; }
 	@$(VENV)/bin/mypy
+	@$(RUN) .ci/words.py
 
 .PHONY: format
-format: $(VENV)/.installed ## mend what ruff can mend
+format: $(VENV)/.installed ## fix what ruff can fix
 	$(VENV)/bin/ruff check --fix-only --quiet .
 	$(VENV)/bin/ruff format .
 
@@ -106,13 +107,35 @@ test-compose: .env jars jars-broker azurite ## the development stack from nothin
 
 ##@ Measure
 
+# Sizes and rounds of all pairs: make bench ROWS=500000 ROUNDS=3
+ROUNDS ?= 5
+ROWS ?= 4000000
+PROVE_ROWS ?= 8000000
+EVENTS ?= 300000
+CHANGES ?= 1000000
+TURNS = --rounds $(ROUNDS) $(ARGS)
+
+.PHONY: bench
+bench: ## all pairs below in turns, which write benchmarks/RESULTS.md (about 40 minutes)
+	@$(MAKE) bench-load bench-prove bench-publish bench-small
+	@for source in ces-files ces-kafka ces-capture qlik-kafka-json qlik-kafka-avro qlik-files qlik-jdbc; do \
+		$(MAKE) bench-extract SOURCE=$$source || exit 1; done
+
+.PHONY: bench-load
+bench-load: setup ## an initial load from PostgreSQL beside ADBC that writes Parquet, and beside COPY; ROWS=4000000
+	$(RUN) benchmarks/loads.py --rows $(ROWS) $(TURNS)
+
+.PHONY: bench-prove
+bench-prove: setup ## a proof of a table in PostgreSQL beside DuckDB that joins both sides; PROVE_ROWS=8000000
+	$(RUN) benchmarks/prove.py --rows $(PROVE_ROWS) $(TURNS)
+
 .PHONY: bench-extract
-bench-extract: setup $(if $(SOURCE),jars-broker) ## events per second into the change log beside a plain reader; SOURCE=ces-kafka and others
-	$(RUN) $(if $(filter-out ces-files,$(SOURCE)),benchmarks/sources.py $(SOURCE),benchmarks/extract.py) $(ARGS)
+bench-extract: setup $(if $(findstring kafka,$(SOURCE)),jars-broker) ## a source into the change log beside plain readers; SOURCE=ces-files and others, EVENTS=300000
+	$(RUN) benchmarks/extract.py $(or $(SOURCE),ces-files) --events $(EVENTS) $(TURNS)
 
 .PHONY: bench-publish
-bench-publish: setup ## changes per second into the landing zone, beside DuckDB alone; STORE=onelake beside the Azure SDK
-	$(RUN) $(if $(filter onelake,$(STORE)),benchmarks/publish_onelake.py,benchmarks/publish.py) $(ARGS)
+bench-publish: setup ## changes into the landing zone beside DuckDB; CHANGES=1000000; STORE=onelake beside the Azure SDK
+	$(RUN) $(if $(filter onelake,$(STORE)),benchmarks/publish_onelake.py $(ARGS),benchmarks/publish.py --changes $(CHANGES) $(TURNS))
 
 .PHONY: bench-tables
 bench-tables: setup ## check, status and the parse of the DAGs with 1,000 tables beside 10; ARGS="--tables 500"
@@ -120,15 +143,11 @@ bench-tables: setup ## check, status and the parse of the DAGs with 1,000 tables
 
 .PHONY: bench-small
 bench-small: setup ## seconds of a tick over 100 events, one with nothing new, and status; writes benchmarks/RESULTS.md
-	$(RUN) benchmarks/small_runs.py $(ARGS)
+	$(RUN) benchmarks/small_runs.py $(TURNS)
 
 .PHONY: bench-airflow
 bench-airflow: setup ## seconds of the demo's replicate runs in Airflow, with changes and without; writes benchmarks/RESULTS.md
 	$(RUN) benchmarks/airflow_runs.py $(ARGS)
-
-.PHONY: bench-prove
-bench-prove: setup ## rows per second of a table proved against its source in PostgreSQL, beside DuckDB; ROWS=10000000
-	$(RUN) benchmarks/prove.py --rows $(or $(ROWS),10000000) $(ARGS)
 
 .PHONY: bench-faults
 bench-faults: setup ## ticks over a wire to OneLake that fails at random, jobs killed now and then; MINUTES=30 SEED=1

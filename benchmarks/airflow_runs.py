@@ -17,7 +17,8 @@ from typing import Any
 if __name__ == "__main__":
     sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from benchmarks.small_runs import shown, write_results
+from benchmarks.pairs import write_results
+from benchmarks.small_runs import shown
 from demo.place import claim
 from demo.source_formats import FORMATS
 from demo.story import Story

@@ -1,160 +1,220 @@
-"""Times extraction, from source files to the commit in the change log, against DuckDB writing the same as Parquet.
+"""Times extraction of every source through its real transport, beside the plain readers of its format.
 
-The real job (Spark session, ledger, workers, Delta commit) and DuckDB take turns on the same files in the same run.
-Each round gives one ratio, DuckDB's time over the job's. DuckDB checks nothing, the job checks everything.
+``make bench-extract SOURCE=…``. The real job and each plain reader are complete processes, in turns on the same events:
+from files, from a real Kafka broker, from a real PostgreSQL. The readers check and order nothing, and most write
+nothing. Broker and database are not part of the costs.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
-import logging
 import os
 import shutil
-import statistics
+import subprocess
 import sys
-import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
-from typing import NamedTuple
-
-import duckdb
+from typing import Any, NamedTuple
 
 if __name__ == "__main__":
     sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from benchmarks.generate import ROOT, Layout, key_of, source_folder, table_names
-from benchmarks.measure import BUSY, Cost, measured, ready_and_go, versions
+from benchmarks import plain_readers as plain
+from benchmarks import qlik_events as qlik
+from benchmarks.generate import ROOT, ces_bodies, source_folder
+from benchmarks.mirrors import connect, shop_tables, write_mirror
+from benchmarks.pairs import CHECKOUT, Program, compare
 
-_DATA = (
-    '{"eventsource":{"schema":"VARCHAR","tbl":"VARCHAR","cols":"JSON","pkkey":[{"columnname":"VARCHAR",'
-    '"value":"VARCHAR"}]},"eventrow":{"old":"VARCHAR","current":"VARCHAR"}}'
-)
-_ENVELOPE = {"logicalid": "VARCHAR", "operation": "VARCHAR", "data": "VARCHAR"}
-
-
-class Round(NamedTuple):
-    """One turn of each."""
-
-    job: Cost
-    reference: Cost
+_TOPIC, _METADATA = "cdc", "cdc.metadata"
 
 
-def mirror_file(
-    work: Path, source: Path, layout: Layout, tables: int, landing_zone: Mapping[str, str] | None = None
-) -> Path:
-    """The mirror file of a run in its own folder, which holds the landing zone too unless there is another."""
-    transport = {"transport": "capture"} if layout == "capture" else {"transport": "files", "layout": layout}
-    document = {
-        "mirror": "bench",
-        "source": {"format": "sqlserver-ces", "path": str(source), **transport},
-        "landing_zone": landing_zone or {"store": "local", "path": str(work / "landing_zone")},
-        "ledger": f"sqlite:///{work}/ledger.db",
-        "change_log": str(work / "change_log"),
-        "tables": [
-            {"source": f"dbo.{name}", "target": f"dbo/{name}", "key": [key_of(name)]} for name in table_names(tables)
-        ],
-    }
-    path = work / "mirrors" / "bench.yaml"
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(json.dumps(document))
-    return path
+class Source(NamedTuple):
+    """A source with so many events: how the mirror file describes it, and what its plain readers take.
+
+    ``first`` is what a run before the measured one reads instead, if any: metadata in a topic of its own (K-06).
+    """
+
+    described: Mapping[str, Any]
+    parts: Sequence[Any]
+    readers: Mapping[str, Callable[[Any], int]]
+    events: int
+    first: Mapping[str, Any] | None = None
 
 
-def decode_alone(source: Path, layout: Layout, target: Path) -> int:
-    """DuckDB alone: the columns of the change log, from the same files to Parquet on two threads; the rows written."""
-    files = f"{source}/*.jsonl"
-    if layout == "wrapped":
-        columns = {"topic": "VARCHAR", "partition": "BIGINT", "offset": "BIGINT", "value": "VARCHAR"}
-        read = f"""SELECT unnest(from_json(value, '{json.dumps(_ENVELOPE)}')), topic || '/' || partition AS origin,
-                          "offset" AS place FROM read_json('{files}', format='newline_delimited', columns={columns})"""
-    else:
-        read = f"""SELECT *, filename AS origin, 0 AS place
-                   FROM read_json('{files}', format='newline_delimited', filename=true, columns={_ENVELOPE})"""
-    query = f"""
-        SELECT 1::BIGINT AS batch, 'change' AS kind, d.eventsource.schema || '.' || d.eventsource.tbl AS tbl,
-               (hash(d.eventsource.pkkey[1].value) % 64)::SMALLINT AS bucket, logicalid[:36] AS epoch,
-               logicalid[38:] || ':1' AS pos, operation[:1] AS op, '["' || d.eventsource.pkkey[1].value || '"]' AS key,
-               d.eventsource.cols AS cols, true AS whole, origin, place,
-               CASE WHEN operation <> 'DEL' THEN d.eventrow.current END AS row,
-               CASE WHEN operation = 'DEL' THEN d.eventrow.old END AS before
-        FROM (SELECT *, from_json(data, '{_DATA}') AS d FROM ({read}))"""
-    with duckdb.connect(config={"threads": 2, "preserve_insertion_order": False}) as db:
-        copied = db.execute(f"COPY ({query}) TO '{target}' (FORMAT parquet, COMPRESSION zstd)").fetchone()
-    return copied[0] if copied else 0
+class Servers:
+    """The broker and the database, started once one is needed."""
+
+    def __init__(self, stack: ExitStack) -> None:
+        self._stack = stack
+
+    def broker(self) -> Any:
+        """Start the Kafka broker; the connection ``broker`` names it."""
+        from tests.kafka_broker import running_broker
+
+        broker = self._stack.enter_context(running_broker())
+        os.environ["AIRFLOW_CONN_BROKER"] = broker.connection()
+        return broker
+
+    def postgres(self) -> tuple[Any, str]:
+        """Start the database server; the connection ``target`` names it, and so does the text."""
+        from tests.postgres import running_postgres
+
+        server = self._stack.enter_context(running_postgres())
+        return server, connect("target", server)
 
 
-def run_reference(source: Path, layout: Layout) -> tuple[Cost, int]:
-    """DuckDB in a process of its own, its start not counted."""
-    target = ROOT / "reference.parquet"
-    target.unlink(missing_ok=True)
-    command = [sys.executable, __file__, "--reference", str(source), "--layout", layout]
-    cost, rows = ready_and_go(command)
-    target.unlink(missing_ok=True)
-    return cost, rows
+def ces_files(events: int, servers: Servers) -> Source:
+    """Change events in JSON lines."""
+    folder = source_folder(events, "bare")
+    described = {"format": "sqlserver-ces", "transport": "files", "layout": "bare", "path": str(folder)}
+    return Source(described, sorted(folder.iterdir()), {"DuckDB → Parquet": plain.duckdb_events}, events)
 
 
-def run_job(source: Path, layout: Layout, tables: int, name: str) -> tuple[Cost, dict[str, int]]:
-    """One extraction into a fresh ledger and change log."""
-    from open_mirroring.config import load_mirror
-    from open_mirroring.ledger import open_ledger
-    from spark_jobs.extract_changes import extract
-    from spark_jobs.runtime.session import build_session
+def ces_capture(events: int, servers: Servers) -> Source:
+    """Change events in files of Event Hubs Capture."""
+    folder = source_folder(events, "capture")
+    described = {"format": "sqlserver-ces", "transport": "capture", "path": str(folder)}
+    readers = {"fastavro": plain.capture_records, "fastavro + json": plain.capture_json}
+    return Source(described, sorted(folder.iterdir()), readers, events)
 
-    work = ROOT / "work" / name
+
+def ces_kafka(events: int, servers: Servers) -> Source:
+    """Change events in a topic."""
+    parts = [ces_bodies(events, part, qlik.PARTS) for part in range(qlik.PARTS)]
+    readers = {"consumer": plain.consumed, "consumer + json": plain.consumed_ces}
+    return _topic(servers.broker(), "ces", events, parts, readers)
+
+
+def qlik_kafka_json(events: int, servers: Servers) -> Source:
+    """Messages of a Qlik task in JSON."""
+    readers = {"consumer": plain.consumed, "consumer + json": plain.consumed_json}
+    return _messages(servers, events, "json", readers)
+
+
+def qlik_kafka_avro(events: int, servers: Servers) -> Source:
+    """Messages of a Qlik task in Avro."""
+    readers = {"consumer": plain.consumed, "consumer + fastavro": plain.consumed_avro}
+    return _messages(servers, events, "avro", readers)
+
+
+def qlik_files(events: int, servers: Servers) -> Source:
+    """Change tables of a file target in CSV."""
+    folder = qlik.change_files(events)
+    described = {"format": "qlik-change-table", "transport": "files", "path": str(folder)}
+    readers = {"pyarrow": plain.arrow_csv, "DuckDB to Parquet": plain.duckdb_csv}
+    rows = sum(json.loads(dfm.read_text())["fileInfo"]["recordCount"] for dfm in folder.rglob("*.dfm"))
+    return Source(described, sorted(folder.rglob("*.csv")), readers, rows)
+
+
+def qlik_jdbc(events: int, servers: Servers) -> Source:
+    """Change tables in PostgreSQL, four closed partitions each."""
+    server, dsn = servers.postgres()
+    partitions = "table_owner varchar(128), table_name varchar(128), partition_name varchar(50)"
+    server.execute(
+        "CREATE SCHEMA dbo",
+        f"CREATE TABLE dbo.attrep_cdc_partitions ({partitions})",
+    )
+    connection, rows = server.connect(), 0
+    with connection.cursor() as cursor:
+        for table, path in zip(sorted(qlik.tables(), key=lambda t: t.name), qlik.copy_files(events), strict=True):
+            cursor.execute(qlik.create_table(table))
+            with path.open("rb") as file:
+                cursor.copy_expert(f"COPY dbo.{table.name}__ct FROM STDIN (FORMAT csv)", file)
+            rows += cursor.rowcount
+            cursor.execute(
+                "INSERT INTO dbo.attrep_cdc_partitions SELECT DISTINCT 'dbo', %s, header__partition_name "
+                f"FROM dbo.{table.name}__ct",
+                (table.name,),
+            )
+        cursor.execute("VACUUM ANALYZE")
+    connection.close()
+    described = {"format": "qlik-change-table", "transport": "jdbc", "connection": "target"}
+    exports = [plain.Export(dsn, f"dbo.{table.name}__ct") for table in qlik.tables()]
+    readers = {"`COPY`, thrown away": plain.copied_out}
+    return Source({**described, "partitions": "dbo.attrep_cdc_partitions"}, exports, readers, rows)
+
+
+SOURCES = {
+    one.__name__.replace("_", "-"): one
+    for one in (ces_files, ces_capture, ces_kafka, qlik_kafka_json, qlik_kafka_avro, qlik_files, qlik_jdbc)
+}
+
+
+def _messages(
+    servers: Servers, events: int, encoding: qlik.Encoding, readers: Mapping[str, Callable[[Any], int]]
+) -> Source:
+    parts = [qlik.read_messages(path) for path in qlik.message_files(events, encoding)]
+    broker = servers.broker()
+    found = _topic(broker, encoding, events, parts, readers)
+    metadata = f"{found.described['topics'][0]}.metadata"
+    broker.create_topic(metadata)
+    broker.publish(metadata, [(0, None, body) for body in qlik.announcements(encoding)])
+    described = {**found.described, "format": "qlik-message"}
+    return found._replace(
+        described={**described, "topics": [*described["topics"], metadata]}, first={**described, "topics": [metadata]}
+    )
+
+
+def _topic(
+    broker: Any, name: str, events: int, parts: Sequence[Any], readers: Mapping[str, Callable[[Any], int]]
+) -> Source:
+    topic = f"{name}-{events}"
+    broker.create_topic(topic, len(parts))
+    slices = []
+    for partition, bodies in enumerate(parts):
+        counted = 0
+
+        def numbered(bodies: Any = bodies, partition: int = partition) -> Any:
+            nonlocal counted
+            for body in bodies:
+                counted += 1
+                yield partition, None, body
+
+        broker.publish(topic, numbered())
+        slices.append(plain.Slice(broker.bootstrap, topic, partition, counted))
+    described = {"format": "sqlserver-ces", "transport": "kafka", "connection": "broker", "topics": [topic]}
+    return Source(described, slices, readers, sum(part.end for part in slices))
+
+
+def job(source: Source) -> list[str]:
+    """The command that extracts a source into a fresh ledger and change log; what comes first is read."""
+    work = ROOT / "work" / "extract"
     shutil.rmtree(work, ignore_errors=True)
-    mirror = load_mirror(mirror_file(work, source, layout, tables))
-    ledger, spark = open_ledger(mirror.ledger_url()), build_session("bench", cores=2)
-    with measured() as cost:
-        extracted = extract(mirror, ledger, spark)
-    shutil.rmtree(work)
-    return cost, dict(extracted.counts)
+    if source.first is not None:
+        subprocess.run(_extraction(work, source.first), capture_output=True, check=True)
+    return _extraction(work, source.described)
+
+
+def _extraction(work: Path, described: Mapping[str, Any]) -> list[str]:
+    file = write_mirror(work, described, shop_tables())
+    return [sys.executable, str(CHECKOUT / "spark_jobs" / "extract_changes.py"), str(file)]
+
+
+def _read(output: str) -> int:
+    counts = json.loads(output.splitlines()[-1])["counts"]
+    done: int = counts["changes"] + counts["metadata"]  # before images beside their updates count as metadata
+    return done if done == counts["messages"] else -1
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--events", type=int, default=3_000_000)
-    parser.add_argument("--layout", choices=("bare", "wrapped", "capture"), default="bare", help="how events arrive")
-    parser.add_argument("--tables", type=int, default=5)
-    parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--reference", type=Path, help=argparse.SUPPRESS)
-    arguments = parser.parse_args()
-    if arguments.reference:
-        print("ready", flush=True)
-        sys.stdin.readline()
-        print(decode_alone(arguments.reference, arguments.layout, ROOT / "reference.parquet"), flush=True)
-        sys.stdin.readline()
-        return
-    logging.basicConfig(level=logging.WARNING)
-    layout: Layout = arguments.layout
-    source = source_folder(arguments.events, layout, arguments.tables)
-    warm = source_folder(20_000, layout, arguments.tables)
-    for turn in range(2):
-        run_job(warm, layout, arguments.tables, f"warm-{turn}")
-    print(f"{arguments.events:,} events, {layout}, {arguments.tables} tables; {versions()}")
-    print("| round | job ev/s | DuckDB ev/s | ratio wall | ratio CPU | job CPU s | job peak MB | others |")
-    print("|---|---|---|---|---|---|---|---|")
-    rounds: list[Round] = []
-    for number in range(arguments.rounds):
-        reference, rows = run_reference(source, "bare" if layout == "capture" else layout)
-        job, counts = run_job(source, layout, arguments.tables, f"round-{number}")
-        if counts["changes"] != arguments.events or rows != arguments.events:
-            raise SystemExit(f"the job read {counts}, DuckDB {rows} rows")
-        rounds.append(Round(job, reference))
-        busy = max(job.others, reference.others)
-        print(
-            f"| {number} | {arguments.events / job.wall:,.0f} | {arguments.events / reference.wall:,.0f} "
-            f"| {reference.wall / job.wall:.2f} | {reference.cpu / job.cpu:.2f} | {job.cpu:.1f} "
-            f"| {job.peak / 1e6:,.0f} | {busy:.2f}{' busy' if busy > BUSY else ''} |",
-            flush=True,
-        )
-    wall = [one.reference.wall / one.job.wall for one in rounds]
-    cpu = [one.reference.cpu / one.job.cpu for one in rounds]
-    print(f"median ratio: wall {statistics.median(wall):.2f}, CPU {statistics.median(cpu):.2f}")
+    """Measure in turns, and write the table."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("source", choices=tuple(SOURCES))
+    parser.add_argument("--events", type=int, default=300_000)
+    parser.add_argument("--rounds", type=int, default=5)
+    given = parser.parse_args()
+    with ExitStack() as stack:
+        source = SOURCES[given.source](given.events, Servers(stack))
+        programs = {f"`extract_changes`, {given.source}": Program(partial(job, source), _read)}
+        for name, read in source.readers.items():
+            programs[name] = Program(partial(plain.program, read, source.parts))
+        kind = (SOURCES[given.source].__doc__ or "").rstrip(".")
+        what = f"{kind}: {source.events:,} of 5 tables"
+        compare(f"extract {given.source}", what, programs, given.rounds, of=source.events, unit="events")
 
 
 if __name__ == "__main__":
-    os.environ.setdefault("PYTHONPATH", str(Path(__file__).resolve().parents[1]))
-    started = time.monotonic()
     main()
-    print(f"{time.monotonic() - started:.0f} s in all", file=sys.stderr)

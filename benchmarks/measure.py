@@ -7,7 +7,7 @@ import subprocess
 import threading
 import time
 from collections.abc import Collection, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from importlib.metadata import version
 
@@ -52,6 +52,31 @@ def measured(without: Collection[int] = ()) -> Iterator[Cost]:
         cost.cpu = ours.seconds
         cost.peak = max(cost._samples, default=0)
         cost.others = max(0.0, (_machine() - busy - everyone.seconds) / (cost.wall * (os.cpu_count() or 1)))
+
+
+def whole(command: Sequence[str]) -> tuple[Cost, str]:
+    """What a program costs from its start to its end, and its output. Servers of this process are not part of it.
+
+    Raises:
+        SystemExit: it did not end well.
+    """
+    cost, done, used = Cost(), threading.Event(), dict[int, float]()
+    busy, own, started = _machine(), _spent(), time.monotonic()
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        program = psutil.Process(process.pid)
+        sampler = threading.Thread(target=_watch, args=(cost, used, done, program), daemon=True)
+        sampler.start()
+        output, errors = process.communicate()
+        cost.wall = time.monotonic() - started
+        done.set()
+        sampler.join()
+    # Spark's JVM may outlive its program, which then does not wait for it: it was seen.
+    cost.cpu = max(_reaped() - own[1], sum(used.values()))
+    cost.peak = max(cost._samples, default=0)
+    cost.others = max(0.0, (_machine() - busy - (_spent()[0] - own[0])) / (cost.wall * (os.cpu_count() or 1)))
+    if process.returncode:
+        raise SystemExit(f"{' '.join(command)} ended with {process.returncode}:\n{output[-2000:]}{errors[-4000:]}")
+    return cost, output
 
 
 def ready_and_go(command: Sequence[str]) -> tuple[Cost, int]:
@@ -110,6 +135,32 @@ def _sample(cost: Cost, done: threading.Event, without: Collection[int], *used: 
             return
 
 
+def _spent() -> tuple[float, float]:
+    """CPU seconds of this process, its descendants and what they waited for; and of what this process waited for."""
+    total = 0.0
+    for process in _tree(()):
+        with suppress(psutil.NoSuchProcess):
+            times = process.cpu_times()
+            total += times.user + times.system + times.children_user + times.children_system
+    return total, _reaped()
+
+
+def _reaped() -> float:
+    times = os.times()
+    return times.children_user + times.children_system
+
+
+def _watch(cost: Cost, used: dict[int, float], done: threading.Event, program: psutil.Process) -> None:
+    """Sample the memory of a program's processes, and the CPU seconds of each."""
+    while not done.wait(0.1):
+        processes = _with_children(program)
+        cost._samples.append(_memory(processes))
+        for process in processes:
+            with suppress(psutil.NoSuchProcess):
+                times = process.cpu_times()
+                used[process.pid] = times.user + times.system
+
+
 def _tree(without: Collection[int]) -> list[psutil.Process]:
     me = psutil.Process()
     return [me, *(p for child in me.children() if child.pid not in without for p in _with_children(child))]
@@ -124,8 +175,12 @@ def _with_children(process: psutil.Process) -> list[psutil.Process]:
 
 def _tree_memory(without: Collection[int]) -> int:
     """Resident memory without what forks share with their parent, where the system tells."""
+    return _memory(_tree(without))
+
+
+def _memory(processes: Sequence[psutil.Process]) -> int:
     total = 0
-    for process in _tree(without):
+    for process in processes:
         try:
             memory = process.memory_info()
             total += memory.rss - memory.shared

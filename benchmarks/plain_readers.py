@@ -1,27 +1,32 @@
-"""Reads each format with its plain reader alone, in two processes as the job has two cores.
+"""Reads each format with its plain reader alone, in two processes: a program that stands beside the job.
 
-Nothing is checked or written: each function does only what reading its format needs. It takes one part of a source and
-gives the number of its events.
+Nothing is checked: each function does only what its format and its name need. It takes one part of a source and gives
+the number of its events; the program prints their sum.
 """
 
 from __future__ import annotations
 
 import io
 import json
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from functools import lru_cache
 from multiprocessing import get_context
 from pathlib import Path
+from tempfile import NamedTemporaryFile
 from typing import Any, NamedTuple
 
-import duckdb
-import fastavro
-import psycopg2
-import pyarrow.csv
-from confluent_kafka import Consumer, TopicPartition
+if __name__ == "__main__":
+    sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from benchmarks.measure import Cost, measured
+from benchmarks.generate import ROOT
+
+_DATA = (
+    '{"eventsource":{"schema":"VARCHAR","tbl":"VARCHAR","cols":"JSON","pkkey":[{"columnname":"VARCHAR",'
+    '"value":"VARCHAR"}]},"eventrow":{"old":"VARCHAR","current":"VARCHAR"}}'
+)
+_ENVELOPE = {"logicalid": "VARCHAR", "operation": "VARCHAR", "data": "VARCHAR"}
 
 
 class Slice(NamedTuple):
@@ -40,37 +45,25 @@ class Export(NamedTuple):
     table: str
 
 
-def run(read: Callable[[Any], int], parts: Sequence[Any], without: Sequence[int]) -> tuple[Cost, int]:
-    """Read all parts; the start of the processes is not counted.
-
-    Args:
-        read: one of this module's readers.
-        parts: what it takes.
-        without: processes that are left out of the cost, with their descendants.
-    """
-    with ProcessPoolExecutor(2, get_context("spawn")) as pool:
-        list(pool.map(_warm, [read] * 4))
-        with measured(without) as cost:
-            events = sum(pool.map(read, parts))
-    return cost, events
+def program(read: Callable[[Any], int], parts: Sequence[Any]) -> list[str]:
+    """The command that reads these parts."""
+    return [sys.executable, __file__, read.__name__, json.dumps(parts, default=str)]
 
 
-def _warm(read: Callable[[Any], int]) -> int:
-    return len(read.__name__)
-
-
-def capture_records(path: Path) -> int:
+def capture_records(path: str) -> int:
     """Fastavro: the records of an Event Hubs Capture file."""
     return sum(1 for _ in _bodies(path))
 
 
-def capture_json(path: Path) -> int:
+def capture_json(path: str) -> int:
     """The same, and JSON: the event and the data inside it."""
     return sum(_ces(record["Body"]) for record in _bodies(path))
 
 
-def _bodies(path: Path) -> Iterator[Any]:
-    with path.open("rb") as file:
+def _bodies(path: str) -> Iterator[Any]:
+    import fastavro
+
+    with open(path, "rb") as file:
         yield from fastavro.reader(file)
 
 
@@ -96,6 +89,8 @@ def consumed_json(part: Slice) -> int:
 
 def consumed_avro(part: Slice) -> int:
     """The consumer, and fastavro with its logical types: the envelope, then the message by the schema of its id."""
+    import fastavro
+
     envelope, schemas = _schemas()
     count = 0
     for messages in _consumed(part):
@@ -115,6 +110,9 @@ def _schemas() -> tuple[Any, dict[str, Any]]:
 
 
 def _consumed(part: Slice) -> Iterator[list[Any]]:
+    from confluent_kafka import Consumer, TopicPartition
+
+    part = Slice(*part)
     settings = {"bootstrap.servers": part.bootstrap, "group.id": "bench", "enable.auto.commit": False}
     consumer = Consumer({**settings, "auto.offset.reset": "earliest", "check.crcs": True})
     consumer.assign([TopicPartition(part.topic, part.partition, 0)])
@@ -126,9 +124,12 @@ def _consumed(part: Slice) -> Iterator[list[Any]]:
     consumer.close()
 
 
-def arrow_csv(path: Path) -> int:
+def arrow_csv(path: str) -> int:
     """Pyarrow: a CSV file as texts, block by block."""
-    names = path.open().readline().strip().replace('"', "").split(",")
+    import pyarrow.csv
+
+    with open(path, encoding="utf-8") as file:
+        names = file.readline().strip().replace('"', "").split(",")
     convert = pyarrow.csv.ConvertOptions(column_types=dict.fromkeys(names, "string"), strings_can_be_null=True)
     how = pyarrow.csv.ReadOptions(use_threads=False, block_size=4 << 20)
     parse = pyarrow.csv.ParseOptions(newlines_in_values=True)
@@ -136,23 +137,53 @@ def arrow_csv(path: Path) -> int:
         return sum(batch.num_rows for batch in reader)
 
 
-def duckdb_csv(path: Path) -> int:
+def duckdb_csv(path: str) -> int:
     """DuckDB: a CSV file as texts to Parquet."""
-    with duckdb.connect(config={"threads": 1, "preserve_insertion_order": False}) as db:
-        target = path.parents[2] / f"reference-{path.parent.name}-{path.stem}.parquet"
-        query = (
-            f"COPY (SELECT * FROM read_csv('{path}', all_varchar = true, header = true, quote = '\"')) TO '{target}'"
-        )
-        copied = db.execute(f"{query} (FORMAT parquet, COMPRESSION zstd)").fetchone()
-        target.unlink()
+    return _to_parquet(f"SELECT * FROM read_csv('{path}', all_varchar = true, header = true, quote = '\"')")
+
+
+def duckdb_events(path: str) -> int:
+    """DuckDB: change events in JSON lines to Parquet, with the columns of the change log."""
+    return _to_parquet(f"""
+        SELECT 1::BIGINT AS batch, 'change' AS kind, d.eventsource.schema || '.' || d.eventsource.tbl AS tbl,
+               (hash(d.eventsource.pkkey[1].value) % 64)::SMALLINT AS bucket, logicalid[:36] AS epoch,
+               logicalid[38:] || ':1' AS pos, operation[:1] AS op, '["' || d.eventsource.pkkey[1].value || '"]' AS key,
+               d.eventsource.cols AS cols, true AS whole, '{path}' AS origin, 0 AS place,
+               CASE WHEN operation <> 'DEL' THEN d.eventrow.current END AS row,
+               CASE WHEN operation = 'DEL' THEN d.eventrow.old END AS before
+        FROM (SELECT *, from_json(data, '{_DATA}') AS d
+              FROM read_json('{path}', format='newline_delimited', columns={_ENVELOPE}))""")
+
+
+def _to_parquet(query: str) -> int:
+    import duckdb
+
+    with NamedTemporaryFile(dir=ROOT, suffix=".parquet") as target, duckdb.connect() as db:
+        db.execute("SET threads = 1")
+        db.execute("SET enable_progress_bar = false")
+        db.execute("SET preserve_insertion_order = false")
+        copied = db.execute(f"COPY ({query}) TO '{target.name}' (FORMAT parquet, COMPRESSION zstd)").fetchone()
     return copied[0] if copied else 0
 
 
 def copied_out(part: Export) -> int:
     """Psycopg: a table by COPY as CSV, thrown away."""
+    import psycopg2
+
+    part = Export(*part)
     connection = psycopg2.connect(part.dsn)
     with connection, connection.cursor() as cursor, open("/dev/null", "wb") as sink:
         cursor.copy_expert(f"COPY {part.table} TO STDOUT (FORMAT csv)", sink)
         rows: int = cursor.rowcount
     connection.close()
     return rows
+
+
+def main(name: str, parts: str) -> None:
+    """Print the number of events in some parts."""
+    with ProcessPoolExecutor(2, get_context("spawn")) as pool:
+        print(sum(pool.map(globals()[name], json.loads(parts))))
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

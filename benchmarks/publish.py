@@ -1,9 +1,8 @@
-"""Times publishing, from the change log to confirmed files, against DuckDB on the same log.
+"""Times publishing, from the change log to confirmed files, beside DuckDB on the same log.
 
-The real job (gate, plan, typing, digests, staging, seals, renames, confirmations) and DuckDB take turns on the same
-batch. Each round gives one ratio, DuckDB's time over the job's. DuckDB takes the newest change of each key, types it
-and writes Parquet; it checks nothing. ``--idle`` measures a run over tables without changes, ``--per-table`` the cost
-of one more small table.
+The real job (gate, plan, typing, digests, staging, seals, renames, confirmations) and DuckDB are complete processes, in
+turns on the same batch. DuckDB takes the newest change of each key, types it and writes Parquet; it checks nothing.
+``--per-table`` measures what one more small table costs, in its first run and in a run without changes.
 """
 
 from __future__ import annotations
@@ -11,7 +10,7 @@ from __future__ import annotations
 import argparse
 import logging
 import shutil
-import statistics
+import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -25,9 +24,10 @@ import duckdb
 if __name__ == "__main__":
     sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from benchmarks.extract import mirror_file
 from benchmarks.generate import ROOT, TABLES, key_of, source_folder, table_names
-from benchmarks.measure import Cost, measured, ready_and_go, versions
+from benchmarks.measure import Cost, measured, versions
+from benchmarks.mirrors import mirror_file
+from benchmarks.pairs import CHECKOUT, Program, compare
 
 _TYPES = {"datetime2(7)": "TIMESTAMP", "bit": "BOOLEAN", "real": "REAL", "float": "DOUBLE", "tinyint": "SMALLINT"}
 
@@ -40,6 +40,7 @@ def publish_alone(log: Path, tables: int, target: Path) -> int:
     """
     written = 0
     with duckdb.connect(config={"threads": 2, "preserve_insertion_order": False}) as db:
+        target.mkdir(parents=True, exist_ok=True)
         files = f"{log}/*/*.parquet"
         db.execute(
             f"CREATE TEMP TABLE log AS SELECT tbl, op, key, pos, row FROM read_parquet('{files}') WHERE kind = 'change'"
@@ -64,10 +65,33 @@ def _landing(kind: str) -> str:
     return _TYPES.get(kind, "VARCHAR" if "char" in kind else kind)
 
 
-def run_reference(log: Path, tables: int) -> tuple[Cost, int]:
-    """DuckDB in a process of its own, its start not counted."""
-    command = [sys.executable, __file__, "--reference", str(log), "--tables", str(tables)]
-    return ready_and_go(command)
+def extracted(changes: int, tables: int) -> Path:
+    """A mirror of which a batch is in the log and nothing is published."""
+    work = ROOT / "work" / "extracted"
+    shutil.rmtree(work, ignore_errors=True)
+    file = mirror_file(work, source_folder(changes, "bare", tables), "bare", tables)
+    subprocess.run(_command("extract_changes", file), capture_output=True, check=True)
+    return work
+
+
+def job(before: Path) -> list[str]:
+    """The command that publishes the batch of a copy of this mirror."""
+    work = before.with_name("publish")
+    shutil.rmtree(work, ignore_errors=True)
+    shutil.copytree(before, work)
+    return _command("publish_changes", work / "mirrors" / "bench.yaml")
+
+
+def _command(program: str, file: Path) -> list[str]:
+    return [sys.executable, str(CHECKOUT / "spark_jobs" / f"{program}.py"), str(file)]
+
+
+def _published(output: str) -> int:
+    """The rows of all published files; the report names no rows."""
+    import pyarrow.parquet as pq
+
+    files = (ROOT / "work" / "publish" / "zone").rglob("0*.parquet")
+    return sum(int(pq.read_metadata(file).num_rows) for file in files if "_stage" not in str(file.parent))
 
 
 def run_job(changes: int, tables: int, name: str, *, idle: bool) -> tuple[Cost, int, Path]:
@@ -141,46 +165,27 @@ def _timed_store() -> Iterator[list[float]]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
+    """Measure in turns, and write the table."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--changes", type=int, default=1_000_000)
     parser.add_argument("--tables", type=int, default=5)
-    parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--idle", action="store_true")
+    parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--per-table", action="store_true", help="the cost of one more small table instead")
-    parser.add_argument("--reference", type=Path, help=argparse.SUPPRESS)
-    arguments = parser.parse_args()
-    if arguments.reference:
-        target = ROOT / "reference"
-        shutil.rmtree(target, ignore_errors=True)
-        target.mkdir(parents=True)
-        print("ready", flush=True)
-        sys.stdin.readline()
-        print(publish_alone(arguments.reference, arguments.tables, target), flush=True)
-        sys.stdin.readline()
-        return
+    parser.add_argument("--other", type=Path, help=argparse.SUPPRESS)
+    given = parser.parse_args()
     logging.basicConfig(level=logging.WARNING)
-    run_job(20_000, 5, "warm", idle=False)
-    if arguments.per_table:
-        cost_of_a_table(arguments.rounds)
+    if given.other:
+        print(publish_alone(given.other, given.tables, ROOT / "work" / "reference"))
         return
-    print(f"{arguments.changes:,} changes, {arguments.tables} tables; {versions()}")
-    print("| round | job changes/s | job s | ms per table | DuckDB s | ratio wall | ratio CPU | job peak MB |")
-    print("|---|---|---|---|---|---|---|---|")
-    ratios: list[float] = []
-    for number in range(arguments.rounds):
-        job, rows, work = run_job(arguments.changes, arguments.tables, f"round-{number}", idle=arguments.idle)
-        reference, alone = run_reference(work / "change_log", arguments.tables)
-        shutil.rmtree(work)
-        if rows != alone:
-            raise SystemExit(f"the job published {rows} rows, DuckDB wrote {alone}")
-        ratios.append(reference.wall / job.wall)
-        print(
-            f"| {number} | {arguments.changes / job.wall:,.0f} | {job.wall:.2f} "
-            f"| {1000 * job.wall / arguments.tables:.1f} | {reference.wall:.2f} | {ratios[-1]:.2f} "
-            f"| {reference.cpu / job.cpu:.2f} | {job.peak / 1e6:,.0f} |",
-            flush=True,
-        )
-    print(f"median ratio: wall {statistics.median(ratios):.2f}")
+    if given.per_table:
+        cost_of_a_table(given.rounds)
+        return
+    before = extracted(given.changes, given.tables)
+    other = [sys.executable, __file__, "--other", str(before / "log"), "--tables", str(given.tables)]
+    rows = int(subprocess.run(other, capture_output=True, text=True, check=True).stdout)
+    programs = {"`publish_changes`": Program(lambda: job(before), _published), "DuckDB": Program(lambda: other)}
+    what = f"{given.changes:,} changes of {given.tables} tables from the log, {rows:,} rows to Parquet"
+    compare(f"publish {given.tables} tables", what, programs, given.rounds, of=rows, unit="rows")
 
 
 if __name__ == "__main__":

@@ -32,9 +32,9 @@ if __name__ == "__main__":
 import psutil
 import pyarrow.parquet as pq
 
-from benchmarks.extract import mirror_file
 from benchmarks.generate import ROOT, source_folder
 from benchmarks.measure import BUSY, Cost, measured, versions
+from benchmarks.mirrors import mirror_file
 
 _CERTIFICATE = ROOT / "certificate.pem"
 """Of the emulator that serves now. Processes learn of it once, so its path stays."""
@@ -123,7 +123,7 @@ def publish_in_thirds(changes: int, tables: int, work: Path, served: Emulator, l
     source = work / "source"
     source.mkdir(parents=True)
     zone = {"store": "onelake", "workspace": "emulator", "item": "mirror.MirroredDatabase", "connection": "lake"}
-    mirror = load_mirror(mirror_file(work, source, "bare", tables, zone))
+    mirror = load_mirror(mirror_file(work, source, "bare", tables, landing_zone=zone))
     ledger, spark = open_ledger(mirror.ledger_url()), build_session("bench", cores=2)
     reader, runs = LedgerReader(ledger, mirror.name), list[Run]()
     for at in range(len(_RUNS)):

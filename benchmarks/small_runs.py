@@ -22,9 +22,9 @@ if __name__ == "__main__":
     sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from benchmarks.many_tables import events_of
+from benchmarks.pairs import write_results
 
 ROOT = Path(__file__).resolve().parents[1]
-RESULTS = ROOT / "benchmarks" / "RESULTS.md"
 TABLES, EVENTS = 5, 100
 _LINE = "import sys; from spark_jobs.cli.command_line import main; sys.exit(main(sys.argv[1:]))"
 
@@ -104,13 +104,6 @@ class Mirror:
 def shown(seconds: Sequence[float]) -> str:
     """Median, lowest and highest, for a table."""
     return f"{statistics.median(seconds):.2f} s ({min(seconds):.2f}–{max(seconds):.2f})"
-
-
-def write_results(name: str, table: str) -> None:
-    """Put a table into RESULTS.md, between the marks with its name."""
-    begin, end = f"<!-- {name}: begin -->", f"<!-- {name}: end -->"
-    before, _, rest = RESULTS.read_text(encoding="utf-8").partition(begin)
-    RESULTS.write_text(f"{before}{begin}\n{table}\n{end}{rest.partition(end)[2]}", encoding="utf-8")
 
 
 def main() -> None:

@@ -139,7 +139,7 @@ def assess(
         if not one["equal"]:
             objections.append(f"{name} is not equal: {'; '.join(one['differences'])}")
         if proved is not None and proved.get(name) != "EQUAL":
-            objections.append(f"`open-mirroring prove` says of {name}: {proved.get(name, 'nothing')}")
+            objections.append(f"`open-mirroring prove` shows for {name}: {proved.get(name, 'nothing')}")
     columns = source_format.columns
     events = [("table", *(column.replace("_", " ") for column in columns))]
     for name, counts in report["tables"].items():

@@ -42,7 +42,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     code = 1
     try:
         with claim(arguments.folder) as place:
-            say(f"everything of this demo lies in {place.root}")
+            say(f"everything of this demo is in {place.root}")
             story = Story(
                 place,
                 say,
@@ -96,7 +96,9 @@ def _let_pass(number: int, frame: FrameType | None) -> None:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser("demo.run", description="The whole way, from a shop's changes to mirrored tables.")
+    parser = argparse.ArgumentParser(
+        "demo.run", description="From a shop's changes to mirrored tables that equal them."
+    )
     parser.add_argument("--source", choices=FORMATS, default="ces", help="the source's format (default: ces)")
     parser.add_argument("--keep", action="store_true", help="leave it running, with Airflow's pages to look at")
     parser.add_argument(
@@ -104,7 +106,7 @@ def _parser() -> argparse.ArgumentParser:
         type=Path,
         default=ROOT / "build" / "demo",
         metavar="DIR",
-        help="the demo's own folder, made anew (default: build/demo; the next free one while it is in use)",
+        help="the demo's own folder, re-created (default: build/demo; the next free one while it is in use)",
     )
     parser.add_argument("--runs", type=_runs, default=3, metavar="N", help="replicate runs, at least 2 (default: 3)")
     parser.add_argument("--seed", type=int, default=1, help="decides all that happens in the shop (default: 1)")

@@ -54,7 +54,7 @@ class Shop:
             return f"sent all {sent['rows']} rows as REFRESH, {sent['messages']} messages with structures and repeats"
         if self._format is QLIK_CHANGE_TABLE:
             self._command("export", "--out", str(self._place.target), "--format", "qlik-full-load")
-            return "wrote the full load of all tables; changes come beside it"
+            return "wrote the full load of all tables; changes follow"
         exported = self._command("export", "--out", str(self._place.export), "--format", "parquet")
         return f"exported all tables to Parquet; the stream goes on from {exported['stream_from']}"
 

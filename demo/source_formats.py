@@ -56,7 +56,7 @@ QLIK_KAFKA = SourceFormat(
     "Qlik messages, JSON, through a Kafka broker of the demo's own",
     (*CHANGES, "replays", "late_events"),
     is_late=True,
-    absent=("no split events: a Qlik message is a whole change",),
+    absent=("no split events: a Qlik message is a complete change",),
     with_export=False,
     with_broker=True,
 )

@@ -1,7 +1,7 @@
 """The one table of codes: what each means, how it is reported, who ends it and what to do.
 
 A code stands for one cause and one next step; the message next to it has the details. What the product decides by a
-code is a trait of its record here. The last chapter of docs/runbook.md is generated from it.
+code is a trait of its record here. docs/runbook.md is generated from it.
 """
 
 from __future__ import annotations
@@ -39,22 +39,22 @@ class Kind(StrEnum):
 class Lift(StrEnum):
     """Who ends what a code reports."""
 
-    ITSELF = "no one: it ends once its cause is gone"
-    NEXT_RUN = "the next run"
-    RESUME = "you, by `resume`"
-    DECISION = "you, by the decision that the next step names"
-    RESET = "you, by a reset of the table"
-    LETTER = "a later change of the row, or you: replay or accept the dead letter"
-    CALL = "you: fix it and run again"
+    ITSELF = "It ends by itself once its cause is gone."
+    NEXT_RUN = "The next run ends it."
+    RESUME = "`open-mirroring resume` ends it once its cause is gone."
+    DECISION = "Your decision ends it."
+    RESET = "Only a reset of the table ends it."
+    LETTER = "A later change of the row ends it, or you do: replay or accept the dead letter."
+    CALL = "It ends when you have fixed it and run again."
 
 
 class Trait(Enum):
     """What the product does by a code."""
 
-    HEALED_BY_COPY = "the dead letter hides whole changes, and a sound copy or a decoder that knows more heals it"
+    HEALED_BY_COPY = "the dead letter hides complete changes, and a sound copy or a decoder that knows more heals it"
     OF_A_FILE = "the dead letter is of a file, not of a message: only reading the file again makes anything of it"
     HIDES_CHANGES = "a dead letter causes the stop: it hides which rows were meant"
-    BEFORE_A_LOAD = "the cause of the stop may lie before the newest full load: what lies behind it is judged again"
+    BEFORE_A_LOAD = "the cause of the stop may lie before the newest full load: what is behind it is judged again"
     FOLLOWED = "a change of structure that a run may follow by building the table from scratch"
     EXPLAINED = "the stop may be over once it is known what became of a column"
     REPAIRED = "publishing a lost file again fixes it, or the stop does not forbid that"
@@ -78,6 +78,7 @@ class Code(NamedTuple):
         why_reset: why only a reset of the table ends the stop; empty for other codes.
         why_load: why the log does not contain every change of the table after this stop; empty for other codes.
         traits: what the product does by it.
+        never: what not to do, as a part of a sentence; empty where nothing tempts.
     """
 
     name: str
@@ -88,14 +89,19 @@ class Code(NamedTuple):
     why_reset: str = ""
     why_load: str = ""
     traits: frozenset[Trait] = frozenset()
+    never: str = ""
 
 
-def _code(name: str, kinds: tuple[Kind, ...], lift: Lift, means: str, next_step: str, *traits: Trait) -> Code:
-    return Code(name, kinds, lift, means, next_step, traits=frozenset(traits))
+def _code(
+    name: str, kinds: tuple[Kind, ...], lift: Lift, means: str, fix: str, *traits: Trait, never: str = ""
+) -> Code:
+    return Code(name, kinds, lift, means, fix, traits=frozenset(traits), never=never)
 
 
-def _reset(name: str, means: str, next_step: str, why_reset: str, *traits: Trait, why_load: str = "") -> Code:
-    return Code(name, (Kind.STOP,), Lift.RESET, means, next_step, why_reset, why_load, frozenset(traits))
+def _reset(
+    name: str, means: str, fix: str, why_reset: str, *traits: Trait, why_load: str = "", never: str = ""
+) -> Code:
+    return Code(name, (Kind.STOP,), Lift.RESET, means, fix, why_reset, why_load, frozenset(traits), never)
 
 
 _STOP, _HOLD, _LOSS, _LETTER = (Kind.STOP,), (Kind.HOLD,), (Kind.LOSS,), (Kind.LETTER,)
@@ -106,34 +112,42 @@ _TABLE = (
     # The landing zone is not as we left it.
     _code("INCARNATION_CHANGED", _STOP, Lift.RESUME,
         "The table's folder was deleted, copied or re-created: the target may have lost what was published.",
-        f"find out who deleted or replaced the folder. Then {RESET}"),
+        f"find out who deleted or replaced the folder. Then {RESET}",
+        never="copy the marker back: a copy is another object, and the stop stays"),
     _code("FOREIGN_WRITER", _STOP, Lift.ITSELF,
         "Another ledger or tool publishes into the table's folder. Two writers would use the same file numbers.",
         "find the other deployment that publishes there. End one of the two, give this one its own landing zone or "
-        f"`target`, or let both use one ledger. If the other ledger is lost, {RESET}"),
+        f"`target`, or let both use one ledger. If the other ledger is lost, {RESET}",
+        never="delete the other writer's files before you know whether the service has applied them"),
     _code("LEDGER_LOST", (Kind.STOP, Kind.ERROR), Lift.ITSELF,
         "This mirror has published or logged before, but its ledger knows nothing of it. Nothing starts from scratch.",
         "restore the newest ledger, or name it in the mirror file (`ledger`). If another deployment of this mirror "
         "publishes there, end one of the two, or let both use one ledger. Without any ledger, rebuild it "
-        f"(`open-mirroring rebuild-ledger`), or {RESET}"),
+        f"(`open-mirroring rebuild-ledger`), or {RESET}",
+        never="start with an empty ledger: the mirror would publish everything a second time"),
     _code("METADATA_CHANGED", _STOP, Lift.RESUME,
         "The table's `_metadata.json` is missing, unreadable, or names another key.",
-        f"restore the `_metadata.json` that the table was created with. If the service has read other keys, {RESET}"),
+        f"restore the `_metadata.json` that the table was created with. If the service has read other keys, {RESET}",
+        never="edit the key columns in place: updates and deletes would hit the wrong rows"),
     _code("FOREIGN_ITEM", (Kind.STOP, Kind.ERROR), Lift.ITSELF,
         "The table's folder contains something that does not belong there, or a link is in the way.",
         "find out who put it there, and move it away. Compare a file with the processed one of the same number first. "
-        f"If the service has applied it, {RESET}"),
+        f"If the service has applied it, {RESET}",
+        never="delete a numbered file before you have compared it: the service keeps the highest one there on purpose"),
     _code("LEDGER_BEHIND", _STOP, Lift.ITSELF,
         "The landing zone or the change log contains numbers that this ledger never gave: it is an older copy.",
-        f"stop the other writer, or restore the newest ledger. If there is none, {RESET}"),
+        f"stop the other writer, or restore the newest ledger. If there is none, {RESET}",
+        never="publish with the older ledger: it would use numbers twice"),
     _code("CONTENT_CHANGED", _STOP, Lift.RESUME,
         "A published file differs from the one that was sealed. The target may have applied either.",
         "find out who replaced the file or edited the ledger. If the service may have applied other rows than the "
-        f"ledger records, {RESET}"),
+        f"ledger records, {RESET}",
+        never="overwrite a numbered file: the service never reads a processed number again"),
     _code("FILE_MISSING", _STOP, Lift.ITSELF,
         "A published file is missing, and the service did not purge it. The target waits for it, or has lost it.",
         "find out who removed the file, and move that very file back. If it is lost and the target has not applied it, "
-        f"publish it again (`open-mirroring repair`). Otherwise {RESET}", Trait.REPAIRED, Trait.REPAIRABLE),
+        f"publish it again (`open-mirroring repair`). Otherwise {RESET}", Trait.REPAIRED, Trait.REPAIRABLE,
+        never="renumber or copy other files to fill the gap"),
     _code("TARGET_FAILED", (Kind.STOP, Kind.ERROR), Lift.ITSELF,
         "The target reports that the table failed, or that mirroring of its database was stopped.",
         f"read the error at the target and fix its cause, or {RESET}. Never restart the target's database for one "
@@ -142,15 +156,18 @@ _TABLE = (
         "The target counts fewer rows than before: it started the table from scratch.",
         "find out who stopped and started mirroring, or changed the table at the target. If all rows are there and "
         "only the count restarted, run `open-mirroring resume`. Otherwise "
-        f"{RESET}, and every other table with this code"),
+        f"{RESET}, and every other table with this code",
+        never="stop and start mirroring again: the service would read files that may have been purged"),
     _reset("CONFLICT",
         "The number of our sealed file is taken by the content of another writer.",
         f"find out who wrote under this number. The service may have applied it: {RESET}",
-        "the service may have applied what another writer put under our number"),
+        "the service may have applied what another writer put under our number",
+        never="overwrite or delete the other file: the service may have applied it"),
     _reset("AMBIGUOUS",
         "A sealed file is missing, and nothing shows whether the target applied it.",
         f"it is unknown whether the file was applied before it was lost: {RESET}",
-        "whether the file was applied is unknown, and publishing it again could apply it twice"),
+        "whether the file was applied is unknown, and publishing it again could apply it twice",
+        never="clean staging folders by hand: that is the usual cause"),
     _code("FILE_UNFIT", (Kind.STOP, Kind.ERROR), Lift.RESUME,
         "A file's columns, keys or row markers are not those of its table. A new file like this is not published.",
         "run again. If it happens again, report it with the version that wrote the file, and compare the target with "
@@ -163,10 +180,12 @@ _TABLE = (
         "The change log differs from what was sealed: parts are missing or were changed.",
         "see in the change log's Delta history who changed it. Restore that version, or a backup. What cannot be "
         f"restored has to be read again; otherwise {RESET}",
-        why_load="parts of the change log are missing or were changed"),
+        why_load="parts of the change log are missing or were changed",
+        never="let another tool compact, vacuum or edit the change log"),
     _code("LOG_CONFLICT", (Kind.STOP, Kind.ERROR), Lift.DECISION,
         "The change log contains a batch with other files than the ledger sealed. Nothing is read or published.",
-        "restore a ledger and a change log of the same time. Then run `open-mirroring resume-extraction`"),
+        "restore a ledger and a change log of the same time. Then run `open-mirroring resume-extraction`",
+        never="edit the ledger by hand until it matches"),
     _reset("LEDGER_UNKNOWN",
         "The ledger was lost and rebuilt, and what it knew of this table could not be recovered.",
         f"{RESET}. The other tables go on",
@@ -181,18 +200,22 @@ _TABLE = (
         f"the target cannot change a column's type, or bring a column back: {RESET}{FROM_LOG}. If an export without "
         "`types` contained the column, name its SQL type under `types` of the load first",
         "published files contain the column in its old type or with old values, and neither can change in place",
-        Trait.FOLLOWED),
+        Trait.FOLLOWED,
+        never="load before reading has caught up: a change of the old type would stop the table again"),
     _reset("COLUMN_NOT_STREAMED",
         "Changes do not contain some loaded columns: they were dropped at the source, or it does not send them.",
-        "if they were dropped at the source, run `open-mirroring accept-schema --dropped COLUMN…`. If the source does "
+        "if they were dropped at the source, run `open-mirroring accept-schema FILE --table TABLE --dropped COLUMN "
+        "--why WHY`. If the source does "
         f"not send them, exclude them in the mirror file (`columns: {{exclude: […]}}`), and {RESET}",
         "published rows contain the column as it was loaded, and changes do not contain it", Trait.EXPLAINED),
     _code("RENAME_POSSIBLE", _STOP, Lift.DECISION,
         "A column is missing and a new one is there: it may have been renamed.",
-        "look at the source. If the column was dropped, run `open-mirroring accept-schema --dropped COLUMN…`, and the "
+        "look at the source. If the column was dropped, run `open-mirroring accept-schema FILE --table TABLE --dropped "
+        "COLUMN --why WHY`, and the "
         "table goes on. If it was renamed, use `--renamed OLD=NEW`, and the table is built from scratch. The setting "
         "`on_possible_rename: dropped` answers for all columns. If `columns` does not list the new name, list it, "
-        f"and {RESET} with a new initial load", Trait.FOLLOWED, Trait.EXPLAINED),
+        f"and {RESET} with a new initial load", Trait.FOLLOWED, Trait.EXPLAINED,
+        never="guess: if a renamed column counts as dropped, its values stay under the old name"),
     _reset("COLUMN_RENAMED",
         "A column was renamed at the source. Rows that have not changed since then have it under the old name.",
         f"{RESET}{FROM_LOG}. Both put the values under the new name",
@@ -223,7 +246,8 @@ _TABLE = (
         "The source announces another key than the mirror file names: two rows could become one.",
         "name all columns of the announced key as `key` in the mirror file. Reset the table if it was published with "
         "a load. If your key is unique nevertheless, set `key_is_unique: true`, replay the dead letters and resume the "
-        "table"),
+        "table",
+        never="set `key_is_unique` without checking: two rows would become one"),
     Code("KEY_UNKNOWN", _STOP, Lift.RESET,
         "A change could not be assigned to a row. Which row lacks it is unknown.",
         "compare `key` in the mirror file with the primary key at the source, and fix it. If no change is logged by "
@@ -240,7 +264,8 @@ _TABLE = (
         "A file or message of the table could not be read. Changes are missing.",
         f"deliver what the message names again, intact and under a new name. Once that is read, {_LIFT}. Changes that "
         "were read before are not applied twice",
-        why_load="changes could not be read", traits=frozenset({Trait.HIDES_CHANGES})),
+        why_load="changes could not be read", traits=frozenset({Trait.HIDES_CHANGES}),
+        never="resume without a new delivery: the table would lack those changes for good"),
     _code("CHANGES_RECOVERED", _STOP, Lift.RESUME,
         "Every dead letter that hid a change of the table has been read since.",
         f"{_LIFT}: the recovered changes take their place in the order"),
@@ -250,7 +275,8 @@ _TABLE = (
         "set `full_rows: true` instead. If the log contains its rows from their insert or load on, set "
         f"`complete_rows: true`. Then {_LIFT}",
         why_load="its updates contain only the changed columns",
-        traits=frozenset({Trait.BEFORE_A_LOAD, Trait.EXPLAINED})),
+        traits=frozenset({Trait.BEFORE_A_LOAD, Trait.EXPLAINED}),
+        never="set `full_rows: true` unless you know it: NULL would replace values"),
     Code("ROW_INCOMPLETE", _STOP, Lift.ITSELF,
         "Changes of a row contain only some columns, and no earlier change contains the rest.",
         "the batch that contains the missing changes lifts the stop by itself. If they never come, set "
@@ -284,11 +310,13 @@ _TABLE = (
         "check that the source path contains the events of one stream group of one database only. The events do not "
         f"show which of the two values is right: {RESET}",
         "the events do not show which of the two values is right", Trait.BEFORE_A_LOAD,
-        why_load="it contains two versions of one change"),
+        why_load="it contains two versions of one change",
+        never="deliver a corrected copy under the same position"),
     _code("SENDER_OTHER", (Kind.STOP, Kind.NOTE), Lift.RESUME,
         "Two databases or tasks send changes of one table.",
         "name the database to mirror as `source.database`, or take the topic of one task out. Then "
-        f"{RESET} with a load. If it is the same source under a new name and nothing was missed, {_LIFT}"),
+        f"{RESET} with a load. If it is the same source under a new name and nothing was missed, {_LIFT}",
+        never="resume while both senders send: rows of two tables would overwrite each other"),
     _reset("SCHEMA_SHARED",
         "Messages of one table were read as changes of another one.",
         f"{RESET}, and the other table that is named, each with a load made after this stop. Name the `topic` of each "
@@ -299,9 +327,9 @@ _TABLE = (
         "Streaming was set up again. Changes between the two streams may never have been sent.",
         f"{RESET} with a load made after the new stream began. If nothing changed at the source in between, accept "
         "the stream by its GUID (`open-mirroring accept-epoch`). If a Qlik task wrote a new full load next to the "
-        "change tables, let it count (`open-mirroring accept-reload`). If the table was dropped and re-created empty, "
-        "reset it with `--made-anew`",
-        why_load="changes between two streams are in neither of them"),
+        "change tables, let it count (`open-mirroring accept-reload`).",
+        why_load="changes between two streams are in neither of them",
+        never="accept the stream if the source may have changed in between: those changes would be missing for good"),
     _reset("LATE_BELOW_HORIZON",
         "A change came so late that the log may no longer contain the changes to compare it with.",
         "find out why the source sent it so late. Raise `maintenance.keep_days` if that may happen again. Whether "
@@ -313,7 +341,8 @@ _TABLE = (
         "builds the table from it and the changes behind it. If the log does not show where the load begins, "
         f"{RESET} with an `initial_load` made after it",
         "keys that the new load lacks would stay, and its rows have positions below every earlier change",
-        Trait.BEFORE_A_LOAD, why_load="keys that a reload of the source lacks would stay"),
+        Trait.BEFORE_A_LOAD, why_load="keys that a reload of the source lacks would stay",
+        never="accept the load before it has ended at the source"),
     Code("LOAD_REPEATED", _STOP, Lift.ITSELF,
         "A full load came a second time, and some rows of the first have not come again.",
         "wait until the second load has ended: the stop is lifted once every row has come again. If some never do, "
@@ -321,7 +350,7 @@ _TABLE = (
         f"{RESET} with an `initial_load` made after it. If messages were only delivered twice, {_LIFT}",
         why_load="keys that a second load of the source lacks would stay", traits=frozenset({Trait.BEFORE_A_LOAD})),
     _code("RELOAD_UNCLEAR", _ERROR, Lift.DECISION,
-        "The newest full load cannot be told apart from earlier rows, or there is none.",
+        "The newest full load cannot be distinguished from earlier rows, or there is none.",
         f"give the table an `initial_load` made after that load ended, and {RESET}"),
     Code("LOAD_NEEDED", (Kind.STOP, Kind.ERROR), Lift.RESET,
         "The log does not contain every change of the table: only a load can provide its rows.",
@@ -352,7 +381,8 @@ _TABLE = (
     # It passes by itself.
     _code("PAUSED", _HOLD, Lift.ITSELF,
         "Mirroring of the target's database is paused. Changes are logged.",
-        "resume the capacity. Changes are logged in the meantime"),
+        "resume the capacity. Changes are logged in the meantime",
+        never="stop and start the database: a start rebuilds it from the beginning"),
     _code("TARGET_BUSY", (Kind.HOLD, Kind.ERROR), Lift.ITSELF,
         "The target's database is still starting, or the service throttles calls. Changes are logged.",
         "wait until the database runs, or for the time that the service names. Changes are logged in the meantime"),
@@ -363,14 +393,17 @@ _TABLE = (
         "The login may not read the target's status, so a failed table would go unnoticed.",
         "give the connection's identity Contributor in the workspace, or read and write on the item. The tenant must "
         "let service principals use Fabric APIs. Try it with `open-mirroring check`. Or publish without asking: "
-        "`gate.status: none`", Trait.ASKS_SOMEBODY),
+        "`gate.status: none`", Trait.ASKS_SOMEBODY,
+        never="leave `gate.status: none` set: only the backlog would then show a failed target"),
     _code("BACKLOG", _HOLD, Lift.ITSELF,
         "More files wait for the target than the limits allow. Changes are logged.",
-        "wait: publishing goes on when the target has caught up. If it never does, look at its status"),
+        "wait: publishing goes on when the target has caught up. If it never does, look at its status",
+        never="raise the limits in `gate` unless the service keeps up with them"),
     _code("RESET_OPEN", (Kind.HOLD, Kind.ERROR), Lift.ITSELF,
         "The table is being reset. It waits for the target, or is being rebuilt.",
         "let `open-mirroring reload-table` (or `drop-table`) finish: it goes on where it stopped. Changes are logged "
-        "in the meantime"),
+        "in the meantime",
+        never="confirm that a table is gone while it is still there, and delete no folder by hand"),
     _code("LOAD_PENDING", (Kind.HOLD, Kind.ERROR), Lift.ITSELF,
         "The table's initial load is not complete. Changes are logged.",
         "run the initial load to its end. If something refused it, fix that first. Changes are logged in the meantime"),
@@ -385,7 +418,8 @@ _TABLE = (
         "`open-mirroring accept-dead-letters`, or tolerate it with `dead_letters` in the mirror file"),
     _code("DEAD_LETTERS_HOMELESS", _LOSS, Lift.LETTER,
         "Messages do not name their table: any table may lack a change.",
-        "run `open-mirroring dead-letters --raw` to see whose they are. Replay them once the cause is fixed. Settle "
+        "run `open-mirroring dead-letters FILE --raw NEWFILE` to see whose they are. Replay them once the cause is "
+        "fixed. Settle "
         "those that concern no mirrored table with `open-mirroring accept-dead-letters`"),
     _code("DEAD_LETTERS_UNCOUNTED", _LOSS, Lift.NEXT_RUN,
         "The open dead letters of the log have not been counted yet.",
@@ -401,8 +435,9 @@ _TABLE = (
     _code("OFFSETS_MISSING", _LOSS, Lift.LETTER,
         "Messages between two that were read are missing: any table may lack a change.",
         "deliver the lines with these offsets, in any file. If they are lost, `open-mirroring prove` finds the rows "
-        "that differ, and `open-mirroring accept-dead-letters --code OFFSETS_MISSING` settles the gaps. If the "
-        "lines are only some of the messages on purpose, set `offset_gaps: expected` under `source`"),
+        "that differ, and `open-mirroring accept-dead-letters FILE --code OFFSETS_MISSING --why WHY` settles the gaps. "
+        "If the lines are only some of the messages on purpose, set `offset_gaps: expected` under `source`",
+        never="set `offset_gaps: expected` for a topic without compaction or transactions: losses would go unreported"),
     _code("FILE_UNKNOWN", (Kind.LOSS, Kind.LETTER), Lift.ITSELF,
         "Something in the source's folder is not read, because its name or kind is not known: it may contain changes.",
         "repair links, and give folders and files plain names with the right ending. Keep other things elsewhere. The "
@@ -469,7 +504,8 @@ _TABLE = (
         "A key changed, or may have changed, and the row of the old key cannot be removed.",
         "let the source send the old values: @include_old_values = 1 for change events, before images (`beforeData`) "
         "in a Qlik task. If keys of this table never change, set `keys_never_change: true` and replay the dead "
-        "letters. Otherwise the table is stopped until it is reloaded"),
+        "letters. Otherwise the table is stopped until it is reloaded",
+        never="set `keys_never_change` if a key may change: rows of old keys would stay at the target"),
     _code("PKKEY_CONTRADICTED", _LETTER, Lift.LETTER,
         "A message names two rows: its `pkkey` and its row differ.",
         "find out what altered the message, or who writes to this stream. Either row may be out of date. Deliver an "
@@ -568,11 +604,12 @@ _TABLE = (
         "look up the code that the message names for each loss"),
     _code("NOT_EQUAL", _ERROR, Lift.DECISION,
         "A proof found rows that differ from the source.",
-        "find the cause. Then correct the rows (`open-mirroring prove FILE --correct`), or reset the table"),
+        "find the cause. Then correct the rows (`open-mirroring prove FILE --correct`), or reset the table",
+        never="correct rows before you know the cause: what one row lacks, others will lack again"),
     # It is worth a look.
     _code("NOT_SEEN", _NOTE, Lift.ITSELF,
         "The source has not sent anything about a table or column that the mirror file names.",
-        "compare the names with the source, letter by letter. A table or column may also not have changed yet"),
+        "compare the names with the source, character by character. A table or column may also not have changed yet"),
     _code("BEGUN_LATE", _NOTE, Lift.RESET,
         "The stream was not read from its first message on, and there is no load with the first rows.",
         f"run `open-mirroring prove` to see which rows are missing. Then {RESET} with an initial load"),

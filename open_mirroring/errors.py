@@ -54,7 +54,7 @@ def memory_error() -> MirroringError:
     """Our error for memory that a process asked for and did not get."""
     return TransientError(
         "MEMORY_FULL",
-        "the process got no more memory",
+        "the process ran out of memory",
         way_out="give it more, or let a smaller `spark.start_above` leave such work to Spark; the next run goes on",
     )
 

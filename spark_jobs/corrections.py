@@ -66,7 +66,7 @@ def correct(mirror: Mirror, ledger: Engine, spark: SparkSession, proof_id: str, 
     if not isinstance(table.prove or table.initial_load, JdbcLoad):
         raise TerminalError(
             "REPAIR_REFUSED",
-            "an export tells what was, not what is: rows of it may be older than what the target has",
+            "an export shows what was, not what is: rows of it may be older than what the target has",
             where=f"table {table.source}",
             way_out="set `prove` of the table to the source database, and prove again",
         )

@@ -9,7 +9,7 @@ from __future__ import annotations
 import argparse
 import logging
 import sys
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import partial
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -18,7 +18,6 @@ from sqlalchemy import Engine
 
 from open_mirroring.changes.manifest import BoundRange, Scope, is_of_source
 from open_mirroring.config import Mirror
-from open_mirroring.ledger.extract_ledger import ExtractLedger
 from open_mirroring.ledger.horizon import mirror_horizon
 from open_mirroring.operate.arguments import argument
 from open_mirroring.operate.operations import BEGIN, END, REREAD
@@ -88,17 +87,6 @@ def extract(mirror: Mirror, ledger: Engine, spark: SparkSession, backfill: Backf
     return _Points(mirror, ledger, spark).read(backfill)
 
 
-def read_mended(mirror: Mirror, ledger: Engine, spark: Callable[[], SparkSession]) -> None:
-    """Decode again what the wrong keys of tables rejected that the mirror file has mended since (G-69).
-
-    Raises:
-        TerminalError: as :func:`extract`.
-        TransientError: as :func:`extract`.
-    """
-    if ExtractLedger(ledger, mirror.name).mended_tables():
-        _Points(mirror, ledger, spark()).read_mended()
-
-
 class _Points:
     """Says what extraction binds: first the ranges of a backfill, then everything that was never bound."""
 
@@ -119,7 +107,7 @@ class _Points:
             self._batch_below(backfill)
             again: list[Point] = [lambda: self._bound_before(backfill)] if backfill.reread else []
             agenda = [lambda: self._new_within(backfill), *again, self._new]
-        self.read_mended()
+        self._read_mended()
         driver = self._driver
         driver.drive(agenda)
         self._listen()
@@ -129,7 +117,7 @@ class _Points:
         done = Extracted(newest, counts, waiting, batches, self._gone, withheld=self._withheld, joined=joined)
         return done._replace(overdue=self._overdue)
 
-    def read_mended(self) -> None:
+    def _read_mended(self) -> None:
         """Decode again what wrong keys rejected; a table of which a change is hidden still is stopped again."""
         tables = self._driver.ledger.mended_tables()
         if not tables:
@@ -158,7 +146,7 @@ class _Points:
         self._overdue = found.overdue
         self._unread = found.unread
         for name in found.waiting:
-            log.warning("%r is not ready yet: it is read once it is whole", name)
+            log.warning("%r is not ready yet: it is read once it is complete", name)
         if not found.ranges and self._driver.has_overdue:
             return Scope("overdue")
         return _of(found, found.ranges)

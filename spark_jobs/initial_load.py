@@ -36,7 +36,7 @@ from spark_jobs.load.work import LoadWork
 from spark_jobs.publish.driver import PublicationDriver
 from spark_jobs.reconcile.lost_ledger import log_ahead
 from spark_jobs.runtime.job import TABLES, Job
-from spark_jobs.runtime.tasks import tasks_wanted
+from spark_jobs.runtime.tasks import THREADS, tasks_wanted
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -77,7 +77,9 @@ def load(
         raise lost
     ensure_counted(mirror, ledger)
     reader = LedgerReader(ledger, mirror.name)
-    before = {s: t for s, t in reader.tables().items() if t.load_state == "pending" and (only is None or s in only)}
+    before = {
+        s: t for s, t in reader.tables().items() if t.start.load_state == "pending" and (only is None or s in only)
+    }
     findings = inspect_mirror(mirror, ledger) if before else {}
     passed_over = {LOAD_PENDING} if mirroring else {LOAD_PENDING, BACKLOG}
     _, held, stopped = gate({source: findings[source] for source in before if findings[source].code not in passed_over})
@@ -123,9 +125,9 @@ def _log(
     *held* learns why a table's load waits for the next run.
     """
     sources, planned = [table.source for table in loading], reader.tables()
-    plans = {table.source: planned[table.source].load_plan for table in loading}
+    plans = {table.source: planned[table.source].start.load_plan for table in loading}
     size = sum(weight_of(spark, table, plan) for table in loading if (plan := plans[table.source]) is not None)
-    at_once = tasks_wanted(spark, size, _CHUNKS_PER_CORE)
+    at_once = tasks_wanted(spark, size, _CHUNKS_PER_CORE, THREADS)
     given_back: dict[str, str] = {}
     rows: dict[str, int] = {}
     begun, before = time.monotonic(), _chunks_in_log(reader)
@@ -145,8 +147,8 @@ def _log(
     loads, bound, now = LoadLedger(ledger, mirror.name), reader.bound(), reader.tables()
     for source in sources:
         state = now[source]
-        if state.load_plan is not None and state.stop_code is None and not chunks_to_log([state], bound, 1):
-            loads.finish(state.id, state.load_plan)
+        if state.start.load_plan is not None and state.stop_code is None and not chunks_to_log([state], bound, 1):
+            loads.finish(state.id, state.start.load_plan)
             log.info("%s: its load is in the change log, the next run publishes it", source)
     return rows
 
@@ -168,9 +170,9 @@ def _tell(
     logged, tables = _chunks_in_log(reader), reader.tables()
     for source in sources:
         state = tables[source]
-        if state.load_plan is not None:
+        if state.start.load_plan is not None:
             life = source, state.row.generation
-            done, of = logged[life], len(state.load_plan.chunks)
+            done, of = logged[life], len(state.start.load_plan.chunks)
             read, earlier = rows.get(source, 0), before.get(life, 0)
             log.info(
                 "%s: %d of %d chunks in the log, %d rows in this run, %d rows/s%s",
@@ -187,17 +189,17 @@ def _bind(
         if table.initial_load is None:
             what = "the mirror file has no `initial_load` for it any more"
             raise TerminalError("LOAD_CHANGED", what, way_out="put it back, or reset the table")
-        if state.load_plan is None:
+        if state.start.load_plan is None:
             bound = plan_load(mirror, table, state.id, ledger, spark, reader.logged_types(state.id))
             if ledger.bind(state.id, *bound):
                 log.info("%s: the load has %d chunks", table.source, len(bound.plan.chunks))
         else:
-            refuse_other_load(mirror, table, state.load_plan)
+            refuse_other_load(mirror, table, state.start.load_plan)
     except MirroringError as error:
         log.error("%s cannot be loaded: %s", table.source, error)
         ledger.note_refused(state.id, str(error))
         return error
-    if state.load_refused is not None:
+    if state.start.load_refused is not None:
         ledger.note_refused(state.id, None)
     return None
 

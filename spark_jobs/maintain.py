@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from sqlalchemy import Engine
 
-from open_mirroring.changes.horizon import LoggedBatch, LoggedTable, MovedHorizon, advance
+from open_mirroring.changes.horizon import LoggedBatch, LoggedTable, advance
 from open_mirroring.changes.log_position import is_of_generation
 from open_mirroring.config import Mirror
 from open_mirroring.config.storage import log_place
@@ -127,7 +127,7 @@ def _move(mirror: Mirror, ledger: Engine, before: datetime) -> tuple[dict[str, s
         # A letter about a table that is not mirrored is of no concern to any that is.
         letters = [letter for letter in found_letters if letter.table is None or letter.table in states]
         waiting = [(f.epoch, f.pos) for f in fragments]
-        found = advance(
+        moved, of_tables = advance(
             [LoggedBatch(*one) for one in reader.batch_times()],
             _tables(mirror, ledger, reader, states, letters, waiting),
             known,
@@ -136,19 +136,13 @@ def _move(mirror: Mirror, ledger: Engine, before: datetime) -> tuple[dict[str, s
             batches_per_block=BATCHES_PER_BLOCK,
         )
         held_by = _held_by(letters, len(fragments), [source for source, state in states.items() if state.reset])
-        if found.mirror is None or (found.mirror == known and not found.tables):
+        if moved is None or (moved == known and not of_tables):
             return {}, held_by
-        if _set(ledger, mirror.name, committed, found, states):
-            return {source: f"{h.ordinal}:{h.major}" for source, h in found.tables.items()}, held_by
+        in_reset = [state.id for state in states.values() if state.reset is not None]
+        lives = [(states[source].id, states[source].row.generation, h) for source, h in of_tables.items()]
+        if move_horizon(ledger, mirror.name, committed, moved, lives, in_reset):
+            return {source: f"{h.ordinal}:{h.major}" for source, h in of_tables.items()}, held_by
     return {}, ["batches or resets were begun or completed meanwhile: the next run moves it"]
-
-
-def _set(ledger: Engine, mirror: str, committed: int, found: MovedHorizon, states: Mapping[str, TableState]) -> bool:
-    if found.mirror is None:
-        return True
-    tables = [(states[source].id, states[source].row.generation, h) for source, h in found.tables.items()]
-    in_reset = [state.id for state in states.values() if state.reset is not None]
-    return move_horizon(ledger, mirror, committed, found.mirror, tables, in_reset)
 
 
 def _tables(
@@ -191,7 +185,7 @@ def _held_by(letters: Sequence[OpenLetter], fragments: int, in_reset: Sequence[s
     if fragments:
         held.append(f"{fragments} split messages that wait for pieces")
     if in_reset:
-        held.append(f"the resets of {in_reset}, which may need their whole log")
+        held.append(f"the resets of {in_reset}, which may need their complete log")
     return held
 
 

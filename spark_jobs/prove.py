@@ -44,12 +44,10 @@ from open_mirroring.protocols.proving import (
     DifferingKey,
     Kind,
     Position,
-    Progress,
     Proof,
     ProofVerdict,
     common_type,
     differing_cells,
-    verdict_of,
     why_behind,
 )
 from open_mirroring.protocols.verdicts import Finding
@@ -103,17 +101,14 @@ class _Case:
 
     table: Table
     state: TableState
+    gone: frozenset[str]
     proof: Proof
-    gone: frozenset[str] = frozenset()
-    noted: Sequence[ColumnNote] = ()
     source: Source | None = None
     shape: Shape | None = None
     cells: frozenset[int] = frozenset()
     base: Position = _NOWHERE
-    base_state: TableState | None = None
     left: pa.Table | None = None
     beyond: bool = False
-    behind: str = ""
     counts: Counter[Kind] = field(default_factory=Counter)
     columns: Counter[str] = field(default_factory=Counter)
     keys: list[DifferingKey] = field(default_factory=list)
@@ -165,6 +160,8 @@ class _Proving:
         self._reader = LedgerReader(ledger, mirror.name)
         self._log_root = log_place(mirror)
         self._findings: Mapping[str, Finding] = {}
+        self._noted: Mapping[str, Sequence[ColumnNote]] = {}
+        self._behind = ""
         self._looks = asked.looks or mirror.prove.looks
         self._settle = _settle_seconds(mirror, asked)
 
@@ -179,9 +176,8 @@ class _Proving:
             self._sleep(self._settle)
             # What was committed before the last look has reached the place where it is read by now.
             ends = self._ends() if ends is None or isinstance(ends, str) else ends
-            behind = ends if isinstance(ends, str) else why_behind(ends, self._progress())
-            for case in looking:
-                case.behind = behind
+            behind = ends if isinstance(ends, str) else self._why_behind(ends)
+            self._behind = behind
             if behind:
                 log.info("not yet: %s", behind)
                 continue
@@ -192,14 +188,13 @@ class _Proving:
     def _first_looks(self, only: Sequence[str] | None) -> list[_Case]:
         states = self._reader.tables()
         gone = self._reader.gone_columns(states.values())
-        noted = self._reader.unverified_columns(states.values())
+        self._noted = self._reader.unverified_columns(states.values())
         cases = []
         for table in self._mirror.tables:
             if only is None or table.source in only:
                 state = states[table.source]
                 dropped = frozenset(column.column for column in gone.get(state.id, ()))
-                nothing = Proof(ProofVerdict.UNPROVEN, _NOWHERE, "")
-                cases.append(_Case(table, state, nothing, dropped, noted.get(state.id, ())))
+                cases.append(_Case(table, state, dropped, Proof(_NOWHERE, "")))
         self._look_at(cases, self._first_look)
         return cases
 
@@ -219,7 +214,7 @@ class _Proving:
                 )
 
     def _first_look(self, case: _Case) -> None:
-        if case.state.load_state == "pending":
+        if case.state.start.load_state == "pending":
             raise TerminalError("LOAD_PENDING", "its initial load is not complete", way_out="run it to its end")
         if case.state.reset is not None:
             raise TerminalError("RESET_OPEN", f"it is in a reset: {case.state.reset}", way_out="let it come to its end")
@@ -285,7 +280,7 @@ class _Proving:
             if file.number > applied or target.changed is None or file.confirmed_at > target.changed
         ]
         batch = min([row.published_batch, *(file.batch_from for file in open_files)])
-        case.base, case.base_state = Position(batch, self._highest(case.state, batch)), case.state
+        case.base = Position(batch, self._highest(case.state, batch))
         return target
 
     def _highest(self, state: TableState, batch: int) -> str | None:
@@ -315,10 +310,10 @@ class _Proving:
         self._fail(case, failure)
 
     def _second_look(self, case: _Case) -> None:
-        before, base_state = case.base, case.base_state
-        assert case.left is not None and case.shape is not None and base_state is not None
+        before, state_before = case.base, case.state
+        assert case.left is not None and case.shape is not None
         target = self._target(case)
-        if case.state.row.generation != base_state.row.generation:
+        if case.state.row.generation != state_before.row.generation:
             raise TerminalError(
                 "CHANGED_MEANWHILE", "the table was reset while it was compared", way_out="prove it again"
             )
@@ -328,7 +323,7 @@ class _Proving:
                 "CHANGED_MEANWHILE", f"the target has got the columns {sorted(new)} meanwhile", way_out="prove it again"
             )
         still = self._differing(case, target)
-        moved = self._moved(case, still, before, base_state)
+        moved = self._moved(case, still, before, state_before)
         case.proof = replace(case.proof, looks=case.proof.looks + 1)
         on_its_way = (
             pa.array([True] * still.num_rows, pa.bool_()) if moved is None else pc.is_in(still["key"], value_set=moved)
@@ -379,9 +374,9 @@ class _Proving:
             columns = tuple(names[at] for at in line["columns"])
             case.keys.append(DifferingKey(line["key"], Kind(line["kind"]), columns))
 
-    def _progress(self) -> Progress:
-        state = self._reader.mirror()
-        return Progress(self._reader.bound(), state.open_batch, self._reader.open_fragment_count())
+    def _why_behind(self, ends: Mapping[str, int]) -> str:
+        fragments = ExtractLedger(self._ledger, self._mirror.name).open_fragments()
+        return why_behind(ends, self._reader.bound(), self._reader.mirror().open_batch, len(fragments))
 
     def _ends(self) -> Mapping[str, int] | str:
         """How far the source's changes reach, after everything of a look was read; a text where nobody can say."""
@@ -389,7 +384,7 @@ class _Proving:
             bound = ExtractLedger(self._ledger, self._mirror.name).bound()
             return transport_of(self._mirror).ends(self._spark, bound)
         except MirroringError as error:
-            return f"nothing tells how far the source's changes go: {error.code}"
+            return f"how far the source's changes go is unknown: {error.code}"
 
     def _fail(self, case: _Case, error: MirroringError) -> None:
         log.warning("%s cannot be proved: %s", case.table.source, error)
@@ -402,14 +397,13 @@ class _Proving:
         unproven = 0 if case.left is None else case.left.num_rows
         if unproven:
             case.reasons.append(
-                case.behind or f"{unproven} keys differ, and changes of them are on their way or came meanwhile"
+                self._behind or f"{unproven} keys differ, and changes of them are on their way or came meanwhile"
             )
         if case.beyond:
             unproven += 1
             case.reasons.append(f"more than {_MOST_KEYS} keys differ; the others were not looked at again")
         proof = replace(
             case.proof,
-            verdict=verdict_of(sum(case.counts.values()), unproven, case.proof.code),
             counts=dict(case.counts),
             columns=dict(sorted(case.columns.items())),
             keys=tuple(case.keys),
@@ -428,7 +422,7 @@ class _Proving:
             if case.shape is not None:
                 # Only what was compared: what came, or was noted, after the first look is not verified by it.
                 compared = {column.name for column in case.shape.columns}
-                notes = [one for one in case.noted if one.column in compared or one.is_of_many]
+                notes = [one for one in self._noted.get(case.state.id, ()) if one.column in compared or one.is_of_many]
                 verify_columns(self._ledger, case.state.id, notes)
         keys = [{**key._asdict(), "kind": str(key.kind)} for key in proof.keys]
         return {"proof": recorded.id, **proof.document(), "keys": keys}

@@ -38,14 +38,11 @@ from open_mirroring.reconciliation.batch_record import BatchRecord
 from open_mirroring.reconciliation.inspection import declaration, zone_address
 from open_mirroring.reconciliation.rebuilding import (
     Decision,
-    Finished,
     FoundFile,
     FoundLog,
     FoundTable,
     KnownTable,
     NewTable,
-    Planned,
-    Unfinished,
     UnknownTable,
     decide,
     judge_last,
@@ -106,7 +103,8 @@ def rebuild(mirror: Mirror, ledger: Engine | None, reason: Reason | None) -> Reb
         raise _not_told(
             mirror,
             "nothing of this mirror is in the landing zone",
-            "name a new `ledger` and a new `change_log` in the mirror file: it begins anew, and nothing is lost",
+            "name a new `ledger` and a new `change_log` in the mirror file: it starts from scratch, and nothing is "
+            "lost",
         )
     _refuse_taken_out(mirror, store, found_log)
     decisions: dict[str, Decision] = {table.source: decide(mirror.name, table, found_log) for table in tables}
@@ -258,7 +256,7 @@ def _settle(
         return decision
     work = _planned(mirror, scratch, decision, LocalZone(folder / "zone"))
     judged = _judged(decision, work, found_log)
-    if isinstance(judged, Unfinished) and zone is not None:
+    if not isinstance(work, str) and judged != len(work.staged.files) and zone is not None:
         work = _planned(mirror, scratch, decision, zone)
         judged = _judged(decision, work, found_log)
     if isinstance(judged, UnknownTable) or isinstance(work, str):
@@ -266,16 +264,14 @@ def _settle(
         stop_unknown(scratch, decision, unknown)
         return unknown
     folders = {table.source: table.folder for table in mirror.tables}
-    seal_last(
-        scratch, mirror.name, folders[decision.found.source], decision, work.staged.files[judged.there :], work.details
-    )
+    seal_last(scratch, mirror.name, folders[decision.found.source], decision, work.staged.files[judged:], work.details)
     return decision
 
 
-def _judged(decision: KnownTable, work: StagedWork | str, found_log: FoundLog) -> Finished | Unfinished | UnknownTable:
+def _judged(decision: KnownTable, work: StagedWork | str, found_log: FoundLog) -> int | UnknownTable:
     if isinstance(work, str):
         return unknown_last(decision, work, found_log)
-    return judge_last(decision, [Planned(file.digest, file.rows) for file in work.staged.files], found_log)
+    return judge_last(decision, [(file.digest, file.rows) for file in work.staged.files], found_log)
 
 
 def _planned(mirror: Mirror, scratch: Engine, table: KnownTable, zone: ZoneAddress) -> StagedWork | str:

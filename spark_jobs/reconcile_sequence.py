@@ -11,16 +11,14 @@ from __future__ import annotations
 import logging
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
 
 from sqlalchemy import Engine
 
-from open_mirroring.changes.horizon import BatchContents
 from open_mirroring.changes.log_position import LOAD_MAJOR, is_load_epoch
-from open_mirroring.changes.manifest import Manifest
 from open_mirroring.config import Mirror
 from open_mirroring.config.storage import log_place
 from open_mirroring.errors import TransientError
@@ -32,11 +30,11 @@ from open_mirroring.landing_zone.store import LandingZoneStore
 from open_mirroring.ledger.columns import contradicted_up_to, note_contradicted
 from open_mirroring.ledger.extract_ledger import ExtractLedger
 from open_mirroring.ledger.horizon import mirror_horizon
-from open_mirroring.ledger.reading import LedgerReader, TableState
-from open_mirroring.ledger.verdict_ledger import FoundInDepth, record_deep_findings, record_verdicts
+from open_mirroring.ledger.reading import LedgerReader
+from open_mirroring.ledger.verdict_ledger import record_deep_findings, record_verdicts
 from open_mirroring.protocols import verdicts as v
-from open_mirroring.protocols.verdicts import Finding, Verdict, gate
-from open_mirroring.reconciliation.deep_check import DeepFinding, FileContent, TableRecord, check_table
+from open_mirroring.protocols.verdicts import DeepFinding, Finding, Verdict, gate
+from open_mirroring.reconciliation.deep_check import FileContent, TableRecord, check_table
 from open_mirroring.reconciliation.inspection import declare_tables, inspect_mirror, zone_address
 from open_mirroring.reconciliation.log_check import LogRecord, LogState, check_log
 from open_mirroring.reconciliation.losses import look
@@ -94,13 +92,13 @@ def reconcile_deep(
     chosen = [source for source in sorted(ids) if only is None or source in only]
     verdicts = {source: found for source, found in inspect_mirror(mirror, ledger).items() if source in chosen}
     reader = LedgerReader(ledger, mirror.name)
-    known = _look(mirror, ledger, reader)
-    contents = _read_files(mirror, spark, [known.states[source] for source in chosen], known.records)
-    found = [finding for source in chosen for finding in check_table(known.records[source], contents[source])]
+    known, records = _look(mirror, ledger, reader)
+    contents = _read_files(mirror, spark, [records[source] for source in chosen])
+    found = [finding for source in chosen for finding in check_table(records[source], contents[source])]
     state = read_log_state(log_place(mirror), spark, known.waiting.keys())
     in_log = _check_log(reader, known, state)
     found += [finding for finding in in_log if finding.table in (None, *chosen)]
-    verdicts |= _record(mirror, ledger, known, verdicts, found)
+    verdicts |= _record(mirror, ledger, records, verdicts, found)
     for finding in found:
         level = logging.ERROR if finding.stops or finding.table is None else logging.WARNING
         log.log(level, "%s: %s: %s", finding.table or CHANGE_LOG, finding.code, finding.what)
@@ -111,7 +109,8 @@ def reconcile_deep(
     if not (known.waiting or any(finding.table is None for finding in in_log)):
         doubtful = {finding.table for finding in found} | {one.table for one in state.counts if one.kind == REJECTED}
         if None not in doubtful:
-            _note_contradictions(mirror, ledger, reader, spark, known, [one for one in chosen if one not in doubtful])
+            sound = [records[source] for source in chosen if source not in doubtful]
+            _note_contradictions(mirror, ledger, reader, spark, known, sound)
     gated = gate(verdicts)
     of_log = [f"{finding.code}: {finding.what}" for finding in found if finding.table is None]
     return Reconciled(
@@ -124,86 +123,67 @@ def reconcile_deep(
     )
 
 
-@dataclass(frozen=True)
-class _Known:
-    """The ledger at one moment, tables by source name."""
-
-    committed: int
-    states: Mapping[str, TableState]
-    records: Mapping[str, TableRecord]
-    manifests: Mapping[int, Manifest]
-    contents: Mapping[str, Sequence[BatchContents]]
-    waiting: Mapping[str, int]
-    dropped: int
-
-
-def _look(mirror: Mirror, ledger: Engine, reader: LedgerReader) -> _Known:
+def _look(mirror: Mirror, ledger: Engine, reader: LedgerReader) -> tuple[LogRecord, dict[str, TableRecord]]:
     """A consistent view of one moment: everything is read again until nothing moved meanwhile (I22)."""
     for _ in range(_LOOKS):
         committed, states = reader.mirror().committed, reader.tables()
         logged = reader.contents(dict.fromkeys(states, 0), committed)
         contents = {source: logged.get(source, []) for source in states}
-        records = {source: _table(mirror, reader, state, contents[source]) for source, state in states.items()}
+        published = reader.published_above({state.id: (state.row.generation, 0) for state in states.values()})
+        publications = reader.publications({state.id: state.row.generation for state in states.values()})
+        records = {
+            source: TableRecord(
+                mirror.name, state, published.get(state.id, []), publications.get(state.id, []), contents[source]
+            )
+            for source, state in states.items()
+        }
         fragments = ExtractLedger(ledger, mirror.name).open_fragments()
         waiting = {fragment.identity: fragment.since_batch for fragment in fragments}
         horizon = mirror_horizon(ledger, mirror.name)
         dropped = 0 if horizon is None else horizon.dropped
-        known = _Known(committed, states, records, reader.manifests(), contents, waiting, dropped)
+        of_log = LogRecord(committed, committed, reader.manifests(), contents, waiting, dropped)
         if (reader.mirror().committed, reader.tables()) == (committed, states):
-            return known
+            return of_log, records
     raise TransientError("CHANGED_MEANWHILE", "the ledger kept changing while it was read", way_out="try again")
 
 
-def _table(mirror: Mirror, reader: LedgerReader, state: TableState, contents: Sequence[BatchContents]) -> TableRecord:
-    loaded = state.load_plan is not None and state.load_state == "loaded"
-    return TableRecord(
-        mirror=mirror.name,
-        source=state.source,
-        table_id=state.id,
-        generation=state.row.generation,
-        confirmed=state.row.confirmed,
-        first_batch=state.load_plan.hand_over_batch if state.load_plan and loaded else 0,
-        published_batch=state.row.published_batch,
-        published=reader.published(state.id, state.row.generation),
-        publications=reader.publications(state.id, state.row.generation),
-        contents=contents,
-        waiting_rows=state.waiting_rows,
-        has_footers=state.text is None,
-    )
-
-
-def _check_log(reader: LedgerReader, known: _Known, state: LogState) -> list[DeepFinding]:
+def _check_log(reader: LedgerReader, known: LogRecord, state: LogState) -> list[DeepFinding]:
     # Read after the log: what it holds beyond this was never given out by this ledger.
     now = reader.mirror()
-    newest = max(now.committed, now.open_batch or 0)
-    record = LogRecord(known.committed, newest, known.manifests, known.contents, known.waiting, known.dropped)
-    return check_log(record, state)
+    return check_log(replace(known, newest=max(now.committed, now.open_batch or 0)), state)
 
 
 def _note_contradictions(
-    mirror: Mirror, ledger: Engine, reader: LedgerReader, spark: SparkSession, known: _Known, sources: Sequence[str]
+    mirror: Mirror,
+    ledger: Engine,
+    reader: LedgerReader,
+    spark: SparkSession,
+    known: LogRecord,
+    records: Sequence[TableRecord],
 ) -> None:
     """Note of tables whether changes in their log contradict those before them (G-190)."""
-    tasks = [task for source in sources for task in _searching(mirror, ledger, reader, known, source)]
-    size = sum(part.rows for source in sources for part in known.contents[source]) * ROW_BYTES
+    tasks = [task for record in records for task in _searching(mirror, ledger, reader, record, known.dropped)]
+    size = sum(part.rows for record in records for part in record.contents) * ROW_BYTES
     results = run_job(spark, "compare the images of changes", look_for_contradictions, tasks, size)
-    for source in {task.source for task in tasks}:
-        state = known.states[source]
-        parts = [found for task, found in zip(tasks, results, strict=True) if task.source == source and found]
-        if any(not part.batch for part in parts):
+    for state in [record.state for record in records]:
+        of_table = [found for task, found in zip(tasks, results, strict=True) if task.source == state.source]
+        parts = [found for found in of_table if found]
+        if not of_table or any(not part.batch for part in parts):
             continue
         why = None
         if parts:
             count = sum(part.changes for part in parts)
             why = f"{count} found, the first: {min(parts, key=lambda part: (part.batch, part.pos)).first}"
-            log.warning("%s: changes contradict those before them: %s", source, why)
+            log.warning("%s: changes contradict those before them: %s", state.source, why)
         note_contradicted(ledger, state.id, state.row.generation, why, known.committed)
 
 
-def _searching(mirror: Mirror, ledger: Engine, reader: LedgerReader, known: _Known, source: str) -> list[ImagesTask]:
+def _searching(
+    mirror: Mirror, ledger: Engine, reader: LedgerReader, record: TableRecord, dropped: int
+) -> list[ImagesTask]:
     """The search in a table's log, above whatever may be missing there or be keyed otherwise."""
-    state, record, parts = known.states[source], known.records[source], known.contents[source]
-    unusable = max(known.dropped, state.log_from, record.first_batch)
+    state, parts = record.state, record.contents
+    unusable = max(dropped, state.start.log_from, record.first_batch)
     above = dict.fromkeys((part.epoch for part in parts if not is_load_epoch(part.epoch)), "")
     for part in parts:
         if part.batch <= unusable and part.epoch in above:
@@ -217,27 +197,26 @@ def _searching(mirror: Mirror, ledger: Engine, reader: LedgerReader, known: _Kno
                 above[epoch] = max(above[epoch], f"{horizon.major};")
     if not (state.keys and above):
         return []
-    is_loaded = state.load_plan is not None or any(part.lowest.startswith(f"{LOAD_MAJOR}:") for part in parts)
+    is_loaded = state.start.load_plan is not None or any(part.lowest.startswith(f"{LOAD_MAJOR}:") for part in parts)
     begins = not (is_loaded or unusable) and horizon is None and len({part.epoch for part in parts}) == 1
-    begins &= state.row.generation == 1 and state.stream_from is None
-    files = tuple(sorted({file for part in parts if part.batch > known.dropped for file in part.files}))
+    begins &= state.row.generation == 1 and state.start.stream_from is None
+    files = tuple(sorted({file for part in parts if part.batch > dropped for file in part.files}))
     rows, behind = sum(part.rows for part in parts), contradicted_up_to(ledger, state.id, state.row.generation)
     return [
-        ImagesTask(log_place(mirror), files, source, *buckets, above, behind, begins)
+        ImagesTask(log_place(mirror), files, state.source, *buckets, above, behind, begins)
         for buckets in bucket_ranges(rows, _SEARCHED_ROWS)
     ]
 
 
-def _read_files(
-    mirror: Mirror, spark: SparkSession, states: Sequence[TableState], records: Mapping[str, TableRecord]
-) -> dict[str, list[FileContent]]:
+def _read_files(mirror: Mirror, spark: SparkSession, records: Sequence[TableRecord]) -> dict[str, list[FileContent]]:
     zone = zone_address(mirror)
     store = open_store(zone)
+    states = [record.state for record in records]
     files = [
         (CheckedTable(state.id, state.folder, keys, columns, state.text), listed)
-        for state in states
+        for record, state in zip(records, states, strict=True)
         for columns, keys in [landed(state.columns.columns, state.keys)]
-        for listed in _listed(store, state, records[state.source])
+        for listed in _listed(store, record)
     ]
     found: dict[str, list[FileContent]] = {state.id: [] for state in states}
     size = sum(listed.size for _, listed in files)
@@ -248,9 +227,9 @@ def _read_files(
     return {state.source: found[state.id] for state in states}
 
 
-def _listed(store: LandingZoneStore, state: TableState, record: TableRecord) -> Iterator[ListedFile]:
+def _listed(store: LandingZoneStore, record: TableRecord) -> Iterator[ListedFile]:
     """Every copy of a confirmed number in the folder and, at either place (F-36), in the processed folders."""
-    kinds = {file.number: file.kind for file in record.published}
+    state, kinds = record.state, {file.number: file.kind for file in record.published}
     for folder in layout.folders_of(state.folder):
         for info in store.list(folder):
             for item in split_listing(state.folder, (info,), state.row.generation, state.extension):
@@ -267,29 +246,26 @@ def _cut(files: Sequence[tuple[CheckedTable, ListedFile]], share: int) -> list[C
         current.append(entry)
         weight += entry[1].size
         if weight >= share:
-            tasks.append(CheckTask(tuple(current)))
+            tasks.append(tuple(current))
             current, weight = [], 0
-    return [*tasks, CheckTask(tuple(current))] if current else tasks
+    return [*tasks, tuple(current)] if current else tasks
 
 
 def _record(
-    mirror: Mirror, ledger: Engine, known: _Known, verdicts: Mapping[str, Finding], found: Sequence[DeepFinding]
+    mirror: Mirror,
+    ledger: Engine,
+    records: Mapping[str, TableRecord],
+    verdicts: Mapping[str, Finding],
+    found: Sequence[DeepFinding],
 ) -> dict[str, Finding]:
     """Stop tables by what was found in depth; the verdict on each of them, recorded."""
-    entries = []
-    for finding in found:
-        state = None if finding.table is None else known.states[finding.table]
-        table_id, generation = (None, 0) if state is None else (state.id, state.row.generation)
-        entries.append(
-            FoundInDepth(
-                table_id, finding.table, generation, finding.code, finding.what, finding.evidence, finding.stops
-            )
-        )
+    states = {source: record.state for source, record in records.items()}
+    entries = [(finding, None if finding.table is None else states[finding.table]) for finding in found]
     stopped = record_deep_findings(ledger, mirror.name, entries)
     decided: dict[str, Finding] = {}
     for finding in found:
         source = finding.table
-        if source is None or not finding.stops or known.states[source].id not in stopped or source in decided:
+        if source is None or not finding.stops or states[source].id not in stopped or source in decided:
             continue
         before = verdicts[source]
         if before.verdict is not Verdict.STOP:
@@ -300,7 +276,7 @@ def _record(
                 what=finding.what,
                 evidence={**before.evidence, **finding.evidence},  # the next look remembers what this one saw
             )
-    record_verdicts(ledger, {known.states[s].id: (finding, known.states[s].row) for s, finding in decided.items()})
+    record_verdicts(ledger, {states[s].id: (finding, states[s].row) for s, finding in decided.items()})
     return decided
 
 

@@ -18,7 +18,6 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from sqlalchemy import Engine
 
-from open_mirroring.changes.log_position import LOAD_ORDINAL, is_load_epoch, position_order
 from open_mirroring.changes.source_reloads import ReloadedRows, unseen_reload
 from open_mirroring.codes import Trait, having
 from open_mirroring.config import Mirror, Table
@@ -41,12 +40,11 @@ from open_mirroring.protocols.table_stops import LOAD_REPEATED, RELOAD_SEEN
 from open_mirroring.reconciliation.inspection import declaration, zone_address
 from open_mirroring.reconciliation.losses import look
 from spark_jobs.changelog.delta_log import log_files
-from spark_jobs.extract_changes import read_mended
 from spark_jobs.initial_load import load
 from spark_jobs.load.planning import refuse_handed_over
 from spark_jobs.plan.table_plan import PlanStop
 from spark_jobs.publish.changes import is_followed, publish
-from spark_jobs.publish.logged_rows import LoggedRows, reloaded_rows
+from spark_jobs.publish.logged_rows import reloaded_rows
 from spark_jobs.publish.publication import Preparation
 from spark_jobs.runtime.job import Job
 from spark_jobs.sources.registry import format_of
@@ -88,7 +86,7 @@ class Reloaded(NamedTuple):
     @property
     def hold(self) -> str:
         """Why the table is on hold; empty when it is back."""
-        return f"{RESET_OPEN}: it is built anew ({self.stage}), waits for {self.waits_for}" if self.waits_for else ""
+        return f"{RESET_OPEN}: it is rebuilt ({self.stage}), waits for {self.waits_for}" if self.waits_for else ""
 
 
 def request_reload(
@@ -99,37 +97,24 @@ def request_reload(
     *,
     again: bool = False,
     request: str = "",
-    made_anew: bool = False,
 ) -> bool:
     """Ask for the reset of a table; False when nothing begins with it. Nothing is deleted yet.
 
     Nothing begins when it is under way already, unless *again*, or when this *request* was made before (G-30).
-    *made_anew*: the source dropped the table and re-created it before its newest stream began (G-108).
 
     Raises:
         TerminalError: ``ARGUMENT_INVALID``, ``CONFIG_INVALID``, ``COMMAND_REFUSED``; ``LOAD_NEEDED`` when the table has
-            no initial load, and the log does not contain its rows; ``ARGUMENT_INVALID`` when it cannot have
-            been re-created.
+            no initial load, and the log does not contain its rows.
     """
     table = declared_table(mirror, source)
-    if made_anew and table.initial_load is not None:
-        raise TerminalError(
-            "ARGUMENT_INVALID",
-            f"table {source!r} begins with its `initial_load`, and not with an empty table",
-            where=f"mirror {mirror.name}",
-            way_out="without --made-anew it begins with the rows that the new table has; or take `initial_load` out of "
-            "the mirror file, if the table was empty when its new stream began",
-        )
     reader = LedgerReader(ledger, mirror.name)
     if state := reader.tables(source).get(source):
         highest = reader.highest(source, reader.mirror().committed).values()
         refuse_handed_over(table, state.row.generation + 1, max(highest, default=None))
-    lives_above: str | None = None
     if table.initial_load is None and answer(ledger, mirror.name, Asked(request, RELOAD, source)) is None:
-        lives_above = _as_log_tells(mirror, ledger, table, made_anew=made_anew).lives_above
-    requested = ResetLedger(ledger, mirror.name).request_reload(
-        declaration(table), reason, again=again, request=request, lives_above=lives_above, made_anew=made_anew
-    )
+        _refuse_what_log_lacks(mirror, ledger, table)
+    resets = ResetLedger(ledger, mirror.name)
+    requested = resets.request_reload(declaration(table), reason, again=again, request=request)
     reach("reset.requested")
     return requested
 
@@ -163,9 +148,8 @@ def reload_table(
 
     def rebuild() -> str:
         stopped.clear()
-        read_mended(mirror, ledger, spark)
         # A table that begins with its source's own load, in the log, begins with no load of ours (G-125).
-        loads = LedgerReader(ledger, mirror.name).tables(source)[source].load_state != "none"
+        loads = LedgerReader(ledger, mirror.name).tables(source)[source].start.load_state != "none"
         if loads:
             done = load(mirror, ledger, spark(), [source])
             stopped.update(done.stopped)
@@ -214,7 +198,7 @@ def follow(
         if source not in declared or not is_followed(state):
             continue
         stopped = _Stopped(mirror, ledger, declared[source], state)
-        if state.accepted is not None or (state.stop_code in (RELOAD_SEEN, LOAD_REPEATED) and stopped.is_ours):
+        if state.start.accepted is not None or (state.stop_code in (RELOAD_SEEN, LOAD_REPEATED) and stopped.is_ours):
             stopped.follow_reload()
         elif state.stop_code in FOLLOWED and stopped.is_ours:
             stopped.follow_schema_change()
@@ -243,7 +227,7 @@ class _Stopped:
 
     def follow_reload(self) -> None:
         """Ask for the reset of a table whose source was loaded again, if allowed: it begins with the newest load."""
-        declared, state, accepted = self._declared, self._state, self._state.accepted
+        declared, state, accepted = self._declared, self._state, self._state.start.accepted
         if state.stop_code is None:
             self._resets.keep_stopped(declared.source, "the table is no longer stopped: there is no load to accept")
             return
@@ -283,7 +267,7 @@ class _Stopped:
         is_jdbc = isinstance(declared.initial_load, JdbcLoad)  # rows of an export were written before the change
         if is_asked and is_jdbc and (declared.on_possible_rename or publish_settings.on_possible_rename) == "reload":
             setting, chosen, is_asked = "on_possible_rename", "reload", False
-        if chosen == "stop" or (declared.initial_load is not None and not (chosen == "reload" and is_jdbc)):
+        if is_asked or chosen == "stop" or (declared.initial_load is not None and not (chosen == "reload" and is_jdbc)):
             return
         published = [c.name for c in state.columns.columns if not c.tells and c.name not in declared.key]
         if declared.chosen.of(published) != published:
@@ -292,8 +276,7 @@ class _Stopped:
         try:
             if not self._may_begin(setting, publish_settings.schema_reloads_per_day):
                 return
-            if not is_asked or self._is_answered():
-                request_reload(self._mirror, self._ledger, declared.source, reason)
+            request_reload(self._mirror, self._ledger, declared.source, reason)
         except TerminalError as error:
             log.warning("%s stays stopped: %s", declared.source, error)
 
@@ -318,13 +301,6 @@ class _Stopped:
         """
         came = self._reader.committed_at({found.load.last_batch}).get(found.load.last_batch)
         return found.load.new_from is not None or came is None or datetime.now(UTC) - came >= QUIET
-
-    def _is_answered(self) -> bool:
-        """Whether the rows that a question concerned are all gone (G-106).
-
-        Only new changes of the table can make it so: without them its log is not read again in every run.
-        """
-        return self._has_new_changes() and not _as_log_tells(self._mirror, self._ledger, self._declared).asks
 
     def _has_new_changes(self) -> bool:
         newest = self._reader.mirror().committed
@@ -387,83 +363,33 @@ def declared_table(mirror: Mirror, source: str) -> Table:
     return declared[source]
 
 
-class _Log(NamedTuple):
-    """What the log makes of a table.
-
-    Above *lives_above*, if given, every row of it has its newest change (G-106). *asks* what was not decided yet.
-    """
-
-    lives_above: str | None = None
-    asks: bool = False
-
-
-def _as_log_tells(mirror: Mirror, ledger: Engine, table: Table, *, made_anew: bool = False) -> _Log:
-    """How the table can be built from the log: its files exist, and the columns of its rows fit one table.
-
-    Columns that do not fit do not matter where no living row was last changed with them. For a table that was
-    *made_anew* with its newest stream, older streams do not matter.
+def _refuse_what_log_lacks(mirror: Mirror, ledger: Engine, table: Table) -> None:
+    """Refuse to build a table from a log that lacks files of it, or whose rows have columns of several tables.
 
     Raises:
         TerminalError: ``LOAD_NEEDED``.
     """
     reader = LedgerReader(ledger, mirror.name)
     state = reader.tables().get(table.source)
-    if state is None:
-        return _Log()
-    if state.reset is not None and state.stop_code is None:
-        return _Log(state.lives_above)  # the reset that is under way was judged when it was asked for
+    if state is None or (state.reset is not None and state.stop_code is None):
+        return  # the reset that is under way was judged when it was asked for
     logged = reader.contents({table.source: 0}, reader.mirror().committed).get(table.source, [])
-    epochs = {**reader.epochs([state.id]).get(state.id, {})}
-    begins_at = state.begins_at
-    if made_anew:
-        new = {part.epoch for part in logged if not is_load_epoch(part.epoch)} - epochs.keys()
-        begins_at = max(epochs.values(), default=LOAD_ORDINAL) + bool(new)
-        epochs |= dict.fromkeys(new, begins_at)
-    if state.newest_load is not None:
-        logged = [part for part in logged if part.batch >= state.newest_load.first_batch]
-    if begins_at is not None:
-        logged = [part for part in logged if epochs.get(part.epoch, LOAD_ORDINAL) >= begins_at]
+    if state.start.newest_load is not None:
+        logged = [part for part in logged if part.batch >= state.start.newest_load.first_batch]
     wanted = {file for part in logged for file in part.files}
-    there = {*log_files(log_place(mirror))} if wanted else set[str]()
-    if missing := wanted - there:
+    if missing := wanted - {*log_files(log_place(mirror))} if wanted else ():
         raise load_needed(mirror.name, table.source, f"{len(missing)} of its files are not in the log any more")
-    preparation = Preparation(mirror, reader)
-    begin = None if begins_at is None else position_order(begins_at, "")
-    anew = state._replace(keys=tuple(table.key), lives_above=begin)
-    stop = _stop(preparation, anew)
-    if stop is None:
-        return _Log()
-    # A possible rename is asked of the operator once the table is built up to it; the answer lets it go on from there.
-    asked = {stop.at or "": _Log(asks=True)} if stop.code == RENAME_POSSIBLE else {}
-    is_plain = table.key and not table.complete_rows and state.newest_load is None
-    if is_plain and stop.code in FOLLOWED:
-        streams = {epoch: at for epoch, at in epochs.items() if at >= (begins_at or 0)}
-        rows = LoggedRows(log_place(mirror), sorted(wanted), table.source, streams)
-        oldest = rows.oldest_living()
-        for place in (one for one in preparation.ends_of_lists(anew) if (begin or "") < one < oldest):
-            later = _stop(preparation, anew._replace(lives_above=place))
-            if later is None:
-                return _Log(rows.last_before_row_behind(place))
-            if later.code == RENAME_POSSIBLE:
-                asked.setdefault(later.at or "", _Log(rows.last_before_row_behind(place), asks=True))
-    if asked:
-        return asked[max(asked)]
-    raise load_needed(mirror.name, table.source, f"{stop.code}: {stop.what}") from stop
-
-
-def _stop(preparation: Preparation, state: TableState) -> PlanStop | None:
-    """What would stop a table that is built from the log."""
     try:
-        preparation.schema_from_log(state)
+        Preparation(mirror, reader).schema_from_log(state._replace(keys=tuple(table.key)))
     except PlanStop as stop:
-        return stop
-    return None
+        # A possible rename is asked once the table is built up to it; the answer lets it go on from there.
+        if stop.code != RENAME_POSSIBLE:
+            raise load_needed(mirror.name, table.source, f"{stop.code}: {stop.what}") from stop
 
 
 def _reload(mirror: Mirror, ledger: Engine, spark: SparkSession, arguments: argparse.Namespace) -> Reloaded:
     source, reason, request = arguments.table, Reason(arguments.approved_by, arguments.reason), arguments.request or ""
-    how = {"again": arguments.again, "request": request, "made_anew": arguments.made_anew}
-    is_new = request_reload(mirror, ledger, source, reason, **how)
+    is_new = request_reload(mirror, ledger, source, reason, again=arguments.again, request=request)
     log.info("%s: the reset is %s", source, "recorded" if is_new else "under way, or done already")
     if arguments.request_only:
         return Reloaded(source, LedgerReader(ledger, mirror.name).tables()[source].row.generation, "REQUESTED", "", {})

@@ -31,7 +31,7 @@ log = logging.getLogger(__name__)
 def main(argv: Sequence[str] | None = None) -> int:
     """Open the order, run its job, keep the end; 0, or the code of what kept it from being run or kept."""
     parser = argparse.ArgumentParser(prog="sealed_job")
-    parser.add_argument("key_file", type=Path, help="the file with the key, which the cluster brings")
+    parser.add_argument("key_file", type=Path, help="the file with the key, which the cluster provides")
     parser.add_argument("text", help="the sealed order")
     arguments = parser.parse_args(argv)
     logging.basicConfig(level=logging.WARNING, format="%(levelname)s %(message)s", stream=sys.stderr)

@@ -19,7 +19,7 @@ def settled(pipeline: Pipeline, counts: Mapping[str, int], messages: int) -> Non
     for source, state in pipeline.reader.tables().items():
         numbers = pipeline.numbers(state.folder)
         assert numbers == list(range(1, len(numbers) + 1)), source
-        for publication in pipeline.reader.publications(state.id, state.row.generation):
+        for publication in pipeline.reader.publications({state.id: state.row.generation}).get(state.id, ()):
             counted = publication.counts
             assert counted.get("changes", 0) == sum(counted.get(name, 0) for name in ACCOUNTS), (source, counted)
 

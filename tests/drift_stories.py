@@ -26,9 +26,9 @@ WIDER: Mapping[str, tuple[str, ...]] = {
 NARROWER: Mapping[str, str] = {"bigint": "int", "int": "smallint", "decimal(12,2)": "decimal(10,2)"}
 """The types to which the source lets a column be narrowed, as the stories' values fit."""
 FIRST = ("smallint", "int", "decimal(10,2)", "varchar(20)", "real", "datetime2(3)")
-SILENT = ("add", "drop", "widen", "narrow", "back", "case", "rename", "reorder", "nothing", "swap", "taken")
+SILENT = ("add", "drop", "widen", "narrow", "back", "case", "rename", "reorder", "nothing", "swap")
 """What `ALTER TABLE` does; no change of a row tells of it."""
-TOLD = ("empty", "remade", "retyped", "filled")
+TOLD = ("empty", "filled")
 """What goes with changes of rows: all are deleted, then comes another table or type; or a column that is filled."""
 KINDS = (*SILENT, *TOLD)
 
@@ -44,19 +44,9 @@ class Change(NamedTuple):
     version: int
 
 
-class Statement(NamedTuple):
-    """What a history of DDL tells of one: what was done to each column, and its new name, behind the change *after*."""
-
-    after: int
-    columns: Mapping[str, tuple[str, str | None]]
-
-
 @dataclass
 class Story:
-    """One table. *renames* says whether its source can rename a column while its changes are read.
-
-    *told* says that the source keeps a history of its DDL, so that a name may be given again with no row between.
-    """
+    """One table. *renames* says whether its source can rename a column while its changes are read."""
 
     name: str
     random: Random
@@ -67,8 +57,6 @@ class Story:
     """What to answer: columns that were renamed, by their old name."""
     done: list[str] = field(default_factory=list)
     version: int = 1
-    told: bool = False
-    statements: list[Statement] = field(default_factory=list)
     _gone: list[str] = field(default_factory=list)
     _place: int = 0
     _ids: int = 0
@@ -80,7 +68,7 @@ class Story:
 
     def alter(self, kind: str) -> list[Change]:
         """Change the structure, if a column can be changed so; the changes of rows that tell of it, mostly none."""
-        told = self._emptied() if kind in ("empty", "remade", "retyped") else []
+        told = self._emptied() if kind == "empty" else []
         data = [name for name in self.columns if name != "id"]
         before = dict(self.columns)
         match kind:
@@ -104,27 +92,11 @@ class Story:
                 self._names += 1
                 self._rename(old, f"r{self._names}")
                 self.renamed[old] = f"r{self._names}"
-            case "taken" if self.told:
-                old = self.random.choice(data)
-                self._names += 1
-                self._rename(old, f"r{self._names}")
-                self._add(old, self.random.choice(FIRST))
             case "case":
                 old = self.random.choice(data)
                 self._rename(old, old.swapcase())
             case "reorder":
                 self.columns = {"id": "int", **{name: self.columns[name] for name in reversed(data)}}
-            case "remade":  # its keys are given again
-                self._ids = 0
-                kept = self.random.sample(data, self.random.randint(0, len(data)))
-                self._names += 2
-                names = [*kept, f"c{self._names - 1}", f"c{self._names}"]
-                self.random.shuffle(names)
-                self._say(**{name: ("DROP", None) for name in data if name not in names})
-                self._say(**{name: ("ALTER" if name in data else "ADD", None) for name in names})
-                self.columns = {"id": "int", **{name: self.random.choice(FIRST) for name in names}}
-            case "retyped":
-                self.columns[self.random.choice(data)] = self.random.choice(FIRST)
             case "filled":
                 self._names += 1
                 self._add(f"c{self._names}", self.random.choice(FIRST))
@@ -181,25 +153,19 @@ class Story:
             return f"2026-01-02 03:04:05.{number % 1000:03d}"
         return f"{number}.5" if kind in ("real", "float") else str(number)
 
-    def _say(self, **columns: tuple[str, str | None]) -> None:
-        self.statements.append(Statement(self._place, columns))
-
     def _add(self, name: str, kind: str) -> None:
         if name.casefold() not in {known.casefold() for known in self.columns}:
-            self._say(**{name: ("ADD", None)})
             self.columns[name] = kind
             for row in self.rows.values():
                 row[name] = None
 
     def _drop(self, name: str) -> None:
         del self.columns[name]
-        self._say(**{name: ("DROP", None)})
         self._gone.append(name)
         for row in self.rows.values():
             del row[name]
 
     def _rename(self, old: str, new: str) -> None:
-        self._say(**{old: ("ALTER", new)})
         self.columns = {new if name == old else name: kind for name, kind in self.columns.items()}
         for id_, row in self.rows.items():
             self.rows[id_] = {new if name == old else name: value for name, value in row.items()}
@@ -209,7 +175,6 @@ class Story:
         fitting = [name for name, of in self.columns.items() if name != "id" and of in other]
         if fitting:
             name = self.random.choice(fitting)
-            self._say(**{name: ("ALTER", None)})
             self.columns[name] = self.random.choice(other[self.columns[name]])
 
 

@@ -111,7 +111,7 @@ class FaultRun:
         """New changes at the source, other faults, and a job; no fault of the wire may stop a table."""
         self.shop.go_on(self.random.randrange(12), hold_back=True)
         self.wire.worsen()
-        pending = any(table.load_state == "pending" for table in self.pipeline.reader.tables().values())
+        pending = any(table.start.load_state == "pending" for table in self.pipeline.reader.tables().values())
         name = "load" if pending or not self.came_of else "tick"
         if self.random.random() < 0.05:
             name = "reconcile"

@@ -26,13 +26,16 @@ import uvicorn
 import yaml
 from fastapi import FastAPI
 
+from open_mirroring.changes.places_seen import PlacesSeen
 from open_mirroring.config import load_mirror
+from open_mirroring.facts.column_lists import ColumnList
+from open_mirroring.landing_zone import layout
 from open_mirroring.ledger import open_ledger
 from open_mirroring.ledger import tables as t
-from open_mirroring.ledger.documents import Documents
+from open_mirroring.ledger.documents import COLUMN_LISTS, EPOCHS, Documents
 from open_mirroring.ledger.proofs import ProofLedger, RecordedProof
 from open_mirroring.page import Door, LoopbackDoor, MirrorShelf, Surroundings, build_app
-from open_mirroring.protocols.proving import Position, Proof, ProofVerdict
+from open_mirroring.protocols.proving import Position, Proof
 from tests.hand_published import CUSTOMERS, ORDERS, HandPublished
 
 HOSTILE = "dbo.<img src=x onerror=alert(1)>\"'&amp;{{7*7}}‮"
@@ -79,7 +82,7 @@ class PageMirror(HandPublished):
             self.publish(**{name: [number, number + 10] for name in names})
         self.log(3, {PAYMENTS: 5}, ago=timedelta(minutes=12))
         ids = {source: state.id for source, state in self.reader.tables().items()}
-        proved = Proof(ProofVerdict.EQUAL, Position(2, "0:A:1:1"), "dbo", 1, 4, 4, proved_at=self.now)
+        proved = Proof(Position(2, "0:A:1:1"), "dbo", 1, 4, 4, proved_at=self.now)
         for source in (ORDERS, CUSTOMERS):
             ProofLedger(self.ledger).record(RecordedProof(str(uuid4()), ids[source], 1, proved))
         self.look()
@@ -117,24 +120,62 @@ class PageMirror(HandPublished):
         )
 
     def break_things(
-        self, stop: str = "the column <b>total</b> is int in the log and was decimal", reason: str = "cut at <b>7</b>"
+        self,
+        stop: str = "the column <b>total</b> is int in the log and was decimal",
+        reason: str = "cut at <b>7</b>",
+        batch: int = 4,
     ) -> None:
         """Orders is stopped by what reading found, and the hostile table has a dead letter."""
-        self.log(4, {}, ago=timedelta(minutes=2), rejected=True)
-        self.letter(self.hostile, reason=reason)
-        with self.ledger.begin() as db:
-            stopped = {"stop_code": "TYPE_UNSUPPORTED", "stop_what": stop, "stopped_at": self.now}
-            db.execute(t.mirrored_table.update().where(t.mirrored_table.c.source == ORDERS).values(**stopped))
+        self.log(batch, {}, ago=timedelta(minutes=2), rejected=True)
+        self.letter(self.hostile, reason=reason, batch=batch)
+        self.stop(ORDERS, "TYPE_UNSUPPORTED", stop)
         self.look()
 
-    def app(self, door: Door | None = None) -> FastAPI:
-        return build_app(Surroundings(MirrorShelf([self.file.parent]), door or LoopbackDoor()))
+    def stop(self, source: str, code: str, what: str) -> None:
+        with self.ledger.begin() as db:
+            stopped = {"stop_code": code, "stop_what": what, "stopped_at": self.now}
+            db.execute(t.mirrored_table.update().where(t.mirrored_table.c.source == source).values(**stopped))
+
+    def drop_a_column(self, new: str = "<b>cost") -> None:
+        """Orders is stopped: its newest rows have no price, and another column."""
+        state = self.table()
+        for names, position in ((["id", "price"], "A:1:1"), (["id", new], "A:2:1")):
+            cols = json.dumps([[name, "int", at] for at, name in enumerate(names)])
+            seen = {GUID: PlacesSeen(*[position] * 4)}
+            self.keep(COLUMN_LISTS, state.id, **{position: ColumnList(cols, True, position, seen)})
+        self.keep(EPOCHS, state.id, **{GUID: 0})
+        self.stop(ORDERS, "RENAME_POSSIBLE", "price is gone, cost came")
+
+    def live_a_week(self) -> None:
+        """Batches of every table in the last seven days, published later and later, and applied."""
+        names = [name.removeprefix("dbo.") for name in self.batches]
+        for number, hours in enumerate([*range(165, 24, -20), *range(23, 0, -1)], 1):
+            rows = 2 + number % 5
+            self.log(number, dict.fromkeys(self.batches, rows), ago=timedelta(hours=hours))
+            self.publish(**{name: range(rows) for name in names})
+            # The target has applied all files but the newest.
+            for source in self.batches if number > 1 else ():
+                processed = self.path(number - 1, source).parent / layout.PROCESSED_FOLDER
+                processed.mkdir(exist_ok=True)
+                self.path(number - 1, source).rename(processed / layout.file_name(number - 1))
+            of_batch = t.published_file.c.number == number
+            at = self.now - timedelta(hours=hours) + timedelta(minutes=number)
+            with self.ledger.begin() as db:
+                db.execute(t.published_file.update().where(of_batch).values(confirmed_at=at))
+                db.execute(t.publication.update().values(confirmed_at=at).where(t.publication.c.batch_to == number))
+        ids = {source: state.id for source, state in self.reader.tables().items()}
+        for days, source in ((6, ORDERS), (4, CUSTOMERS), (2, PAYMENTS)):
+            proved = Proof(Position(2, None), "dbo", 1, 900, 900, proved_at=self.now - timedelta(days=days))
+            ProofLedger(self.ledger).record(RecordedProof(str(uuid4()), ids[source], 1, proved))
+
+    def app(self, door: Door | None = None, **more: Any) -> FastAPI:
+        return build_app(Surroundings(MirrorShelf([self.file.parent]), door or LoopbackDoor(), **more))
 
 
 def form_of(page: str, label: str) -> dict[str, str]:
-    """The hidden values of the form under a button."""
+    """The hidden values of the form under a button, or in front of one that asks for nothing."""
     found = page.partition(f"<summary>{label}</summary>")[2].partition("</form>")[0]
-    assert found, f"there is no button {label}"
+    found = found or next(form for form in re.findall(r"<form.*?</form>", page, re.S) if f">{label}</button>" in form)
     return {name: html.unescape(v) for name, v in re.findall(r'type="hidden" name="(\w+)" value="([^"]*)"', found)}
 
 

@@ -19,10 +19,12 @@ from open_mirroring.config import load_mirror
 from open_mirroring.config.storage import log_place
 from open_mirroring.ledger import open_ledger
 from open_mirroring.ledger.documents import FRAGMENTS
+from open_mirroring.ledger.extract_ledger import ExtractLedger
 from open_mirroring.ledger.reading import LedgerReader
 from open_mirroring.storage.delta_address import delta_address
 from spark_jobs.runtime.tasks import SessionOnDemand
 from tests.attached_job import environment_of
+from tests.killed_job import exit_of_job
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -77,6 +79,10 @@ class Pipeline:
         return open_ledger(self.mirror.ledger_url())
 
     @property
+    def open_fragments(self) -> int:
+        return len(ExtractLedger(self.ledger, self.name).open_fragments())
+
+    @property
     def reader(self) -> LedgerReader:
         return LedgerReader(self.ledger, self.name)
 
@@ -104,15 +110,16 @@ class Pipeline:
 
     def killed(self, job: str, fault: str, *arguments: str) -> None:
         """Run a job in a process of its own that dies at a fault point; fails when it does not die there."""
-        module, environment = f"spark_jobs.{job}", {"PYTHONPATH": os.pathsep.join([str(ROOT), *sys.path])}
-        command = [sys.executable, "-m", module, str(self.file), *arguments]
-        if not isinstance(self._spark, SessionOnDemand):
-            command[2:2], environment = ["tests.attached_job"], {**environment_of(self._spark)}
-        environment = {**os.environ, **environment, "OPEN_MIRRORING_FAULT": fault}
-        ended = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300, cwd=ROOT)
-        assert ended.returncode == -9, (
-            f"{job} was to die at {fault}, but ended with {ended.returncode}:\n{ended.stderr}"
-        )
+        environment, said = {**os.environ, "OPEN_MIRRORING_FAULT": fault}, self.folder / "killed.log"
+        if isinstance(self._spark, SessionOnDemand):
+            code = exit_of_job(job, [str(self.file), *arguments], environment, said)
+        else:
+            command = [sys.executable, "-m", "tests.attached_job", f"spark_jobs.{job}", str(self.file), *arguments]
+            environment |= environment_of(self._spark)
+            with said.open("wb") as file:
+                ended = subprocess.run(command, env=environment, stdout=file, stderr=file, timeout=300, cwd=ROOT)
+            code = ended.returncode
+        assert code == -9, f"{job} was to die at {fault}, but ended with {code}:\n{said.read_text()}"
 
     def logged(self) -> list[dict[str, Any]]:
         """The rows of the log, read as anybody can read them."""

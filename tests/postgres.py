@@ -12,6 +12,7 @@ import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -35,14 +36,15 @@ class PostgresServer(NamedTuple):
         return connection
 
     def execute(self, *statements: str) -> None:
-        """Run statements."""
-        connection = self.connect()
-        try:
-            with connection.cursor() as cursor:
-                for statement in statements:
-                    cursor.execute(statement)
-        finally:
-            connection.close()
+        """Run statements, all by one connection: to connect takes longer than most of them."""
+        with _kept(self).cursor() as cursor:
+            for statement in statements:
+                cursor.execute(statement)
+
+
+@cache
+def _kept(server: PostgresServer) -> Any:
+    return server.connect()
 
 
 @contextmanager

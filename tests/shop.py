@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import io
 import json
-import subprocess
-import sys
+from contextlib import redirect_stdout
 from pathlib import Path
 from typing import Any
 
-from tests.pipeline import ROOT, Pipeline
+from demo.judge import judge as verdicts
+from tests.pipeline import Pipeline
+from workload_generator.command_line import main as workload
 
 SHOP = {
     "dbo.customers": ["customer_id"],
@@ -19,17 +21,16 @@ SHOP = {
 
 
 def generator(*arguments: object) -> Any:
-    command = [sys.executable, "-m", "workload_generator", *map(str, arguments)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=300, cwd=ROOT)
-    assert done.returncode == 0, done.stderr
-    return json.loads(done.stdout)
+    said = io.StringIO()
+    with redirect_stdout(said):
+        assert workload([*map(str, arguments)]) == 0
+    return json.loads(said.getvalue())
 
 
 def judge(pipeline: Pipeline, state: Path) -> None:
     """Cell by cell, by a witness that shares no code with the product."""
-    command = [sys.executable, "demo/judge.py", "--state", state, "--tables", pipeline.target]
-    done = subprocess.run([*map(str, command)], capture_output=True, text=True, timeout=300, cwd=ROOT)
-    assert done.returncode == 0, done.stdout + done.stderr
+    differing = [one for one in verdicts(state, pipeline.target) if not one.equal]
+    assert not differing, differing
 
 
 class Shop:

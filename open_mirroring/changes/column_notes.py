@@ -94,17 +94,17 @@ class ColumnNote(NamedTuple):
             is_contradicted = self.kind is NoteKind.CONTRADICTED
             why = "changes contradict those before them, so some are missing: " if is_contradicted else ""
             return (
-                f"rows unverified up to batch {self.batch}: {why}{self.column}; what they lack of the "
-                "source, no message tells: a proof does, and a reset with an initial load brings it"
+                f"rows unverified up to batch {self.batch}: {why}{self.column}. What they lack compared with the "
+                "source is unknown: run `open-mirroring prove` to check, or reset the table with an initial load"
             )
         if self.kind is NoteKind.TAKEN:
             which = f"columns like {self.column!r} unverified" if "*" in self.column else names
             return (
-                f"{which} since `columns` takes it: rows that were read before have NULL there until they "
+                f"{which} since `columns` includes it: rows that were read before have NULL there until they "
                 "change; a reset with an initial load loads what the source has"
             )
         return (
-            f"{names}: rows that have not changed since then may differ from the source, by a default, a new type, or "
+            f"{names}: rows that have not changed since then may differ from the source: by a default, a new type, or "
             "for a key by a swap with an equal row; run `open-mirroring prove` to check, or reload the table"
         )
 

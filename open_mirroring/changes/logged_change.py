@@ -38,7 +38,7 @@ class Left(NamedTuple):
 
     *position* is that of the DELETE half that leaves the key, *before* its before image. *changes* are the earlier
     ones, newest first, one per position; *later* are later changes that show a row at the old key. Up to the order
-    *untold* the log may lack rows of the table; None: it has them all.
+    *untold* the log may lack rows of the table; None means that it has them all.
     """
 
     position: LogPosition
@@ -53,9 +53,9 @@ class RowColumns(NamedTuple):
 
     Attributes:
         meaning: reads the text of a column; None where texts are compared as they are.
-        telling: the columns, but for the key, whose value a before image of such a row always has.
+        telling: the columns outside the key that a before image of such a row always contains.
         dropped: columns that the source no longer has, or that the mirror file leaves out, or left out earlier.
-        of_reading: the row has the columns of the time when it was read.
+        of_reading: the row has the columns that the table had when it was read.
     """
 
     meaning: Meaning | None = None
@@ -75,7 +75,7 @@ class Logged(NamedTuple):
         left: the key that the row had before, if this change gave it another key and that matters: where rows are
             completed, or a row leaves the new key in the same transaction.
         loaded: the row, or what completed it, comes from an initial load.
-        required: the columns that a row at this place has to have; None: those of a *whole* one (G-60).
+        required: the columns that a row at this position must have; None means those of a *whole* row (G-60).
         columns: what is known of the row's columns.
     """
 
@@ -244,7 +244,7 @@ def same_content(one: Logged, other: Logged) -> bool:
     both = values.keys() & again.keys()
     columns = one.after.keys() | other.after.keys() if one.columns.of_reading else one.columns.dropped
     dropped = {name for name in columns if name not in one.after or name not in other.after}
-    if one.columns.of_reading:  # its name may be another column's at the time of the second reading (T-88)
+    if one.columns.of_reading:  # at the second reading its name may belong to another column (T-88)
         dropped |= {*one.columns.dropped}
     return not (values.keys() ^ again.keys()) - dropped and all(
         _equal(one, name, values[name], again[name]) for name in both - dropped

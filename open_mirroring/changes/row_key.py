@@ -39,6 +39,11 @@ def bucket_of_bytes(key: bytes) -> int:
     return zlib.crc32(key) % KEY_BUCKETS
 
 
+def buckets_of_bytes(keys: Iterable[bytes]) -> list[int]:
+    """The buckets of many encoded keys, as :func:`bucket_of_bytes`."""
+    return [checksum % KEY_BUCKETS for checksum in map(zlib.crc32, keys)]
+
+
 def columns_lacking(key: Collection[str], announced: Collection[str]) -> list[str]:
     """The columns of the key announced by the source that *key* lacks, in any case (G-83).
 

@@ -213,7 +213,7 @@ def _loads(runs: Sequence[Run]) -> list[Run]:
         before = next((one for one in reversed(found) if one.is_load), None)
         if run.is_load and before is not None and not run.new and 2 * run.keys < before.keys:
             if at == last:
-                raise _unclear("whether its last loaded rows are a whole load, or were delivered once more")
+                raise _unclear("whether its last loaded rows are a complete load, or were delivered again")
             continue
         if found and found[-1].is_load is run.is_load:
             found[-1] = _joined(found[-1], run)
@@ -233,12 +233,12 @@ def unseen_reload() -> TerminalError:
     return TerminalError(
         RELOAD_UNCLEAR,
         "the log holds no row of a full load behind changes, and none that came again",
-        way_out="there is nothing to accept; to build the table anew: `open-mirroring reload-table`",
+        way_out="there is nothing to accept; to rebuild the table: `open-mirroring reload-table`",
     )
 
 
 def _unclear(what: str) -> TerminalError:
-    return TerminalError(RELOAD_UNCLEAR, f"the log does not tell {what}", way_out=_WITH_A_LOAD)
+    return TerminalError(RELOAD_UNCLEAR, f"the log does not show {what}", way_out=_WITH_A_LOAD)
 
 
 def unclear_change(position: str, partition: str) -> TerminalError:

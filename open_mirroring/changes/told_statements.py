@@ -46,19 +46,14 @@ class Told(NamedTuple):
     Attributes:
         signals: the state of tables, by table and code.
         statements: the statements by table; None if the source does not report them.
-        by: the origin of the statements.
     """
 
     signals: Mapping[tuple[str, str], str] = MappingProxyType({})
     statements: Mapping[str, Sequence[Statement]] | None = None
-    by: str = ""
 
 
-class ToldColumn(NamedTuple):
-    """The fate of a column: its current name, or None if it was dropped; *by* is the first statement involved."""
-
-    renamed_to: str | None
-    by: str
+ToldColumn = tuple[str | None, str]
+"""The fate of a column: its current name, or None if it was dropped; and the first statement involved."""
 
 
 def what_became_of(column: str, after: str, statements: Sequence[Statement]) -> ToldColumn | None:
@@ -88,12 +83,12 @@ def what_became_of(column: str, after: str, statements: Sequence[Statement]) -> 
                 return None
             continue
         if step.action == DROP and step.renamed_to is None:
-            return ToldColumn(None, first or one.place)
+            return None, first or one.place
         if step.action != ALTER or (moved_in and step.renamed_to is None):
             return None
         if step.renamed_to is not None and step.renamed_to.casefold() != name.casefold():
             name, first = step.renamed_to, first or one.place
-    return None if name.casefold() == column.casefold() else ToldColumn(name, first)
+    return None if name.casefold() == column.casefold() else (name, first)
 
 
 def given_again(column: str, first: str, last: str, statements: Sequence[Statement]) -> dict[str, ToldColumn]:
@@ -108,7 +103,7 @@ def given_again(column: str, first: str, last: str, statements: Sequence[Stateme
             continue
         later = [other for other in statements if other.place >= one.place]
         told = what_became_of(column, "", later)
-        if told is not None and told.by == one.place and any(_gives_name(column, other) for other in later):
+        if told is not None and told[1] == one.place and any(_gives_name(column, other) for other in later):
             found[one.place] = told
     return found
 

@@ -62,7 +62,7 @@ def _source(mirror: Mirror) -> Iterator[Problem]:
         return
     path = mirror.resolve(source.path)
     if not _readable(path):
-        way_out = "mount or create the folder, or mend `source.path`; it may be empty, but it must be there"
+        way_out = "mount or create the folder, or fix `source.path`; it may be empty, but it must be there"
         yield mirror.problem(("source", "path"), "PLACE_MISSING", f"{path} is not there or not readable", way_out)
 
 
@@ -95,7 +95,7 @@ def _ledger(mirror: Mirror) -> Iterator[Problem]:
         way_out = "choose a place where this process can create a SQLite file, or name a PostgreSQL database"
     else:
         reason = _why_no_postgresql(url.render_as_string(False), f"{url.host}:{url.port or 5432}")
-        way_out = "start the database, or mend host, port, database and login of the connection"
+        way_out = "start the database, or fix host, port, database and login of the connection"
     if reason:
         yield mirror.problem(("ledger",), "UNREACHABLE", reason, way_out)
 
@@ -111,7 +111,7 @@ def _initial_loads(mirror: Mirror) -> Iterator[Problem]:
                     yield from _storage(mirror, (*setting, "path"), load.path, load.connection)
                 elif not _readable(path) or (path.is_dir() and not any(path.iterdir())):
                     what = f"{path} is not there, not readable, or empty"
-                    way_out = "put the export there, or mend `path`"
+                    way_out = "put the export there, or fix `path`"
                     yield mirror.problem((*setting, "path"), "PLACE_MISSING", what, way_out)
                 setting = (*setting, "stream_from")
                 stream_from(mirror, load)
@@ -133,7 +133,7 @@ def _storage(mirror: Mirror, setting: SettingPath, text: str, connection: str | 
     except MirroringError as error:
         yield mirror.problem_of(setting, error)
         return
-    what, way_out = f"nothing lies below {place}", "mend the path, or wait until the first file is there"
+    what, way_out = f"nothing is below {place}", "fix the path, or wait until the first file is there"
     yield mirror.problem(setting, "PLACE_MISSING", what, way_out)
 
 
@@ -179,7 +179,7 @@ def _why_not_writable(folder: Path) -> str:
 
 def _why_no_sqlite(file: Path) -> str:
     if not file.is_file() or not os.access(file, os.R_OK | os.W_OK) or _why_not_writable(file.parent):
-        return f"{file} is no file that can be read and written, or its folder takes no journal"
+        return f"{file} is no file that can be read and written, or no journal can be written in its folder"
     try:
         connection = sqlite3.connect(f"{file.absolute().as_uri()}?mode=ro", uri=True, timeout=_CONNECT_SECONDS)
         try:

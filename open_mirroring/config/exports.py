@@ -42,7 +42,7 @@ def stream_from(mirror: Mirror, load: ExportLoad) -> str:
                 reason = f"holds no stream position under {_KEY!r}"
     raise TerminalError(
         "STREAM_FROM_INVALID",
-        f"the file that tells where the export begins in the stream {reason}",
+        f"the file that shows where the export begins in the stream {reason}",
         where=str(file),
         way_out=f"write a JSON object with {_KEY!r}: the last commit LSN before the export began, or 'beginning'",
     )

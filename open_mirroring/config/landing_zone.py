@@ -36,7 +36,7 @@ class PartnerEvents(Section):
         default=None, description="Kind of the source, in any words. Unset: `source.format`."
     )
     source_version: Annotated[str, Field(min_length=1)] | None = Field(
-        default=None, description="Version of the source, in quotes. Unset: none is told."
+        default=None, description="Version of the source, in quotes. Unset: none."
     )
 
 
@@ -64,7 +64,7 @@ class LandingZone(Section):
         Discriminator(lambda value: "(PartnerEvents)" if isinstance(value, dict | PartnerEvents) else "(boolean)"),
     ] = Field(
         default=False,
-        description="Whether to say at the zone's root, in _partnerEvents.json, who publishes from what (F-06), or "
+        description="Whether to say at the zone's root, in _partnerEvents.json, who publishes from what, or "
         "{partner_name: …, source_type: …, source_version: …}: what to say. `open-mirroring create` always says it.",
     )
     retention_days: Annotated[int, Field(strict=True, ge=1, le=30)] | None = Field(
@@ -90,7 +90,7 @@ class LandingZone(Section):
             path = path or DEFAULT_PATH
             if why_unsafe(path) or not path.startswith("Files/"):
                 way_out = f"leave it out, for {DEFAULT_PATH}"
-                raise names.refusal("CONFIG_INVALID", "a zone in OneLake lies below Files/ of its item", way_out)
+                raise names.refusal("CONFIG_INVALID", "a zone in OneLake is below Files/ of its item", way_out)
             return path
         return names.check_required_path(path) if path or "store" in info.data else path
 
@@ -122,13 +122,13 @@ class LandingZone(Section):
         if is_guid(item) != is_guid(workspace):
             raise names.refusal(
                 "CONFIG_INVALID",
-                "one of workspace and item is a GUID, the other a name (O-01)",
+                "one of workspace and item is a GUID, the other a name",
                 "name both by GUID, which no renaming breaks, or both by name",
             )
         if not is_guid(item) and not item.casefold().endswith(_SUFFIXES):
             raise names.refusal(
                 "CONFIG_INVALID",
-                "an item that is given by name needs the suffix of its type (O-01)",
+                "an item that is given by name needs the suffix of its type",
                 "append .MirroredDatabase",
             )
         return item

@@ -183,7 +183,7 @@ def _clashes(mirrors: Sequence[Mirror], standing: Standing) -> list[Problem]:
 
 
 def _clash(mine: _Place, taken: _Place, owner: str) -> Problem:
-    what = f"this place is, holds or lies inside {path_text(taken.setting)} of {owner}"
+    what = f"this place is, holds or is inside {path_text(taken.setting)} of {owner}"
     return mine.mirror.problem(mine.setting, "MIRROR_CLASH", what, "give it a place of its own")
 
 

@@ -107,7 +107,7 @@ class Gate(Section):
     )
     trust_counters: bool = Field(
         default=False,
-        description="Whether the target's count of processed rows proves what was applied. Nobody promises that it "
+        description="Whether the target's count of processed rows proves what was applied. No one promises that it "
         "counts what our files hold, so it does not unless you have compared the two.",
     )
 
@@ -118,43 +118,43 @@ class Publish(Section):
     max_rows_per_file: Positive = Field(default=1_000_000, description="Rows of one published file at most.")
     compression: Compression = Field(
         default=DEFAULT_COMPRESSION,
-        description="How published files are compressed (F-30). zstd gives the smallest, snappy costs the least time.",
+        description="How published files are compressed. zstd gives the smallest, snappy costs the least time.",
     )
     require_reload_on_add: StrictBool = Field(
         default=False,
-        description="Whether a column that is added at the source stops its table until that is loaded anew; a table "
-        "may say otherwise. Else `status` tells that the column is unverified (G-07).",
+        description="Whether a column that is added at the source stops its table until that is reloaded; a table "
+        "may set it otherwise. Without, `status` shows that the column is unverified.",
     )
     empty_tables: Literal["wait", "create"] = Field(
         default="wait",
-        description="What becomes of a table that has no rows yet (F-92). wait: the target gets it with its first row. "
+        description="What happens to a table that has no rows yet. wait: the target gets it with its first row. "
         "create: a Parquet file without rows makes it there, as soon as its columns are known.",
     )
     on_schema_change: OnSchemaChange = Field(
         default="log",
-        description="What becomes of a table that a change of structure stopped, as the target cannot follow it in "
-        "place (F-87); a table may say otherwise. log: it is built anew by itself where the log holds every change of "
-        "it and the target shows its tables (G-68). reload: also where it is loaded anew from a database, which reads "
-        "the whole table there. stop: somebody says `open-mirroring reload-table`.",
+        description="What happens to a table that a change of structure stopped, as the target cannot follow it in "
+        "place; a table may set it otherwise. log: it is rebuilt by itself where the log contains every change of "
+        "it and the target shows its tables. reload: also where it is reloaded from a database, which reads "
+        "the entire table there. stop: an operator runs `open-mirroring reload-table`.",
     )
     schema_reloads_per_day: Positive = Field(
-        default=3, description="How often in 24 hours a table is built anew by `on_schema_change` at most."
+        default=3, description="How often in 24 hours a table is rebuilt by `on_schema_change` at most."
     )
     on_possible_rename: OnPossibleRename = Field(
         default="ask",
-        description="What becomes of a table that lost a column and got one of the same type and place, so that it may "
-        "have been renamed (G-60); a table may say otherwise. ask: the table stops (RENAME_POSSIBLE) until an operator "
+        description="What happens to a table that lost a column and got one of the same type and place, so that it may "
+        "have been renamed; a table may set it otherwise. ask: the table stops (RENAME_POSSIBLE) until an operator "
         "answers. dropped: the column counts as dropped, and the table goes on. reload: the table is loaded again from "
         "its database; one without such a load stops and asks.",
     )
     on_reload: OnReload = Field(
         default="stop",
-        description="What becomes of a table that its Qlik task loads again (K-18); a table may say otherwise. stop: "
-        "somebody says `open-mirroring accept-reload`. rebuild: once that load has ended, the table is built anew from "
-        "it by itself, where the log tells where it begins and the target shows its tables (G-126).",
+        description="What happens to a table that its Qlik task loads again; a table may set it otherwise. stop: "
+        "an operator runs `open-mirroring accept-reload`. rebuild: the table is rebuilt by itself once that load has "
+        "ended, if the log shows where it begins and the target shows its tables.",
     )
     reloads_per_day: Positive = Field(
-        default=3, description="How often in 24 hours a table is built anew by `on_reload` at most."
+        default=3, description="How often in 24 hours a table is rebuilt by `on_reload` at most."
     )
 
 
@@ -197,7 +197,7 @@ class Spark(Section):
     start_above: Literal[0] | Annotated[str, StringConstraints(pattern=r"^[1-9][0-9]{0,5}[mg]$")] = Field(
         default="64m",
         description="Work of up to this size, as in 64m or 1g, is done in the job's own process: that is quicker than "
-        "starting Spark. Larger work goes to Spark. A table in PostgreSQL counts an eighth of its bytes. "
+        "starting Spark. Larger work goes to Spark. A table in PostgreSQL counts a sixteenth of its bytes. "
         "0: Spark does everything.",
     )
 
@@ -269,18 +269,17 @@ class Mirror(Section):
     consistency: Literal["key", "transaction"] = Field(
         default="key",
         description="What a table shows between two source commits. key: each row is exact, of a transaction some rows "
-        "may come before others. transaction: changes wait until their transaction is whole (C-88); only for a source "
+        "may come before others. transaction: changes wait until their transaction is complete; only for a source "
         "that has a complete position.",
     )
     hash: Hashing | None = Field(
         default=None,
-        description="The salt of columns that land as hashes, by `hash` of a table or pattern, or by `columns` here "
-        "(G-121).",
+        description="The salt of columns that land as hashes, by `hash` of a table or pattern, or by `columns` here.",
     )
     extra_columns: ExtraColumns = Field(
         default=ExtraColumns(),
-        description="Columns beside those of the source, of every table that does not say its own: what they tell of "
-        "the change which made a row, each with the name that it gets (G-118). None by default.",
+        description="Columns in addition to those of the source, of every table that does not set its own. They "
+        "describe the change that made a row; each with the name that it gets. None by default.",
     )
     entries: tuple[TableEntry, ...] = Field(
         alias="tables",
@@ -290,17 +289,16 @@ class Mirror(Section):
     )
     structures: tuple[GivenStructure, ...] = Field(
         default=(),
-        description="For qlik-message: structures of tables, given by hand where no message or registry announces them "
-        "(K-61).",
+        description="For qlik-message: structures of tables, given by hand where nothing announces them.",
     )
     ignore: tuple[Annotated[str, AfterValidator(names.check_source_name)], ...] = Field(
         default=(),
         description="schema.table of tables at the source that are known not to be mirrored: their messages are "
-        "counted as ignored like all others, but nobody asks whether one is a mirrored table under another name.",
+        "counted as ignored like all others, but no one asks whether one is a mirrored table under another name.",
     )
     dead_letters: DeadLetters = Field(
         default=DeadLetters(),
-        description="How many open dead letters of each table, and how many that tell no table, are no loss.",
+        description="How many open dead letters of each table, and how many without a table, are no loss.",
     )
     schedule: Annotated[str, AfterValidator(check_cron)] = Field(
         default="0 * * * *", description="Cron expression of five fields: when the mirror replicates."
@@ -568,10 +566,12 @@ def _promises(entries: Sequence[TableEntry], before: Mapping[str, Any]) -> Itera
         twin = first.setdefault(table.topic, index)
         if twin != index:
             what = f"the topic {table.topic!r} is promised to tables[{twin}] alone"
-            yield unfit((index, "topic"), what, "promise a topic to one table; of others their messages have to tell")
+            yield unfit(
+                (index, "topic"), what, "promise a topic to one table; messages of the others have to name their table"
+            )
         elif isinstance(source, InTopics) and table.topic not in source.topics:
             what = f"the topic {table.topic!r} is not among `source.topics`"
-            yield unfit((index, "topic"), what, "add it there, or mend its name")
+            yield unfit((index, "topic"), what, "add it there, or fix its name")
 
 
 def _change_tables(entries: Sequence[TableEntry], before: Mapping[str, Any]) -> Iterator[Mistake]:
@@ -579,7 +579,7 @@ def _change_tables(entries: Sequence[TableEntry], before: Mapping[str, Any]) -> 
     if isinstance(source, ChangeTablesInFolder):
         for index, table in _tables_of(entries):
             if table.change_table is not None:
-                what = "of files the .dfm beside each tells the source table"
+                what = "the .dfm next to each file names the source table"
                 yield unfit((index, "change_table"), what, "leave `change_table` out")
     elif isinstance(source, ChangeTables):
         yield from change_table_collisions(_tables_of(entries), source.table_suffix)
@@ -589,7 +589,7 @@ def _hashes(entries: Sequence[TableEntry], before: Mapping[str, Any]) -> Iterato
     hashing: Hashing | None = before.get("hash")
     for at, entry in enumerate(entries):
         if entry.hash and hashing is None and "hash" in before:
-            what, way_out = "nothing says which salt goes into the hashes", "set `hash: {salt: CONNECTION}` beside"
+            what, way_out = "no salt for the hashes is set", "add `hash: {salt: CONNECTION}`"
             yield Mistake((at, "hash"), "CONFIG_INVALID", what, way_out)
         elif isinstance(entry, Table) and hashing is not None and (refused := hashed_key(entry.key, hashing.columns)):
             yield unfit((at, "key"), *refused)
@@ -607,8 +607,8 @@ def _extra_columns(entries: Sequence[TableEntry], before: Mapping[str, Any]) -> 
 def _handovers(entries: Sequence[TableEntry], before: Mapping[str, Any]) -> Iterator[Mistake]:
     source: Source | None = before.get("source")
     what = "only the commits of change events divide a stream exactly"
-    way_out = "make the export while nothing changes, and say `handover: quiesced`; or give the table a key"
-    kept = "only a table that a task keeps beside the change tables of `source` may stay as it was loaded"
+    way_out = "make the export while nothing changes, and set `handover: quiesced`; or give the table a key"
+    kept = "only a table that a task keeps next to the change tables of `source` may stay as it was loaded"
     leave = "leave `stream_from` out, or read the table by the connection of `source`"
     for index, entry in enumerate(entries):
         load = entry.initial_load

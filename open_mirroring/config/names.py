@@ -175,8 +175,10 @@ def why_elsewhere(path: str) -> tuple[str, str] | None:
     if re.match(r"file:", path, re.IGNORECASE):
         return LOCAL_ADDRESS
     if is_address(path) or re.match(r"[A-Za-z][A-Za-z0-9+.-]+:/", path):
-        way_out = "where object storage is taken, write {path: ADDRESS, connection: NAME}; else name a local path"
-        return "an address of object storage cannot stand here by itself", way_out
+        way_out = (
+            "if the setting accepts object storage, write {path: ADDRESS, connection: NAME}; else name a local path"
+        )
+        return "an address of object storage needs its connection", way_out
     if re.match(r"[A-Za-z]:[\\/]|\\\\", path):
         way_out = "mount the disk or share, and write the path of the mount: /mnt/share/events"
         return "this is a path of Windows", way_out
@@ -196,15 +198,6 @@ def check_path(path: str) -> str:
         way_out = "write a path relative to the home folder of the mirrors, or an absolute one"
         raise refusal("CONFIG_INVALID", "a path has no control character and no blank at its ends", way_out)
     return path
-
-
-def check_folder_below(path: str) -> str:
-    """Refuse a text that is not a folder below another one."""
-    parts = path.split("/")
-    if any(part in ("", ".", "..") for part in parts) or "\\" in path:
-        way_out = "name a folder below `path`, as it is called there"
-        raise refusal("CONFIG_INVALID", "this is no folder below another one", way_out)
-    return check_path(path)
 
 
 def check_required_path(path: str) -> str:
@@ -284,6 +277,6 @@ def check_landing_type(text: str) -> str:
     if not is_decimal and text not in LANDING_TYPES[:-1]:
         what = f"{text!r} is no type that a column can be said to land as"
         raise refusal(
-            "TYPE_UNSUPPORTED", what, f"choose from {', '.join(LANDING_TYPES)}; docs/types.md tells which fit"
+            "TYPE_UNSUPPORTED", what, f"choose from {', '.join(LANDING_TYPES)}; docs/types.md shows which fit"
         )
     return text

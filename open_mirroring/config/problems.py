@@ -74,7 +74,7 @@ class ConfigError(TerminalError):
             "CONFIG_INVALID",
             f"{count} {'mistake' if count == 1 else 'mistakes'} found:\n" + "\n".join(map(str, self.problems)) + "\n",
             where=", ".join(sorted({str(problem.file) for problem in self.problems})),
-            way_out="mend every line named above, then run `open-mirroring check` on the file",
+            way_out="fix every line named above, then run `open-mirroring check` on the file",
         )
 
     def __reduce__(self) -> tuple[Any, ...]:

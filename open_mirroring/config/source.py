@@ -46,7 +46,7 @@ _CONNECTION = Field(
     description="Name of the connection, which is set in the scheduler or in the environment as AIRFLOW_CONN_<NAME>."
 )
 _WHERE_READ = ("transport", "path", "connection", "topics", "database", "binary")
-_BINARY = "How binary values are spelled in JSON (C-84, K-35). Default: hex, with or without 0x."
+_BINARY = "How binary values are spelled in JSON. Default: hex, with or without 0x."
 
 
 def _topic(name: str) -> str:
@@ -81,9 +81,9 @@ class AnySource(Section):
     """Whether settings at the source decide what it sends, so that `check` inspects them."""
     fragment_timeout_hours: Positive = Field(
         default=24,
-        description="Hours after which messages that wait for others (pieces of a split event, a before image, the "
-        "description of a structure) are dead letters, and after which a data file of change tables without its "
-        "metadata file stops its table.",
+        description="Hours after which messages that wait for others are dead letters: for pieces of a split event, a "
+        "before image, or the description of a structure. A data file of change tables that has no metadata file by "
+        "then stops its table.",
     )
 
     @model_validator(mode="before")
@@ -155,7 +155,7 @@ class InLines(InFolder):
     )
     offset_gaps: OffsetGaps = Field(
         default="lost",
-        description="With the layout wrapped, what an offset is that no line has (G-113). lost (the default): a "
+        description="With the layout wrapped, what an offset is that no line has. lost (the default): a "
         "message that is missing, and a loss of the mirror until it comes; expected: nothing, since the topic is "
         "compacted or written in transactions, or the lines are only some of its messages.",
     )
@@ -173,7 +173,7 @@ class InCapture(InFolder):
     gap_timeout_minutes: Positive = Field(
         default=GAP_TIMEOUT_MINUTES,
         description="Minutes for which files behind a hole in the numbers of their partition wait for the missing "
-        "ones; then the mirror stops (C-93).",
+        "ones; then the mirror stops.",
     )
 
 
@@ -204,17 +204,17 @@ class ChangeEvents(AnySource):
     database: str | None = Field(
         default=None,
         min_length=1,
-        description="Read only events of this database and ignore others (C-12). Default: all.",
+        description="Read only events of this database and ignore others. Default: all.",
     )
     partition_key_scheme: Literal["none", "stream-group", "table", "column"] = Field(
         default="none",
-        description="The @partition_key_scheme of the stream group (C-87). Only with one that keeps order inside "
-        "partitions the stream has a complete position (C-88). Default: none, that is round robin.",
+        description="The @partition_key_scheme of the stream group. Only with one that keeps order inside "
+        "partitions the stream has a complete position. Default: none, that is round robin.",
     )
     partition_count: Positive | None = Field(
         default=None,
-        description="Number of partitions that carry changes of the stream group; a transaction is whole once all of "
-        "them have shown a later one (C-34). Default: 1 with the scheme stream-group.",
+        description="Number of partitions that carry changes of the stream group; a transaction is complete once all "
+        "of them have shown a later one. Default: 1 with the scheme stream-group.",
     )
     binary: Literal["hex", "base64"] = Field(default="hex", description=_BINARY)
 
@@ -234,12 +234,12 @@ class QlikTask(AnySource):
     load: Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,39}$")] = Field(
         default="1",
         description="Name of the task's full load to which the changes belong. Change tables need a new one after a "
-        "reload, for positions of two loads cannot be compared (G-01); messages only where the task was made anew or "
-        "set back (K-42): a reload that they bring is accepted as it is (G-125).",
+        "reload, for positions of two loads cannot be compared; messages only where the task was re-created or "
+        "set back: a reload that they contain is accepted as it is.",
     )
     mask_order: Literal["auto", "msb_text", "le_bytes"] = Field(
         default="auto",
-        description="How change masks are read (T-24). msb_text: hexadecimal text, one number, most significant digit "
+        description="How change masks are read. msb_text: hexadecimal text, one number, most significant digit "
         "first; le_bytes: bytes, the first for columns 1 to 8; auto (the default): by their form.",
     )
 
@@ -250,19 +250,19 @@ class ChangeTables(QlikTask):
     format: Literal["qlik-change-table"] = Field(description="Change tables of a Qlik task.")
     header_prefix: Annotated[str, StringConstraints(max_length=60)] = Field(
         default=HEADER_PREFIX,
-        description="What the names of header columns begin with (T-02); an empty text where the task writes them "
+        description="What the names of header columns begin with; an empty text where the task writes them "
         "without a prefix.",
     )
     table_suffix: Annotated[str, StringConstraints(min_length=1, max_length=60)] = Field(
-        default=TABLE_SUFFIX, description="What the names of change tables end with (T-01)."
+        default=TABLE_SUFFIX, description="What the names of change tables end with."
     )
     sparse_updates: StrictBool = Field(
         default=False,
-        description="Whether NULL in an update may stand for a column that did not change (T-32). Default: false.",
+        description="Whether NULL in an update may stand for a column that did not change. Default: false.",
     )
     before_images: StrictBool | None = Field(
         default=None,
-        description="Whether every update has its before image as a row of its own (T-19). Unset: judged from the rows "
+        description="Whether every update has its before image as a row of its own. Unset: judged from the rows "
         "that come together.",
     )
 
@@ -274,22 +274,22 @@ class Messages(QlikTask):
     binary: Literal["hex", "base64"] = Field(default="hex", description=_BINARY)
     sequence_digits: Positive = Field(
         default=SEQUENCE_DIGITS,
-        description="Number of digits of `changeSequence`, should the source not write 35 (T-10).",
+        description="Number of digits of `changeSequence`, should the source not write 35.",
     )
     schema_registry: ConnectionName | None = Field(
         default=None,
         description="Name of the connection to the schema registry, for Avro messages that carry only a schema's "
-        "number (K-04).",
+        "number.",
     )
     unframed_avro: StrictBool = Field(
         default=False,
         description="Whether bytes in no known form are bare Avro records, read by the one known schema of their table "
-        "that fits; the table is known by `topic` or by the message's key (K-60). Default: false.",
+        "that fits; the table is known by `topic` or by the message's key. Default: false.",
     )
     partition_count: Positive = Field(
         default=1,
         description="For `consistency: transaction`: number of partitions, over all topics, to which the task sends "
-        "changes; a transaction is whole once each of them has shown the beginning of a later one (K-80). Default: 1.",
+        "changes; a transaction is complete once each of them has shown the beginning of a later one. Default: 1.",
     )
 
     @property
@@ -313,16 +313,11 @@ class CesInTopics(ChangeEvents, InTopics, title="sqlserver-ces over kafka"):
 class ChangeTablesInFolder(ChangeTables, InFolder, title="qlik-change-table over files"):
     """Change tables as data files with a ``.dfm`` beside each."""
 
-    transport: Literal["files"] = Field(description="Data files, with a .dfm beside each.")
-    ddl_history: Annotated[str, AfterValidator(names.check_folder_below)] | None = Field(
-        default=None,
-        description="Folder of the control table attrep_ddl_history, below `path`, which then tells whether columns "
-        "were renamed, and what was done to whole tables (T-98).",
-    )
+    transport: Literal["files"] = Field(description="Data files, with a .dfm next to each.")
     encoding: Annotated[str, AfterValidator(_encoding)] = Field(
         default=UTF8,
         description="Encoding (code page) of CSV and JSON files of the file target that have no byte order mark, also "
-        "of its full loads: cp1252, utf-16-le … (T-46). Default: utf-8.",
+        "of its full loads: cp1252, utf-16-le …. Default: utf-8.",
     )
 
     @property
@@ -345,25 +340,24 @@ class ChangeTablesInDatabase(ChangeTables, title="qlik-change-table over jdbc"):
     partitions: Annotated[str, AfterValidator(names.check_source_name)] | None = Field(
         default=None,
         description="Where Change Data Partitioning is on: schema and name of the control table that lists closed "
-        "partitions, such as control.attrep_cdc_partitions (T-34).",
+        "partitions, such as control.attrep_cdc_partitions.",
     )
     control_schema: str | None = Field(
         default=None,
         min_length=1,
         description="Schema of Qlik's control tables attrep_suspended_tables, attrep_apply_exceptions "
-        "and attrep_ddl_history, which are looked at in each run (T-81, T-84, T-85). Default: that of "
+        "and attrep_ddl_history, which are looked at in each run. Default: that of "
         "`partitions`; without both none is looked at.",
     )
     task: str | None = Field(
         default=None,
         min_length=1,
-        description="Where control tables are those of several tasks: the task that writes the change tables (T-87). "
+        description="Where control tables are those of several tasks: the task that writes the change tables. "
         "Default: rows of all tasks count.",
     )
     overlap_minutes: Positive = Field(
         default=OVERLAP_MINUTES,
-        description="Without `partitions`: how far back each run reads again, for rows that were committed late "
-        "(T-18).",
+        description="Without `partitions`: how far back each run reads again, for rows that were committed late.",
     )
 
     @property
@@ -500,7 +494,7 @@ def check_complete_position(source: AnySource) -> None:
     """
     key = "set `consistency: key`: every row is exact, and late changes repair it"
     if isinstance(source, ChangeTablesInFolder):
-        what = "nothing tells that no file with older changes of a table is still to come: no complete position"
+        what = "a file with older changes of a table may still come: there is no complete position"
         raise names.refusal("CONFIG_INVALID", what, key)
     if isinstance(source, ChangeTablesInDatabase):
         if source.partitions is None:
@@ -515,7 +509,7 @@ def check_complete_position(source: AnySource) -> None:
         way_out = "at the source choose a @partition_key_scheme other than None, and name it in `partition_key_scheme`"
         raise names.refusal("CONFIG_INVALID", what, f"{way_out}; or {key}")
     if isinstance(source, InLines) and source.layout == "bare":
-        what = "bare lines do not tell the partition that a message came from"
+        what = "bare lines do not show the partition that a message came from"
         raise names.refusal("CONFIG_INVALID", what, f"use the layout wrapped; or {key}")
     if isinstance(source, ChangeEvents) and not source.ordered_partitions:
         what = f"with partitions by {source.partition_key_scheme} their number must be known"

@@ -165,7 +165,7 @@ def _credential(connection: Connection, extra: Mapping[str, str], parts: Mapping
         way = "password (account key), sas_token, or tenant_id with login and password"
         raise invalid(name, f"it holds no credential: {way}, or auth: workload_identity, managed_identity or cli")
     if "://" in sas:
-        raise invalid(name, "its sas_token is an address: only what stands behind its '?' belongs there")
+        raise invalid(name, "its sas_token is an address: only what is behind its '?' belongs there")
     return ("sas", sas, None) if sas else ("key", key, None)
 
 

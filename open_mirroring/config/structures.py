@@ -69,7 +69,7 @@ class GivenStructure(Section):
     def _columns(cls, columns: dict[str, str] | None, info: ValidationInfo) -> dict[str, str] | None:
         names.check_distinct(list(columns or ()))
         if columns is None and info.data.get("metadata", "") is None and info.data.get("avro", "") is None:
-            what = "nothing says what its columns are"
+            what = "its columns are unknown"
             raise names.refusal("CONFIG_INVALID", what, "set `metadata`, `avro` or `columns`")
         if columns is not None and info.data.get("metadata") is not None:
             what = "metadata names the columns itself"

@@ -70,19 +70,19 @@ class DelimitedText(Section):
     columns: dict[ColumnName, str] = Field(
         min_length=1,
         description="Every column in order with its landing type, as docs/types.md has it for the source: "
-        f"{', '.join(DATA_TYPES)}. Text has no decimals (F-24) and takes no other column later (F-90).",
+        f"{', '.join(DATA_TYPES)}. Text has no decimals, and no column can be added later.",
     )
     extension: str = Field(
         default="csv",
-        description="Extension of the files, without the dot (F-21).",
+        description="Extension of the files, without the dot.",
         json_schema_extra={"pattern": "^[a-z0-9]{1,16}$"},
     )
-    column_separator: Literal[",", ";", "|", "\t"] = Field(default=",", description="Between two values (F-22).")
-    row_separator: Literal["\r\n", "\n", "\r"] = Field(default="\r\n", description="Behind each row (F-22).")
+    column_separator: Literal[",", ";", "|", "\t"] = Field(default=",", description="Between two values.")
+    row_separator: Literal["\r\n", "\n", "\r"] = Field(default="\r\n", description="Behind each row.")
     null_value: str = Field(
         default=NULL_TEXT,
         description="The text that stands for NULL. The service reads every field with this text as NULL, in quotes or "
-        "not, so a row with such a value is a dead letter: choose a text that no value is (F-22).",
+        "not, so a row with such a value is a dead letter: choose a text that no value is.",
         json_schema_extra={"pattern": _NULL_VALUE},
     )
 
@@ -130,11 +130,11 @@ Handover = Literal["quiesced", "exact"]
 def check_handover(handover: Handover, position: str) -> None:
     """Refuse a hand-over that does not match the position."""
     if handover == "quiesced" and position != names.BEGINNING:
-        what = "where nothing was changed between export and stream, the whole stream lies behind the load"
+        what = "where nothing was changed between export and stream, the entire stream comes after the load"
         raise names.refusal("CONFIG_INVALID", what, "say `stream_from: beginning`, or `handover: exact`")
     if handover == "exact" and position == names.BEGINNING:
         what = "`handover: exact` needs the first commit of the stream that is not in the export"
-        raise names.refusal("CONFIG_INVALID", what, "name it as `stream_from`, or say `handover: quiesced`")
+        raise names.refusal("CONFIG_INVALID", what, "name it as `stream_from`, or set `handover: quiesced`")
 
 
 class StreamFromFile(Section):
@@ -164,19 +164,19 @@ class ExportLoad(Section):
         default=None, description="Name of the connection; needed for a path in object storage."
     )
     stream_from: StreamFrom = Field(
-        description="Position in the stream before the export began (G-08): 'beginning', a commit LSN in quotes, or "
+        description="Position in the stream before the export began: 'beginning', a commit LSN in quotes, or "
         "{file: …} naming a JSON file with the key stream_from."
     )
     handover: Handover | None = Field(
         default=None,
         description="For a table without key, where the load ends and the stream begins, as nothing would heal a row "
-        "that is in both (G-127). quiesced: nothing was changed between the export and the first change of the stream; "
+        "that is in both. quiesced: nothing was changed between the export and the first change of the stream; "
         "with stream_from: beginning. exact: stream_from is the first commit of the stream that is not in the export.",
     )
     types: dict[ColumnName, SqlType] = Field(
         default_factory=dict,
         description="SQL type of each column; csv needs it, as text files have no types. For qlik-full-load, whose "
-        "files tell their types, only of those that shall have another one.",
+        "files contain their types, only of those that shall have another one.",
     )
 
     @field_validator("stream_from")
@@ -214,10 +214,10 @@ class JdbcLoad(Section):
     )
     stream_from: Literal["beginning"] | None = Field(
         default=None,
-        description="beginning, only of a table beside the change tables of `source`: it stays as the full load of a "
-        "Qlik task left it, which only stores changes (T-30), so that a reset, too, has all logged changes over it. "
-        "Unset there: after a reset the loaded rows are taken to hold all that was logged before; they are unverified "
-        "until a proof.",
+        description="beginning, only for a table next to the change tables of `source`. It stays as the full load of a "
+        "Qlik task left it, and the task only stores changes: after a reset, too, all logged changes apply to it. "
+        "Unset there: after a reset the loaded rows count as up to date with the log, and are unverified until a "
+        "proof.",
     )
     split_column: ColumnName | None = Field(
         default=None, description="Number or date column by which the read is cut into chunks."
@@ -235,7 +235,7 @@ class JdbcLoad(Section):
     handover: Handover | None = Field(
         default=None,
         description="Of a table without key, for which it is needed: quiesced, if nothing is changed in the table from "
-        "before it is read until the load is complete, and the stream begins behind that (G-127).",
+        "before it is read until the load is complete, and the stream begins behind that.",
     )
 
     @field_validator("handover")
@@ -243,7 +243,7 @@ class JdbcLoad(Section):
     def _handover(cls, handover: Handover | None) -> Handover | None:
         if handover == "exact":
             what = "a database is read while it changes, so no position divides what is read from the stream"
-            raise names.refusal("CONFIG_INVALID", what, "say `handover: quiesced` if it is at rest, or load an export")
+            raise names.refusal("CONFIG_INVALID", what, "set `handover: quiesced` if it is at rest, or load an export")
         return handover
 
     @field_validator("table")
@@ -316,7 +316,7 @@ class ColumnSelection(Section):
     )
     rename: dict[ColumnName, ColumnName] = Field(
         default_factory=dict,
-        description="Columns that have another name at the target, each with that name (G-120). Every other setting, "
+        description="Columns that have another name at the target, each with that name. Every other setting, "
         "message and command calls them by their name at the source. It stands for the life of the target's table.",
     )
 
@@ -377,7 +377,7 @@ class Table(Section):
     """One mirrored table."""
 
     source: Annotated[str, AfterValidator(names.check_source_name)] = Field(
-        description="schema.table at the source; a part that holds a dot stands in brackets, [my.schema].orders.",
+        description="schema.table at the source; a part that holds a dot is in brackets, [my.schema].orders.",
         json_schema_extra={"pattern": SOURCE_NAME},
     )
     target: Annotated[str, AfterValidator(names.check_target)] = Field(
@@ -389,64 +389,61 @@ class Table(Section):
         description="Only these columns are mirrored; they must include the key. A list of names, or {include: […], "
         "exclude: […], rename: {a: b}} of names and patterns. A name means its column in any case. Default: all.",
     )
-    key: tuple[ColumnName, ...] = Field(
-        description="Key columns in order. An empty list is a table that takes inserts only."
-    )
+    key: tuple[ColumnName, ...] = Field(description="Key columns in order. An empty list is a table with inserts only.")
     types: dict[ColumnName, LandingType] = Field(
         default_factory=dict,
-        description="Columns that land as another type than their source's (G-110). string for any, with all digits "
+        description="Columns that land as another type than their source's. string for any, with all digits "
         "and the offset from UTC of a time; int16, int32, int64 or decimal(p,s) for a number, where a value that does "
         "not fit is a dead letter; float64 or timestamp for what they hold. A name means its column in any case.",
     )
     hash: tuple[ColumnName, ...] = Field(
         default=(),
-        description="Columns that land as hashes (G-121): names in any case, and patterns in which * stands for any "
-        "characters. No key column. The salt stands in `hash` of the mirror.",
+        description="Columns that land as hashes: names in any case, and patterns in which * stands for any "
+        "characters. No key column. The salt is in `hash` of the mirror.",
     )
     extra_columns: ExtraColumns | None = Field(
         default=None,
-        description="Columns beside those of the source that tell of the change which made a row (G-118). Default: "
+        description="Columns in addition to those of the source that describe the change which made a row. Default: "
         "those of the mirror; {} is none.",
     )
     full_rows: StrictBool | None = Field(
-        default=None, description="Whether update events carry whole rows. Unset: judged from the events."
+        default=None, description="Whether update events carry complete rows. Unset: judged from the events."
     )
     complete_rows: StrictBool | None = Field(
         default=None,
         description="Whether update events that carry only what changed are completed by the earlier changes of their "
-        "row (G-04). The log must hold the row from its insert on, or from an initial load: that goes through the log.",
+        "row. The log must hold the row from its insert on, or from an initial load: that goes through the log.",
     )
     keys_never_change: StrictBool | None = Field(
         default=None,
-        description="A promise that no update of this table changes its key. Without it, an update that tells nothing "
-        "of the key before it stops the table, for the row of an old key would stay for ever (T-60, K-70, C-73); where "
-        "a change event tells its new key only, each run notes SETUP_INCOMPLETE.",
+        description="A promise that no update of this table changes its key. Without it, an update without the key "
+        "before it stops the table: the row of an old key would stay for ever. Where a change event contains its new "
+        "key only, each run notes SETUP_INCOMPLETE.",
     )
     key_is_unique: StrictBool | None = Field(
         default=None,
-        description="A promise that no two rows of the source have one `key`, although the source announces a primary "
-        "key with columns that are not in it. Without it such a table stops, for rows of two keys would become one "
-        "(G-83).",
+        description="A promise that no two rows of the source have the same `key`, although the announced primary "
+        "key has more columns. Without it such a table stops, because rows of two keys would become one.",
     )
     require_reload_on_add: StrictBool | None = Field(
         default=None,
-        description="Whether a column that is added at the source stops the table until it is loaded anew: rows that "
-        "do not change then may have a default there, which no change tells (G-07). Default: that of the mirror.",
+        description="Whether a column that is added at the source stops the table until it is reloaded: rows that "
+        "do not change then may have a default there, which no change reports. Default: that of the mirror.",
     )
     on_schema_change: OnSchemaChange | None = Field(
         default=None,
-        description="What becomes of the table when a change of structure stops it: stop, log or reload, as under "
-        "`publish` (G-68). Default: that of the mirror.",
+        description="What happens to the table when a change of structure stops it: stop, log or reload, as under "
+        "`publish`. Default: that of the mirror.",
     )
     on_possible_rename: OnPossibleRename | None = Field(
         default=None,
-        description="What becomes of the table when a column may have been renamed: ask, dropped or reload, as under "
-        "`publish` (G-60). Default: that of the mirror.",
+        description="What happens to the table when a column may have been renamed: ask, dropped or reload, as under "
+        "`publish`. Default: that of the mirror.",
     )
     on_reload: OnReload | None = Field(
         default=None,
-        description="What becomes of the table when a Qlik task loads it again: stop or rebuild, as under `publish` "
-        "(G-126). Default: that of the mirror.",
+        description="What happens to the table when a Qlik task loads it again: stop or rebuild, as under `publish`. "
+        "Default: that of the mirror.",
     )
     delimited_text: DelimitedText | None = Field(
         default=None, description="How its files are written as delimited text. Default: they are Parquet."
@@ -455,16 +452,16 @@ class Table(Section):
         default=None,
         min_length=1,
         description="For qlik-message: the topic that holds this table's messages and no others; needed only where "
-        "neither messages nor descriptions of structures name the table (K-15).",
+        "neither messages nor descriptions of structures name the table.",
     )
     change_table: Annotated[str, AfterValidator(names.check_source_name)] | None = Field(
         default=None,
         description="For qlik-change-table over jdbc: schema and name of the change table. Default: `source` and the "
-        "suffix. Of files the .dfm tells the source table.",
+        "suffix. For files, the .dfm names the source table.",
         json_schema_extra={"pattern": SOURCE_NAME},
     )
     dead_letters: DeadLetters | None = Field(
-        default=None, description="How many of its open dead letters are no loss. Default: as the mirror says."
+        default=None, description="How many of its open dead letters are no loss. Default: that of the mirror."
     )
     initial_load: InitialLoad | None = Field(
         default=None,
@@ -598,7 +595,7 @@ class Table(Section):
             raise names.refusal("CONFIG_INVALID", *refused)
         hashed = ColumnChoice(hashed=hash)
         if other := [n for n, kind in info.data.get("types", {}).items() if kind != "string" and hashed.hashes(n)]:
-            what = f"`types` lands the column {other[0]!r} otherwise than as text, and its hash is text"
+            what = f"`types` lands the column {other[0]!r} not as text, but its hash is text"
             raise names.refusal("CONFIG_INVALID", what, "leave it out of `types`")
         return hash
 
@@ -606,10 +603,10 @@ class Table(Section):
     @classmethod
     def _complete_rows(cls, value: bool | None, info: ValidationInfo) -> bool | None:
         if value and info.data.get("full_rows"):
-            what = "updates cannot both carry whole rows and need completing"
+            what = "updates cannot both carry complete rows and need completing"
             raise names.refusal("CONFIG_INVALID", what, "leave out `full_rows` or `complete_rows`")
         if value and info.data.get("key") == ():
-            raise names.refusal("CONFIG_INVALID", "a table without key takes inserts only", "leave it out")
+            raise names.refusal("CONFIG_INVALID", "a table without key accepts inserts only", "leave it out")
         return value
 
     @field_validator("keys_never_change", "key_is_unique")
@@ -672,16 +669,16 @@ class Table(Section):
         what = "without a key a row that both the load and the stream bring would be there twice"
         if isinstance(load, JdbcLoad) and load.handover is None:
             way_out = (
-                "say `handover: quiesced` if nothing is changed in it from before the load until it is complete, and "
+                "set `handover: quiesced` if nothing is changed in it from before the load until it is complete, and "
             )
             way_out += "the stream begins behind that; else load an export, or give the table a key"
             raise names.refusal("CONFIG_INVALID", f"{what}, and a database is read while it changes", way_out)
         if load.handover is None:
-            way_out = "say `handover: quiesced` if nothing changed between the export and the first change of the "
+            way_out = "set `handover: quiesced` if nothing changed between the export and the first change of the "
             way_out += "stream, `handover: exact` if `stream_from` is the first commit that is not in the export; or "
             raise names.refusal("CONFIG_INVALID", what, f"{way_out}give the table a key")
         if info.data.get("delimited_text") is not None:
-            what = "rows of a load that goes through the log are told apart by their key"
+            what = "rows of a load that goes through the log are distinguished by their key"
             way_out = "leave `delimited_text` out, or the initial load"
             raise names.refusal("CONFIG_INVALID", what, way_out)
 
@@ -703,7 +700,7 @@ class TablePattern(Section):
     )
     new_tables: Literal["join", "ask"] = Field(
         default="join",
-        description="What becomes of a table that is seen for the first time. join: it is mirrored. ask: its changes "
+        description="What happens to a table that is seen for the first time. join: it is mirrored. ask: its changes "
         "are logged, and nothing is published before `open-mirroring accept-table`.",
     )
     target: str = Field(
@@ -741,7 +738,7 @@ class TablePattern(Section):
     def _target(cls, target: str) -> str:
         if "{table}" not in target:
             what = "all tables of the pattern would have one target"
-            raise names.refusal("CONFIG_INVALID", what, "write {table} where the table's name shall stand")
+            raise names.refusal("CONFIG_INVALID", what, "write {table} in place of the table's name")
         names.check_target(target.replace("{schema}", "schema").replace("{table}", "table"))
         return target
 
@@ -766,7 +763,7 @@ class TablePattern(Section):
         except ValidationError as error:
             first = error.errors()[0]
             context = first.get("ctx", {})
-            way_out = context.get("way_out", "mend the pattern")
+            way_out = context.get("way_out", "fix the pattern")
             raise names.refusal(first["type"], context.get("what", first["msg"]), way_out) from None
         return prove
 

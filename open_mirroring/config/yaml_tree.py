@@ -134,7 +134,7 @@ class YamlTree:
             line = key_node.start_mark.line + 1
             if key in first:
                 named = "this setting" if secret_scan.key_smells(key) or secret_scan.text_smells(key) else repr(key)
-                what = f"{named} stands here again; it was set in line {first[key]}"
+                what = f"{named} is here again; it was set in line {first[key]}"
                 self.findings.append(Mistake(path, "CONFIG_INVALID", what, "keep one of the two", line))
             elif key is not None:
                 first[key] = line
@@ -184,8 +184,8 @@ def _composed(text: str) -> yaml.Node | None:
 
 _BOOLEANS = ("yes", "no", "on", "off", "true", "false")
 _CAUSES = (
-    ("'\\t'", "a tab stands where only spaces may", "replace the tab by spaces", False),
-    ("tab character", "a tab stands where only spaces may", "replace the tab by spaces", False),
+    ("'\\t'", "a tab is where only spaces may", "replace the tab by spaces", False),
+    ("tab character", "a tab is where only spaces may", "replace the tab by spaces", False),
     (
         "mapping values are not allowed",
         "a second colon in one setting, or a line that is indented deeper than the one above allows",

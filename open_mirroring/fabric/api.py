@@ -24,8 +24,7 @@ from open_mirroring.fabric.answers import (
     error_text,
     table_status,
 )
-from open_mirroring.remote.authorized_service import AuthorizedService
-from open_mirroring.remote.entra import FABRIC_AUDIENCE, EntraLogin
+from open_mirroring.remote.entra import FABRIC_AUDIENCE, AuthorizedService, EntraLogin
 from open_mirroring.remote.http_service import Answer, HttpService, Request, described
 
 _DEFINITION_PART = "mirroring.json"
@@ -51,7 +50,7 @@ class FabricApi:
 
     Raises:
         TerminalError: from every call: ``SERVICE_REFUSED`` with the API's own code; what
-            :class:`~open_mirroring.remote.authorized_service.AuthorizedService` raises.
+            :class:`~open_mirroring.remote.entra.AuthorizedService` raises.
         TransientError: from every call: no usable answer; a call that changes something may have been carried out.
     """
 

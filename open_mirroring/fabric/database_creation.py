@@ -65,7 +65,7 @@ def find_or_create(mirror: Mirror, api: FabricApi) -> MirroredDatabase:
             "PLACE_MISSING",
             "the database mirrors another kind of source, or has no definition",
             where=f"database {found.name}",
-            way_out="name another item, or delete this one if nobody needs it",
+            way_out="name another item, or delete this one if no one needs it",
         )
     _report_differences(mirror, definition or {})
     return found
@@ -98,7 +98,7 @@ def settled(api: FabricApi, database: MirroredDatabase, sleep: Callable[[float],
             "TARGET_FAILED",
             "mirroring of the database is stopped; a start would begin from scratch with every table",
             where=f"database {database.name}",
-            way_out="find out who stopped it and why; who starts it in Fabric decides to have every table built anew",
+            way_out="find out who stopped it and why; starting it in Fabric rebuilds every table",
         )
     if status.state not in (DatabaseState.INITIALIZED, DatabaseState.RUNNING, DatabaseState.PAUSED):
         raise TransientError(

@@ -11,6 +11,9 @@ from typing import NamedTuple
 
 from open_mirroring.facts.kind import Kind
 
+SHORTEST_VALUES = Kind[int]("shortest", int, min)
+"""Bytes of the shortest value, by column."""
+
 
 class LoadPlaces(NamedTuple):
     """The last row of a full load and the first change in a partition; None where there is none."""
@@ -34,17 +37,12 @@ FULL_LOADS = Kind[LoadPlaces]("full_loads", LoadPlaces, _merge)
 """By partition."""
 
 
-class Starts(NamedTuple):
-    """By partition a place behind which no row of the first full load can be, and a row that is; None: none is."""
-
-    places: dict[str, int]
-    reloaded: str | None
-
-
 def fold(
     known: Mapping[str, int], found: Mapping[str, LoadPlaces], begins: Mapping[str, int], read_to_end: Mapping[str, int]
-) -> Starts:
-    """Where the changes of a table begin after a batch.
+) -> tuple[dict[str, int], str | None]:
+    """Where the changes of a table begin after a batch, and a row that came after them; None: none did.
+
+    By partition it is a place behind which no row of the first full load can be.
 
     Args:
         known: the places before it.
@@ -59,4 +57,4 @@ def fold(
             starts[origin] = min(first_change, starts.get(origin, first_change))
         if reloaded is None and last_loaded is not None and last_loaded > starts.get(origin, last_loaded):
             reloaded = f"a row of a full load came at {origin}:{last_loaded}, after changes of this table"
-    return Starts({**read_to_end, **starts} if starts else {}, reloaded)
+    return ({**read_to_end, **starts} if starts else {}), reloaded

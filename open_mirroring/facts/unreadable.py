@@ -7,6 +7,12 @@ from typing import NamedTuple
 from open_mirroring.codes import Trait, having
 from open_mirroring.facts.kind import Kind
 
+Stop = tuple[str, str]
+"""A code, and what was found."""
+
+READING_STOPS = Kind[Stop]("stops", Stop, min)
+"""Of a table."""
+
 
 class KeylessReject(NamedTuple):
     """A dead letter with a table and without a key, and the coordinates of its message."""

@@ -47,7 +47,7 @@ def deviations(store: LandingZoneStore) -> list[Deviation]:
             except TerminalError as error:
                 if error.code != "STORE_UNFIT":
                     raise
-                found.append(Deviation("conditions are kept, and answers are as documented (O-03)", error.what))
+                found.append(Deviation("conditions are kept, and answers are as documented", error.what))
     finally:
         store.delete_folder(folder)
     if any(info.path.startswith(f"{folder}/") for info in store.list(SCRATCH_FOLDER)):
@@ -89,7 +89,7 @@ class _Probe:
     def _no_overwrite(self) -> Iterator[Deviation]:
         taken, late = self._new(file_name(1), b"published"), self._new("late", b"late")
         answer = self._store.rename(late.path, taken.path, source_etag=late.etag)
-        yield from self._check("a rename onto an object is refused (O-05)", answer, RenameOutcome.REFUSED)
+        yield from self._check("a rename onto an object is refused", answer, RenameOutcome.REFUSED)
         yield from self._check("the object it was to replace is unchanged", self._store.stat(taken.path), taken)
         yield from self._check("the object that was to be renamed is unchanged", self._store.stat(late.path), late)
 
@@ -97,7 +97,7 @@ class _Probe:
         sealed = self._new("replaced", b"same")
         self._store.delete(sealed.path)
         anew = self._new("replaced", b"same")
-        yield from self._check("an object created anew has another ETag", anew.etag != sealed.etag, True)
+        yield from self._check("a re-created object has another ETag", anew.etag != sealed.etag, True)
         answer = self._store.rename(anew.path, self._number(2), source_etag=sealed.etag)
         yield from self._check(
             "a rename of another object than the one named is refused", answer, RenameOutcome.REFUSED

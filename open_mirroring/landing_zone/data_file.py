@@ -269,5 +269,5 @@ def invalid_file(path: Path, what: str) -> TerminalError:
         "FILE_UNFIT",
         f"the data file is not what it has to be: {what}",
         where=str(path),
-        way_out="nothing of it was published; stage the file anew, and if it fails again look at the plan's rows",
+        way_out="nothing of it was published; stage the file again, and if it fails again look at the plan's rows",
     )

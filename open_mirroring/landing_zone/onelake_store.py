@@ -22,8 +22,7 @@ from urllib.parse import quote
 from open_mirroring.errors import TerminalError, TransientError, disk_error
 from open_mirroring.landing_zone.onelake_address import OneLakeZone
 from open_mirroring.landing_zone.store import Content, ObjectInfo, RenameOutcome, why_unsafe
-from open_mirroring.remote.authorized_service import AuthorizedService
-from open_mirroring.remote.entra import STORAGE_AUDIENCE
+from open_mirroring.remote.entra import STORAGE_AUDIENCE, AuthorizedService
 from open_mirroring.remote.http_service import Answer, HttpService, Request, described
 
 _VERSION = "2020-06-12"
@@ -155,7 +154,7 @@ def busy(path: str, answer: Answer) -> TransientError:
     """The error for a call that was blocked by another call on the same object."""
     return TransientError(
         "CHANGED_MEANWHILE",
-        f"somebody else is at this object: {described(answer)}",
+        f"someone else is at this object: {described(answer)}",
         where=path,
         way_out="the next run tries again; if it stays so, look who else writes to the landing zone or holds a lease",
     )
@@ -171,7 +170,7 @@ class OneLakeStore:
     Raises:
         TerminalError: from every method: ``FOREIGN_ITEM``; ``STORE_UNFIT`` when OneLake ignored a condition that the
             protocol needs; ``PLACE_MISSING`` without workspace or item; what
-            :class:`~open_mirroring.remote.authorized_service.AuthorizedService` raises.
+            :class:`~open_mirroring.remote.entra.AuthorizedService` raises.
         TransientError: from every method: the outcome is unknown (O-08); ``CHANGED_MEANWHILE`` when another writer uses
             the object.
     """

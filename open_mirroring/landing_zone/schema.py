@@ -195,7 +195,7 @@ class TableSchema(NamedTuple):
                     raise TerminalError(
                         "SCHEMA_CHANGED",
                         f"column {column.name!r} changed its type from {known.type} to {column.type}",
-                        way_out="the target cannot change a type in place: load this table anew",
+                        way_out="the target cannot change a type in place: reload this table",
                     )
                 if kind != known.type:
                     by_name[column.name] = columns[columns.index(known)] = known._replace(type=kind)

@@ -17,7 +17,6 @@ class Standing(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_f
         waiting_rows: changes of earlier batches that waited for the end of their transactions.
         stream_from: changes below it are in the initial load, in the stream incarnation *stream_epoch*.
         log_from: batches up to this one are not part of this generation.
-        lives_above: every row of this generation had its newest change above this position (G-106); None: not checked.
         newest_load: the full load of the source in the log with which this generation begins (G-125); None: none.
         loaded_columns: this many of its first columns came with the initial load; None: it had none.
         hand_over_batch: the changes of later batches are published over the load.
@@ -37,7 +36,6 @@ class Standing(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_f
     stream_from: str | None = None
     stream_epoch: int = 0
     log_from: int = 0
-    lives_above: str | None = None
     newest_load: str | None = None
     loaded_columns: int | None = None
     hand_over_batch: int = 0

@@ -19,12 +19,10 @@ from open_mirroring.codes import WHY_RESET
 from open_mirroring.facts import foreign_tables, full_loads, stream_epochs
 from open_mirroring.facts.column_lists import COLUMN_LISTS
 from open_mirroring.facts.foreign_tables import FOREIGN
-from open_mirroring.facts.full_loads import FULL_LOADS, LoadPlaces
+from open_mirroring.facts.full_loads import FULL_LOADS, SHORTEST_VALUES, LoadPlaces
 from open_mirroring.facts.kind import tables_in
-from open_mirroring.facts.reading_stops import READING_STOPS
-from open_mirroring.facts.shortest_values import SHORTEST_VALUES
 from open_mirroring.facts.shown_positions import SHOWN
-from open_mirroring.facts.unreadable import KEYLESS, WITHOUT_TABLE
+from open_mirroring.facts.unreadable import KEYLESS, READING_STOPS, WITHOUT_TABLE
 from open_mirroring.ledger import tables as t
 from open_mirroring.ledger.columns import record_columns
 from open_mirroring.ledger.declaring import without_stop, without_unsealed
@@ -202,10 +200,10 @@ def _record_starts(
     if not found:
         return
     known = STARTS.of(db, table_id)
-    starts = full_loads.fold(known, found, {} if load is None else load.begins, read_to_end)
-    if starts.reloaded is not None:
-        stop_table(db, table_id, RELOAD_SEEN, starts.reloaded)
-    STARTS.put(db, table_id, {origin: at for origin, at in starts.places.items() if known.get(origin) != at})
+    starts, reloaded = full_loads.fold(known, found, {} if load is None else load.begins, read_to_end)
+    if reloaded is not None:
+        stop_table(db, table_id, RELOAD_SEEN, reloaded)
+    STARTS.put(db, table_id, {origin: at for origin, at in starts.items() if known.get(origin) != at})
 
 
 def _note_shortest(db: Connection, table_id: str, found: Mapping[str, int]) -> None:

@@ -71,18 +71,6 @@ class OpenStop(NamedTuple):
         return cls(**{**document, "since": None if since is None else datetime.fromisoformat(since)})
 
 
-class EpochAccepted(NamedTuple):
-    """The ordinal that a stream incarnation got.
-
-    *cleared* is the stop that ended with it, None when the table was not stopped for it or still is:
-    *still_unknown* names the other incarnations that no one has accepted yet.
-    """
-
-    ordinal: int
-    cleared: OpenStop | None
-    still_unknown: tuple[str, ...]
-
-
 def open_stops(ledger: Engine, mirror: str) -> list[OpenStop]:
     """Every stop in the ledger: the mirror's own first, then its tables' by name."""
     c = t.mirrored_table.c
@@ -169,11 +157,11 @@ def accept_reload(ledger: Engine, mirror: str, source: str, reason: Reason, *, r
                 "COMMAND_REFUSED",
                 f"table {source!r} is not stopped by a full load that came again",
                 where=f"mirror {mirror}",
-                way_out="look at `open-mirroring status`; to build the table anew: `open-mirroring reload-table`",
+                way_out="look at `open-mirroring status`; to rebuild the table: `open-mirroring reload-table`",
             )
         stop = OpenStop(source, row.stop_code, row.stop_what or "", row.stopped_at)
         t.change_tables(db, t.mirrored_table.c.id == row.id, reload_accepted=reason.to_json())
-        return Effect(stop.document(), {"cleared": None, "stopped": {"code": stop.code, "what": stop.what}})
+        return (stop.document(), {"cleared": None, "stopped": {"code": stop.code, "what": stop.what}})
 
     asked = Asked(request, ACCEPT_RELOAD, source)
     return OpenStop.of(requests.decide(ledger, mirror, asked, "RELOAD_ACCEPTED", reason, effect))
@@ -181,8 +169,11 @@ def accept_reload(ledger: Engine, mirror: str, source: str, reason: Reason, *, r
 
 def accept_epoch(
     ledger: Engine, mirror: str, source: str, epoch: str, reason: Reason, *, request: str = ""
-) -> EpochAccepted:
+) -> tuple[int, OpenStop | None, tuple[str, ...]]:
     """Give the next ordinal to a stream incarnation of a table: all its positions are above the earlier ones' (G-01).
+
+    Returns it, the stop that ended with it (None: the table was not stopped for it, or still is), and the other
+    incarnations that no one has accepted yet.
 
     Clears ``EPOCH_UNKNOWN`` when no other incarnation is left unknown; a stop of another code stays.
 
@@ -215,7 +206,7 @@ def accept_epoch(
 
     asked = Asked(request, ACCEPT_EPOCH, source, epoch)
     done = requests.decide(ledger, mirror, asked, "EPOCH_ACCEPTED", reason, effect)
-    return EpochAccepted(done["ordinal"], _lifted(done), tuple(done["still_unknown"]))
+    return done["ordinal"], _lifted(done), tuple(done["still_unknown"])
 
 
 def accept_schema(
@@ -260,9 +251,7 @@ def accept_schema(
     return _lifted(requests.decide(ledger, mirror, asked, "SCHEMA_ACCEPTED", reason, effect))
 
 
-def accept_told(
-    ledger: Engine, mirror: str, source: str, load: str, statements: Sequence[Statement], who: str
-) -> dict[str, str]:
+def accept_told(ledger: Engine, mirror: str, source: str, load: str, statements: Sequence[Statement]) -> dict[str, str]:
     """Take the word of the source's own history of DDL for columns that are gone (T-84); what it says, by column.
 
     As :func:`accept_schema`, but that a renamed column stops the table where it is published, at its position (G-61). A
@@ -275,7 +264,6 @@ def accept_told(
         source: the table.
         load: the load to which the statements' places belong.
         statements: all that the history has of the table.
-        who: what tells them, for the audit.
     """
     found: dict[str, str] = {}
 
@@ -286,7 +274,8 @@ def accept_told(
         names = {name.casefold(): name for name in places}
 
         def take(column: str, told: ToldColumn, lost_at: str | None) -> None:
-            now = None if told.renamed_to is None else names.get(told.renamed_to.casefold(), told.renamed_to)
+            renamed_to, by = told
+            now = None if renamed_to is None else names.get(renamed_to.casefold(), renamed_to)
             if any({column, now} <= one and (lost_at is None or first <= lost_at) for one, first in lists):
                 return  # one row has both: they are two columns
             try:
@@ -295,7 +284,7 @@ def accept_told(
                 return  # no row that was read proves it yet
             note_decision(db, row.id, Word(column, up_to, now))
             became = "dropped" if now is None else f"renamed to {now!r}"
-            found[column] = f"{became} at {told.by}"
+            found[column] = f"{became} at {by}"
 
         for column, (first, last) in places.items():
             if load not in ordinals or (last and int(last.partition(":")[0]) != ordinals[load]):
@@ -314,7 +303,7 @@ def accept_told(
         return _cleared(_touch(db, row, ends=row.stop_code in EXPLAINED_BY_A_WORD), columns=found)
 
     asked = Asked("", ACCEPT_SCHEMA, source)
-    requests.decide(ledger, mirror, asked, "SCHEMA_ACCEPTED", Reason(who, "the source's own history of DDL"), effect)
+    requests.decide(ledger, mirror, asked, "SCHEMA_ACCEPTED", Reason("the source", "its own history of DDL"), effect)
     return found
 
 
@@ -384,7 +373,7 @@ def _where_it_is_gone(db: Connection, row: Any, column: str, renamed_to: str | N
         if name not in known:
             raise TerminalError(
                 "ARGUMENT_INVALID",
-                f"no change of table {row.source!r} and no load of it brought a column {name!r}",
+                f"no change of table {row.source!r} and no load of it contained a column {name!r}",
                 way_out=f"choose from {sorted(known)}",
             )
     highest = sa.select(b.epoch, sa.func.max(b.max_pos)).where(b.mirror == row.mirror, b.source == row.source)
@@ -418,7 +407,7 @@ def _of_changes(one: ColumnList) -> list[tuple[str, PlacesSeen]]:
 def _cleared(stop: OpenStop | None, more: Mapping[str, Any] | None = None, **detail: object) -> Effect:
     """The effect of a decision that ended a stop; *more* is its outcome then, beside the stop."""
     outcome = (stop and stop.document()) if more is None else {**more, "cleared": stop and stop.document()}
-    return Effect(outcome or {}, {"cleared": stop and {"code": stop.code, "what": stop.what}, **detail})
+    return (outcome or {}, {"cleared": stop and {"code": stop.code, "what": stop.what}, **detail})
 
 
 def _lifted(outcome: Mapping[str, Any]) -> OpenStop | None:

@@ -83,27 +83,15 @@ class JoinedTable(NamedTuple):
     batch: int
 
 
-class _Joined(NamedTuple):
-    """Such a table, and why it waits for a yes; None once that was said (G-71)."""
-
-    joined: JoinedTable
-    asks: str | None
-
-
-class _Dropped(NamedTuple):
-    """A table that was dropped on purpose: should it come back, it is the same table in a new generation."""
-
-    table_id: str
-    generation: int
-
-
-_JOINED = Documents[_Joined]("joined", _Joined)
-_DROPPED = Documents[_Dropped]("dropped", _Dropped)
+_JOINED = Documents[tuple[JoinedTable, str | None]]("joined", tuple[JoinedTable, str | None])
+"""Such a table, and why it waits for a yes; None once that was said (G-71)."""
+_DROPPED = Documents[tuple[str, int]]("dropped", tuple[str, int])
+"""Id and generation of a table that was dropped: should it come back, it is the same table in a new generation."""
 
 
 def note_dropped(db: Connection, mirror: str, source: str, table_id: str, generation: int) -> None:
     """Note a table that was dropped."""
-    _DROPPED.put(db, mirror, {source: _Dropped(table_id, generation)})
+    _DROPPED.put(db, mirror, {source: (table_id, generation)})
 
 
 def is_dropped(db: Connection, mirror: str, source: str) -> bool:
@@ -114,7 +102,7 @@ def is_dropped(db: Connection, mirror: str, source: str) -> bool:
 def joined_tables(ledger: Engine, mirror: str) -> list[JoinedTable]:
     """Every table that ever joined a mirror by a pattern, in the order of names."""
     with ledger.connect() as db:
-        return [one.joined for one in _JOINED.of(db, mirror).values()]
+        return [joined for joined, _ in _JOINED.of(db, mirror).values()]
 
 
 class Joining(NamedTuple):
@@ -146,7 +134,7 @@ def _join(db: Connection, mirror: str, one: Joining) -> None:
     joined = one.joined
     refuse_taken_folder(db, mirror, one.declared)
     # Under this name a table may have joined before, and been dropped since.
-    _JOINED.put(db, mirror, {joined.source: _Joined(joined, one.asks or None)})
+    _JOINED.put(db, mirror, {joined.source: (joined, one.asks or None)})
     _insert(db, mirror, one.declared)
     c = t.mirrored_table.c
     own = (c.mirror == mirror) & (c.source == joined.source) & c.stop_code.is_(None)
@@ -160,9 +148,10 @@ def without_stop(db: Connection, mirror: str, source: str) -> dict[str, object]:
     A stop that takes the place of ``NEW_TABLE`` would else take the question with it when it ends.
     """
     known = _JOINED.one(db, mirror, source)
-    if known is None or known.asks is None:
+    asks = None if known is None else known[1]
+    if asks is None:
         return {"stop_code": None, "stop_what": None, "stopped_at": None}
-    return {"stop_code": NEW_TABLE, "stop_what": known.asks, "stopped_at": datetime.now(UTC)}
+    return {"stop_code": NEW_TABLE, "stop_what": asks, "stopped_at": datetime.now(UTC)}
 
 
 def without_unsealed(intent: str | None) -> dict[str, None]:
@@ -177,7 +166,7 @@ def note_accepted(db: Connection, mirror: str, source: str) -> None:
     """Note that somebody said yes to a table that asks, or answers for it with a reset: it asks no more (G-71)."""
     known = _JOINED.one(db, mirror, source)
     if known is not None:
-        _JOINED.put(db, mirror, {source: known._replace(asks=None)})
+        _JOINED.put(db, mirror, {source: (known[0], None)})
 
 
 def declare(
@@ -410,11 +399,12 @@ def _insert(db: Connection, mirror: str, declared: TableDeclaration) -> None:
     dropped = _DROPPED.one(db, mirror, declared.source)
     if dropped is not None:
         _DROPPED.drop(db, mirror, [declared.source])
+        table_id, generation = dropped
         values |= {
-            "id": dropped.table_id,
-            "generation": dropped.generation + 1,
+            "id": table_id,
+            "generation": generation + 1,
             "log_from": newest_batch(db, mirror),
-            "stream_epoch": newest_epoch(db, dropped.table_id),
+            "stream_epoch": newest_epoch(db, table_id),
         }
         if not declared.loads:
             what = "the table was dropped and is named again: its changes in between were not read"
@@ -440,8 +430,7 @@ class ResetRecord:
         absent: the target was seen without the table once.
         who: who approved it, and *why*.
         since: when it was asked for, in ISO form.
-        begins_at: the table was made anew at the source with the stream of this ordinal: older changes are of another
-            one (G-108).
+        begins_at: the initial load is the one with which the stream of this ordinal began (G-128).
         is_carried_on: any run continues it, as the mirror file or an accepted reload wants it.
     """
 

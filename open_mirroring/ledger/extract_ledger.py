@@ -310,7 +310,7 @@ class ExtractLedger:
                 "TABLE_REDECLARED",
                 f"the key of {changed} changed while this run was reading",
                 where=f"mirror {self._mirror}",
-                way_out="run again: the next run reads the mirror file anew",
+                way_out="run again: the next run reads the mirror file again",
             )
 
     def _row_update(self) -> sa.Update:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Collection, Iterable, Mapping
 from datetime import datetime
-from typing import NamedTuple
 
 import sqlalchemy as sa
 from sqlalchemy import Connection, Engine
@@ -15,14 +14,9 @@ from open_mirroring.changes.manifest import Manifest
 from open_mirroring.ledger import tables as t
 from open_mirroring.ledger.documents import Documents
 
-
-class _OfGeneration(NamedTuple):
-    generation: int
-    horizon: TableHorizon
-
-
 _MIRROR = Documents[MirrorHorizon]("horizon", MirrorHorizon)
-_TABLE = Documents[_OfGeneration]("table_horizon", _OfGeneration)
+_TABLE = Documents[tuple[int, TableHorizon]]("table_horizon", tuple[int, TableHorizon])
+"""Of a table: the generation for which its horizon was set, and the horizon."""
 
 
 def mirror_horizon(ledger: Engine, mirror: str) -> MirrorHorizon | None:
@@ -35,7 +29,7 @@ def table_horizons(ledger: Engine, lives: Mapping[str, int]) -> dict[str, TableH
     """H by table id, given the present generation of each; only tables that have one."""
     with ledger.connect() as db:
         found = {table: kept[""] for table, kept in _TABLE.of_each(db, lives).items()}
-    return {table: one.horizon for table, one in found.items() if one.generation == lives[table]}
+    return {table: horizon for table, (generation, horizon) in found.items() if generation == lives[table]}
 
 
 def newest_dropped(mirror: str) -> sa.ColumnElement[int]:
@@ -70,7 +64,7 @@ def move_horizon(
             return False
         _MIRROR.put(db, mirror, {"": horizon})
         for table_id, generation, of_table in tables:
-            _TABLE.put(db, table_id, {"": _OfGeneration(generation, of_table)})
+            _TABLE.put(db, table_id, {"": (generation, of_table)})
     return True
 
 

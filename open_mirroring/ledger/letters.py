@@ -71,7 +71,7 @@ def accept_letters(
 
     def effect(db: Connection, _: Any) -> Effect | None:
         accepted = _settle(db, mirror, dict.fromkeys(letters, "accepted"), None, letters)
-        return Effect({"accepted": len(accepted)}, {"letters": accepted}) if accepted else None
+        return ({"accepted": len(accepted)}, {"letters": accepted}) if accepted else None
 
     asked = Asked(request, ACCEPT_LETTERS)
     return int(requests.decide(ledger, mirror, asked, "LETTERS_ACCEPTED", reason, effect).get("accepted", 0))

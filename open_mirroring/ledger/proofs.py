@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
+from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
 import msgspec
@@ -15,6 +16,7 @@ from open_mirroring.ledger.auditing import Reason, audit
 from open_mirroring.protocols.proving import Proof
 
 APPROVED = "CORRECTION_APPROVED"
+_EVER = datetime(9999, 1, 1, tzinfo=UTC)
 
 
 _proof_of = msgspec.json.Decoder(Proof).decode
@@ -44,20 +46,21 @@ class ProofLedger:
 
     def newest(self, table_ids: Iterable[str]) -> dict[str, RecordedProof]:
         """The last proof by table id."""
-        c, m = t.proof.c, t.mirrored_table.c
-        last = (
-            sa.select(c.table_id, sa.func.max(c.proved_at).label("at"))
-            .where(c.table_id.in_(list(table_ids)))
-            .group_by(c.table_id)
-            .subquery()
+        return {one.table_id: one for one in self.since(_EVER, table_ids)}
+
+    def since(self, moment: datetime, table_ids: Iterable[str]) -> list[RecordedProof]:
+        """The proofs of tables since a moment, and the newest one before it; the oldest first."""
+        c, m, earlier = t.proof.c, t.mirrored_table.c, t.proof.alias().c
+        last = sa.select(sa.func.max(earlier.proved_at)).where(
+            earlier.table_id == c.table_id, earlier.generation == c.generation, earlier.proved_at < moment
         )
         # Of this generation only: what was proved of a table that was dropped since says nothing of the one now.
-        newest = (
+        query = (
             sa.select(t.proof)
-            .join(last, (c.table_id == last.c.table_id) & (c.proved_at == last.c.at))
             .join(t.mirrored_table, (c.table_id == m.id) & (c.generation == m.generation))
+            .where(m.id.in_(list(table_ids)), c.proved_at >= sa.func.coalesce(last.scalar_subquery(), moment))
         )
-        return {row.table_id: _recorded(row) for row in t.rows(self._engine, newest)}
+        return [_recorded(row) for row in t.rows(self._engine, query.order_by(c.proved_at))]
 
     def history(self, table_id: str, generation: int, limit: int) -> list[Proof]:
         """The newest proofs of a table, the newest first."""

@@ -32,7 +32,7 @@ def record_places(db: Connection, mirror: str, number: int, facts: Facts) -> Non
     found = {name[:_NAME]: runs for name, runs in READ_PLACES.of_mirror(facts).items()}
     if nameless := [name for name in found if name.casefold().endswith(_CAPTURED)]:
         found = {name: runs for name, runs in found.items() if name not in nameless}
-        _note_rows(db, mirror, "the names of Capture files tell no partition, so a missing file is not seen", number)
+        _note_rows(db, mirror, "the names of Capture files show no partition, so a missing file is not seen", number)
     if not found:
         return
     known = PLACES.of(db, mirror)
@@ -66,7 +66,7 @@ def accept_gaps(ledger: Engine, mirror: str, reason: Reason, *, request: str = "
     def effect(db: Connection, _: Any) -> Effect | None:
         missing = close_gaps(db, mirror)
         count = sum(gap.last - gap.first + 1 for found in missing.values() for gap in found)
-        return Effect({"accepted": count}, {"offsets": missing}) if count else None
+        return ({"accepted": count}, {"offsets": missing}) if count else None
 
     asked = Asked(request, ACCEPT_LETTERS)
     return int(requests.decide(ledger, mirror, asked, "OFFSETS_ACCEPTED", reason, effect).get("accepted", 0))

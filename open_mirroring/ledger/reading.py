@@ -18,7 +18,7 @@ from open_mirroring.changes.column_history import FormerColumn, Word
 from open_mirroring.changes.column_notes import UNVERIFIED, ColumnNote, NoteKind, decided, former_columns
 from open_mirroring.changes.complete_position import Completeness
 from open_mirroring.changes.horizon import BatchContents, MirrorHorizon, TableHorizon
-from open_mirroring.changes.log_position import BEGINS_EMPTY, is_load_epoch, not_below, position_order
+from open_mirroring.changes.log_position import is_load_epoch, not_below, position_order
 from open_mirroring.changes.manifest import Manifest, counts_of
 from open_mirroring.changes.source_reloads import NewestLoad
 from open_mirroring.errors import TerminalError
@@ -30,7 +30,7 @@ from open_mirroring.ledger import tables as t
 from open_mirroring.ledger.auditing import Reason
 from open_mirroring.ledger.columns import column_notes
 from open_mirroring.ledger.declaring import ResetRecord
-from open_mirroring.ledger.documents import COLUMN_LISTS, EPOCHS, FRAGMENTS, STARTS
+from open_mirroring.ledger.documents import COLUMN_LISTS, EPOCHS, STARTS
 from open_mirroring.ledger.horizon import mirror_horizon, newest_dropped, table_horizons
 from open_mirroring.ledger.load_ledger import LoadPlan
 from open_mirroring.ledger.publish_ledger import table_row
@@ -66,17 +66,43 @@ class MirrorState(NamedTuple):
             )
 
 
+class GenerationStart(NamedTuple):
+    """What the present generation of a table starts with.
+
+    Attributes:
+        load_state: of its initial load: ``none``, ``pending`` or ``loaded``.
+        load_plan: the plan of that load; None without one.
+        load_refused: why the load could not start when it was tried last.
+        stream_from: changes of stream incarnation *stream_epoch* below it are in the load.
+        log_from: batches up to this one are not part of the generation.
+        newest_load: the full load of the source in the log with which it starts (G-125).
+        accepted: who accepted a later full load of the source, and why.
+    """
+
+    load_state: str = "none"
+    load_plan: LoadPlan | None = None
+    load_refused: str | None = None
+    stream_from: str | None = None
+    stream_epoch: int = 0
+    log_from: int = 0
+    newest_load: NewestLoad | None = None
+    accepted: Reason | None = None
+
+
 class TableState(NamedTuple):
     """A mirrored table as the ledger knows it.
 
-    *stream_from*, with the ordinal *stream_epoch*, and *load_plan* belong to its initial load. *waiting_rows* changes
-    of published batches wait for the end of their transactions. The log cannot be used for this generation's rows up to
-    batch *log_from*. Every row of it has its newest change above *lives_above*; None: nobody looked (G-106). *reset* is
-    the reset under way. *text* says how its files of delimited text are written; None for Parquet. It begins with the
-    *newest_load* of its source, which lies in the log (G-125); of a later one *accepted* tells who said that it counts.
-    *key_names* are the names of key columns at the target, where they are others than at the source (G-120). *types* is
-    what the mirror file said of types when its columns were published or compared last (G-129); None: not known.
-    *load_refused* is why its initial load could not begin when it was tried last.
+    Attributes:
+        keys: its key columns as the source names them.
+        row: what the protocols decide by.
+        columns: those of its files.
+        start: what its generation starts with.
+        stop_what: what is wrong, where the table is stopped.
+        waiting_rows: changes of published batches that wait for the end of their transactions.
+        reset: the reset under way.
+        text: how its files of delimited text are written; None for Parquet.
+        key_names: names of key columns at the target, where they differ from the source's (G-120).
+        types: the mirror file's types when its columns were published or compared last (G-129); None: not known.
     """
 
     id: str
@@ -85,22 +111,18 @@ class TableState(NamedTuple):
     keys: tuple[str, ...]
     row: TableRow
     columns: TableSchema
-    load_state: str
-    load_plan: LoadPlan | None
-    stream_from: str | None
-    stop_code: str | None
-    stop_what: str | None
+    start: GenerationStart = GenerationStart()
+    stop_what: str | None = None
     waiting_rows: int = 0
-    stream_epoch: int = 0
-    log_from: int = 0
     reset: ResetRecord | None = None
     text: TextFormat | None = None
-    lives_above: str | None = None
-    newest_load: NewestLoad | None = None
-    accepted: Reason | None = None
     key_names: Mapping[str, str] = MappingProxyType({})
     types: str | None = None
-    load_refused: str | None = None
+
+    @property
+    def stop_code(self) -> str | None:
+        """The code of its stop; None: it is not stopped."""
+        return self.row.stop
 
     @property
     def landed_keys(self) -> tuple[str, ...]:
@@ -118,26 +140,14 @@ class TableState(NamedTuple):
         return None if self.text is None else self.text.properties(self.landed_keys)
 
     @property
-    def begins_at(self) -> int | None:
-        """The ordinal of the stream with which the table was made anew at the source (G-108); None: it never was."""
-        is_empty = self.load_state == "none" and self.stream_from == BEGINS_EMPTY and self.newest_load is None
-        return self.stream_epoch if is_empty else None
-
-    @property
-    def columns_above(self) -> str | None:
-        """The place up to which what the log says of columns is not this table's; None: all is."""
-        made_anew = None if self.begins_at is None else position_order(self.begins_at, "")
-        return max(filter(None, (made_anew, self.lives_above)), default=None)
-
-    @property
     def is_beginning(self) -> bool:
         """Nothing of this generation, or only a part of its load, is published yet.
 
         A load that goes through the log is loaded before a row of it is published.
         """
-        if self.load_state == "none":
+        if self.start.load_state == "none":
             return not (self.row.published_batch or self.row.confirmed)
-        return self.load_state == "pending" or not self.row.confirmed
+        return self.start.load_state == "pending" or not self.row.confirmed
 
 
 class ColumnRecords(NamedTuple):
@@ -187,6 +197,10 @@ class Publication(NamedTuple):
     position_to: str | None = None
 
 
+CommittedBatch = tuple[int, Mapping[str, int], datetime]
+"""Number of a batch of the change log, its messages by disposition, and when it was committed."""
+
+
 class Waiting(NamedTuple):
     """What the log holds of a table above its published batch; *since* is when the oldest of it was committed."""
 
@@ -215,33 +229,8 @@ class LedgerReader:
         """Every table of the mirror by source name, or this one."""
         c = t.mirrored_table.c
         query = sa.select(t.mirrored_table).where(c.mirror == self._mirror).order_by(c.source)
-        return {
-            row.source: TableState(
-                row.id,
-                row.source,
-                row.folder,
-                tuple(json.loads(row.keys)),
-                table_row(row),
-                TableSchema.from_json(row.columns),
-                row.load_state,
-                None if row.load_plan is None else LoadPlan.from_json(row.load_plan),
-                row.stream_from,
-                row.stop_code,
-                row.stop_what,
-                row.waiting_rows or 0,
-                row.stream_epoch,
-                row.log_from,
-                ResetRecord.of(row.reset),
-                None if row.text_format is None else TextFormat.from_json(row.text_format),
-                row.lives_above,
-                NewestLoad.of(row.newest_load),
-                Reason.of(row.reload_accepted),
-                json.loads(row.key_names or "{}"),
-                row.types,
-                row.load_refused,
-            )
-            for row in self._rows(query if source is None else query.where(c.source == source))
-        }
+        rows = self._rows(query if source is None else query.where(c.source == source))
+        return {row.source: _table_state(row) for row in rows}
 
     def starts(self, table_id: str) -> dict[str, int]:
         """By partition a place behind which no row of the table's first full load can stand (K-67)."""
@@ -403,12 +392,16 @@ class LedgerReader:
             found |= t.grouped((id_, PublishedFile(*file)) for id_, *file in self._rows(wanted.where(asked)))
         return found
 
-    def publications(self, table_id: str, generation: int) -> list[Publication]:
-        """Confirmed publications of a table, in order."""
+    def publications(self, generations: Mapping[str, int]) -> dict[str, list[Publication]]:
+        """Confirmed publications in order by table id, given each table's generation."""
         c = t.publication.c
-        query = sa.select(*(c[name] for name in Publication._fields))
-        query = query.where(c.table_id == table_id, c.generation == generation).order_by(c.version)
-        return [Publication(*row)._replace(counts=json.loads(row.counts)) for row in self._rows(query)]
+        found: dict[str, list[Publication]] = {}
+        wanted = sa.select(c.table_id, *(c[name] for name in Publication._fields)).order_by(c.table_id, c.version)
+        for some in _alike(generations):
+            asked = sa.or_(*(c.table_id.in_(ids) & (c.generation == number) for number, ids in some.items()))
+            rows = [(id_, Publication(*row)) for id_, *row in self._rows(wanted.where(asked))]
+            found |= t.grouped((id_, one._replace(counts=json.loads(str(one.counts)))) for id_, one in rows)
+        return found
 
     def totals(self, tables: Mapping[str, TableState]) -> dict[str, Counter[str]]:
         """Sums over the publications of tables' generations: how many, their changes, and what became of these."""
@@ -456,8 +449,8 @@ class LedgerReader:
         )
         return int(t.first(self._engine, query) or 0)
 
-    def batches(self, above: int = 0) -> list[tuple[int, dict[str, int], datetime]]:
-        """Committed batches above a number: number, counts by disposition, time of commit."""
+    def batches(self, above: int = 0) -> list[CommittedBatch]:
+        """Committed batches above a number, in order."""
         c = t.log_batch.c
         query = sa.select(c.number, c.manifest, c.committed_at).where(c.mirror == self._mirror, c.number > above)
         found = self._rows(query.order_by(c.number))
@@ -484,22 +477,39 @@ class LedgerReader:
         query = sa.select(c.number, c.manifest).where(c.mirror == self._mirror)
         return {number: Manifest.from_json(text) for number, text in self._rows(query.order_by(c.number))}
 
-    def open_fragment_count(self) -> int:
-        """Split messages that wait for pieces."""
-        return self.open_fragments()[0]
-
-    def open_fragments(self) -> tuple[int, datetime | None]:
-        """How many split messages wait for pieces, and since when the oldest does."""
-        with self._engine.connect() as db:
-            since = [fragment.since for fragment in FRAGMENTS.of(db, self._mirror).values()]
-        return len(since), min(since, default=None)
-
     def bound(self, up_to: int | None = None) -> dict[str, int]:
         """Up to where each source file or partition is bound; of those last bound in batches *up_to*, if given."""
         c = t.bound_range.c
         query = sa.select(c.name, c.bound_to).where(c.mirror == self._mirror).order_by(c.name)
         query = query if up_to is None else query.where(c.batch <= up_to)
         return dict(self._rows(query))
+
+
+def _table_state(row: Any) -> TableState:
+    return TableState(
+        row.id,
+        row.source,
+        row.folder,
+        tuple(json.loads(row.keys)),
+        table_row(row),
+        TableSchema.from_json(row.columns),
+        GenerationStart(
+            row.load_state,
+            None if row.load_plan is None else LoadPlan.from_json(row.load_plan),
+            row.load_refused,
+            row.stream_from,
+            row.stream_epoch,
+            row.log_from,
+            NewestLoad.of(row.newest_load),
+            Reason.of(row.reload_accepted),
+        ),
+        row.stop_what,
+        row.waiting_rows or 0,
+        ResetRecord.of(row.reset),
+        None if row.text_format is None else TextFormat.from_json(row.text_format),
+        json.loads(row.key_names or "{}"),
+        row.types,
+    )
 
 
 def _contents(row: Any) -> BatchContents:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import asdict
-from typing import Any, NamedTuple
+from typing import Any
 
 import sqlalchemy as sa
 from sqlalchemy import Connection, Engine
@@ -24,31 +24,27 @@ from open_mirroring.protocols.publishing import StagedFile
 REQUESTED, SEALED, REPAIRED = "REPAIR_REQUESTED", "REPAIR_SEALED", "REPAIRED"
 
 
-class OpenRepair(NamedTuple):
-    """A repair that was asked for and is not done. *sealed* is the object that becomes the number, if there is one."""
-
-    sealed: StagedFile | None
-
-
 class RepairLedger:
     """The repairs of one mirror; a number belongs to the table's present generation."""
 
     def __init__(self, engine: Engine, mirror: str) -> None:
         self._engine, self._mirror = engine, mirror
 
-    def open_repair(self, source: str, generation: int, number: int) -> OpenRepair | None:
-        """What is recorded of a number's repair since the last one was done; None when nothing is."""
+    def open_repair(self, source: str, generation: int, number: int) -> StagedFile | None:
+        """The object that becomes the number by a repair that is not done; None where none is sealed."""
         c = t.audit.c
         query = sa.select(c.event, c.detail).where(
             c.mirror == self._mirror, c.source == source, c.event.in_((REQUESTED, SEALED, REPAIRED))
         )
-        found: OpenRepair | None = None
+        found: StagedFile | None = None
         for event, text in t.rows(self._engine, query.order_by(c.id)):
             detail = json.loads(text)
             if (detail["generation"], detail["number"]) != (generation, number):
                 continue
-            sealed = StagedFile(**detail["object"]) if event == SEALED else None
-            found = None if event == REPAIRED else OpenRepair(sealed or (found.sealed if found else None))
+            if event == SEALED:
+                found = StagedFile(**detail["object"])
+            elif event == REPAIRED:
+                found = None
         return found
 
     def join(self, source: str, asked: Asked) -> Mapping[str, Any] | None:

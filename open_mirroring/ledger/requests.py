@@ -86,11 +86,8 @@ def answer(ledger: Engine, mirror: str, asked: Asked) -> Mapping[str, Any] | Non
     return None if found is None else found.outcome
 
 
-class Effect(NamedTuple):
-    """What a decision did: the outcome, for whoever asks again, and what the audit says beside who and why."""
-
-    outcome: Mapping[str, Any]
-    detail: Mapping[str, Any]
+Effect = tuple[Mapping[str, Any], Mapping[str, Any]]
+"""What a decision did: the outcome, for whoever asks again, and what the audit says in addition to who and why."""
 
 
 def decide(
@@ -122,9 +119,10 @@ def decide(
         had = effect(db, row)
         if had is None:
             return {}
-        record(db, mirror, asked, had.outcome)
-        audit(db, mirror, asked.source or None, event, {**reason._asdict(), **had.detail})
-    return had.outcome
+        outcome, detail = had
+        record(db, mirror, asked, outcome)
+        audit(db, mirror, asked.source or None, event, {**reason._asdict(), **detail})
+    return outcome
 
 
 def locked_table(db: Connection, mirror: str, source: str) -> Any:

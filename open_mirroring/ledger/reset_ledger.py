@@ -44,7 +44,7 @@ from open_mirroring.ledger.declaring import (
 from open_mirroring.ledger.documents import COLUMN_LISTS, EPOCHS, OFFSETS, STARTS, VERDICTS
 from open_mirroring.ledger.horizon import newest_dropped
 from open_mirroring.ledger.requests import DROP, RELOAD, Asked, locked_table
-from open_mirroring.protocols.resetting import Answered, Lost, Open, Owned, ResetRow, ResetStage
+from open_mirroring.protocols.resetting import Answer, Lost, ResetRow, ResetStage
 from open_mirroring.protocols.table_stops import KEY_MENDED, KEY_UNKNOWN, LOAD_NEEDED
 
 
@@ -62,8 +62,6 @@ class ResetLedger:
         *,
         again: bool = False,
         request: str = "",
-        lives_above: str | None = None,
-        made_anew: bool = False,
         reloaded: ReloadedRows | None = None,
         loads_stream: str = "",
         is_carried_on: bool = False,
@@ -74,17 +72,14 @@ class ResetLedger:
         is under way or finished, and does not begin twice (G-30). Another request begins a new reset when the
         declaration changed meanwhile, when what was published was stopped, or with *again*.
 
-        Above *lives_above*, if given, every row that the log tells of has its newest change (G-106). *made_anew* says
-        that the table was dropped and made again at the source before its newest stream began, which is accepted with
-        it: what older streams told is of another table (G-108). With *reloaded* it begins with the newest full load of
-        the source that lies in the log (G-125). With *loads_stream* the initial load is the one with which this newest
-        stream began: all changes of that come over it (G-128). One that *is_carried_on* is continued by any run.
+        With *reloaded* it begins with the newest full load of the source that lies in the log (G-125). With
+        *loads_stream* the initial load is the one with which this newest stream began: all changes of that come over it
+        (G-128). One that *is_carried_on* is continued by any run.
 
         Raises:
             TransientError: ``CHANGED_MEANWHILE`` when more was logged since *reloaded* was read.
-            TerminalError: ``ARGUMENT_INVALID``, also when *made_anew* and only one stream of it was read;
-                ``CONFIG_INVALID``; ``LOAD_NEEDED`` when the log does not hold all rows of the table and there is no
-                initial load; ``COMMAND_REFUSED`` when several unknown streams were read.
+            TerminalError: ``ARGUMENT_INVALID``; ``CONFIG_INVALID``; ``LOAD_NEEDED`` when the log does not hold all rows
+                of the table and there is no initial load; ``COMMAND_REFUSED`` when several unknown streams were read.
         """
         asked = Asked(request, RELOAD, declared.source)
         with self._engine.begin() as db:
@@ -95,22 +90,20 @@ class ResetLedger:
             if requests.known(db, self._mirror, asked) is not None:
                 return False  # somebody else recorded it while the row was waited for
             requests.record(db, self._mirror, asked)
-            if not again and _is_under_way(row, declared, made_anew=made_anew):
+            if not again and _is_under_way(row, declared):
                 return False
             refuse_taken_folder(db, self._mirror, declared)
             same_key = declared.is_keyed_as(row)
             mends = not (declared.loads or same_key or row.confirmed) and is_new_to_log(db, row)
-            load = self._newest_load(db, row, reloaded, keeps=not (declared.loads or made_anew))
-            if declared.loads or made_anew:
-                self._accept_epoch(db, row, reason, loads_stream)
-            begins_at = self._newest_stream(db, row) if made_anew else None
+            load = self._newest_load(db, row, reloaded, keeps=not declared.loads)
+            begins_at: int | None = None
             if declared.loads:
-                begins_at, lacks = _load_begins(db, row, begins_at, same_key=same_key, loads_stream=bool(loads_stream))
+                self._accept_epoch(db, row, reason, loads_stream)
+                begins_at, lacks = _load_begins(db, row, same_key=same_key, loads_stream=bool(loads_stream))
             elif load is not None:
                 lacks = _why_load_lacks(db, row, declared, load, is_new=reloaded is not None)
             else:
-                begins_at = begins_at if made_anew else _begin(row)
-                lacks = _why_log_lacks(db, row, declared, mends=mends, begins_at=begins_at)
+                lacks = _why_log_lacks(db, row, declared, mends=mends)
             if lacks:
                 raise load_needed(self._mirror, declared.source, lacks)
             is_lacking = not same_key or row.stop_code in WHY_LOAD
@@ -124,7 +117,6 @@ class ResetLedger:
                 begins_at=begins_at,
                 **declared.fixed,
                 log_from=newest if fresh else row.log_from,
-                lives_above=None if declared.loads or load is not None else lives_above,
                 newest_load=None if load is None else load.to_json(),
                 is_carried_on=is_carried_on,
             )
@@ -180,7 +172,7 @@ class ResetLedger:
     def look(self, source: str) -> ResetRow:
         """The row as it is; its version is not raised, so whoever is at work on it keeps it."""
         with self._engine.connect() as db:
-            return self._owned(db, source).row
+            return self._owned(db, source)
 
     def say(self, asked: Asked, version: int, to: ResetStage, reason: Reason) -> bool:
         """Record what an operator says of the target, and the record that follows from it; False when overtaken.
@@ -200,15 +192,15 @@ class ResetLedger:
             audit(db, self._mirror, asked.source, asked.action.replace("-", "_").upper(), detail)
         return True
 
-    def asked(self, asked: Asked) -> Open | Answered:
+    def asked(self, asked: Asked) -> Answer:
         """Whether a request came to its end, by whomever.
 
         Raises:
             TerminalError: ``ARGUMENT_INVALID``.
         """
-        return Open() if requests.answer(self._engine, self._mirror, asked) is None else Answered()
+        return Answer.OPEN if requests.answer(self._engine, self._mirror, asked) is None else Answer.ENDED
 
-    def acquire(self, source: str) -> Owned:
+    def acquire(self, source: str) -> ResetRow:
         """Raise the row's version and return it; a table that was dropped has no open reset."""
         with self._engine.begin() as db:
             c = t.mirrored_table.c
@@ -221,14 +213,14 @@ class ResetLedger:
         query = sa.select(c.version).where(c.mirror == self._mirror, c.source == source)
         return t.first(self._engine, query) or 0
 
-    def advance(self, source: str, version: int, to: ResetStage, *, absent: bool = False) -> Owned | Lost:
+    def advance(self, source: str, version: int, to: ResetStage, *, absent: bool = False) -> ResetRow | Lost:
         """The next record: in the row, and in the audit."""
         with self._engine.begin() as db:
             return self._advance(db, source, version, to, absent=absent)
 
     def _advance(
         self, db: Connection, source: str, version: int, to: ResetStage, *, absent: bool = False
-    ) -> Owned | Lost:
+    ) -> ResetRow | Lost:
         c = t.mirrored_table.c
         query = sa.select(t.mirrored_table).where(c.mirror == self._mirror, c.source == source)
         row = db.execute(query.with_for_update()).one_or_none()
@@ -266,25 +258,13 @@ class ResetLedger:
         m, b = t.mirror.c, t.bound_range.c
         committed = db.scalar(sa.select(m.committed).where(m.name == self._mirror)) or 0
         if committed != reloaded.up_to:
-            what = f"batches up to {committed} are in the log by now, and those up to {reloaded.up_to} were looked at"
+            what = f"batches up to {committed} are in the log, and those up to {reloaded.up_to} were looked at"
             raise TransientError("CHANGED_MEANWHILE", what, where=f"mirror {self._mirror}", way_out="run again")
         ends = {name: broker.end for name, broker in OFFSETS.of(db, self._mirror).items()}
         bound = dict(db.execute(sa.select(b.name, b.bound_to).where(b.mirror == self._mirror)).tuples().all())
         # The ends are those of the newest batch: it has to be a later one than that with which the load began.
         is_read = bool(ends) and all(bound.get(name, 0) >= end for name, end in ends.items())
         return replace(reloaded.load, is_closed=is_read and committed > reloaded.load.first_batch)
-
-    def _newest_stream(self, db: Connection, row: Any) -> int:
-        """The ordinal of the stream that is the newest of several."""
-        ordinals = [ordinal for ordinal in EPOCHS.of(db, row.id).values() if ordinal > LOAD_ORDINAL]
-        if len(ordinals) < 2:
-            raise TerminalError(
-                "ARGUMENT_INVALID",
-                f"only one stream of table {row.source!r} was read, so that all of its changes are of one table",
-                where=f"mirror {self._mirror}",
-                way_out=f"{RESET}, without --made-anew; rows that are gone and of which no change tells need a load",
-            )
-        return max(ordinals)
 
     def _request(
         self,
@@ -340,17 +320,15 @@ class ResetLedger:
         VERDICTS.drop(db, row.id)
         db.execute(t.mirrored_table.delete().where(t.mirrored_table.c.id == row.id))
 
-    def _owned(self, db: Connection, source: str) -> Owned:
+    def _owned(self, db: Connection, source: str) -> ResetRow:
         c = t.mirrored_table.c
         query = sa.select(t.mirrored_table).where(c.mirror == self._mirror, c.source == source)
         row = db.execute(query).one_or_none()
         reset = None if row is None else ResetRecord.of(row.reset)
         if row is None or reset is None:
-            return Owned(ResetRow(0 if row is None else row.version))
+            return ResetRow(0 if row is None else row.version)
         rebuilt = self._is_loaded(db, row) if reset.loads else self._is_rebuilt(db, row)
-        return Owned(
-            ResetRow(row.version, reset.stage, reset.drops, reset.folders, reset.absent, rebuilt, row.confirmed > 0)
-        )
+        return ResetRow(row.version, reset.stage, reset.drops, reset.folders, reset.absent, rebuilt, row.confirmed > 0)
 
     def _is_loaded(self, db: Connection, row: Any) -> bool:
         """Whether the load is published: one that goes through the log is when its batches are."""
@@ -375,24 +353,22 @@ class ResetLedger:
         return row.published_batch > 0 or db.scalar(logged) is None
 
 
-def _is_under_way(row: Any, declared: TableDeclaration, *, made_anew: bool) -> bool:
+def _is_under_way(row: Any, declared: TableDeclaration) -> bool:
     """Whether the reset that is asked for is open, and nothing has stopped it."""
     reset = ResetRecord.of(row.reset)
-    if reset is None or not declared.is_that_of(row) or (made_anew and reset.begins_at is None):
+    if reset is None or not declared.is_that_of(row):
         return False
     failed = reset.stage is ResetStage.REBUILDING and row.stop_code is not None
     return (reset.drops, reset.loads) == (False, declared.loads) and not failed
 
 
-def _load_begins(
-    db: Connection, row: Any, begins_at: int | None, *, same_key: bool, loads_stream: bool
-) -> tuple[int | None, str]:
+def _load_begins(db: Connection, row: Any, *, same_key: bool, loads_stream: bool) -> tuple[int | None, str]:
     """The stream that comes over an initial load as a whole, if one does, and why its changes would lack some (G-128).
 
     Where nobody said that the load is that of the newest stream, it is taken for that only if nothing is lacking.
     """
     if not (loads_stream or _loaded_stream(db, row)):
-        return begins_at, ""
+        return None, ""
     newest = newest_epoch(db, row.id)
     lacks = "" if same_key else "it has another key"
     lacks = lacks or _why_stream_lacks(db, row, newest) or _why_stop_counts(db, row, newest)
@@ -454,13 +430,6 @@ def _loaded_stream(db: Connection, row: Any) -> bool:
     return bool(is_so and row.stream_epoch == newest_epoch(db, row.id))
 
 
-def _begin(row: Any) -> int | None:
-    """The ordinal of the stream with which a table was made anew at the source; None where it never was."""
-    if row.newest_load is not None:
-        return None
-    return row.stream_epoch if row.load_state == "none" and row.stream_from == BEGINS_EMPTY else None
-
-
 def _why_load_lacks(db: Connection, row: Any, declared: TableDeclaration, load: NewestLoad, *, is_new: bool) -> str:
     """Why the newest load of the source and the changes behind it do not tell the table's rows; empty when they do."""
     if not declared.is_keyed_as(row):
@@ -472,31 +441,25 @@ def _why_load_lacks(db: Connection, row: Any, declared: TableDeclaration, load: 
     if unknown := unknown_epochs(db, row):
         return f"it holds changes of unknown streams: {sorted(unknown)}"
     lost = max(row.log_from, db.scalar(sa.select(newest_dropped(row.mirror))) or 0)
-    return f"its batches up to {lost} do not tell its rows" if load.first_batch <= lost else ""
+    return f"its batches up to {lost} do not contain its rows" if load.first_batch <= lost else ""
 
 
-def _why_log_lacks(
-    db: Connection, row: Any, declared: TableDeclaration, *, mends: bool, begins_at: int | None = None
-) -> str:
+def _why_log_lacks(db: Connection, row: Any, declared: TableDeclaration, *, mends: bool) -> str:
     """Why the log alone cannot tell the table's rows; empty when it can.
 
     *mends*: nothing was ever logged or published by the key that the ledger has, so another one may take its place.
-    Where the table *begins_at* a stream, what happened before, and was loaded, is no matter.
 
     What no ledger knows stays the operator's to know: rows that the table had before its stream began were never
     mirrored, and are not after the reset.
     """
     if not declared.is_keyed_as(row) and not mends:
         return f"its changes are logged by the key {key_of(row)}"
-    is_no_matter = begins_at is not None and row.stop_code == EPOCH_UNKNOWN
-    if row.stop_code in WHY_LOAD and not is_no_matter and not (mends and row.stop_code in (KEY_UNKNOWN, KEY_MENDED)):
+    if row.stop_code in WHY_LOAD and not (mends and row.stop_code in (KEY_UNKNOWN, KEY_MENDED)):
         return WHY_LOAD[row.stop_code]
     if row.stop_code == LOAD_NEEDED:
         return row.stop_what or LOAD_NEEDED
-    if begins_at is not None:
-        return _why_stream_lacks(db, row, begins_at)
     if row.log_from:
-        return f"its batches up to {row.log_from} do not tell its rows"
+        return f"its batches up to {row.log_from} do not contain its rows"
     p = t.publication.c
     loaded = sa.select(p.version).where(p.table_id == row.id, p.kind == "load").limit(1)
     if row.load_state != "none" or db.scalar(loaded) is not None:
@@ -525,14 +488,14 @@ def _why_stream_lacks(db: Connection, row: Any, begins_at: int) -> str:
     since = [epoch for epoch, ordinal in EPOCHS.of(db, row.id).items() if ordinal >= begins_at]
     of_it = (b.mirror == row.mirror) & (b.source == row.source) & b.epoch.in_(since)
     first = db.scalar(sa.select(sa.func.min(b.batch)).where(of_it))
-    return f"its batches up to {lost} do not tell its rows" if first is not None and first <= lost else ""
+    return f"its batches up to {lost} do not contain its rows" if first is not None and first <= lost else ""
 
 
 def load_needed(mirror: str, source: str, why: str) -> TerminalError:
     """The refusal of a reset whose new generation would lack rows."""
     return TerminalError(
         LOAD_NEEDED,
-        f"the log does not tell every row of table {source!r}: {why}",
+        f"the log does not contain every row of table {source!r}: {why}",
         where=f"mirror {mirror}",
         way_out=f"give the table an `initial_load` in the mirror file, then {RESET}; nothing was deleted",
     )

@@ -181,9 +181,6 @@ mirrored_table = Table(
     Column("stream_epoch", Integer, nullable=False, default=0),
     # Batches up to this one tell nothing of this generation's rows: they are keyed otherwise, or lack changes.
     Column("log_from", BigInteger, nullable=False, default=0),
-    # Every row of this generation has its newest change above this place over all epochs; null: nobody looked. What the
-    # log says of columns up to there is not theirs (G-106).
-    Column("lives_above", String(220)),
     # The full load of the source, in the log, with which this generation begins (G-125); null: with no such load.
     Column("newest_load", Text),
     # Who said, and why, that the newest full load shall count, until a run has begun the reset for it; null: nobody.

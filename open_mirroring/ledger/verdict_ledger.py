@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
-from typing import NamedTuple
 
 import msgspec
 import sqlalchemy as sa
@@ -14,8 +13,9 @@ from open_mirroring.ledger import tables as t
 from open_mirroring.ledger.auditing import audit
 from open_mirroring.ledger.batch_contents import stop_table
 from open_mirroring.ledger.documents import VERDICTS, KeptVerdict
+from open_mirroring.ledger.reading import TableState
 from open_mirroring.protocols.publishing import TableRow
-from open_mirroring.protocols.verdicts import TARGET_RESTARTED, Backlog, Finding, Verdict
+from open_mirroring.protocols.verdicts import TARGET_RESTARTED, Backlog, DeepFinding, Finding
 
 
 def record_verdicts(ledger: Engine, findings: Mapping[str, tuple[Finding, TableRow]]) -> None:
@@ -29,38 +29,14 @@ def record_verdicts(ledger: Engine, findings: Mapping[str, tuple[Finding, TableR
             VERDICTS.put(db, table_id, {"": kept})
 
 
-class RecordedVerdict(NamedTuple):
-    """The newest verdict of a table as an inspection found it; *notes* are kept of one that was just made alone."""
-
-    verdict: Verdict
-    code: str
-    what: str
-    recorded_at: datetime
-    applied: int
-    backlog: Backlog
-    notes: tuple[str, ...] = ()
-
-    @classmethod
-    def of(cls, found: Finding, at: datetime) -> RecordedVerdict:
-        """A finding as it would be recorded."""
-        return cls(found.verdict, found.code, found.what, at, found.applied, found.backlog, found.notes)
-
-
-class _Target(msgspec.Struct):
-    """How far the target was, in the evidence of a verdict."""
-
-    applied: int
-    backlog: Backlog
-
-
-def recorded_verdicts(ledger: Engine, mirror: str) -> dict[str, RecordedVerdict]:
+def recorded_verdicts(ledger: Engine, mirror: str) -> dict[str, Finding]:
     """What the last look at each table of a mirror found, by source name; a table that was never looked at is absent.
 
     A decision of an operator makes the look before it void: what holds since, only the next look tells.
     """
     m, a = t.mirrored_table.c, t.audit.c
     decided = sa.select(a.source, sa.func.max(a.at)).where(a.mirror == mirror, a.event.in_(_LIFTING)).group_by(a.source)
-    found: dict[str, RecordedVerdict] = {}
+    found: dict[str, Finding] = {}
     with ledger.connect() as db:
         lifted = dict(db.execute(decided).tuples().all())
         sources = dict(db.execute(sa.select(m.id, m.source).where(m.mirror == mirror)).tuples().all())
@@ -68,9 +44,8 @@ def recorded_verdicts(ledger: Engine, mirror: str) -> dict[str, RecordedVerdict]
     for source, one in kept.items():
         if source in lifted and lifted[source] > one.recorded_at:
             continue
-        target = msgspec.convert(one.evidence, _Target)
-        at = one.recorded_at
-        found[source] = RecordedVerdict(one.verdict, one.code, one.what, at, target.applied, target.backlog)
+        applied, backlog = one.evidence["applied"], msgspec.convert(one.evidence["backlog"], Backlog)
+        found[source] = Finding(one.verdict, one.code, one.what, one.evidence, applied, backlog, at=one.recorded_at)
     return found
 
 
@@ -117,35 +92,25 @@ def accept_count(db: Connection, table_id: str) -> tuple[str, datetime] | None:
     return kept.what, kept.recorded_at
 
 
-class FoundInDepth(NamedTuple):
-    """What a deep check found. *table_id* is None for the change log; *stops* asks to stop that table."""
-
-    table_id: str | None
-    source: str | None
-    generation: int
-    code: str
-    what: str
-    evidence: Mapping[str, object]
-    stops: bool
-
-
-def record_deep_findings(ledger: Engine, mirror: str, findings: Iterable[FoundInDepth]) -> set[str]:
+def record_deep_findings(
+    ledger: Engine, mirror: str, found: Iterable[tuple[DeepFinding, TableState | None]]
+) -> set[str]:
     """Write findings into the audit and stop the tables they concern, in one transaction; the ids of those tables.
 
-    A table that began another life since it was looked at is left alone: the finding was about the one before. A
-    table that is stopped already keeps its reason.
+    Each is given with its table; None for the change log. A table that began another life since it was looked at is
+    left alone: the finding was about the one before. A table that is stopped already keeps its reason.
     """
     stopped = set[str]()
     c = t.mirrored_table.c
     with ledger.begin() as db:
-        for found in findings:
-            if found.table_id is not None:
-                query = sa.select(c.generation).where(c.id == found.table_id).with_for_update()
-                if db.scalar(query) != found.generation:
+        for finding, state in found:
+            if state is not None:
+                query = sa.select(c.generation).where(c.id == state.id).with_for_update()
+                if db.scalar(query) != state.row.generation:
                     continue
-                if found.stops:
-                    stop_table(db, found.table_id, found.code, found.what)
-                    stopped.add(found.table_id)
-            detail = {"code": found.code, "what": found.what, **found.evidence}
-            audit(db, mirror, found.source, "DEEP_CHECK", detail)
+                if finding.stops:
+                    stop_table(db, state.id, finding.code, finding.what)
+                    stopped.add(state.id)
+            detail = {"code": finding.code, "what": finding.what, **finding.evidence}
+            audit(db, mirror, finding.table, "DEEP_CHECK", detail)
     return stopped

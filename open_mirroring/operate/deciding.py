@@ -72,10 +72,10 @@ def decide(
         case operations.RESUME_EXTRACTION.name:
             return [_cleared(decisions.resume_extraction(ledger, mirror.name, reason, request=request))]
         case operations.ACCEPT_EPOCH.name:
-            accepted = decisions.accept_epoch(*of, subject, reason, request=request)
-            said = [f"Stream {subject} is accepted; it has the ordinal {accepted.ordinal}."]
-            said += [_cleared(accepted.cleared)] if accepted.cleared else []
-            return said + [f"Not accepted yet: {epoch}." for epoch in accepted.still_unknown]
+            ordinal, ended, unknown = decisions.accept_epoch(*of, subject, reason, request=request)
+            said = [f"Stream {subject} is accepted; it has the ordinal {ordinal}."]
+            said += [_cleared(ended)] if ended else []
+            return said + [f"Not accepted yet: {epoch}." for epoch in unknown]
         case operations.ACCEPT_SCHEMA.name:
             renamed_to = form.get("renamed_to") or None
             columns = [subject] if renamed_to else listed_columns(subject)

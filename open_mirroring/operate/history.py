@@ -3,21 +3,24 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Collection, Iterable, Mapping
 from datetime import datetime, timedelta
 from typing import Any, NamedTuple
 
 import sqlalchemy as sa
-from sqlalchemy import Connection, Engine
+from sqlalchemy import Engine
 
 from open_mirroring.changes.manifest import LetterPlace, counts_of
 from open_mirroring.ledger import tables as t
+from open_mirroring.ledger.proofs import ProofLedger
 from open_mirroring.ledger.reading import PublishedFile, TableState
 from open_mirroring.operate.words import rest
 
 SHOWN = 50
 HOURS = 24
+WEEK = 7 * HOURS
 _BATCHES_PER_HOUR = 60
+_HOUR = timedelta(hours=1)
 
 
 class Letter(NamedTuple):
@@ -95,7 +98,7 @@ def newest_files(ledger: Engine, state: TableState) -> list[PublishedFile]:
 
 def load_left(ledger: Engine, state: TableState) -> timedelta | None:
     """How long the rest of its load takes at the pace of the chunks that are published; None where that is unknown."""
-    plan, c = state.load_plan, t.published_file.c
+    plan, c = state.start.load_plan, t.published_file.c
     if plan is None or len(plan.done) == len(plan.chunks):
         return None
     mine = (c.table_id == state.id) & (c.generation == state.row.generation) & (c.kind == "load")
@@ -104,37 +107,78 @@ def load_left(ledger: Engine, state: TableState) -> timedelta | None:
     return None if first == last else rest(len(plan.done) - 1, len(plan.chunks) - 1, last - first)
 
 
-def messages_per_hour(ledger: Engine, mirror: str, now: datetime, hours: int = HOURS) -> list[int]:
-    """Messages that were logged in each of the last hours, the oldest hour first."""
+def logged_per_hour(
+    ledger: Engine, mirror: str, now: datetime, *, what: str = "changes", hours: int = HOURS
+) -> list[int]:
+    """Changes, or messages, that were logged in each of the last hours, the oldest hour first."""
     c, counted = t.log_batch.c, [0] * hours
     newest = sa.select(c.manifest, c.committed_at).where(c.mirror == mirror).order_by(c.number.desc())
     with ledger.connect() as db:
         for manifest, at in db.execute(newest.limit(hours * _BATCHES_PER_HOUR)).yield_per(HOURS).tuples():
-            ago = int((now - at) / timedelta(hours=1))
+            ago = int((now - at) / _HOUR)
             if ago >= hours:
                 break
-            counted[hours - 1 - max(0, ago)] += counts_of(manifest).get("messages", 0)
+            counted[hours - 1 - max(0, ago)] += counts_of(manifest).get(what, 0)
     return counted
 
 
 def rows_per_hour(ledger: Engine, mirror: str, now: datetime) -> list[int]:
     """Rows that were published in each of the last hours, summed up by minutes in the database."""
     c, counted = t.published_file.c, [0] * HOURS
-    minute = sa.func.substr(sa.cast(c.confirmed_at, sa.String), 1, len("2026-01-05 10:00"))
-    newest, rows = sa.func.max(c.confirmed_at), sa.func.sum(c.rows)
-    query = sa.select(newest, rows).where(_of_mirror(mirror, now - timedelta(hours=HOURS)))
-    for at, count in t.rows(ledger, query.group_by(minute)):
-        ago = int((now - at) / timedelta(hours=1))
+    query = sa.select(sa.func.max(c.confirmed_at), sa.func.sum(c.rows)).where(_of_mirror(mirror, now - HOURS * _HOUR))
+    for at, count in t.rows(ledger, query.group_by(_minute(c.confirmed_at))):
+        ago = int((now - at) / _HOUR)
         if ago < HOURS:
             counted[HOURS - 1 - max(0, ago)] += int(count)
     return counted
 
 
-def published_since(db: Connection, mirror: str, since: datetime) -> list[tuple[int, int, datetime]]:
-    """What was published since a moment: behind which batch, to which, and when its newest file was confirmed."""
-    c = t.published_file.c
-    query = sa.select(c.batch_from, c.batch_to, sa.func.max(c.confirmed_at)).where(_of_mirror(mirror, since))
-    return [tuple(row) for row in db.execute(query.group_by(c.batch_from, c.batch_to))]
+def lag_per_hour(
+    ledger: Engine, mirror: str, now: datetime, waiting: Iterable[datetime], *, hours: int = WEEK
+) -> list[float]:
+    """The longest time in seconds that a logged change was not published, in each of the last hours, the oldest first.
+
+    *waiting* is since when the changes wait that are not published yet. Publications of one minute count as one, whose
+    changes are as old as the oldest of them. A table that was built again from the log did not lag behind all of it.
+    """
+    c, m, b = t.published_file.c, t.mirrored_table.c, t.batch_table.c
+    of_file = (b.mirror == mirror, b.source == m.source, b.batch > c.batch_from, b.batch <= c.batch_to)
+    first = sa.select(sa.func.min(b.batch)).where(*of_file).correlate(t.published_file, t.mirrored_table)
+    query = (
+        sa.select(sa.func.max(c.confirmed_at), sa.func.min(first.scalar_subquery()))
+        .join(t.mirrored_table, sa.func.coalesce(c.table_id, "") == m.id)
+        .where(m.mirror == mirror, c.confirmed_at >= now - hours * _HOUR, (c.batch_from > 0) | (c.generation == 1))
+        .group_by(_minute(c.confirmed_at))
+    )
+    published = [(until, batch) for until, batch in t.rows(ledger, query) if batch is not None]
+    log = t.log_batch.c
+    logged_at = sa.select(log.number, log.committed_at).where(log.mirror == mirror)
+    logged = dict(t.rows(ledger, logged_at.where(log.number.in_({batch for _, batch in published}))))
+    found = [0.0] * hours
+    for since, until in [*((logged[batch], until) for until, batch in published), *((one, now) for one in waiting)]:
+        for ago in range(max(0, int((now - until) / _HOUR)), min(hours, int((now - since) / _HOUR) + 1)):
+            lag = (min(until, now - ago * _HOUR) - since).total_seconds()
+            found[hours - 1 - ago] = max(found[hours - 1 - ago], lag)
+    return found
+
+
+def verified_per_hour(ledger: Engine, tables: Collection[TableState], now: datetime) -> tuple[list[float], int]:
+    """The share of rows that the newest proof of their table found equal, at each hour of a week, the oldest first.
+
+    How many rows a table has is known from its proofs only: how many tables it is of comes next to it.
+    """
+    moments = [now - ago * _HOUR for ago in reversed(range(WEEK))]
+    found = ProofLedger(ledger).since(moments[0], [table.id for table in tables])
+    proofs = t.grouped((one.table_id, one.proof) for one in found if one.proof.rows)
+    rows = {table: max(one.rows for one in known) for table, known in proofs.items()}
+    equal = [0.0] * WEEK
+    for table, known in proofs.items():
+        for hour, moment in enumerate(moments):
+            newest = next((one for one in reversed(known) if one.proved_at and one.proved_at <= moment), None)
+            if newest is not None:
+                equal[hour] += rows[table] * newest.equal / newest.rows
+    every = sum(rows.values())
+    return [share / every for share in equal] if every else [], len(rows)
 
 
 def _of_mirror(mirror: str, since: datetime) -> sa.ColumnElement[bool]:
@@ -142,3 +186,8 @@ def _of_mirror(mirror: str, since: datetime) -> sa.ColumnElement[bool]:
     mine = sa.select(m.id).where(m.mirror == mirror)
     # As an expression the table is no way in: by it, a database would read the whole history of each.
     return (p.confirmed_at >= since) & sa.func.coalesce(p.table_id, "").in_(mine)
+
+
+def _minute(moment: sa.ColumnElement[datetime]) -> sa.ColumnElement[str]:
+    """The minute of a moment as text, for which the database has one group of rows."""
+    return sa.func.substr(sa.cast(moment, sa.String), 1, len("2026-01-05 10:00"))

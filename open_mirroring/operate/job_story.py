@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from open_mirroring.codes import CODES
-from open_mirroring.operate.words import amount, shown, verdict_counts
+from open_mirroring.operate.words import alike, amount, shown, verdict_counts
 from open_mirroring.protocols.verdicts import Verdict
 
 SHOWN = 20
@@ -33,7 +33,7 @@ def _extract(report: Report) -> Iterator[str]:
     else:
         yield f"Read: batch {report['batch']} of the change log, {counted(report.get('counts') or {})}."
     if waiting := report.get("waiting_files"):
-        yield f"{amount(len(waiting), 'source file')} not ready yet, read once whole: {_some(waiting)}."
+        yield f"{amount(len(waiting), 'source file')} not ready yet, read once complete: {_some(waiting)}."
     if joined := report.get("joined"):
         yield from (f"New table: {table}: {what}" for table, what in sorted(joined.items()))
     if gone := report.get("gone"):
@@ -154,12 +154,11 @@ _TOLD: Mapping[str, Callable[[Report], Iterator[str]]] = {
 
 def _left(report: Report) -> Iterator[str]:
     """What is not as it should be: tables on hold, stopped, with losses; and notes."""
-    for table, why in sorted((report.get("held") or {}).items()):
-        yield f"On hold: {table}: {why}"
-    for table, why in sorted((report.get("stopped") or {}).items()):
-        yield _with_way_out(f"STOPPED: {table}: {why}", _next_step(why))
-    for table, what in sorted((report.get("losses") or {}).items()):
-        yield _with_way_out(f"LOSSES: {table}: {what}", _next_step(what))
+    for tables, why in alike(sorted((report.get("held") or {}).items())):
+        yield f"On hold: {tables}: {why}"
+    for kind in ("stopped", "losses"):
+        for tables, why in alike(sorted((report.get(kind) or {}).items())):
+            yield _with_way_out(f"{kind.upper()}: {tables}: {why}", _next_step(why))
     for table, notes in sorted((report.get("notes") or {}).items()):
         yield from (f"Note: {table}: {note}" for note in notes)
 

@@ -8,21 +8,22 @@ what the target has (published batch).
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass
 from datetime import datetime, timedelta
 from enum import Enum
 from typing import Any, NamedTuple
 
 from open_mirroring.changes.horizon import MirrorHorizon
+from open_mirroring.changes.manifest import OpenFragment
 from open_mirroring.codes import next_step
 from open_mirroring.ledger.decisions import OpenStop
-from open_mirroring.ledger.letters import OpenLetters
-from open_mirroring.ledger.reading import MirrorState, TableState, Waiting
+from open_mirroring.ledger.letters import NO_LETTERS, OpenLetters
+from open_mirroring.ledger.reading import CommittedBatch, MirrorState, TableState, Waiting
 from open_mirroring.operate.words import SEVERITY, verdict_name
 from open_mirroring.protocols.proving import Proof, ProofVerdict
 from open_mirroring.protocols.table_losses import ANY_TABLE, Loss
-from open_mirroring.protocols.verdicts import Backlog, Verdict
+from open_mirroring.protocols.verdicts import Backlog, Finding, Verdict
 from open_mirroring.reconciliation.losses import LossReport
 
 NOT_INSPECTED = "NOT_INSPECTED"
@@ -74,22 +75,32 @@ class PartitionLag(NamedTuple):
     seen_at: datetime
 
 
+class Judgement(NamedTuple):
+    """The verdict on a table as it is now, and why.
+
+    *verdict* is None when its landing zone was not inspected, or too long ago, and the ledger has no stop. *since* is
+    when the ledger's stop was set; None for a verdict of an inspection.
+    """
+
+    verdict: Verdict | None
+    code: str
+    what: str
+    since: datetime | None = None
+
+
 @dataclass(frozen=True)
 class TableView:
     """One table.
 
     Attributes:
         state: its row in the ledger.
-        verdict: None when its landing zone was not inspected, or too long ago, and the ledger has no stop.
-        since: when the ledger's stop was set; None for a verdict of an inspection.
-        looked_at: when its landing zone was inspected; *applied* and *backlog* are as found then.
-        applied: the highest number that counted as applied.
+        judgement: its verdict now.
+        found: what the last inspection of its landing zone found; None when there was none, or none since a decision.
         lag: the age of the oldest logged change that is not known to be applied; zero when there is none.
         waiting: what is in the log above its published batch; *changes* includes those of published batches that wait
             for the end of their transactions.
         published_at: when something of it was last published.
-        losses: what it lacks, or may lack, whatever the verdict.
-        notes: what may differ at the target although nothing is wrong, and what became of its columns.
+        report: what the ledger knows of losses of the mirror.
         load_chunks: (done, all) while there is a plan of its initial load: done is published, or in the change log
             where the load goes through it.
         horizon: a change of this transaction (``epoch ordinal:major``) or an earlier one stops the table (G-05).
@@ -102,19 +113,12 @@ class TableView:
     """
 
     state: TableState
-    verdict: Verdict | None
-    code: str
-    what: str
-    since: datetime | None
-    looked_at: datetime | None
-    applied: int | None
+    judgement: Judgement
+    found: Finding | None
     lag: timedelta
     waiting: Waiting
-    backlog: Backlog
     published_at: datetime | None
-    dead_letters: OpenLetters
-    losses: tuple[Loss, ...]
-    notes: tuple[str, ...]
+    report: LossReport
     load_chunks: tuple[int, int] | None
     horizon: str | None
     unverified_columns: tuple[tuple[str, str], ...]
@@ -122,6 +126,56 @@ class TableView:
     proof: Proof | None
     marks: Marks | None
     totals: Mapping[str, int] | None
+
+    @property
+    def verdict(self) -> Verdict | None:
+        """Its verdict now."""
+        return self.judgement.verdict
+
+    @property
+    def code(self) -> str:
+        """The code of its verdict."""
+        return self.judgement.code
+
+    @property
+    def what(self) -> str:
+        """Why it has this verdict."""
+        return self.judgement.what
+
+    @property
+    def since(self) -> datetime | None:
+        """When the ledger's stop was set."""
+        return self.judgement.since
+
+    @property
+    def looked_at(self) -> datetime | None:
+        """When its landing zone was inspected; *applied* and *backlog* are as found then."""
+        return None if self.found is None else self.found.at
+
+    @property
+    def applied(self) -> int | None:
+        """The highest number that counted as applied."""
+        return None if self.found is None else self.found.applied
+
+    @property
+    def backlog(self) -> Backlog:
+        """The files that the target had not applied."""
+        return Backlog() if self.found is None else self.found.backlog
+
+    @property
+    def dead_letters(self) -> OpenLetters:
+        """Its open dead letters."""
+        return self.report.letters.tables.get(self.source, NO_LETTERS)
+
+    @property
+    def losses(self) -> tuple[Loss, ...]:
+        """What it lacks, or may lack, whatever the verdict."""
+        return self.report.losses.get(self.source, ())
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What may differ at the target although nothing is wrong, and what became of its columns."""
+        return (self.found and self.found.notes) or self.report.notes.get(self.source, ())
 
     @property
     def source(self) -> str:
@@ -151,19 +205,23 @@ class TableView:
 
     def document(self) -> dict[str, Any]:
         """Plain JSON values."""
-        own = {field.name: getattr(self, field.name) for field in fields(self) if field.name != "state"}
         state = self.state
         more = {
             "folder": state.folder,
-            "way_out": self.way_out,
             "generation": state.row.generation,
             "keys": state.keys,
             "confirmed": state.row.confirmed,
-            "load_state": state.load_state,
-            "open_intent": self.open_intent,
-            "reset": self.reset,
+            "load_state": state.start.load_state,
         }
-        return {"source": self.source, **plain({**own, **more})}
+        return {**plain({name: getattr(self, name) for name in _SHOWN_OF_TABLE}), **plain(more)}
+
+
+_SHOWN_OF_TABLE = (
+    *("source", "verdict", "code", "what", "way_out", "since", "looked_at", "applied", "lag", "waiting", "backlog"),
+    *("published_at", "dead_letters", "losses", "notes", "load_chunks", "horizon", "unverified_columns"),
+    *("gone_columns", "proof", "marks", "totals", "open_intent", "reset"),
+)
+"""What JSON shows of a table under the same name."""
 
 
 @dataclass(frozen=True)
@@ -173,10 +231,9 @@ class MirrorView:
     Attributes:
         state: its row in the ledger.
         stop: the stop of its reading.
-        last_commit: when the newest batch of the change log was committed.
-        open_fragments: split messages that wait for their pieces, the oldest since *oldest_fragment*.
+        batches: the newest batches of the change log.
+        fragments: split messages that wait for their pieces.
         horizon: sources are not read again from before its moment (G-05); None while maintenance set none.
-        recent: messages by disposition in the newest *recent_batches* batches.
         report: open dead letters, losses, notes and ignored tables.
         settled_letters: settled dead letters, by how they were settled.
         partitions: how far reading is behind each topic partition, and ahead of its retention.
@@ -189,12 +246,9 @@ class MirrorView:
     taken_at: datetime
     state: MirrorState
     stop: OpenStop | None
-    last_commit: datetime | None
-    open_fragments: int
-    oldest_fragment: datetime | None
+    batches: Sequence[CommittedBatch]
+    fragments: Sequence[OpenFragment]
     horizon: MirrorHorizon | None
-    recent_batches: int
-    recent: Mapping[str, int]
     report: LossReport
     settled_letters: Mapping[str, int]
     partitions: Mapping[str, PartitionLag]
@@ -202,6 +256,24 @@ class MirrorView:
     next_run: datetime | None
     not_inspected: str
     tables: tuple[TableView, ...]
+
+    @property
+    def last_commit(self) -> datetime | None:
+        """When the newest batch of the change log was committed."""
+        return self.batches[-1][2] if self.batches else None
+
+    @property
+    def recent(self) -> Mapping[str, int]:
+        """Messages by disposition in the newest batches."""
+        counts = Counter[str]()
+        for _, of_batch, _ in self.batches:
+            counts.update(of_batch)
+        return counts
+
+    @property
+    def oldest_fragment(self) -> datetime | None:
+        """Since when the oldest split message waits for its pieces."""
+        return min((fragment.since for fragment in self.fragments), default=None)
 
     @property
     def losses(self) -> tuple[Loss, ...]:
@@ -261,27 +333,25 @@ class MirrorView:
 
     def document(self) -> dict[str, Any]:
         """The mirror without its tables as plain JSON values."""
-        own = {
-            field.name: getattr(self, field.name)
-            for field in fields(self)
-            if field.name not in ("state", "report", "horizon", "tables")
-        }
         of_ledger = {
+            "open_fragments": len(self.fragments),
+            "recent_batches": len(self.batches),
             "committed_batch": self.state.committed,
             "open_batch": self.state.open_batch,
             "open_since": self.state.open_since,
             "horizon": None if self.horizon is None else self.horizon.at,
             "dropped_batch": 0 if self.horizon is None else self.horizon.dropped,
         }
-        summed = {
-            "verdict": self.verdict,
-            "counts": {verdict_name(verdict): count for verdict, count in self.counts.items()},
-            "lag": self.lag,
-            "behind": self.behind,
-            "looked_at": self.looked_at,
-        }
-        found: dict[str, Any] = plain({**own, **of_ledger, **summed})
-        return {**found, **self.report.document()}
+        counts = {verdict_name(verdict): count for verdict, count in self.counts.items()}
+        own = {name: getattr(self, name) for name in _SHOWN_OF_MIRROR}
+        return {**plain({**own, **of_ledger, "counts": counts}), **self.report.document()}
+
+
+_SHOWN_OF_MIRROR = (
+    *("mirror", "taken_at", "stop", "last_commit", "oldest_fragment", "recent", "settled_letters", "partitions"),
+    *("bound_offsets", "next_run", "not_inspected", "verdict", "lag", "behind", "looked_at"),
+)
+"""What JSON shows of a mirror under the same name."""
 
 
 def plain(value: Any) -> Any:

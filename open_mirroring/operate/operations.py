@@ -79,12 +79,6 @@ REREAD = flag(
     title="Read again",
     says="Read again what was read of the interval before; for backfills, and for runs with a logical date.",
 )
-MADE_ANEW = flag(
-    "--made-anew",
-    "the source dropped the table and made it again, empty, before its newest stream began; never for a table with an "
-    "initial load",
-    title="Created again",
-)
 EVERY = argument("--every", "again every TIME (60s, 5m, 1h), until interrupted", type=seconds, metavar="TIME")
 EXPORT = argument(
     "--export", "compare with an export: a file or folder per table, by its name", type=Path, metavar="FOLDER"
@@ -115,15 +109,17 @@ NOT_APPLIED = argument(
 )
 WAIT = argument("--wait", "for the target (default 10)", type=float, default=10.0, metavar="MINUTES")
 LETTERS = (
-    argument("--code", "only letters of this code, such as MESSAGE_INVALID", title="Code"),
-    argument("--table", "only letters of this source table", title="Table", metavar="NAME"),
+    argument("--code", "only dead letters of this code, such as MESSAGE_INVALID", title="Code"),
+    argument("--table", "only dead letters of this source table", title="Table", metavar="NAME"),
     argument(
         "--after",
-        "only letters at this position of their stream or later; those without a position are left out",
+        "only dead letters at this position of their stream or later; those without a position are left out",
         title="From position",
         metavar="POSITION",
     ),
-    argument("--before", "only letters before this position of their stream", title="To position", metavar="POSITION"),
+    argument(
+        "--before", "only dead letters before this position of their stream", title="To position", metavar="POSITION"
+    ),
 )
 """Which dead letters; all of them by default."""
 APPROVED = required(REASON), required(APPROVED_BY)
@@ -221,7 +217,6 @@ RELOAD = Operation(
     (
         FILE,
         TABLE._replace(says="It is dropped at the target and built from scratch; the others go on."),
-        MADE_ANEW,
         *_RESETTING,
         flag("--again", "begin from scratch, although a reset is under way"),
     ),

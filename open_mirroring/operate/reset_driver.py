@@ -139,14 +139,14 @@ class ResetDriver:
                 "COMMAND_REFUSED",
                 f"that table {self._source!r} is {word} decides nothing: {why}",
                 where=f"mirror {self._mirror}",
-                way_out="`open-mirroring status` says what its reset waits for; say it when it waits for this",
+                way_out="`open-mirroring status` shows what its reset waits for; confirm it then",
             )
         to = ResetStage.TABLE_GONE if word == "gone" else ResetStage.TABLE_BACK
         if is_new and not self._ledger.say(asked, row.version, to, reason):
             raise TransientError(
                 "CHANGED_MEANWHILE",
                 f"a run is at work on the reset of {self._source!r}",
-                way_out="look, and say it again",
+                way_out="look, and confirm it again",
             )
         if word == "back":
             return f"{self._source}: the reset is over"
@@ -161,7 +161,9 @@ class ResetDriver:
                     f"its reset is at {row.stage.value}, and waits for that at {ResetStage.FOLDER_DELETED.value} only"
                 )
             back = [folder for folder in row.folders if self._holds_anything(folder)]
-            return f"somebody wrote into the deleted folder {back[0]!r}; the next run deletes it again" if back else ""
+            return (
+                f"an operator wrote into the deleted folder {back[0]!r}; the next run deletes it again" if back else ""
+            )
         if row.stage is not ResetStage.REBUILDING or not (row.rebuilt and row.has_files):
             return f"its reset is at {row.stage.value}, and not all that it begins with is published"
         return ""
@@ -179,7 +181,7 @@ class ResetDriver:
                 case protocol.DeleteFolders(version, folders):
                     return self._delete(version, folders)
                 case protocol.LookForTable(row):
-                    return protocol.Looked(self._sight(row))
+                    return self._sight(row)
                 case protocol.Rebuild():
                     what = self._rebuild()
                     reach("reset.rebuilt")
@@ -194,7 +196,7 @@ class ResetDriver:
 
     def _advance(self, version: int, to: ResetStage, absent: bool) -> protocol.Reply:
         reply = self._ledger.advance(self._source, version, to, absent=absent)
-        if isinstance(reply, protocol.Owned):
+        if isinstance(reply, protocol.ResetRow):
             log.info("%s: %s", self._source, to.value)
             if to is not ResetStage.REQUESTED and not absent:
                 reach(f"reset.{to.value.lower()}")
@@ -211,7 +213,7 @@ class ResetDriver:
             log.warning("%s: %s", self._source, error)
             return protocol.InUse(str(error))
         reach("reset.deleted")
-        return protocol.Deleted()
+        return protocol.Answer.DELETED
 
     def _sight(self, row: protocol.ResetRow) -> Sight:
         if row.stage is ResetStage.REBUILDING:

@@ -75,7 +75,7 @@ def opened(text: str, key_file: Path) -> JobOrder:
             "INSTALLATION_INCOMPLETE",
             f"the key cannot be read: {type(error).__name__}",
             where=str(key_file),
-            way_out="see that the cluster brings the key's file to the driver, readable for its user",
+            way_out="let the cluster copy the key's file to the driver, readable for its user",
         ) from None
     try:
         document = json.loads(zlib.decompress(_fernet(key, str(key_file)).decrypt(text)))
@@ -84,7 +84,7 @@ def opened(text: str, key_file: Path) -> JobOrder:
             "INSTALLATION_INCOMPLETE",
             "the job was sealed by another key than the driver's",
             where=str(key_file),
-            way_out="bring the key of the connection that the Spark connection names as `job-key` to the driver",
+            way_out="copy the key of the connection that the Spark connection names as `job-key` to the driver",
         ) from None
     return JobOrder(*document)
 

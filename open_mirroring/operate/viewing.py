@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime, timedelta
 
 from sqlalchemy import Engine
@@ -18,13 +19,14 @@ from open_mirroring.config import Mirror
 from open_mirroring.config.schedule import next_after
 from open_mirroring.ledger.decisions import OpenStop, open_stops
 from open_mirroring.ledger.documents import OFFSETS
-from open_mirroring.ledger.letters import NO_LETTERS, settled_counts
+from open_mirroring.ledger.extract_ledger import ExtractLedger
+from open_mirroring.ledger.letters import settled_counts
 from open_mirroring.ledger.proofs import ProofLedger
 from open_mirroring.ledger.reading import LedgerReader, TableState, Waiting
-from open_mirroring.ledger.verdict_ledger import RecordedVerdict, recorded_verdicts
-from open_mirroring.operate.mirror_view import NOT_INSPECTED, Marks, MirrorView, PartitionLag, TableView
+from open_mirroring.ledger.verdict_ledger import recorded_verdicts
+from open_mirroring.operate.mirror_view import NOT_INSPECTED, Judgement, Marks, MirrorView, PartitionLag, TableView
 from open_mirroring.protocols.table_losses import Loss
-from open_mirroring.protocols.verdicts import OK, Backlog, Finding, Verdict
+from open_mirroring.protocols.verdicts import OK, Finding, Verdict
 from open_mirroring.reconciliation.losses import LossReport, look
 
 NO_COMPLETE_POSITION = "none: this source has none"
@@ -61,18 +63,13 @@ def view_mirror(
     report = look(mirror, ledger, tables=tables)
     near = {source: table for source, table in tables.items() if closely is None or source in closely}
     stops = {one.source: one for one in open_stops(ledger, mirror.name)}
-    recent = reader.batches(above=max(0, state.committed - RECENT_BATCHES))
-    counts = Counter[str]()
-    for _, of_batch, _ in recent:
-        counts.update(of_batch)
-    open_fragments, oldest_fragment = reader.open_fragments()
     if findings is None:
         looked = recorded_verdicts(ledger, mirror.name)
     else:
-        looked = {source: RecordedVerdict.of(found, now) for source, found in findings.items()}
+        looked = {source: replace(found, at=now) for source, found in findings.items()}
     is_overdue = findings is None and _is_overdue(mirror, looked, now)
 
-    def judged(source: str) -> tuple[Verdict | None, str, str]:
+    def judged(source: str) -> Judgement:
         found, losses = looked.get(source), report.losses.get(source, ())
         return _judged(stops.get(source), found, losses, not_inspected, is_overdue=is_overdue)
 
@@ -82,12 +79,9 @@ def view_mirror(
         taken_at=now,
         state=state,
         stop=stops.get(None, stop),
-        last_commit=recent[-1][2] if recent else None,
-        open_fragments=open_fragments,
-        oldest_fragment=oldest_fragment,
+        batches=reader.batches(above=max(0, state.committed - RECENT_BATCHES)),
+        fragments=ExtractLedger(ledger, mirror.name).open_fragments(),
         horizon=reader.mirror_horizon(),
-        recent_batches=len(recent),
-        recent=dict(counts),
         report=report,
         settled_letters=settled_counts(ledger, mirror.name),
         partitions=_partitions(ledger, mirror.name),
@@ -96,37 +90,40 @@ def view_mirror(
         next_run=next_after(mirror.schedule, now),
         not_inspected=not_inspected,
         tables=tuple(
-            gathered.view(table, now, report, stops.get(source), looked.get(source), judged(source))
-            for source, table in tables.items()
+            gathered.view(table, now, report, looked.get(source), judged(source)) for source, table in tables.items()
         ),
     )
 
 
 def _judged(
     stop: OpenStop | None,
-    found: RecordedVerdict | None,
+    found: Finding | None,
     losses: Sequence[Loss],
     not_inspected: str,
     *,
     is_overdue: bool,
-) -> tuple[Verdict | None, str, str]:
-    """Verdict, code and why; the ledger's stop goes before anything that an inspection found."""
+) -> Judgement:
+    """The verdict; the ledger's stop goes before anything that an inspection found."""
     if stop is not None:
-        return Verdict.STOP, stop.code, stop.what
+        return Judgement(Verdict.STOP, stop.code, stop.what, stop.since)
     if found is None:
-        return None, NOT_INSPECTED, not_inspected or "the landing zone was not inspected yet, or not since a decision"
+        return Judgement(
+            None, NOT_INSPECTED, not_inspected or "the landing zone was not inspected yet, or not since a decision"
+        )
     if is_overdue and found.verdict is not Verdict.STOP:
-        return None, NOT_INSPECTED, "no run inspected the landing zone at the last moments of the schedule"
+        return Judgement(None, NOT_INSPECTED, "no run inspected the landing zone at the last moments of the schedule")
     if found.verdict in (Verdict.STOP, Verdict.HOLD):
-        return found.verdict, found.code, found.what
+        return Judgement(found.verdict, found.code, found.what)
     # Dead letters may have come, or have been settled, since the inspection.
     if losses:
-        return Verdict.LOSSES, losses[0].code, losses[0].what
-    return Verdict.PASS, OK, found.what if found.verdict is Verdict.PASS else "ledger, folder and target agree"
+        return Judgement(Verdict.LOSSES, losses[0].code, losses[0].what)
+    return Judgement(
+        Verdict.PASS, OK, found.what if found.verdict is Verdict.PASS else "ledger, folder and target agree"
+    )
 
 
-def _is_overdue(mirror: Mirror, looked: Mapping[str, RecordedVerdict], now: datetime) -> bool:
-    due = max((found.recorded_at for found in looked.values()), default=None)
+def _is_overdue(mirror: Mirror, looked: Mapping[str, Finding], now: datetime) -> bool:
+    due = max((found.at for found in looked.values() if found.at is not None), default=None)
     for _ in range(_LOOKS_MISSED):
         due = None if due is None else next_after(mirror.schedule, due)
     return due is not None and due < now
@@ -156,30 +153,22 @@ class _Tables:
         table: TableState,
         now: datetime,
         report: LossReport,
-        stop: OpenStop | None,
-        found: RecordedVerdict | None,
-        judged: tuple[Verdict | None, str, str],
+        found: Finding | None,
+        judgement: Judgement,
     ) -> TableView:
-        source, (verdict, code, what) = table.source, judged
-        ahead, backlog = self._waiting.get(source, Waiting()), Backlog() if found is None else found.backlog
-        since = min((moment for moment in (ahead.since, backlog.oldest) if moment is not None), default=now)
-        plan, horizon, proof = table.load_plan, self._horizons.get(table.id), self._proofs.get(table.id)
+        source, ahead = table.source, self._waiting.get(table.source, Waiting())
+        waits = (ahead.since, None if found is None else found.backlog.oldest)
+        since = min((moment for moment in waits if moment is not None), default=now)
+        plan, horizon, proof = table.start.load_plan, self._horizons.get(table.id), self._proofs.get(table.id)
         logged, unverified = self._logged[source, table.row.generation], self._unverified.get(table.id, ())
         return TableView(
             state=table,
-            verdict=verdict,
-            code=code,
-            what=what,
-            since=None if stop is None else stop.since,
-            looked_at=None if found is None else found.recorded_at,
-            applied=None if found is None else found.applied,
+            judgement=judgement,
+            found=found,
             lag=max(timedelta(0), now - since),
             waiting=ahead._replace(changes=ahead.changes + table.waiting_rows),
-            backlog=backlog,
             published_at=self._published.get(table.id),
-            dead_letters=report.letters.tables.get(source, NO_LETTERS),
-            losses=report.losses.get(source, ()),
-            notes=(found and found.notes) or report.notes.get(source, ()),
+            report=report,
             load_chunks=None if plan is None else (max(len(plan.done), logged), len(plan.chunks)),
             horizon=None if horizon is None else f"{horizon.ordinal}:{horizon.major}",
             unverified_columns=tuple((one.column, one.since) for one in unverified if not one.is_of_rows),
@@ -192,7 +181,7 @@ class _Tables:
 
 def _logged_chunks(reader: LedgerReader, tables: Collection[TableState], committed: int) -> Counter[tuple[str, int]]:
     """How many chunks of a load are in the change log, by table and generation."""
-    is_loading = any(table.load_state == "pending" for table in tables)
+    is_loading = any(table.start.load_state == "pending" for table in tables)
     chunks = map(LoadChunk.of, reader.bound(committed) if is_loading else ())
     return Counter((chunk.source, chunk.generation) for chunk in chunks if chunk is not None)
 

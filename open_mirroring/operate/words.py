@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import timedelta
 
 from open_mirroring.protocols.verdicts import Verdict
@@ -71,6 +71,14 @@ def pace(done: int, of: int, seconds: float) -> str:
 def amount(count: int, one: str, many: str = "") -> str:
     """``1 file``, ``1,234 files``."""
     return f"{count:,} {one if count == 1 else many or one + 's'}"
+
+
+def alike(said: Iterable[tuple[str, str]]) -> Iterator[tuple[str, str]]:
+    """Each text once, after the names of all that it is about: ``dbo.a, dbo.b``."""
+    about = dict[str, list[str]]()
+    for name, text in said:
+        about.setdefault(str(text), []).append(name)
+    yield from ((", ".join(names), text) for text, names in about.items())
 
 
 def waiting_pieces(count: int) -> str:

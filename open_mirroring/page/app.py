@@ -175,18 +175,24 @@ class _Page:
         if not (who and why) and action != LOOK:
             raise AccessDenied(400, "a decision needs a name and a reason: both go into the audit")
         ledger = open_ledger(self.around.ledger_url(mirror))
-        said, failed = [], ""
+        said, failed = list[str](), list[str]()
         try:
-            said = decide_and_look(mirror, ledger, self.around.zone(mirror), action, form, Reason(who, why))
-        except MirroringError as error:
-            failed = str(error)
+            for number, source in enumerate(sources := request.state.sources or [""]):
+                # A request counts once, and each table has its own.
+                one = {**form, "source": source, "request": f"{form.get('request', '')}:{number}"}
+                try:
+                    found = decide_and_look(mirror, ledger, self.around.zone(mirror), action, one, Reason(who, why))
+                except MirroringError as error:
+                    failed.append(f"{source}: {error}" if len(sources) > 1 else str(error))
+                else:
+                    said += [f"{source}: {text}" if len(sources) > 1 else text for text in found]
         finally:
             ledger.dispose()
         document = {
-            "title": "Not done" if failed else "Done",
+            "title": "Done in part" if failed and said else "Not done" if failed else "Done",
             "mirror": {"mirror": mirror.name},
             "action": action,
-            "source": form.get("source", ""),
+            "source": sources[0] if len(sources) == 1 else "",
             "said": said,
             "failed": failed,
         }
@@ -224,7 +230,7 @@ class _Page:
             "base": request.scope.get("root_path", ""),
             "home": self.around.home,
             "visitor": visitor,
-            "decides": mirror is not None and visitor is not None and visitor.decides(mirror.name),
+            "may_decide": (lambda _: False) if visitor is None else visitor.decides,
             "links": [] if mirror is None else self.around.links(mirror),
             "fabric_item": "" if mirror is None else fabric_item(mirror),
             "form_token": token,
@@ -289,7 +295,10 @@ def build_app(around: Surroundings) -> FastAPI:
             body += chunk
             if len(body) > _FORM_BYTES:
                 raise AccessDenied(413, "this form is too large")
-        request.state.form = dict(parse_qsl(body.decode("utf-8", "replace"), keep_blank_values=True))
+        sent = parse_qsl(body.decode("utf-8", "replace"), keep_blank_values=True)
+        chosen = "\n".join(value for name, value in sent if name == "subject")
+        request.state.form = {**dict(sent), "subject": chosen}
+        request.state.sources = [value for name, value in sent if name == "source"]
 
     def deciding(request: Request) -> Response:
         return page.decide(request, request.state.form)

@@ -5,10 +5,10 @@ from __future__ import annotations
 import hmac
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from http.cookies import Morsel
 from typing import Protocol
 
 from starlette.requests import Request
+from starlette.responses import Response
 
 TOKEN_COOKIE = "open_mirroring_token"
 _HOSTS = frozenset({"localhost", "127.0.0.1", "::1"})
@@ -96,10 +96,7 @@ class TokenDoor:
 
 def cookie(request: Request, name: str, value: str) -> str:
     """The header that sets a cookie which no script reads and no other site sends."""
-    morsel: Morsel[str] = Morsel()
-    morsel.set(name, value, value)
-    morsel["path"] = request.scope.get("root_path", "") or "/"
-    morsel["httponly"], morsel["samesite"] = True, "Strict"
-    if request.url.scheme == "https":
-        morsel["secure"] = True
-    return morsel.OutputString()
+    answer, path = Response(), request.scope.get("root_path", "") or "/"
+    is_secure = request.url.scheme == "https"
+    answer.set_cookie(name, value, path=path, secure=is_secure, httponly=True, samesite="strict")
+    return answer.headers["set-cookie"]

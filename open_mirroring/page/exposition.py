@@ -9,7 +9,7 @@ from typing import NamedTuple
 from sqlalchemy import Engine
 
 from open_mirroring.config import Mirror
-from open_mirroring.operate.history import messages_per_hour
+from open_mirroring.operate.history import logged_per_hour
 from open_mirroring.operate.viewing import view_mirror
 from open_mirroring.operate.words import SEVERITY, verdict_name
 from open_mirroring.protocols.verdicts import Verdict
@@ -83,8 +83,8 @@ def _add(samples: _Samples, mirror: Mirror, ledger: Engine, now: datetime) -> No
     put(LAST_COMMIT, age(found.last_commit))
     put(OPEN_BATCH, age(found.state.open_since))
     put(LOOK, age(found.looked_at))
-    put(FRAGMENTS, found.open_fragments)
-    put(MESSAGES, *messages_per_hour(ledger, mirror.name, now, hours=1))
+    put(FRAGMENTS, len(found.fragments))
+    put(MESSAGES, *logged_per_hour(ledger, mirror.name, now, what="messages", hours=1))
     put(HORIZON, None if found.horizon is None else age(found.horizon.at))
     put(LETTERS, letters.without_table.count, table="", code="")
     put(LOSSES, len(found.losses), table="")

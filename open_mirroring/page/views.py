@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -25,30 +26,32 @@ from open_mirroring.config import Mirror
 from open_mirroring.config.storage import log_place
 from open_mirroring.errors import MirroringError
 from open_mirroring.ledger import tables as t
-from open_mirroring.ledger.decisions import unknown_epochs
 from open_mirroring.ledger.proofs import ProofLedger
 from open_mirroring.ledger.reading import LedgerReader
 from open_mirroring.ledger.requests import ACCEPT_LETTERS
 from open_mirroring.operate import words
 from open_mirroring.operate.deciding import LOOK
 from open_mirroring.operate.history import (
+    HOURS,
     SHOWN,
+    WEEK,
     Letter,
     decisions,
+    lag_per_hour,
     load_left,
-    messages_per_hour,
+    logged_per_hour,
     newest_files,
     open_letters,
-    published_since,
     rows_per_hour,
+    verified_per_hour,
 )
 from open_mirroring.operate.mirror_view import BoundOffsets, MirrorView, TableView, plain
 from open_mirroring.operate.operations import PROVE
 from open_mirroring.operate.places import places
 from open_mirroring.operate.viewing import view_mirror
-from open_mirroring.page import ways_out
+from open_mirroring.page.attention import problems
+from open_mirroring.page.charts import Chart
 from open_mirroring.page.runbook import as_text, section
-from open_mirroring.protocols import table_losses
 from open_mirroring.protocols.verdicts import Verdict
 from open_mirroring.reconciliation.deep_check import DISPOSITIONS, TAKEN
 from open_mirroring.storage.arrow_files import arrow_files, arrow_path
@@ -88,7 +91,6 @@ def escaped(raw: bytes) -> str:
 
 ROWS_PER_PAGE = 100
 _BATCHES = 20
-_WORST = 5
 _LETTERS = 10_000
 
 
@@ -138,7 +140,8 @@ def entry(mirror: Mirror, ledger: Engine | None, now: datetime) -> dict[str, Any
     if ledger is None:
         return {"name": mirror.name, "failed": "", "mirror": None, "places": places(mirror)}
     found = view_mirror(mirror, ledger, now)
-    return {"name": mirror.name, "failed": "", "tables": found.tables, **_whole(mirror, ledger, found)}
+    of_all = {"tables": found.tables, "attention": problems(mirror, ledger, found, found.tables)}
+    return {"name": mirror.name, "failed": "", **of_all, **_whole(mirror, ledger, found, HOURS)}
 
 
 def mirror(mirror: Mirror, ledger: Engine, now: datetime, asked: TableQuery) -> dict[str, Any]:
@@ -153,22 +156,24 @@ def mirror(mirror: Mirror, ledger: Engine, now: datetime, asked: TableQuery) -> 
     wanted.sort(key=ORDERS[asked.order], reverse=asked.descending)
     pages = max(1, -(-len(wanted) // ROWS_PER_PAGE))
     page = min(asked.page, pages)
+    verified, compared = verified_per_hour(ledger, [table.state for table in found.tables], now)
     has_letters = found.report.letters.without_table.count > 0
     return {
         "title": mirror.name,
         "taken_at": now,
-        **_whole(mirror, ledger, found),
+        **_whole(mirror, ledger, found, WEEK),
         "file": str(mirror.file),
         "number_of_tables": len(found.tables),
-        "worst": [table for table in found.tables if table.verdict is Verdict.STOP][:_WORST],
+        "attention": problems(mirror, ledger, found, found.tables),
         "asked": asked,
         "matching": len(wanted),
         "pages": pages,
         "page": page,
         "tables": wanted[(page - 1) * ROWS_PER_PAGE : page * ROWS_PER_PAGE],
         "letters": _letters(open_letters(ledger, mirror.name, None)) if has_letters else [],
-        "ways_out": ways_out.of_mirror(mirror, found),
         "batches": _batches(ledger, mirror.name),
+        "verified": verified,
+        "verified_tables": compared,
         "decisions": decisions(ledger, mirror.name, None),
         "places": places(mirror),
     }
@@ -192,10 +197,6 @@ def table(mirror: Mirror, ledger: Engine, source: str, now: datetime) -> dict[st
         return None
     state, totals, reader = table.state, table.totals or {}, LedgerReader(ledger, mirror.name)
     lists = reader.column_lists([state.id]).get(state.id, ())
-    names = tuple(dict.fromkeys(name for one in lists for name in _names(one.cols)))
-    with ledger.connect() as db:
-        row = db.execute(sa.select(t.mirrored_table).where(t.mirrored_table.c.id == state.id)).one()
-        unknown = tuple(sorted(unknown_epochs(db, row)))
     became = {name: totals.get(name, 0) for name in DISPOSITIONS}
     taken = sum(totals.get(name, 0) for name in TAKEN)
     return {
@@ -220,8 +221,7 @@ def table(mirror: Mirror, ledger: Engine, source: str, now: datetime) -> dict[st
         "proofs": ProofLedger(ledger).history(state.id, state.row.generation, SHOWN),
         "decisions": decisions(ledger, mirror.name, source),
         "epochs": reader.epochs([state.id]).get(state.id, {}),
-        "unknown_epochs": unknown,
-        "ways_out": ways_out.of_table(mirror, table, unknown, names),
+        "attention": problems(mirror, ledger, found, [table]),
         "prove": PROVE.command(mirror.file, tables=source),
     }
 
@@ -249,14 +249,18 @@ def runbook(code: str) -> dict[str, Any] | None:
     return None if found is None else {"title": found[0], "code": code, "text": found[1]}
 
 
-def _whole(mirror: Mirror, ledger: Engine, found: MirrorView) -> dict[str, Any]:
-    """The mirror itself, what waits at each step, and what came through by hour."""
-    waiting = [table for table in found.tables if table.waiting.changes]
+def _whole(mirror: Mirror, ledger: Engine, found: MirrorView, hours: int) -> dict[str, Any]:
+    """The mirror itself, what waits at each step, and its last *hours*."""
+    waiting = [table for table in found.tables if table.waiting.changes and table.verdict is not Verdict.STOP]
     backlog = [table for table in found.tables if table.backlog.files]
+    since = [table.waiting.since for table in waiting if table.waiting.since]
+    changes = sum(table.waiting.changes for table in waiting)
     pipeline = {
-        "waiting_changes": sum(table.waiting.changes for table in waiting),
+        "waiting_changes": changes,
         "waiting_tables": len(waiting),
-        "waiting_since": min((table.waiting.since for table in waiting if table.waiting.since), default=None),
+        "waiting_since": min(since, default=None),
+        "lag": found.taken_at - min(since, default=found.taken_at),
+        "stopped_changes": sum(table.waiting.changes for table in found.tables) - changes,
         "backlog_files": sum(table.backlog.files for table in backlog),
         "backlog_bytes": sum(table.backlog.bytes for table in backlog),
         "backlog_tables": len(backlog),
@@ -264,32 +268,43 @@ def _whole(mirror: Mirror, ledger: Engine, found: MirrorView) -> dict[str, Any]:
         "published_at": max((table.published_at for table in found.tables if table.published_at), default=None),
         "looked": any(table.applied is not None for table in found.tables),
     }
-    hours = messages_per_hour(ledger, mirror.name, found.taken_at)
-    hours_out = rows_per_hour(ledger, mirror.name, found.taken_at)
-    return {"mirror": found, "pipeline": pipeline, "hours": hours, "hours_out": hours_out}
+    of = ledger, mirror.name, found.taken_at
+    lags = lag_per_hour(*of, since, hours=hours)
+    by_hour = {"changes": logged_per_hour(*of), "rows": rows_per_hour(*of), "lag": lags}
+    return {"mirror": found, "pipeline": pipeline, "hours": by_hour}
+
+
+def _charts(hours: Mapping[str, Sequence[float]], lag: timedelta, verified: Sequence[float] = ()) -> list[Chart]:
+    """Each says at one glance whether it gets better or worse."""
+    day, week = "24 hours", "7 days"
+    top = max(*hours["changes"], *hours["rows"])
+    lags, count = [*hours["lag"], lag.total_seconds()], "{:,.0f}".format
+    return [
+        Chart("Lag", day, lags[-HOURS:], _lag, max(lags[-HOURS:]), good="falling"),
+        Chart("Lag", week, lags, _lag, max(lags), good="falling"),
+        Chart("Changes read/h", day, hours["changes"], count, top, "read"),
+        Chart("Rows published/h", day, hours["rows"], count, top, "sent"),
+        *([Chart("Rows verified", week, verified, _share, 1, good="rising")] if verified else ()),
+    ]
+
+
+def _share(share: float) -> str:
+    # Never rounded up: what is not all is not shown as all.
+    return f"{int(share * 1000) / 10:g} %"
+
+
+def _lag(seconds: float) -> str:
+    return words.age(timedelta(seconds=seconds)) if seconds else "none"
 
 
 def _batches(ledger: Engine, mirror: str) -> list[dict[str, Any]]:
     c = t.log_batch.c
     query = sa.select(c.number, c.bound_at, c.committed_at, c.manifest).where(c.mirror == mirror)
-    with ledger.connect() as db:
-        rows = db.execute(query.order_by(c.number.desc()).limit(_BATCHES)).tuples().all()
-        files = published_since(db, mirror, rows[-1][1]) if rows else []
     found = []
-    for number, bound, committed, manifest in rows:
-        counts = counts_of(manifest)
-        published = [at for behind, to, at in files if behind < number <= to]
-        found.append(
-            {
-                "number": number,
-                "bound_at": bound,
-                "committed_at": committed,
-                "took": committed - bound,
-                "published_at": max(published, default=None),
-                "messages": counts.get("messages", 0),
-                "counts": {name: count for name, count in counts.items() if count and name != "messages"},
-            }
-        )
+    for number, bound, committed, manifest in t.rows(ledger, query.order_by(c.number.desc()).limit(_BATCHES)):
+        counts = {name: count for name, count in counts_of(manifest).items() if count}
+        times = {"bound_at": bound, "committed_at": committed, "took": committed - bound}
+        found.append({"number": number, **times, "messages": counts.pop("messages", 0), "counts": counts})
     return found
 
 
@@ -341,6 +356,11 @@ def _length(length: timedelta) -> str:
     return f"{seconds:.1f} s" if seconds < 10 else words.age(length)
 
 
+def _name(name: str) -> Markup:
+    """A name that a line breaks behind a dot or an underscore, before it breaks it elsewhere."""
+    return Markup(re.sub("([._])", r"\1<wbr>", str(escape(words.shown(name)))))
+
+
 def _exact(value: object) -> Markup:
     """A value that comes back in a form, or is copied: escaped, and otherwise as it is."""
     return escape(str(value))
@@ -370,6 +390,6 @@ _TEMPLATES.globals |= {
     "has_section": lambda code: section(code) is not None,
     "look_action": LOOK,
     "accept_letters": ACCEPT_LETTERS,
-    "homeless": table_losses.DEAD_LETTERS_HOMELESS,
+    "charts": _charts,
 }
-_TEMPLATES.filters |= {"exact": _exact, "moment": _moment, "query": urlencode, "said": as_text}
+_TEMPLATES.filters |= {"exact": _exact, "moment": _moment, "name": _name, "query": urlencode, "said": as_text}

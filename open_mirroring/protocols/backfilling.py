@@ -57,8 +57,8 @@ def refuse_below_horizon(interval: Interval, horizon: datetime | None) -> None:
         raise TerminalError(
             "ARGUMENT_INVALID",
             f"the interval begins at {interval.start.isoformat()}, before the horizon at {horizon.isoformat()}",
-            way_out="begin it at the horizon or later; what lies before is no longer in the change log, so only a "
-            "reload of the tables brings it back",
+            way_out="begin it at the horizon or later. Earlier changes are no longer in the change log: only a "
+            "reload of the tables recovers them",
         )
 
 

@@ -203,7 +203,8 @@ def judge_parts(
             lacking = f"without {absent[:5]}" if absent else "with gaps between their places in the table"
             what = (
                 f"updates carry {len(one.columns)} of {max(len(known), len(one.columns))} known columns, {lacking}; "
-                "set @include_all_columns = 1 at the source, or `full_rows: true` if these updates do carry whole rows"
+                "set @include_all_columns = 1 at the source, or `full_rows: true` if these updates do carry complete "
+                "rows"
             )
             yield ColumnVerdict(Fate.RELOAD, tuple(absent), None, PARTIAL_ROWS, what)
 
@@ -293,7 +294,7 @@ def judge_types(
                     continue
                 what = (
                     f"column {name!r} changed its type from {old} to {new} at position {place_text(since)}, which may "
-                    "have changed the values of rows that no change tells of"
+                    "have changed the values of rows that no change reports"
                 )
                 yield ColumnVerdict(Fate.RELOAD, (name,), since, "SCHEMA_CHANGED", what)
 

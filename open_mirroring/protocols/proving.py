@@ -104,8 +104,6 @@ class Proof:
     """The result of comparing one table with its source.
 
     Attributes:
-        verdict: EQUAL: in one look, every row of the source and of the target's version had its equal. DIFFERENT: some
-            key differs for certain. UNPROVEN: neither.
         at: the progress of the table at the first look; the result holds for that look or a later one.
         source: what the source's rows were read from.
         target_version: the version of the target's Delta table in the first look; None if there is no table.
@@ -120,7 +118,6 @@ class Proof:
         code: the code if the table could not be compared at all; else "".
     """
 
-    verdict: ProofVerdict
     at: Position
     source: str
     target_version: int | None = None
@@ -138,9 +135,21 @@ class Proof:
     proved_at: datetime | None = None
 
     @property
+    def verdict(self) -> ProofVerdict:
+        """A certain difference outweighs undecided keys, and with undecided keys nothing is equal."""
+        if self.differing:
+            return ProofVerdict.DIFFERENT
+        return ProofVerdict.UNPROVEN if self.unproven or self.code else ProofVerdict.EQUAL
+
+    @property
     def differing(self) -> int:
         """The number of keys that differ for certain."""
         return sum(self.counts.values())
+
+    @property
+    def rows(self) -> int:
+        """The number of keys of both sides together; 0 if the table could not be compared at all."""
+        return self.equal + self.differing + self.unproven if not self.code else 0
 
     @property
     def equal(self) -> int:
@@ -172,62 +181,41 @@ class Proof:
         }
 
 
-def verdict_of(differing: int, unproven: int, code: str = "") -> ProofVerdict:
-    """The verdict. A certain difference outweighs undecided keys, and with undecided keys nothing is equal."""
-    if differing:
-        return ProofVerdict.DIFFERENT
-    return ProofVerdict.UNPROVEN if unproven or code else ProofVerdict.EQUAL
-
-
-class Progress(NamedTuple):
-    """The progress of the mirror before another look."""
-
-    bound: Mapping[str, int]
-    open_batch: int | None
-    open_fragments: int
-
-
-def why_behind(ends: Mapping[str, int], now: Progress) -> str:
+def why_behind(ends: Mapping[str, int], bound: Mapping[str, int], open_batch: int | None, open_fragments: int) -> str:
     """Why the change log may lack a change from before a look; "" when it contains all of them."""
-    unread = sorted(name for name, end in ends.items() if now.bound.get(name, 0) < end)
+    unread = sorted(name for name, end in ends.items() if bound.get(name, 0) < end)
     if unread:
-        return f"the source had told more than is in the change log: {', '.join(map(repr, unread[:3]))}"
-    if now.open_batch is not None:
-        return f"batch {now.open_batch} is not in the change log yet"
-    if now.open_fragments:
-        return f"{now.open_fragments} messages wait for their pieces, or for a description of their structure"
+        return f"the source had sent more than is in the change log: {', '.join(map(repr, unread[:3]))}"
+    if open_batch is not None:
+        return f"batch {open_batch} is not in the change log yet"
+    if open_fragments:
+        return f"{open_fragments} messages wait for their pieces, or for a description of their structure"
     return ""
-
-
-class WideTypes(NamedTuple):
-    """A landing type as a family, and what widens it."""
-
-    family: str
-    size: tuple[int, ...]
 
 
 def common_type(one: str, other: str) -> str | None:
     """The landing type that holds all values of both exactly; None if there is none, so nothing can be compared."""
     if one == other:
         return one
-    a, b = _wide(one), _wide(other)
-    if a.family != b.family:
+    (family, a), (other_family, b) = _wide(one), _wide(other)
+    if family != other_family:
         return None
-    if a.family == "decimal":
-        scale, whole = max(a.size[1], b.size[1]), max(a.size[0] - a.size[1], b.size[0] - b.size[1])
+    if family == "decimal":
+        scale, whole = max(a[1], b[1]), max(a[0] - a[1], b[0] - b[1])
         return f"decimal({whole + scale},{scale})" if whole + scale <= 38 else None
-    return f"{a.family}{max(a.size[0], b.size[0])}" if a.size else None
+    return f"{family}{max(a[0], b[0])}" if a else None
 
 
-def _wide(landing: str) -> WideTypes:
+def _wide(landing: str) -> tuple[str, tuple[int, ...]]:
+    """A landing type as a family, and what widens it."""
     name, _, digits = landing.partition("(")
     if digits:
         precision, scale = digits.rstrip(")").split(",")
-        return WideTypes(name, (int(precision), int(scale)))
+        return name, (int(precision), int(scale))
     for family in ("int", "float"):
         if name.startswith(family):
-            return WideTypes(family, (int(name.removeprefix(family)),))
-    return WideTypes(name, ())
+            return family, (int(name.removeprefix(family)),)
+    return name, ()
 
 
 CORRECTABLE = (Kind.MISSING, Kind.EXTRA, Kind.DIFFERENT)
@@ -245,7 +233,7 @@ def keys_to_correct(proof: Proof, keyed: bool) -> tuple[str, ...]:
     if proof.verdict is not ProofVerdict.DIFFERENT:
         reason = "no key of it is proved to differ"
     elif not keyed:
-        reason = "a table without key takes inserts only"
+        reason = "a table without key accepts inserts only"
     elif len(proof.keys) < proof.differing:
         reason = f"{proof.differing} keys differ, and only {len(proof.keys)} are named"
     elif len(keys) < len(proof.keys):
@@ -267,7 +255,7 @@ def position_above(highest: str | None, stream_from: str | None, *, removes: boo
     if highest is None:
         raise TerminalError(
             "REPAIR_REFUSED",
-            "no change of the table was logged yet: nothing tells where a correction stands in its order",
+            "no change of the table was logged yet: the place of a correction in its order is unknown",
             way_out="find the cause, then `open-mirroring reload-table`",
         )
     major = above(highest)

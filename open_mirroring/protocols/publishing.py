@@ -437,7 +437,7 @@ def _after_marker(state: State, marker: Marker) -> State:
         file = row.intent.manifest[state.at]
         number = row.intent.first_number + state.at
         return _stopping(
-            state, AMBIGUOUS, f"the sealed object {file.object_name} of number {number} is gone and no number tells why"
+            state, AMBIGUOUS, f"the sealed object {file.object_name} of number {number} is gone and no number shows why"
         )
     return replace(state, request=Seal(row.version, state.staged))
 

@@ -82,7 +82,7 @@ class Sight(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Ask:
-    """Ledger: what is the state of this request? Reply :class:`Open`, :class:`Answered` or :class:`Unknown`.
+    """Ledger: what is the state of this request? Reply :class:`Answer` or :class:`Unknown`.
 
     The request is recorded if it was not before.
     """
@@ -92,7 +92,7 @@ class Ask:
 
 @dataclass(frozen=True, slots=True)
 class DeleteFolders:
-    """Store: delete the folders with their content; reply :class:`Deleted`, :class:`InUse` or :class:`Unknown`.
+    """Store: delete the folders with their content; reply :attr:`Answer.DELETED`, :class:`InUse` or :class:`Unknown`.
 
     Not sent when the row's version has changed; then the reply is :class:`Lost`.
     """
@@ -103,7 +103,7 @@ class DeleteFolders:
 
 @dataclass(frozen=True, slots=True)
 class LookForTable:
-    """Target: is the table there? Reply :class:`Looked`."""
+    """Target: is the table there? Reply :class:`Sight`."""
 
     row: ResetRow
 
@@ -136,25 +136,14 @@ Request = Ask | Acquire | DeleteFolders | LookForTable | Advance | Rebuild | Fin
 # --- replies --------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class Open:
+class Answer(Enum):
+    """The short replies."""
+
+    OPEN = "open"
     """The request is open and continues."""
-
-
-@dataclass(frozen=True, slots=True)
-class Answered:
+    ENDED = "ended"
     """The request had ended before."""
-
-
-@dataclass(frozen=True, slots=True)
-class Owned:
-    """The ledger's row after our write (or acquisition)."""
-
-    row: ResetRow
-
-
-@dataclass(frozen=True, slots=True)
-class Deleted:
+    DELETED = "deleted"
     """The folders are gone."""
 
 
@@ -166,20 +155,14 @@ class InUse:
 
 
 @dataclass(frozen=True, slots=True)
-class Looked:
-    """The result of the look."""
-
-    sight: Sight
-
-
-@dataclass(frozen=True, slots=True)
 class Rebuilt:
     """The rebuilding ran. The ledger shows whether it is complete; *what* is what it still waits for, if anything."""
 
     what: str = ""
 
 
-Reply = Open | Answered | Owned | Lost | Unknown | Deleted | InUse | Looked | Rebuilt
+Reply = Answer | ResetRow | Lost | Unknown | InUse | Sight | Rebuilt
+"""A row is that of the ledger after our write, or acquisition; a sight is the result of a look."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,26 +188,26 @@ def step(state: State, reply: Reply) -> State:
     """
     request = state.request
     match request, reply:
-        case Ask(), Open():
+        case Ask(), Answer.OPEN:
             return replace(state, request=Acquire())
-        case Ask(), Answered():
+        case Ask(), Answer.ENDED:
             return replace(state, request=Finished())
         case Ask(), Unknown():
             return state
-        case (Advance(absent=True), Owned(row)):
+        case (Advance(absent=True), ResetRow() as row):
             # Two looks without time between them count as one.
             return replace(state, row=row, request=Finished("a second look at the target that finds no table"))
-        case ((Acquire() | Advance()), Owned(row)):
+        case ((Acquire() | Advance()), ResetRow() as row):
             return _owning(replace(state, row=row), row)
         case ((Acquire() | Advance() | DeleteFolders()), Lost()) | ((Acquire() | Advance()), Unknown()):
             return replace(state, request=Acquire(), row=None)
-        case DeleteFolders(version), Deleted():
+        case DeleteFolders(version), Answer.DELETED:
             return replace(state, request=Advance(version, ResetStage.FOLDER_DELETED))
         case DeleteFolders(), InUse(what):
             return replace(state, request=Finished(what))
         case DeleteFolders(), Unknown():
             return replace(state, request=Finished("the store to answer"))
-        case LookForTable(row), Looked(sight):
+        case LookForTable(row), Sight() as sight:
             return _after_look(state, row, sight)
         case LookForTable(), Unknown():
             return replace(state, request=Finished("the store to answer"))
@@ -273,4 +256,4 @@ def _after_look(state: State, row: ResetRow, sight: Sight) -> State:
         case Sight.THERE:
             return replace(state, request=Finished("the table to be gone from the target"))
         case Sight.UNSEEN:
-            return replace(state, request=Finished("somebody to say that the table is gone from the target"))
+            return replace(state, request=Finished("an operator to confirm that the table is gone from the target"))

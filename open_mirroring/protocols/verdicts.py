@@ -6,12 +6,12 @@ Pure; a problem of one table never holds another one (I24). :mod:`open_mirroring
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from enum import Enum
 from typing import NamedTuple
 
-from open_mirroring.codes import next_step
+from open_mirroring.codes import Trait, having, next_step
 from open_mirroring.protocols.table_losses import Loss
 
 OK = "OK"
@@ -57,21 +57,16 @@ class Backlog(NamedTuple):
     oldest: datetime | None = None
 
 
-class Repair(NamedTuple):
-    """Publish the same content (*digest*) under the same name again (F-40); needs a separate approval."""
-
-    number: int
-    digest: str
-
-
 @dataclass(frozen=True)
 class Finding:
     """The verdict on a table and its evidence.
 
     *evidence* holds plain JSON values. *applied* is the highest number that counts as applied. *lost* are confirmed
-    numbers that are missing without a purge. *repairs* are those of them that were provably not applied. *notes* are
+    numbers that are missing without a purge. *repairs* are those of them that were provably not applied, each
+    with the digest of the content to publish under its name again (F-40), which needs a separate approval. *notes* are
     shown in reports and change nothing. *losses* are reported with every verdict; they decide it only if nothing holds
-    or stops the table. *left_over* is False when no staged object of an earlier run was seen.
+    or stops the table. *left_over* is False when no staged object of an earlier run was seen. *at* is when the landing
+    zone was inspected.
     """
 
     verdict: Verdict
@@ -80,11 +75,12 @@ class Finding:
     evidence: dict[str, object]
     applied: int
     backlog: Backlog
-    repairs: tuple[Repair, ...] = ()
+    repairs: Mapping[int, str] = field(default_factory=dict)
     lost: tuple[int, ...] = ()
     notes: tuple[str, ...] = ()
     left_over: bool = True
     losses: tuple[Loss, ...] = ()
+    at: datetime | None = None
 
     @property
     def way_out(self) -> str:
@@ -92,6 +88,23 @@ class Finding:
         if self.verdict is Verdict.PASS:
             return ""
         return next_step(self.code)
+
+
+class DeepFinding(NamedTuple):
+    """Something that is not as it must be; *table* is None when it concerns the change log as a whole.
+
+    *evidence* holds plain JSON values: ``count`` of the problems of this code and the first of them as ``problems``.
+    """
+
+    table: str | None
+    code: str
+    what: str
+    evidence: dict[str, object]
+
+    @property
+    def stops(self) -> bool:
+        """Whether the table must not go on; findings that pass by themselves, and those of the log, stop none."""
+        return self.table is not None and self.code not in having(Trait.PASSES)
 
 
 class GateResult(NamedTuple):

@@ -15,10 +15,10 @@ from datetime import datetime
 from typing import NamedTuple
 
 from open_mirroring.changes.horizon import BatchContents
-from open_mirroring.codes import Trait, having
 from open_mirroring.landing_zone.data_file import Footer
-from open_mirroring.ledger.reading import Publication, PublishedFile
+from open_mirroring.ledger.reading import Publication, PublishedFile, TableState
 from open_mirroring.protocols import verdicts as v
+from open_mirroring.protocols.verdicts import DeepFinding
 from open_mirroring.reconciliation.rebuilding import REBUILT
 
 DISPOSITIONS = ("published", "compacted", "duplicates", "superseded", "in_load", "rejected", "waiting")
@@ -29,23 +29,6 @@ TAKEN = ("changes", "released", "renewed")
 _ROWS = {"changes": "published", "load": "loaded"}
 _PROBLEMS_SHOWN, _PROBLEMS_KEPT = 3, 20
 _ORDER = (v.CONTENT_CHANGED, v.FILE_UNFIT, v.COUNTS_DIFFER, v.LOG_DAMAGED)
-
-
-class DeepFinding(NamedTuple):
-    """Something that is not as it must be; *table* is None when it concerns the change log as a whole.
-
-    *evidence* holds plain JSON values: ``count`` of the problems of this code and the first of them as ``problems``.
-    """
-
-    table: str | None
-    code: str
-    what: str
-    evidence: dict[str, object]
-
-    @property
-    def stops(self) -> bool:
-        """Whether the table must not go on; findings that pass by themselves, and those of the log, stop none."""
-        return self.table is not None and self.code not in having(Trait.PASSES)
 
 
 class FileContent(NamedTuple):
@@ -83,31 +66,23 @@ class TableRecord:
 
     Args:
         mirror: name of the mirror.
-        source: the table as the mirror file names it.
-        table_id: its id in the ledger.
-        generation: its present life.
-        confirmed: K, the highest confirmed number.
-        first_batch: the batch after which its changes are published: that of the hand-over after a load, else 0.
-        published_batch: the batch up to which they are.
+        state: the table in the ledger.
         published: the records of all confirmed numbers, in order.
         publications: the confirmed publications, in order.
-        contents: what the batches up to *published_batch*, and perhaps later ones, hold of it.
-        waiting_rows: changes of these batches that wait for the end of their transactions.
-        has_footers: whether its files have footers: delimited text has none, and its digest is that of its bytes.
+        contents: what the batches up to the published one, and perhaps later ones, hold of it.
     """
 
     mirror: str
-    source: str
-    table_id: str
-    generation: int
-    confirmed: int
-    first_batch: int
-    published_batch: int
+    state: TableState
     published: Sequence[PublishedFile]
     publications: Sequence[Publication]
     contents: Sequence[BatchContents]
-    waiting_rows: int = 0
-    has_footers: bool = True
+
+    @property
+    def first_batch(self) -> int:
+        """The batch after which its changes are published: that of the hand-over after a load, else 0."""
+        start = self.state.start
+        return start.load_plan.hand_over_batch if start.load_plan and start.load_state == "loaded" else 0
 
 
 class Problems:
@@ -139,7 +114,7 @@ def check_table(record: TableRecord, files: Iterable[FileContent]) -> list[DeepF
 
     Codes: CONTENT_CHANGED, FILE_UNFIT, COUNTS_DIFFER; not stopping: UNREACHABLE, CHANGED_MEANWHILE.
     """
-    problems = Problems(record.source)
+    problems = Problems(record.state.source)
     _check_publications(record, problems)
     _check_files(record, files, problems)
     return list(problems.findings())
@@ -165,7 +140,7 @@ def _check_files(record: TableRecord, files: Iterable[FileContent], problems: Pr
             problems.add(v.CONTENT_CHANGED, f"{where}: {text}")
         if found.unreadable:
             continue
-        if record.has_footers:
+        if record.state.text is None:  # delimited text has no footer, and its digest is that of its bytes
             first = first_numbers[found.number]
             if found.number <= rebuilt and found.footer is not None:
                 first = found.footer.first_number
@@ -199,8 +174,8 @@ def _footer_mismatches(
         return
     expected = Footer(
         mirror=record.mirror,
-        table_id=record.table_id,
-        generation=record.generation,
+        table_id=record.state.id,
+        generation=record.state.row.generation,
         first_number=first_number,
         batch_from=sealed.batch_from,
         batch_to=sealed.batch_to,
@@ -234,7 +209,7 @@ def _groups(record: TableRecord) -> dict[_Group, list[PublishedFile]]:
 def _check_publications(record: TableRecord, problems: Problems) -> None:
     rebuilt, rebuilt_batch = _rebuilt(record)
     numbers = [file.number for file in record.published if file.number > rebuilt]
-    expected = set(range(rebuilt + 1, record.confirmed + 1))
+    expected = set(range(rebuilt + 1, record.state.row.confirmed + 1))
     if missing := sorted(expected - set(numbers)):
         problems.add(v.COUNTS_DIFFER, f"the ledger has no record of the confirmed numbers {_shown(missing)}")
     if unknown := sorted(set(numbers) - expected):
@@ -259,13 +234,13 @@ def _check_publications(record: TableRecord, problems: Problems) -> None:
         said, rows = publication.counts.get(_ROWS.get(publication.kind, ""), 0), sum(file.rows for file in files)
         if said != rows:
             problems.add(v.COUNTS_DIFFER, f"{name} published {said} rows, its files hold {rows}")
-    if batch != record.published_batch and any(p.kind == "changes" for p in record.publications):
-        text = f"the last publication ended at batch {batch}, the table stands at {record.published_batch}"
+    if batch != record.state.row.published_batch and any(p.kind == "changes" for p in record.publications):
+        text = f"the last publication ended at batch {batch}, the table is at {record.state.row.published_batch}"
         problems.add(v.COUNTS_DIFFER, text)
     let_in, let_out = (sum(p.counts.get(name, 0) for p in record.publications) for name in ("waiting", "released"))
-    if let_in - let_out != record.waiting_rows and not (rebuilt or rebuilt_batch):
+    if let_in - let_out != record.state.waiting_rows and not (rebuilt or rebuilt_batch):
         text = f"{let_in} changes were to wait for their transactions and {let_out} were released"
-        problems.add(v.COUNTS_DIFFER, f"{text}, {record.waiting_rows} are said to wait")
+        problems.add(v.COUNTS_DIFFER, f"{text}, {record.state.waiting_rows} are said to wait")
     for (kind, batch_from, batch_to, _), group in groups.items():
         files = [file for file in group if file.number > rebuilt]
         if not files:

@@ -8,7 +8,7 @@ neighbours and its age decide which (I22).
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import datetime
 
 from open_mirroring.landing_zone.listing import FileStage, ListedItem
@@ -62,84 +62,71 @@ def file_sequence(
     stages = [(item.number, item.stage) for item in items if item.number is not None]
     final = frozenset(number for number, stage in stages if stage is FileStage.FINAL)
     moved = frozenset(number for number, stage in stages if stage is not FileStage.FINAL)
-    counts = _Counters.of(published, confirmed, processed_rows)
-    absent = _Absent()
+    counted, first_not_applied = _counted(published, confirmed, processed_rows)
+    absent: dict[str, list[int]] = {"purged": [], "gap": [], "missing": []}
     for number in range(settled + 1, confirmed + 1):
         if number not in final and number not in moved:
             record = published.get(number)
             old = record is not None and record.confirmed_at < purged_before
-            absent.judge(number, final, moved, old=old, counted=number <= counts.applied)
+            absent[_why_absent(number, final, moved, old=old, counted=number <= counted)].append(number)
     evidence = {
         "moved": max(moved, default=0),
         # A gap left the folder by somebody else's hand: it is no evidence for itself.
-        "left the folder": min([*final, *absent.gaps], default=1) - 1,
-        "counters": counts.applied,
+        "left the folder": min([*final, *absent["gap"]], default=1) - 1,
+        "counters": counted,
     }
     applied = min(max(evidence.values()), confirmed)
     highest = max(final | moved, default=0)
     last_missing = confirmed > highest
-    lost = tuple(sorted({*absent.gaps, *absent.missing}))
+    lost = tuple(sorted({*absent["gap"], *absent["missing"]}))
     waiting = sorted(number for number in final if applied < number <= confirmed)
-    if waiting == [highest] and highest < counts.first_not_applied:
+    if waiting == [highest] and highest < first_not_applied:
         waiting = []
     return FileSequence(
         final=final,
         moved=moved,
         applied=applied,
         applied_by=tuple(how for how, number in evidence.items() if 0 < applied <= number),
-        purged=tuple(absent.purged),
-        gaps=tuple(absent.gaps),
-        missing=tuple(n for n in absent.missing if n < confirmed or not last_missing),
+        purged=tuple(absent["purged"]),
+        gaps=tuple(absent["gap"]),
+        missing=tuple(n for n in absent["missing"] if n < confirmed or not last_missing),
         last_missing=last_missing,
         lost=lost,
         repairable=tuple(
-            number for number in lost if number >= counts.first_not_applied and number in published and number > applied
+            number for number in lost if number >= first_not_applied and number in published and number > applied
         ),
         waiting=tuple(waiting),
     )
 
 
-@dataclass
-class _Absent:
-    purged: list[int] = field(default_factory=list)
-    gaps: list[int] = field(default_factory=list)
-    missing: list[int] = field(default_factory=list)
-
-    def judge(self, number: int, final: frozenset[int], moved: frozenset[int], *, old: bool, counted: bool) -> None:
-        lowest_final, highest_moved = min(final, default=None), max(moved, default=0)
-        if number > max(final | moved, default=0):
-            # Nothing above it says that it ever was here: no age explains that.
-            self.missing.append(number)
-        elif number < highest_moved:
-            # Moved before a higher one that is still to be seen.
-            (self.purged if old else self.missing).append(number)
-        elif highest_moved or (lowest_final is not None and number > lowest_final):
-            # A lower one is still to be seen, so this one was not purged: the service goes in order.
-            (self.purged if counted else self.gaps).append(number)
-        else:
-            (self.purged if old else self.missing).append(number)
+def _why_absent(number: int, final: frozenset[int], moved: frozenset[int], *, old: bool, counted: bool) -> str:
+    """What became of a number that is nowhere: ``purged``, ``gap`` or ``missing``."""
+    lowest_final, highest_moved = min(final, default=None), max(moved, default=0)
+    if number > max(final | moved, default=0):
+        # Nothing above it says that it ever was here: no age explains that.
+        return "missing"
+    if number < highest_moved:
+        # Moved before a higher one that is still to be seen.
+        return "purged" if old else "missing"
+    if highest_moved or (lowest_final is not None and number > lowest_final):
+        # A lower one is still to be seen, so this one was not purged: the service goes in order.
+        return "purged" if counted else "gap"
+    return "purged" if old else "missing"
 
 
-@dataclass(frozen=True)
-class _Counters:
-    """What a count of processed rows proves: numbers up to *applied* are, from *first_not_applied* on are not."""
-
-    applied: int = 0
-    first_not_applied: float = float("inf")
-
-    @classmethod
-    def of(cls, published: Mapping[int, PublishedFile], confirmed: int, processed: int | None) -> _Counters:
-        if processed is None:
-            return cls()
-        total = applied = 0
-        for number in range(1, confirmed + 1):
-            record = published.get(number)
-            if record is None:
-                return cls(applied)
-            if record.rows and total >= processed:
-                return cls(applied, number)
-            total += record.rows
-            if record.rows and total <= processed:
-                # A file without rows moves no counter: it counts as applied once a later one does.
-                applied = number
-        return cls(applied)
+def _counted(published: Mapping[int, PublishedFile], confirmed: int, processed: int | None) -> tuple[int, float]:
+    """What a count of processed rows proves: the highest number that is applied, and the first that is not."""
+    if processed is None:
+        return 0, float("inf")
+    total = applied = 0
+    for number in range(1, confirmed + 1):
+        record = published.get(number)
+        if record is None:
+            break
+        if record.rows and total >= processed:
+            return applied, number
+        total += record.rows
+        if record.rows and total <= processed:
+            # A file without rows moves no counter: it counts as applied once a later one does.
+            applied = number
+    return applied, float("inf")

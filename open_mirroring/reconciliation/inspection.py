@@ -11,7 +11,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
-from typing import NamedTuple
 
 from sqlalchemy import Engine
 
@@ -34,7 +33,7 @@ from open_mirroring.reconciliation.joined_tables import take_in_joined
 from open_mirroring.reconciliation.losses import LossReport, look
 from open_mirroring.reconciliation.owning import owner_of, refuse_foreign_zone, refuse_other_zone
 from open_mirroring.reconciliation.owning import zone_address as zone_address
-from open_mirroring.reconciliation.verdict_table import PURGED_AFTER, Limits, TableFacts, reconcile
+from open_mirroring.reconciliation.verdict_table import PURGED_AFTER, Folder, Limits, TableFacts, reconcile
 
 _LOOKS = 5
 _POINT_READS = 20
@@ -181,42 +180,35 @@ class _Looking:
             for source, state in tables.items():
                 items[source] += self._unlisted(state, items[source], published.get(state.id, []))
         with ThreadPoolExecutor(_READS_AT_ONCE) as pool:
-            own_files = pool.map(lambda state: self._own_files(state, objects[state.folder]), tables.values())
-            owned = dict(zip(tables, own_files, strict=True))
+            seen = pool.map(
+                lambda source: self._folder(tables[source], items[source], objects[tables[source].folder]), tables
+            )
+            folders = dict(zip(tables, seen, strict=True))
         findings: dict[str, Finding] = {}
         ahead = loads_ahead(self._reader, tables.values())
         for source, state in tables.items():
-            own, before = owned[source], self._remembered.get(state.id, Remembered())
+            marker, before = folders[source].marker, self._remembered.get(state.id, Remembered())
             lost, foreign = self._who_wrote(state, objects[state.folder])
-            if own.marker.incarnation not in (None, state.row.incarnation):
-                self.owners.add(own.marker.mirror or owner_of(self._reader.engine, own.marker.incarnation or ""))
+            if marker.incarnation not in (None, state.row.incarnation):
+                self.owners.add(marker.mirror or owner_of(self._reader.engine, marker.incarnation or ""))
             facts = TableFacts(
-                row=state.row,
-                published={file.number: file for file in published.get(state.id, [])},
-                marker=own.marker.incarnation,
-                marker_etag=own.marker.etag,
-                metadata_matches=own.metadata_matches,
-                items=items[source],
-                now=now,
+                state,
+                {file.number: file for file in published.get(state.id, [])},
+                folders[source]._replace(lost=lost, foreign=foreign),
+                now,
                 settled=settled[source],
-                load_pending=state.load_state == "pending",
-                load_refused=state.load_refused or "",
                 load_ahead=ahead.get(source, ""),
-                first_files_pending=state.is_beginning,
                 target=targets.get(state.folder),
                 counted_before=before.counted(state.row.generation),
                 limits=self._limits,
-                stop_what=state.stop_what or "",
-                reset="" if state.reset is None else str(state.reset),
                 losses=self._losses.losses.get(source, ()),
                 remarks=self._losses.notes.get(source, ()),
-                lost=lost,
-                foreign=foreign,
             )
             found = reconcile(facts)
             # Nothing of a table in a reset is remembered: the target may still count the one before.
             counted = 0 if state.reset or facts.target is None else facts.target.counted_rows or 0
-            kept = Remembered(own.metadata_etag, state.row.generation, max(facts.counted_before, counted))
+            most = max(facts.counted_before, counted)
+            kept = Remembered(facts.folder.metadata_etag, state.row.generation, most)
             findings[source] = replace(found, evidence={**found.evidence, **kept.evidence()})
         return findings
 
@@ -267,7 +259,7 @@ class _Looking:
         """How the target's tables are, by folder; empty where it is not asked."""
         return {} if self._target is None else self._target.statuses(folders, trust_counters=self._trust_counters)
 
-    def _own_files(self, state: TableState, objects: Mapping[str, ObjectInfo]) -> _OwnFiles:
+    def _folder(self, state: TableState, items: tuple[ListedItem, ...], objects: Mapping[str, ObjectInfo]) -> Folder:
         """Marker and metadata; an object that is known by its ETag is not read again, a missing one is asked for."""
         listed = objects.get(f"{state.folder}/{layout.INCARNATION_FILE}")
         if state.row.established and listed is not None and listed.etag == state.row.marker_etag:
@@ -277,20 +269,12 @@ class _Looking:
         path = f"{state.folder}/{layout.METADATA_FILE}"
         listed = objects.get(path)
         if listed is not None and listed.etag == self._remembered.get(state.id, Remembered()).metadata_etag:
-            return _OwnFiles(marker, True, listed.etag)
+            return Folder(items, marker, True, listed.etag)
         content = self._store.read(path)
         if content is None:
-            return _OwnFiles(marker, None, "")
+            return Folder(items, marker, None)
         matches = layout.describes(content.data, state.landed_keys, state.metadata_properties)
-        return _OwnFiles(marker, matches, content.etag if matches else "")
-
-
-class _OwnFiles(NamedTuple):
-    """The files that say whose a folder is; *metadata_etag* is empty unless the metadata says what ours does."""
-
-    marker: FoundMarker
-    metadata_matches: bool | None
-    metadata_etag: str
+        return Folder(items, marker, matches, content.etag if matches else "")
 
 
 def _settled(items: Sequence[ListedItem], old: int) -> int:
@@ -317,9 +301,9 @@ def loads_ahead(reader: LedgerReader, tables: Iterable[TableState]) -> dict[str,
     found: dict[str, str] = {}
     for source, parts in logged.items():
         state = fresh[source]
-        begin, ordinals = state.stream_from or "", known.get(state.id, {})
+        begin, ordinals = state.start.stream_from or "", known.get(state.id, {})
         stream = [part for part in parts if not is_load_epoch(part.epoch)]
-        same = {part.epoch for part in stream if ordinals.get(part.epoch) == state.stream_epoch}
+        same = {part.epoch for part in stream if ordinals.get(part.epoch) == state.start.stream_epoch}
         rows = sum(part.rows for part in stream if part.highest < begin)
         if not rows or any(part.highest >= begin or part.epoch not in same for part in stream):
             continue
@@ -330,6 +314,10 @@ def loads_ahead(reader: LedgerReader, tables: Iterable[TableState]) -> dict[str,
 
 
 def _may_be_ahead(state: TableState) -> bool:
-    if state.load_state != "loaded" or state.load_plan is None or not _COMMIT.fullmatch(state.stream_from or ""):
+    if (
+        state.start.load_state != "loaded"
+        or state.start.load_plan is None
+        or not _COMMIT.fullmatch(state.start.stream_from or "")
+    ):
         return False
-    return state.row.published_batch == state.load_plan.hand_over_batch
+    return state.row.published_batch == state.start.load_plan.hand_over_batch

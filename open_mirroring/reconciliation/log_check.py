@@ -14,7 +14,8 @@ from typing import NamedTuple
 from open_mirroring.changes.horizon import BatchContents
 from open_mirroring.changes.manifest import Manifest
 from open_mirroring.protocols import verdicts as v
-from open_mirroring.reconciliation.deep_check import DeepFinding, Problems
+from open_mirroring.protocols.verdicts import DeepFinding
+from open_mirroring.reconciliation.deep_check import Problems
 
 MESSAGE_DISPOSITIONS = ("changes", "fragments", "metadata", "ignored", "rejected")
 """Every message read has exactly one of these (I1)."""

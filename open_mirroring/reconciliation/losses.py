@@ -170,20 +170,20 @@ def look(
         table = declared.get(source)
         load = None if table is None else table.initial_load
         # A table in a reset, or that begins with a load of its source, lacks none.
-        begun_otherwise = (state.reset, state.newest_load, state.stream_from) != (None, None, None)
-        is_exported = isinstance(load, ExportLoad) and state.load_state == "loaded"
+        begun_otherwise = (state.reset, state.start.newest_load, state.start.stream_from) != (None, None, None)
+        is_exported = isinstance(load, ExportLoad) and state.start.load_state == "loaded"
         seen.append(
             SeenTable(
                 source,
                 newest.get(source, 0),
-                state.load_state != "none",
+                state.start.load_state != "none",
                 bool(state.row.confirmed or state.row.published_batch),
                 ((table and table.dead_letters) or mirror.dead_letters).tolerate,
                 table.unseen(known[source]) if table is not None and source in naming & known.keys() else {},
                 signals=signals.get(source, {}),
-                lacks_load=load is not None and state.load_state == "none" and not begun_otherwise,
+                lacks_load=load is not None and state.start.load_state == "none" and not begun_otherwise,
                 keys_untold=source in keys_untold and not (table and table.keys_never_change),
-                exported=(state.stream_from or "") if is_exported else None,
+                exported=(state.start.stream_from or "") if is_exported else None,
                 columns=of_columns.get(state.id, ()),
             )
         )
@@ -308,7 +308,7 @@ def _letters_of(table: SeenTable, letters: LetterCounts) -> list[Loss]:
 def _without_table(found: OpenLetters, tolerated: int) -> list[Loss]:
     if found.count <= tolerated:
         return []
-    return [Loss(DEAD_LETTERS_HOMELESS, f"AT RISK: {_said(found)}: no table is told, so any may lack a change")]
+    return [Loss(DEAD_LETTERS_HOMELESS, f"AT RISK: {_said(found)}: their table is unknown, so any may lack a change")]
 
 
 def _named(columns: Sequence[str]) -> str:

@@ -175,7 +175,7 @@ def decide(mirror: str, found: FoundTable, log: FoundLog) -> Decision:
     if any(batch <= log.dropped for batch in holding):
         return unknown(f"maintenance has dropped batches up to {log.dropped}, and what that decided is lost")
     if standing is None:
-        return unknown("its newest file is of another version, and does not say how the table stood")
+        return unknown("its newest file is of another version, and does not say how the table was")
     if standing.untyped:
         return unknown(f"{standing.untyped} of its changes could not be typed, and only the ledger named them")
     if standing.former:
@@ -194,27 +194,11 @@ def _log_from(generation: int, standing: Standing | None, log: FoundLog) -> int:
     return 0 if all_logged else log.newest
 
 
-class Planned(NamedTuple):
-    """A file of the last publication, as the log gives it today."""
+def judge_last(table: KnownTable, planned: Sequence[tuple[str, int]], log: FoundLog) -> int | UnknownTable:
+    """Compare the files of the last publication with those that the log gives for it today; how many were published.
 
-    digest: str
-    rows: int
-
-
-class Finished(NamedTuple):
-    """The last publication, of *there* files, was published as a whole: the table stands behind it."""
-
-    there: int
-
-
-class Unfinished(NamedTuple):
-    """The first *there* files of the last publication were published, the others were not."""
-
-    there: int
-
-
-def judge_last(table: KnownTable, planned: Sequence[Planned], log: FoundLog) -> Finished | Unfinished | UnknownTable:
-    """Compare the files of the last publication with those that the log gives for it, by number and digest of rows."""
+    *planned* are the latter, by digest and number of rows. If fewer are there, the others were not published.
+    """
     first = table.footer.first_number
     end = first + len(planned)
     differ = [
@@ -226,8 +210,7 @@ def judge_last(table: KnownTable, planned: Sequence[Planned], log: FoundLog) -> 
     if differ:
         what = f"for number {differ[0]} the log gives other rows today"
         return unknown_last(table, f"{what}: settings, columns or the log have changed since", log)
-    there = table.newest.number - first + 1
-    return Finished(there) if there == len(planned) else Unfinished(there)
+    return table.newest.number - first + 1
 
 
 def unknown_last(table: KnownTable, why: str, log: FoundLog) -> UnknownTable:

@@ -122,7 +122,6 @@ def _row(
         "stream_from": standing.stream_from,
         "stream_epoch": standing.stream_epoch,
         "log_from": standing.log_from,
-        "lives_above": standing.lives_above,
         "newest_load": standing.newest_load,
     }
 
@@ -287,7 +286,7 @@ def _positions(footer: Footer) -> tuple[str, str]:
 def _owned(replies: Mapping[str, Owned | Lost], table_id: str) -> TableRow:
     reply = replies[table_id]
     if isinstance(reply, Lost):
-        raise ValueError(f"nobody else writes into this ledger, and table {table_id} was lost")
+        raise ValueError(f"no one else writes into this ledger, and table {table_id} was lost")
     return reply.row
 
 

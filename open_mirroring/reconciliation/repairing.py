@@ -56,7 +56,7 @@ def check_permitted(
         )
     if record.rows == 0:
         return "it has no rows"
-    if any(repair.number == number for repair in finding.repairs):
+    if number in finding.repairs:
         return "the target's trusted count of rows proves that it is not applied"
     if not not_applied:
         raise _refused(

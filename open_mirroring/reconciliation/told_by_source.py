@@ -60,7 +60,7 @@ def record_told(
         asking = _asking(db, mirror, batches) if told.statements else []
     for source in asking:
         if statements := (told.statements or {}).get(source):
-            for column, what in accept_told(ledger, mirror, source, load, statements, told.by).items():
+            for column, what in accept_told(ledger, mirror, source, load, statements).items():
                 new[source, f"SCHEMA_TOLD {column!r}"] = what
     return new
 

@@ -19,12 +19,13 @@ from typing import NamedTuple
 from open_mirroring.fabric.target_status import TargetState, TargetStatus
 from open_mirroring.landing_zone.layout import INCARNATION_FILE, METADATA_FILE
 from open_mirroring.landing_zone.listing import FileStage, ListedItem
-from open_mirroring.ledger.reading import PublishedFile
+from open_mirroring.landing_zone.store import FoundMarker
+from open_mirroring.ledger.reading import PublishedFile, TableState
 from open_mirroring.protocols import verdicts as v
 from open_mirroring.protocols.publishing import INCARNATION_CHANGED, METADATA_CHANGED, TableRow
 from open_mirroring.protocols.resetting import RESET_OPEN
 from open_mirroring.protocols.table_losses import Loss
-from open_mirroring.protocols.verdicts import Backlog, Finding, Repair, Verdict
+from open_mirroring.protocols.verdicts import Backlog, Finding, Verdict
 from open_mirroring.reconciliation.evidence_text import ranges, shown
 from open_mirroring.reconciliation.file_sequence import FileSequence, file_sequence
 
@@ -39,7 +40,7 @@ _HELD = {
     TargetState.THROTTLED: (v.TARGET_BUSY, "is throttled"),
     TargetState.NOT_READY: (v.TARGET_BUSY, "is not ready"),
     TargetState.UNKNOWN: (v.STATUS_UNKNOWN, "gives no status that is understood"),
-    TargetState.REFUSED: (v.STATUS_REFUSED, "refuses to tell its status"),
+    TargetState.REFUSED: (v.STATUS_REFUSED, "refuses to show its status"),
 }
 
 
@@ -54,56 +55,66 @@ class Limits(NamedTuple):
 NO_LIMITS = Limits()
 
 
+class Folder(NamedTuple):
+    """What was seen in a table's folder.
+
+    Attributes:
+        items: the listing, as :func:`~open_mirroring.landing_zone.listing.split_listing` gives it.
+        marker: the object ``_incarnation.json``.
+        metadata_matches: whether ``_metadata.json`` names our keys; None when there is no such file.
+        metadata_etag: of the metadata object; empty unless it names our keys.
+        lost: evidence that this mirror published the table although the ledger knows nothing of it; else empty.
+        foreign: evidence that a number which the ledger does not know was written by another writer; else empty.
+    """
+
+    items: tuple[ListedItem, ...]
+    marker: FoundMarker
+    metadata_matches: bool | None
+    metadata_etag: str = ""
+    lost: str = ""
+    foreign: str = ""
+
+
 @dataclass(frozen=True)
 class TableFacts:
     """All that is known of one table at one time.
 
     Args:
-        row: the ledger's row, its own stop included.
+        state: the table in the ledger.
         published: the records of confirmed numbers. Numbers 1 to *settled* may be left out: the ledger guarantees that
             they were confirmed before the purge horizon, and none of them was listed.
-        marker: the id in ``_incarnation.json``; None when there is no such file or it cannot be read.
-        metadata_matches: whether ``_metadata.json`` names our keys; None when there is no such file.
-        items: the listing, as :func:`~open_mirroring.landing_zone.listing.split_listing` gives it.
+        folder: what was seen in its folder.
         now: the present time, with a zone.
         settled: see *published*.
-        load_pending: the table's initial load is not complete.
-        load_refused: why that could not begin when it was tried last; empty if nothing refused it.
         load_ahead: what the initial load claims to hold and the stream has not reached, in words; empty if nothing.
         target: the target's status; None when none is configured.
         limits: how much may wait for the target.
-        stop_what: what the ledger says about its stop.
-        marker_etag: the ETag of ``_incarnation.json``; empty when there is no such file.
-        reset: the reset that the table is in, in words; empty when it is in none.
-        first_files_pending: the files that the table begins with are not all published.
+        counted_before: the highest count of processed rows that the target ever reported for this generation.
         losses: what the table lacks, or may lack, although nothing is wrong with its folder.
         remarks: notes on it that are known already.
-        counted_before: the highest count of processed rows that the target ever reported for this generation.
-        lost: evidence that this mirror published the table although the ledger knows nothing of it; else empty.
-        foreign: evidence that a number which the ledger does not know was written by another writer; else empty.
     """
 
-    row: TableRow
+    state: TableState
     published: Mapping[int, PublishedFile]
-    marker: str | None
-    metadata_matches: bool | None
-    items: tuple[ListedItem, ...]
+    folder: Folder
     now: datetime
     settled: int = 0
-    load_pending: bool = False
-    load_refused: str = ""
     load_ahead: str = ""
     target: TargetStatus | None = None
     limits: Limits = NO_LIMITS
-    stop_what: str = ""
-    marker_etag: str = ""
-    reset: str = ""
-    first_files_pending: bool = False
     counted_before: int = 0
     losses: tuple[Loss, ...] = ()
     remarks: tuple[str, ...] = ()
-    lost: str = ""
-    foreign: str = ""
+
+    @property
+    def row(self) -> TableRow:
+        """The ledger's row, its own stop included."""
+        return self.state.row
+
+    @property
+    def reset(self) -> str:
+        """The reset that the table is in, in words; empty when it is in none."""
+        return "" if self.state.reset is None else str(self.state.reset)
 
 
 def reconcile(facts: TableFacts) -> Finding:
@@ -131,7 +142,7 @@ def reconcile(facts: TableFacts) -> Finding:
             losses=facts.losses,
         )
     sequence = file_sequence(
-        facts.items,
+        facts.folder.items,
         facts.row.confirmed,
         facts.published,
         settled=facts.settled,
@@ -156,9 +167,9 @@ def reconcile(facts: TableFacts) -> Finding:
         verdict, code, what, details = found[0]
         evidence |= details
         evidence["also"] = list(dict.fromkeys(problem.code for problem in found if problem.code != code))
-    repairs = tuple(Repair(number, facts.published[number].digest) for number in sequence.repairable)
+    repairs = {number: facts.published[number].digest for number in sequence.repairable}
     notes = (*_notes(facts, sequence), *facts.remarks)
-    left_over = any(item.stage is FileStage.STAGING for item in facts.items)
+    left_over = any(item.stage is FileStage.STAGING for item in facts.folder.items)
     applied, lost = sequence.applied, sequence.lost
     return Finding(verdict, code, what, evidence, applied, backlog, repairs, lost, notes, left_over, facts.losses)
 
@@ -181,7 +192,7 @@ def _hold(code: str, what: str, **evidence: object) -> _Problem:
 def _stops(facts: TableFacts, sequence: FileSequence) -> Iterator[_Problem]:
     """Everything that is wrong, in the order of importance."""
     if facts.row.stop is not None:
-        yield _stop(facts.row.stop, facts.stop_what or "the table was stopped earlier")
+        yield _stop(facts.row.stop, facts.state.stop_what or "the table was stopped earlier")
     yield from _folder_stops(facts)
     yield from _number_stops(facts, sequence)
     if sequence.gaps:
@@ -201,36 +212,37 @@ def _stops(facts: TableFacts, sequence: FileSequence) -> Iterator[_Problem]:
     if counted is not None and counted < facts.counted_before:
         yield _stop(
             v.TARGET_RESTARTED,
-            f"the target has processed {counted} rows of the table, after it had told of {facts.counted_before}",
+            f"the target has processed {counted} rows of the table, after it had reported {facts.counted_before}",
         )
 
 
 def _folder_stops(facts: TableFacts) -> Iterator[_Problem]:
-    row = facts.row
-    if facts.lost:
-        yield _stop(v.LEDGER_LOST, facts.lost)
+    row, folder = facts.row, facts.folder
+    marker = folder.marker.incarnation
+    if folder.lost:
+        yield _stop(v.LEDGER_LOST, folder.lost)
     # Before the table is established its marker and metadata may still be missing, but never be others.
-    if facts.marker != row.incarnation and (row.established or facts.marker is not None):
+    if marker != row.incarnation and (row.established or marker is not None):
         what = f"the folder's {INCARNATION_FILE} is missing or not ours"
         if not row.established:
             what = f"the folder has another owner's {INCARNATION_FILE}, and nothing of ours was there yet"
         yield _stop(
             INCARNATION_CHANGED if row.established else v.FOREIGN_WRITER,
             what,
-            marker=None if facts.marker is None else shown(facts.marker),
+            marker=None if marker is None else shown(marker),
             expected=row.incarnation,
         )
-    elif row.established and facts.marker_etag != row.marker_etag:
+    elif row.established and folder.marker.etag != row.marker_etag:
         yield _stop(
             INCARNATION_CHANGED,
             f"the folder's {INCARNATION_FILE} has our id but is not the object it was established with",
-            marker_etag=shown(facts.marker_etag),
+            marker_etag=shown(folder.marker.etag),
             expected_etag=row.marker_etag,
         )
-    if not facts.metadata_matches and (row.established or facts.metadata_matches is not None):
-        state = "is missing" if facts.metadata_matches is None else "names other keys than ours"
+    if not folder.metadata_matches and (row.established or folder.metadata_matches is not None):
+        state = "is missing" if folder.metadata_matches is None else "names other keys than ours"
         yield _stop(METADATA_CHANGED, f"the folder's {METADATA_FILE} {state}")
-    foreign = sorted(item.name for item in facts.items if item.stage is FileStage.FOREIGN)
+    foreign = sorted(item.name for item in folder.items if item.stage is FileStage.FOREIGN)
     if foreign:
         names = [shown(name) for name in foreign[:_SHOWN_NAMES]]
         yield _stop(
@@ -247,12 +259,12 @@ def _number_stops(facts: TableFacts, sequence: FileSequence) -> Iterator[_Proble
     if unknown:
         text = ranges(unknown)
         what = f"{text} visible, but not in the ledger: a second writer published it, or the ledger is an older copy"
-        code = v.FOREIGN_WRITER if facts.foreign else v.LEDGER_BEHIND
-        yield _stop(code, facts.foreign or what, unknown=text)
+        code = v.FOREIGN_WRITER if facts.folder.foreign else v.LEDGER_BEHIND
+        yield _stop(code, facts.folder.foreign or what, unknown=text)
     if both := sequence.final & sequence.moved:
         text = ranges(both)
         yield _stop(v.FOREIGN_ITEM, f"{text} in the folder and in a processed folder", reappeared=text)
-    if changed := {item.number for item in facts.items if _changed(facts, item)} - {None}:
+    if changed := {item.number for item in facts.folder.items if _changed(facts, item)} - {None}:
         text = ranges(n for n in changed if n is not None)
         yield _stop(v.CONTENT_CHANGED, f"{text} of other size or ETag than published", changed=text)
 
@@ -280,18 +292,19 @@ def _holds(facts: TableFacts, backlog: Backlog) -> Iterator[_Problem]:
         over.append(f"for {age}")
     if over:
         yield _hold(v.BACKLOG, f"more waits for the target than allowed: {', '.join(over)}", over=over)
-    if facts.reset and not facts.first_files_pending:
+    if facts.reset and not facts.state.is_beginning:
         # Increments only after the target shows the table again (F-75).
         yield _hold(RESET_OPEN, facts.reset)
-    if facts.load_pending:
-        refused = f"; it was refused when it was tried last: {facts.load_refused}" if facts.load_refused else ""
+    if facts.state.start.load_state == "pending":
+        why = facts.state.start.load_refused
+        refused = f"; it was refused when it was tried last: {why}" if why else ""
         yield _hold(v.LOAD_PENDING, f"the initial load is not complete{refused}")
     if facts.load_ahead:
         yield _hold(v.LOAD_AHEAD, facts.load_ahead)
 
 
 def _backlog(facts: TableFacts, sequence: FileSequence) -> Backlog:
-    sizes = {item.number: item.size for item in facts.items if item.stage is FileStage.FINAL}
+    sizes = {item.number: item.size for item in facts.folder.items if item.stage is FileStage.FINAL}
     records = [facts.published[number] for number in sequence.waiting if number in facts.published]
     return Backlog(
         len(sequence.waiting),

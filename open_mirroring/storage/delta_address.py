@@ -10,33 +10,26 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from open_mirroring.storage.logins import AzureLogin, S3Login
 from open_mirroring.storage.object_path import ObjectPath, Place
 
 
-class DeltaAddress(NamedTuple):
-    """A table's address for delta-rs; *options* hold secrets, and are None for a folder."""
-
-    uri: str
-    options: dict[str, str] | None
-
-
-def delta_address(place: Place) -> DeltaAddress:
-    """The address of the Delta table at a place.
+def delta_address(place: Place) -> tuple[str, dict[str, str] | None]:
+    """The address of the Delta table at a place, and options, which hold secrets; None for a folder.
 
     Raises:
         MirroringError: what the login raises.
     """
     if isinstance(place, Path):
-        return DeltaAddress(str(place), None)
+        return str(place), None
     login, address = place.root.login, place.root.address
     if isinstance(login, S3Login):
-        return DeltaAddress(f"s3://{address.container}/{place.key}", _s3(login))
+        return f"s3://{address.container}/{place.key}", _s3(login)
     # This form names the account: with az:// and an emulator, releases of delta-rs wrote to the container's root.
     domain = address.host.partition("//")[2].replace(".blob.", ".dfs.", 1) or f"{login.account}.dfs.core.windows.net"
-    return DeltaAddress(f"abfss://{address.container}@{domain}/{place.key}", _azure(place, login))
+    return f"abfss://{address.container}@{domain}/{place.key}", _azure(place, login)
 
 
 def _azure(place: ObjectPath, login: AzureLogin) -> dict[str, str]:

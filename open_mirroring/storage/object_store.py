@@ -246,7 +246,7 @@ class ObjectStore:
     def _replaced(self, name: str) -> ObjectReplaced:
         return ObjectReplaced(
             "SOURCE_REWRITTEN",
-            f"another object stands under the name {name!r} now",
+            f"another object is under the name {name!r} now",
             where=self._where,
             way_out="what was bound must stay as it is until it is read: put the object back, and deliver the other "
             "one under a new name",
@@ -257,7 +257,7 @@ class ObjectStore:
             "PLACE_MISSING",
             "there is no such container or bucket",
             where=self._where,
-            way_out="mend its name in the address, or create it",
+            way_out="fix its name in the address, or create it",
         )
 
 

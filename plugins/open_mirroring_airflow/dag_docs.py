@@ -8,15 +8,15 @@ from open_mirroring.operate import operations
 
 _ONE_WRITER = """
 **One writer.** `max_active_runs=1` keeps scheduled runs apart; a backfill has its own limit and ignores it, so each
-task that starts Spark runs once at a time in its DAG. Order itself rests on neither: each job checks the ledger and
-the landing zone, and publishes by a conditional rename, so any number of overlapping runs, retries and cleared tasks
-ends in the same files.
+task that starts Spark runs once at a time in its DAG. Order itself rests on neither: each job checks ledger and landing
+zone, and publishes by a conditional rename. Any number of overlapping runs, retries and cleared tasks ends in the same
+files.
 """
 
 REPLICATE = Template(
     """
 Carries what is new at the source of the mirror **$mirror** into its landing zone. A run is a *tick*: the ledger, not
-the run's date, decides what is read and published next. Running it once more changes nothing.
+the run's date, decides what is read and published next. Running it again changes nothing.
 
 | Task | Does |
 |---|---|
@@ -28,22 +28,19 @@ $reconcile
 **Green with a HOLD note** (`note` in what `gate` and `reconcile` return, and in their logs): tables wait because the
 target lags, is paused, or an initial load is not complete. Extraction went on; publishing catches up by itself.
 
-**Red**: the message of `reconcile` names each stopped table with its code and the way out. The others were published.
+**Red**: the message of `reconcile` names each stopped table with its code and the next step. The others were published.
 A failed `extract` does not keep `publish` from publishing what the log has.
 
-**Alerts.** A task that fails tells `alerts.connection` of the mirror file, if there is one, and the log; with
-`alerts.deadline_minutes` a run that is not done so long after it was queued is told, too. `reconcile` returns
+**Alerts.** A task that fails sends a message to `alerts.connection` of the mirror file, if that is set, and to the log.
+With `alerts.deadline_minutes`, so does a run that takes longer. `reconcile` returns
 `status`: what waits since when, lag against retention, dead letters and losses.
 
 **Params.** $params Extraction always reads for all tables.
 
-**Backfill.** `airflow backfill create --dag-id ${mirror}__replicate --from-date … --to-date … --reprocess-behavior
-completed --max-active-runs 1` makes a run for each past interval that begins between these dates, newest first with
-`--run-backwards`; without `completed`, intervals that have a run already are left out. A run first binds what was never
-bound of its interval, then does the usual tick. With `--dag-run-conf '{"reread": true}'` it reads what was bound once
-more, as a batch of its own. In any order and beside scheduled runs, the target changes only where it lacked something.
-With more runs at a time (Airflow's default is 10) scheduled runs wait behind them. An interval that
-begins before the horizon (`${mirror}__maintain`) is refused.
+**Backfill.** `airflow backfill create --dag-id ${mirror}__replicate --from-date … --to-date … --max-active-runs 1
+--reprocess-behavior completed` makes a run for each interval between these dates. A run first binds what was never
+bound of its interval, then does the usual tick. With `--dag-run-conf '{"reread": true}'` it reads again what was bound.
+The target changes only where it lacked something. An interval before the horizon (`${mirror}__maintain`) is refused.
 """
     + _ONE_WRITER
 )
@@ -84,9 +81,9 @@ RELOAD_APPROVAL = (
 RELOAD_TABLE = Template(
     """
 Resets **one** table of the mirror **$mirror**: its folder is deleted, so that the target drops it; then it is built
-anew, by its `initial_load` or, where the log is known to hold every change of it, from the log. It is the way out of
-the stops that name a reset, and of a changed `key`, `target` or column type: change the mirror file first. The
-runbook's section *Resetting one table* says when.
+again, by its `initial_load` or, where the log is known to hold every change of it, from the log. It is the next step of
+the stops that name a reset, and of a changed `key`, `target` or column type: change the mirror file first. See the
+page *Reload one table* of the documentation.
 
 | Task | Does |
 |---|---|
@@ -97,10 +94,10 @@ $reconcile
 **Params.** $params
 
 While it lasts, `${mirror}__replicate` shows the table on HOLD (RESET_OPEN) and publishes the others. A run that failed
-or was killed is cleared, or triggered again: it goes on from the ledger's last record. Where nothing tells what the
-target has (no `landing_zone.tables` in the mirror file), look there, and say what you see: `${mirror}__decide` with the
-decision `target-says-gone`, and later `target-says-back`; `reload` goes on within a minute. After a day without either
-it fails with RESET_OPEN.
+or was killed is cleared, or triggered again: it goes on from the ledger's last record. Without `landing_zone.tables` in
+the mirror file the run cannot see the target's tables. Look there, and confirm what you see: run `${mirror}__decide`
+with the decision `target-says-gone`, and later `target-says-back`. `reload` goes on within a minute. After a day
+without either it fails with RESET_OPEN.
 """
     + _ONE_WRITER
 )
@@ -114,7 +111,7 @@ REPAIR_APPROVAL = (
 REPAIR = Template(
     """
 Publishes **one** file number of a table of the mirror **$mirror** again that was lost before the target applied it: the
-way out of FILE_MISSING where the runbook says so. It starts no Spark.
+fix of FILE_MISSING, if the runbook names it. It starts no Spark.
 
 | Task | Does |
 |---|---|
@@ -130,35 +127,35 @@ $reconcile
 DECIDE = Template(
     """
 Takes **one** decision about the mirror **$mirror**, for operators without a shell: what the page's buttons and the
-command of the same name do. It starts no Spark. Whoever starts the run decides: the name goes into the ledger's audit.
+command of the same name do. It starts no Spark. The name of the user who starts the run goes into the ledger's audit.
 
-| Decision | Takes | Does |
+| Decision | Fields | Does |
 |---|---|---|
 $decisions
 
-A field that is missing, or that the decision does not take, fails the run (ARGUMENT_INVALID), and nothing is decided.
-What `decide` returns tells what came of it and what the next run will find. One run decides once: cleared, it reports
-what it did and lifts no stop that came later. Letters that may be decoded after all: `${mirror}__replay_dead_letters`;
-a table that has to be built anew: `${mirror}__reload_table`; a file number that is lost: `${mirror}__repair`.
+A field that is missing, or that the decision does not have, fails the run (ARGUMENT_INVALID), and nothing is decided.
+What `decide` returns shows what came of it and what the next run will find. One run decides once: cleared, it reports
+what it did and lifts no stop that came later. Other DAGs decode dead letters again (`${mirror}__replay_dead_letters`),
+rebuild a table (`${mirror}__reload_table`) or publish a lost file number (`${mirror}__repair`).
 """
 )
 
 REPLAY_DEAD_LETTERS = Template(
     """
 Decodes the open dead letters of the mirror **$mirror** again, by the decoder and the settings of today. Only by hand:
-after an update of this product, or after a setting of the mirror file was mended.
+after an update of this product, or after a fix of the mirror file.
 
 | Task | Does |
 |---|---|
-| `replay` | writes what can be decoded now into the change log, as a new batch; letters that cannot be stay open |
+| `replay` | writes what can be decoded now into the change log, as a new batch; dead letters that cannot be stay open |
 | `publish` | publishes it by the usual rule: what is still the newest of its key, and nothing twice |
 $reconcile
 
 Changes keep the positions of their messages, so a replay in any order, any number of times, ends in the same rows. What
-`replay` returns tells how many were decoded, how many are `left` by code, and which tables are `healed`: the stop of
+`replay` returns shows how many were decoded, how many are `left` by code, and which tables are `healed`: the stop of
 such a table is CHANGES_RECOVERED now, and `open-mirroring resume` lifts it.
 
-**Params.** $params None chosen means all letters.
+**Params.** $params None chosen means all dead letters.
 """
     + _ONE_WRITER
 )
@@ -170,8 +167,8 @@ whatever knows when the source may be read: it reads all rows of both sides. It 
 
 `prove` **fails** with NOT_EQUAL, naming the tables of which a row differs for certain; it is **skipped** when there is
 none and some table could not be proved: changes were on their way whenever it looked, or the table cannot be compared.
-What it returns tells of each table when and at which position it was compared, rows, and how many are equal, missing,
-extra, different, doubled or not decided. `open-mirroring status` shows the last proof, and the log the differing keys.
+It returns for each table when and at which position it was compared, and its rows: how many are equal, missing, extra,
+different, doubled or undecided. `open-mirroring status` shows the last proof, and the log the differing keys.
 
 Let `${mirror}__replicate` go on meanwhile: a key that moves is decided by what is read in between.
 
@@ -188,7 +185,7 @@ CORRECTION_APPROVAL = (
 CORRECT_TABLE = Template(
     """
 Corrects **one** table of the mirror **$mirror**: the rows of the keys that a proof of `${mirror}__prove` found to
-differ are published once more, as the source has them now. Find out first why they were lost: the runbook says how.
+differ are published again, as the source has them now. Find out first why they were lost, with the runbook.
 
 | Task | Does |
 |---|---|
@@ -207,14 +204,14 @@ did not answer (PROOF_FAILED). Then prove again.
 
 MAINTAIN = Template(
     """
-Keeps the mirror **$mirror** small, daily, beside whatever runs:
+Keeps the mirror **$mirror** small, daily, next to whatever runs:
 
 1. moves the **horizon** up to what is older than `maintenance.keep_days`, published, and waited for by nothing: no open
    dead letter, no piece of a split message. A change at or below the horizon that arrives later stops its table
    (LATE_BELOW_HORIZON), and a backfill that begins before it is refused (ARGUMENT_INVALID);
-2. takes whole blocks of batches below the horizon out of the change log, and removes files that are no part of it and
-   older than that; never while a batch is under way;
-3. sweeps staged objects of confirmed numbers, and forgets what the ledger needs no more.
+2. removes complete blocks of batches below the horizon from the change log, and older files that are no part of it;
+   never while a batch is under way;
+3. sweeps staged objects of confirmed numbers, and forgets what the ledger needs no longer.
 
 `held_by` in what `maintain` returns names what keeps the horizon from following. Nothing in the target changes.
 """
@@ -260,8 +257,8 @@ def _row(decision: operations.Operation) -> str:
 _BOOK = """\
 # DAGs
 
-Written by `make commands` from the code: what Airflow shows beside each DAG of a mirror, here one of the name `shop`.
-[Run it in Airflow](../how-to/airflow.md) says how they come about.
+Written by `make commands` from the code: what Airflow shows next to each DAG of a mirror, here one of the name `shop`.
+[Run it in Airflow](../how-to/airflow.md) describes where they come from.
 """
 
 

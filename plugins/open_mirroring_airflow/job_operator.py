@@ -181,7 +181,7 @@ class OpenMirroringSparkOperator(BaseOperator):
                 "INSTALLATION_INCOMPLETE",
                 "the job refused its arguments",
                 where=self.job,
-                way_out="the task's log says which; are Airflow's plugins and the jobs of the same version?",
+                way_out="see the task's log; are Airflow's plugins and the jobs of the same version?",
             )
         # Killed, or ended before the job's own code could say why: another attempt may do, and can do no harm.
         what, way_out = _death(exit_code, is_ended_by_airflow=self._is_ended_by_airflow)
@@ -241,7 +241,7 @@ def done_with_losses(losses: str, *, where: str, ways_out: str = "") -> Terminal
         "DONE_WITH_LOSSES",
         f"everything was published, with losses: {losses}",
         where=where,
-        way_out=ways_out or "`open-mirroring status` says what to do about each",
+        way_out=ways_out or "see `open-mirroring status` for the fix of each",
     )
 
 

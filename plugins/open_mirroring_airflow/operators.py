@@ -283,7 +283,7 @@ class ReloadOperator(ApprovedOperator, PublishingOperator):
 
 
 class CorrectOperator(ApprovedOperator):
-    """Log the rows of the keys that a proof found to differ; one proof is corrected once (G-46)."""
+    """Log the rows of the keys that a proof found to differ; one proof is corrected once (G-45)."""
 
     def on_hold(self, report: dict[str, Any]) -> NoReturn:
         """Try again: the rows could not be read."""

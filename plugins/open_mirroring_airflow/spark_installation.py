@@ -25,7 +25,7 @@ def job_file(job: str) -> Path:
     file = _jobs_folder() / f"{job}.py"
     if not file.is_file():
         raise TerminalError(
-            "INSTALLATION_INCOMPLETE", f"there is no job {job!r}", where=str(file), way_out="install it whole"
+            "INSTALLATION_INCOMPLETE", f"there is no job {job!r}", where=str(file), way_out="install it complete"
         )
     return file
 
@@ -56,7 +56,7 @@ def job_environment(connections: Mapping[str, str]) -> dict[str, str]:
             "INSTALLATION_INCOMPLETE",
             "there is no spark-submit here",
             where=home or "PATH",
-            way_out="install pyspark beside Airflow, or set SPARK_HOME and PYSPARK_PYTHON to a Spark of its own",
+            way_out="install pyspark next to Airflow, or set SPARK_HOME and PYSPARK_PYTHON to a Spark of its own",
         )
     environment.setdefault("PYSPARK_PYTHON", sys.executable)
     if not home:

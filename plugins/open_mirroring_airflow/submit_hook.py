@@ -196,8 +196,8 @@ def _key(mirror: Mirror, extra: Mapping[str, Any], connection: str) -> tuple[str
             "INSTALLATION_INCOMPLETE",
             "a driver on the cluster gets its job as sealed text, and no key is named for it",
             where=f"connection {connection}",
-            way_out=f"name in its extra, as `{KEY}`, a connection whose password is the key, and as `{KEY_FILE}` the "
-            "file in which the cluster brings the same key to the driver",
+            way_out=f"add two entries to its extra. `{KEY}` names a connection whose password is the key; "
+            f"`{KEY_FILE}` is the path of the file with the same key on the driver",
         )
     try:
         key = BaseHook.get_connection(name).password or ""

@@ -63,7 +63,7 @@ class ReconcileOperator(BaseOperator):
     unless only an operator can end the hold.
 
     The task returns ``{"verdicts": {table: PASS | LOSSES | HOLD | STOP}, "note": "HOLD: …" or "", "status": {…}}``,
-    the last as ``status --json`` prints it, without tables (G-11).
+    the last as ``status --json`` prints it, without tables.
     """
 
     template_fields: Sequence[str] = ("mirror_file",)
@@ -134,8 +134,8 @@ class ReconcileOperator(BaseOperator):
         from open_mirroring.protocols.table_losses import ANY_TABLE
 
         left = {}
-        if found.open_fragments:
-            left[ANY_TABLE] = waiting_pieces(found.open_fragments)
+        if found.fragments:
+            left[ANY_TABLE] = waiting_pieces(len(found.fragments))
         params = context["params"]
         chosen = [params[TABLE.field]] if params.get(TABLE.field) else params.get(TABLES) or passing
         asked = {table.source: table.state for table in found.tables if table.source in {*passing} & {*chosen}}

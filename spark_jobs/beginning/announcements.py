@@ -67,7 +67,7 @@ class AnnouncedTable:
         if one.key is not None:
             if self.key is not None and set(one.key) != set(self.key):
                 self.keys_differ = True
-                self._note(Note(f"its key is told as {list(one.key)} and as {list(self.key)}"))
+                self._note(Note(f"its key is reported as {list(one.key)} and as {list(self.key)}"))
             self.key = one.key
         for note in one.notes:
             self._note(note)

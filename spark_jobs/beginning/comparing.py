@@ -27,11 +27,8 @@ KEY_DIFFERS, VALUE_INVALID, SETUP_INCOMPLETE = "KEY_DIFFERS", "VALUE_INVALID", "
 _MOST_NAMED = 20
 
 
-class Compared(NamedTuple):
-    """What was found: *mistakes* stop a table with its first change, *warnings* are worth a look."""
-
-    mistakes: list[Problem]
-    warnings: list[Problem]
+Compared = tuple[list[Problem], list[Problem]]
+"""What was found: mistakes stop a table with its first change, warnings are worth a look."""
 
 
 class _Difference(NamedTuple):
@@ -44,10 +41,10 @@ class _Difference(NamedTuple):
 
 def compare(mirror: Mirror, announced: Mapping[tuple[str, str], AnnouncedTable]) -> Compared:
     """The tables of a mirror beside those that its source tells."""
-    compared = Compared([], [])
+    mistakes, warnings = list[Problem](), list[Problem]()
 
     def note(path: SettingPath, found: _Difference) -> None:
-        of_its_kind = compared.mistakes if found.stops else compared.warnings
+        of_its_kind = mistakes if found.stops else warnings
         of_its_kind.append(mirror.problem(path, found.code, found.what, found.way_out))
 
     spelled = {(schema.casefold(), table.casefold()): one for (schema, table), one in announced.items()}
@@ -66,14 +63,14 @@ def compare(mirror: Mirror, announced: Mapping[tuple[str, str], AnnouncedTable])
     of_mirror = [one for key, one in announced.items() if key in mirrored | fitting]
     columns = [name for one in of_mirror for name in (*one.catalog, *one.columns)]
     for lost in fitting_none(mirror.hash.columns, columns) if mirror.hash is not None and columns else []:
-        what = f"the source tells no column {shown(lost)} of any mirrored table"
+        what = f"the source has no column {shown(lost)} in any mirrored table"
         note(("hash", "columns"), _Difference("", NOT_SEEN, what, "spell it as the source does"))
     others = [one.name for key, one in announced.items() if one.is_streamed and key not in known | fitting]
     if others:
         more = f" and {len(others) - _MOST_NAMED} more" if len(others) > _MOST_NAMED else ""
         what = f"the source sends tables that are not mirrored: {', '.join(map(shown, others[:_MOST_NAMED]))}{more}"
         note(("tables",), _Difference("", TABLE_UNMIRRORED, what, "`init --add` writes them; or list them in `ignore`"))
-    return compared
+    return mistakes, warnings
 
 
 def _absent(alike: AnnouncedTable | None) -> Iterator[_Difference]:
@@ -82,7 +79,7 @@ def _absent(alike: AnnouncedTable | None) -> Iterator[_Difference]:
         yield _Difference("source", "TABLE_NAME_DIFFERS", what, "spell it as the source does", stops=True)
     else:
         what = "no change of it is in the sample, and nothing describes it"
-        yield _Difference("source", NOT_SEEN, what, "look at a larger sample; a table that nobody changes comes later")
+        yield _Difference("source", NOT_SEEN, what, "look at a larger sample; a table that no one changes comes later")
 
 
 def _differences(table: Table, announced: AnnouncedTable) -> Iterator[_Difference]:
@@ -96,7 +93,7 @@ def _differences(table: Table, announced: AnnouncedTable) -> Iterator[_Differenc
     settings = ("key", lost_key), ("columns", lost_columns), ("types", lost_types), ("hash", lost_hashes)
     for setting, lost in settings:
         if lost:
-            what = f"the source tells no column {shown(lost[0])} of this table, only {shown(list(columns))}"
+            what = f"the source has no column {shown(lost[0])} in this table, only {shown(list(columns))}"
             yield _Difference(setting, NOT_SEEN, what, "spell it as the source does", stops=setting == "key")
     if announced.key and set(announced.key) != set(table.key):
         what = f"the source announces {list(announced.key)} as the key, the mirror file says {list(table.key)}"
@@ -127,7 +124,7 @@ def _differences(table: Table, announced: AnnouncedTable) -> Iterator[_Differenc
     for one in announced.notes:
         if not any(getattr(table, setting) for setting in one.answered_by):
             yield _Difference(
-                "source", SETUP_INCOMPLETE, one.text, "mend it at the source, or by the setting that is named"
+                "source", SETUP_INCOMPLETE, one.text, "fix it at the source, or by the setting that is named"
             )
 
 

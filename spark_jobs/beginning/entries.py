@@ -112,11 +112,11 @@ def _entry(mirror: Mirror, announced: AnnouncedTable, first: FirstRows) -> Entry
         names = " and ".join(sorted(announced.senders))
         entry.remarks.append(f"Warning: changes of it come from {names}: these may be two tables of one name.")
     if entry.settings["target"] != f"{announced.schema}/{announced.table}":
-        entry.remarks.append("Warning: the target takes no such name; choose another `target` if you like.")
+        entry.remarks.append("Warning: the target does not allow this name; choose another `target` if you like.")
     _choose_columns(entry, announced, first)
     entry.settings["key"] = list(announced.key or ())
     if announced.key == ():
-        entry.remarks.append("Warning: the source announces no primary key: a table without key takes inserts only.")
+        entry.remarks.append("Warning: the source announces no primary key: a table without key accepts inserts only.")
     _add_first_rows(entry, mirror, announced, first)
     entry.waits = _printable(_why_it_waits(entry, announced, first))
     return entry
@@ -135,7 +135,7 @@ def _choose_columns(entry: Entry, announced: AnnouncedTable, first: FirstRows) -
         entry.settings["columns"] = [name for name in known if name not in bad]
     unseen = ", ".join(f"{name} {kind}" for name, kind in announced.unannounced.items() if name not in bad)
     if unseen:
-        entry.remarks.append(f"The table has columns that no change in the sample brings: {unseen}.")
+        entry.remarks.append(f"The table has columns that no change in the sample contains: {unseen}.")
 
 
 def _add_first_rows(entry: Entry, mirror: Mirror, announced: AnnouncedTable, first: FirstRows) -> None:
@@ -179,7 +179,7 @@ def _why_it_waits(entry: Entry, announced: AnnouncedTable, first: FirstRows) -> 
     if not announced.is_streamed and not first.unseen:
         return "the catalog has the table, and no change of it is in the sample; if it is streamed, take the # away"
     if announced.key is None:
-        return f"nothing tells its key; {_ADD_KEY}"
+        return f"its key is unknown; {_ADD_KEY}"
     if announced.key == () and announced.changes_rows:
         return f"it has no primary key, and rows are updated or deleted; {_ADD_KEY}"
     lost = [name for name in announced.key if name not in entry.settings.get("columns", announced.key)]

@@ -58,9 +58,9 @@ def joining(mirror: Mirror, announced: Iterable[AnnouncedTable]) -> list[Pattern
 def _table(mirror: Mirror, pattern: TablePattern, announced: AnnouncedTable) -> Table:
     source = source_text(announced)
     if announced.keys_differ:
-        raise refused(mirror, source, "its key is told in more than one way")
+        raise refused(mirror, source, "its key is reported in more than one way")
     if announced.key is None:
-        raise refused(mirror, source, "nothing tells its key")
+        raise refused(mirror, source, "its key is unknown")
     table = table_of(mirror, pattern, SourceName(announced.schema, announced.table), source, announced.key)
     if table.source_name != (announced.schema, announced.table):
         raise refused(mirror, source, "its name cannot be spelled in a mirror file")

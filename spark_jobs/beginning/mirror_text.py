@@ -18,7 +18,7 @@ from open_mirroring.errors import TerminalError
 _HEAD = """\
 # A mirror, begun by `open-mirroring init`. Every setting is described in docs/mirror.schema.json, and shown in
 # mirrors/shop.yaml; `open-mirroring check` reports every mistake. Relative paths start at OPEN_MIRRORING_HOME, or at
-# the folder above this file's. Secrets never stand here: name a connection, and set it as AIRFLOW_CONN_<NAME>.
+# the folder above this file's. Never write a secret here: name a connection, and set it as AIRFLOW_CONN_<NAME>.
 
 """
 
@@ -71,7 +71,7 @@ def with_tables(text: str, lines: Sequence[str], file: Path) -> str:
         raise _unknown_shape(file, "its last lines would be read otherwise") from error
     kept = {name: value for name, value in mirror.model_dump().items() if name != "entries"}
     if mirror.entries[: len(old.entries)] != old.entries or kept != old.model_dump(exclude={"entries"}):
-        raise _unknown_shape(file, "what stands behind its tables would mean something else")
+        raise _unknown_shape(file, "what is behind its tables would mean something else")
     return new
 
 

@@ -26,11 +26,10 @@ from deltalake.transaction import AddAction, RemoveAction
 from open_mirroring.changes.manifest import Manifest
 from open_mirroring.errors import TerminalError
 from open_mirroring.protocols.extracting import CommitRefused, Committed, LogOpened
-from open_mirroring.reconciliation.owning import MIRROR_CLASH, OWN_PLACE
 from open_mirroring.storage.delta_address import delta_address
 from open_mirroring.storage.object_path import ObjectPath, ObjectStatus, Place
 from spark_jobs.changelog.arrow_schema import LOG_SCHEMA
-from spark_jobs.changelog.delta_log import log_error, opened_log, our_log_errors, upgraded
+from spark_jobs.changelog.delta_log import log_error, opened_log, our_log_errors, refuse_foreign, upgraded
 from spark_jobs.changelog.log_paths import BLOCK
 from spark_jobs.changelog.newest_batch import app_id
 from spark_jobs.changelog.schema import BATCHES_PER_BLOCK
@@ -115,7 +114,7 @@ class ChangeLog:
             self._create()
             table = opened_log(self.root)
             assert table is not None
-        _refuse_foreign(table, self.root, self._mirror)
+        refuse_foreign(table, self.root, self._mirror)
         if what := upgraded(table):
             raise TerminalError(
                 "LOG_DAMAGED",
@@ -202,29 +201,6 @@ def _invalid(path: Path | ObjectPath, what: str) -> TerminalError:
         where=str(path.parent),
         way_out="nothing was committed: restore the file from a backup, then run again",
     )
-
-
-def newest_in_table(root: Place, mirror: str) -> int:
-    """As :func:`~spark_jobs.changelog.newest_batch.newest_in_log`, from the complete state of the table.
-
-    Raises:
-        TransientError: ``CHANGED_MEANWHILE`` when the log cannot be opened.
-        TerminalError: ``MIRROR_CLASH`` when the log belongs to another mirror.
-        MirroringError: the storage's error.
-    """
-    table = opened_log(root)
-    if table is None:
-        return 0
-    _refuse_foreign(table, root, mirror)
-    return table.transaction_version(app_id(mirror)) or 0
-
-
-def _refuse_foreign(table: DeltaTable, root: Place, mirror: str) -> None:
-    """Refuse a Delta table that is not the change log of this mirror, by its name."""
-    named = table.metadata().name
-    if named != mirror:
-        owner = f"mirror {named!r}" if named else "another writer"
-        raise TerminalError(MIRROR_CLASH, f"the change log is that of {owner}", where=str(root), way_out=OWN_PLACE)
 
 
 _NOT_MAINTAINED = "it could not be maintained; what is below the horizon is only not gone yet"

@@ -12,7 +12,8 @@ from pathlib import Path
 from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError, TableNotFoundError
 
-from open_mirroring.errors import MirroringError, TransientError
+from open_mirroring.errors import MirroringError, TerminalError, TransientError
+from open_mirroring.reconciliation.owning import MIRROR_CLASH, OWN_PLACE
 from open_mirroring.storage.delta_address import delta_address
 from open_mirroring.storage.object_path import Place
 
@@ -35,6 +36,18 @@ def opened_log(root: Place) -> DeltaTable | None:
             return DeltaTable(uri, storage_options=options) if DeltaTable.is_deltatable(uri, options) else None
         except TableNotFoundError:
             return None
+
+
+def refuse_foreign(table: DeltaTable, root: Place, mirror: str) -> None:
+    """Refuse a Delta table that is not the change log of this mirror, by its name.
+
+    Raises:
+        TerminalError: ``MIRROR_CLASH``.
+    """
+    named = table.metadata().name
+    if named != mirror:
+        owner = f"mirror {named!r}" if named else "another writer"
+        raise TerminalError(MIRROR_CLASH, f"the change log is that of {owner}", where=str(root), way_out=OWN_PLACE)
 
 
 def upgraded(table: DeltaTable) -> str:

@@ -37,9 +37,13 @@ def newest_in_log(root: Place, mirror: str) -> int:
         newest = _by_entries(root / "_delta_log", app_id(mirror))
     if newest is not None:
         return newest
-    from spark_jobs.changelog.change_log import newest_in_table
+    from spark_jobs.changelog.delta_log import opened_log, refuse_foreign
 
-    return newest_in_table(root, mirror)
+    table = opened_log(root)
+    if table is None:
+        return 0
+    refuse_foreign(table, root, mirror)
+    return table.transaction_version(app_id(mirror)) or 0
 
 
 def _by_entries(folder: Place, app: str) -> int | None:

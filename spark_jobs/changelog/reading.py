@@ -68,24 +68,21 @@ class Wanted(NamedTuple):
             bounds = _bounds(group.column(places[name]))
             if bounds is None:
                 proved = False
-            elif bounds.high < low or high < bounds.low:
+                continue
+            lowest, highest, has_nulls = bounds
+            if highest < low or high < lowest:
                 return False
-            elif bounds.nulls or (name != "tbl" and not low <= bounds.low <= bounds.high <= high):
+            if has_nulls or (name != "tbl" and not low <= lowest <= highest <= high):
                 proved = False
         return proved or None
 
 
-class _Bounds(NamedTuple):
-    low: Any
-    high: Any
-    nulls: bool
-
-
-def _bounds(column: pq.ColumnChunkMetaData) -> _Bounds | None:
+def _bounds(column: pq.ColumnChunkMetaData) -> tuple[Any, Any, bool] | None:
+    """The lowest and the highest value, and whether there may be NULLs; None where that is not known."""
     statistics = column.statistics
     if statistics is None or not statistics.has_min_max:
         return None
-    return _Bounds(statistics.min, statistics.max, not statistics.has_null_count or statistics.null_count > 0)
+    return statistics.min, statistics.max, not statistics.has_null_count or statistics.null_count > 0
 
 
 def read_changes(

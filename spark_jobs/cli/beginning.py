@@ -87,7 +87,7 @@ def _content(file: Path) -> str | None:
 def _begun(arguments: argparse.Namespace) -> str:
     """A mirror file that is not there yet, with the source that the command line gives."""
     if arguments.source is None:
-        what = f"{arguments.file} is not there, and nothing says what the source is"
+        what = f"{arguments.file} is not there, and the source is not given"
         way_out = "add --source 'format: sqlserver-ces, transport: files, path: FOLDER', or write all but its tables"
         raise UsageError("ARGUMENT_INVALID", what, way_out=way_out)
     given = arguments.source.strip()

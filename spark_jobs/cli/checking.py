@@ -43,10 +43,9 @@ def check(arguments: argparse.Namespace) -> Exit:
 
         mistakes, sampled[mirror.name] = sampled_mirror(mirror, arguments)
         problems += mistakes
-    for problem in problems:
-        print(problem)
     if problems:
-        print(f"{len(problems)} {'problem' if len(problems) == 1 else 'problems'} found", file=sys.stderr)
+        print(f"{amount(len(problems), 'problem')} found", file=sys.stderr, flush=True)
+        print(*problems, sep="\n")
         return Exit.USAGE
     for mirror in mirrors:
         loads = sum(table.initial_load is not None for table in mirror.tables)
@@ -62,7 +61,7 @@ def check(arguments: argparse.Namespace) -> Exit:
         if key_changes:
             print(f"  key changes   {key_changes}")
         if mirror.consistency == "key":
-            print("  consistency   key: each row is exact, a transaction may show in parts (C-88)")
+            print("  consistency   key: each row is exact, a transaction may show in parts")
         else:
             print("  consistency   transaction: changes wait until the source has shown a later one")
         for warning in [*limit_warnings(mirror), *drivers_lacking(mirror), *warnings, *sampled.get(mirror.name, ())]:
@@ -149,13 +148,15 @@ def _tables(mirror: Mirror, ledger: Engine) -> Iterator[tuple[SettingPath, Termi
     placed = {table.source: (path, table) for path, table in mirror.placed_tables}
     for source, error in _unfit(mirror, reader, [one for s, one in states.items() if s in placed]).items():
         yield placed[source][0], error
-    loading = [one for s, one in states.items() if s in placed and one.load_plan and one.load_state == "pending"]
+    loading = [
+        one for s, one in states.items() if s in placed and one.start.load_plan and one.start.load_state == "pending"
+    ]
     for state in loading:
         from spark_jobs.load.planning import refuse_other_load
 
         path, table = placed[state.source]
-        if state.load_plan is not None:
-            refused = _refused(partial(refuse_other_load, mirror, table, state.load_plan))
+        if state.start.load_plan is not None:
+            refused = _refused(partial(refuse_other_load, mirror, table, state.start.load_plan))
             if refused is not None:
                 yield (*path, "initial_load"), refused
 

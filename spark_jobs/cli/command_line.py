@@ -16,6 +16,7 @@ import sys
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -257,9 +258,10 @@ _SERVING = (
     ),
     Operation("schema", "print the JSON Schema of mirror files", (), run="looking:schema"),
 )
-_DEBUG = flag("--debug", "show the whole trace of an error")
+_DEBUG = flag("--debug", "show the entire trace of an error")
 
 
+@cache
 def _parser() -> argparse.ArgumentParser:
     raw = argparse.RawDescriptionHelpFormatter
     parser = _Parser(_PROGRAM, description=_ABOUT, epilog=_MORE, formatter_class=raw)

@@ -27,9 +27,9 @@ from open_mirroring.ledger.reading import LedgerReader
 from open_mirroring.operate.exit_codes import Exit
 from open_mirroring.operate.spark_jars import REMOTE, drivers_lacking, jar_files, jars_folder, server_shown
 from open_mirroring.operate.target_limits import MOST_BYTES_A_DAY, is_near_daily_bytes
-from open_mirroring.operate.words import age, shown, size
+from open_mirroring.operate.words import age, size
 from spark_jobs.cli.checking import mirrors_of, problems_of
-from spark_jobs.cli.reporting import json_text
+from spark_jobs.cli.reporting import json_text, wrapped
 
 _JAVA = 17
 _CLOCK_APART = timedelta(seconds=60)
@@ -50,18 +50,17 @@ class Examined(NamedTuple):
 
 
 def doctor(arguments: argparse.Namespace) -> Exit:
-    """Examine everything and tell all of it; 2 when something has to be done."""
+    """Examine everything, and show first what has to be done; 2 when something has."""
     found = [*_machine(), *(one for mirror in mirrors_of(arguments.mirrors) for one in _mirror(mirror))]
+    wrong = sum(not one.is_sound for one in found)
     if arguments.json:
         print(json_text([{**one._asdict(), "sound": one.is_sound} for one in found]))
     else:
-        for one in found:
-            print(f"{'ok  ' if one.is_sound else 'FAIL'}  {one.what}: {shown(one.found)}")
+        print(f"{wrong or 'None'} of {len(found)} examinations need an operator.")
+        for one in sorted(found, key=lambda one: one.is_sound):
+            print(wrapped(f"{'ok  ' if one.is_sound else 'FAIL'}  {one.what}: {one.found}", 0))
             if one.way_out:
-                print(f"      do: {shown(one.way_out)}")
-    wrong = sum(not one.is_sound for one in found)
-    if wrong:
-        print(f"{wrong} of {len(found)} need an operator", file=sys.stderr)
+                print(wrapped(f"Fix: {one.way_out}", 6))
     return Exit.USAGE if wrong else Exit.DONE
 
 
@@ -144,8 +143,8 @@ def _ledger(mirror: Mirror, told: Collection[str]) -> Iterator[Examined]:
 
 
 def _clock(mirror: Mirror, ledger: Engine) -> Examined:
-    """This machine's clock beside the database's, and beside what runs wrote before."""
-    what, now = f"clock beside the ledger of {mirror.name}", datetime.now(UTC)
+    """This machine's clock compared with the database's, and with what runs wrote before."""
+    what, now = f"clock compared with the ledger of {mirror.name}", datetime.now(UTC)
     newest = sa.select(sa.func.max(t.log_batch.c.committed_at)).where(t.log_batch.c.mirror == mirror.name)
     with ledger.connect() as db:
         ahead = [moment - now for moment in [db.scalar(newest)] if moment is not None]

@@ -4,20 +4,23 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from textwrap import TextWrapper
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 from open_mirroring.operate.job_story import story
-from open_mirroring.operate.words import shown
+from open_mirroring.operate.words import alike, amount, shown
 
 if TYPE_CHECKING:
     import argparse
 
     from open_mirroring.ledger.letters import LetterCounts
     from spark_jobs.cli.tick import Ticked
-    from spark_jobs.letters.dead_letters import ListedLetters
+    from spark_jobs.letters.dead_letters import DeadLetter, ListedLetters
 
+WIDTH = 100
+"""Columns of a terminal that texts fit."""
 _SHOWN_KEYS = 10
 _IGNORED_SHOWN = 10
 
@@ -48,6 +51,18 @@ def columns(headings: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
     return "\n".join(lines)
 
 
+def wrapped(text: str, indent: int = 2) -> str:
+    """A text that may be foreign; in a terminal it is broken at its width, elsewhere it stays one line to search."""
+    width = WIDTH if sys.stdout.isatty() else sys.maxsize
+    wrapper = TextWrapper(width, " " * indent, " " * (indent + 2), break_long_words=False, break_on_hyphens=False)
+    return wrapper.fill(shown(text))
+
+
+def grouped(said: Iterable[tuple[str, str]], indent: int = 2) -> Iterator[str]:
+    """A line for each text, with the names of all that it is about before it."""
+    yield from (wrapped(f"{names}: {text}", indent) for names, text in alike(said))
+
+
 def ignored_text(tables: Mapping[str, Any]) -> str:
     """The tables that are not mirrored, the busiest first; empty when there is none."""
     busiest = sorted(tables.items(), key=lambda item: (-item[1]["messages"], item[0]))
@@ -60,55 +75,68 @@ def ignored_text(tables: Mapping[str, Any]) -> str:
 
 
 def tick_text(ticked: Ticked) -> str:
-    """What a tick did, in the order in which it did it."""
+    """What a tick did: the answer in a sentence, then what was read and published, then what needs attention."""
     done, read = ticked.document(), story("extract_changes", ticked.read._asdict())
     if ticked.failed is not None:
         read[0] = f"Read: FAILED, {shown(ticked.failed)}"
     left = {name: done.get(name) for name in ("files", "held", "stopped", "losses", "notes")}
-    lines = [*read, *story("publish_changes", left), *_tolerated(ticked.told, ticked.losses)]
-    lines += [f"Awaited: {shown(what)}" for what in ticked.awaited]
-    if ticked.did_nothing and not (ticked.held or ticked.stopped or ticked.losses or ticked.awaited):
-        lines.append("Nothing to do: the target has all that the source has shown.")
-    return "\n".join(lines)
+    lines = [_answer(ticked), *read, *story("publish_changes", left), *_tolerated(ticked.told, ticked.losses)]
+    lines += [f"Awaited: {what}" for what in ticked.awaited]
+    return "\n".join(wrapped(text.lstrip(), len(text) - len(text.lstrip())) for text in lines)
+
+
+def _answer(ticked: Ticked) -> str:
+    said = [
+        f"{amount(len(tables), 'table')} {state}"
+        for tables, state in ((ticked.stopped, "stopped"), (ticked.losses, "with losses"), (ticked.held, "waiting"))
+        if tables
+    ]
+    if ticked.failed is not None:
+        said.insert(0, "reading failed")
+    if ticked.did_nothing and not said and not ticked.awaited:
+        return "Nothing to do: the target has all that the source has shown."
+    return f"Needs attention: {', '.join(said)}." if ticked.exit else f"Done{': ' if said else ''}{', '.join(said)}."
 
 
 def proved_text(tables: Mapping[str, Mapping[str, Any]]) -> str:
-    """The result of a proof: a line for each table, then what differs and what is not decided."""
+    """The result of a proof: the answer, a line for each table, then what differs and what is not decided."""
     headings = ("table", "verdict", "rows", "equal", "missing", "extra", "different", "doubled", "unproven", "batch")
     rows = [
         (source, one["verdict"], one["rows_source"], *(one[name] for name in headings[3:9]), one["published_batch"])
         for source, one in tables.items()
     ]
-    lines = [columns(headings, rows)]
+    equal = sum(one["verdict"] == "EQUAL" for one in tables.values())
+    lines = [f"{equal} of {amount(len(tables), 'table')} proved equal to the source.", "", columns(headings, rows), ""]
+    lines += grouped(((source, reason) for source, one in tables.items() for reason in one["reasons"]), 0)
     for source, one in tables.items():
-        lines += [f"{shown(source)}: {shown(reason)}" for reason in one["reasons"]]
         if one["columns"]:
             counted = ", ".join(f"{shown(name)} in {count}" for name, count in one["columns"].items())
-            lines.append(f"{shown(source)}: columns that differ: {counted} rows")
+            lines.append(wrapped(f"{source}: columns that differ: {counted} rows", 0))
         for key in one["keys"][:_SHOWN_KEYS]:
             where = f": {', '.join(map(shown, key['columns']))}" if key["columns"] else ""
             lines.append(f"  {key['kind']} {shown(key['key'])}{where}")
         if len(one["keys"]) > _SHOWN_KEYS:
             lines.append("  there are more: --json, or --repair-plan NEWFILE")
-    return "\n".join(lines)
+    return "\n".join(lines).rstrip()
 
 
 def dead_letters_text(listed: ListedLetters, counts: LetterCounts) -> str:
-    """The dead letters, newest first, below how many are open of each table."""
+    """How many dead letters are open, of which tables; then each by code, the newest first, with the fix."""
     if not listed.letters:
         return "no dead letters"
     concerned = [*counts.tables.items(), ("(no table)", counts.without_table)]
     per_table = [f"{shown(source)} {letters.count}" for source, letters in concerned if letters.count]
     foreign = f"; {counts.foreign} are about tables that are not mirrored" if counts.foreign else ""
-    head = f"open: {counts.count}" + (f" ({', '.join(per_table)})" if per_table else "") + foreign
-    rows = [
-        (letter.batch, letter.kind, letter.table or "?", f"{letter.origin}:{letter.place}", letter.code, letter.reason)
-        for letter in listed.letters
-    ]
-    text = columns(("batch", "kind", "table", "coordinates", "code", "reason"), rows)
-    ways_out = {letter.code: letter.way_out for letter in listed.letters}
-    lines = [head, text, *(f"{code}: {shown(way_out)}" for code, way_out in ways_out.items())]
+    lines = [wrapped(f"open: {counts.count}" + (f" ({', '.join(per_table)})" if per_table else "") + foreign, 0)]
+    for code, way_out in {letter.code: letter.way_out for letter in listed.letters}.items():
+        found = [letter for letter in listed.letters if letter.code == code]
+        lines += ["", code, *grouped((_place(one), f"{one.table or '(no table)'}: {one.reason}") for one in found)]
+        lines.append(wrapped(f"Fix: {way_out}"))
     return "\n".join([*lines, "There are more: raise --limit."] if listed.more else lines)
+
+
+def _place(letter: DeadLetter) -> str:
+    return f"batch {letter.batch}, {letter.origin}:{letter.place} ({letter.kind})"
 
 
 def _tolerated(report: Mapping[str, Any], losses: Mapping[str, str]) -> list[str]:

@@ -23,7 +23,7 @@ def ui(arguments: argparse.Namespace) -> Exit:
     if not token and not _is_loopback(arguments.host):
         raise UsageError(
             "ARGUMENT_INVALID",
-            f"{arguments.host} can be reached from other machines, and nothing says who may look and decide",
+            f"{arguments.host} can be reached from other machines, but who may look and decide is not set",
             way_out=f"set {TOKEN} to a secret of {_TOKEN_LENGTH} characters or more, or leave --host out",
         )
     if token and len(token) < _TOKEN_LENGTH:

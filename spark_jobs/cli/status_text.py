@@ -1,9 +1,10 @@
-"""The status of a mirror as text for people: first whether all is well, then each table, then what to do."""
+"""The status of a mirror as text for people: first the answer, then each table, then what needs attention."""
 
 from __future__ import annotations
 
 import os
 import sys
+from collections import defaultdict
 from collections.abc import Iterator
 from datetime import datetime, timedelta
 
@@ -11,14 +12,11 @@ from open_mirroring.codes import next_step
 from open_mirroring.operate.job_story import counted
 from open_mirroring.operate.mirror_view import BoundOffsets, MirrorView, TableView
 from open_mirroring.operate.viewing import NO_COMPLETE_POSITION
-from open_mirroring.operate.words import age, amount, shown, size, verdict_words
-from open_mirroring.protocols.proving import Kind, Proof
+from open_mirroring.operate.words import SEVERITY, age, amount, shown, size, verdict_words
+from open_mirroring.protocols.proving import Kind, Proof, ProofVerdict
 from open_mirroring.protocols.verdicts import Verdict
-from spark_jobs.cli.reporting import columns, ignored_text
-from spark_jobs.sources.contract.decoded import Notices
+from spark_jobs.cli.reporting import WIDTH, columns, grouped, ignored_text, wrapped
 
-WIDTH = 100
-"""Columns of a terminal that the short tables fit."""
 _COLOURS = {Verdict.PASS: "32", Verdict.LOSSES: "33", Verdict.HOLD: "34", Verdict.STOP: "1;31", None: "35"}
 
 
@@ -28,22 +26,47 @@ def colours_wanted() -> bool:
 
 
 def status_text(status: MirrorView, *, wide: bool = False, coloured: bool = False) -> str:
-    """The verdict in a sentence, what is stopped with the next step, and a table, *wide* with the marks of each."""
-    lines = [headline(status), *(_positions(status) if wide else ())]
+    """The answer in a sentence, a line for each table, then what needs attention, and notes; equal ones once.
+
+    Args:
+        status: what is known of the mirror.
+        wide: also how far the mirror and each table are, by internal positions.
+        coloured: whether verdicts are painted.
+    """
+    sections = [[headline(status), *(_positions(status) if wide else ())], [_table(status, wide, coloured)]]
+    if attention := [*_attention(status, coloured)]:
+        sections.append(["Needs attention", *attention])
+    if notes := [*_notes(status)]:
+        sections.append(["Notes", *notes])
+    return "\n\n".join("\n".join(section) for section in sections)
+
+
+def _attention(status: MirrorView, coloured: bool) -> Iterator[str]:
+    """What is stopped, lost, at risk or on hold: the cause of each table, then the fix of all with the same code."""
+    alike = defaultdict[tuple[Verdict | None, str], list[tuple[str, str]]](list)
     if status.stop is not None:
-        lines += _stopped("reading", status.stop.code, status.stop.what, coloured)
+        alike[Verdict.STOP, status.stop.code].append(("reading", status.stop.what))
     for table in status.tables:
-        if table.verdict is Verdict.STOP:
-            since = f" since {table.since:%Y-%m-%d %H:%M} UTC" if wide and table.since else ""
-            lines += _stopped(table.source, table.code, table.what, coloured, since, table.way_out)
-    lines += [f"{name}: {text}" for name, text in _of_mirror(status)]
-    noticed = {name: status.recent[name] for name in Notices._fields if status.recent.get(name)}
-    if noticed:
-        lines.append(f"read, and worth a look: {counted(noticed)} in the last {status.recent_batches} batches")
-    lines += ["", _table(status, wide, coloured)]
-    for table in status.tables:
-        lines += _remarks(table, status.taken_at)
-    return "\n".join(lines)
+        if table.verdict is not Verdict.PASS:
+            since = f" (since {table.since:%Y-%m-%d %H:%M} UTC)" if table.since else ""
+            alike[table.verdict, table.code].append((table.source, f"{table.what}{since}"))
+    for (verdict, code), said in sorted(alike.items(), key=lambda item: SEVERITY.index(item[0][0])):
+        yield f"  {_painted(verdict_words(verdict).capitalize(), verdict, coloured)}: {code}"
+        yield from grouped(said, 4)
+        if code:
+            yield wrapped(f"Fix: {next_step(code)}", 4)
+    yield from grouped(
+        (table.source, f"LOSSES {one}") for table in status.tables for one in table.losses if one.code != table.code
+    )
+    yield from (wrapped(f"{name}: {text}") for name, text in _of_mirror(status))
+
+
+def _notes(status: MirrorView) -> Iterator[str]:
+    """What is worth knowing: tables that are not mirrored, unfinished work, notes on columns, and the last proofs."""
+    yield from map(wrapped, status.notes)
+    if status.report.ignored:
+        yield wrapped(f"not mirrored: {ignored_text(status.report.document()['ignored'])}")
+    yield from grouped((table.source, text) for table in status.tables for text in _remarks(table, status.taken_at))
 
 
 def _positions(status: MirrorView) -> Iterator[str]:
@@ -53,8 +76,8 @@ def _positions(status: MirrorView) -> Iterator[str]:
     is_open = f"; batch {state.open_batch} is open, the next run finishes it" if state.open_batch else ""
     yield f"  bound offsets     {read.places} files, partitions or tables, {read.total} bytes or offsets"
     yield f"  change log        batch {state.committed}, {last}{is_open}"
-    yield f"  open fragments    {status.open_fragments} wait for other pieces, or for a description of their structure"
-    yield f"  last {status.recent_batches:>3} batches  {counted(status.recent)}"
+    yield f"  open fragments    {len(status.fragments)} wait for other pieces, or for a description of their structure"
+    yield f"  last {len(status.batches):>3} batches  {counted(status.recent)}"
     if status.horizon is not None:
         up_to = status.horizon.dropped
         dropped = f"; batches up to {up_to} are dropped from the log" if up_to else ""
@@ -62,18 +85,15 @@ def _positions(status: MirrorView) -> Iterator[str]:
 
 
 def _of_mirror(status: MirrorView) -> Iterator[tuple[str, str]]:
-    """What is worth a look of the mirror as a whole, each with what it is."""
+    """What needs attention of the mirror itself, each with what it is."""
     letters = status.report.letters
     if status.at_risk:
         counted = f"{letters.without_table.count} dead letters name no table: any table may lack a change"
         counted = counted if letters.known else f"at least {counted}: the log's were not counted yet"
-        yield "AT RISK", f"{counted}; look at `dead-letters`"
-    yield from (("AT RISK", f"{shown(what)}; {next_step(code)}") for code, what in status.report.unread.items())
-    yield from (("note", shown(note)) for note in status.notes)
+        yield "AT RISK", f"{counted}; run `open-mirroring dead-letters`"
+    yield from (("AT RISK", f"{what}. Fix: {next_step(code)}") for code, what in status.report.unread.items())
     if status.not_inspected:
-        yield "not inspected", shown(status.not_inspected)
-    if status.report.ignored:
-        yield "ignored", ignored_text(status.report.document()["ignored"])
+        yield "Not inspected", status.not_inspected
 
 
 def headline(status: MirrorView) -> str:
@@ -81,11 +101,12 @@ def headline(status: MirrorView) -> str:
     tables = status.tables
     mirrored = [table for table in tables if table.verdict in (Verdict.PASS, Verdict.LOSSES)]
     losses = sum(table.verdict is Verdict.LOSSES for table in mirrored)
-    lossy = f" ({losses} with losses)" if losses else ""
+    stopped = sum(table.verdict is Verdict.STOP for table in tables)
+    others = (f" ({losses} with losses)" if losses else "") + (f", {stopped} stopped" if stopped else "")
     longest = max((table.lag for table in mirrored), default=timedelta(0))
     is_all = mirrored == [*tables] and not status.report.unread
     behind = f", lag {age(longest)}" if longest else ", nothing waits" if is_all else ""
-    counted = f"{len(mirrored)} of {len(tables)} tables mirrored{lossy}{behind}"
+    counted = f"{len(mirrored)} of {len(tables)} tables mirrored{others}{behind}"
     logged = "nothing logged yet" if status.last_commit is None else f"last logged {_ago(status)}"
     return f"{status.mirror}: {counted}; {logged}"
 
@@ -94,22 +115,22 @@ def _ago(status: MirrorView) -> str:
     return f"{age(status.taken_at - status.last_commit)} ago" if status.last_commit else "never"
 
 
-def _stopped(what: str, code: str, why: str, coloured: bool, since: str = "", way_out: str = "") -> list[str]:
-    stopped = _painted("is stopped", Verdict.STOP, coloured)
-    return [f"{shown(what)} {stopped}{since}: {code}: {shown(why)}", *([f"  do: {shown(way_out)}"] if way_out else [])]
-
-
 def _painted(text: str, verdict: Verdict | None, coloured: bool) -> str:
     return f"\x1b[{_COLOURS[verdict]}m{text}\x1b[0m" if coloured else text
 
 
-_HEADINGS = ("table", "verdict", "lag", "in the log", "at the target", "letters", "load")
-_MARKS = ("highest position", "complete position", "published batch", "last number", "rows out of date")
+_HEADINGS = ("table", "verdict", "lag", "changes", "files", "dead letters", "load")
+_MARKS = (
+    *("highest position", "complete position", "published batch", "batches in the log", "last number"),
+    *("oldest at the target", "rows out of date"),
+)
 
 
 def _table(status: MirrorView, wide: bool, coloured: bool) -> str:
     headings = (*_HEADINGS, *(_MARKS if wide else ()))
-    rows = [(*_row(table), *(_marks(table) if wide else ())) for table in status.tables]
+    rows = [(*_row(table), *(_marks(table, status.taken_at) if wide else ())) for table in status.tables]
+    if not wide and not any(row[-1] for row in rows):
+        headings, rows = headings[:-1], [row[:-1] for row in rows]
     others = sum(max(len(row[at]) for row in [headings, *rows]) + 2 for at in range(1, len(headings)))
     # Among the marks a name has all the room that it needs.
     room = sys.maxsize if wide else max(12, WIDTH - others)
@@ -126,8 +147,8 @@ def _table(status: MirrorView, wide: bool, coloured: bool) -> str:
 
 
 def _row(table: TableView) -> tuple[str, ...]:
-    load = "" if table.state.load_state == "none" else table.state.load_state
-    if table.state.load_state == "pending" and table.load_chunks is not None:
+    load = "" if table.state.start.load_state == "none" else table.state.start.load_state
+    if table.state.start.load_state == "pending" and table.load_chunks is not None:
         load = "{} of {}".format(*table.load_chunks)
     return (
         table.source,
@@ -140,15 +161,17 @@ def _row(table: TableView) -> tuple[str, ...]:
     )
 
 
-def _marks(table: TableView) -> tuple[str, ...]:
-    marks, row = table.marks, table.state.row
+def _marks(table: TableView, now: datetime) -> tuple[str, ...]:
+    marks, row, oldest = table.marks, table.state.row, table.backlog.oldest
     complete = NO_COMPLETE_POSITION if marks is None else marks.complete_position
     return (
         (marks and marks.highest_position) or "-",
         # Shown in every row of some sources, it would hide what differs.
         "-" if complete == NO_COMPLETE_POSITION else complete,
         f"{row.published_batch}",
+        f"{table.waiting.batches}",
         f"{row.confirmed}",
+        age(now - oldest) if oldest else "-",
         f"{table.dead_letters.keys}",
     )
 
@@ -161,35 +184,30 @@ def _cut(text: str, room: int) -> str:
     return f"{text[:head]}…{text[len(text) - (room - 1 - head) :]}"
 
 
-def _remarks(table: TableView, now: datetime) -> list[str]:
-    lines, is_stopped = [], table.verdict is Verdict.STOP
-    if table.verdict is not Verdict.PASS and not is_stopped:
-        lines.append(f"{verdict_words(table.verdict)}: {table.code}: {shown(table.what)}")
-        if table.way_out:
-            lines.append(f"  do: {shown(table.way_out)}")
-    lines += [f"LOSSES {shown(loss)}" for loss in table.losses if loss.code != table.code]
+def _remarks(table: TableView, now: datetime) -> Iterator[str]:
+    is_stopped = table.verdict is Verdict.STOP
     if not table.losses and table.dead_letters.count:
-        lines.append(f"{table.dead_letters.count} dead letters are open, as many are tolerated")
+        yield f"{table.dead_letters.count} dead letters are open, as many are tolerated"
     if table.open_intent:
         when = "goes on once the stop is lifted" if is_stopped else "the next run finishes it"
-        lines.append(f"unfinished, {when}: {table.open_intent}")
+        yield f"unfinished, {when}: {table.open_intent}"
     if table.reset:
-        lines.append(f"in a reset: {shown(table.reset)}")
+        yield f"in a reset: {table.reset}"
     if table.waiting.changes and not table.waiting.batches:
         one, many = ("change is waiting", "changes are waiting") if is_stopped else ("change waits", "changes wait")
         until = "until the stop is resolved" if is_stopped else "for the end of their transactions"
-        lines.append(f"{amount(table.waiting.changes, one, many)} {until}")
-    lines += [f"note: {shown(note)}" for note in table.notes]
+        yield f"{amount(table.waiting.changes, one, many)} {until}"
+    yield from table.notes
     if table.proof is not None:
-        lines.append(_last_proof(table.proof, now))
-    name = shown(table.source)
-    return ["", *(line if line.startswith("  ") else f"{name}: {line}" for line in lines)] if lines else []
+        yield _last_proof(table.proof, now)
 
 
 def _last_proof(proof: Proof, now: datetime) -> str:
-    """``last proof 5 min ago at batch 7: EQUAL, 120 rows``."""
+    """``last proof EQUAL, 5 min ago``; of another verdict also what it counted."""
+    ago = age(None if proof.proved_at is None else now - proof.proved_at)
+    if proof.verdict is ProofVerdict.EQUAL:
+        return f"last proof {proof.verdict}, {ago} ago"
     counted = [f"{proof.counts[kind]} {kind}" for kind in Kind if proof.counts.get(kind)]
     counted += [f"{proof.unproven} unproven"] if proof.unproven else []
     said = proof.code or ", ".join([f"{proof.rows_source} rows at the source", *counted])
-    ago = age(None if proof.proved_at is None else now - proof.proved_at)
-    return f"last proof {ago} ago at batch {proof.at.batch}: {proof.verdict}, {said}"
+    return f"last proof {proof.verdict}, {ago} ago: {said}"

@@ -12,6 +12,7 @@ from sqlalchemy import Engine
 from open_mirroring.config import Mirror
 from open_mirroring.config.source import InCapture
 from open_mirroring.errors import MirroringError
+from open_mirroring.ledger.extract_ledger import ExtractLedger
 from open_mirroring.ledger.reading import LedgerReader
 from open_mirroring.operate.exit_codes import Exit, exit_of, exit_of_report
 from open_mirroring.operate.words import waiting_pieces
@@ -127,13 +128,13 @@ def tick(
     tables = {source: table for source, table in reader.tables().items() if only is None or source in only}
     logged = reader.contents({s: t.row.published_batch for s, t in tables.items()}, reader.mirror().committed)
     stopped = {s: f"{f.code}: {f.what}" for s, f in findings.items() if f.verdict is Verdict.STOP and s in tables}
-    fragments = reader.open_fragment_count()
+    fragments = len(ExtractLedger(ledger, mirror.name).open_fragments())
     return Ticked(
         read=read,
         files=published.files,
         held={**published.held, **{s: one.hold for s, one in reloads.items() if one.hold}},
         stopped={**stopped, **{s: what for s, what in published.stopped.items() if s not in reloads or s in stopped}},
-        waiting=[s for s, t in tables.items() if s in logged or t.load_state == "pending" or t.waiting_rows],
+        waiting=[s for s, t in tables.items() if s in logged or t.start.load_state == "pending" or t.waiting_rows],
         failed=failed,
         losses=report.lost,
         told=report.document(),

@@ -28,10 +28,9 @@ from open_mirroring.facts.foreign_tables import FOREIGN
 from open_mirroring.facts.full_loads import FULL_LOADS, LoadPlaces
 from open_mirroring.facts.kind import NewFacts, merged
 from open_mirroring.facts.read_places import READ_PLACES, Run
-from open_mirroring.facts.reading_stops import READING_STOPS, Stop
 from open_mirroring.facts.senders import senders_in
 from open_mirroring.facts.shown_positions import SHOWN, UNCOUNTED
-from open_mirroring.facts.unreadable import KEYLESS
+from open_mirroring.facts.unreadable import KEYLESS, READING_STOPS, Stop
 from open_mirroring.ledger.extract_ledger import ExtractLedger
 from open_mirroring.protocols.table_stops import LOAD_REPEATED, RELOAD_SEEN
 from open_mirroring.storage.object_path import Place
@@ -134,15 +133,15 @@ class BatchWriting:
         seen = facts_of(parts)
         if new := {name for name in FOREIGN.of_mirror(seen) if self.may_join(name)}:
             raise NewTablesSeen(new, schemas)
-        senders = new_senders(kept, senders_in(seen))
+        senders, other_senders = new_senders(kept, senders_in(seen))
         told = {schema for part in joined for schema in part.schemas}
-        fresh = [*schemas[len(known) :], *sorted(told - {*schemas}), *untried, *senders.added]
+        fresh = [*schemas[len(known) :], *sorted(told - {*schemas}), *untried, *senders]
         manifest = self._judging_loads(batch, merge(parts, fresh, self.format.partitions))
         shared = misread([*known, *announced], announced) - misread(known, known)
-        stops = _stops({**senders.stops, **stops_of_shared(shared, self.tables)}, manifest.facts)
+        stops = _stops({**other_senders, **stops_of_shared(shared, self.tables)}, manifest.facts)
         manifest = replace(manifest, facts=stops, lists_of_reading=self.transport.lists_of_reading)
         self._check_partitions(manifest)
-        self._check_order(manifest.facts, [*kept, *senders.added])
+        self._check_order(manifest.facts, [*kept, *senders])
         _account(manifest.counts, batch)
         return self._settling(manifest, scope, open_before, parts)
 
@@ -159,16 +158,15 @@ class BatchWriting:
         for table in came:
             fresh = [str(file["path"]) for file in manifest.files if table in file["tables"]]
             if table in changed or any(at.is_reload for at in seen[table].values()):
-                found = judge_loads(self.root, table, fresh, earlier, newest.get(table))
-                seen[table] = {o: LoadPlaces(found.last.get(o), at.first_change) for o, at in seen[table].items()}
-                repeated += found.repeated
-                if found.other is not None and table in changed:
-                    what = f"a row of a full load came at {found.other}, after changes of this table"
+                last, times, other = judge_loads(self.root, table, fresh, earlier, newest.get(table))
+                seen[table] = {o: LoadPlaces(last.get(o), at.first_change) for o, at in seen[table].items()}
+                repeated += times
+                if other is not None and table in changed:
+                    what = f"a row of a full load came at {other}, after changes of this table"
                     stops[table] = RELOAD_SEEN, f"{what}, and an earlier one of its key differs"
             again = repeated_load(self.root, table, fresh, earlier, newest.get(table))
-            if again is not None and again.lacking:
-                said = f"{again.repeated} rows of a full load came again, and {again.lacking} of the earlier ones have"
-                stops.setdefault(table, (LOAD_REPEATED, f"{said} not, such as {again.example}"))
+            if again:
+                stops.setdefault(table, (LOAD_REPEATED, again))
             elif again is not None:
                 whole.append(table)
         facts = {**manifest.facts, FULL_LOADS.name: seen}
@@ -296,7 +294,7 @@ class BatchWriting:
         for at in UNCOUNTED.of_mirror(facts).values():
             raise TerminalError(
                 "TRANSACTION_UNTOLD",
-                "a change does not tell its place in its transaction (transactionEventCounter)",
+                "a change does not show its place in its transaction (transactionEventCounter)",
                 where=at,
                 way_out=f"have the task send this header; {way_out}",
             )
@@ -325,7 +323,9 @@ class BatchWriting:
         return self.transport.bytes_of_a_place * sum(bound.end - bound.start for bound in ranges)
 
     def _cut(self, ranges: Sequence[BoundRange]) -> list[tuple[BoundRange, ...]]:
-        """Tasks of about equal size, at least one per core while there are ranges enough."""
+        """Tasks of about equal size, at least one per core while there are ranges enough; queried ones are one each."""
+        if isinstance(self.transport, QueriedTransport):
+            return [(bound,) for bound in ranges]
         total = sum(r.end - r.start for r in ranges)
         wanted = tasks_wanted(self.spark, self._size(ranges), _TASKS_PER_CORE)
         limit = max(1, min(_TASK_BYTES, -(-total // wanted)))

@@ -182,5 +182,5 @@ def place_of_correction(reader: LedgerReader, state: TableState, *, removes: boo
     epochs = {e: o for e, o in reader.epochs([state.id]).get(state.id, {}).items() if o >= 0}
     epoch, ordinal = max(epochs.items(), key=lambda one: one[1], default=("", -1))
     highest = reader.highest(state.source, reader.mirror().committed).get(epoch)
-    since = state.stream_from if ordinal == state.stream_epoch else None
+    since = state.start.stream_from if ordinal == state.start.stream_epoch else None
     return epoch, position_above(highest, since, removes=removes)

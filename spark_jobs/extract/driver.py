@@ -139,7 +139,7 @@ class ExtractionDriver:
                 self._join(self._announced(scope, seen), batch.number)
                 known = {".".join(table.source_name) for table in self._mirror.tables}
                 if left := sorted(seen.names - known):
-                    raise refused(self._mirror, left[0], "the source tells of no table that is spelled so") from None
+                    raise refused(self._mirror, left[0], "the source reports no table that is spelled so") from None
 
     def _announced(self, scope: Scope, seen: NewTablesSeen) -> list[AnnouncedTable]:
         transport, form = self.source.transport, self.source.format

@@ -9,7 +9,7 @@ files in place (K-18, K-67).
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
@@ -23,20 +23,6 @@ if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
 
 
-class JudgedLoads(NamedTuple):
-    """What the rows of a full load in a batch are.
-
-    Attributes:
-        last: by partition the last place of a row that is no repetition.
-        repeated: how many rows are repetitions.
-        other: the place of a row that differs from an earlier loaded row of its key; None if there is none.
-    """
-
-    last: Mapping[str, int]
-    repeated: int
-    other: str | None
-
-
 _ROWS = f"""SELECT * FROM (
              SELECT {PARTITION} AS origin, place, key, row, cols FROM {{files}}
              WHERE kind = $kind AND tbl = $table AND starts_with(pos, $major)
@@ -46,8 +32,11 @@ _OF_NEWEST = "WHERE place >= coalesce((SELECT begin FROM begins WHERE begins.par
 
 def judge_loads(
     root: Place, table: str, fresh: Sequence[str], earlier: Sequence[str], newest: NewestLoad | None = None
-) -> JudgedLoads:
+) -> tuple[Mapping[str, int], int, str | None]:
     """Compare the rows of a full load in a batch with those logged before; a row without key is never a repetition.
+
+    Returns by partition the last place of a row that is no repetition, how many rows are repetitions, and the place of
+    a row that differs from an earlier loaded row of its key; None if there is none.
 
     Args:
         root: the log's folder.
@@ -84,21 +73,7 @@ def judge_loads(
         other = db.execute(
             "SELECT origin, place FROM judged WHERE NOT repeats AND is_known ORDER BY origin, place LIMIT 1"
         ).fetchone()
-    return JudgedLoads(dict(last), repeated, None if other is None else f"{other[0]}:{other[1]}")
-
-
-class RepeatedLoad(NamedTuple):
-    """A full load that comes a second time, as far as it has come.
-
-    Attributes:
-        repeated: how many keys came more than once.
-        lacking: how many came once, and before any that came again.
-        example: the key and the place of one of these, in words; empty if there is none.
-    """
-
-    repeated: int
-    lacking: int
-    example: str
+    return dict(last), repeated, None if other is None else f"{other[0]}:{other[1]}"
 
 
 _LOADED = f"""SELECT * FROM (
@@ -118,8 +93,10 @@ def _begins(db: DuckDBPyConnection, newest: NewestLoad | None) -> str:
 
 def repeated_load(
     root: Place, table: str, fresh: Sequence[str], earlier: Sequence[str], newest: NewestLoad | None = None
-) -> RepeatedLoad | None:
-    """What came again of a full load with a batch; None where nothing did, or only single messages.
+) -> str | None:
+    """Which rows of a full load that comes a second time did not come again so far, in words; empty if all did.
+
+    None where nothing came again with the batch, or only single messages.
 
     Single messages may come again at any time. It counts as a second load if in one partition one of its rows differs,
     or if at least half of all keys came again.
@@ -168,4 +145,7 @@ def repeated_load(
             f"""SELECT count(*), min(key), arg_min(c.origin || ':' || c.place, key) FROM counted c
                 LEFT JOIN ({begun}) b USING (origin) WHERE times = 1 AND (b.place IS NULL OR c.place < b.place)"""
         ).fetchone() or (0, "", "")
-    return RepeatedLoad(repeated, lacking, f"{key} at {at}" if lacking else "")
+    if not lacking:
+        return ""
+    said = f"{repeated} rows of a full load came again, and {lacking} of the earlier ones have not"
+    return f"{said}, such as {key} at {at}"

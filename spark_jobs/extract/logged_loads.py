@@ -31,9 +31,9 @@ from open_mirroring.config.names import split_source_name
 from open_mirroring.config.storage import log_place
 from open_mirroring.config.tables import ExportLoad, JdbcLoad
 from open_mirroring.errors import MirroringError, TerminalError
+from open_mirroring.facts.full_loads import SHORTEST_VALUES
 from open_mirroring.facts.kind import NewFacts
-from open_mirroring.facts.reading_stops import READING_STOPS
-from open_mirroring.facts.shortest_values import SHORTEST_VALUES
+from open_mirroring.facts.unreadable import READING_STOPS
 from open_mirroring.landing_zone.arrow_schema import file_schema
 from open_mirroring.landing_zone.load_columns import LoadColumn
 from open_mirroring.ledger.load_ledger import LoadPlan
@@ -149,8 +149,8 @@ def chunks_to_log(tables: Iterable[TableState], bound: Mapping[str, int], at_mos
     found = [
         BoundRange(name, 0, 1)
         for state in tables
-        if state.load_plan is not None
-        for chunk in range(len(state.load_plan.chunks))
+        if state.start.load_plan is not None
+        for chunk in range(len(state.start.load_plan.chunks))
         if (name := LoadChunk(state.source, state.row.generation, chunk).name) not in bound
     ]
     return found[:at_most]
@@ -238,10 +238,10 @@ def _chunk(name: str, tables: Mapping[str, TableState], declared: Mapping[str, T
     if bound is None:
         raise ValueError(f"{name!r} is no chunk of a load, and bound with some")
     state, table = tables.get(bound.source), declared.get(bound.source)
-    if state is None or state.load_plan is None or state.row.generation != bound.generation:
+    if state is None or state.start.load_plan is None or state.row.generation != bound.generation:
         log.info("%s: the table was reset or dropped since it was bound", name)
         return Part()
-    plan = state.load_plan
+    plan = state.start.load_plan
     if table is None or table.initial_load is None or settings_of(table) != plan.settings:
         return Part(given_back={name: OTHER_SETTINGS})
     return _Chunk(name, bound.number, state, plan, table.initial_load)

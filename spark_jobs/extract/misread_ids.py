@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
 
-from open_mirroring.facts.reading_stops import Stop
+from open_mirroring.facts.unreadable import Stop
 from spark_jobs.sources.contract.decoded import MirroredTable, SourceSchema, is_described
 
 Misread = tuple[SourceSchema, str]

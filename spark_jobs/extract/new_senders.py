@@ -7,26 +7,20 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
-from typing import NamedTuple
 
 from open_mirroring.changes.manifest import SENT_BY
-from open_mirroring.facts.reading_stops import Stop
 from open_mirroring.facts.senders import Sender
+from open_mirroring.facts.unreadable import Stop
 from spark_jobs.sources.contract.decoded import SERVER_UNTOLD, SourceSchema
 
 _MOST_SENDERS = 3
 """More need not be kept to show that there are several; a hostile stream must not fill the ledger."""
 
 
-class NewSenders(NamedTuple):
-    """Senders to add to the ledger, and the tables that stop because they had another sender before."""
+def new_senders(kept: Iterable[SourceSchema], seen: Iterable[Sender]) -> tuple[list[SourceSchema], Mapping[str, Stop]]:
+    """Senders to add to the ledger, and the tables that stop because they had another sender before.
 
-    added: list[SourceSchema]
-    stops: Mapping[str, Stop]
-
-
-def new_senders(kept: Iterable[SourceSchema], seen: Iterable[Sender]) -> NewSenders:
-    """Compare the senders that a batch saw with those of earlier batches, and with each other.
+    The senders that a batch saw are compared with those of earlier batches, and with each other.
 
     Names of databases and tasks are compared without case, and in a form that the ledger can keep. One that tells no
     server, and one that does, may be of one task.
@@ -46,7 +40,7 @@ def new_senders(kept: Iterable[SourceSchema], seen: Iterable[Sender]) -> NewSend
         added.append(SourceSchema(SENT_BY, name, table, 0, ""))
         if before is not None:
             stops[table] = "SENDER_OTHER", f"its changes come from {before!r} and from {name!r}"
-    return NewSenders(added, stops)
+    return added, stops
 
 
 def _are_comparable(one: str, other: str) -> bool:

@@ -6,7 +6,6 @@ This reads the batch a second time, but only a batch in which a new table fits a
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -33,19 +32,12 @@ class NewTablesSeen(Exception):
         self.schemas = tuple(schemas)
 
 
-@dataclass(frozen=True)
-class AnnouncementTask:
-    """Ranges in which a worker looks for what is told of some tables."""
-
-    ranges: tuple[BoundRange, ...]
-    format: Format
-    names: frozenset[str]
-
-
-def read_announcements(source: MessageTransport, task: AnnouncementTask) -> list[Announced]:
+def read_announcements(
+    source: MessageTransport, form: Format, names: Collection[str], ranges: Sequence[BoundRange]
+) -> list[Announced]:
     """What the messages of the ranges tell of the tables, each thing once."""
-    messages = (message for bound in task.ranges for message in source.read(bound))
-    return sorted(set(_of(task.names, task.format.announced(messages))), key=repr)
+    messages = (message for bound in ranges for message in source.read(bound))
+    return sorted(set(_of(names, form.announced(messages))), key=repr)
 
 
 def announced_tables(
@@ -71,10 +63,9 @@ def announced_tables(
     if transport.describes_tables:
         found += _of(wanted, transport.announced(form, _ALL, lambda: spark))
     elif isinstance(transport, MessageTransport):
-        cut = [tuple(ranges[at : at + _RANGES_OF_A_TASK]) for at in range(0, len(ranges), _RANGES_OF_A_TASK)]
-        tasks = [AnnouncementTask(some, form, wanted) for some in cut]
+        tasks = [tuple(ranges[at : at + _RANGES_OF_A_TASK]) for at in range(0, len(ranges), _RANGES_OF_A_TASK)]
         size = transport.bytes_of_a_place * sum(one.end - one.start for one in ranges)
-        look = partial(read_announcements, transport)
+        look = partial(read_announcements, transport, form, wanted)
         for announced in run_job(spark, "look at new tables", look, tasks, size):
             found += announced
     tables = together(found)

@@ -184,7 +184,6 @@ class Decoding:
     def _decode(self, messages: list[Any]) -> None:
         decoded = self._decoder.decode(messages)
         self._counts.update(decoded.counts._asdict())
-        self._counts.update(decoded.notices._asdict())
         add_all(self._facts, decoded.facts)
         self._learn(decoded.schemas)
         self._rows.take(decoded.rows)
@@ -307,7 +306,6 @@ def join_pieces(task: JoinTask) -> Part:
             rows, refused = [outcome.row], len(pieces[identity])
         else:
             rows, refused = outcome.rows, outcome.counts.rejected
-            counts.update(outcome.notices._asdict())
             facts.append(outcome.facts)
             schemas.update(outcome.schemas)
         counts.update(refused=refused, joined=len(pieces[identity]) - refused)

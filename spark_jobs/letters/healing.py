@@ -26,9 +26,7 @@ from open_mirroring.ledger import tables as t
 from open_mirroring.ledger.letters import Outdated, settle_outdated
 from open_mirroring.ledger.reading import LedgerReader, TableState
 from spark_jobs.changelog.origins import partition_of
-from spark_jobs.changelog.reading import logged
 from spark_jobs.changelog.schema import CHANGE, DELETE, INSERT, KEY_LEFT, LOAD_MAJOR, UPDATE
-from spark_jobs.plan.logged_lines import carries_all, types_of
 
 log = logging.getLogger(__name__)
 
@@ -113,11 +111,11 @@ def _first_of_stream(reader: LedgerReader, state: TableState) -> int:
     0 if no stream began so, or no change of it has arrived. A letter of an earlier batch without stream belongs to an
     older stream: otherwise the reset would have been refused.
     """
-    if state.load_state != "loaded" or state.stream_from != BEGINS_EMPTY:
+    if state.start.load_state != "loaded" or state.start.stream_from != BEGINS_EMPTY:
         return 0
     ordinals = reader.epochs([state.id]).get(state.id, {})
     parts = reader.contents({state.source: 0}, reader.mirror().committed).get(state.source, [])
-    newest = (part.batch for part in parts if ordinals.get(part.epoch, 0) >= state.stream_epoch)
+    newest = (part.batch for part in parts if ordinals.get(part.epoch, 0) >= state.start.stream_epoch)
     return min(newest, default=0)
 
 
@@ -136,20 +134,20 @@ def _is_in_load(state: TableState, row: _Stale, epochs: Mapping[str, Mapping[str
     A load with which a stream began contains everything that was read before batch *before*, the first one of the
     stream.
     """
-    if (load := state.newest_load) is not None and not row.is_typed and row.epoch == load.epoch:
+    if (load := state.start.newest_load) is not None and not row.is_typed and row.epoch == load.epoch:
         begin = load.begins.get(partition_of(row.at.origin))
         is_loaded = row.pos is not None and row.pos.startswith(f"{LOAD_MAJOR}:")
         if is_loaded or row.pos is None:
             return begin is not None and row.at.place < begin
         return row.pos < load.stream_from
-    if state.load_state != "loaded" or state.load_plan is None or row.is_typed:
+    if state.start.load_state != "loaded" or state.start.load_plan is None or row.is_typed:
         return False
-    if row.at.batch <= max(state.log_from, state.load_plan.hand_over_batch, before - 1):
+    if row.at.batch <= max(state.start.log_from, state.start.load_plan.hand_over_batch, before - 1):
         return True
     ordinal = epochs.get(state.id, {}).get(row.epoch or "")
-    if ordinal is None or row.pos is None or state.stream_from is None:
+    if ordinal is None or row.pos is None or state.start.stream_from is None:
         return False
-    return position_order(ordinal, row.pos) < position_order(state.stream_epoch, state.stream_from)
+    return position_order(ordinal, row.pos) < position_order(state.start.stream_epoch, state.start.stream_from)
 
 
 @dataclass(frozen=True)
@@ -204,12 +202,14 @@ class _Search:
         reaching = not_below(min(rows.values()), ordinals)
         parts = self.reader.history(state.source, state.row.published_batch, reaching)
         # Batches up to `log_from` are not part of this generation: their keys may differ.
-        files = sorted({file for part in parts if part.batch > max(above, state.log_from) for file in part.files})
+        files = sorted({file for part in parts if part.batch > max(above, state.start.log_from) for file in part.files})
         if not files:
             return {}
         end = state.row.published_position
-        load = state.newest_load
+        load = state.start.newest_load
         limits = dict.fromkeys(ordinals) if end is None else not_above(end, ordinals)
+        from spark_jobs.changelog.reading import logged  # with DuckDB and Arrow, which most runs do not need
+
         query = """SELECT key, op IN ($left, $delete), max(pos) FROM logged
                    WHERE kind = $kind AND tbl = $table AND epoch = $epoch AND batch <= $batch
                      AND ($limit IS NULL OR pos <= $limit) AND pos >= $since AND key IN (SELECT unnest($keys))
@@ -251,6 +251,8 @@ class _Search:
 
         A dropped column has no value to include (G-60).
         """
+        from spark_jobs.plan.logged_lines import carries_all, types_of
+
         lists = [found.cols for found in self.reader.column_lists([self.state.id]).get(self.state.id, [])]
         gone = {column.column for column in self.reader.gone_columns([self.state]).get(self.state.id, [])}
         types = {name: kind for cols in lists for name, kind in types_of(cols).items() if name not in gone}

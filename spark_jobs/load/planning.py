@@ -59,7 +59,7 @@ of what is read."""
 
 
 _MAY_BE_OLD = "the task may not apply its changes to the table that was loaded"
-_LOAD_ANEW = "have it load the table anew, name that load as `load` of `source`, and say `stream_from: beginning`"
+_LOAD_ANEW = "have it reload the table, name that load as `load` of `source`, and set `stream_from: beginning`"
 _IF_APPLIED = "if it applies them, a proof shows it"
 
 
@@ -252,7 +252,7 @@ def _plan_export(mirror: Mirror, table: Table, load: ExportLoad, hand_over: Hand
                 "LOAD_INVALID",
                 f"the file has {_named(others)}, the first one {_named(columns)}",
                 where=str(export.path(file)),
-                way_out="export the whole table anew, all files by the same columns and types",
+                way_out="export the entire table again, all files by the same columns and types",
             )
         columns = both
     if export.is_described:
@@ -332,11 +332,11 @@ def _above_old_log(table: Table, since: str | None, hand_over: HandOver, ignored
     if since is None or since < major or (is_exact and since == major):
         raise TerminalError(
             "STREAM_FROM_INVALID",
-            f"the export begins at {since or BEGINNING}; changes up to {highest} were logged before the reset, are no "
-            "longer in the log, or were ignored before the mirror file named the table, and cannot be published over "
-            "it",
+            f"the export begins at {since or BEGINNING}; changes up to {highest} cannot be published over it. They "
+            "were logged before the reset, are no longer in the log, or were ignored before the mirror file named "
+            "the table",
             where=f"table {table.source}",
-            way_out="export the table anew, with the `stream_from` of that export, and go on",
+            way_out="export the table again, with the `stream_from` of that export, and go on",
         )
     if is_exact:
         return since

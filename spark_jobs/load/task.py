@@ -28,7 +28,7 @@ from open_mirroring.landing_zone.opening import ZoneAddress, open_store
 from open_mirroring.landing_zone.salt import Salt
 from open_mirroring.landing_zone.schema import LandingColumn, landed
 from open_mirroring.protocols.publishing import StagedFile
-from spark_jobs.load.unique_keys import find_duplicate, key_columns
+from spark_jobs.load.unique_keys import duplicate_in
 from spark_jobs.publish.staging import create_staged
 from spark_jobs.sources.exports.files import Export, ExportRows, Piece
 from spark_jobs.sources.sql_server.extra_columns import loaded_extra
@@ -177,7 +177,7 @@ def stage_rows(zone: ZoneAddress, salt: Salt | None, rows: Rows, target: LoadTar
             written.append((local, target.write(local, tables, salt)))
         files = [local for local, _ in written]
         # Rows of a table without key may be alike.
-        twice = find_duplicate(key_columns(files, target.landed_keys), target.key_schema) if target.keys else None
+        twice = duplicate_in(files, target.key_schema) if target.keys else None
         if twice is not None:
             raise duplicate_key(rows.place(twice[0]), rows.place(twice[1]))
         return _create(zone, written, target)
@@ -195,7 +195,7 @@ def duplicate_key(one: str, other: str) -> TerminalError:
     return TerminalError(
         "KEY_INVALID",
         f"two rows have the same key: {one}, and {other}",
-        way_out="mend `key` if it names too few columns, or the source; then load anew",
+        way_out="fix `key` if it names too few columns, or the source; then load again",
     )
 
 

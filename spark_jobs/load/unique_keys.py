@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 _MEMORY = "512MB"
@@ -46,9 +47,27 @@ def find_duplicate(tables: Iterable[pa.Table], keys: pa.Schema) -> tuple[int, in
         return db.execute(query).fetchone()
 
 
-def key_columns(files: Sequence[Path], keys: Sequence[str]) -> Iterator[pa.Table]:
+def duplicate_in(files: Sequence[Path], keys: pa.Schema) -> tuple[int, int] | None:
+    """Find two rows with one key in data files, as :func:`find_duplicate`."""
+    if len(keys) == 1 and _ascends(table.column(0) for table in _key_columns(files, keys)):
+        return None
+    return find_duplicate(_key_columns(files, keys), keys)
+
+
+def _ascends(columns: Iterable[pa.ChunkedArray]) -> bool:
+    """Whether each value is greater than the one before it, as most tables are read: then all are unique."""
+    last: list[pa.Array] = []
+    for column in columns:
+        values = pa.concat_arrays([*last, *column.chunks])
+        if not pc.all(pc.greater(values[1:], values[:-1]), min_count=0).as_py():
+            return False
+        last = [values[-1:]]
+    return True
+
+
+def _key_columns(files: Sequence[Path], keys: pa.Schema) -> Iterator[pa.Table]:
     """Read the key columns of data files, in the files' order, piece by piece."""
     for file in files:
         with pq.ParquetFile(file) as parquet:
-            for batch in parquet.iter_batches(columns=list(keys), use_threads=False):
-                yield pa.Table.from_batches([batch]).select(list(keys))
+            for batch in parquet.iter_batches(columns=keys.names, use_threads=False):
+                yield pa.Table.from_batches([batch]).select(keys.names)

@@ -40,9 +40,9 @@ from spark_jobs.load.task import (
     load_export_chunk,
     stage_no_rows,
 )
-from spark_jobs.load.unique_keys import find_duplicate, key_columns
+from spark_jobs.load.unique_keys import duplicate_in
 from spark_jobs.publish.driver import StagedWork, Staging
-from spark_jobs.runtime.tasks import run_job, tasks_wanted
+from spark_jobs.runtime.tasks import THREADS, run_job, tasks_wanted
 from spark_jobs.sources.jdbc.tables import JdbcRows, JdbcTable
 from spark_jobs.sources.sql_server.types import filled_length
 
@@ -80,13 +80,13 @@ class LoadWork:
         found: dict[str, protocol.Work] = {}
         for table_id, state in tables.items():
             fresh = now[state.source]
-            if fresh.load_state != "pending" or fresh.load_plan is None:
+            if fresh.start.load_state != "pending" or fresh.start.load_plan is None:
                 continue
-            plan = fresh.load_plan
+            plan = fresh.start.load_plan
             chunks = plan.remaining
             if not plan.together:
                 size = weight_of(self._spark, self._declared[state.source], plan)
-                chunks = chunks[: tasks_wanted(self._spark, size, _CHUNKS_PER_CORE)]
+                chunks = chunks[: tasks_wanted(self._spark, size, _CHUNKS_PER_CORE, THREADS)]
             found[table_id] = protocol.Work("load", plan.hand_over_batch, chunk_text(chunks))
         return found
 
@@ -96,9 +96,9 @@ class LoadWork:
         loads: dict[str, _Intended] = {}
         for table_id, intent in intents.items():
             state = now[tables[table_id].source]
-            if state.load_plan is None:
+            if state.start.load_plan is None:
                 raise ValueError(f"{state.source} has a load intent and no load plan")
-            loads[table_id] = _Intended(state, self._declared[state.source], state.load_plan, intent)
+            loads[table_id] = _Intended(state, self._declared[state.source], state.start.load_plan, intent)
         begun = time.monotonic()
         chunks = self._stage_exports({t: one for t, one in loads.items() if one.export is not None})
         for table_id, one in loads.items():
@@ -198,7 +198,7 @@ class LoadWork:
                     "CHANGED_MEANWHILE", "a staged object is not there as created", way_out="run again"
                 )
             target = self._target(one)
-            twice = find_duplicate(key_columns(there, target.landed_keys), target.key_schema)
+            twice = duplicate_in(there, target.key_schema)
         if twice is not None:
             raise duplicate_key(*(_staged_place(names, row) for row in twice))
 

@@ -111,10 +111,10 @@ def ordinals(texts: pa.Array) -> _Integers:
 
 
 def _are_in_doubt(order: pa.Array, removes: _Truths, one: _Integers, other: _Integers, newest: _Integers) -> _Truths:
-    """Whether the definition has to look at two changes of a key in a row, of which only one removes the key's row.
+    """Whether the definition has to judge two successive changes of a key, of which only one removes the key's row.
 
-    It has to where both are at one place; and where the *newest* change of the key removes a row in the transaction of
-    both, which may be another row than the one that was set (G-03).
+    It has to if both are at one position, or if the *newest* change of the key removes a row in the transaction of
+    both: that row may not be the one that was set (G-03).
     """
     first, second, last = (order.take(pa.array(at)) for at in (one, other, newest))
     at_one_place = pc.equal(*(pc.utf8_slice_codeunits(places, 0, stop=-2) for places in (first, second)))

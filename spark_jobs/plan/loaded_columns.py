@@ -1,4 +1,4 @@
-"""Compares what an initial load brought of a column with the type by which later changes carry it (G-86, G-114).
+"""Compares the values of a loaded column with the type that later changes give it (G-86, G-114).
 
 An export without SQL types says less than the stream. A text may lack the blanks with which the source fills it up, or
 be spelled in another way, and a time may mean another moment. A value that can mean two things stops the table. A
@@ -29,9 +29,9 @@ _MILLISECONDS = 3
 
 
 class LoadedColumn(NamedTuple):
-    """A column as an initial load brought it.
+    """A column of an initial load.
 
-    *shortest* is the bytes of its shortest text or binary value; None where that was not measured.
+    *shortest* is the length in bytes of its shortest text or binary value; None where that was not measured.
     """
 
     column: LoadColumn
@@ -59,7 +59,7 @@ def doubt(loaded: LoadedColumn, sql_type: str) -> str:
             "export cut what the source fills it up with"
         )
     why = _why_ambiguous(loaded, sql_type)
-    return why and f"the initial load brought the column {column.name!r} as {why}, and changes carry it as {sql_type}"
+    return why and f"the initial load contained the column {column.name!r} as {why}, and changes carry it as {sql_type}"
 
 
 def doubt_by_deletes(loaded: Mapping[str, LoadedColumn], changes: pa.Table) -> str:

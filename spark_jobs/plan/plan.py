@@ -19,15 +19,18 @@ import pyarrow.compute as pc
 from open_mirroring.changes.log_position import LogPosition
 from open_mirroring.changes.logged_change import Logged, RowUntold, same_content
 from open_mirroring.changes.plan_rule import KeyPlan, plan_key
+from open_mirroring.errors import TerminalError
 from open_mirroring.landing_zone.arrow_schema import file_schema
+from open_mirroring.landing_zone.delimited_text import reads_as_null
 from open_mirroring.protocols.table_stops import ROW_INCOMPLETE, SWAP_POSSIBLE
 from spark_jobs.plan.certain_keys import certain_keys
 from spark_jobs.plan.keys_left import MovedRows, TakenKeys, renewed_keys
+from spark_jobs.plan.loaded_columns import doubt_by_deletes
 from spark_jobs.plan.logged_lines import KeysLeft, Line, identity_of, logged_change, partial_keys, with_rows
 from spark_jobs.plan.selection import CountingChanges, eligible, loaded_rows, of_keys
 from spark_jobs.plan.table_plan import Identity, PlannedRows, PlanStop, TablePlan
-from spark_jobs.plan.typed_changes import can_be_in_target, typed_changes
-from spark_jobs.sources.sql_server.typed_rows import Failure
+from spark_jobs.sources.sql_server.extra_columns import with_extra
+from spark_jobs.sources.sql_server.typed_rows import Failure, Typed, type_rows
 
 _EVERYTHING = "~"
 """Above every order."""
@@ -152,7 +155,7 @@ def _find_partial(planning: _Planning) -> None:
 def _find_loaded_twice(planning: _Planning) -> None:
     """Find keys with several rows of a source's own full load, at least one of them new (K-18).
 
-    Such rows have no position at the source, so nothing says which of two rows in two partitions is newer.
+    Such rows have no position at the source, so which of two rows in two partitions is newer is unknown.
     """
     if not planning.plan.keys:
         return
@@ -188,12 +191,9 @@ def _publish(planning: _Planning) -> None:
 
 def _publish_rows(planning: _Planning, winners: pa.Table) -> list[int]:
     """Type and keep winners; returns the indexes of those that could not be typed."""
-    kept = pc.indices_nonzero(can_be_in_target(planning.plan, winners)).to_numpy()
-    planning.counts["superseded"] += winners.num_rows - len(kept)
-    if not len(kept):
+    if not (winners.num_rows and planning.plan.columns.landing):
+        planning.counts["superseded"] += winners.num_rows  # no change ever carried a row: there is none to delete
         return []
-    if len(kept) < winners.num_rows:
-        winners = winners.take(pa.array(kept))
     typed = typed_changes(planning.plan, winners)
     failed = [failure.index for failure in typed.failures]
     for failure in typed.failures:
@@ -202,7 +202,7 @@ def _publish_rows(planning: _Planning, winners: pa.Table) -> list[int]:
     planning.rows.append(typed.rows)
     order = winners["order"].filter(pc.invert(_mask(winners.num_rows, failed))) if failed else winners["order"]
     planning.places += [place for place in pc.min_max(order).as_py().values() if place is not None]
-    return [int(kept[at]) for at in failed]
+    return failed
 
 
 def _reject(planning: _Planning, line: Line, failure: Failure) -> None:
@@ -285,7 +285,7 @@ def _decided(planning: _Planning, key: str, changes: list[Logged], untypable: se
 
 
 def _refuse_two_loads(plan: TablePlan, changes: pa.Table) -> None:
-    """Refuse rows of a full load that differ for one key in two partitions: nothing says which is true (K-18).
+    """Refuse rows of a full load that differ for one key in two partitions: which is right is unknown (K-18).
 
     Raises:
         PlanStop: ``IDENTITY_CONFLICT``.
@@ -318,3 +318,41 @@ _STAGES: tuple[Callable[[_Planning], None], ...] = (
     _find_loaded_twice,
     _publish,
 )
+
+
+def typed_changes(plan: TablePlan, changes: pa.Table) -> Typed:
+    """The changes as rows of the table's files.
+
+    Raises:
+        PlanStop: ``SCHEMA_CHANGED`` where a column's type does not take the values of an earlier one, ``VALUE_INVALID``
+            where deletes may miss their loaded rows.
+    """
+    if found := doubt_by_deletes(plan.begins.loaded_keys, changes):
+        raise PlanStop("VALUE_INVALID", found)
+    landing = plan.columns.landing
+    try:
+        typed = type_rows(changes, landing, plan.keys, plan.columns.types)
+    except TerminalError as error:
+        raise PlanStop(error.code, error.what) from error
+    if plan.columns.null_text is not None:
+        typed = _told_from_null(plan, typed, plan.columns.null_text)
+    if not any(column.tells for column in landing):
+        return typed
+    return typed._replace(rows=with_extra(typed.rows, changes.take(typed.places), landing, plan.source))
+
+
+def _told_from_null(plan: TablePlan, typed: Typed, null: str) -> Typed:
+    """The rows without those of which the service would read a value as NULL; these are failures (F-22)."""
+    bad: dict[int, Failure] = {}
+    for column in plan.columns.landing:
+        if column.tells or column.salted:
+            continue  # the file has another text; the file's writer compares that
+        found = reads_as_null(typed.rows[column.name].combine_chunks(), null)
+        for at in pc.indices_nonzero(found).to_pylist():
+            what = f"column {column.name!r}: the value {null!r} stands for NULL in this table's text files"
+            row = typed.places[at].as_py()
+            bad.setdefault(row, Failure(row, "VALUE_INVALID", f"{what}; choose another `null_value` and reload"))
+    if not bad:
+        return typed
+    good = pc.invert(pc.is_in(typed.places, pa.array(list(bad), pa.int64())))
+    return Typed(typed.rows.filter(good), typed.places.filter(good), [*typed.failures, *bad.values()])

@@ -62,7 +62,6 @@ class Beginning:
         generation: rows that the load of another generation left in the log do not count.
         stream_from: positions of the stream *stream_epoch* below this text are in the initial load.
         newest_load: the source's own full load in the log with which the table began (G-125).
-        lives_above: every row has its newest change above this order; None: unknown.
         loaded: the table began with an initial load that is not in the log.
         loaded_keys: the key columns of that load.
     """
@@ -71,7 +70,6 @@ class Beginning:
     stream_from: str | None = None
     stream_epoch: int = 0
     newest_load: NewestLoad | None = None
-    lives_above: str | None = None
     loaded: bool = False
     loaded_keys: Mapping[str, LoadedColumn] = field(default_factory=dict)
 

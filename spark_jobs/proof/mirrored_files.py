@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import datetime
-from itertools import pairwise
+from itertools import chain, pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 from urllib.parse import unquote
@@ -40,6 +40,7 @@ from open_mirroring.storage.delta_address import delta_address
 from open_mirroring.storage.object_path import Place
 from spark_jobs.proof.rows import Shape, Work
 from spark_jobs.proof.table_log import DeletionVector, committed_at, deletion_vectors
+from spark_jobs.runtime.tasks import THREADS, run_job
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -120,11 +121,20 @@ class Target:
         columns = {_told(field, mode): sources[field.name] for field in of_source}
         self._names = _Names(mode == "id", columns, {sources[field.name]: field.type for field in of_source})
         self._pieces = list(_pieces(table, place, sources))
-        self.size = sum(piece.size for piece in self._pieces)
+        # Columns that are stored typed: read in half the time of a message's bytes, at least.
+        self.size = sum(piece.size for piece in self._pieces) // 2
 
     def lines(self, work: Work) -> Iterator[pa.RecordBatch]:
         """As :class:`~spark_jobs.proof.sides.Side`."""
-        return work(() if self._place is None else _rows(self._place, self._names, self._pieces))
+        place, names = self._place, self._names
+        if place is None or not self._pieces:
+            return work(())
+
+        def read(pieces: Sequence[_Piece]) -> list[pa.RecordBatch]:
+            return list(work(_rows(place, names, pieces)))
+
+        tasks = list(_shared_out(self._pieces))
+        return chain.from_iterable(run_job(self._spark, "read a mirrored table", read, tasks, self.size, THREADS))
 
     def frame(self, shape: Shape, work: Work, schema: str, ranges: Collection[int] | None = None) -> DataFrame:
         """As :class:`~spark_jobs.proof.sides.Side`; *ranges* are left to *work*, which looks at the cells."""
@@ -159,14 +169,14 @@ def tables_place(mirror: Mirror) -> Place:
                 "PLACE_MISSING",
                 "the folder of the target's tables is not there",
                 where=str(root),
-                way_out="mend `landing_zone.tables`, or mount what it names",
+                way_out="fix `landing_zone.tables`, or mount what it names",
             )
         return root
     zone = zone_address(mirror)
     if not isinstance(zone, OneLakeZone):
         raise TerminalError(
             "CONFIG_INVALID",
-            "nothing says where the mirrored tables can be read",
+            "where the mirrored tables can be read is not set",
             where=f"mirror {mirror.name}",
             way_out="set `landing_zone.tables` to the folder of the mirrored tables, as `<schema>/<table>`",
         )
@@ -196,7 +206,7 @@ def _pieces(table: DeltaTable, place: Place, sources: Mapping[str, str]) -> Iter
         if any(part in ("", ".", "..") for part in path.split("/")):
             raise _unreadable(f"the table's log names a file outside of it: {path!r}", str(place))
         if can_delete and path not in deleted:
-            raise _unreadable(f"the table's log does not tell which rows of a file are deleted: {path!r}", str(place))
+            raise _unreadable(f"the table's log does not show which rows of a file are deleted: {path!r}", str(place))
         given = {sources[name]: value for name, value in (file.get("partition") or {}).items()}
         parts = -(-file["size_bytes"] // _PIECE_BYTES) or 1
         size = file["size_bytes"] // parts

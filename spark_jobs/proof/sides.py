@@ -11,7 +11,7 @@ from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from datetime import UTC, date, datetime
-from itertools import groupby
+from itertools import chain, groupby
 from threading import Lock
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
@@ -30,9 +30,10 @@ from open_mirroring.landing_zone.salt import Salt
 from open_mirroring.operate.exit_codes import UsageError
 from spark_jobs.load.planning import CHUNK_BYTES, pace_of
 from spark_jobs.proof.rows import Shape, Work
+from spark_jobs.runtime.tasks import THREADS, run_job
 from spark_jobs.sources.exports.files import Export, ExportRows, Piece, cut_file, export_columns, export_files
 from spark_jobs.sources.jdbc.dialects import Range
-from spark_jobs.sources.jdbc.pacing import Pace, paced
+from spark_jobs.sources.jdbc.pacing import Pace
 from spark_jobs.sources.jdbc.tables import JdbcRows, JdbcTable, SplitColumn
 from spark_jobs.sources.sql_server.chosen_types import spelled_as_streamed
 from spark_jobs.sources.sql_server.hashed_columns import hashed_tables
@@ -64,7 +65,7 @@ class Side(Protocol):
     size: int
 
     def lines(self, work: Work) -> Iterator[pa.RecordBatch]:
-        """Read all rows in this process; return what *work* makes of them."""
+        """Read all rows in threads of this process; return what *work* makes of each part of them."""
         ...
 
     def frame(self, shape: Shape, work: Work, schema: str, ranges: Collection[int] | None = None) -> DataFrame:
@@ -125,24 +126,26 @@ class JdbcSource:
 
     def lines(self, work: Work) -> Iterator[pa.RecordBatch]:
         """As :class:`Side`."""
+        each = self._on_rows(work)
         with self._turn():
-            rows = paced(self._table.rows(self.columns), self._pace.share(1))
-            yield from work(JdbcRows(rows, self.columns, _typed_schema(self.columns, self._keys), self.text))
+            found = self._table.read(self.columns, *self._parts(), lambda _, rows: list(each(rows)), self._pace)
+        return chain.from_iterable(found)
 
     def frame(self, shape: Shape, work: Work, schema: str, ranges: Collection[int] | None = None) -> DataFrame:
         """As :class:`Side`."""
-        split, all_ranges = self._cut or (None, [Range(None, None, True)])
-        chosen = list(range(len(all_ranges)))
-        if ranges is not None and shape.split is not None:
-            chosen = sorted(ranges)
-        most = -(-len(all_ranges) // self._chunks)
-        parts = [Range(all_ranges[a].low, all_ranges[b].high, all_ranges[a].nulls) for a, b in _runs(chosen, most)]
-        columns, schema_of_rows, where = self.columns, _typed_schema(self.columns, self._keys), self.text
+        split, parts = self._parts(None if shape.split is None else ranges)
+        return self._table.frame(self.columns, split, parts, self._on_rows(work), schema, self._pace)
 
-        def each(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-            return work(JdbcRows(batches, columns, schema_of_rows, where))
+    def _parts(self, chosen: Collection[int] | None = None) -> tuple[SplitColumn | None, Sequence[Range]]:
+        """Return how it is cut, and the parts with some of its ranges, or with all."""
+        split, ranges = self._cut or (None, [Range(None, None, True)])
+        most = -(-len(ranges) // self._chunks)
+        runs = _runs(range(len(ranges)) if chosen is None else sorted(chosen), most)
+        return split, [Range(ranges[a].low, ranges[b].high, ranges[a].nulls) for a, b in runs]
 
-        return self._table.frame(self.columns, split, parts, each, schema, self._pace)
+    def _on_rows(self, work: Work) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+        columns, schema, where = self.columns, _typed_schema(self.columns, self._keys), self.text
+        return lambda batches: work(JdbcRows(batches, columns, schema, where))
 
     def asked(self, ask: Callable[[], Answer]) -> Answer:
         """As :class:`Side`."""
@@ -175,7 +178,7 @@ class ExportSource:
                     "LOAD_INVALID",
                     "its files have different columns or types",
                     where=str(export.path(file)),
-                    way_out="export the whole table anew, all files by the same columns and types",
+                    way_out="export the entire table again, all files by the same columns and types",
                 )
         self._pieces: Sequence[Piece] = [p for f in files for p in cut_file(export, f, _ROWS_PER_PIECE, CHUNK_BYTES)]
         self.size = sum(piece.weight for piece in self._pieces)
@@ -185,18 +188,19 @@ class ExportSource:
 
     def lines(self, work: Work) -> Iterator[pa.RecordBatch]:
         """As :class:`Side`."""
-        return work(ExportRows(self._export, self._pieces, self.columns, _typed_schema(self.columns, self._keys)))
+        each = self._on_rows(work)
+        tasks = run_job(self._spark, self.text, lambda piece: list(each(piece)), self._pieces, self.size, THREADS)
+        return chain.from_iterable(tasks)
 
     def frame(self, shape: Shape, work: Work, schema: str, ranges: Collection[int] | None = None) -> DataFrame:
         """As :class:`Side`; an export has no ranges."""
         from spark_jobs.runtime.parcels import sealed_frame
 
-        export, columns, schema_of_rows = self._export, self.columns, _typed_schema(self.columns, self._keys)
+        return sealed_frame(self._spark, self._on_rows(work), self._pieces, schema)
 
-        def each(piece: Piece) -> Iterator[pa.RecordBatch]:
-            return work(ExportRows(export, [piece], columns, schema_of_rows))
-
-        return sealed_frame(self._spark, each, self._pieces, schema)
+    def _on_rows(self, work: Work) -> Callable[[Piece], Iterator[pa.RecordBatch]]:
+        export, columns, schema = self._export, self.columns, _typed_schema(self.columns, self._keys)
+        return lambda piece: work(ExportRows(export, [piece], columns, schema))
 
     def asked(self, ask: Callable[[], Answer]) -> Answer:
         """As :class:`Side`."""

@@ -97,7 +97,7 @@ def publish(mirror: Mirror, ledger: Engine, spark: SparkSession, only: Sequence[
 
 def is_followed(state: TableState) -> bool:
     """Whether a table may have to be reset: most are neither stopped nor in a reset, and cost no look of their own."""
-    return not (state.accepted is None and state.stop_code is None and state.reset is None)
+    return not (state.start.accepted is None and state.stop_code is None and state.reset is None)
 
 
 class _ChangesWork:
@@ -124,7 +124,7 @@ class _ChangesWork:
         ready = {
             state.source: state._replace(row=rows[t])
             for t, state in tables.items()
-            if state.source in self._passing and state.load_state != "pending"
+            if state.source in self._passing and state.start.load_state != "pending"
         }
         whole = self._mirror.consistency == "transaction"
         work = next_changes(self._reader, ready, self._reader.mirror().committed, whole_transactions=whole)

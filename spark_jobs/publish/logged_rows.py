@@ -1,8 +1,6 @@
-"""Asks the change log what a table that is built anew can begin with; DuckDB reads the log's files, without a JVM.
+"""Finds where the newest full load of a source's table begins in the change log, and what lies behind it (G-125).
 
-:class:`LoggedRows` finds the place from which on every row that still exists has its newest change (G-106).
-:func:`reloaded_rows` finds where the newest full load of a source's table begins, and what lies behind it (G-125);
-:func:`~open_mirroring.changes.source_reloads.divide` decides.
+DuckDB reads the log's files, without a JVM; :func:`~open_mirroring.changes.source_reloads.divide` decides.
 """
 
 from __future__ import annotations
@@ -15,7 +13,6 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from open_mirroring.changes.log_position import is_load_epoch, position_order
 from open_mirroring.changes.places_seen import PlacesSeen
 from open_mirroring.changes.source_reloads import CameAgain, ReloadedRows, Run, divide, unclear_change
 from open_mirroring.storage.object_path import Place
@@ -27,57 +24,6 @@ if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
 
 _MEMORY = "512MB"
-
-NOWHERE = "~"
-"""Above every place."""
-
-_PLACED = """
-SELECT logged.key, streams.prefix || logged.pos AS place, logged.op IN ($insert, $update) AS sets
-FROM logged JOIN streams ON streams.epoch = logged.epoch WHERE logged.kind = $change AND logged.tbl = $source
-"""
-_OLDEST = f"""
-SELECT min(newest.place) FROM (
-  SELECT max({{'place': place, 'sets': sets}}) AS newest FROM ({_PLACED}) GROUP BY key
-) WHERE newest.sets
-"""
-_LAST_DELETE = f"""
-WITH placed AS ({_PLACED})
-SELECT max(place) FROM placed
-WHERE place < coalesce((SELECT min(place) FROM placed WHERE sets AND place > $behind), '{NOWHERE}')
-"""
-
-
-class LoggedRows:
-    """What the change log tells of one table with a key, but for rows that one of our initial loads brought.
-
-    Those never count in a generation after it.
-
-    Args:
-        root: the change log.
-        files: its files that hold changes of the table.
-        source: the table.
-        epochs: the ordinal of every stream incarnation.
-    """
-
-    def __init__(self, root: Place, files: Sequence[str], source: str, epochs: Mapping[str, int]) -> None:
-        self._root, self._files, self._source = root, files, source
-        self._streams = {epoch: position_order(at, "") for epoch, at in epochs.items() if not is_load_epoch(epoch)}
-
-    def oldest_living(self) -> str:
-        """The lowest place at which the newest change of a key sets its row; NOWHERE, above all, if no row is left."""
-        return self._ask(_OLDEST) or NOWHERE
-
-    def last_before_row_behind(self, place: str) -> str:
-        """The last change before the first one behind a place that sets a row: all between are deletes."""
-        return self._ask(_LAST_DELETE, behind=place) or place
-
-    def _ask(self, query: str, **parameters: str) -> str | None:
-        said = {"insert": INSERT, "update": UPDATE, "change": CHANGE, "source": self._source, **parameters}
-        with _logged(self._root, self._files) as db:
-            db.register("streams", pa.table({"epoch": [*self._streams], "prefix": [*self._streams.values()]}))
-            (found,) = db.execute(query, said).fetchone() or (None,)
-        return None if found is None else str(found)
-
 
 _ROWS = f"""
 CREATE TEMP TABLE sent AS

@@ -157,7 +157,7 @@ class Preparation:
         if unknown:
             raise PlanStop("EPOCH_UNKNOWN", f"changes of an unknown stream incarnation arrived: {unknown}")
         start, end = known.intent.work.position_from, known.intent.work.position_to
-        loaded = loaded_columns(state.load_plan, state.keys)
+        loaded = loaded_columns(state.start.load_plan, state.keys)
         highest = {e: text for e, text in known.highest.items() if e in epochs and is_of_generation(e, generation)}
         lowest = min(_transactions(new._replace(arrived=arrived), epochs, start), default=None) if highest else None
         top, history = None, tuple[str, ...]()
@@ -175,11 +175,10 @@ class Preparation:
             highest=top,
             begins=Beginning(
                 generation,
-                state.stream_from,
-                state.stream_epoch,
-                state.newest_load,
-                state.lives_above,
-                loaded=state.load_state == "loaded" and load_epoch(generation) not in epochs,
+                state.start.stream_from,
+                state.start.stream_epoch,
+                state.start.newest_load,
+                loaded=state.start.load_state == "loaded" and load_epoch(generation) not in epochs,
                 loaded_keys={name: one for name, one in loaded.items() if one.is_key},
             ),
             cut=None if start is None else Cut(start, end, tuple(sorted({part.batch for part in new.arrived}))),
@@ -273,16 +272,10 @@ class Preparation:
         declared = self._declared[state.source]
         records = self._reader.column_records([state])[state.id]._replace(former=())
         row = replace(state.row, published_batch=0, confirmed=0)
-        empty = state._replace(columns=TableSchema(()), text=declared.text_format, row=row, load_state="none")
+        start = state.start._replace(load_state="none")
+        empty = state._replace(columns=TableSchema(()), text=declared.text_format, row=row, start=start)
         columns = self._columns(empty, records)
         return columns.schema(reload_on_add=self._requires_reload(declared))[0]
-
-    def ends_of_lists(self, state: TableState) -> list[str]:
-        """The places at which lists of columns end that changes of a table carried, ascending."""
-        ids = [state.id]
-        lists, ordinals = self._reader.column_lists(ids).get(state.id, []), self._reader.epochs(ids).get(state.id, {})
-        seen = ((epoch, places.last) for one in lists for epoch, places in one.seen.items())
-        return sorted({position_order(ordinals[epoch], last) for epoch, last in seen if epoch in ordinals})
 
     def _columns(self, state: TableState, records: ColumnRecords, up_to: str | None = None) -> TableColumns:
         declared = self._declared[state.source]
@@ -302,17 +295,16 @@ class Preparation:
 
 def _standing(known: _Known, schema: TableSchema, former: int) -> Standing:
     """What the files' footers say of the table, should the ledger get lost."""
-    state, work, load = known.state, known.intent.work, known.state.load_plan
+    state, work, load = known.state, known.intent.work, known.state.start.load_plan
     return Standing(
         published_position=state.row.published_position,
         position_from=work.position_from,
         position_to=work.position_to,
         waiting_rows=state.waiting_rows,
-        stream_from=state.stream_from,
-        stream_epoch=state.stream_epoch,
-        log_from=state.log_from,
-        lives_above=state.lives_above,
-        newest_load=None if state.newest_load is None else state.newest_load.to_json(),
+        stream_from=state.start.stream_from,
+        stream_epoch=state.start.stream_epoch,
+        log_from=state.start.log_from,
+        newest_load=None if state.start.newest_load is None else state.start.newest_load.to_json(),
         loaded_columns=None if load is None else len(load.columns),
         hand_over_batch=0 if load is None else load.hand_over_batch,
         untyped=len(known.rejected),

@@ -55,7 +55,9 @@ def refuse_text_no_more(state: TableState, declared: Table, lists: Iterable[Colu
     texts = [c for c in state.columns.columns if c.type == "string" and not c.tells]
     at_source = {c.name.casefold(): c.name for c in texts if declared.chosen.type_of(c.name) is None}
     types = [(name, sql_type) for one in lists for name, sql_type, _ in json.loads(one.cols)]
-    types += [(name, one.column.sql_type or "") for name, one in loaded_columns(state.load_plan, state.keys).items()]
+    types += [
+        (name, one.column.sql_type or "") for name, one in loaded_columns(state.start.load_plan, state.keys).items()
+    ]
     for name, published in at_source.items():
         kinds = sorted({sql_type for column, sql_type in types if column.casefold() == name and sql_type})
         if kinds and not any(map(_is_text_or_unknown, kinds)):

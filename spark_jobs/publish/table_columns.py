@@ -24,7 +24,6 @@ from open_mirroring.changes.column_history import (
     Word,
     clipped,
     column_history,
-    divided,
     lists_as_now,
     other_columns,
     renamed_columns,
@@ -130,7 +129,7 @@ class TableColumns:
     ) -> None:
         self._state, self._declared, self._records, self._source = state, declared, records, source
         self._lists_all, self._salted = lists_all, salted
-        self._load = loaded_columns(state.load_plan, state.keys)
+        self._load = loaded_columns(state.start.load_plan, state.keys)
         places = {name: at for at, name in enumerate(self._load)}
         # A load's text may be of any type of the source.
         self._loaded = {
@@ -145,7 +144,7 @@ class TableColumns:
     def former(self) -> Sequence[FormerColumn]:
         """How columns of earlier rows are read: as noted, or, while nothing is published, as the log shows (G-66)."""
         state = self._state
-        if not state.is_beginning or state.load_state != "none" or self._declared.complete_rows:
+        if not state.is_beginning or state.start.load_state != "none" or self._declared.complete_rows:
             return self._records.former
         keys, history = {*self._declared.key}, self._logged_history
         renamed = renamed_columns(_of_changes(self._same_case), history, self._decided)
@@ -256,7 +255,7 @@ class TableColumns:
         """Whether loaded values of a column may mean something else than those of changes (G-65, G-86, G-114)."""
         kind, lands = loaded.column.type, sorted({one.lands for one in types.values()})
         if kind not in lands and not all(map(is_exact_number, (kind, *lands))):
-            what = f"the initial load brought column {name!r} as {kind}, and changes carry it as {lands}"
+            what = f"the initial load contained column {name!r} as {kind}, and changes carry it as {lands}"
             since = min(one.first for one in types.values())
             yield ColumnVerdict(Fate.RELOAD, (name,), since, "SCHEMA_CHANGED", what)
         for sql_type, one in types.items():
@@ -334,7 +333,7 @@ class TableColumns:
     def _spelled(self) -> dict[str, str]:
         """The spelling of each column by its folded name: as published; a table that begins takes the newest one."""
         spelled: dict[str, str] = {}
-        if self._state.load_state == "none":
+        if self._state.start.load_state == "none":
             for one in sorted(_of_changes(self._logged), key=lambda one: one.seen.last):
                 spelled |= {name.casefold(): name for name in one.columns}
         return spelled | {column.name.casefold(): column.name for column in self._state.columns.columns}
@@ -344,7 +343,7 @@ class TableColumns:
         chosen, found = self._declared.chosen, list[ListOfColumns]()
         for one in self._records.lists:
             seen = self._seen(one, up_to)
-            if seen is None and self._state.columns_above is None and any(map(is_load_epoch, one.seen)):
+            if seen is None and any(map(is_load_epoch, one.seen)):
                 seen = BELOW_CHANGES
             if seen is not None:
                 listed = {name: (sql_type, place) for name, sql_type, place in msgspec.json.decode(one.cols)}
@@ -353,11 +352,8 @@ class TableColumns:
         return found
 
     def _seen(self, one: ColumnList, up_to: str | None) -> Seen | None:
-        """Where rows of changes with this list are, as far as they are looked at; None where there are none.
-
-        What lies below every row that lives is not looked at: no row has those columns any longer (G-106).
-        """
-        epochs, begin = self._records.epochs, self._state.columns_above
+        """Where rows of changes with this list are, as far as they are looked at; None where there are none."""
+        epochs = self._records.epochs
         # A stream that no one accepted yet stops the table by itself.
         beyond = max(epochs.values(), default=-1) + 1
         places = []
@@ -366,9 +362,6 @@ class TableColumns:
                 places.append(Seen(*(text and position_order(epochs.get(epoch, beyond), text) for text in seen)))
         if up_to is not None:
             places = [clipped(place, up_to) for place in places if place.first <= up_to]
-        if begin is not None:
-            above = [divided(place, begin)[1] for place in places]
-            places = [place for place in above if place is not None]
         if not places:
             return None
         first, last = min(seen.first for seen in places), max(seen.last for seen in places)
@@ -433,7 +426,7 @@ def _columns_of_text(schema: TableSchema, text: TextFormat, declared: Table, sal
     if other:
         raise PlanStop(
             "SCHEMA_CHANGED",
-            f"delimited text takes no columns but the declared ones, and rows carry {', '.join(other[:5])}: declare "
+            f"delimited text contains the declared columns only, and rows carry {', '.join(other[:5])}: declare "
             "them, list `columns` without them, or, for decimals, leave `delimited_text` out",
         )
     return TableSchema(columns)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
@@ -50,17 +50,14 @@ class ListedFile(NamedTuple):
     loads: bool
 
 
-@dataclass(frozen=True)
-class CheckTask:
-    """Some files of one landing zone, each with its table."""
-
-    files: tuple[tuple[CheckedTable, ListedFile], ...]
+CheckTask = Sequence[tuple[CheckedTable, ListedFile]]
+"""Some files of one landing zone, each with its table."""
 
 
 def read_contents(zone: ZoneAddress, task: CheckTask) -> list[tuple[str, FileContent]]:
     """Read every file of the task: its table's id and its content. A fault of a file is returned, not raised."""
     store = open_store(zone)
-    return [(table.table_id, _content(store, table, listed)) for table, listed in task.files]
+    return [(table.table_id, _content(store, table, listed)) for table, listed in task]
 
 
 def _content(store: LandingZoneStore, table: CheckedTable, listed: ListedFile) -> FileContent:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
@@ -31,6 +31,7 @@ _TASKS_PER_CORE = 3
 _GROUP = ["batch", "kind", "tbl", "epoch"]
 _COLUMNS = [*_GROUP, "pos", "fragment_of"]
 _Group = tuple[Any, ...]
+_Counted = tuple[Sequence[LogCount], Sequence[PieceCount]]
 
 
 def read_log_state(root: Place, spark: SparkSession, waiting: Collection[str]) -> LogState:
@@ -57,41 +58,30 @@ def read_log_state(root: Place, spark: SparkSession, waiting: Collection[str]) -
     size = sum(file.size for file in files.values())
     tasks = min(len(files), tasks_wanted(spark, size, _TASKS_PER_CORE))
     names = sorted(files)
-    counting = [_Counting(root, tuple(names[at::tasks]), frozenset(waiting)) for at in range(tasks)]
-    return _merged(run_job(spark, "count the change log", _count, counting, size), files)
+    counting = partial(_count, root, sorted(waiting))
+    return _merged(
+        run_job(spark, "count the change log", counting, [names[at::tasks] for at in range(tasks)], size), files
+    )
 
 
-@dataclass(frozen=True)
-class _Counting:
-    root: Place
-    files: tuple[str, ...]
-    waiting: frozenset[str]
-
-
-@dataclass(frozen=True)
-class _Counted:
-    rows: Sequence[LogCount]
-    pieces: Sequence[PieceCount]
-
-
-def _count(task: _Counting) -> _Counted:
+def _count(root: Place, waiting: Sequence[str], files: Sequence[str]) -> _Counted:
     rows: list[LogCount] = []
     pieces: list[PieceCount] = []
-    for file in task.files:
+    for file in files:
         try:
-            found = _counted(task, file)
+            found = _counted(root, waiting, file)
         except (OSError, pa.ArrowException, ObjectReplaced):
             continue
-        rows += found.rows
-        pieces += found.pieces
-    return _Counted(rows, pieces)
+        rows += found[0]
+        pieces += found[1]
+    return rows, pieces
 
 
-def _counted(task: _Counting, file: str) -> _Counted:
+def _counted(root: Place, identities: Sequence[str], file: str) -> _Counted:
     rows: list[LogCount] = []
     pieces: list[PieceCount] = []
-    waiting = pa.array(sorted(task.waiting), pa.string())
-    for batch in log_rows(task.root, [file]).to_batches(columns=_COLUMNS, use_threads=False):
+    waiting = pa.array(identities, pa.string())
+    for batch in log_rows(root, [file]).to_batches(columns=_COLUMNS, use_threads=False):
         some = pa.Table.from_batches([batch])
         groups = some.group_by(_GROUP).aggregate([([], "count_all"), ("pos", "min"), ("pos", "max")])
         for line in groups.to_pylist():
@@ -101,18 +91,18 @@ def _counted(task: _Counting, file: str) -> _Counted:
         mine = some.filter(pc.and_(pc.equal(some["kind"], FRAGMENT), pc.is_in(some["fragment_of"], waiting)))
         for line in mine.group_by(["fragment_of", "batch"]).aggregate([([], "count_all")]).to_pylist():
             pieces.append(PieceCount(line["fragment_of"], line["batch"], line["count_all"]))
-    return _Counted(rows, pieces)
+    return rows, pieces
 
 
 def _merged(parts: Iterable[_Counted], files: Mapping[str, LogFile]) -> LogState:
     rows: dict[_Group, LogCount] = {}
     pieces: dict[_Group, int] = defaultdict(int)
-    for part in parts:
-        for one in part.rows:
+    for part_rows, part_pieces in parts:
+        for one in part_rows:
             group = one[:4]
             known = rows.get(group)
             rows[group] = one if known is None else _both(known, one)
-        for piece in part.pieces:
+        for piece in part_pieces:
             pieces[piece.identity, piece.batch] += piece.rows
     return LogState([*rows.values()], [PieceCount(group[0], group[1], count) for group, count in pieces.items()], files)
 

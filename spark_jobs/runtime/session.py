@@ -140,7 +140,7 @@ def _start_jvm(conf: SparkConf) -> JavaGateway:
         raise TerminalError(
             "INSTALLATION_INCOMPLETE",
             "Spark could not start a Java virtual machine",
-            way_out="install Java 17 or newer, or let JAVA_HOME name one; what Java itself said stands above",
+            way_out="install Java 17 or newer, or let JAVA_HOME name one; what Java itself said is above",
         ) from error
     finally:
         os.close(write_end)

@@ -7,8 +7,10 @@ write the same files.
 from __future__ import annotations
 
 import logging
+import os
 import sys
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from open_mirroring.errors import MirroringError, disk_error, memory_error
@@ -19,6 +21,8 @@ if TYPE_CHECKING:
     from open_mirroring.config import Mirror
 
 log = logging.getLogger(__name__)
+THREADS = min(4, os.cpu_count() or 1)
+"""Threads of this process for tasks that mostly run outside of Python; more would need more memory."""
 Task = TypeVar("Task")
 Result = TypeVar("Result")
 
@@ -54,17 +58,25 @@ def needs_spark(spark: SparkSession, size: int) -> bool:
     return not isinstance(spark, SessionOnDemand) or size > spark.most_without
 
 
-def tasks_wanted(spark: SparkSession, size: int, per_core: int) -> int:
-    """The number of tasks for work of *size* bytes: *per_core* for each core of Spark's, one without Spark."""
+def tasks_wanted(spark: SparkSession, size: int, per_core: int, own_threads: int = 0) -> int:
+    """The number of tasks for work of *size* bytes: *per_core* for each core of Spark's.
+
+    Without Spark one, or *per_core* for each of its *own_threads* if it has any.
+    """
     if not needs_spark(spark, size):
-        return 1
+        return per_core * own_threads or 1
     from spark_jobs.runtime.worker_tasks import parallelism
 
     return per_core * parallelism(spark)
 
 
 def run_job(
-    spark: SparkSession, description: str, function: Callable[[Task], Result], tasks: Sequence[Task], size: int
+    spark: SparkSession,
+    description: str,
+    function: Callable[[Task], Result],
+    tasks: Sequence[Task],
+    size: int,
+    own_threads: int = 1,
 ) -> list[Result]:
     """Run *function* over *tasks* and return the results in order.
 
@@ -76,6 +88,7 @@ def run_job(
         function: called once with each task, which it must not change.
         tasks: plain values that can be pickled.
         size: the approximate bytes that they read together.
+        own_threads: how many threads of this process run them if Spark does not.
 
     Raises:
         MirroringError: a task's own error, unchanged; of several the first task's.
@@ -87,6 +100,9 @@ def run_job(
         from spark_jobs.runtime.parcels import sealed_outcomes
 
         found = sealed_outcomes(spark, description, work, tasks)
+    elif min(own_threads, len(tasks)) > 1:
+        with ThreadPoolExecutor(own_threads) as pool:
+            found = list(pool.map(work, tasks))
     else:
         found = [work(task) for task in tasks]
     for outcome in found:

@@ -41,11 +41,11 @@ def warnings(mirror: Mirror) -> list[Problem]:
     for place, table in mirror.placed_tables:
         name = ".".join(table.source_name)
         if name in unseen:
-            way_out = "mend `source` or `change_table` if the source spells them otherwise; else it will come"
+            way_out = "fix `source` or `change_table` if the source spells them otherwise; else it will come"
             found.append(mirror.problem((*place, "source"), NOT_SEEN, unseen[name], way_out))
         if name in survey.without_mask and table.key and not (table.keys_never_change or paired):
             what = "its change table has no change mask: an update without before image stops it"
-            way_out = "have the task store before images and say `before_images: true`, or select change_mask; or "
+            way_out = "have the task store before images and set `before_images: true`, or select change_mask; or "
             way_out += "say `keys_never_change: true`"
             found.append(mirror.problem((*place, "key"), SETUP_INCOMPLETE, what, way_out))
     for setting, what in survey.settings.items():

@@ -10,7 +10,7 @@ from spark_jobs.cli.command_line import _parser
 _HEAD = """\
 # Commands
 
-Written by `make commands` from the code. Every command takes `--help`. What each exit code means stands in
+Written by `make commands` from the code. Every command takes `--help`. What each exit code means is in
 [Operate it](../operate.md).
 """
 

@@ -24,8 +24,8 @@ class Consequence(Enum):
 
     GOES_ON = "the landing type holds both"
     UNVERIFIED = "it lands alike, and the source may have changed values"
-    REBUILT = "the log tells every value, and another landing type holds them"
-    STOPS = "only a load tells the values"
+    REBUILT = "the log shows every value, and another landing type holds them"
+    STOPS = "only a load shows the values"
 
 
 def consequence(old: str, new: str) -> Consequence:
@@ -111,7 +111,7 @@ _CHOICES = ("string", "int16", "int32", "int64", "decimal(38,4)", "decimal(10,2)
 _CONSEQUENCES: Mapping[Consequence, str] = {
     Consequence.GOES_ON: "goes on",
     Consequence.UNVERIFIED: "goes on, *unverified*",
-    Consequence.REBUILT: "built anew from the log",
+    Consequence.REBUILT: "rebuilt from the log",
     Consequence.STOPS: "stops for a load",
 }
 _CHANGES_HEAD = """## Types that change at the source
@@ -119,20 +119,20 @@ _CHANGES_HEAD = """## Types that change at the source
 What becomes of a table whose column changes its type, once something of it is published; before that the first files
 have the wider type (G-65). *Goes on*: the landing type holds the new values, and rows that did not change have theirs
 at the source, too. *Unverified*: it lands alike, but the source may have rounded, cut or padded the values of rows that
-no change tells of; `status` says so until they are compared. *Built anew from the log*: SCHEMA_CHANGED, and
+no change reports; `status` says so until they are compared. *Rebuilt from the log*: SCHEMA_CHANGED, and
 `on_schema_change` or `open-mirroring reload-table` go on from there without a load. *Stops for a load*:
-SCHEMA_CHANGED, and the log cannot tell what the source made of the other rows. A key column has to keep the spelling
+SCHEMA_CHANGED, and the log cannot show what the source made of the other rows. A key column has to keep the spelling
 of its values, too: whole numbers among each other, decimals of one scale, longer texts; else it stops for a load.
 """
 _CHOICES_HEAD = """## Types of your own choice
 
 `types: {column: type}` of a table lands a column as another type than its source's (G-110). `check --sample`
-refuses what the source's type does not allow. Text has one spelling whoever printed it: dates and times in
+refuses what the source's type does not allow. Text has one spelling, no matter who printed it: dates and times in
 ISO form with all digits of their type, a `datetimeoffset` with its offset, binary values in capital hexadecimal without
 0x. A date that no calendar has (`0000-00-00`, `9999-12-31 24:00:00`) lands as text, too; with its own type it is a dead
 letter. A number that does not fit is a dead letter. A key lands as text, or as a wider number with the same digits
 behind the point. A NUMERIC without digits (PostgreSQL, Oracle by way of Qlik) has those that `types` says, and is
-refused without. The log holds what the source told: a table that is published already is built anew from it with other
+refused without. The log holds what the source reported: a table that is published already is rebuilt from it with other
 types (SCHEMA_CHANGED), but for its key (TABLE_REDECLARED).
 """
 _NUMBERS = {"NUMERIC": (0, 12, 2), "STRING": (50, 0, 0), "WSTRING": (50, 0, 0), "BYTES": (16, 0, 0)}
@@ -155,7 +155,7 @@ def type_book() -> str:
     qlik = ((_qlik_name(name), log_type(name, *_NUMBERS.get(name, (0, 0, 0))), "") for name in QLIK_TYPES)
     parts += [
         "## Qlik change tables and messages\n\nQlik's types become a type of the log first, which is one of SQL "
-        "Server's.\nA length, precision or scale that is not told is the largest.\n",
+        "Server's.\nA length, precision or scale that is not reported is the largest.\n",
         _table("Qlik type", qlik),
     ]
     plain = ((name, text, "") for name, text in PLAIN_TYPES.items())

@@ -5,17 +5,26 @@
 
 from __future__ import annotations
 
+import shlex
 import shutil
 from collections.abc import Callable, Iterator
+from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlencode
 
 import pytest
 
+from open_mirroring.config import Mirror
+from open_mirroring.errors import TerminalError
+from open_mirroring.landing_zone.opening import ZoneAddress
+from open_mirroring.ledger.documents import VERDICTS, KeptVerdict
 from open_mirroring.page import TokenDoor
+from open_mirroring.protocols.verdicts import Verdict
+from open_mirroring.reconciliation.inspection import zone_address
+from spark_jobs.cli.command_line import _parser
 from tests.hand_published import ORDERS
-from tests.page_mirror import PageMirror, served
+from tests.page_mirror import PAYMENTS, PageMirror, served
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
@@ -53,6 +62,7 @@ def visit(browser: Browser) -> Iterator[Callable[..., Page]]:
         contexts.append(context)
         page = context.new_page()
         page.set_default_timeout(20_000)
+        # What is refused answers 409, which Chromium reports, too.
         page.on("console", lambda said: wrong.append(said.text) if said.type in ("error", "warning") else None)
         page.on("pageerror", lambda error: wrong.append(str(error)))
         page.on("dialog", lambda dialog: (wrong.append(f"dialog: {dialog.message}"), dialog.dismiss()))
@@ -61,7 +71,7 @@ def visit(browser: Browser) -> Iterator[Callable[..., Page]]:
     yield visitor
     for context in contexts:
         context.close()
-    assert wrong == []
+    assert [text for text in wrong if "409 (Conflict)" not in text] == []
 
 
 @pytest.fixture
@@ -150,6 +160,8 @@ def test_a_table_stops_the_page_says_why_and_the_button_mends_it_by_keyboard_alo
         go_to(f"Back to {ORDERS}")
         page.keyboard.press("Enter")
         expect(page.locator(".headline")).to_contain_text("mirrored")
+        go_to("Decisions and findings")
+        page.keyboard.press("Enter")
         expect(page.get_by_role("row").filter(has_text="RESUMED")).to_contain_text(
             "Ada Lovelace (as typed on the page)"
         )
@@ -162,8 +174,8 @@ def test_the_page_works_without_a_script_and_forgets_no_reason(made: PageMirror,
     page = visit(java_script_enabled=False, viewport=PHONE)
     with served(made.app()) as address:
         page.goto(f"{address}/mirrors/shop")
-        page.get_by_label("Name").fill("order")
-        page.get_by_label("Verdict").select_option(label="stopped (1)")
+        page.get_by_label("Name", exact=True).fill("order")
+        page.get_by_label("State").select_option(label="stopped (1)")
         page.get_by_role("button", name="Show").click()
         expect(page.get_by_text("1 table of 4")).to_be_visible()
         page.get_by_role("row").get_by_role("link", name=ORDERS).click()
@@ -182,27 +194,154 @@ def test_the_token_is_asked_for_once_and_stays_in_no_address(made: PageMirror, v
     page = visit()
     with served(made.app(TokenDoor(TOKEN))) as address:
         page.goto(f"{address}/?token={TOKEN}")
-        expect(page.get_by_role("heading", name="Mirrors")).to_be_visible()
+        expect(page.get_by_role("heading", name="Mirrors", exact=True)).to_be_visible()
         assert TOKEN not in page.url.replace("%20", " ").replace("+", " ")
         page.goto(f"{address}/mirrors/shop")
         expect(page.get_by_role("heading", name="Tables")).to_be_visible()
         assert page.evaluate("document.cookie") == ""
 
 
+class Operator:
+    """Someone who was called at night: reads the first screen, clicks, and copies commands."""
+
+    def __init__(self, page: Page, made: PageMirror) -> None:
+        self.page, self.made, self.clicks = page, made, 0
+
+    def reads(self, *texts: str) -> None:
+        """On the screen as it is, without a click."""
+        from playwright.sync_api import expect
+
+        for text in texts:
+            expect(self.page.get_by_role("main")).to_contain_text(text)
+
+    def clicks_on(self, role: Any, name: str) -> None:
+        self.page.get_by_role(role, name=name).click()
+        self.clicks += 1
+
+    def decides(self, label: str, *choices: str) -> None:
+        self.page.locator("summary", has_text=label).click()
+        form = self.page.locator("details[open] form")
+        for choice in choices:
+            form.get_by_label(choice, exact=True).check()
+        form.get_by_label("Your name").fill("Ada Lovelace")
+        form.get_by_label("Why").fill("ticket 4711")
+        form.get_by_role("button", name=label).click()
+        self.clicks += 2 + len(choices)
+
+    def copies(self, start: str) -> str:
+        """A command that the command line takes as it is on the page."""
+        command = self.page.locator(".command code", has_text=f"open-mirroring {start}").first.inner_text()
+        assert _parser().parse_args(shlex.split(command)[1:]).file == self.made.file
+        return command
+
+    def finds_nothing_wrong(self, clicks: int) -> None:
+        assert self.clicks == clicks <= 3
+        self.page.goto("/")
+        self.reads("Nothing: no table of 1 mirror has a problem.")
+
+
+def a_dropped_column(ada: Operator) -> None:
+    ada.reads(ORDERS, "it may have been renamed", "price is gone", "Nothing is published until the stop is lifted")
+    ada.decides("Columns were dropped", "price")
+    ada.reads("Cleared: RENAME_POSSIBLE", "PASS")
+    ada.finds_nothing_wrong(clicks=3)
+
+
+def a_lost_file(ada: Operator) -> None:
+    ada.reads(ORDERS, "A published file is missing", "2", "move that very file back")
+    assert "--number 2 " in ada.copies("repair")
+    (ada.made.folder / "lost").rename(ada.made.path(2))
+    ada.clicks_on("button", "Look again now")
+    ada.finds_nothing_wrong(clicks=1)
+
+
+def an_unreadable_message(ada: Operator) -> None:
+    ada.reads(PAYMENTS, "A message does not have the source's format", "cut after 2,048 bytes")
+    ada.reads("rows at the target may be missing or out of date", "deliver an intact copy")
+    assert ada.copies("replay-dead-letters").endswith(f"--table {PAYMENTS}")
+    ada.decides("Accept all of MESSAGE_INVALID as lost")
+    ada.finds_nothing_wrong(clicks=2)
+
+
+def a_paused_target(ada: Operator) -> None:
+    ada.reads("and 1 more table", "Mirroring of the target's database is paused", "Resume the capacity")
+    assert ada.page.get_by_role("article").count() == 1, "what all tables have is one problem"
+    ada.clicks_on("button", "Look again now")
+    ada.finds_nothing_wrong(clicks=1)
+
+
+def an_expired_login(ada: Operator) -> None:
+    ada.reads("It is unknown whether the target is up to date", "inspect it on the page")
+    ada.copies("check")
+    ada.clicks_on("button", "Look again now")
+    ada.reads("Not done", "ACCESS_DENIED", "the client secret has expired", "renew it in the connection")
+    EXPIRED.clear()
+    ada.clicks_on("link", "Back to shop")
+    ada.clicks_on("button", "Look again now")
+    ada.finds_nothing_wrong(clicks=3)
+
+
+EXPIRED: list[str] = []
+
+
+def zone(mirror: Mirror) -> ZoneAddress:
+    if EXPIRED:
+        raise TerminalError("ACCESS_DENIED", EXPIRED[0], way_out="renew it in the connection")
+    return zone_address(mirror)
+
+
+def break_for(story: Any, made: PageMirror) -> None:
+    kept: dict[str, Any] = {"evidence": {"applied": 0, "backlog": [0, 0, None]}, "confirmed": 2}
+    for state in made.reader.tables().values():
+        if story is a_paused_target:
+            paused = KeptVerdict(Verdict.HOLD, "PAUSED", "the target is paused", recorded_at=made.now, **kept)
+            made.keep(VERDICTS, state.id, **{"": paused})
+        elif story is an_expired_login:
+            late = made.now - timedelta(hours=5)
+            made.keep(VERDICTS, state.id, **{"": KeptVerdict(Verdict.PASS, "OK", "", recorded_at=late, **kept)})
+    if story is a_dropped_column:
+        made.drop_a_column()
+    elif story is a_lost_file:
+        made.path(2).rename(made.folder / "lost")
+        made.look()
+    elif story is an_unreadable_message:
+        made.log(4, {}, ago=timedelta(minutes=2), rejected=True)
+        made.letter(PAYMENTS, reason="cut after 2,048 bytes")
+    elif story is an_expired_login:
+        EXPIRED.append("the client secret has expired (AADSTS7000222)")
+
+
+def test_five_failures_are_understood_on_the_first_screen_and_fixed_by_three_clicks_or_one_command(
+    filled_page: PageMirror, tmp_path: Path, visit: Callable[..., Page]
+) -> None:
+    for story in (a_dropped_column, a_lost_file, an_unreadable_message, a_paused_target, an_expired_login):
+        (tmp_path / story.__name__).mkdir()
+        made = PageMirror(tmp_path / story.__name__, filled_page)
+        break_for(story, made)
+        with served(made.app(zone=zone)) as address:
+            page = visit(base_url=address)
+            page.goto("/")
+            story(Operator(page, made))
+
+
 def test_pictures_for_the_documents(tmp_path: Path, visit: Callable[..., Page], request: pytest.FixtureRequest) -> None:
     folder = request.config.getoption("--screenshots") or tmp_path
     made = PageMirror(tmp_path / "made", hostile="dbo.order_lines")
-    made.fill()
-    made.break_things(stop="the column total is money in the log and was decimal(9,2)", reason="cut after 2,048 bytes")
-    page = visit(viewport={"width": 1100, "height": 760})
+    made.live_a_week()
+    made.break_things(reason="cut after 2,048 bytes", batch=100)
+    made.drop_a_column("cost")
+    page = visit(viewport={"width": 1100, "height": 1280})
     with served(made.app()) as address:
-        for name, path in (("page", "/mirrors/shop"), ("page-table", addresses(made)[2])):
+        for name, path in (("page", "/mirrors/shop"), ("page-fix", "/")):
             page.goto(address + path)
+            if name == "page-fix":
+                page.set_viewport_size({"width": 1100, "height": 700})
+                page.locator("summary", has_text="Columns were dropped").click()
             # Where the mirror file is differs from machine to machine.
             page.evaluate(
-                """folder => document.querySelectorAll("code").forEach(
+                """folder => document.querySelectorAll("code, .stage span").forEach(
                     e => { e.textContent = e.textContent.replaceAll(folder, ""); })""",
                 f"{made.folder}/",
             )
             page.screenshot(path=folder / f"{name}.png")
-            assert (folder / f"{name}.png").stat().st_size < 150_000
+            assert (folder / f"{name}.png").stat().st_size < 200_000

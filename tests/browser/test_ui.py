@@ -88,7 +88,7 @@ def test_the_runs_of_the_mirror_are_green_on_airflows_pages(pages: Pages, tmp_pa
             with page.context.expect_page() as opened:
                 page.locator('a[href$="/open_mirroring/"]').click()
             mirrors = opened.value
-            mirrors.get_by_role("link", name="shop").click()
+            mirrors.get_by_role("link", name="shop", exact=True).first.click()
             expect(mirrors.locator(".headline")).to_contain_text("mirrored")
             expect(mirrors.get_by_role("link", name="Runs")).to_have_attribute("href", "/dags/shop__replicate")
         finally:

@@ -120,9 +120,8 @@ def test_a_reload_that_nobody_tells_anything_fails_with_its_way_out(
     begin_reset(made)
     fake_spark.answers(4, left=WAITS)
     monkeypatch.setattr(operators, "_TARGET_WAIT", timedelta(0))
-    run = _run("reload_table", made_anew=True, **ASKED)
+    run = _run("reload_table", **ASKED)
     assert run.state == "failed" and _tasks(run)["reload"] == "failed"
-    assert "--made-anew" in fake_spark.calls[0]["argv"], "G-108: as the form said"
     assert fake_spark.jobs() == ["reload_table"] and _stage(made) is ResetStage.FOLDER_DELETED
     operator = DagBag(dag_folder=_dags()).dags["shop__reload_table"].get_task("reload")
     with pytest.raises(TerminalError, match=r"RESET_OPEN: it waits.*shop__decide.*target-says-gone"):
@@ -166,7 +165,7 @@ def test_a_folder_that_somebody_wrote_into_is_not_gone_g_89(made: HandMadeMirror
     folder = tmp_path / "zone" / "dbo.schema" / "orders"
     folder.mkdir(parents=True)
     (folder / "late.parquet").touch()
-    with pytest.raises(TerminalError, match=r"COMMAND_REFUSED.*somebody wrote into"):
+    with pytest.raises(TerminalError, match=r"COMMAND_REFUSED.*an operator wrote into"):
         ResetDriver(made.mirror, made.ledger, ORDERS).say("gone", Reason("Eve", "looked"), "1")
     assert _stage(made) is ResetStage.FOLDER_DELETED
 

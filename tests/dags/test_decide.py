@@ -180,7 +180,7 @@ def test_a_run_accepts_a_full_load_that_came_again_g125(made: HandMadeMirror) ->
     made.stop(ORDERS, RELOAD_SEEN)
     assert _run(decision=ACCEPT_RELOAD, table=ORDERS, reason="the task was reloaded").state == "success"
     state = made.table(ORDERS)
-    assert state.stop_code == RELOAD_SEEN and state.accepted == ("dag_test", "the task was reloaded")
+    assert state.stop_code == RELOAD_SEEN and state.start.accepted == ("dag_test", "the task was reloaded")
     assert _audited(made.ledger) == [("RELOAD_ACCEPTED", "dag_test", "the task was reloaded")]
 
 

@@ -227,7 +227,7 @@ def test_an_approved_reload_resets_the_table_in_the_approvers_name(
 def test_an_approved_correction_is_logged_and_published_in_the_approvers_name(
     home: Path, fake_spark: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """G-45, G-46."""
+    """G-45."""
     _answering(monkeypatch, "Approve", {"id": "7", "name": "Ada"})
     proof = "0b6cb1a1-6f4f-4d09-9f0e-0d1c1ab5b4f5"
     done = dict.fromkeys(("approve", "correct", "publish", "reconcile"), "success")

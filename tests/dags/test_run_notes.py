@@ -236,7 +236,7 @@ def test_a_reload_that_waits_is_no_error(made: HandMadeMirror, fake_spark: Any, 
     """The job ends on hold, and its task defers; nothing is logged as an error."""
     report = {"job": "reload_table", "table": ORDERS, "stage": "FOLDER_DELETED", "waits_for": "the target"}
     fake_spark.answers(5, left={"report": report})
-    task_context["params"] = {"table": ORDERS, "reason": "x", "made_anew": False}
+    task_context["params"] = {"table": ORDERS, "reason": "x"}
     task_context["ti"].xcoms["approve"] = {"responded_by_user": {"name": "Ada"}}
     operator = _operator(ReloadOperator, made, "reload_table", approval_task_id="approve")
     with pytest.raises(TaskDeferred) as waits:

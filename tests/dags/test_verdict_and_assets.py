@@ -56,7 +56,7 @@ def test_a_run_where_all_is_well_ends_green(mirror: Mirror, task_context: dict[s
     answer = _leaf(mirror).execute(task_context)
     status = answer.pop("status")
     assert answer == {"verdicts": {"dbo.customers": "PASS", "dbo.orders": "PASS"}, "note": ""}
-    assert status == json.loads(json.dumps(status)), "G-11: plain values, for whoever graphs them"
+    assert status == json.loads(json.dumps(status)), "plain values, for whoever graphs them"
     assert (status["last_commit"], status["counts"], "tables" in status) == (None, {"PASS": 2}, False)
 
 
@@ -83,7 +83,7 @@ def test_what_the_command_line_notes_the_run_notes_too_g144(mirror: Mirror, task
         "HOLD: (any table): 1 message waits for other pieces, or for a description of a structure"
     )
     note = task_context["ti"].xcoms["note"]
-    assert "Note: dbo.orders: column 'x' unverified since `columns` takes it" in note and "HOLD: (any table)" in note
+    assert "Note: dbo.orders: column 'x' unverified since `columns` includes it" in note and "HOLD: (any table)" in note
 
 
 def _log(mirror: Mirror, source: str, highest: str, completeness: str | None = None) -> None:

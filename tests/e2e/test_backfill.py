@@ -162,7 +162,7 @@ def test_a_run_adopts_what_a_killed_backfill_left(tmp_path: Path, spark) -> None
 
 
 def test_intervals_of_a_topic_are_told_by_the_brokers_timestamps(tmp_path: Path, spark, kafka, monkeypatch) -> None:
-    """I25, I28, G-11: all of the interval is bound whatever one run may take, and what is retained is read again."""
+    """I25, I28: all of the interval is bound whatever one run may take, and what is retained is read again."""
     made = history(seed=18, transactions=30)
     messages = render(made.changes, CesOptions(), Delivery(partitions=2, seed=18))
     monkeypatch.setenv("AIRFLOW_CONN_BROKER", kafka.connection())
@@ -183,7 +183,7 @@ def test_intervals_of_a_topic_are_told_by_the_brokers_timestamps(tmp_path: Path,
     extracted, published = pipeline.tick(Backfill(now, reread=True))
     assert (extracted.counts["messages"], published.files) == (len(lines), {})
     measured = view_mirror(pipeline.mirror, pipeline.ledger, datetime.now(UTC)).partitions
-    assert sum(lag.until_loss for lag in measured.values()) == len(lines), "G-11: retention has taken nothing yet"
+    assert sum(lag.until_loss for lag in measured.values()) == len(lines), "retention has taken nothing yet"
     assert_mirrored(pipeline, made)
 
 

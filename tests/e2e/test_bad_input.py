@@ -80,43 +80,21 @@ def lost(**parts: Any) -> bytes:
 
 
 KEY_9 = {"pkkey": {"id": 9}}
+# One for each way through the log: each kind is in the tests of the decoder.
 BAD = [
     Bad("no body", None, "BODY_MISSING", "no body"),
-    Bad("empty body", b"", "BODY_MISSING", "empty"),
-    Bad("not utf-8", lost().replace(b'"/"', b'"\xff"', 1), "MESSAGE_INVALID", "0xff", "dbo.lost"),
     Bad("cut json", lost()[:-20], "MESSAGE_INVALID", "", "dbo.lost"),
     Bad("cut avro", avro_event(tbl="lost")[:-1], "MESSAGE_INVALID", "ChangeEvent", "dbo.lost"),
     Bad("noise", b"\xde\xad\xbe\xef", "MESSAGE_INVALID", "neither JSON nor Avro"),
-    Bad("deep", b'{"x":' + b"[" * 9999 + b"]" * 9999 + b"}", "MESSAGE_INVALID", "recursion"),
-    Bad("newer type", lost(replaced={"type": "com.microsoft.SQL.CES.DML.V2"}), "MESSAGE_INVALID", "V2",
-        "dbo.lost"),
-    Bad("other type", avro_event(tbl="lost", replaced={"type": "x"}), "MESSAGE_INVALID", "'x'", "dbo.lost"),
-    Bad("newer CloudEvents", lost(replaced={"specversion": "2.0"}), "MESSAGE_INVALID", "2.0", "dbo.lost"),
-    Bad("no operation", lost(replaced={"operation": ...}), "MESSAGE_INVALID", "`operation`", "dbo.lost"),
-    Bad("field of another type", lost(replaced={"segmentindex": "x"}), "MESSAGE_INVALID", "segmentindex",
-        "dbo.lost"),
-    Bad("other content", lost(replaced={"datacontenttype": "text/xml"}), "MESSAGE_INVALID", "xml", "dbo.lost"),
-    Bad("no data", lost(replaced={"data": ...}), "MESSAGE_INVALID", "no data"),
-    Bad("data of another type", lost(replaced={"data": 5}), "MESSAGE_INVALID", "$.data"),
-    Bad("no table", with_source(tbl=None), "MESSAGE_INVALID", "tbl"),
     Bad("a period in the table's name", event(tbl="../evil"), "MESSAGE_INVALID", "period",
         "dbo.[../evil]"),
-    Bad("logicalid", lost(replaced={"logicalid": "'; DROP TABLE x"}), "MESSAGE_INVALID", "guid:lsn:sequence",
-        "dbo.lost"),
-    Bad("operation", lost(replaced={"operation": "MERGE"}), "MESSAGE_INVALID", "MERGE", "dbo.lost"),
     Bad("two positions", with_source(transaction={"commitlsn": lsn(91), "sequencenumber": 1}, **{
         "pkkey": [{"columnname": "id", "value": "9"}]}), "MESSAGE_INVALID", lsn(91), "dbo.orders", '["9"]'),
     # A table without key cannot be stopped for an unknown one: its dead letter is one of many.
     Bad("columns twice", event("INS", row(9), commit=70, tbl="log", cols=[*COLS, ("name", "int")]),
         "ROW_INVALID", "'name'", "dbo.log"),
-    Bad("row that is no object", event("INS", "[]", commit=71, **KEY_9), "ROW_INVALID", "no JSON object",
-        "dbo.orders", '["9"]'),
-    Bad("value that is an object", event("INS", '{"id":"9","name":{}}', commit=72, **KEY_9), "ROW_INVALID",
-        "'name'", "dbo.orders", '["9"]'),
     Bad("unknown column", event("INS", {**row(9), "x": "1"}, commit=73, **KEY_9), "ROW_INVALID", "'x'",
         "dbo.orders", '["9"]'),
-    Bad("insert with old row", event("INS", row(9), row(9), commit=74), "ROW_INVALID", "old row", "dbo.orders",
-        '["9"]'),
 ]  # fmt: skip
 
 UNTYPABLE = {
@@ -287,7 +265,7 @@ def test_pieces_that_contradict_each_other_are_one_dead_letter(delivered: Delive
     (found,) = [line for line in letters(delivered.pipeline) if line["code"] == "FRAGMENTS_INCOMPLETE"]
     assert (found["origin"], found["place"]) == (TOPIC, delivered.places["pieces"])
     assert found["fragment_of"].startswith(GUID)
-    assert delivered.pipeline.reader.open_fragment_count() == 0
+    assert delivered.pipeline.open_fragments == 0
 
 
 def test_every_message_has_one_disposition(delivered: Delivered) -> None:
@@ -297,7 +275,7 @@ def test_every_message_has_one_disposition(delivered: Delivered) -> None:
     stopped_rejects = sum(stop.code == "KEY_UNKNOWN" for stop in STOPS)
     assert counts["rejected"] == len(BAD) + 2 + stopped_rejects
     homeless = [line for line in letters(delivered.pipeline) if line["tbl"] is None]
-    assert delivered.pipeline.reader.mirror().homeless_rejects == len(homeless) > 5
+    assert delivered.pipeline.reader.mirror().homeless_rejects == len(homeless) > 3
     assert counts.get("ignored", 0) == 0
 
 
@@ -388,7 +366,7 @@ def test_after_the_bad_batch_everything_goes_on(delivered: Delivered) -> None:
             continue
         numbers = pipeline.numbers(state.folder)
         assert numbers == list(range(1, len(numbers) + 1)), source
-        published = reader.publications(state.id, state.row.generation)
+        published = reader.publications({state.id: state.row.generation}).get(state.id)
         assert published or source == "dbo.[../evil]", "only a table that is never streamed has none (C-74)"
         for publication in published:
             counts = publication.counts

@@ -43,7 +43,7 @@ def ct(
     return (at, oper, bits, said.get("operation", spelled), id_, name, said.get("price", "1.50"))
 
 
-def ct_landed(key: int, name: str = "Ada") -> dict[str, Any]:
+def ct_landed(key: int, name: str | None = "Ada") -> dict[str, Any]:
     return {"id": key, "name": name, "price": Decimal("1.50")}
 
 
@@ -216,7 +216,7 @@ def test_late_halves_heal_lost_ones_stop_and_files_delivered_again_are_read(file
     pipeline, _, _ = filed
     for half in ("update_late", "before_late"):
         assert pipeline.mirrored("shop", half) == [ct_landed(1)], "what came before the open half is there"
-    assert pipeline.reader.open_fragment_count() == 4
+    assert pipeline.open_fragments == 4
     put(pipeline, "update_late", "2", ct(2, "U", "2", "Eve", mask(KEY_BIT, KEY_BIT + 1)), ct(3, "I", "3"))
     put(pipeline, "before_late", "2", ct(2, "B", "1"), ct(3, "I", "3"))
     put(pipeline, "clean", "2", ct(40, "I", "2"))
@@ -301,8 +301,38 @@ def test_a_late_before_image_with_an_unreadable_key_stops_its_table_alone(
     assert (letter["code"], letter["tbl"], letter["key"]) == ("KEY_INVALID", "shop.items", None)
     assert (letter["origin"], letter["place"]) == ("shop.items__ct/2.csv", 0)
     assert json.loads(letter["raw"])[-1] == list(ct(2, "B", "one"))
-    assert pipeline.reader.open_fragment_count() == 0
+    assert pipeline.open_fragments == 0
     assert main(["reconcile", str(pipeline.file)]) == Exit.TABLES_STOPPED, "every piece is counted once"
+
+
+def test_a_metadata_file_that_is_replaced_after_its_file_was_read_is_noticed_g32(
+    tmp_path: Path, spark: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """G-32, G-02: what it says of the values counts; touched, or written anew to say the same, it changes nothing."""
+    source = {"format": "qlik-change-table", "transport": "files", "layout": None}
+    tables = [{"source": f"shop.{name}", "target": f"shop/{name}", "key": ["id"]} for name in ("said", "alike")]
+    pipeline = Pipeline(tmp_path, spark, tables, source=source)
+
+    def describe(table: str, null: str, indent: int | None = None) -> None:
+        content = dfm(table, "1.csv", 2, options={"nullValue": null})
+        pipeline.deliver(f"shop.{table}__ct/1.dfm", json.dumps(json.loads(content), indent=indent).encode())
+
+    for table in ("said", "alike"):
+        pipeline.deliver(
+            f"shop.{table}__ct/1.csv", lines([ct(1, "I", "1"), ct(2, "I", "2", "none")]).replace(b'"none"', b"none")
+        )
+        describe(table, "none")
+    assert main(["tick", str(pipeline.file)]) == Exit.DONE, capsys.readouterr().out
+    pipeline.service.poll()
+    rows = [ct_landed(1), ct_landed(2, None)]
+    assert in_order([dict(one) for one in pipeline.mirrored("shop", "said")], ["id"]) == rows
+    describe("said", "")
+    describe("alike", "none", indent=1)
+    assert main(["tick", str(pipeline.file)]) == Exit.TABLES_STOPPED
+    states = pipeline.reader.tables()
+    assert (states["shop.said"].stop_code, states["shop.alike"].stop_code) == ("IDENTITY_CONFLICT", None)
+    pipeline.service.poll()
+    assert in_order([dict(one) for one in pipeline.mirrored("shop", "alike")], ["id"]) == rows
 
 
 # --- change tables in a database ---------------------------------------------------------------------------------
@@ -369,7 +399,7 @@ def test_change_tables_in_a_database(
     assert len({letter["place"] for letter in found.values()}) == len(bad)
     stopped(pipeline, "shop.nulled", "KEY_UNKNOWN", "KEY_", "shop.nulled__ct/p1:0")
     stopped(pipeline, "shop.odd", "TYPE_UNSUPPORTED", "'l'")
-    assert pipeline.reader.open_fragment_count() == 1
+    assert pipeline.open_fragments == 1
 
     # Its other half lies in the next partition; p1, four partitions ago by then, gets rows after closing.
     insert("items", "p2", ct(31, "U", "2", "Eve", mask(key_bit, key_bit + 1)))

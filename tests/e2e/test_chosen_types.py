@@ -233,7 +233,7 @@ def test_check_refuses_what_the_source_announces_otherwise_g110(
     document["tables"] = tables[2:]
     pipeline.file.write_text(yaml.safe_dump(document))
     assert main(["check", str(pipeline.file), "--sample", "100"]) == Exit.DONE
-    assert "NOT_SEEN: tables[0].types: the source tells no column 'lost'" in capsys.readouterr().out
+    assert "NOT_SEEN: tables[0].types: the source has no column 'lost'" in capsys.readouterr().out
     for types in ({"name": "varchar(3)"}, {"name": "decimal(39,2)"}, {"gone": "string"}):
         document = yaml.safe_load(pipeline.file.read_text())
         document["tables"] = [{**tables[0], "columns": ["id", "name"], "types": types}]

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import json
 from collections.abc import Sequence
 from dataclasses import replace
@@ -16,9 +14,8 @@ import yaml
 
 from open_mirroring.operate.exit_codes import Exit
 from spark_jobs.cli.command_line import main
-from tests.e2e.test_bad_input_qlik_change_tables import dfm
 from tests.e2e.test_dead_letters_seen import Shop
-from tests.e2e.test_dropped_columns_formats import FIRST, RENAMED, SHORT, Change, ChangeTableFiles, Source
+from tests.e2e.test_dropped_columns_formats import FIRST, RENAMED, SHORT, Change, Source
 from tests.e2e.test_first_day import declare
 from tests.e2e.test_histories import TABLES, history
 from tests.e2e.test_transaction_cut_qlik import OVER_JDBC, stored
@@ -157,47 +154,6 @@ def test_a_name_that_a_history_of_ddl_says_was_given_again_is_another_column_t88
         ("Ada", "2.50", "1.50", "Linz"),
     ]  # fmt: skip
     assert told.tick(Change("UPD", 3, 13, again, "Kim")) == Exit.DONE, "what is read again is still the same"
-
-
-HISTORY = ("SERVER_NAME", "TASK_NAME", "TABLE_OWNER", "TABLE_NAME", "CHANGE_SEQ", "TIMESTAMP", "DDL_TYPE", "DETAILS")
-
-
-def test_a_history_of_ddl_in_files_tells_a_drop_and_a_truncation_t98(
-    tmp_path: Path, spark: Any, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """T-98, T-84, T-85: as the table in a database does; one that cannot be read is told, and the question is asked."""
-    told = ChangeTableFiles(tmp_path, spark)
-    write(told, "source", ddl_history="attrep_ddl_history")
-
-    def done(number: int, *rows: tuple[str, int, str, dict[str, Any]]) -> None:
-        cells = [["s", task, "shop", "items", sequence(at), "2024-01-01", kind, json.dumps(details)]
-                 for task, at, kind, details in rows]  # fmt: skip
-        with io.StringIO() as text:
-            csv.writer(text, quoting=csv.QUOTE_ALL, lineterminator="\n").writerows([HISTORY, *cells])
-            told.pipeline.deliver(f"attrep_ddl_history/{number}.csv", text.getvalue().encode())
-        columns = [(name, "STRING", 900) for name in HISTORY]
-        described = dfm("attrep_ddl_history", f"{number}.csv", len(rows), columns=columns)
-        told.pipeline.deliver(f"attrep_ddl_history/{number}.dfm", described)
-
-    assert told.tick(*FIRST) == Exit.DONE, "no folder is there yet"
-    assert "CONTROL_TABLE_UNREAD" in capsys.readouterr().out
-    dropped = {"columns": {"price": {"action": "DROP"}, "cost": {"action": "ADD"}}}
-    done(1, ("t", 9, "ALTER_TABLE", dropped), ("other", 9, "ALTER_TABLE", dropped))
-    assert told.tick(Change("INS", 4, 10, RENAMED)) == Exit.TABLES_STOPPED, "two tasks"
-    assert told.stop == "RENAME_POSSIBLE"
-    done(1, ("t", 9, "ALTER_TABLE", dropped))
-    assert told.tick() == Exit.DONE, capsys.readouterr().out
-    assert told.gone == ["price"]
-    done(2, ("t", 12, "TRUNCATE_TABLE", {}))
-    assert told.tick() == Exit.DONE_WITH_LOSSES
-    assert "TABLE_EMPTIED" in capsys.readouterr().out
-    told.pipeline.deliver("attrep_ddl_history/3.csv", b"odd")
-    told.pipeline.deliver("attrep_ddl_history/3.dfm", b"{}")
-    assert told.tick() == Exit.DONE_WITH_LOSSES
-    assert "CONTROL_TABLE_UNREAD" in (said := capsys.readouterr().out) and "TABLE_EMPTIED" in said
-    write(told, "source", ddl_history="../other")
-    assert main(["check", str(told.pipeline.file)]) != Exit.DONE
-    assert "CONFIG_INVALID" in "".join(capsys.readouterr())
 
 
 def test_what_was_done_to_a_whole_table_is_a_loss_until_it_is_built_anew_t85_t87(

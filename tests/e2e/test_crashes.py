@@ -86,7 +86,7 @@ def test_a_task_without_memory_is_told_and_the_next_tick_goes_on(
         patched.setattr(f"spark_jobs.{task}", starved)
         assert main(["tick", str(pipeline.file)]) == Exit.TRANSIENT
     told = capsys.readouterr().err
-    assert "MEMORY_FULL: the process got no more memory" in told and "Traceback" not in told
+    assert "MEMORY_FULL: the process ran out of memory" in told and "Traceback" not in told
     assert main(["tick", str(pipeline.file)]) == Exit.DONE
     pipeline.service.poll()
     assert_mirrored(pipeline, made)

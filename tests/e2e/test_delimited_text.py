@@ -14,9 +14,9 @@ from open_mirroring.config import load_mirror
 from open_mirroring.errors import MirroringError
 from open_mirroring.ledger.auditing import Reason
 from spark_jobs.initial_load import load
-from spark_jobs.publish.repair_number import repair_number
 from spark_jobs.reconcile_sequence import reconcile_deep
 from spark_jobs.reload_table import reload_table, request_reload
+from spark_jobs.repairs import repair_number
 from tests.ces_messages import event
 from tests.e2e.test_bad_input import wrapped
 from tests.pipeline import Pipeline, in_order

@@ -6,8 +6,6 @@ emulator is the target. No hand is laid on the mirror file.
 
 from __future__ import annotations
 
-import csv
-import io
 import json
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
@@ -20,10 +18,9 @@ import pytest
 
 from open_mirroring.operate.exit_codes import Exit
 from spark_jobs.cli.command_line import main
-from tests.ces_messages import GUID, event, lsn
+from tests.ces_messages import event
 from tests.drift_stories import KINDS, Change, Story, landed
 from tests.e2e.test_bad_input_qlik_change_tables import HEADERS, dfm
-from tests.e2e.test_control_tables_qlik import HISTORY
 from tests.e2e.test_hashed_columns import hashed, salted
 from tests.pipeline import Pipeline
 from tests.qlik_change_rows import mask, sequence
@@ -165,7 +162,6 @@ class ChangeTables(Teller):
         "format": "qlik-change-table",
         "transport": "files",
         "layout": None,
-        "ddl_history": "attrep_ddl_history",
     }
     schema = "shop"
 
@@ -184,30 +180,6 @@ class ChangeTables(Teller):
                 for entry, kind in zip(document["dataInfo"]["columns"][len(HEADERS) :], columns.values(), strict=True):
                     entry["precision"], entry["scale"] = _qlik(kind)[2:]
                 self.pipeline.deliver(f"shop.{name}__ct/{self.files:04d}.dfm", json.dumps(document).encode())
-
-        self._tell_statements()
-
-    def _tell_statements(self) -> None:
-        """Write a file of the task's history of DDL: what was done since the last one to tables of which it is kept."""
-        rows = [HISTORY]
-        for story in self.stories:
-            for number, one in enumerate(story.statements if story.told else ()):
-                columns = {name: {"action": done, "columnNewName": to} for name, (done, to) in one.columns.items()}
-                place, told = sequence(100 * one.after + number + 1), json.dumps({"columns": columns})
-                rows.append(("s", "t", self.schema, story.name, place, "2024-01-01", "ALTER_TABLE", told))
-            story.statements.clear()
-        if len(rows) > 1:
-            self.files += 1
-            with io.StringIO() as text:
-                csv.writer(text, quoting=csv.QUOTE_ALL, lineterminator="\n").writerows(rows)
-                self.pipeline.deliver(f"attrep_ddl_history/{self.files:04d}.csv", text.getvalue().encode())
-            described = dfm(
-                "attrep_ddl_history",
-                f"{self.files:04d}.csv",
-                len(rows) - 1,
-                columns=[(name, "STRING", 900) for name in HISTORY],
-            )
-            self.pipeline.deliver(f"attrep_ddl_history/{self.files:04d}.dfm", described)
 
     def _cells(self, one: Change, columns: Mapping[str, str]) -> Iterator[str | None]:
         oper = {"INS": "I", "UPD": "U", "DEL": "D"}[one.operation]
@@ -271,12 +243,9 @@ FORMATS = [ChangeEvents, ChangeTables, Messages]
 def tell(kind: type[Teller], folder: Path, spark: Any, seed: int, tables: int, rounds: int, steps: int) -> Teller:
     """Let tables live and compare them with their mirror after every round.
 
-    What the mirror file says of them is drawn, too. Of every second change table the source keeps a history of its DDL.
+    What the mirror file says of them is drawn, too.
     """
-    stories = [
-        Story(f"t{number:03d}", Random(f"{seed}/{number}"), kind.renames, told=kind is ChangeTables and number % 2 == 0)
-        for number in range(tables)
-    ]
+    stories = [Story(f"t{number:03d}", Random(f"{seed}/{number}"), kind.renames) for number in range(tables)]
     drawn = DRAWN[:-1] if kind.renames else DRAWN
     said = [drawn[(number + seed) % len(drawn)] for number in range(tables)]
     # Nothing is to be left to a person who would only say yes once more.
@@ -288,7 +257,7 @@ def tell(kind: type[Teller], folder: Path, spark: Any, seed: int, tables: int, r
             for _ in range(steps):
                 if number or story.random.random() < 0.5:  # some tables change before anything of them is published
                     changes += story.alter(story.random.choice(KINDS))
-                changes += story.changes(story.random.randint(0 if story.told else 1, 3))
+                changes += story.changes(story.random.randint(1, 3))
             changes += story.changes(1)  # which shows the newest structure
         teller.send(told)
         teller.settle()
@@ -300,13 +269,13 @@ def tell(kind: type[Teller], folder: Path, spark: Any, seed: int, tables: int, r
 def test_tables_that_drift_end_equal(
     kind: type[Teller], tmp_path: Path, spark: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """G-60, G-65, G-66, G-67, G-68, G-118, G-120, G-121, T-84, T-88: the short form of the year."""
+    """G-60, G-65, G-66, G-67, G-68, G-118, G-120, G-121: the short form of the year."""
     salted(monkeypatch)
     teller = tell(kind, tmp_path, spark, seed=7, tables=6, rounds=3, steps=2)
     assert teller.pipeline.reader.tables()
 
 
-def test_tables_that_drift_out_of_order_end_equal_g09_g106(tmp_path: Path, spark: Any) -> None:
+def test_tables_that_drift_out_of_order_end_equal_g09(tmp_path: Path, spark: Any) -> None:
     """Changes come in any order, twice, or a run late. What stops for it meanwhile goes on by itself."""
     random = Random(5)
     stories = [Story(f"t{number:03d}", Random(f"5/{number}"), False) for number in range(6)]
@@ -385,109 +354,6 @@ def test_a_wrong_key_of_the_first_day_is_mended_in_the_mirror_file_g69(tmp_path:
     teller.send({"t": story.changes(3)})
     assert teller.tick() == Exit.DONE
     teller.compare()
-
-
-def test_columns_of_rows_that_are_all_gone_are_no_matter_and_a_late_one_stops_g106(tmp_path: Path, spark: Any) -> None:
-    """A text column becomes a number in an emptied table. A row of before that comes late is never one with NULL."""
-    story = Story("t", Random(1), False, columns={"id": "int", "size": "varchar(20)"})
-    first = [one for one in story.changes(6) if one.operation == "INS"]
-    teller = ChangeEvents(tmp_path, spark, [story])
-    teller.send({"t": first[1:]})
-    assert teller.tick() == Exit.DONE
-    story.rows = {one.at: dict(one.row) for one in first}
-    told = story.alter("retyped")
-    story.columns["size"], story.version = "int", 2
-    teller.send({"t": [*told, *story.changes(3)]})
-    teller.settle()
-    teller.compare()
-    state = teller.pipeline.reader.tables()["dbo.t"]
-    assert state.lives_above is not None and state.row.generation == 2 and teller.asked == []
-
-    teller.send({"t": first[:1]})
-    assert teller.tick() == Exit.DONE, "it was deleted since"
-    teller.compare()
-    teller.send({"t": [first[0]._replace(row={"id": "99", "size": "large"})]})
-    assert teller.tick() == Exit.TABLES_STOPPED
-    teller.compare()
-    state = teller.pipeline.reader.tables()["dbo.t"]
-    assert state.stop_code == "SCHEMA_CHANGED" and "a late row was last changed" in (state.stop_what or "")
-    assert teller.tick() == Exit.TABLES_STOPPED, "the log cannot tell what the source made of that row"
-    assert teller.pipeline.reader.tables()["dbo.t"].row.generation == 2
-
-
-def test_a_table_that_was_made_again_may_have_another_key_type_g106(tmp_path: Path, spark: Any) -> None:
-    """Deletes of the old keys, which the new type cannot read, are no dead letters: the target never had them."""
-    zone = {"store": "local", "path": "zone", "tables": "tables"}
-    table = {"source": "dbo.t", "target": "dbo/t", "key": ["id"]}
-    pipeline = Pipeline(tmp_path, spark, [table], source={"layout": "bare"}, landing_zone=zone)
-    texts, numbers = [("id", "nvarchar(9)"), ("name", "nvarchar(9)")], [("name", "nvarchar(9)"), ("id", "int")]
-    old, now = {"id": "a-1", "name": "Ada"}, {"id": "1", "name": "Eve"}
-
-    def tick(number: int, *events: bytes) -> int:
-        pipeline.deliver(f"{number}.jsonl", b"".join(one + b"\n" for one in events))
-        code = main(["tick", str(pipeline.file)])
-        pipeline.service.poll()
-        return code
-
-    assert tick(1, event("INS", old, cols=texts, commit=1, tbl="t")) == Exit.DONE
-    assert tick(2, event("INS", now, cols=numbers, commit=3, tbl="t")) == Exit.TABLES_STOPPED
-    # Only now comes what the source did before: all rows deleted. The table is built anew by itself.
-    codes = [tick(3, event("DEL", None, old, cols=texts, commit=2, tbl="t")), *(tick(at, b"") for at in range(4, 8))]
-    assert codes[-1] == Exit.DONE, codes
-    assert [(row["id"], row["name"]) for row in pipeline.mirrored("dbo", "t")] == [(1, "Eve")]
-    assert pipeline.reader.rejected([pipeline.reader.tables()["dbo.t"].id]) == {}
-
-
-def test_a_table_that_was_dropped_and_made_again_begins_with_its_newest_stream_g108(
-    tmp_path: Path, spark: Any, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """C-33: its rows went with it, and no change tells; who knows that says so, once, also for later resets."""
-    zone = {"store": "local", "path": "zone", "tables": "tables"}
-    table = {"source": "dbo.t", "target": "dbo/t", "key": ["id"]}
-    pipeline = Pipeline(tmp_path, spark, [table], source={"layout": "bare"}, landing_zone=zone)
-    old, new = [("id", "int"), ("name", "nvarchar(9)")], [("id", "int"), ("name", "int"), ("size", "int")]
-    numbers = iter(range(1, 99))
-
-    def tick(*events: bytes) -> int:
-        pipeline.deliver(f"{next(numbers):02d}.jsonl", b"".join(one + b"\n" for one in events))
-        code = main(["tick", str(pipeline.file)])
-        pipeline.service.poll()
-        return code
-
-    def told(id_: int, commit: int, cols: list[tuple[str, str]], guid: str = GUID) -> bytes:
-        row = {"id": str(id_), "name": "Ada" if cols is old else "7", "size": "3"}
-        image, place = {name: row[name] for name, _ in cols}, f"{guid}:{lsn(commit).replace(':', '')}:{1:020d}"
-        return event("INS", image, cols=cols, commit=commit, tbl="t", replaced={"logicalid": place})
-
-    def reload(*words: str, request: str) -> int:
-        asked = ["reload-table", str(pipeline.file), "--table", "dbo.t", "--reason", "x", "--approved-by", "Ada"]
-        for _ in range(6):
-            code = main([*asked, "--wait", "0", "--request", request, *words])
-            pipeline.service.poll()
-            if code in (Exit.DONE, Exit.TERMINAL):
-                break
-        return code
-
-    def ids() -> list[int]:
-        return sorted(row["id"] for row in pipeline.mirrored("dbo", "t"))
-
-    assert tick(told(1, 1, old), told(2, 2, old)) == Exit.DONE
-    assert reload("--made-anew", request="a") == Exit.TERMINAL and "ARGUMENT_INVALID" in capsys.readouterr().err
-    assert tick(told(1, 1, new, OTHER_GUID), told(9, 2, new, OTHER_GUID)) == Exit.TABLES_STOPPED
-    assert pipeline.reader.tables()["dbo.t"].stop_code == "EPOCH_UNKNOWN"
-    assert reload(request="b") == Exit.TERMINAL and "LOAD_NEEDED" in capsys.readouterr().err
-    assert reload("--made-anew", request="c") == Exit.DONE
-    assert ids() == [1, 9]
-    assert tick(told(3, 3, old), told(10, 3, new, OTHER_GUID)) == Exit.DONE, (
-        "the old table's late row is not of this one"
-    )
-    assert ids() == [1, 9, 10]
-    assert reload(request="d") == Exit.DONE
-    assert ids() == [1, 9, 10]
-    assert tick(told(11, 4, [*new[:2], ("size", "bigint")], OTHER_GUID)) == Exit.ON_HOLD
-    codes = [tick(b"") for _ in range(5)]
-    assert (codes[-1], ids()) == (Exit.DONE, [1, 9, 10, 11]), "a wider type: built anew by itself"
-    assert main(["reconcile", str(pipeline.file)]) == Exit.DONE
 
 
 @pytest.mark.long

@@ -160,13 +160,6 @@ def test_all_in_the_first_run_ends_as_in_many_g09_g60(tmp_path: Path, spark: Any
     assert backwards.rows() == ends
 
 
-def test_change_events_cannot_rename_so_a_column_that_came_is_another_c74(tmp_path: Path, spark: Any) -> None:
-    mirror = Mirror(tmp_path, spark)
-    mirror.tick(ins(1, 10))
-    assert mirror.tick(ins(2, 20, COST)) == Exit.DONE
-    assert mirror.rows() == [row(1, cost=None), row(2, price=None, cost=Decimal("2.50"))]
-
-
 def test_a_column_that_comes_back_stops_its_table_g60(
     tmp_path: Path, spark: Any, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -270,7 +270,7 @@ def test_a_misspelt_name_stops_the_table_before_a_value_lands_in_clear_g122(
         (None, {"hash": ["name"]}, "CONFIG_INVALID"),
         ({"salt": "shop_salt"}, {"hash": ["ID"]}, "the key column 'id' cannot land as a hash"),
         ({"salt": "shop_salt", "columns": ["i*"]}, {}, "the key column 'id' cannot land as a hash"),
-        ({"salt": "shop_salt"}, {"hash": ["n*"], "types": {"name": "int64"}}, "otherwise than as text"),
+        ({"salt": "shop_salt"}, {"hash": ["n*"], "types": {"name": "int64"}}, "not as text, but its hash is text"),
         ({"salt": "nobody"}, {"hash": ["name"]}, "CONNECTION_INVALID"),
         ({"salt": "short_salt"}, {"hash": ["name"]}, "fewer than 16 characters"),
     ],

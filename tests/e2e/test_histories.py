@@ -37,7 +37,7 @@ def slices(messages: list[Message], ticks: int) -> Iterable[list[Message]]:
 
 
 def assert_mirrored(pipeline: Pipeline, expected: History) -> None:
-    assert pipeline.reader.open_fragment_count() == 0
+    assert pipeline.open_fragments == 0
     for table in SHOP_TABLES:
         keys = list(table.key)
         found = in_order(pipeline.mirrored("shop", table.name), keys)
@@ -49,14 +49,17 @@ def assert_mirrored(pipeline: Pipeline, expected: History) -> None:
 
 
 @pytest.mark.parametrize(
-    ("generation", "encoding", "base", "layout", "ticks"),
+    ("generation", "encoding", "base", "layout", "ticks", "executor"),
     [
-        ("a", "json", 0, "wrapped", 3),
-        ("b", "json", 1, "bare", 4),
-        ("c", "json", 0, "wrapped", 5),
-        ("b", "avro", 1, "wrapped", 2),
-        ("c", "avro", 0, "wrapped", 4),
+        ("a", "json", 0, "wrapped", 3, "own process"),
+        ("b", "json", 1, "bare", 4, "own process"),
+        ("c", "json", 0, "wrapped", 5, "own process"),
+        ("b", "avro", 1, "wrapped", 2, "own process"),
+        ("c", "avro", 0, "wrapped", 4, "own process"),
+        ("c", "json", 1, "bare", 2, "Spark"),
+        ("c", "avro", 0, "wrapped", 2, "Spark"),
     ],
+    indirect=["executor"],
 )
 def test_messages_in_files(generation, encoding, base, layout, ticks, tmp_path: Path, executor) -> None:
     """C-22, C-52, C-60 to C-63, G-02, G-03, G-05, G-09: splits, duplicates, disorder, key changes and swaps."""
@@ -105,7 +108,11 @@ def test_change_events_in_avro_over_kafka(security, tmp_path: Path, spark, kafka
     assert_mirrored(pipeline, made)
 
 
-@pytest.mark.parametrize(("encoding", "ticks"), [("json", 4), ("avro", 3)])
+@pytest.mark.parametrize(
+    ("encoding", "ticks", "executor"),
+    [("json", 4, "own process"), ("avro", 3, "own process"), ("json", 2, "Spark")],
+    indirect=["executor"],
+)
 def test_qlik_messages(encoding, ticks, tmp_path: Path, executor) -> None:
     """K-01 to K-43, G-02, G-03, G-05, G-09: replayed transactions, keys that change places, all tables in one topic."""
     made = history(seed=30 + ticks)
@@ -118,7 +125,11 @@ def test_qlik_messages(encoding, ticks, tmp_path: Path, executor) -> None:
     assert_mirrored(pipeline, made)
 
 
-@pytest.mark.parametrize(("encoding", "ticks"), [("json", 4), ("avro", 2)])
+@pytest.mark.parametrize(
+    ("encoding", "ticks", "executor"),
+    [("json", 4, "own process"), ("avro", 2, "own process"), ("avro", 2, "Spark")],
+    indirect=["executor"],
+)
 def test_qlik_messages_in_capture_windows(encoding, ticks, tmp_path: Path, executor) -> None:
     """K-01 to K-43, C-93: a task that writes to an event hub, in the containers of its Capture."""
     made = history(seed=80 + ticks)
@@ -134,7 +145,11 @@ def test_qlik_messages_in_capture_windows(encoding, ticks, tmp_path: Path, execu
     assert_mirrored(pipeline, made)
 
 
-@pytest.mark.parametrize(("file_format", "binary"), [("csv", False), ("parquet", True)])
+@pytest.mark.parametrize(
+    ("file_format", "binary", "executor"),
+    [("csv", False, "own process"), ("parquet", True, "own process"), ("parquet", True, "Spark")],
+    indirect=["executor"],
+)
 def test_qlik_change_files(file_format, binary, tmp_path: Path, executor) -> None:
     """T-10 to T-25, T-40 to T-42, G-02, G-03, G-09: pairs cut by files and ticks, files in any order."""
     made = history(seed=40)

@@ -23,7 +23,7 @@ from open_mirroring.changes.manifest import BoundRange
 from open_mirroring.config.connections import resolve
 from open_mirroring.errors import MirroringError, TerminalError, TransientError
 from spark_jobs.changelog.schema import RawMessage
-from spark_jobs.sources.kafka.place import KafkaPlace, place_of
+from spark_jobs.sources.kafka.client import KafkaPlace, place_of
 from spark_jobs.sources.kafka.reader import read_range
 from spark_jobs.sources.kafka.transport import expecting, find_ranges
 from spark_jobs.sources.transports import json_lines

@@ -320,7 +320,7 @@ def test_a_key_that_nothing_tells_is_asked_for_by_name_g72(
     told.write([body])
     code, err = told.run("tick"), capsys.readouterr().err
     if code == Exit.TERMINAL:
-        assert "nothing tells its key" in err
+        assert "its key is unknown" in err
     told.files = 2
     told.write([told.described("orders"), told.message(row._replace(id=2, at=2))])
     told.run("tick")

@@ -159,7 +159,7 @@ def test_create_loads_the_first_files_before_it_starts(
         server.faults.add(Fault("unavailable_before", "database", path="*/startMirroring"))
         assert main(["create", str(pipeline.file)]) == 4
         (database,) = server.databases.all()
-        assert (database.status(), pipeline.reader.tables()["dbo.orders"].load_state) == ("Initialized", "loaded")
+        assert (database.status(), pipeline.reader.tables()["dbo.orders"].start.load_state) == ("Initialized", "loaded")
         with pipeline.ledger.begin() as db:  # as if the last step of the load had not come to be
             db.execute(mirrored_table.update().values(load_state="pending"))
         capsys.readouterr()

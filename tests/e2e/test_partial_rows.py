@@ -113,7 +113,7 @@ def test_partial_updates_of_loaded_rows_are_completed_from_the_load(tmp_path: Pa
     pipeline.tick()
     assert [row[:3] for row in shown(pipeline)] == [("1", "Late", "5.00"), ("2", "Liz", "2.00")]
     (state,) = pipeline.reader.tables().values()
-    assert (state.stop_code, state.load_state) == (None, "loaded")
+    assert (state.stop_code, state.start.load_state) == (None, "loaded")
     assert dict(load(pipeline).rows) == {}, "a loaded table is left alone"
     assert reconciled(pipeline) == {"findings": [], "stopped": {}}, "every loaded row is accounted for (I1)"
 
@@ -168,7 +168,7 @@ def test_a_bad_row_of_a_load_stops_its_table_and_not_the_reading(tmp_path: Path,
     assert "VALUE_INVALID" in found.stopped["dbo.orders"]
     pipeline.deliver("a.jsonl", bare(partly(6, "2", NAME, name="Liz")))
     assert pipeline.extract().counts["changes"] == 1
-    assert pipeline.reader.tables()["dbo.orders"].load_state == "pending"
+    assert pipeline.reader.tables()["dbo.orders"].start.load_state == "pending"
 
 
 def test_an_export_that_is_gone_for_a_while_holds_up_its_load_only(tmp_path: Path, spark) -> None:

@@ -236,7 +236,7 @@ def test_a_table_that_is_written_is_proved_by_what_is_read_meanwhile(shop_of: Ca
     told = {source: {one.column.strip() for one in noted[tables[source].id]} for source in tables}
     assert told == {"shop.t1": {"before", "meanwhile"}, "shop.t2": {"meanwhile"}}, "G-142: not what came behind a look"
     assert (found["shop.t1"]["verdict"], found["shop.t1"]["unproven"]) == ("UNPROVEN", 4)
-    assert "the source had told more than is in the change log" in found["shop.t1"]["reasons"][0]
+    assert "the source had sent more than is in the change log" in found["shop.t1"]["reasons"][0]
     assert found["shop.t2"]["verdict"] == "EQUAL"
 
     # Somebody reads, and the source goes on being written: key 7 moves between any two looks.
@@ -328,7 +328,7 @@ def _text(value: Any) -> Any:
 def test_what_cannot_be_compared_says_so_and_holds_up_no_other(
     shop_of: Callable[..., Shop], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """G-44: a table without its place, with a column of another type, with a value that nothing types."""
+    """G-40: a table without its place, with a column of another type, with a value that nothing types."""
     shop = shop_of("shop.t1", "shop.t2", "shop.t3", "shop.t4")
     for table in shop.tables:
         shop.set(table, (1, "a", "1.00"))
@@ -480,7 +480,7 @@ def test_a_small_table_is_loaded_and_proved_without_spark(
 def test_one_approval_has_one_effect_wherever_it_was_killed(
     shop_of: Callable[..., Shop], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """G-46: a proof that dies leaves nothing, a correction that dies is finished by whatever runs next, once."""
+    """G-45: a proof that dies leaves nothing, a correction that dies is finished by whatever runs next, once."""
     from open_mirroring.ledger.auditing import Reason
     from spark_jobs.corrections import correct
 

@@ -35,7 +35,7 @@ def marks(pipeline: Pipeline) -> Mapping[str, Any]:
     return {
         "mirror": reader.mirror(),
         "bound": reader.bound(),
-        "waiting": reader.open_fragment_count(),
+        "waiting": pipeline.open_fragments,
         "tables": {
             source: (state.id, state.row.generation, state.row.confirmed, state.row.published_batch, state.columns)
             for source, state in reader.tables().items()

@@ -455,7 +455,7 @@ def test_where_nothing_shows_the_target_an_operator_says_what_is_there(tmp_path:
     assert (pipeline.zone / "dbo.schema" / "orders").exists(), "nothing is deleted yet"
     for _ in range(2):
         exit_code, said = run()
-        assert (exit_code, "somebody to say that the table is gone" in said) == (Exit.ON_HOLD, True)
+        assert (exit_code, "an operator to confirm that the table is gone" in said) == (Exit.ON_HOLD, True)
     command_line(["status", str(pipeline.file)])
     assert "in a reset: reload asked for by Ada" in capsys.readouterr().out
     sees = [str(pipeline.file), "--table", "dbo.orders", "--why", "looked"]

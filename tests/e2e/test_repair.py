@@ -10,8 +10,8 @@ import pytest
 from open_mirroring.errors import TerminalError
 from open_mirroring.ledger.auditing import Reason
 from open_mirroring.reconciliation.inspection import inspect_mirror
-from spark_jobs.publish.repair_number import repair_number
 from spark_jobs.reconcile_sequence import reconcile_deep
+from spark_jobs.repairs import repair_number
 from tests.ces_messages import event
 from tests.e2e.test_bad_input import landed, row, wrapped
 from tests.e2e.test_hashed_columns import hashed, salted

@@ -102,7 +102,7 @@ def test_schemas_are_asked_for_once_and_messages_wait_for_unknown_ones(
     monkeypatch.setenv("AIRFLOW_CONN_REGISTRY", connection(registry))
     Registry.schemas = {known[0].number: known[0].schema}
     pipeline.tick()
-    assert pipeline.reader.open_fragment_count() > 0
+    assert pipeline.open_fragments > 0
     Registry.schemas = {one.number: one.schema for one in known}
     for name, part in (("2", second), ("3", third)):
         pipeline.deliver(f"{name}.jsonl", json_lines(part, layout="wrapped"))

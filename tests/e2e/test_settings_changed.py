@@ -49,8 +49,8 @@ def test_a_quiet_table_tells_at_once_what_types_and_columns_say_anew_g129_g141(
     assert command(pipeline, "tick") == Exit.ON_HOLD, "the table is not what the mirror file says (G-129)"
     told = capsys.readouterr()
     assert "`types` no longer lands 'price' as string" in told.err
-    assert "dbo.notes: column 'price' unverified since `columns` takes it" in told.out
-    assert "dbo.named: columns like 'pr*' unverified since `columns` takes it" in told.out
+    assert "dbo.notes: column 'price' unverified since `columns` includes it" in told.out
+    assert "dbo.named: columns like 'pr*' unverified since `columns` includes it" in told.out
     for _ in range(4):
         code = command(pipeline, "tick")
     assert code == Exit.DONE and [str(one["price"]) for one in orders(pipeline)] == ["1.00"]
@@ -58,7 +58,7 @@ def test_a_quiet_table_tells_at_once_what_types_and_columns_say_anew_g129_g141(
         code = reset(pipeline, "dbo.notes")
     capsys.readouterr()
     assert code == command(pipeline, "tick") == Exit.DONE
-    assert "dbo.notes: column 'price' unverified since `columns` takes it" in capsys.readouterr().out
+    assert "dbo.notes: column 'price' unverified since `columns` includes it" in capsys.readouterr().out
     # With a load that has the column, nothing is left to tell.
     load = exported(tmp_path / "export", [{"id": 1, "name": "Ada", "price": None}], lsn(12))
     redeclare(pipeline, ORDERS, {**OTHER, "columns": ["id", "name", "price"], "initial_load": load}, NAMED)

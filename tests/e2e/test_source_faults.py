@@ -189,7 +189,7 @@ def make_anew(kafka: KafkaBroker, topic: str) -> None:
 
 @pytest.mark.parametrize(
     ("change", "code", "words"),
-    [(lose_messages, "MESSAGES_LOST", "4 offsets"), (make_anew, "MESSAGES_LOST", "made anew")],
+    [(lose_messages, "MESSAGES_LOST", "4 offsets"), (make_anew, "MESSAGES_LOST", "re-created")],
 )
 def test_a_topic_that_lost_messages_stops_its_mirror_alone(
     change: Callable[[KafkaBroker, str], None],

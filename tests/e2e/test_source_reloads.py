@@ -39,7 +39,7 @@ def ticked(lines: Lines, times: int = 5) -> int:
     """Ticks until the table is back."""
     for _ in range(times):
         code = lines.tick()
-        if not any(state.reset or state.accepted for state in lines.pipeline.reader.tables().values()):
+        if not any(state.reset or state.start.accepted for state in lines.pipeline.reader.tables().values()):
             break
     return code
 
@@ -121,13 +121,13 @@ def test_a_reload_with_other_types_is_no_change_of_structure_g125(tmp_path: Path
     assert accept(lines) == Exit.DONE and ticked(lines) == Exit.DONE
     assert [(row["id"], row["price"]) for row in lines.rows("a")] == [(1, "dear")]
     # A ledger that is lost is made again from what files and log say: the table still begins with that load.
-    before = lines.pipeline.reader.tables()["dbo.a"].newest_load
+    before = lines.pipeline.reader.tables()["dbo.a"].start.newest_load
     lines.pipeline.ledger.dispose()
     for path in tmp_path.glob("ledger.db*"):
         path.unlink()
     again = ["rebuild-ledger", str(lines.pipeline.file), "--apply", "--approved-by", "Ada", "--reason", "it was lost"]
     assert main(again) == Exit.DONE
-    assert lines.pipeline.reader.tables()["dbo.a"].newest_load == before is not None
+    assert lines.pipeline.reader.tables()["dbo.a"].start.newest_load == before is not None
     lines.send(dt("INSERT", {**ROW, "id": 2, "price": "dearer"}, schema_id="C" * 32, number=9))
     lines.send(of(A, 2, number=5))
     assert lines.tick() == Exit.DONE
@@ -241,7 +241,7 @@ def test_a_decision_that_the_log_cannot_follow_is_told_by_the_stop_g125(tmp_path
     assert lines.tick() == Exit.TABLES_STOPPED
     code, what = lines.stop("a")
     assert code == "RELOAD_SEEN" and "RELOAD_UNCLEAR" in (what or "") and "t/1" in (what or "")
-    assert lines.pipeline.reader.tables()["dbo.a"].accepted is None
+    assert lines.pipeline.reader.tables()["dbo.a"].start.accepted is None
     # Approved by the mirror file, it is looked at again when more has come: now both partitions are divided.
     text = lines.pipeline.file.read_text()
     lines.pipeline.file.write_text(f"{text}publish: {{on_reload: rebuild}}\n")

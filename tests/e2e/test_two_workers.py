@@ -71,7 +71,8 @@ def _mirrored_by_two(
             said = _run(cluster, job, pipeline, workers[0] if job in deadly else None, begun[job])
             if job in deadly:
                 assert "Lost executor" in said, said
-                workers = [workers[1], cluster.worker(1)]
+                # Whatever is left to do, one worker does as well.
+                workers = [workers[1], *([cluster.worker(1)] if job != deadly[-1] else [])]
         server.poll()
         assert_mirrored(pipeline, made)
         assert not (tmp_path / "mirror" / "log").exists()

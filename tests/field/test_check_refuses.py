@@ -27,7 +27,7 @@ EDITS = {
 
 @pytest.mark.parametrize(("before", "after", "code"), EDITS.values(), ids=EDITS)
 def test_check_refuses_what_the_next_run_refuses(tmp_path: Path, before: str, after: str, code: str) -> None:
-    """G-176: it reports the code of the run, and keeps nothing."""
+    """G-51: it reports the code of the run, and keeps nothing."""
     shop = Shop(tmp_path)
     shop.change("first")
     assert shop.run("check").code == 0, "nothing has run yet"

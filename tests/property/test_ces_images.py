@@ -56,26 +56,6 @@ def test_keys_are_compact_json_and_read_back_g02(texts: list[str]) -> None:
     assert json.loads(encode_key(texts)) == texts
 
 
-VALUES = st.none() | st.sampled_from(["", '":', '","b":"', "x"])
-BLANK = st.sampled_from(["", " ", "\n", "\t "])
-
-
-@settings(derandomize=True, deadline=None, max_examples=300)
-@given(
-    st.lists(st.tuples(st.sampled_from("abc"), VALUES), max_size=4),
-    BLANK,
-)
-def test_a_name_that_stands_twice_is_always_noticed(pairs: list[tuple[str, str | None]], blank: str) -> None:
-    members = [f"{json.dumps(name)}{blank}:{blank}{json.dumps(value)}" for name, value in [("id", "1"), *pairs]]
-    text = "{" + f"{blank},{blank}".join(members) + "}"
-    (row,) = decode(event("INS", text, cols=[("id", "int"), *((name, "nvarchar(max)") for name in "abc")])).rows
-    names = [name for name, _ in pairs]
-    if len(set(names)) == len(names):
-        assert json.loads(row.row or "") == {"id": "1", "a": None, "b": None, "c": None} | dict(pairs)
-    else:
-        assert row.code == "ROW_INVALID"
-
-
 @settings(derandomize=True, deadline=None, max_examples=200)
 @given(st.binary(max_size=200))
 def test_no_bytes_stop_the_decoder(noise: bytes) -> None:

@@ -16,14 +16,12 @@ from open_mirroring.changes.places_seen import PlacesSeen
 from open_mirroring.facts import column_lists, foreign_tables, full_loads, read_places, stream_epochs
 from open_mirroring.facts.column_lists import COLUMN_LISTS, ColumnList
 from open_mirroring.facts.foreign_tables import FOREIGN, Ignored
-from open_mirroring.facts.full_loads import FULL_LOADS, LoadPlaces
+from open_mirroring.facts.full_loads import FULL_LOADS, SHORTEST_VALUES, LoadPlaces
 from open_mirroring.facts.kind import Kind, NewFacts, merged
 from open_mirroring.facts.read_places import READ_PLACES, Run, joined
-from open_mirroring.facts.reading_stops import READING_STOPS
 from open_mirroring.facts.senders import SENDERS
-from open_mirroring.facts.shortest_values import SHORTEST_VALUES
 from open_mirroring.facts.shown_positions import SHOWN, UNCOUNTED
-from open_mirroring.facts.unreadable import KEYLESS, WITHOUT_TABLE, KeylessReject
+from open_mirroring.facts.unreadable import KEYLESS, READING_STOPS, WITHOUT_TABLE, KeylessReject
 
 NUMBERS, TEXTS = st.integers(0, 9), st.sampled_from("abc")
 OPTIONAL = st.none() | NUMBERS
@@ -120,5 +118,5 @@ def test_a_row_of_a_load_behind_changes_is_a_reload() -> None:
     """K-18: in a partition without changes only up to where it was read to its end."""
     starts = full_loads.fold({}, {"p": LoadPlaces(3, 5)}, {}, {"q": 8})
     assert starts == ({"p": 5, "q": 8}, None)
-    assert full_loads.fold(starts.places, {"q": LoadPlaces(9, None)}, {}, {}).reloaded is not None
-    assert full_loads.fold({}, {"p": LoadPlaces(None, 5)}, {"p": 6}, {}).places == {}, "from before the newest load"
+    assert full_loads.fold(starts[0], {"q": LoadPlaces(9, None)}, {}, {})[1] is not None
+    assert full_loads.fold({}, {"p": LoadPlaces(None, 5)}, {"p": 6}, {})[0] == {}, "from before the newest load"

@@ -16,7 +16,6 @@ from hypothesis import strategies as st
 from spark_jobs.changelog.schema import LogRow, RawMessage
 from spark_jobs.sources.contract.decoded import Decoded, MirroredTable, SourceSchema
 from spark_jobs.sources.qlik.message.decoder import QlikMessageDecoder, QlikMessageSettings, registry_schema
-from spark_jobs.sources.qlik.message.envelope import read_exactly, read_fast
 from spark_jobs.sources.sql_server.types import parse_value
 from tests.qlik_messages import ROW, avro_dt, avro_md, dt, md
 from workload_generator.delivery import Delivery
@@ -220,48 +219,6 @@ def test_no_member_of_any_type_stops_the_decoder_g06_k02(body: bytes, changes: l
             for text in row:
                 if isinstance(text, str):
                     text.encode()
-
-
-_NUMBERS = st.sampled_from(["0", "-0", "7", "-12", "1.50", "1e5", "-0.0", "1E+2", "12345678901234567890123", "0.1"])
-_PLAIN = st.one_of(
-    _NUMBERS,
-    st.sampled_from(["null", "true", "false", '""', '"\\/"', '"\\u00fc"', '"\\ud83d"', '"\\":"', '" :"', "NaN", "01"]),
-    st.text(max_size=5).map(lambda text: json.dumps(text, ensure_ascii=False)),
-    st.text(max_size=5).map(json.dumps),
-)
-
-
-def _members(values: st.SearchStrategy[str]) -> st.SearchStrategy[str]:
-    names = st.sampled_from(["data", "headers", "a", "b", "\\u0061"])
-    blanks = st.sampled_from(["", "", "", " ", "\n"])
-    member = st.builds(
-        lambda name, before, after, value: f'"{name}"{before}:{after}{value}', names, blanks, blanks, values
-    )
-    return st.lists(member, max_size=4).map(lambda members: "{" + ",".join(members) + "}")
-
-
-@settings(derandomize=True, deadline=None, max_examples=500)
-@given(_members(st.recursive(_PLAIN, lambda inner: _members(inner) | inner.map("[{}]".format), max_leaves=8)))
-def test_what_is_read_fast_is_what_is_read_exactly_k35_g06(text: str) -> None:
-    """Names that stand twice, minus zero, every digit: where the two readings could differ, none is taken fast."""
-    body = text.encode("utf-8", "surrogatepass")
-    fast = read_fast(body)
-    if fast is not None:
-        assert _spelled(fast) == _spelled(read_exactly(body))
-
-
-def test_a_compact_message_is_read_fast_k01() -> None:
-    body = json.dumps(json.loads(dt("UPDATE", ROW, {**ROW, "price": 1.5})), separators=(",", ":")).encode()
-    assert _spelled(read_fast(body)) == _spelled(read_exactly(body))
-    assert read_fast(body.replace(b"1.5", b"1.50")) is not None
-    assert read_fast(body.replace(b'"id":7', b'"id":7,"id":7')) is None
-
-
-def _spelled(value: Any) -> Any:
-    """A JSON value with its types, so that 1, true and the text of a number are three things."""
-    if isinstance(value, dict):
-        return [(name, _spelled(part)) for name, part in value.items()]
-    return [_spelled(part) for part in value] if isinstance(value, list) else (type(value), value)
 
 
 def _sent_by_two_tables() -> list[RawMessage]:

@@ -58,7 +58,7 @@ def test_a_tick_publishes_and_a_second_one_has_nothing_to_do_and_says_so(
 
     before = sorted(path for path in (tmp_path / "shop").rglob("*") if "ledger.db" not in path.name)
     code, out, err = run(capsys, "tick", pipeline.file)
-    assert (code, out.splitlines()[-1]) == (Exit.DONE, "Nothing to do: the target has all that the source has shown.")
+    assert (code, out.splitlines()[0]) == (Exit.DONE, "Nothing to do: the target has all that the source has shown.")
     assert sorted(path for path in (tmp_path / "shop").rglob("*") if "ledger.db" not in path.name) == before
 
     code, out, _ = run(capsys, "status", pipeline.file, "--json")
@@ -107,7 +107,7 @@ def test_a_tick_names_what_is_stopped_and_held_and_the_operator_lets_it_go_on(
     pipeline.deliver("b.jsonl", delivered(history, options=anew))
     code, out, err = run(capsys, "tick", pipeline.file)
     assert code == Exit.TABLES_STOPPED
-    assert f"STOPPED: {ORDERS}: EPOCH_UNKNOWN" in out and "Traceback" not in err
+    assert "STOPPED: " in out and f"{ORDERS}: EPOCH_UNKNOWN" in out and "Traceback" not in err
     numbers = pipeline.numbers("dbo.schema/orders")
     again = ["--table", ORDERS, "--why", "nothing changed at the source in between"]
     assert run(capsys, "resume", pipeline.file, *again)[0] == Exit.TERMINAL

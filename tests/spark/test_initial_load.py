@@ -50,13 +50,13 @@ def test_load_and_stream_end_equal_to_the_source(file_format: str, tmp_path: Pat
     judge(shop.pipeline, shop.state)
     again = load(shop.pipeline)
     assert (again.files, again.rows) == ({}, {}), "what is loaded stays as it is"
-    assert {state_of(shop.pipeline, source).load_state for source in SHOP} == {"loaded"}
+    assert {state_of(shop.pipeline, source).start.load_state for source in SHOP} == {"loaded"}
 
 
 @pytest.mark.parametrize(
     "fault",
     [
-        "publish.intended",
+        pytest.param("publish.intended", marks=pytest.mark.long),
         pytest.param("publish.staged", marks=pytest.mark.long),
         "publish.sealed:2",
         "publish.renamed:6",
@@ -71,14 +71,16 @@ def test_a_killed_load_is_resumed(fault: str, tmp_path: Path, spark, monkeypatch
     shop = Shop(tmp_path, spark, "parquet", rows=1_050, publish={"max_rows_per_file": 100})
     pipeline = shop.pipeline
     pipeline.killed("initial_load", fault)
-    done = {s: len(t.load_plan.done) for s, t in pipeline.reader.tables().items() if t.load_plan is not None}
+    done = {
+        s: len(t.start.load_plan.done) for s, t in pipeline.reader.tables().items() if t.start.load_plan is not None
+    }
     assert set(done.values()) <= {0, 4, 8}, "it died in the middle"
     pipeline.service.poll()
     loaded = load(pipeline)
     assert loaded.stopped == {}
     for source in SHOP:
         state = state_of(pipeline, source)
-        assert (state.load_state, state.row.confirmed) == ("loaded", 11)
+        assert (state.start.load_state, state.row.confirmed) == ("loaded", 11)
         assert pipeline.numbers(state.folder) == list(range(1, 12))
         counted = sum(file.rows for file in pipeline.reader.published(state.id, 1))
         assert counted == sum(pq.read_metadata(f).num_rows for f in (shop.export / source).glob("*.parquet"))
@@ -102,7 +104,9 @@ def mirror_of(folder: Path, spark: Any, tables: dict[str, dict[str, Any]], **set
     return Pipeline(folder / "mirror", spark, described, **settings)
 
 
-def test_the_shortest_value_of_all_chunks_is_kept_for_what_the_stream_tells_later_g86(tmp_path: Path, spark) -> None:
+def test_the_shortest_value_of_all_chunks_is_kept_for_what_the_stream_tells_later_g86(
+    tmp_path: Path, spark_on_demand
+) -> None:
     """What is typed is refused at once, before anything is published; numbers are measured by nobody."""
     for name in ("told", "untold", "full"):
         parquet(tmp_path / name / "a.parquet", id=pa.array(["abcde", "fgh  "]), v=pa.array([1, 2], INT))
@@ -110,9 +114,9 @@ def test_the_shortest_value_of_all_chunks_is_kept_for_what_the_stream_tells_late
         parquet(tmp_path / name / "b.parquet", id=last, v=pa.array([3, 4], INT))
     told = {"types": {"id": "char(5)"}}
     tables = {"told": told, "untold": {}, "full": told}
-    pipeline = mirror_of(tmp_path, spark, tables, publish={"max_rows_per_file": 2})
+    pipeline = mirror_of(tmp_path, spark_on_demand, tables, publish={"max_rows_per_file": 2})
     assert "VALUE_INVALID" in load(pipeline).stopped.pop("dbo.told")
-    plans = {s: t.load_plan for s, t in pipeline.reader.tables().items()}
+    plans = {s: t.start.load_plan for s, t in pipeline.reader.tables().items()}
     assert [plan and plan.shortest for plan in (plans["dbo.untold"], plans["dbo.full"])] == [{"id": 2}, {"id": 5}]
     pipeline.service.poll()
     assert [len(pipeline.mirrored("dbo", name)) for name in ("untold", "full")] == [4, 4]
@@ -230,14 +234,14 @@ def _text(path: Path, content: str) -> Path:
 
 
 @pytest.fixture(scope="module")
-def bad_load(tmp_path_factory: pytest.TempPathFactory, spark) -> tuple[Pipeline, Any]:
+def bad_load(tmp_path_factory: pytest.TempPathFactory, spark_on_demand) -> tuple[Pipeline, Any]:
     """One run over all bad exports, a table each, and a good one among them."""
     folder = tmp_path_factory.mktemp("bad_exports")
     tables = {f"t{place}": described for place, (_, described, _) in enumerate(BAD_EXPORTS.values())}
     for name, (_, _, make) in zip(tables, BAD_EXPORTS.values(), strict=True):
         make(folder / name)
     parquet(folder / "t5x" / "a.parquet", id=pa.array([1, 2], INT))
-    pipeline = mirror_of(folder, spark, {**tables, "t5x": {}}, publish={"max_rows_per_file": 3})
+    pipeline = mirror_of(folder, spark_on_demand, {**tables, "t5x": {}}, publish={"max_rows_per_file": 3})
     return pipeline, load(pipeline)
 
 
@@ -250,15 +254,15 @@ def test_a_bad_export_stops_its_table_alone(name: str, bad_load: tuple[Pipeline,
     assert what.startswith(name.split()[0] + ":"), what
     assert BAD_EXPORTS[name][0] in what
     assert pipeline.numbers(table) == []
-    assert state_of(pipeline, f"dbo.{table}").load_state == "pending"
+    assert state_of(pipeline, f"dbo.{table}").start.load_state == "pending"
     assert loaded.rows == {"dbo.t5x": 2}
 
 
-def test_an_empty_table_is_one_file_without_rows(tmp_path: Path, spark) -> None:
+def test_an_empty_table_is_one_file_without_rows(tmp_path: Path, spark_on_demand) -> None:
     """F-41, F-92: with `empty_tables: create` the target learns of the table and its columns."""
     for name in ("a", "b"):
         parquet(tmp_path / "t" / f"{name}.parquet", id=pa.array([], INT), name=pa.array([], pa.string()))
-    pipeline = one_table(tmp_path, spark, publish={"empty_tables": "create"})
+    pipeline = one_table(tmp_path, spark_on_demand, publish={"empty_tables": "create"})
     assert load(pipeline).files["dbo.t"] == [1]
     file = pipeline.zone / "t" / f"{1:020d}.parquet"
     assert (pq.read_metadata(file).num_rows, pq.read_schema(file).names) == (0, ["id", "name"])
@@ -268,17 +272,19 @@ def test_an_empty_table_is_one_file_without_rows(tmp_path: Path, spark) -> None:
     assert pipeline.mirrored("dbo", "t") == []
 
 
-def test_an_export_that_changed_is_not_mixed_with_the_one_that_was_bound(tmp_path: Path, spark, monkeypatch) -> None:
+def test_an_export_that_changed_is_not_mixed_with_the_one_that_was_bound(
+    tmp_path: Path, spark_on_demand, monkeypatch
+) -> None:
     """The load waits until the export is back; nothing was published, and the table is not stopped for good."""
     import spark_jobs.initial_load as job
 
     path = parquet(tmp_path / "t" / "a.parquet", id=pa.array([1, 2], INT))
     content, times = path.read_bytes(), path.stat()
-    pipeline = one_table(tmp_path, spark)
+    pipeline = one_table(tmp_path, spark_on_demand)
     monkeypatch.setattr(job.PublicationDriver, "drive", lambda *_: None)
     load(pipeline)
     monkeypatch.undo()
-    assert state_of(pipeline, "dbo.t").load_plan is not None
+    assert state_of(pipeline, "dbo.t").start.load_plan is not None
     path.write_bytes(content + b"\0")
     assert load(pipeline).stopped["dbo.t"].startswith("LOAD_CHANGED")
     path.unlink()
@@ -289,16 +295,16 @@ def test_an_export_that_changed_is_not_mixed_with_the_one_that_was_bound(tmp_pat
     assert load(pipeline).rows == {"dbo.t": 2}
 
 
-def test_an_open_load_is_left_to_its_own_job_and_settings(tmp_path: Path, spark) -> None:
+def test_an_open_load_is_left_to_its_own_job_and_settings(tmp_path: Path, spark_on_demand) -> None:
     """An unsealed intent of a load is no work of the publish job, and other settings do not continue it."""
     path = parquet(tmp_path / "t" / "a.parquet", id=pa.array([1, 2], INT))
-    pipeline = one_table(tmp_path, spark)
+    pipeline = one_table(tmp_path, spark_on_demand)
     pipeline.killed("initial_load", "publish.intended")
     before = state_of(pipeline, "dbo.t").row.intent
     assert before is not None and before.manifest is None
     pipeline.tick()
     after = state_of(pipeline, "dbo.t")
-    assert (after.row.intent, after.load_state, pipeline.numbers("t")) == (before, "pending", [])
+    assert (after.row.intent, after.start.load_state, pipeline.numbers("t")) == (before, "pending", [])
     text = pipeline.file.read_text()
     pipeline.file.write_text(text.replace(f"{path.parent}\n", f"{path}\n"))
     changed = load(pipeline)
@@ -308,10 +314,10 @@ def test_an_open_load_is_left_to_its_own_job_and_settings(tmp_path: Path, spark)
     assert load(pipeline).rows == {"dbo.t": 2}
 
 
-def test_only_the_chosen_tables_are_loaded(tmp_path: Path, spark) -> None:
+def test_only_the_chosen_tables_are_loaded(tmp_path: Path, spark_on_demand) -> None:
     parquet(tmp_path / "t" / "a.parquet", id=pa.array([1], INT))
-    pipeline = one_table(tmp_path, spark)
+    pipeline = one_table(tmp_path, spark_on_demand)
     assert load(pipeline, ["dbo.t"]).rows == {"dbo.t": 1}
-    assert state_of(pipeline, "dbo.good").load_state == "pending"
+    assert state_of(pipeline, "dbo.good").start.load_state == "pending"
     with pytest.raises(TerminalError, match="ARGUMENT_INVALID"):
         load(pipeline, ["dbo.nobody"])

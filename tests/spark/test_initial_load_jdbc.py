@@ -245,9 +245,9 @@ def test_a_load_keeps_to_the_limits_of_its_source_and_tells_how_far_it_is(
         partitions.append(len(named.get("predicates") or ()))
         return read(reader, *arguments, **named)
 
-    def watched_tasks(session: Any, what: str, work: Any, tasks: Any, size: int) -> Any:
+    def watched_tasks(session: Any, what: str, work: Any, tasks: Any, *limits: int) -> Any:
         partitions.append(len(tasks))
-        return run(session, what, work, tasks, size)
+        return run(session, what, work, tasks, *limits)
 
     monkeypatch.setattr(DataFrameReader, "jdbc", watched)
     monkeypatch.setattr(tables, "run_job", watched_tasks)
@@ -308,7 +308,7 @@ def test_a_dropped_connection_is_worth_another_try(
     assert (state.row.confirmed, state.stop_code) == (0, None)
     connect(monkeypatch, source, source.port)
     assert load(pipeline).rows == {"shop.wide": 3000}
-    plan = pipeline.reader.tables()["shop.wide"].load_plan
+    plan = pipeline.reader.tables()["shop.wide"].start.load_plan
     assert plan is not None and plan.remaining == ()
     files = [pipeline.zone / "shop.schema" / "wide" / f"{number:020d}.parquet" for number in (1, 2)]
     assert sum(pq.read_metadata(file).num_rows for file in files) == 3000

@@ -10,7 +10,7 @@ from open_mirroring.changes.manifest import BoundRange
 from open_mirroring.config.connections import resolve
 from open_mirroring.errors import TerminalError
 from spark_jobs.runtime.tasks import run_job
-from spark_jobs.sources.kafka.place import place_of
+from spark_jobs.sources.kafka.client import place_of
 from spark_jobs.sources.kafka.reader import read_range
 from spark_jobs.sources.kafka.transport import expecting, find_ranges
 from tests.kafka_broker import KafkaBroker

@@ -185,7 +185,7 @@ def test_the_rows_are_those_of_the_version(
 
 
 def test_a_file_that_is_gone_is_said(tmp_path: Path, spark: Any) -> None:
-    """G-44: also when it goes after the version was looked at."""
+    """G-40: also when it goes after the version was looked at."""
     write_deltalake(tmp_path, table_of(range(5)))
     target = Target(spark, tmp_path)
     for file in tmp_path.glob("*.parquet"):

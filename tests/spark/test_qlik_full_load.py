@@ -48,10 +48,10 @@ def test_t40_t43_every_value_arrives_by_the_types_of_the_metadata_files(
     assert found == wanted
 
 
-def test_t92_a_full_load_of_a_table_that_was_empty_is_whole(tmp_path: Path, spark) -> None:
+def test_t92_a_full_load_of_a_table_that_was_empty_is_whole(tmp_path: Path, spark_on_demand) -> None:
     write_files(tmp_path / "export", full_load_files(CUSTOMERS, [], "json"))
     assert [path.stat().st_size for path in tmp_path.rglob("LOAD*.json")] == [0]
-    _, done = loaded(tmp_path, spark)
+    _, done = loaded(tmp_path, spark_on_demand)
     assert (done.stopped, done.rows) == ({}, {}), "an empty table waits for its first row (F-92)"
 
 
@@ -80,7 +80,7 @@ def damaged(folder: Path, name: str, old: bytes, new: bytes) -> None:
     ],
 )
 def test_a_full_load_that_is_not_whole_is_refused_before_anything_is_published(
-    tmp_path: Path, spark, code: str, told: str, spoil: tuple[str | None, bytes | None, bytes | None]
+    tmp_path: Path, spark_on_demand, code: str, told: str, spoil: tuple[str | None, bytes | None, bytes | None]
 ) -> None:
     """T-41, T-42: bad input of an export; the message says the file and the way out."""
     written(tmp_path)
@@ -94,19 +94,19 @@ def test_a_full_load_that_is_not_whole_is_refused_before_anything_is_published(
         (folder / name).write_bytes(new or b"")
     else:
         damaged(tmp_path, name, old, new if new is not None else old.replace(b"STRING", b"GEOMETRY"))
-    pipeline, done = loaded(tmp_path, spark)
+    pipeline, done = loaded(tmp_path, spark_on_demand)
     stopped = done.stopped["dbo.customers"]
     assert stopped.startswith(code) and told in stopped and str(folder) in stopped
     assert pipeline.numbers("dbo.schema/customers") == []
 
 
-def test_columns_and_types_can_be_chosen(tmp_path: Path, spark) -> None:
+def test_columns_and_types_can_be_chosen(tmp_path: Path, spark_on_demand) -> None:
     """G-12, T-44: a type of the mirror file goes before the file's own, which may drift."""
     written(tmp_path)
     load = {"format": "qlik-full-load", "path": "export/dbo.customers", "stream_from": "beginning"}
     pipeline, done = loaded(
         tmp_path,
-        spark,
+        spark_on_demand,
         columns=["customer_id", "credit"],
         initial_load={**load, "types": {"credit": "decimal(19,4)"}},
     )
@@ -117,12 +117,12 @@ def test_columns_and_types_can_be_chosen(tmp_path: Path, spark) -> None:
     assert {row["credit"].as_tuple().exponent for row in rows} == {-4}
 
 
-def test_a_load_of_a_wider_key_is_refused_before_anything_is_published_g83(tmp_path: Path, spark) -> None:
+def test_a_load_of_a_wider_key_is_refused_before_anything_is_published_g83(tmp_path: Path, spark_on_demand) -> None:
     written(tmp_path)
     for path in (tmp_path / "export" / "dbo.customers").glob("*.dfm"):
         content = json.loads(path.read_bytes())
         for number, column in enumerate(content["dataInfo"]["columns"][:2], 1):
             column["primaryKeyPos"] = number
         path.write_text(json.dumps(content), encoding="utf-8")
-    _, done = loaded(tmp_path, spark)
+    _, done = loaded(tmp_path, spark_on_demand)
     assert "KEY_DIFFERS" in done.stopped["dbo.customers"]

@@ -17,13 +17,10 @@ from typing import Any
 
 import fastavro
 
+from spark_jobs.sources.ces.unreadable import DATUM_START
 from spark_jobs.sources.contract.avro_codecs import refuse_missing_codec
 from spark_jobs.sources.contract.decoded import Refusal, shown
 
-DATUM_START = b"\x061.0"
-"""The first bytes of a bare ``ChangeEvent``: the string "1.0" with its length."""
-
-CONTAINER = b"Obj\x01"
 _SINGLE_OBJECT, _CONFLUENT = b"\xc3\x01", b"\x00"
 _LSN = re.compile(r"[0-9A-Fa-f]{8}:[0-9A-Fa-f]{8}:[0-9A-Fa-f]{4}")
 _TIME = re.compile(

@@ -5,14 +5,12 @@ rows at one position: the old key leaves (sub 0), the new one is set (sub 1). Ot
 under its old key (G-03, C-73).
 
 A row image is the text of a JSON object, usually of strings and nulls only (C-41 to C-45, C-49, C-71 to C-73, C-84).
-The fast reader is used in that case, and only if writing the result again proves that no name occurs twice. Everything
-else goes to the exact reader.
+The fast reader is used in that case; everything else goes to the exact reader.
 """
 
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Collection
 from typing import NamedTuple
 
@@ -23,12 +21,11 @@ from open_mirroring.changes.row_key import encode_key, key_bucket
 from open_mirroring.errors import TerminalError
 from spark_jobs.changelog.schema import CHANGE, DELETE, INSERT, KEY_LEFT, UPDATE, LogRow, image_mark
 from spark_jobs.sources.ces.envelope import Data, Event, KeyPart
-from spark_jobs.sources.contract.decoded import MirroredTable, Notices, Refusal, shown
+from spark_jobs.sources.contract.decoded import MirroredTable, Refusal, shown
 from spark_jobs.sources.contract.json_numbers import (
     DOUBLE_DIGITS,
     JsonNumber,
     may_be_rounded,
-    members_once,
     no_number,
     rounded,
 )
@@ -49,10 +46,8 @@ Image = dict[str, str | None]
 _decode_columns = msgspec.json.Decoder(list[Column]).decode
 _decode_image = msgspec.json.Decoder(dict[str, str | None]).decode
 _encode = msgspec.json.encode
-_NAME = re.compile(r'"[ \t\r\n]*:')
 _COLUMN_LISTS_KEPT = 1000
 """The maximum of column lists cached per table: a table has few, and a hostile stream must not exhaust the memory."""
-NOTHING_NOTICED = Notices()
 
 
 class ColumnList(RowColumns):
@@ -82,10 +77,6 @@ class ColumnList(RowColumns):
             proven = None
         else:
             proven = _encode(image).decode()
-            # Each name is followed by at least one colon: with as many colons as names, no name occurs twice.
-            if proven != text and len(_NAME.findall(text)) != len(image):
-                image = self._exact_image(text)
-                proven = None
         if self._base64:
             image, proven = {name: self.spelled(name, value) for name, value in image.items()}, None
         if tuple(image) == self.names:
@@ -162,13 +153,7 @@ class ColumnList(RowColumns):
 
 def _read_columns(raw: bytes) -> list[Column]:
     try:
-        columns = _decode_columns(raw)
-        if len(_NAME.findall(raw.decode())) != len(Column.__struct_fields__) * len(columns):
-            # A column may have additional members, even one of them twice (C-98).
-            json.loads(
-                raw, object_pairs_hook=lambda pairs: members_once([(name.lower(), value) for name, value in pairs])
-            )
-        return columns
+        return _decode_columns(raw)
     except (msgspec.DecodeError, ValueError, RecursionError) as error:
         raise Refusal("ROW_INVALID", f"cols: {error}") from error
 
@@ -196,9 +181,7 @@ def _exact_image(text: str) -> Image:
     A number with a fraction or an exponent is a :class:`JsonNumber`.
     """
     try:
-        parsed = json.loads(
-            text, object_pairs_hook=members_once, parse_int=str, parse_float=JsonNumber, parse_constant=no_number
-        )
+        parsed = json.loads(text, parse_int=str, parse_float=JsonNumber, parse_constant=no_number)
         text.encode()
     except (ValueError, RecursionError) as error:
         raise Refusal("ROW_INVALID", f"a row is no JSON object of plain values: {error}") from error
@@ -248,7 +231,6 @@ class Outcome(NamedTuple):
     """
 
     rows: tuple[LogRow, ...]
-    notices: Notices = NOTHING_NOTICED
     foreign: str = ""
     at: str = ""
     sender: str = ""
@@ -280,9 +262,9 @@ class SourceTable:
 
 def change(event: Event, data: Data, table: SourceTable, origin: str, place: int) -> Outcome:
     """The rows of one complete event, at its coordinates."""
-    images = data.eventrow or data.eventdata
-    if images is None or (data.eventrow and data.eventdata):
-        raise Refusal("MESSAGE_INVALID", "data has no eventrow, or has eventdata beside it")
+    images = data.images
+    if images is None:
+        raise Refusal("MESSAGE_INVALID", "data has no eventrow, or has eventdata next to it")
     parts = data.eventsource.pkkey
     if parts and len(parts) > 1 and len({part.columnname for part in parts}) != len(parts):
         raise Refusal("MESSAGE_INVALID", "pkkey names a column twice")
@@ -306,9 +288,8 @@ def change(event: Event, data: Data, table: SourceTable, origin: str, place: int
         if not _is_empty(images.old):
             raise Refusal("ROW_INVALID", "an INS with an old row", key)
         _refuse_another_row(data, columns, image)
-        mismatch = _differs(data, table, columns, image, texts)
         row_set = _row(at, event, 1, INSERT, key, columns, True, row=row)
-        return Outcome((row_set,), _noticed(mismatch))
+        return Outcome((row_set,))
     old = _old_image(columns, images.old, key)
     _refuse_another_row(data, columns, image, old)
     whole = _is_complete(data, table, columns, old, image)
@@ -319,19 +300,18 @@ def change(event: Event, data: Data, table: SourceTable, origin: str, place: int
             raise Refusal("ROW_INVALID", f"an UPD without {shown(untold)}, and `full_rows` promises all columns", key)
         if old and not columns.large and all(old.get(n, ...) == v for n, v in image.items()):
             # Something changed, so it is one of these; and only NULL can be left out.
-            raise Refusal("ROW_INVALID", f"an UPD changes nothing but {shown(untold)}, which it does not tell", key)
+            raise Refusal("ROW_INVALID", f"an UPD changes nothing but {shown(untold)}, without its value", key)
         whole, listed, row = False, *columns.written_without(image, untold)
     row_set = _row(at, event, 1, UPDATE, key, columns, whole, row=row)._replace(cols=listed)
     old_texts = texts if key is None else _old_key(data, columns, table, old, image, texts, key)
-    mismatch = _differs(data, table, columns, image, texts)
     if old_texts == texts:
         is_untold = key is not None and not table.keys_never_change and table.key_names.isdisjoint(old)
         row_set = row_set._replace(had=columns.mark(old))
-        return Outcome((row_set,), _noticed(mismatch), key_untold=is_untold)
+        return Outcome((row_set,), key_untold=is_untold)
     # The primary key in a key change may be the old or the new one: undocumented (C-73).
     left_key = encode_key(old_texts)
     left = _row(at, event, 0, KEY_LEFT, left_key, columns, True, before=columns.write_old(old))
-    return Outcome((left, row_set), _noticed(mismatch and _differs(data, table, columns, old, old_texts)))
+    return Outcome((left, row_set))
 
 
 def _row(
@@ -350,10 +330,6 @@ def _row(
     return change._replace(committed=event.committed, transaction=event.lsn) if columns.logs_transactions else change
 
 
-def _noticed(mismatch: int) -> Notices:
-    return Notices(mismatch) if mismatch else NOTHING_NOTICED
-
-
 def _delete(
     event: Event, data: Data, table: SourceTable, columns: ColumnList, old: str | None, origin: str, place: int
 ) -> Outcome:
@@ -370,12 +346,11 @@ def _delete(
         [] if known else [name for name in table.key if is_unfilled(columns.types.get(name, ""), announced.get(name))]
     )
     if short:
-        raise Refusal("OLD_KEY_MISSING", f"only pkkey tells {shown(short[0])}, without the blanks that fill it up")
+        raise Refusal("OLD_KEY_MISSING", f"only pkkey contains {shown(short[0])}, without the blanks that fill it up")
     texts = columns.key_texts(image if known else announced)
     key = encode_key(texts) if texts else None
-    mismatch = _differs(data, table, columns, image, texts) if known else 0
     row_gone = _row((origin, place, table.source), event, 0, DELETE, key, columns, True, before=before)
-    return Outcome((row_gone,), _noticed(mismatch))
+    return Outcome((row_gone,))
 
 
 def _old_image(columns: ColumnList, text: str | None, key: str | None) -> Image:
@@ -503,7 +478,7 @@ def stale_key(event: Event, data: Data, table: SourceTable, key: str | None) -> 
         key: the key that was read before the change was refused; None: use ``pkkey``.
     """
     key = key or _announced_key(data, table)
-    images = data.eventrow or data.eventdata
+    images = data.images
     if event.operation != "UPD" or key is None:
         return key
     if images is None:
@@ -522,17 +497,17 @@ def _key_alone(columns: ColumnList, table: SourceTable, text: str | None) -> str
     if text is None or _is_empty(text):
         return None
     try:
-        pairs = json.loads(text, object_pairs_hook=tuple, parse_int=str, parse_float=str)
+        row = json.loads(text, parse_int=str, parse_float=str)
     except (ValueError, RecursionError) as error:
         raise Refusal("ROW_INVALID", f"a row is no JSON object: {error}") from error
-    if not isinstance(pairs, tuple):
+    if not isinstance(row, dict):
         raise Refusal("ROW_INVALID", "a row is no JSON object")
-    values = [(name, value) for name, value in pairs if name in table.key_names]
-    if len(values) != len(dict(values)) or not all(isinstance(value, str) for _, value in values):
-        raise Refusal("ROW_INVALID", "the key of a row is not told once, by plain values")
+    values = {name: value for name, value in row.items() if name in table.key_names}
+    if not all(isinstance(value, str) for value in values.values()):
+        raise Refusal("ROW_INVALID", "the key of a row is not given by plain values")
     if not values:
         return None
-    return encode_key(columns.key_texts({name: columns.spelled(name, value) for name, value in values}))
+    return encode_key(columns.key_texts({name: columns.spelled(name, value) for name, value in values.items()}))
 
 
 def _announced_key(data: Data, table: SourceTable) -> str | None:

@@ -22,14 +22,13 @@ from open_mirroring.facts.foreign_tables import FOREIGN, Ignored
 from open_mirroring.facts.kind import NewFacts
 from open_mirroring.facts.senders import Sender, note_senders
 from spark_jobs.changelog.schema import CHANGE, FRAGMENT, REJECTED, LogRow, RawMessage
-from spark_jobs.sources.ces.changes import NOTHING_NOTICED, Outcome, SourceTable, change, stale_key
+from spark_jobs.sources.ces.changes import Outcome, SourceTable, change, stale_key
 from spark_jobs.sources.ces.envelope import (
     UNSPLIT,
     Data,
     Event,
     is_complete,
     read_data,
-    read_data_leniently,
     read_event,
 )
 from spark_jobs.sources.ces.unreadable import NamedTable, table_in_body, table_in_data, table_in_line
@@ -39,7 +38,6 @@ from spark_jobs.sources.contract.decoded import (
     Dispositions,
     IndependentMessages,
     MirroredTable,
-    Notices,
     Refusal,
     SourceSchema,
     Unjoinable,
@@ -51,7 +49,7 @@ from spark_jobs.sources.contract.decoded import (
 from spark_jobs.sources.contract.table_names import TableNames
 from spark_jobs.sources.sql_server.types import BinaryText
 
-__all__ = ["CesDecoder", "CesSettings", "Damage", "Decoded", "Dispositions", "MirroredTable", "Notices"]
+__all__ = ["CesDecoder", "CesSettings", "Damage", "Decoded", "Dispositions", "MirroredTable"]
 
 
 class CesSettings(NamedTuple):
@@ -89,14 +87,11 @@ class CesDecoder(IndependentMessages):
         rows: list[LogRow] = []
         facts: NewFacts = {}
         total = changes = fragments = ignored = rejected = 0
-        notices = NOTHING_NOTICED
         senders, untold = set[Sender](), set[str]()
         for message in messages:
             total += 1
             outcome = self._damage(message) if isinstance(message, Damage) else self._message(message)
             found = outcome.rows
-            if outcome.notices is not NOTHING_NOTICED:
-                notices = notices.plus(outcome.notices)
             if not found:
                 ignored += 1
                 FOREIGN.add(facts, Ignored(1, outcome.at), name=outcome.foreign)
@@ -114,12 +109,12 @@ class CesDecoder(IndependentMessages):
                 rejected += 1
         counts = Dispositions(total, changes, fragments, 0, ignored, rejected)
         note_senders(facts, senders)
-        return Decoded(rows, counts, notices, keys_untold(untold), facts)
+        return Decoded(rows, counts, keys_untold(untold), facts)
 
     def join(self, pieces: Sequence[LogRow]) -> Decoded | Waiting | Unjoinable:
         """As :meth:`Decoder.join`."""
         outcome = join(pieces, self)
-        if not isinstance(outcome, Joined):
+        if not isinstance(outcome, Outcome):
             return outcome
         count = len(pieces)
         rejected = any(row.kind == REJECTED for row in outcome.rows)
@@ -129,7 +124,7 @@ class CesDecoder(IndependentMessages):
             FOREIGN.add(facts, Ignored(count, outcome.at), name=outcome.foreign)
         note_senders(facts, {(row.tbl or "", outcome.sender) for row in outcome.rows if row.kind == CHANGE})
         schemas = keys_untold({row.tbl or "" for row in outcome.rows} if outcome.key_untold else ())
-        return Decoded(outcome.rows, counts, outcome.notices, schemas, facts)
+        return Decoded([*outcome.rows], counts, schemas, facts)
 
     def again(self, origin: str, place: int, body: bytes, source: str | None) -> RawMessage:
         """As :meth:`Decoder.again`."""
@@ -174,16 +169,12 @@ class CesDecoder(IndependentMessages):
         table: SourceTable | None = None
         data: Data | None = None
         try:
-            data, is_prose = read_data_leniently(event.data)
+            data = read_data(event.data)
             table = self.table_of(data)
             if table is None:
                 return Outcome((), foreign=self.foreign_name(data), at=event.position(0))
             _check_position(event, data)
-            outcome = change(event, data, table, origin, place)._replace(sender=data.eventsource.db)
-            if is_prose or any(event.notices):
-                notices = outcome.notices.plus(event.notices).plus(Notices(prose_names=int(is_prose)))
-                return outcome._replace(notices=notices)
-            return outcome
+            return change(event, data, table, origin, place)._replace(sender=data.eventsource.db)
         except Refusal as refusal:
             row = refused_row(origin, place, refusal, raw)
             position = event.position(0 if event.operation == "DEL" else 1)
@@ -279,39 +270,22 @@ def _fragment(message: RawMessage, event: Event) -> LogRow:
     )
 
 
-class Joined(NamedTuple):
-    """A complete event, at the coordinates of its last piece.
-
-    Without rows its table, *foreign*, is not mirrored; *at* is as in :class:`Outcome`. A dead letter contains the
-    joined payload as ``raw`` and refers to its pieces by ``fragment_of``.
-    """
-
-    rows: list[LogRow]
-    notices: Notices
-    foreign: str = ""
-    at: str = ""
-    sender: str = ""
-    key_untold: bool = False
-
-
-_MOST_RUNS = 256
-
-
 class _Piece(NamedTuple):
     row: LogRow
     event: Event
 
 
-def join(pieces: Sequence[LogRow], decoder: CesDecoder) -> Joined | Waiting | Unjoinable:
-    """Join the pieces of one event: rows of kind ``fragment`` with one ``fragment_of``, as *decoder* made them."""
+def join(pieces: Sequence[LogRow], decoder: CesDecoder) -> Outcome | Waiting | Unjoinable:
+    """Join the pieces of one event: rows of kind ``fragment`` with one ``fragment_of``, as *decoder* made them.
+
+    The event is at the coordinates of its last piece. Its dead letter contains the joined payload as ``raw`` and refers
+    to its pieces by ``fragment_of``.
+    """
     read = [_Piece(row, decoder.read(row.raw)) for row in sorted(pieces, key=lambda row: (row.origin, row.place))]
     try:
         run, is_proven = _run(_by_index(read))
     except Refusal as refusal:
-        sent = _of_one_sending(read)
-        if sent is None:
-            return _refused(pieces, refusal, decoder)
-        run, is_proven = sent, True
+        return _refused(pieces, refusal, decoder)
     if isinstance(run, str):
         return Waiting(run)
     size, limit = sum(len(piece.row.raw or b"") for piece in run), decoder.settings.max_event_bytes
@@ -331,8 +305,8 @@ def join(pieces: Sequence[LogRow], decoder: CesDecoder) -> Joined | Waiting | Un
     raw = data.encode() if isinstance(data, str) else data
     outcome = decoder.decode_event(whole, last.row.origin, last.row.place, raw)
     if outcome.rows and outcome.rows[0].kind == REJECTED:
-        return Joined([outcome.rows[0]._replace(fragment_of=last.row.fragment_of)], outcome.notices)
-    return Joined(list(outcome.rows), *outcome[1:])
+        return Outcome((outcome.rows[0]._replace(fragment_of=last.row.fragment_of),))
+    return outcome
 
 
 def incomplete(pieces: Sequence[LogRow], reason: str, decoder: CesDecoder) -> list[LogRow]:
@@ -341,14 +315,14 @@ def incomplete(pieces: Sequence[LogRow], reason: str, decoder: CesDecoder) -> li
     None, if its first piece shows that its table is not mirrored (C-95).
     """
     outcome = _refused(pieces, Refusal("FRAGMENTS_INCOMPLETE", reason), decoder)
-    return [outcome.row] if isinstance(outcome, Unjoinable) else outcome.rows
+    return [outcome.row] if isinstance(outcome, Unjoinable) else [*outcome.rows]
 
 
-def _refused(pieces: Sequence[LogRow], refusal: Refusal, decoder: CesDecoder) -> Unjoinable | Joined:
+def _refused(pieces: Sequence[LogRow], refusal: Refusal, decoder: CesDecoder) -> Unjoinable | Outcome:
     """The dead letter of pieces that can never be joined, with their table if there is only one (C-95)."""
     told = {found for piece in pieces if (found := _table_in_piece(piece, decoder)) is not None}
     outcome = decoder.placed(_dead_letter(pieces, refusal), told.pop() if len(told) == 1 else None)
-    return Unjoinable(outcome.rows[0]) if outcome.rows else Joined([], outcome.notices, outcome.foreign, outcome.at)
+    return Unjoinable(outcome.rows[0]) if outcome.rows else outcome
 
 
 def _table_in_piece(piece: LogRow, decoder: CesDecoder) -> NamedTable | None:
@@ -399,64 +373,6 @@ def _run(by_index: dict[int, _Piece]) -> tuple[list[_Piece] | str, bool]:
     if missing:
         return f"piece {missing[0]}" + (f" and {len(missing) - 1} more" if len(missing) > 1 else ""), False
     return [by_index[index] for index in range(base, end + 1)], is_proven
-
-
-def _of_one_sending(pieces: Sequence[_Piece]) -> list[_Piece] | str | None:
-    """The pieces of one of two sendings of an event that were split at different places; or what is missing.
-
-    A run of pieces is the event if it forms one complete record that contains all other pieces: consecutive ones next
-    to each other, the first at its beginning and the last at its end. None: no run is, or two are.
-    """
-    known: dict[int, list[_Piece]] = {}
-    for piece in pieces:
-        same = known.setdefault(piece.event.split.piece, [])
-        if all((one.event.data, one.event.split) != (piece.event.data, piece.event.split) for one in same):
-            same.append(piece)
-    heads = {(p.event.operation, p.event.split.total, type(p.event.data)) for p in pieces}
-    if len(heads) > 1 or pieces[0].event.split.total is not None or min(known) > 1:
-        return None
-    runs: list[list[_Piece]] = [[]]
-    ended: list[list[_Piece]] = []
-    for index in sorted(known):
-        longer = [[*run, piece] for run in runs for piece in known[index] if len(run) == index - min(known)]
-        runs = [run for run in longer if not run[-1].event.split.last][:_MOST_RUNS]
-        ended += [run for run in longer if run[-1].event.split.last]
-    if not ended:
-        return "pieces of one sending"
-    whole = {_code_units(run): run for run in ended if _has_all(run, known)}
-    return next(iter(whole.values())) if len(whole) == 1 else None
-
-
-def _has_all(run: Sequence[_Piece], known: Mapping[int, Sequence[_Piece]]) -> bool:
-    """Whether a run of pieces forms one complete record that contains all other pieces."""
-    parts: list[list[_Piece]] = []
-    for index, same in sorted(known.items()):
-        others = [piece for piece in same if all(piece is not one for one in run)]
-        if len(others) > 1:
-            return False
-        if others and parts and parts[-1][-1].event.split.piece == index - 1:
-            parts[-1] += others
-        elif others:
-            parts.append(others)
-    whole = _code_units(run)
-    for part in parts:
-        text = _code_units(part)
-        begins, ends = part[0].event.split.piece == min(known), bool(part[-1].event.split.last)
-        if (begins and ends and text != whole) or (begins and not whole.startswith(text)):
-            return False
-        if text not in whole or (ends and not whole.endswith(text)):
-            return False
-    try:
-        read_data(_concatenated(run))
-    except (Refusal, UnicodeError):
-        return False
-    return True
-
-
-def _code_units(pieces: Sequence[_Piece]) -> bytes:
-    """The joined pieces, in bytes that a cut inside a character does not alter."""
-    parts = [piece.event.data for piece in pieces]
-    return b"".join(p if isinstance(p, bytes) else str(p).encode("utf-16-le", "surrogatepass") for p in parts)
 
 
 def _concatenated(run: Sequence[_Piece]) -> str | bytes:

@@ -12,27 +12,24 @@ import base64
 import binascii
 import json
 import re
-from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import msgspec
 
 from open_mirroring.changes.log_position import position_text
-from spark_jobs.sources.ces import avro as ces_avro
-from spark_jobs.sources.contract.decoded import Notices, Refusal, shown
-from spark_jobs.sources.contract.json_numbers import members_once
+from spark_jobs.sources.contract.decoded import Refusal, shown
 
 EVENT_TYPE = "com.microsoft.SQL.CES.DML.V1"
 OPERATIONS = ("INS", "UPD", "DEL")
 
+AVRO_CONTAINER = b"Obj\x01"
+"""The first bytes of an Avro container file."""
 _JSON_CONTENT = {"application/json", "application/avro-json"}
 """``application/avro-json`` is JSON text despite its name (C-16)."""
 
 _LOGICAL_ID = re.compile(
     r"([0-9A-Fa-f]{8}-[0-9A-Fa-f]{4}-[0-9A-Fa-f]{4}-[0-9A-Fa-f]{4}-[0-9A-Fa-f]{12}):([0-9A-Fa-f]{20}):([0-9]{20})"
 )
-_SOURCE_NAMES = {"db", "schema", "tbl", "cols", "pkkey", "transaction"}
-_NOTHING = Notices()
 _NULL = msgspec.Raw(b"null")
 _SURROGATE = re.compile(rb"\\u[dD][89A-Fa-f]")
 _PLACE_AS_TEXT = re.compile(rb'"(?:segmentindex|finalsegment|splitindex|splittotalcnt)"\s*:\s*"')
@@ -78,6 +75,11 @@ class Data(msgspec.Struct, gc=False):
     eventsource: EventSource
     eventrow: EventRow | None = None
     eventdata: EventRow | None = None
+
+    @property
+    def images(self) -> EventRow | None:
+        """None if missing, or told twice."""
+        return None if self.eventrow and self.eventdata else self.eventrow or self.eventdata
 
 
 class _Envelope(msgspec.Struct, gc=False):
@@ -139,7 +141,6 @@ class Event(msgspec.Struct, frozen=True, gc=False):
     operation: str
     split: Split
     data: str | bytes | Data
-    notices: Notices = _NOTHING
     time: msgspec.Raw = _NULL
 
     @property
@@ -161,8 +162,6 @@ class Event(msgspec.Struct, frozen=True, gc=False):
 
 
 _decode_envelope = msgspec.json.Decoder(_Envelope).decode
-_decode_members = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
-_decode_list = msgspec.json.Decoder(list[msgspec.Raw] | None).decode
 _decode_data = msgspec.json.Decoder(Data).decode
 
 
@@ -172,13 +171,10 @@ def read_event(body: bytes) -> Event:
         return _event(_read_json(body), is_avro=False)
     if not body.strip(_BLANKS):
         raise Refusal("BODY_MISSING", "the message is empty")
-    is_text = body[0] in _BLANKS or (0x20 < body[0] < 0x7F and not body.startswith(ces_avro.CONTAINER))
+    is_text = body[0] in _BLANKS or (0x20 < body[0] < 0x7F and not body.startswith(AVRO_CONTAINER))
     if is_text:
         return _event(_read_json(body), is_avro=False)
-    if body.startswith(ces_avro.CONTAINER):
-        event = _event(_of_fields(ces_avro.read_container(body)), is_avro=True)
-        return msgspec.structs.replace(event, notices=Notices(avro_containers=1))
-    return _event(_read_avro(ces_avro.unframed(body)), is_avro=True)
+    return _avro_event(body)
 
 
 def _read_json(body: bytes) -> _Envelope:
@@ -188,45 +184,14 @@ def _read_json(body: bytes) -> _Envelope:
         except UnicodeDecodeError as error:
             raise Refusal("MESSAGE_INVALID", str(error)) from error
     try:
-        envelope = _decode_envelope(body)
+        return _decode_envelope(body)
     except msgspec.ValidationError as error:
-        envelope = _with_numbers_as_texts(body, error)
+        return _with_numbers_as_texts(body, error)
     except (msgspec.DecodeError, RecursionError) as error:
         piece = _with_half_a_character(body)
         if piece is None:
             raise Refusal("MESSAGE_INVALID", str(error)) from error
-        envelope = piece
-        _refuse_twice(body)
-        return envelope
-    members = _members(body)
-    if members is None:
-        _refuse_twice(body)
-    if isinstance(envelope.data, Data):
-        try:
-            _in_lower_case(bytes((members or _decode_members(body))["data"]).decode())
-        except (ValueError, RecursionError) as error:
-            raise Refusal("MESSAGE_INVALID", str(error)) from error
-    return envelope
-
-
-def _members(text: bytes | msgspec.Raw) -> dict[str, msgspec.Raw] | None:
-    """The members of an object if each name provably occurs once; else None.
-
-    The proof: the members, written again in the usual form, give the same text.
-    """
-    text = bytes(text)
-    found = _decode_members(text)
-    comma, colon = (b", ", b'": ') if b'": ' in text[:64] else (b",", b'":')
-    again = comma.join([b"".join([b'"', name.encode(), colon, value]) for name, value in found.items()])
-    return found if text == b"{%b}" % again else None
-
-
-def _refuse_twice(body: bytes) -> None:
-    """Refuse an object with a duplicate name: no standard says which of both counts (C-98)."""
-    try:
-        json.loads(body, object_pairs_hook=members_once)
-    except (ValueError, RecursionError) as error:
-        raise Refusal("MESSAGE_INVALID", str(error)) from error
+        return piece
 
 
 def _with_numbers_as_texts(body: bytes, error: msgspec.ValidationError) -> _Envelope:
@@ -267,9 +232,24 @@ def _why_invalid(body: bytes, error: msgspec.ValidationError) -> Refusal:
     return Refusal("MESSAGE_INVALID", str(error))
 
 
-def _read_avro(datum: bytes) -> _Envelope:
-    fields = ces_avro.read_envelope(datum)
-    return _Envelope(**{**fields, "time": _raw(fields["time"])})
+def _avro_event(body: bytes) -> Event:
+    from spark_jobs.sources.ces import avro  # with fastavro, which no run over JSON needs
+
+    if body.startswith(AVRO_CONTAINER):
+        return _event(_of_fields(avro.read_container(body)), is_avro=True)
+    fields = avro.read_envelope(avro.unframed(body))
+    return _event(_Envelope(**{**fields, "time": _raw(fields["time"])}), is_avro=True)
+
+
+def _avro_data(payload: bytes) -> Data:
+    from spark_jobs.sources.ces import avro
+
+    if not payload.startswith(AVRO_CONTAINER):
+        return _data_of(avro.read_data(payload))
+    try:
+        return _decode_data(json.dumps(avro.read_container(payload)))
+    except (msgspec.MsgspecError, TypeError, ValueError, OverflowError) as error:
+        raise Refusal("MESSAGE_INVALID", f"a container file that holds no Data record: {error}") from error
 
 
 def _of_fields(fields: dict[str, Any]) -> _Envelope:
@@ -309,8 +289,7 @@ def _event(envelope: _Envelope, is_avro: bool) -> Event:
         raise Refusal("MESSAGE_INVALID", f"operation is {shown(envelope.operation)}, not INS, UPD or DEL")
     epoch, lsn, sequence = match.groups()
     split, data = _split(envelope), _payload(envelope, is_avro)
-    notices = Notices(data_base64=1) if envelope.data is None else _NOTHING
-    return Event(epoch.lower(), lsn.upper(), sequence, envelope.operation, split, data, notices, envelope.time)
+    return Event(epoch.lower(), lsn.upper(), sequence, envelope.operation, split, data, envelope.time)
 
 
 def _unknown_type(found: str) -> Refusal:
@@ -354,12 +333,7 @@ def _payload(envelope: _Envelope, is_avro: bool) -> str | bytes | Data:
 
 
 def read_data(payload: str | bytes | Data) -> Data:
-    """The payload of a complete event; like :func:`read_data_leniently`, without the spelling."""
-    return read_data_leniently(payload)[0]
-
-
-def read_data_leniently(payload: str | bytes | Data) -> tuple[Data, bool]:
-    """The payload of a complete event, and whether the case of its names differs from the published samples (C-97).
+    """The payload of a complete event; the case of its names may differ from the published samples (C-97).
 
     Bytes of an Avro message contain JSON text or a record, whatever their announced content type. A leading brace would
     be a negative length in Avro, and a record is self-proving (C-62).
@@ -368,48 +342,17 @@ def read_data_leniently(payload: str | bytes | Data) -> tuple[Data, bool]:
         Refusal: ``MESSAGE_INVALID`` when the payload is invalid.
     """
     if isinstance(payload, Data):
-        return payload, False
-    if isinstance(payload, bytes) and payload.startswith(ces_avro.CONTAINER):
-        try:
-            return _decode_data(json.dumps(ces_avro.read_container(payload))), False
-        except (msgspec.MsgspecError, TypeError, ValueError, OverflowError) as error:
-            raise Refusal("MESSAGE_INVALID", f"a container file that holds no Data record: {error}") from error
+        return payload
     if isinstance(payload, bytes) and payload[:1] != b"{":
-        return _data_of(ces_avro.read_data(payload)), False
+        return _avro_data(payload)
     try:
         text = payload if isinstance(payload, str) else payload.decode()
         try:
-            data, is_prose = _decode_data(text), False
+            return _decode_data(text)
         except msgspec.ValidationError:
-            data, is_prose = _decode_data(_in_lower_case(text)), True
-        if is_prose or not _has_unique_names(text):
-            found = json.loads(_in_lower_case(text))
-            if "eventrow" in found and "eventdata" in found:
-                raise ValueError("the event has both eventrow and eventdata")
+            return _decode_data(_in_lower_case(text))
     except (msgspec.DecodeError, ValueError, RecursionError) as error:
         raise Refusal("MESSAGE_INVALID", str(error)) from error
-    return data, is_prose
-
-
-def _has_unique_names(text: str) -> bool:
-    """Whether a payload provably has the names of the samples, each once."""
-    data = _members(text.encode())
-    if data is None or data.keys() != {"eventsource", "eventrow"}:
-        return False
-    source, row = _members(data["eventsource"]), _members(data["eventrow"])
-    if source is None or row is None:
-        return False
-    is_known = source.keys() <= _SOURCE_NAMES and row.keys() == {"old", "current"}
-    return is_known and _parts_have_unique_names(source)
-
-
-def _parts_have_unique_names(source: Mapping[str, msgspec.Raw]) -> bool:
-    """The same for the objects in an event's source, except ``cols``, which is checked when it is new."""
-    transaction = source.get("transaction", _NULL)
-    parts = _decode_list(source["pkkey"]) or []
-    return (transaction == _NULL or _members(transaction) is not None) and all(
-        _members(part) is not None for part in parts
-    )
 
 
 def _in_lower_case(text: str) -> str:
@@ -417,14 +360,7 @@ def _in_lower_case(text: str) -> str:
 
     Images are nested texts, so no column's name is changed.
     """
-
-    def lower(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-        found = {name.lower(): value for name, value in pairs}
-        if len(found) != len(pairs):
-            raise ValueError("a name stands twice in one object, perhaps in another case")
-        return found
-
-    return json.dumps(json.loads(text, object_pairs_hook=lower))
+    return json.dumps(json.loads(text, object_pairs_hook=lambda pairs: {name.lower(): value for name, value in pairs}))
 
 
 def _data_of(record: dict[str, Any]) -> Data:

@@ -15,7 +15,6 @@ from spark_jobs.changelog.schema import RawMessage
 from spark_jobs.sources.ces.changes import ColumnList
 from spark_jobs.sources.ces.decoder import DEFAULT_SETTINGS, CesDecoder, CesSettings
 from spark_jobs.sources.ces.envelope import Data, is_complete, read_data
-from spark_jobs.sources.ces.fast_path import FastCes
 from spark_jobs.sources.ces.unreadable import table_in_data
 from spark_jobs.sources.contract.announced import Announced, AnnouncedColumn, Note
 from spark_jobs.sources.contract.decoded import (
@@ -29,6 +28,7 @@ from spark_jobs.sources.contract.source import Format
 if TYPE_CHECKING:
     from open_mirroring.config import Mirror
     from open_mirroring.config.source import ChangeEvents
+    from spark_jobs.sources.ces.fast_path import FastCes
 
 NO_OLD_VALUES = Note(
     "updates come without old values (@include_old_values = 0): an update that changes the key stops the table, or is "
@@ -67,6 +67,8 @@ class CesFormat(Format):
 
     def fast_decoder(self, tables: Mapping[str, MirroredTable], schemas: Sequence[SourceSchema] = ()) -> FastCes:
         """As :meth:`Format.fast_decoder`."""
+        from spark_jobs.sources.ces.fast_path import FastCes
+
         return FastCes(CesDecoder(tables, self.settings))
 
 
@@ -118,7 +120,7 @@ def _update(data: Data, columns: ColumnList) -> tuple[bool | None, tuple[Note, .
     An unchanged column outside the key proves that all are sent (C-44). Otherwise a column missing in the row, or a gap
     in the positions of columns, shows that some are not sent; but a dropped column leaves a gap, too.
     """
-    images = data.eventrow or data.eventdata
+    images = data.images
     if images is None or images.current is None:
         return None, ()
     current = columns.read(images.current)[0]

@@ -13,8 +13,8 @@ import json
 import re
 from typing import Any, NamedTuple
 
-from spark_jobs.sources.ces import avro as ces_avro
-
+DATUM_START = b"\x061.0"
+"""The first bytes of a bare ``ChangeEvent``: the string "1.0" with its length."""
 _MOST_BYTES = 4 * 2**20
 """An event begins with its table, so only this much of a longer one is searched."""
 
@@ -140,8 +140,8 @@ def _unescaped(text: bytes, escape: bytes) -> str:
 
 def _of_avro(body: bytes) -> NamedTable | None:
     """The name in an Avro message whose end or frame may be missing."""
-    start = 0 if body[:1] == ces_avro.DATUM_START[:1] else body.find(ces_avro.DATUM_START)
-    if start < 0 or body.find(ces_avro.DATUM_START, start + 1) >= 0:
+    start = 0 if body[:1] == DATUM_START[:1] else body.find(DATUM_START)
+    if start < 0 or body.find(DATUM_START, start + 1) >= 0:
         return None
     reader = _Reader(body, start)
     for _ in range(8):

@@ -98,28 +98,6 @@ class Dispositions(NamedTuple):
     rejected: int = 0
 
 
-class Notices(NamedTuple):
-    """What was read without complaint and still deserves a look (G-11).
-
-    Args:
-        key_mismatch: changes whose announced primary key is spelled otherwise than the key columns of their row (C-45).
-        tombstones: messages without a value under a key, marks of a compacted topic; they are ignored (K-64).
-        data_base64: events whose payload came as ``data_base64`` (C-97).
-        prose_names: events whose members are spelled as the prose of the specification has them (C-97).
-        avro_containers: events that came as an Avro container file of their own (C-63).
-    """
-
-    key_mismatch: int = 0
-    tombstones: int = 0
-    data_base64: int = 0
-    prose_names: int = 0
-    avro_containers: int = 0
-
-    def plus(self, other: Notices) -> Notices:
-        """Both together."""
-        return Notices(*map(int.__add__, self, other))
-
-
 BY_HAND = "(given by hand)"
 """Stands for the topic of what the mirror file gives: no topic has such a name (K-61)."""
 
@@ -163,7 +141,6 @@ class Decoded(NamedTuple):
 
     rows: list[LogRow]
     counts: Dispositions
-    notices: Notices
     schemas: Sequence[SourceSchema] = ()
     facts: Facts = NO_FACTS
 

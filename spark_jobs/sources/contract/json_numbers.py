@@ -1,4 +1,4 @@
-"""Reads JSON without a guess: no name twice, numbers digit for digit, and no numbers that may have lost digits.
+"""Reads JSON without a guess: numbers digit for digit, and no numbers that may have lost digits.
 
 Sources write exact numbers with a fraction as texts; none is documented to write them as JSON numbers. A sender that
 writes them as JSON numbers may have read them as doubles, which hold 15 digits. Then the last digits would be wrong,
@@ -8,9 +8,6 @@ and nobody would see it (G-112).
 from __future__ import annotations
 
 import re
-from typing import Any
-
-from spark_jobs.sources.contract.decoded import shown
 
 DOUBLE_DIGITS = 15
 """Decimals of so many digits survive a double."""
@@ -23,19 +20,6 @@ class JsonNumber(str):
     """A JSON number with its exact text, where no Python whole number has that text; so it differs from a string."""
 
     __slots__ = ()
-
-
-def members_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """The members of a JSON object.
-
-    Raises:
-        ValueError: a name stands there twice; which of both counts, no standard says (C-98).
-    """
-    found = dict(pairs)
-    if len(found) != len(pairs):
-        names = [name for name, _ in pairs]
-        raise ValueError(f"the name {shown(next(n for n in names if names.count(n) > 1))} stands there twice")
-    return found
 
 
 def no_number(text: str) -> None:

@@ -10,7 +10,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from types import MappingProxyType
-from typing import Any, ClassVar, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol
 
 from open_mirroring.changes.column_history import Structure
 from open_mirroring.changes.manifest import BoundFile, BoundRange, FileVersion
@@ -21,8 +21,10 @@ from open_mirroring.protocols.backfilling import Interval
 from spark_jobs.changelog.origins import partition_of
 from spark_jobs.sources.contract.announced import Announced
 from spark_jobs.sources.contract.decoded import Decoder, MirroredTable, SourceSchema
-from spark_jobs.sources.contract.fast_decoder import FastDecoder
-from spark_jobs.sources.contract.message_blocks import RowBlock
+
+if TYPE_CHECKING:
+    from spark_jobs.sources.contract.fast_decoder import FastDecoder
+    from spark_jobs.sources.contract.message_blocks import RowBlock
 
 _FEWEST = 100
 """A sample looks at so many messages of a range at least, and rather at fewer ranges."""

@@ -22,7 +22,6 @@ from spark_jobs.sources.contract.decoded import (
     Dispositions,
     IndependentMessages,
     MirroredTable,
-    Notices,
     Refusal,
     Unjoinable,
     Waiting,
@@ -30,7 +29,7 @@ from spark_jobs.sources.contract.decoded import (
     refused_row,
     shown,
 )
-from spark_jobs.sources.contract.json_numbers import JsonNumber, members_once, no_number
+from spark_jobs.sources.contract.json_numbers import JsonNumber, no_number
 from spark_jobs.sources.contract.table_names import TableNames
 
 
@@ -91,7 +90,7 @@ class TableChanges(IndependentMessages, ABC):
             else:
                 found = self._outcome(message)
             if found is None:
-                ended.update(ignored=1, tombstones=1)
+                ended["ignored"] += 1
                 continue
             if isinstance(found, _Foreign):
                 ended["ignored"] += 1
@@ -99,8 +98,7 @@ class TableChanges(IndependentMessages, ABC):
                 continue
             rows += found
             ended["rejected" if found[0].kind == REJECTED else "changes"] += 1
-        notices = Notices(tombstones=ended.pop("tombstones", 0))
-        return Decoded(rows, Dispositions(**ended), notices, facts=facts)
+        return Decoded(rows, Dispositions(**ended), facts=facts)
 
     def _outcome(self, message: RawMessage) -> Sequence[LogRow] | _Foreign | None:
         """The rows of a message, its table and place if that is not mirrored, or None for a tombstone."""
@@ -168,15 +166,13 @@ def change_rows(
 
 
 def exact_json(body: bytes) -> Any:
-    """JSON without a guess: no name twice, whole numbers as ``int``, others a :class:`JsonNumber`, texts that are text.
+    """JSON without a guess: whole numbers as ``int``, others a :class:`JsonNumber`, texts that are text.
 
     Raises:
         Refusal: ``MESSAGE_INVALID``.
     """
     try:
-        found = json.loads(
-            body.decode(), object_pairs_hook=members_once, parse_float=JsonNumber, parse_constant=no_number
-        )
+        found = json.loads(body.decode(), parse_float=JsonNumber, parse_constant=no_number)
         json.dumps(found, ensure_ascii=False).encode()  # half a surrogate pair is no text
     except UnicodeDecodeError as error:
         raise Refusal("MESSAGE_INVALID", f"the message is no UTF-8: {error}") from error

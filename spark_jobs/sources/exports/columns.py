@@ -99,7 +99,7 @@ def landing_column(name: str, kind: pa.DataType, sql_type: str | None, chosen: s
     except TerminalError as error:
         raise _unsupported(name, error.what, error.way_out) from error
     if chosen == "string" and _lacks_digits(kind, sql_type or ""):
-        what = f"{kind} has not all that a {sql_type} tells, which `types` of the table lands as text"
+        what = f"{kind} cannot hold all digits of a {sql_type}, which `types` of the table lands as text"
         raise _unsupported(name, what, "export the column as text")
     return column._replace(type=landing)
 

@@ -98,7 +98,7 @@ def _why_malformed(data: np.memmap[Any, np.dtype[np.uint8]]) -> str | None:
         # The last line is ended, so a byte follows every quote.
         after = data[closes + 1]
         if not np.isin(before, (_QUOTE, _COMMA, _LF)).all() or not np.isin(after, (_QUOTE, _COMMA, _LF, _CR)).all():
-            return "a quote stands inside a field and is not doubled"
+            return "a quote is inside a field and is not doubled"
         inside = (inside + len(quotes)) % 2
     return "a quoted field is not closed: it may be cut off" if inside else None
 

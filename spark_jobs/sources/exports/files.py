@@ -115,7 +115,7 @@ def export_files(export: Export) -> list[str]:
             way_out = "an export is a folder of its own: rename the file"
         raise _error(export.root, "LOAD_INVALID", f"the file {file.name!r} {what}", f"{way_out}, or take it out")
     if not found:
-        way_out = "put the export there (a table without rows has one file too), or mend `path`"
+        way_out = "put the export there (a table without rows has one file too), or fix `path`"
         raise _error(export.root, "PLACE_MISSING", f"there is no .{export.format} file", way_out)
     return sorted(found)
 
@@ -325,7 +325,7 @@ def reading(path: Place) -> Iterator[None]:
     try:
         yield
     except ObjectReplaced:
-        raise _changed(path, "another object stands there now") from None
+        raise _changed(path, "another object is there now") from None
     except (pa.ArrowException, UnicodeDecodeError) as error:
         raise invalid(path, why_unparsed(str(error))) from error
     except OSError as error:
@@ -370,7 +370,7 @@ def load_files(root: Place) -> list[str]:
     there = isinstance(root, ObjectPath) or root.is_dir()
     listed = list_source_files(root, (*DATA_SUFFIXES, SUFFIX), was_read=True) if there else None
     if listed is None or not any((listed.files, listed.waiting, listed.unknown, listed.unfinished, listed.unread)):
-        raise _error(root, "PLACE_MISSING", "there is no full load here", "let the task write it, or mend `path`")
+        raise _error(root, "PLACE_MISSING", "there is no full load here", "let the task write it, or fix `path`")
     names = [file.name for file in listed.files]
     empty = [name for name in listed.waiting if is_said_empty(root / name)]
     names += empty
@@ -394,7 +394,7 @@ def load_files(root: Place) -> list[str]:
             *sorted(described ^ {stem(name) for name in data}),
         ]
         what = (
-            f"{odd[0]!r} is empty, unfinished, hidden, or has no file beside it that describes it or that it describes"
+            f"{odd[0]!r} is empty, unfinished, hidden, or has no file next to it that describes it or that it describes"
         )
         raise _error(root, "LOAD_INVALID", what, "wait until the full load is complete, or copy all of its files")
     return data
@@ -470,7 +470,7 @@ def _dfm_of(path: Place) -> Dfm:
         dfm = read_dfm(described.read_bytes())
         check_file(dfm, path.name)
     except FileNotFoundError:
-        what, way_out = f"the metadata file {described.name!r} is missing", "put it back beside its data file"
+        what, way_out = f"the metadata file {described.name!r} is missing", "put it back next to its data file"
         raise _error(path.parent, "LOAD_INVALID", what, way_out) from None
     except Refusal as refusal:
         raise _invalid(path, refusal) from refusal
@@ -479,7 +479,7 @@ def _dfm_of(path: Place) -> Dfm:
 
 def _invalid(path: Place, refusal: Refusal) -> TerminalError:
     what = f"the file is not as a full load is: {refusal.code}: {refusal.reason}"
-    return _error(path, "LOAD_INVALID", what, "load the table anew with the Qlik task")
+    return _error(path, "LOAD_INVALID", what, "reload the table with the Qlik task")
 
 
 def _error(where: Place | str, code: str, what: str, way_out: str) -> TerminalError:

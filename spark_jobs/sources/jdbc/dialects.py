@@ -325,7 +325,7 @@ def database_error(doing: str, state: str, what: str, connection: Connection, ta
             "SERVICE_REFUSED",
             f"{doing}, the database refused (SQLSTATE {state}): {what}",
             where=where,
-            way_out="mend the connection, the rights of its login, or the table's settings",
+            way_out="fix the connection, the rights of its login, or the table's settings",
         )
     return TransientError(
         "UNREACHABLE",

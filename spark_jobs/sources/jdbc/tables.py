@@ -24,7 +24,7 @@ from open_mirroring.config.connections import Connection, resolve
 from open_mirroring.config.names import SourceName
 from open_mirroring.errors import MirroringError, TerminalError, TransientError
 from open_mirroring.landing_zone.load_columns import LoadColumn
-from spark_jobs.runtime.tasks import needs_spark, run_job
+from spark_jobs.runtime.tasks import THREADS, needs_spark, run_job
 from spark_jobs.sources.exports.columns import land_column
 from spark_jobs.sources.exports.files import refused
 from spark_jobs.sources.jdbc.dialects import BoundKind, Dialect, Range, condition, database_error, dialect_of, ranges
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
 Answer = TypeVar("Answer")
 _FETCH_ROWS = "10000"
-_QUICKER = 8
+_QUICKER = 16
 """So many times as fast as a message's bytes are those of a table read, for they come as typed columns."""
 _ANSWER = pa.schema([pa.field("part", pa.int32()), pa.field("answer", pa.binary())])
 
@@ -145,26 +145,26 @@ class JdbcTable:
         columns: Sequence[LoadColumn],
         split: SplitColumn | None,
         parts: Sequence[Range],
-        work: Callable[[int, Iterable[pa.RecordBatch]], bytes],
+        work: Callable[[int, Iterable[pa.RecordBatch]], Any],
         pace: Pace,
-    ) -> list[bytes]:
+    ) -> list[Any]:
         """Run *work* over the rows of each part, one task each; return its answers in order.
 
         Args:
             columns: the columns that *work* gets, in this order, for :class:`JdbcRows`.
             split: the column that *parts* are ranges of; None: one part, the whole table.
             parts: what to read.
-            work: given a part's place in *parts* and its batches, returns its answer.
+            work: given a part's place in *parts* and its batches, returns its answer: bytes where Spark's reader reads.
             pace: how many parts are read side by side, and how fast all of them together.
         """
         size = self.size()
         at_once, each = self._at_once(len(parts), pace, size)
         # No more tasks than connections are allowed: how many cores there are is the cluster's affair.
         step = len(parts) if pace.connections is None else at_once
-        found: list[bytes] = []
+        found: list[Any] = []
         connection, name = self._connection, self._name
 
-        def read_part(task: tuple[int, str]) -> bytes:
+        def read_part(task: tuple[int, str]) -> Any:
             part, query = task
             return work(part, paced(rows_of(connection, query, name), each))
 
@@ -172,7 +172,7 @@ class JdbcTable:
             group = range(first, min(first + step, len(parts)))
             if self._dialect.copies:
                 tasks = list(zip(group, self._queries(columns, split, parts[group.start : group.stop]), strict=True))
-                found += run_job(self._spark, "read a table", read_part, tasks, size)
+                found += run_job(self._spark, "read a table", read_part, tasks, size, min(at_once, THREADS))
             else:
                 rows = partial(self._texts, columns, split, parts[group.start : group.stop])
                 found += self.answers(rows, _at(work, group, each), len(group))
@@ -180,7 +180,7 @@ class JdbcTable:
 
     def _at_once(self, parts: int, pace: Pace, size: int) -> tuple[int, float | None]:
         """How many parts are read side by side at most, and how many rows per second each of the readers may read."""
-        cores = 1
+        cores = THREADS
         if needs_spark(self._spark, size):
             from spark_jobs.runtime.worker_tasks import parallelism
 
@@ -246,11 +246,6 @@ class JdbcTable:
         rows = self.asked("reading its rows", lambda: self._texts(columns, split, parts))
         own = sealed(self._spark, work)
         return rows.coalesce(tasks).mapInArrow(lambda batches: own(paced(batches, each)), schema)
-
-    def rows(self, columns: Sequence[LoadColumn]) -> Iterator[pa.RecordBatch]:
-        """Read all rows in this process, for :class:`JdbcRows`; only a database whose size is known allows it."""
-        (query,) = self._queries(columns, None, [Range(None, None, True)])
-        return rows_of(self._connection, query, self._name)
 
     def _texts(self, columns: Sequence[LoadColumn], split: SplitColumn | None, parts: Sequence[Range]) -> DataFrame:
         """Return the columns as texts, one partition for each part."""
@@ -342,7 +337,7 @@ class JdbcTable:
                 way_out = "this is no answer of the database: report it"
                 return TerminalError("SERVICE_REFUSED", f"{doing}, Spark failed: {what}", where=where, way_out=way_out)
             # Spark Connect returns no SQLSTATE, so another attempt may succeed.
-            way_out = "run again; if it stays, mend what the text names"
+            way_out = "run again; if it stays, fix what the text names"
             return TransientError("SERVICE_REFUSED", f"{doing}, Spark failed: {what}", where=where, way_out=way_out)
         return database_error(doing, state, what, self._connection, self._name)
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future, wait
-from typing import Any, NoReturn, TypeVar
+from typing import Any, NamedTuple, NoReturn, TypeVar
 
 from confluent_kafka import (
     Consumer,
@@ -18,9 +18,40 @@ from confluent_kafka import (
 )
 from confluent_kafka.admin import AdminClient
 
-from open_mirroring.config.connections import invalid
+from open_mirroring.config.connections import Connection, invalid
+from open_mirroring.config.kafka import ClientSettings, client_settings
+from open_mirroring.config.source import MAX_MESSAGES_PER_RUN
 from open_mirroring.errors import MirroringError, TerminalError, TransientError
-from spark_jobs.sources.kafka.place import KafkaPlace
+
+
+class KafkaPlace(NamedTuple):
+    """The topics of a mirror and their broker, as plain values that can be pickled.
+
+    Args:
+        settings: the client's options, secrets included.
+        ids: the id of each topic when it was bound, see :func:`expecting`.
+        messages_per_range: the maximum of offsets per range; a backlog is split into such ranges.
+        max_messages_per_run: the approximate maximum of offsets bound at once, so that a catch-up has many batches.
+        timeout_seconds: after this time without an answer or progress, the broker counts as unreachable.
+    """
+
+    connection: str
+    topics: tuple[str, ...]
+    settings: ClientSettings
+    ids: tuple[tuple[str, str], ...] = ()
+    messages_per_range: int = 200_000
+    max_messages_per_run: int = MAX_MESSAGES_PER_RUN
+    timeout_seconds: float = 60.0
+
+
+def place_of(connection: Connection, topics: tuple[str, ...]) -> KafkaPlace:
+    """The topics of a resolved connection, see :func:`~open_mirroring.config.kafka.client_settings`.
+
+    Raises:
+        TerminalError: ``CONNECTION_INVALID``, without any value of the connection.
+    """
+    return KafkaPlace(connection.name, topics, client_settings(connection))
+
 
 Client = TypeVar("Client")
 Key = TypeVar("Key")
@@ -154,7 +185,7 @@ class Broker:
                 "PLACE_MISSING",
                 "the broker has no such topic or partition, or does not show it to this login",
                 where=self._where(where),
-                way_out="mend `source.topics`, create the topic, or grant the login Describe and Read on it",
+                way_out="fix `source.topics`, create the topic, or grant the login Describe and Read on it",
             )
         if self.passes(error):
             self.unreachable(where)
@@ -196,7 +227,7 @@ class Broker:
                 f"the broker's certificate, or ours, is not accepted: {text}",
                 where=self._where(),
                 way_out="name the authority that signed the broker's certificate in ssl.ca.location of the "
-                "connection's extra, and the host by the name that stands in the certificate",
+                "connection's extra, and the host by the name that is in the certificate",
             )
 
     def _text(self, error: KafkaError) -> str:

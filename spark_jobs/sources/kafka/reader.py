@@ -17,8 +17,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
 from open_mirroring.changes.manifest import BoundRange
 from spark_jobs.changelog.schema import RawMessage
-from spark_jobs.sources.kafka.client import Broker
-from spark_jobs.sources.kafka.place import KafkaPlace
+from spark_jobs.sources.kafka.client import Broker, KafkaPlace
 from spark_jobs.sources.kafka.topics import prove_identity, recreated, retention_loss, topic_states
 
 # Limits per poll in messages and seconds: memory stays flat with large messages, too.
@@ -116,9 +115,9 @@ class _Reading:
         (topic,) = topic_states(self._broker, self._broker.admin(), self._place._replace(topics=(name,)))
         where = f"connection {self._place.connection}, {self._where}"
         if number not in topic.end:
-            raise recreated(f"it has {len(topic.end)} partitions: it was made anew", where)
+            raise recreated(f"it has {len(topic.end)} partitions: it was re-created", where)
         if topic.end[number] < self._bound.end:
-            what = f"the partition ends at offset {topic.end[number]}: the topic was made anew, or its log was cut"
+            what = f"the partition ends at offset {topic.end[number]}: the topic was re-created, or its log was cut"
             raise recreated(what, where)
         if topic.first[number] > self._position:
             raise retention_loss(topic.first[number] - self._position, topic.first[number], where)

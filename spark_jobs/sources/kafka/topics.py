@@ -12,12 +12,11 @@ from confluent_kafka import IsolationLevel, TopicCollection, TopicPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec
 
 from open_mirroring.errors import TerminalError
-from spark_jobs.sources.kafka.client import Broker
-from spark_jobs.sources.kafka.place import KafkaPlace
+from spark_jobs.sources.kafka.client import Broker, KafkaPlace
 
 _RECREATED_WAY_OUT = (
     "offsets of the old topic mean nothing in the new one, and changes between the two may be lost: let the source "
-    "write to a topic of another name, name that in the mirror file, and load its tables anew"
+    "write to a topic of another name, name that in the mirror file, and reload its tables"
 )
 
 
@@ -90,7 +89,7 @@ def check_id(topic: str, found: str, expected: Sequence[str], connection: str) -
         TerminalError: ``MESSAGES_LOST``.
     """
     if found not in expected:
-        what = f"the topic's id is {found}, but {', '.join(expected)} was bound: it was made anew"
+        what = f"the topic's id is {found}, but {', '.join(expected)} was bound: it was re-created"
         raise recreated(what, f"connection {connection}, topic {topic}")
 
 
@@ -106,5 +105,5 @@ def retention_loss(lost: int, first: int, where: str) -> TerminalError:
         f"{lost} offsets are gone before they were read: the first that is left is {first}",
         where=where,
         way_out="lengthen the topic's retention beyond the longest outage; the lost changes cannot be read any more: "
-        "let the source write to a topic of another name, name that in the mirror file, and load its tables anew",
+        "let the source write to a topic of another name, name that in the mirror file, and reload its tables",
     )

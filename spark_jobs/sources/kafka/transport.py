@@ -31,8 +31,7 @@ from open_mirroring.protocols.backfilling import Interval
 from spark_jobs.changelog.schema import RawMessage
 from spark_jobs.sources.contract.message_blocks import Block, blocks_of
 from spark_jobs.sources.contract.source import Chosen, Found, MessageTransport, Seen, longest
-from spark_jobs.sources.kafka.client import Broker
-from spark_jobs.sources.kafka.place import KafkaPlace, place_of
+from spark_jobs.sources.kafka.client import Broker, KafkaPlace, place_of
 from spark_jobs.sources.kafka.reader import read_range
 from spark_jobs.sources.kafka.topics import Topic, check_id, recreated, retention_loss, topic_states
 
@@ -157,7 +156,7 @@ def find_ranges(place: KafkaPlace, bound: Mapping[str, int]) -> Found:
             check_id(topic.name, topic.id, ids, place.connection)
         gone = sorted(known.keys() - topic.first.keys())
         if gone:
-            raise recreated(f"the partitions {gone} were bound and are gone: the topic was made anew", where)
+            raise recreated(f"the partitions {gone} were bound and are gone: the topic was re-created", where)
         if not known:
             fresh.add(topic.name)
         for number in sorted(topic.first):
@@ -200,7 +199,7 @@ def _unbound(topic: Topic, number: int, known: Mapping[int, int], where: str) ->
     if first > start:
         raise retention_loss(first - start, first, f"{where}, partition {number}")
     if end < start:
-        what = f"it ends at offset {end}, but {start} were bound: the topic was made anew, or its log was cut"
+        what = f"it ends at offset {end}, but {start} were bound: the topic was re-created, or its log was cut"
         raise recreated(what, f"{where}, partition {number}")
     return start, end
 

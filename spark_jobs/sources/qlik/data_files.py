@@ -22,7 +22,8 @@ import pyarrow.parquet as pq
 from open_mirroring.errors import TransientError
 from open_mirroring.storage.object_path import Place
 from spark_jobs.sources.contract.decoded import Refusal, shown
-from spark_jobs.sources.contract.json_numbers import JsonNumber, may_be_rounded, members_once, rounded
+from spark_jobs.sources.contract.encodings import as_utf8, is_utf8, why_not
+from spark_jobs.sources.contract.json_numbers import JsonNumber, may_be_rounded, rounded
 from spark_jobs.sources.qlik.delimited import BLOCK, read_delimited
 from spark_jobs.sources.qlik.dfm import CsvForm, Dfm, DfmColumn, metadata_file, read_dfm
 from spark_jobs.sources.qlik.types import (
@@ -36,7 +37,6 @@ from spark_jobs.sources.qlik.types import (
 )
 from spark_jobs.sources.sql_server.arrow_texts import is_binary, texts_of
 from spark_jobs.sources.transports.source_files import open_source
-from spark_jobs.sources.transports.text_encoding import as_utf8, is_utf8, why_not
 
 _ROWS_AT_ONCE = 20_000
 _SHOWN = 200
@@ -250,9 +250,7 @@ def _record(line: bytes, names: set[str], truths: set[str], exact: set[str]) -> 
     """
     text = line.decode()
     try:
-        record = json.loads(
-            text, parse_int=str, parse_float=JsonNumber, parse_constant=str, object_pairs_hook=members_once
-        )
+        record = json.loads(text, parse_int=str, parse_float=JsonNumber, parse_constant=str)
     except (ValueError, RecursionError) as error:
         raise Refusal("FILE_DAMAGED", f"{shown(line)} is no JSON record: {error}") from error
     if not isinstance(record, dict):
@@ -297,7 +295,7 @@ def _decoded(described: DfmColumn, values: pa.Array) -> pa.Array:
     is_cut = is_float and is_longer_than_a_double(name, described.precision)
     is_cut |= is_float and kind != pa.float64() and is_longer_than_a_float(name, described.precision)
     if types.is_timestamp(kind) and (kind.tz or "UTC").upper() not in _UTC:
-        what = f"the clock of {shown(described.name)} is told in the zone {shown(kind.tz)}, and its own is not known"
+        what = f"the clock of {shown(described.name)} is given in the zone {shown(kind.tz)}, and its own is not known"
         raise Refusal("FILE_DAMAGED", what)
     is_text = types.is_string(kind) or types.is_large_string(kind) or is_binary(kind) or types.is_null(kind)
     if is_cut or (name in (TEXTS | BINARIES) and not is_text):

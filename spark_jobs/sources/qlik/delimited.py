@@ -193,7 +193,7 @@ class _Splitter:
 
     @staticmethod
     def _refuse_quote(where: int) -> None:
-        raise Refusal("FILE_DAMAGED", f"the quote at byte {where} stands inside a field and is not doubled")
+        raise Refusal("FILE_DAMAGED", f"the quote at byte {where} is inside a field and is not doubled")
 
     def pass_over(self, line: bytes) -> None:
         """Record the line end of a header line (T-93)."""

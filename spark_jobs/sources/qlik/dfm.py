@@ -5,7 +5,6 @@ Public source: Qlik help, *Metadata file description*.
 
 from __future__ import annotations
 
-import json
 import re
 from contextlib import suppress
 from typing import NamedTuple
@@ -15,7 +14,6 @@ import msgspec
 from open_mirroring.storage.object_path import Place
 from spark_jobs.sources.contract.decoded import Refusal, shown
 from spark_jobs.sources.contract.encodings import encoding_of
-from spark_jobs.sources.contract.json_numbers import members_once
 
 SUFFIX = ".dfm"
 DATA_SUFFIXES = tuple(f".{kind}{packed}" for kind in ("csv", "json", "parquet") for packed in ("", ".gz"))
@@ -134,9 +132,7 @@ def read_dfm(content: bytes) -> Dfm:
     """
     encoding, mark = encoding_of(content)
     try:
-        text = content[mark:].decode(encoding)
-        document = _decode(text)
-        json.loads(text, object_pairs_hook=members_once)
+        document = _decode(content[mark:].decode(encoding))
     except (msgspec.DecodeError, ValueError, RecursionError) as error:
         raise Refusal("FILE_DAMAGED", f"the metadata file cannot be read: {error}") from error
     file, data, options = document.fileInfo, document.dataInfo, document.formatInfo.options
@@ -184,7 +180,7 @@ def check_file(dfm: Dfm, file: str) -> None:
     """Check that a metadata file describes its data file; extensions in it vary and are ignored."""
     if stem(dfm.file.rpartition("/")[2]) != stem(file):
         raise Refusal(
-            "FILE_DAMAGED", f"the metadata file speaks of {shown(dfm.file)}, the file beside it is {shown(file)}"
+            "FILE_DAMAGED", f"the metadata file speaks of {shown(dfm.file)}, the file next to it is {shown(file)}"
         )
 
 

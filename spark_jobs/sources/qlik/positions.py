@@ -9,6 +9,9 @@ Public source: Qlik help, *Change tables* (``change_seq``), *Metadata and data m
 
 from __future__ import annotations
 
+import pyarrow as pa
+import pyarrow.compute as pc
+
 from open_mirroring.changes.log_position import position_text
 
 SEQUENCE_DIGITS = 35
@@ -29,3 +32,10 @@ def qlik_position(sequence: str, sub: int, counter: int = 0) -> str:
         counter: the index in the transaction, or the offset of a row of a full load.
     """
     return position_text(sequence[:TIME_DIGITS], f"{sequence[TIME_DIGITS:]}{counter:0{_COUNTER_DIGITS}d}", sub)
+
+
+def qlik_positions(sequences: pa.Array, subs: pa.Array, counters: pa.Array) -> pa.Array:
+    """:func:`qlik_position` of each row."""
+    texts = pc.ascii_lpad(counters.cast(pa.string()), _COUNTER_DIGITS, "0")
+    major, rest = pc.utf8_slice_codeunits(sequences, 0, TIME_DIGITS), pc.utf8_slice_codeunits(sequences, TIME_DIGITS)
+    return pc.binary_join_element_wise(major, pc.binary_join_element_wise(rest, texts, ""), subs, ":")

@@ -97,7 +97,7 @@ def log_type(type: str, length: int, precision: int, scale: int) -> str:
     if text is None and type.upper() == "NUMERIC" and precision < 1:
         raise TerminalError(
             "TYPE_UNSUPPORTED",
-            f"'NUMERIC' with precision {precision} and scale {scale} tells no digits, as of an Oracle NUMBER without "
+            f"'NUMERIC' with precision {precision} and scale {scale} gives no digits, as of an Oracle NUMBER without "
             "precision: give the column digits by `types`, such as decimal(38,10), or, if it is no key, leave "
             "it out with `columns`",
             way_out="set `types: {column: decimal(38,10)}`, or, if it is no key, leave it out with `columns`",

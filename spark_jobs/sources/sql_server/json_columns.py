@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import msgspec
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from spark_jobs.sources.sql_server.type_text import read_any
+
 _encode = msgspec.json.encode
 _QUOTE, _BACKSLASH, _SPACE = b'"\\ '
+_SURE_DIGITS = {"tinyint": 2, "smallint": 4, "int": 9, "bigint": 18}
+"""Integers with at most this many digits fit their type."""
 
 
 def json_objects(names: Sequence[str], columns: Sequence[pa.Array]) -> pa.Array:
@@ -57,3 +61,23 @@ def _needing_escape(column: pa.Array) -> list[int]:
     text = np.frombuffer(content, np.uint8)[borders[0] : borders[-1]]
     special = text[(text < _SPACE) | (text == _QUOTE) | (text == _BACKSLASH)]
     return sorted(set(np.unique(special).tolist()), key=lambda character: character != _BACKSLASH)
+
+
+def canonical_column(sql_type: str, convert: Callable[[str], str], column: pa.Array) -> pa.Array:
+    """The canonical texts of a key column by the converter of its type; null for a text that it refuses."""
+    name = read_any(sql_type).name
+    digits = _SURE_DIGITS.get(name)
+    if digits is not None:
+        minus = "" if name == "tinyint" else "-?"
+        is_plain = pc.match_substring_regex(column, f"^(0|{minus}[1-9][0-9]{{0,{digits - 1}}})$")
+        return pc.if_else(is_plain, column, pa.scalar(None, pa.string()))
+    if convert is str:
+        return column
+    return pa.array([None if text is None else _converted(convert, text) for text in column.to_pylist()], pa.string())
+
+
+def _converted(convert: Callable[[str], str], text: str) -> str | None:
+    try:
+        return convert(text)
+    except ValueError:
+        return None

@@ -244,7 +244,7 @@ def landed_otherwise(
         raise TerminalError(
             "SCHEMA_CHANGED",
             f"values of column {field.name!r}, which were read as {kind}, do not fit {field.type}: {error}",
-            way_out="load this table anew",
+            way_out="reload this table",
         ) from error
 
 

@@ -279,7 +279,7 @@ def _bytes(parsed: SqlType) -> Callable[[str], bytes]:
     def parse(text: str) -> bytes:
         match = _HEX.fullmatch(text)
         if not match:
-            raise ValueError(f"{shown(text)} is no hexadecimal number of whole bytes")
+            raise ValueError(f"{shown(text)} is no hexadecimal number of complete bytes")
         value = bytes.fromhex(match[1])
         if parsed.length is not None and parsed.length != -1 and len(value) > parsed.length:
             raise ValueError(f"{len(value)} bytes are more than {parsed.length}")

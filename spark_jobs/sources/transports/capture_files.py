@@ -77,7 +77,7 @@ class CaptureFiles(MessageFiles):
                     f"since {minutes:.0f} minutes",
                     where=str(self.path),
                     way_out="copy the missing files to their places; if they are lost, so are changes: load the tables "
-                    "anew, with a new ledger and change log (runbook, *Starting over*)",
+                    "again, with a new ledger and change log (docs: *Start over*)",
                 )
             what = hole.partition, hole.what, len(hole.files)
             log.warning("partition %r: %s are missing; %d files wait for them", *what)

@@ -150,7 +150,7 @@ def _broken(before: _Found | None, found: _Found) -> str:
     if found.first > before.last + 1:
         return f"numbers {before.last + 1} to {found.first - 1}"
     if found.first < before.first:
-        return f"number {found.first} comes again behind {before.last}: the hub was made anew"
+        return f"number {found.first} comes again behind {before.last}: the hub was re-created"
     return ""
 
 

@@ -18,13 +18,11 @@ from __future__ import annotations
 import base64
 import binascii
 import gzip
-import json
 import os
 import re
 import zlib
 from codecs import BOM_UTF8
 from collections.abc import Iterator
-from functools import lru_cache
 from typing import IO, Annotated, Any, Literal, NamedTuple
 
 import msgspec
@@ -71,18 +69,6 @@ _decode_wrapper = msgspec.json.Decoder(_Wrapper, strict=False).decode
 _decode_value = msgspec.json.Decoder(str | None).decode
 _BASE64 = re.compile(r"[A-Za-z0-9+/]+={0,2}")
 _MEMBERS = tuple(f'"{name}"'.encode() for name in _Wrapper.__struct_fields__)
-_VALUE = b'"value":'
-_ESCAPED = re.compile(rb"\\u00[2-7]")
-"""An escaped character that needs no escape. A name may contain one, so that counting does not find it."""
-_decode_text = msgspec.json.Decoder(str).decode
-_PLAIN = rb'"[ !#-\[\]-~]*+"'
-_USUAL_HEAD = re.compile(
-    rb'\{"topic": ?"([ !#-\[\]-~]*+)", ?"partition": ?(0|[1-9][0-9]{0,8}+), ?"offset": ?(0|[1-9][0-9]{0,17}+)'
-    rb'(?:, ?"timestamp": ?(?:null|[0-9]++|' + _PLAIN + rb'))?+(?:, ?"key": ?(null|' + _PLAIN + rb"))?+"
-    rb'(?:, ?"headers": ?(?:null|\[\]))?+(?:, ?"encoding": ?"(utf8|base64)")?+, ?"value": ?(?=")'
-)
-"""A wrapper in the usual order up to the text of its value, the last member; none of these members occurs twice."""
-
 _CLAIMS = (
     re.compile(rb'"topic"\s*:\s*"([ !#-\[\]-~]*+)"'),
     re.compile(rb'"partition"\s*:\s*(0|[1-9][0-9]{0,8}+)\s*[,}]'),
@@ -294,7 +280,7 @@ def body_of(line: bytes, at: int) -> bytes:
 
 def _unwrapped(origin: str, at: int, text: bytes) -> RawMessage | Damage:
     try:
-        return _usual(text) or _exactly(text)
+        return _message(text)
     except (msgspec.DecodeError, ValueError, RecursionError) as error:
         reason = f"the line wraps no message: {_why_no_wrapper(text, error)}"
         return Damage(origin, at, "FORMAT_UNSUPPORTED", reason, text, _claimed(text))
@@ -313,36 +299,13 @@ def _claimed(text: bytes) -> tuple[str, int] | None:
     return f"{topic[1].decode()}/{partition[1].decode()}", int(offset[1])
 
 
-def _usual(text: bytes) -> RawMessage | None:
-    """The message of a wrapper in the usual form; None for any other, and for one with a mistake."""
-    head = _USUAL_HEAD.match(text)
-    if head is None or not text.endswith(b'"}'):
-        return None
-    topic, partition, offset, key, encoding = head.groups()
-    try:
-        value = _decode_text(text[head.end() : -1])
-        body = _body(value, None if encoding is None else encoding.decode())
-    except (msgspec.DecodeError, ValueError):
-        return None
-    told = None if key is None or key == b"null" else _key(key[1:-1].decode())
-    return RawMessage(_origin(topic, partition), int(offset), body, told)
-
-
-@lru_cache(maxsize=1000)
-def _origin(topic: bytes, partition: bytes) -> str:
-    return f"{topic.decode()}/{partition.decode()}"
-
-
-def _exactly(text: bytes) -> RawMessage:
-    """The message of any wrapper."""
+def _message(text: bytes) -> RawMessage:
     text.decode()
     wrapper = _decode_wrapper(text)
     if (wrapper.value is msgspec.UNSET) == (wrapper.payload is msgspec.UNSET):
         raise ValueError("it must have `value` or `payload`, and not both")
     raw = bytes(wrapper.payload if isinstance(wrapper.value, msgspec.UnsetType) else wrapper.value)  # type: ignore[arg-type]
     value = None if raw.startswith(b"{") else _decode_value(raw)
-    if not _is_ordinary(text, value) and (_ESCAPED.search(text) or any(text.count(name) > 1 for name in _MEMBERS)):
-        _refuse_twice(text)
     body = raw if raw.startswith(b"{") else None if value is None else _body(value, wrapper.encoding)
     offset = wrapper.offset if isinstance(wrapper.sequence_number, msgspec.UnsetType) else wrapper.sequence_number
     return RawMessage(f"{wrapper.topic}/{wrapper.partition}", offset, body, _key(wrapper.key))
@@ -353,31 +316,6 @@ def _body(value: str, encoding: str | None) -> bytes:
     if encoding == "base64" or (encoding is None and len(value) % 4 == 0 and _BASE64.fullmatch(value)):
         return base64.b64decode(value, validate=True)
     return value.encode()
-
-
-def _is_ordinary(text: bytes, value: str | None) -> bool:
-    """Whether a wrapper certainly has each member once, with the value last, without parsing it again.
-
-    The part after the first ``value`` is not longer than the shortest spelling of the parsed value, which is the last
-    one: so there is no other after it.
-    """
-    at = text.find(_VALUE)
-    if at < 0 or value is None:
-        return False
-    at += len(_VALUE)
-    head, raw = text[:at], value.encode()
-    rest = len(text) - at - (text[at] == ord(" "))
-    shortest = len(raw) + raw.count(b'"') + raw.count(b"\\") + len(b'""}')
-    return rest == shortest and not any(head.count(name) > 1 for name in _MEMBERS) and not _ESCAPED.search(head)
-
-
-def _refuse_twice(text: bytes) -> None:
-    """Refuse a wrapper with a duplicate member: it is ambiguous which message it wraps."""
-    pairs = json.loads(text, object_pairs_hook=list)
-    names = [name for name, _ in pairs]
-    twice = next((name for name in _Wrapper.__struct_fields__ if names.count(name) > 1), None)
-    if twice is not None:
-        raise ValueError(f"it has {twice!r} twice")
 
 
 def _key(key: Any) -> bytes | None:

@@ -90,7 +90,7 @@ def list_source_files(root: Place, suffixes: tuple[str, ...], *, was_read: bool 
         # In object storage a wrong path looks like an empty one (S-07).
         raise TerminalError(
             "PLACE_MISSING",
-            f"nothing lies below {str(root)!r}",
+            f"nothing is below {str(root)!r}",
             way_out="correct the path in the mirror file; or, if it is right, run again once its first file is there",
         )
     return sorted_out(root, found, suffixes)
@@ -317,11 +317,11 @@ def as_bound(folder: Place, bound: BoundRange, file: BoundFile | None, *, at_onc
     if not is_same and version.digest != _digest_held(path, held, file.bound_to, version.digest):
         raise TerminalError(
             "SOURCE_REWRITTEN",
-            f"{bound.name!r} was bound with {size_of(version)} bytes, and another object stands there now "
+            f"{bound.name!r} was bound with {size_of(version)} bytes, and another object is there now "
             f"({held.stat.size} bytes)",
             where=str(folder),
             way_out="put the object back as it was, and deliver the other under a new name; if changes were lost, "
-            "`prove` tells which rows differ",
+            "`prove` shows which rows differ",
         )
     return now
 

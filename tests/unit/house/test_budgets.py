@@ -17,9 +17,11 @@ from tests.unit.house.test_house import _loaded
 
 ROOT = Path(__file__).resolve().parents[3]
 PRODUCT = ("open_mirroring", "spark_jobs", "plugins")
-LINES, MODULES, RECORDS, TABLES = 64_500, 401, 468, 15
-FIELDS, ARGUMENTS = 23, 7
-TEST_LINES = 68_850
+LINES, MODULES, RECORDS, TABLES = 64_650, 401, 433, 15
+FIELDS, ARGUMENTS = 15, 7
+FILES_OF_OURS = {"LogRow": 23, "Standing": 17}
+"""What one row of the change log, and one footer, hold: their fields are those of a file."""
+TEST_LINES = 68_300
 DECODERS = {
     "spark_jobs.sources.ces.decoder": 37,
     "spark_jobs.sources.qlik.change_table.decoder": 39,
@@ -60,10 +62,11 @@ def test_the_product_does_not_grow() -> None:
 
 
 def test_records_are_few_and_small() -> None:
-    records = [node for node in _classes() if _is_record(node)]
+    classes = [*_classes()]
+    records = [node for node in classes if _is_record(node)]
     assert len(records) <= RECORDS
-    assert {node.name: size for node in records if (size := _fields(node)) > FIELDS} == {}
-    assert {node.name: size for node in _classes() if (size := _arguments(node)) > ARGUMENTS} == {}
+    assert {node.name: size for node in records if (size := _fields(node)) > FIELDS} == FILES_OF_OURS
+    assert {node.name: size for node in classes if (size := _arguments(node)) > ARGUMENTS} == {}
 
 
 def test_the_ledger_has_few_tables() -> None:

@@ -6,7 +6,8 @@ import ast
 import re
 import subprocess
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from functools import cache
 from graphlib import TopologicalSorter
 from pathlib import Path
 
@@ -63,8 +64,12 @@ def _modules(room: str) -> list[Path]:
 
 def _imports(source: str, package: str = "") -> set[str]:
     """The dotted names that a module imports anywhere, functions and TYPE_CHECKING blocks included."""
+    return _names(ast.walk(ast.parse(source)), package)
+
+
+def _names(nodes: Iterable[ast.AST], package: str) -> set[str]:
     names: set[str] = set()
-    for node in ast.walk(ast.parse(source)):
+    for node in nodes:
         if isinstance(node, ast.Import):
             names |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom):
@@ -83,8 +88,13 @@ def _imports(source: str, package: str = "") -> set[str]:
     return names
 
 
-def _breaches(source: str, forbidden: set[str], package: str = "") -> set[str]:
-    return {name for name in _imports(source, package) if name.split(".")[0] in forbidden}
+@cache
+def _imports_of(path: Path) -> frozenset[str]:
+    return frozenset(_imports(path.read_text(encoding="utf-8"), _package(path)))
+
+
+def _breaches(imports: Iterable[str], forbidden: set[str]) -> set[str]:
+    return {name for name in imports if name.split(".")[0] in forbidden}
 
 
 def _package(path: Path) -> str:
@@ -107,7 +117,7 @@ def test_imports_point_down_only(room: str) -> None:
     breaches = {
         path.relative_to(ROOT).as_posix(): sorted(found)
         for path in _modules(room)
-        if (found := _breaches(path.read_text(encoding="utf-8"), WALLS[room], _package(path)))
+        if (found := _breaches(_imports_of(path), WALLS[room]))
     }
     assert breaches == {}
 
@@ -126,6 +136,7 @@ def _drawn_rooms() -> dict[str, set[str]]:
     return rooms
 
 
+@cache
 def _folder(name: str) -> str:
     """The folder of the product's module that a dotted name is of, or is."""
     path = ROOT / name.replace(".", "/")
@@ -142,8 +153,7 @@ def _built_rooms() -> dict[str, set[str]]:
             room = path.parent.relative_to(ROOT).as_posix()
             if "migrations" in room:
                 continue
-            names = _imports(path.read_text(encoding="utf-8"), _package(path))
-            used = {_folder(name) for name in names if name.split(".")[0] == top}
+            used = {_folder(name) for name in _imports_of(path) if name.split(".")[0] == top}
             rooms.setdefault(room, set()).update(used - {room, "open_mirroring"})
     return rooms
 
@@ -166,14 +176,15 @@ def _loaded(module: str) -> set[str]:
         if name in found or not path.is_file():
             continue
         found.add(name)
-        top = [node for node in ast.parse(path.read_text(encoding="utf-8")).body if isinstance(node, _IMPORT)]
-        for name in _imports("\n".join(map(ast.unparse, top)), _package(path)):
-            parts = name.split(".")
-            open_ += [".".join(parts[:end]) for end in range(1, len(parts) + 1)] if parts[0] in PRODUCT else []
+        open_ += _loaded_at_once(path) - found
     return found
 
 
-_IMPORT = (ast.Import, ast.ImportFrom)
+@cache
+def _loaded_at_once(path: Path) -> frozenset[str]:
+    body = ast.parse(path.read_text(encoding="utf-8")).body
+    split = [name.split(".") for name in _names(body, _package(path))]
+    return frozenset(".".join(p[:end]) for p in split if p[0] in PRODUCT for end in range(1, len(p) + 1))
 
 
 def test_decoding_loads_neither_ledger_nor_reconciliation() -> None:
@@ -207,7 +218,7 @@ def test_the_emulator_knows_of_the_product_only_the_layout() -> None:
         if (
             found := {
                 name
-                for name in _imports(path.read_text(encoding="utf-8"), _package(path))
+                for name in _imports_of(path)
                 if name.split(".")[0] == "open_mirroring"
                 and not any(name == room or name.startswith(f"{room}.") for room in EMULATOR_MAY_IMPORT)
             }
@@ -229,8 +240,8 @@ def test_the_emulator_knows_of_the_product_only_the_layout() -> None:
     ],
 )
 def test_the_walls_see_every_way_to_import(source: str) -> None:
-    assert _breaches(source, {"airflow"})
-    assert not _breaches(source, {"pyspark"})
+    assert _breaches(_imports(source), {"airflow"})
+    assert not _breaches(_imports(source), {"pyspark"})
 
 
 def test_the_walls_resolve_relative_imports() -> None:

@@ -10,7 +10,7 @@ import pytest
 from open_mirroring.operate import operations
 from open_mirroring.operate.arguments import argument, command_words, flag
 from open_mirroring.operate.operations import DECISIONS, OPERATIONS, Operation
-from open_mirroring.page import ways_out
+from open_mirroring.page import fixes
 from open_mirroring_airflow import dag_docs
 from spark_jobs.cli.command_line import _parser
 
@@ -29,7 +29,7 @@ def test_an_operation_is_a_command_and_in_airflow_as_it_is_declared(operation: O
 
 
 def test_every_decision_is_on_the_page() -> None:
-    offered = Path(ways_out.__file__).read_text(encoding="utf-8")
+    offered = Path(fixes.__file__).read_text(encoding="utf-8")
     names = {name for name, one in vars(operations).items() if isinstance(one, Operation) and one.label}
     assert len(names) == len(DECISIONS) and {name for name in names if f"operations.{name}" not in offered} == set()
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -17,24 +18,31 @@ ROOT = Path(__file__).resolve().parents[3]
 TELLING = {"Refusal": 0, "Damage": 2, "Failure": 1, "PlanStop": 0, "stop_table": 2, "ColumnVerdict": 3} | {
     "TerminalError": 0, "TransientError": 0, "UsageError": 0, "missing": 2, "refusal": 0, "Problem": 0, "Mistake": 1,
 }  # fmt: skip
+PRODUCT = ("open_mirroring", "spark_jobs", "plugins")
 ERRORS = ("TerminalError", "TransientError")
 MOST = 120
 CODE = re.compile(r"[A-Z][A-Z0-9]*(?:_[A-Z0-9]+)*")
 
 
-def trees() -> Iterator[tuple[str, ast.Module]]:
-    for folder in ("open_mirroring", "spark_jobs", "plugins"):
-        for path in sorted((ROOT / folder).rglob("*.py")):
-            if path != ROOT / "open_mirroring" / "codes.py":
-                yield str(path.relative_to(ROOT)), ast.parse(path.read_text(encoding="utf-8"))
+@cache
+def nodes() -> tuple[list[tuple[str, ast.Call]], set[str]]:
+    """The calls that tell a code, with their places, and every text of the product that may be a code."""
+    told: list[tuple[str, ast.Call]] = []
+    texts = set[str]()
+    for path in sorted(path for folder in PRODUCT for path in (ROOT / folder).rglob("*.py")):
+        if path == ROOT / "open_mirroring" / "codes.py":
+            continue
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Call) and name_of(node) in TELLING:
+                told.append((f"{path.relative_to(ROOT)}:{node.lineno}", node))
+            elif isinstance(node, ast.Constant) and isinstance(node.value, str) and CODE.fullmatch(node.value):
+                texts.add(node.value)
+    return told, texts
 
 
 def calls(*names: str) -> Iterator[tuple[str, ast.Call]]:
     """Calls of these names in the product's sources, with their place."""
-    for path, tree in trees():
-        for node in ast.walk(tree):
-            if isinstance(node, ast.Call) and name_of(node) in names:
-                yield f"{path}:{node.lineno}", node
+    return ((place, call) for place, call in nodes()[0] if name_of(call) in names)
 
 
 def name_of(call: ast.Call) -> str:
@@ -54,13 +62,7 @@ def test_every_code_that_is_told_is_in_the_table() -> None:
 
 
 def test_every_code_of_the_table_is_told_and_there_are_few() -> None:
-    written = {
-        node.value
-        for _, tree in trees()
-        for node in ast.walk(tree)
-        if isinstance(node, ast.Constant) and isinstance(node.value, str) and CODE.fullmatch(node.value)
-    }
-    assert CODES.keys() - written == set()
+    assert CODES.keys() - nodes()[1] == set()
     assert len(CODES) <= MOST, "what has the same cause and the same next step is one code"
 
 

@@ -24,7 +24,6 @@ from spark_jobs.sources.contract.decoded import (
     Dispositions,
     LoggedHalf,
     MirroredTable,
-    Notices,
     Refusal,
     TableDamage,
     Unjoinable,
@@ -134,7 +133,7 @@ class QlikChangeTableDecoder:
         for entry in entries:
             if isinstance(entry, ReadRow):
                 note_senders(facts, senders_of(entry.layout))
-        return Decoded(rows, counts, Notices(), facts=facts)
+        return Decoded(rows, counts, facts=facts)
 
     def cut(self, messages: Iterable[_Message], size: int) -> Iterator[list[_Message]]:
         """Messages in lists of about *size* for :meth:`decode`: no before image is separated from its UPDATE."""
@@ -162,7 +161,7 @@ class QlikChangeTableDecoder:
         images = sum(piece.piece == 0 for piece in pieces)
         others = len(pieces) - images
         counts = Dispositions(len(pieces), 0 if refused else others, 0, images, 0, others if refused else 0)
-        return Decoded(joined, counts, decoded.notices)
+        return Decoded(joined, counts)
 
     def late_rows(self, pieces: Sequence[LogRow], logged: Collection[LoggedHalf]) -> list[LogRow]:
         """The half that leaves a key, if a before image shows a key change that its UPDATE did not (T-19).
@@ -317,7 +316,7 @@ class QlikChangeTableDecoder:
                 return bool(keys)
             if entry.layout.keys_never_change:
                 return False
-            raise Refusal("OLD_KEY_MISSING", "neither a change mask nor a before image tells whether the key changed")
+            raise Refusal("OLD_KEY_MISSING", "neither a change mask nor a before image shows whether the key changed")
         if has_images and isinstance(entry.mask, Mapping):
             # It will come: waiting is better than trusting one of two readings.
             return any(keys & places for places in entry.mask.values())

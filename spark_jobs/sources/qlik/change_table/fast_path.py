@@ -8,14 +8,14 @@ of the decoder depend on the rows of a call: whether the source stores before im
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from open_mirroring.changes.row_key import bucket_of_bytes
+from open_mirroring.changes.row_key import buckets_of_bytes
 from open_mirroring.facts.kind import NewFacts
 from open_mirroring.facts.senders import note_senders
 from spark_jobs.changelog.schema import CHANGE, DELETE, INSERT, UPDATE, image_mark
@@ -43,9 +43,8 @@ from spark_jobs.sources.qlik.change_table.updates import (
     mask_readings,
     tells_nothing,
 )
-from spark_jobs.sources.qlik.positions import SEQUENCE_DIGITS, qlik_position
-from spark_jobs.sources.sql_server.json_columns import json_lists, json_objects
-from spark_jobs.sources.sql_server.type_text import read_any
+from spark_jobs.sources.qlik.positions import SEQUENCE_DIGITS, qlik_positions
+from spark_jobs.sources.sql_server.json_columns import canonical_column, json_lists, json_objects
 
 Booleans = npt.NDArray[np.bool_]
 
@@ -53,8 +52,6 @@ _OPERATIONS = ("", INSERT, UPDATE, DELETE, BEFORE)
 """The operation of a row by its code. Rows with code 0 are invalid and left to the exact decoder."""
 _I, _U, _D, _B = range(1, 5)
 _READINGS: tuple[MaskReading, ...] = ("msb_text", "le_bytes")
-_SURE_DIGITS = {"tinyint": 2, "smallint": 4, "int": 9, "bigint": 18}
-"""Integers with at most this many digits fit their type."""
 
 
 class FastChangeRows:
@@ -284,10 +281,7 @@ class _Look:
         is_delete = operations == _D
         images, says_more = self._images(places)
         nothing = pa.scalar(None, pa.string())
-        if self._layout.key_places:
-            buckets = [bucket_of_bytes(key) for key in keys.cast(pa.binary()).to_pylist()]
-        else:
-            buckets = [-1] * size
+        buckets = buckets_of_bytes(keys.cast(pa.binary()).to_pylist()) if self._layout.key_places else [-1] * size
 
         def constant(text: str) -> pa.Array:
             return pa.DictionaryArray.from_arrays(pa.array(np.zeros(size, np.int32)), pa.array([text]))
@@ -299,7 +293,7 @@ class _Look:
                 constant(self._layout.source),
                 pa.array(buckets, pa.int16()),
                 constant(self._settings.load),
-                _positions(sequences.take(at), operations),
+                qlik_positions(sequences.take(at), pc.if_else(pa.array(is_delete), "0", "1"), pa.array([0] * size)),
                 pa.array(_OPERATIONS).take(pa.array(operations)).dictionary_encode(),
                 keys,
                 constant(self._layout.cols),
@@ -347,17 +341,6 @@ def _are_ascending_sequences(sequences: pa.Array) -> bool:
     return bool(pc.all(pc.greater_equal(sequences[1:], sequences[:-1])).as_py())
 
 
-def _positions(sequences: pa.Array, operations: npt.NDArray[np.int8]) -> pa.Array:
-    """:func:`qlik_position` of every row, computed on the bytes of a template with a place for each digit."""
-    marks = "".join(chr(ord("A") + at) for at in range(SEQUENCE_DIGITS))
-    model = qlik_position(marks, 0).encode()
-    texts = np.tile(np.frombuffer(model, np.uint8), (len(sequences), 1))
-    texts[:, [model.index(mark) for mark in marks.encode()]] = _digits(sequences)
-    texts[:, -1] = np.where(operations == _D, ord("0"), ord("1"))
-    offsets = np.arange(len(sequences) + 1, dtype=np.int32) * len(model)
-    return pa.Array.from_buffers(pa.string(), len(sequences), [None, pa.py_buffer(offsets), pa.py_buffer(texts)])
-
-
 def canonical_texts(
     layout: RowLayout, texts: pa.RecordBatch, rows: npt.NDArray[np.int64]
 ) -> tuple[pa.Array, npt.NDArray[np.bool_]] | None:
@@ -371,26 +354,7 @@ def canonical_texts(
         if at is None or at not in converters:
             return None
         column = texts.column(at).take(pa.array(rows))
-        spelled = _canonical(layout.type_at(at), converters[at], column)
+        spelled = canonical_column(layout.type_at(at), converters[at], column)
         proven &= spelled.is_valid().to_numpy(zero_copy_only=False)
         columns.append(spelled)
     return (json_lists(columns) if columns else pa.nulls(len(rows), pa.string())), proven
-
-
-def _canonical(sql_type: str, convert: Callable[[str], str], column: pa.Array) -> pa.Array:
-    name = read_any(sql_type).name
-    digits = _SURE_DIGITS.get(name)
-    if digits is not None:
-        minus = "" if name == "tinyint" else "-?"
-        is_plain = pc.match_substring_regex(column, f"^(0|{minus}[1-9][0-9]{{0,{digits - 1}}})$")
-        return pc.if_else(is_plain, column, pa.scalar(None, pa.string()))
-    if convert is str:
-        return column
-    return pa.array([None if text is None else _converted(convert, text) for text in column.to_pylist()], pa.string())
-
-
-def _converted(convert: Callable[[str], str], text: str) -> str | None:
-    try:
-        return convert(text)
-    except ValueError:
-        return None

@@ -20,7 +20,6 @@ import numpy as np
 import pyarrow as pa
 
 from open_mirroring.changes.manifest import BoundFile, BoundRange, FileVersion
-from open_mirroring.changes.told_statements import Told
 from open_mirroring.config import Mirror
 from open_mirroring.config.source import HEADER_PREFIX, TABLE_SUFFIX, UTF8, ChangeTablesInFolder
 from open_mirroring.config.storage import place_of
@@ -33,7 +32,6 @@ from spark_jobs.sources.contract.decoded import Damage, Refusal, TableDamage, sh
 from spark_jobs.sources.contract.source import Chosen, Format, Found, MessageTransport, Seen, Survey
 from spark_jobs.sources.contract.table_names import TableNames
 from spark_jobs.sources.qlik.change_table.blocks import TextBlock, cut_blocks
-from spark_jobs.sources.qlik.change_table.history_files import read_history_files
 from spark_jobs.sources.qlik.change_table.metadata_versions import (
     Metadata,
     metadata_digest,
@@ -88,7 +86,6 @@ class ChangeFiles(MessageTransport):
         unloaded: those of them without an initial load.
         timeout_hours: how long a file may wait for its other half (T-42).
         files: the state of the files when they were bound; used in object storage only.
-        history: folder of the task's history of DDL; None: not read (T-98).
         encoding: the encoding of text files without a byte order mark (T-46).
     """
 
@@ -101,7 +98,6 @@ class ChangeFiles(MessageTransport):
     timeout_hours: float = 24
     files: Mapping[str, BoundFile] = field(default_factory=dict)
     unloaded: tuple[str, ...] = ()
-    history: str | None = None
     encoding: str = UTF8
 
     @classmethod
@@ -114,22 +110,13 @@ class ChangeFiles(MessageTransport):
         mirrored = tuple(".".join(table.source_name) for table in mirror.tables)
         unloaded = tuple(".".join(table.source_name) for table in mirror.tables if table.initial_load is None)
         path, hours = place_of(mirror, source.path, source.connection), source.fragment_timeout_hours
-        found = cls(path, source.table_suffix, source.header_prefix, mirrored, hours, unloaded=unloaded)
-        return replace(found, history=source.ddl_history, encoding=source.encoding)
+        how = (source.table_suffix, source.header_prefix, mirrored, hours)
+        return cls(path, *how, unloaded=unloaded, encoding=source.encoding)
 
     def find(self, spark: Any, bound: Mapping[str, int], seen: Seen | None = None) -> Found:
         """See :func:`find_files`."""
         known = None if seen is None else seen(bound)
         return find_files(self.path, bound, self.suffix, known, self.timeout_hours, self.tables, self.unloaded)
-
-    def told(self, spark: Any) -> Told:
-        """As :meth:`Transport.told`: the history of DDL, if the mirror file names it (T-98)."""
-        if self.history is None:
-            return Told()
-        parts = {source: source.partition(".") for source in self.tables}
-        named = {(s.casefold(), t.casefold()): source for source, (s, _, t) in parts.items()}
-        named |= {(s, t + self.suffix.casefold()): source for (s, t), source in named.items()}
-        return read_history_files(self.path / self.history, named, self.encoding)
 
     def within(self, ranges: Iterable[BoundRange], interval: Interval) -> list[BoundRange]:
         """As :meth:`Transport.within`."""

@@ -15,7 +15,7 @@ from spark_jobs.sources.qlik.change_table.rows import MASK, ChangeRow, header_na
 
 NO_MASK = Note(
     "the change table has no change mask: an update without before image stops the table; have the task store before "
-    "images and say `before_images: true`, or select change_mask, or say `keys_never_change: true`",
+    "images and set `before_images: true`, or select change_mask, or set `keys_never_change: true`",
     ("keys_never_change",),
 )
 
@@ -57,8 +57,8 @@ class ChangeTableFormat(Format):
     def key_changes(self) -> str:
         """As :meth:`Format.key_changes`."""
         if self.settings.before_images:
-            return "told by before images; an update waits for its own"
-        return "told by change masks or before images; an update with neither stops its table"
+            return "found by before images; an update waits for its own"
+        return "found by change masks or before images; an update with neither stops its table"
 
     def decoder(
         self, tables: Mapping[str, MirroredTable], schemas: Sequence[SourceSchema] = ()

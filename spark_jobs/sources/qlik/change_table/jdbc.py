@@ -105,12 +105,16 @@ class ChangeTables(QueriedTransport):
     def read(self, spark: Any, ranges: Sequence[BoundRange], log: Callable[[int], BlockLog], job: str) -> list[Any]:
         """As :meth:`QueriedTransport.read`, by :func:`read_slices`."""
         by_table: dict[str, list[tuple[Slice, int]]] = {}
+        rows: dict[str, int | None] = {}
         for at, bound in enumerate(ranges):
             one = slice_of(self, bound)
             by_table.setdefault(one.source, []).append((one, at))
-        connection = resolve(self.connection)
-        wanted = (WantedSlices(self.open(spark, s), self.change_table(s), slices) for s, slices in by_table.items())
-        return read_slices(spark, connection, wanted, self.prefix, log, job)
+            rows[one.source] = None if one.partition is None else bound.end + (rows.get(one.source) or 0)
+        wanted = (
+            WantedSlices(self.open(spark, source), self.change_table(source), slices, rows[source])
+            for source, slices in by_table.items()
+        )
+        return read_slices(spark, resolve(self.connection), wanted, self.prefix, log, job)
 
     @classmethod
     def of(cls, mirror: Mirror, source: ChangeTablesInDatabase) -> ChangeTables:
@@ -333,7 +337,7 @@ def _new_interval(
             "CHANGES_WENT_BACK",
             f"the highest change_seq is {sequence_text(highest)}, and {sequence_text(end - 1)} was read",
             where=f"table {table.name}",
-            way_out="see whether the change table was made anew or restored; then give `load` a new name and reset it",
+            way_out="see whether the change table was re-created or restored; then give `load` a new name and reset it",
         )
     start = late_start(before, rows)
     if highest + 1 == end:
@@ -343,7 +347,7 @@ def _new_interval(
     if end is not None:
         overlapping = overlapping_start(end, minutes)
         start = overlapping if start is None else min(start, overlapping)
-    ahead = table.look(sequence_text(overlapping_start(highest + 1, minutes))).rows
+    _, ahead = table.look(sequence_text(overlapping_start(highest + 1, minutes)))
     return [BoundRange(table.name, start or 0, highest + 1)], _remembered(ahead, seen)
 
 

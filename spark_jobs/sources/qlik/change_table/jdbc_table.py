@@ -59,13 +59,6 @@ class PartitionRows(NamedTuple):
     highest: str
 
 
-class Contents(NamedTuple):
-    """What one look at a change table shows: its highest ``change_seq``, None for one without, and its rows."""
-
-    highest: int | None
-    rows: RowsSeen
-
-
 class ChangeTable(JdbcTable):
     """The change table of one source table.
 
@@ -132,7 +125,7 @@ class ChangeTable(JdbcTable):
                 return ""
             raise
 
-    def look(self, low: str) -> Contents:
+    def look(self, low: str) -> tuple[int | None, RowsSeen]:
         """The highest ``change_seq`` of the table, and how many rows are below *low* and not below it.
 
         Raises:
@@ -146,7 +139,7 @@ class ChangeTable(JdbcTable):
         line = self._query("reading its highest change_seq", query)[0]
         number, lower, text = int(line["number"] or 0), int(line["below"] or 0), line["highest"]
         if text is None:
-            return Contents(None, RowsSeen(low, lower, number - lower))
+            return None, RowsSeen(low, lower, number - lower)
         text = text.strip()
         if not re.fullmatch(rf"[0-9]{{{SEQUENCE_DIGITS}}}", text):
             raise TerminalError(
@@ -155,7 +148,7 @@ class ChangeTable(JdbcTable):
                 where=f"table {self.name}",
                 way_out="only the task may write into the change table; remove the foreign row",
             )
-        return Contents(int(text), RowsSeen(low, lower, number - lower))
+        return int(text), RowsSeen(low, lower, number - lower)
 
     def rows_of_partitions(self) -> dict[str, PartitionRows]:
         """How many rows each partition has, and its range; the empty name stands for rows without one.
@@ -237,7 +230,7 @@ class ChangeTable(JdbcTable):
             "HEADER_INVALID",
             f"the change table has no column {self._prefix + name!r}",
             where=f"table {self.name}",
-            way_out="select the header column in the task's Store Changes settings, or mend the prefix",
+            way_out="select the header column in the task's Store Changes settings, or fix the prefix",
         )
 
 
@@ -254,7 +247,7 @@ class ControlTable(JdbcTable):
                 "PLACE_MISSING",
                 f"the login sees no table {self._name.table!r} with the columns {', '.join(wanted)}",
                 where=f"connection {self._connection.name}, schema {self._name.schema!r}",
-                way_out="switch Change Data Partitioning and its control table on, or mend the setting",
+                way_out="switch Change Data Partitioning and its control table on, or fix the setting",
             )
         columns = ", ".join(f"{self._dialect.quote(spelled[name])} AS c{at}" for at, name in enumerate(wanted))
         found = self._query("reading the closed partitions", f"SELECT {columns} FROM {self._table()}")

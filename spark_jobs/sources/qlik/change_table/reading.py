@@ -1,7 +1,7 @@
-"""Reads bound ranges of change tables in a database; Spark's workers decode them into log files.
+"""Reads bound ranges of change tables in a database; Spark's workers, or this process, decode them into log files.
 
-From PostgreSQL a worker reads by its own client, from other databases through Spark's JDBC reader. Both give the same
-texts in the same order.
+PostgreSQL is read by its own client, other databases through Spark's JDBC reader. Both give the same texts in the same
+order.
 """
 
 from __future__ import annotations
@@ -18,7 +18,8 @@ import pyarrow as pa
 from open_mirroring.config.connections import Connection
 from open_mirroring.config.names import SourceName
 from open_mirroring.errors import MirroringError
-from spark_jobs.runtime.tasks import run_job
+from spark_jobs.changelog.schema import ROW_BYTES
+from spark_jobs.runtime.tasks import THREADS, run_job
 from spark_jobs.sources.contract.source import BlockLog
 from spark_jobs.sources.jdbc.dialects import dialect_of
 from spark_jobs.sources.jdbc.postgres_client import rows_of
@@ -60,11 +61,15 @@ class CopyTask:
 
 
 class WantedSlices(NamedTuple):
-    """An open change table, its name, and the slices to read, each with its place among all ranges."""
+    """An open change table, its name, and the slices to read, each with its place among all ranges.
+
+    *rows* is how many rows the slices have, if that is known before they are read.
+    """
 
     table: ChangeTable
     name: SourceName
     slices: Sequence[tuple[Slice, int]]
+    rows: int | None
 
 
 def read_slices(
@@ -77,7 +82,7 @@ def read_slices(
 ) -> list[Any]:
     """Read, decode and log slices, as :meth:`QueriedTransport.read`.
 
-    Each slice is one task: all of them in one Spark job from PostgreSQL, else one job for each table.
+    Each slice is one task: all of them in one job from PostgreSQL, else one Spark job for each table.
 
     Raises:
         TerminalError: ``TYPE_UNSUPPORTED``, ``HEADER_INVALID``, ``SERVICE_REFUSED``, and what a connection may raise.
@@ -85,17 +90,18 @@ def read_slices(
     """
     copies: list[CopyTask] = []
     parts: list[Any] = []
-    for table, name, slices in wanted:
+    size = 0
+    for table, name, slices, rows in wanted:
         structure = table.structure()
         tasks = [SliceTask(one, at, structure, prefix, log) for one, at in slices]
         if dialect_of(connection).copies:
             copies += [CopyTask(one, table.slice_query(structure, one.bound), name) for one in tasks]
+            size += min(table.size(), sys.maxsize if rows is None else rows * ROW_BYTES)
         else:
             answers = table.read_slices(structure, [one for one, _ in slices], _work(tasks))
             parts += map(_part, answers)
-    # The connection may hold secrets, so it is part of the function: Spark briefly stores tasks in a file. The size of
-    # a range is known only when it is read.
-    return parts + run_job(spark, job, partial(_copy, connection), copies, sys.maxsize)
+    # The connection may hold secrets, so it is part of the function: Spark briefly stores tasks in a file.
+    return parts + run_job(spark, job, partial(_copy, connection), copies, size, THREADS)
 
 
 def _copy(connection: Connection, task: CopyTask) -> Any:

@@ -10,9 +10,9 @@ from __future__ import annotations
 
 import io
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from datetime import date, datetime, timedelta
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any, NamedTuple
 
 import fastavro
@@ -47,15 +47,13 @@ _EPOCH = datetime(1970, 1, 1)
 
 
 class Field(NamedTuple):
-    """A column of the Avro schema: the log's type for it, and how a value becomes text.
-
-    *may_fail*: the column has a logical type that lacks some values of the plain one.
-    """
+    """A column of the Avro schema: the log's type for it, how a value becomes text, its logical type and scale."""
 
     name: str
     log_type: str
     text: Callable[[Any], str]
-    may_fail: bool = False
+    logical: str = ""
+    scale: int = 0
 
 
 class DataSchema:
@@ -73,12 +71,11 @@ class DataSchema:
             odd = _custom(schema)
             if odd is not None:
                 raise Refusal("MESSAGE_INVALID", odd)
-            self._schema: Any = fastavro.parse_schema(_without_logical_types(schema))
+            self.parsed: Any = fastavro.parse_schema(_without_logical_types(schema))
             named: dict[str, Any] = {}
             _collect(schema, named)
             self.fields = tuple(_field(field, named) for field in _record(schema, "data", named)["fields"])
             self._texts = [(field.name, field.text) for field in self.fields if field.text is not _itself]
-            self._doubtful = [(field.name, field.text) for field in self.fields if field.may_fail]
             # The namespace ends with the table: com.attunity.queue.msg.<task>.<schema>.<table> (K-04).
             full = f"{schema.get('namespace', '')}.{schema['name']}".split(".")
         except _NO_SCHEMA as error:
@@ -92,52 +89,16 @@ class DataSchema:
         Raises:
             Refusal: ``MESSAGE_INVALID`` unless the bytes are exactly one such record.
         """
-        return read_datum(datum, self._schema, "data message")
+        return read_datum(datum, self.parsed, "data message")
 
     @property
     def is_plain(self) -> bool:
         """Whether both rows have the same type, and no member names the table (K-15)."""
-        data, _ = _part(self._schema, "data")
-        before, _ = _part(self._schema, "beforeData")
-        _, headers = _part(self._schema, "headers")
-        members = headers | {field["name"] for field in self._schema["fields"]}
+        data, _ = _part(self.parsed, "data")
+        before, _ = _part(self.parsed, "beforeData")
+        _, headers = _part(self.parsed, "headers")
+        members = headers | {field["name"] for field in self.parsed["fields"]}
         return before in ("", data) and bool(headers) and members.isdisjoint(("schema", "table"))
-
-    def records(self, content: bytes, spots: Iterable[tuple[int, int]]) -> Iterator[dict[str, Any] | None]:
-        """The records in *content* at their start and end positions; None for an invalid one."""
-        stream, schema, read = io.BytesIO(content), self._schema, fastavro.schemaless_reader
-        for start, end in spots:
-            stream.seek(start)
-            try:
-                record: Any = read(stream, schema, None)
-            except UNREADABLE:
-                record = None
-            yield record if stream.tell() == end else None
-
-    def spell(self, rows: Sequence[dict[str, Any]]) -> None:
-        """Replace values by texts in all the rows that were read, column by column.
-
-        Raises:
-            ValueError: a value that its logical type does not have.
-        """
-        try:
-            for name, text in self._texts:
-                for row in rows:
-                    value = row[name]
-                    if value is not None:
-                        row[name] = text(value)
-        except OverflowError as error:
-            raise ValueError(str(error)) from error
-
-    def has_texts(self, row: Mapping[str, Any]) -> bool:
-        """Whether all values of a row have a text."""
-        try:
-            for name, text in self._doubtful:
-                if row[name] is not None:
-                    text(row[name])
-        except (ValueError, OverflowError):
-            return False
-        return True
 
     def image(self, values: Mapping[str, Any]) -> dict[str, str | None]:
         """The values of a ``data`` or ``beforeData``, or some of them, as text.
@@ -283,14 +244,16 @@ def _field(field: Any, named: Mapping[str, Any]) -> Field:
     logical = "" if isinstance(kind, str) else str(kind.get("logicalType", ""))
     if logical == "decimal" and plain in ("bytes", "fixed"):
         precision, scale = int(kind["precision"]), int(kind.get("scale", 0))
-        return Field(field["name"], f"decimal({precision},{scale})", lambda value: _decimal_text(value, scale))
+        text = partial(decimal_text, scale=scale)
+        return Field(field["name"], f"decimal({precision},{scale})", text, logical, scale)
     found = _LOGICAL.get((plain, logical)) or _PLAIN.get(plain)
     if found is None:
         raise ValueError(f"the column {shown(field['name'])} has the type {shown(plain)}")
-    return Field(field["name"], *found, may_fail=(plain, logical) in _LOGICAL)
+    return Field(field["name"], *found, logical if (plain, logical) in _LOGICAL else "")
 
 
-def _decimal_text(raw: bytes, scale: int) -> str:
+def decimal_text(raw: bytes, scale: int) -> str:
+    """The text of a decimal's bytes."""
     unscaled = int.from_bytes(raw, "big", signed=True)
     digits = f"{abs(unscaled):0{scale + 1}d}"
     sign = "-" if unscaled < 0 else ""

@@ -132,8 +132,8 @@ def read_masks(
     """Both masks, in the one order that is possible and not contradicted by the images (T-24).
 
     Raises:
-        Refusal: ``MASK_INVALID``: an invalid mask, one that is longer than the table, or one of bytes with which a
-            column is NULL in one order and missing in the other (K-86).
+        Refusal: ``MASK_INVALID``: a mask is invalid, is longer than the table, or means NULL in one byte order and
+            absent in the other (K-86).
     """
     if headers.change_mask is None and headers.column_mask is None:
         return Masks(None, None)
@@ -145,7 +145,7 @@ def read_masks(
         name = images.told_otherwise(data or {}, *(masks.column or 0 for masks in right))
         if name is not None:
             what = f"columnMask {shown(headers.column_mask)} says by one order of its bytes that {shown(name)} is NULL"
-            raise Refusal("MASK_INVALID", f"{what}, and by the other that it was not sent: say `mask_order`")
+            raise Refusal("MASK_INVALID", f"{what}, and by the other that it was not sent: set `mask_order`")
     return (right or possible)[0]
 
 
@@ -241,7 +241,7 @@ def _refuse_two_meanings(headers: Headers, data: Image, masks: Masks, images: Ta
         for other in others
     ):
         what = f"changeMask {shown(headers.change_mask)} names the key, or does not, by the order of its bytes"
-        raise Refusal("OLD_KEY_MISSING", f"{what}, and beforeData does not tell the old one: say `mask_order`")
+        raise Refusal("OLD_KEY_MISSING", f"{what}, and beforeData does not show the old one: set `mask_order`")
 
 
 def _is_known(name: str, masks: Masks, images: TableImages) -> bool:
@@ -260,10 +260,10 @@ def _old_key(before: Image | None, masks: Masks, images: TableImages, texts: lis
             raise Refusal(refusal.code, f"beforeData: {refusal.reason}") from refusal
     if masks.change is not None and masks.change & images.key_bits:
         raise Refusal(
-            "OLD_KEY_MISSING", "changeMask says that the key changed, but beforeData does not tell the old one"
+            "OLD_KEY_MISSING", "changeMask says that the key changed, but beforeData does not show the old one"
         )
     if masks.change is None and images.key and not images.keys_never_change:
-        raise Refusal("OLD_KEY_MISSING", "neither changeMask nor beforeData tells whether the key changed")
+        raise Refusal("OLD_KEY_MISSING", "neither changeMask nor beforeData shows whether the key changed")
     return texts
 
 

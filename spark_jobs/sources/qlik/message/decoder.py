@@ -110,7 +110,7 @@ class QlikMessageDecoder(IndependentMessages):
         rows = []
         for piece in sorted(pieces, key=lambda piece: (piece.origin, piece.place)):
             if piece.tbl is None and f":schema:{UNTOLD}" in (piece.fragment_of or ""):
-                refusal = Refusal("TABLE_UNTOLD", f"nothing tells whose change it is: {reason}")
+                refusal = Refusal("TABLE_UNTOLD", f"the table of the change is unknown: {reason}")
             else:
                 refusal = Refusal("METADATA_MISSING", f"nothing announced the structure {piece.fragment_of}: {reason}")
             row = refused_row(piece.origin, piece.place, refusal, piece.raw)

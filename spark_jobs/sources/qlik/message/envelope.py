@@ -1,8 +1,7 @@
 """Determines the kind of a Qlik message: metadata or data, JSON or Avro, with or without envelope (K-01 to K-06).
 
 The bytes of each message decide: a brace begins JSON, ``atMSG`` an Avro envelope, a zero byte the frame of a schema
-registry, ``Obj`` an Avro container. JSON numbers that are not integers keep their text, so that no digit is lost. JSON
-in compact form, as tasks write it, is read fast, with a proof that it is exact.
+registry, ``Obj`` an Avro container. JSON numbers that are not integers keep their text, so that no digit is lost.
 
 Public source: Qlik Help, *The Replicate envelope* and *Metadata and data messages*; Confluent, *Wire format*.
 """
@@ -15,7 +14,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from spark_jobs.sources.contract.decoded import Refusal, shown
-from spark_jobs.sources.contract.json_numbers import JsonNumber, members_once, no_number
+from spark_jobs.sources.contract.json_numbers import JsonNumber, no_number
 from spark_jobs.sources.qlik.message.avro import ENVELOPE, read_container, read_datum, read_metadata
 from spark_jobs.sources.qlik.message.sections import custom_format
 
@@ -126,35 +125,12 @@ def _kind(kind: object) -> str:
 
 
 def _json(body: bytes) -> dict[str, Any]:
-    whole = read_fast(body)
-    return read_exactly(body) if whole is None else whole
-
-
-def read_fast(body: bytes) -> dict[str, Any] | None:
-    """A JSON object as :func:`read_exactly` returns it; None if that is not proved, or the text is invalid.
-
-    The proof: writing the result again gives the same bytes. A duplicate name, or a number whose text was lost, would
-    be missing in them.
-    """
+    """A JSON object; integers are numbers, all other numbers :class:`JsonNumber`."""
     try:
-        whole = _decode_fast(body)
-        return whole if type(whole) is dict and _encode_again(whole) == body else None
-    except (ValueError, RecursionError):
-        return None
-
-
-def read_exactly(body: bytes) -> dict[str, Any]:
-    """A JSON object; integers are numbers, all other numbers :class:`JsonNumber`.
-
-    Raises:
-        Refusal: ``MESSAGE_INVALID``, also for a duplicate name.
-    """
-    try:
-        text = body.decode()
-    except UnicodeDecodeError as error:
-        raise Refusal("MESSAGE_INVALID", str(error)) from error
-    try:
-        whole = _decode_json(text)
+        try:
+            whole = _decode(body)
+        except msgspec.DecodeError:  # also half a surrogate pair, which must not hide the message's table
+            whole = json.loads(body, parse_float=JsonNumber, parse_constant=no_number)
     except (ValueError, RecursionError) as error:
         raise Refusal("MESSAGE_INVALID", str(error)) from error
     if not isinstance(whole, dict):
@@ -162,19 +138,4 @@ def read_exactly(body: bytes) -> dict[str, Any]:
     return whole
 
 
-def _integer(text: str) -> int | JsonNumber:
-    try:
-        return JsonNumber(text) if text == "-0" else int(text)
-    except ValueError:
-        return JsonNumber(text)  # more digits than Python converts
-
-
-def _spelled(number: JsonNumber) -> msgspec.Raw:
-    return msgspec.Raw(number.encode())
-
-
-_decode_fast = msgspec.json.Decoder(float_hook=JsonNumber).decode
-_encode_again = msgspec.json.Encoder(enc_hook=_spelled).encode
-_decode_json = json.JSONDecoder(
-    object_pairs_hook=members_once, parse_int=_integer, parse_float=JsonNumber, parse_constant=no_number
-).decode
+_decode = msgspec.json.Decoder(float_hook=JsonNumber).decode

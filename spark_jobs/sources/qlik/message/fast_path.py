@@ -8,11 +8,9 @@ changes, rows with unknown values, other spellings, metadata and anything damage
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from operator import itemgetter
-from typing import Any, NamedTuple
 
 import msgspec
 import numpy as np
@@ -25,18 +23,16 @@ from spark_jobs.changelog.origins import topic_of
 from spark_jobs.changelog.schema import RawMessage
 from spark_jobs.sources.contract.decoded import MirroredTable, Refusal, SourceSchema
 from spark_jobs.sources.contract.fast_decoder import (
-    NOT_ASKED,
     KnownColumns,
     RowFields,
     Taken,
-    Transacted,
     rows_table,
 )
 from spark_jobs.sources.contract.message_blocks import Block, MessageBlock, are_text
+from spark_jobs.sources.qlik.message.avro_rows import Spot, record_rows
 from spark_jobs.sources.qlik.message.decoder import QlikMessageDecoder
 from spark_jobs.sources.qlik.message.envelope import registry_id
 from spark_jobs.sources.qlik.message.followed import Followed
-from spark_jobs.sources.qlik.message.headers import Headers, read_headers, transaction_of
 from spark_jobs.sources.qlik.message.patterns import HEADS, IS_DATA, JSON_HEAD, is_record
 from spark_jobs.sources.qlik.message.reading import QlikMessageSettings
 from spark_jobs.sources.qlik.message.tables import table_of_key
@@ -76,6 +72,7 @@ class FastQlikMessages:
         topic, content, limit = topic_of(block.origin), block.content, self._settings.max_message_bytes
         # In a topic of Avro messages JSON is rare and may be left to the decoder.
         is_text = are_text(block).tolist() if content.startswith(b"{") else [False] * len(block.starts)
+        known = self._topics.setdefault(topic, {})
         spots = zip(block.places.tolist(), block.starts.tolist(), block.ends.tolist(), strict=True)
         announces = False
         for number, (place, start, end) in enumerate(spots):
@@ -88,17 +85,17 @@ class FastQlikMessages:
                     announces = True
                     break
                 continue
-            followed = self._followed(topic, head)
+            schema_id, at = head["id"], head.end()
+            followed = known[schema_id] if schema_id in known else self._followed(known, topic, schema_id)
             if followed is None or end - start > limit:
                 continue
-            if head["id"] is None and not _key_agrees(block, number, followed):
+            if schema_id is None and not _key_agrees(block, number, followed):
                 continue
-            at = head.end()
             if pattern is not JSON_HEAD:
-                if not is_record(head, end):
+                if not is_record(head, end - at):
                     continue
                 if followed.is_mirrored:
-                    records.setdefault(followed, []).append(Spot(number, place, at, end))
+                    records.setdefault(followed, []).append((number, place, at, end))
                 else:
                     ignored.append(number)
                     foreign[followed.structure.table] += 1
@@ -131,11 +128,10 @@ class FastQlikMessages:
         note_senders(facts, senders)
         return Taken(table, taken, announces, schemas=notes, facts=facts)
 
-    def _followed(self, topic: str, head: re.Match[bytes]) -> Followed | None:
-        """The structure of a message in a topic, if its messages can be read; looked up once."""
-        known, schema_id = self._topics.setdefault(topic, {}), head["id"]
-        if schema_id in known:
-            return known[schema_id]
+    def _followed(
+        self, known: dict[bytes | None, Followed | None], topic: str, schema_id: bytes | None
+    ) -> Followed | None:
+        """The structure of messages in a topic that is not *known* yet, if they can be read."""
         if len(known) >= _MOST_IDS:
             return None
         found = known[schema_id] = self._follow(topic, schema_id)
@@ -171,67 +167,3 @@ def _key_agrees(block: Block, number: int, followed: Followed) -> bool:
     message = block.each[number]
     key = message.key if isinstance(message, RawMessage) else None
     return key is None or table_of_key(key) in (None, followed.structure.table)
-
-
-class Spot(NamedTuple):
-    """The position of a message's record in a block: the message's index and place, the record's start and end."""
-
-    number: int
-    place: int
-    start: int
-    end: int
-
-
-def record_rows(followed: Followed, content: bytes, spots: Sequence[Spot]) -> list[RowFields]:
-    """The rows of those messages that are provably plain changes."""
-    schema = followed.writer
-    if schema is None:
-        return []
-    sure: list[tuple[Spot, Headers, Transacted]] = []
-    images: list[dict[str, Any]] = []
-    others: list[dict[str, Any]] = []
-    records = schema.records(content, [(spot.start, spot.end) for spot in spots])
-    for spot, record in zip(spots, records, strict=True):
-        if record is None:
-            continue
-        data, before = record["data"], record.get("beforeData")
-        image, other = (before, None) if data is None else (data, before)
-        if image is None or not _same_key(image, other, followed.key):
-            continue
-        try:
-            headers = read_headers(record, followed.sequence_digits)
-        except Refusal:
-            continue
-        if other is not None and any(image[name] != other[name] for name in followed.unchanged(headers)):
-            continue
-        is_sure = followed.is_sure(headers, has_data=data is not None, has_before=before is not None)
-        if is_sure and (other is None or schema.has_texts(other)):
-            told = NOT_ASKED
-            if followed.logs_transactions:
-                committed, transaction = (None if one is None else one.encode() for one in transaction_of(record))
-                told = (committed, transaction)
-            sure.append((spot, headers, told))
-            images.append(image)
-            others.append({} if other is None or headers.operation != "UPDATE" else other)
-    try:
-        schema.spell(images)
-        schema.spell([other for other in others if other])
-    except ValueError:
-        return []  # the exact decoder reports the value
-    rows = []
-    lines = (_encode_lines(some).splitlines() for some in (images, others))
-    for (spot, headers, told), image, line, old in zip(sure, images, *lines, strict=True):
-        had = None if old == b"{}" else followed.mark(old, line)
-        row = followed.row(spot.number, spot.place, headers, [image[name] for name in followed.key], line, had, told)
-        if row is not None:
-            rows.append(row)
-    return rows
-
-
-def _same_key(image: Mapping[str, Any], other: Mapping[str, Any] | None, key: Sequence[str]) -> bool:
-    """Whether an image has a key, and the other one, if any, has the same."""
-    for name in key:
-        value = image[name]
-        if value is None or (other is not None and other[name] != value):
-            return False
-    return True

@@ -27,7 +27,8 @@ from spark_jobs.sources.qlik.types import is_out_of_range
 
 _UNQUOTED = frozenset({"bit", "tinyint", "smallint", "int", "bigint", "real", "float"})
 """Types of the log whose values have no quotes in JSON (K-35)."""
-_OPERATIONS = {"REFRESH": INSERT, "INSERT": INSERT, "UPDATE": UPDATE, "DELETE": DELETE}
+LOGGED = {"REFRESH": INSERT, "INSERT": INSERT, "UPDATE": UPDATE, "DELETE": DELETE}
+"""The log's operation of each operation of a message."""
 _MASKS_KEPT = 4096
 """Masks cached per structure: a table has few, and a hostile stream must not exhaust the memory."""
 _decode_image = msgspec.json.Decoder(dict[str, str | None]).decode
@@ -45,17 +46,17 @@ class Followed:
     def __init__(
         self, structure: Structure, number: int, images: TableImages | None, order: MaskOrder, sequence_digits: int
     ) -> None:
-        self.structure, self.is_mirrored, self._number = structure, images is not None, number
+        self.structure, self.is_mirrored, self.number = structure, images is not None, number
         self._order, self.sequence_digits = order, sequence_digits
-        self.key, self._convert = (images.key, images.key_converters) if images else ((), ())
+        self.key, self.convert = (images.key, images.key_converters) if images else ((), ())
         self.logs_transactions = images is not None and images.logs_transactions
         self._key_bits = images.key_bits if images else 0
         self._keeps_keys = images is not None and (images.keys_never_change or not images.key)
         self._bits = sum(column.bit for column in structure.columns)
         self._judged = images.judged if images else ()
         self._denied: dict[int, tuple[str, ...]] = {}
-        self._ranges = tuple(images.ranges.items()) if images else ()
-        self._is_marked = images is not None and images.is_marked
+        self.ranges = tuple(images.ranges.items()) if images else ()
+        self.is_marked = images is not None and images.is_marked
         self._has_large = any(column.is_large for column in structure.columns)
 
     def json_row(self, number: int, place: int, content: bytes, at: int, end: int) -> RowFields | None:
@@ -90,12 +91,12 @@ class Followed:
 
     def mark(self, before: bytes, image: bytes) -> int | None:
         """The mark of an old row, as :meth:`TableImages.mark`."""
-        if self._is_marked and b":null" in before:
+        if self.is_marked and b":null" in before:
             old, new = _decode_image(before), _decode_image(image)
             is_key_alone = all(value is None for name, value in old.items() if name not in self.key)
             if is_key_alone or any(value is None and new[name] is not None for name, value in old.items()):
                 return None
-        return image_mark(before) if self._is_marked else None
+        return image_mark(before) if self.is_marked else None
 
     def ignores_json(self, content: bytes, at: int, end: int) -> bool:
         """Whether a JSON message whose row begins at *at* is valid, and of a table that is not mirrored."""
@@ -147,21 +148,21 @@ class Followed:
         told: Transacted,
     ) -> RowFields | None:
         """The row of a certain change, with its key's texts; None if these are not a valid key."""
-        op = _OPERATIONS[headers.operation]
+        op = LOGGED[headers.operation]
         is_set = op != DELETE
-        if self._ranges and is_set:
-            values = _chosen(tuple(name for name, _ in self._ranges))(image)
-            if any(is_out_of_range(v, *bounds) for v, (_, bounds) in zip(values, self._ranges, strict=True)):
+        if self.ranges and is_set:
+            values = _chosen(tuple(name for name, _ in self.ranges))(image)
+            if any(is_out_of_range(v, *bounds) for v, (_, bounds) in zip(values, self.ranges, strict=True)):
                 return None
         try:
-            texts = [convert(text) for convert, text in zip(self._convert, key, strict=True)]
+            texts = [convert(text) for convert, text in zip(self.convert, key, strict=True)]
         except ValueError:
             return None
         canonical = encode_key(texts)
         position = headers.position(place, int(is_set)).encode()
         row, before = (image, None) if is_set else (None, image)
         bucket = key_bucket(canonical)
-        return number, self._number, position, op, canonical.encode(), bucket, True, row, before, had, told
+        return number, self.number, position, op, canonical.encode(), bucket, True, row, before, had, told
 
     @cached_property
     def writer(self) -> DataSchema | None:

@@ -38,7 +38,7 @@ from spark_jobs.sources.qlik.positions import FIRST_COUNTER
 Registered = Callable[[Collection[str]], Iterable[SourceSchema]]
 NO_MASKS = Note(
     "updates come with neither a change mask nor the row before: they stop the table unless keys never change; have "
-    "the task send beforeData, or say `keys_never_change: true`",
+    "the task send beforeData, or set `keys_never_change: true`",
     ("keys_never_change",),
 )
 
@@ -79,7 +79,7 @@ class QlikMessageFormat(Format):
     @property
     def key_changes(self) -> str:
         """As :meth:`Format.key_changes`."""
-        return "told by changeMask or beforeData; an update with neither stops its table"
+        return "found by changeMask or beforeData; an update with neither stops its table"
 
     def decoder(self, tables: Mapping[str, MirroredTable], schemas: Sequence[SourceSchema] = ()) -> QlikMessageDecoder:
         """As :meth:`Format.decoder`."""

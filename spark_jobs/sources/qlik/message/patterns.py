@@ -52,14 +52,17 @@ _HEADERS = (
 )  # fmt: skip
 
 
-def is_record(head: re.Match[bytes], end: int) -> bool:
-    """Whether the record after a head extends to the end of its message."""
-    if head.re is not AVRO_HEAD:
-        return True
-    length = 0
-    for byte in reversed(head["length"]):
-        length = length << 7 | byte & 0x7F
-    return length == 2 * (end - head.end())
+def is_record(head: re.Match[bytes], size: int) -> bool:
+    """Whether the record after a head has the *size* of the rest of its message."""
+    return head.re is not AVRO_HEAD or _number(head["length"]) == 2 * size
+
+
+@lru_cache(maxsize=4096)
+def _number(encoded: bytes) -> int:
+    number = 0
+    for byte in reversed(encoded):
+        number = number << 7 | byte & 0x7F
+    return number
 
 
 class JsonColumn(NamedTuple):

@@ -22,7 +22,6 @@ from spark_jobs.sources.contract.decoded import (
     Decoded,
     Dispositions,
     MirroredTable,
-    Notices,
     Refusal,
     SourceSchema,
     damaged_row,
@@ -121,7 +120,6 @@ class MessageReader:
         self._images, self._settings = images, settings
         self._found: list[SourceSchema] = []
         self._senders, self._used = set[Sender](), set[SourceSchema]()
-        self._mismatches, self._tombstones = 0, 0
 
     def decode(self, messages: Iterable[RawMessage | Damage]) -> Decoded:
         """Decode messages; those that wait for metadata are tried again at the end."""
@@ -156,11 +154,10 @@ class MessageReader:
             kinds.count(REJECTED),
         )
         rows = [row for group in groups for row in group]
-        notices = Notices(key_mismatch=self._mismatches, tombstones=self._tombstones)
         facts: NewFacts = {}
         note_foreign(facts, Counter(name for name in names if name is not None))
         note_senders(facts, self._senders)
-        return Decoded(rows, counts, notices, [*self._found, *sorted(self._used)], facts)
+        return Decoded(rows, counts, [*self._found, *sorted(self._used)], facts)
 
     def followed(self, topic: str, schema_id: str | None) -> Structure | None:
         """The structure of a message with this id that names no table; None if unknown."""
@@ -218,8 +215,7 @@ class MessageReader:
         if body is None:
             if message.key is None:
                 raise Refusal("BODY_MISSING", "the message has no body")
-            self._tombstones += 1  # for the compaction of the topic: a task writes none, and it contains no change
-            return []
+            return []  # for the compaction of the topic: a task writes none, and it contains no change
         if len(body) > limit:
             raise Refusal("MESSAGE_INVALID", f"{len(body)} bytes are more than {limit}")
         read = read_message(body, unframed_avro=self._settings.unframed_avro)
@@ -266,7 +262,6 @@ class MessageReader:
         at = MessageContext(message.origin, message.place, seen.table.source, settings.load)
         is_avro = isinstance(read, AvroData)
         rows = change(seen.record, is_avro, images, settings.mask_order, settings.sequence_digits, at)
-        self._mismatches += images.key_differs
         if is_avro and structure.sender:
             self._senders.add((seen.table.source, structure.sender))
         return rows
@@ -338,7 +333,7 @@ class MessageReader:
         if read.schema is not None:
             whose = data_schema(read.schema).table or self._whose(stated, by_key)
             if whose is None:
-                raise Refusal("METADATA_MISSING", "neither the namespace of the schema nor the topic tells the table")
+                raise Refusal("METADATA_MISSING", "neither the namespace of the schema nor the topic names the table")
             return derived_structure(topic, "", whose, 0, read.schema)
         whose = self._whose(stated, by_key)
         known = () if whose is None else self._structures.of_table(whose)

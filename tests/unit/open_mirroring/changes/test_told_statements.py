@@ -11,13 +11,13 @@ import pytest
 from open_mirroring.changes.told_statements import ColumnStep, Statement, ToldColumn, given_again, what_became_of
 from open_mirroring.codes import RESET
 from open_mirroring.ledger.decisions import accept_told
-from spark_jobs.sources.qlik.change_table.ddl_history import statements_of
+from spark_jobs.sources.qlik.change_table.control_tables import statements_of
 from spark_jobs.sources.qlik.positions import qlik_position
 from tests.hand_made_mirror import HandMadeMirror
 from tests.qlik_change_rows import sequence
 
 Steps = dict[str, tuple[str, str | None]]
-DROP, GONE = ("DROP", None), ToldColumn(None, "5")
+DROP, GONE = ("DROP", None), (None, "5")
 
 
 def altered(place: str, kind: str = "ALTER_TABLE", **columns: tuple[str, str | None]) -> Statement:
@@ -29,12 +29,12 @@ def altered(place: str, kind: str = "ALTER_TABLE", **columns: tuple[str, str | N
     [
         ([altered("5", a=DROP)], GONE),
         ([altered("5", a=DROP, b=("ADD", None))], GONE),
-        ([altered("5", a=("ALTER", "b"))], ToldColumn("b", "5")),
-        ([altered("5", a=("ALTER", "b")), altered("7", b=("ALTER", "c"))], ToldColumn("c", "5")),
+        ([altered("5", a=("ALTER", "b"))], ("b", "5")),
+        ([altered("5", a=("ALTER", "b")), altered("7", b=("ALTER", "c"))], ("c", "5")),
         ([altered("7", b=DROP), altered("5", a=("ALTER", "b"))], GONE),
-        ([altered("5", a=("ALTER", None)), altered("6", a=("ALTER", "b"))], ToldColumn("b", "6")),
-        ([altered("5", a=("ALTER", "b"), b=("ALTER", "a"))], ToldColumn("b", "5")),
-        ([altered("5", "TRUNCATE_TABLE"), altered("6", a=("ALTER", "B"))], ToldColumn("B", "6")),
+        ([altered("5", a=("ALTER", None)), altered("6", a=("ALTER", "b"))], ("b", "6")),
+        ([altered("5", a=("ALTER", "b"), b=("ALTER", "a"))], ("b", "5")),
+        ([altered("5", "TRUNCATE_TABLE"), altered("6", a=("ALTER", "B"))], ("B", "6")),
         ([altered("5", a=("ALTER", "A"))], None),
         ([altered("3", a=DROP)], None),
         ([altered("5", b=DROP)], None),
@@ -55,8 +55,8 @@ def test_a_word_counts_only_without_doubt_t84(statements: list[Statement], told:
     ("statements", "told"),
     [
         ([altered("5", a=DROP), altered("6", a=("ADD", None))], {"5": GONE}),
-        ([altered("5", a=("ALTER", "b")), altered("6", a=("ADD", None))], {"5": ToldColumn("b", "5")}),
-        ([altered("5", a=("ALTER", "b"), c=("ALTER", "A"))], {"5": ToldColumn("b", "5")}),
+        ([altered("5", a=("ALTER", "b")), altered("6", a=("ADD", None))], {"5": ("b", "5")}),
+        ([altered("5", a=("ALTER", "b"), c=("ALTER", "A"))], {"5": ("b", "5")}),
         ([altered("5", a=DROP)], {}),
         ([altered("3", a=DROP), altered("5", a=("ADD", None))], {}),
         ([altered("8", a=DROP), altered("8", a=("ADD", None))], {}),
@@ -87,7 +87,7 @@ def test_what_a_task_tells_of_table_and_change_table_is_one_word_t84() -> None:
     (one,) = statements_of(history((5, dropped), (5, renamed)))["t"]
     assert what_became_of("a", "", [one]) is None
     (one,) = statements_of(history((5, renamed)))["t"]
-    assert what_became_of("a", "", [one]) == ToldColumn("b", one.place)
+    assert what_became_of("a", "", [one]) == ("b", one.place)
     twice = '{"columns": {"a": {"action": "DROP"}, "A": {"action": "ALTER"}}}'
     for text in ("{", "[]", '{"columns": [1]}', '{"columns": {"a": 1}}', twice, "[" * 100_000):
         (one,) = statements_of(history((5, text)))["t"]
@@ -110,7 +110,7 @@ def made_with(folder: Path, *lists: tuple[int, str, bool]) -> HandMadeMirror:
 
 
 def told(made: HandMadeMirror, *rows: tuple[int, Any], load: str = "load") -> dict[str, str]:
-    found = accept_told(made.ledger, "shop", "dbo.orders", load, statements_of(history(*rows))["t"], "history")
+    found = accept_told(made.ledger, "shop", "dbo.orders", load, statements_of(history(*rows))["t"])
     return {column: what.split(" at ")[0] for column, what in found.items()}
 
 
@@ -127,7 +127,7 @@ def test_the_word_of_a_history_is_taken_as_an_operators_t84(tmp_path: Path) -> N
     assert [(one.column, one.now) for one in records.decided] == [("a", "B")]
     assert made.table("dbo.orders").stop_code is None
     (_, event, detail) = made.audit()[-1]
-    assert (event, detail["who"], detail["cleared"]["code"]) == ("SCHEMA_ACCEPTED", "history", "RENAME_POSSIBLE")
+    assert (event, detail["who"], detail["cleared"]["code"]) == ("SCHEMA_ACCEPTED", "the source", "RENAME_POSSIBLE")
     assert told(made, (9, step("a", "DROP"))) == {}
 
 

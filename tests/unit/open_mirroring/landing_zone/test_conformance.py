@@ -91,12 +91,12 @@ class Revives(OneLakeStore):
 @pytest.mark.parametrize(
     ("kind", "expected"),
     [
-        (Overwrites, "a rename onto an object is refused (O-05)"),
+        (Overwrites, "a rename onto an object is refused"),
         (Unbound, "a rename of another object than the one named is refused"),
         (Copies, "a rename consumes its source"),
         (Retakes, "a second creation under one name is refused (If-None-Match)"),
         (Stale, "an object is listed as soon as it is created"),
-        (SameTag, "an object created anew has another ETag"),
+        (SameTag, "a re-created object has another ETag"),
         (Revives, "a rename out of a deleted folder is refused"),
     ],
 )

@@ -89,9 +89,9 @@ def test_an_accepted_stream_comes_after_all_earlier_ones_g_01(made: HandMadeMirr
     made.commit(2, {"dbo.orders": (1, LOW)}, epoch=OTHER_GUID)
     made.stop("dbo.orders", "EPOCH_UNKNOWN")
     # As an operator copies it from somewhere else.
-    accepted = accept_epoch(made.ledger, "shop", "dbo.orders", f" {OTHER_GUID.upper()} ", REASON)
-    assert (accepted.ordinal, accepted.still_unknown) == (1, ())
-    assert accepted.cleared is not None and accepted.cleared.code == "EPOCH_UNKNOWN"
+    ordinal, cleared, unknown = accept_epoch(made.ledger, "shop", "dbo.orders", f" {OTHER_GUID.upper()} ", REASON)
+    assert (ordinal, unknown) == (1, ())
+    assert cleared is not None and cleared.code == "EPOCH_UNKNOWN"
     assert made.reader.epochs([made.ids["dbo.orders"]]) == {made.ids["dbo.orders"]: {GUID: 0, OTHER_GUID: 1}}
     assert made.table("dbo.orders").stop_code is None
     [(source, event, detail)] = made.audit()
@@ -103,18 +103,17 @@ def test_a_table_stays_stopped_while_another_stream_is_unknown(made: HandMadeMir
     made.commit(1, {"dbo.orders": (1, LOW)})
     made.commit(2, {"dbo.orders": (1, LOW)}, epoch=OTHER_GUID)
     made.stop("dbo.orders", "EPOCH_UNKNOWN")
-    first = accept_epoch(made.ledger, "shop", "dbo.orders", OTHER_GUID, REASON)
-    assert (first.ordinal, first.cleared, first.still_unknown) == (0, None, (GUID,))
+    assert accept_epoch(made.ledger, "shop", "dbo.orders", OTHER_GUID, REASON) == (0, None, (GUID,))
     assert made.table("dbo.orders").stop_code == "EPOCH_UNKNOWN"
-    second = accept_epoch(made.ledger, "shop", "dbo.orders", GUID, REASON)
-    assert (second.ordinal, second.still_unknown) == (1, ())
+    ordinal, _, unknown = accept_epoch(made.ledger, "shop", "dbo.orders", GUID, REASON)
+    assert (ordinal, unknown) == (1, ())
     assert made.table("dbo.orders").stop_code is None
 
 
 def test_accepting_a_stream_leaves_a_stop_of_another_cause(made: HandMadeMirror) -> None:
     made.commit(1, {"dbo.orders": (1, LOW)})
     made.stop("dbo.orders", "FILE_MISSING")
-    assert accept_epoch(made.ledger, "shop", "dbo.orders", GUID, REASON).cleared is None
+    assert accept_epoch(made.ledger, "shop", "dbo.orders", GUID, REASON)[1] is None
     assert made.table("dbo.orders").stop_code == "FILE_MISSING"
 
 
@@ -172,8 +171,8 @@ def test_an_accepted_stream_answers_its_request_g_30(made: HandMadeMirror) -> No
     made.commit(1, {"dbo.orders": (1, LOW)}, epoch=OTHER_GUID)
     made.stop("dbo.orders", EPOCH_UNKNOWN)
     first = accept_epoch(made.ledger, "shop", "dbo.orders", OTHER_GUID, REASON, request="a")
-    assert first.ordinal == 1 and first.cleared is not None
-    again = accept_epoch(made.ledger, "shop", "dbo.orders", OTHER_GUID, REASON, request="a")
-    assert (again.ordinal, again.cleared and again.cleared.code, again.still_unknown) == (1, EPOCH_UNKNOWN, ())
+    ordinal, cleared, unknown = first
+    assert (ordinal, cleared and cleared.code, unknown) == (1, EPOCH_UNKNOWN, ())
+    assert accept_epoch(made.ledger, "shop", "dbo.orders", OTHER_GUID, REASON, request="a") == first
     known = refused(accept_epoch, made.ledger, "shop", "dbo.orders", OTHER_GUID, REASON)
     assert known.code == "COMMAND_REFUSED"

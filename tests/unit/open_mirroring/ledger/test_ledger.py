@@ -366,7 +366,7 @@ def test_confirming_moves_the_numbers_and_records_the_files(
         ("p1", "q1", "changes", 0, 3),
         ("p2", "q2", "changes", 0, 3),
     ]
-    (publication,) = reader.publications(table, 1)
+    (publication,) = reader.publications({table: 1})[table]
     assert publication.counts == {"changes": 20, "upserts": 20}
     assert reader.tables()["dbo.a"].columns == SCHEMA
     with ledger.connect() as db:
@@ -390,12 +390,15 @@ def test_tables_are_confirmed_together_each_by_its_own_version_and_kind_i20(
     replies = publishing.confirm({ids[source]: row.version for source, row in rows.items()})
     assert replies[ids["dbo.c"]] == Lost()
     after = reader.tables()
-    assert {s: (a.row.confirmed, a.row.published_batch, a.load_state) for s, a in after.items()} == {
+    assert {s: (a.row.confirmed, a.row.published_batch, a.start.load_state) for s, a in after.items()} == {
         "dbo.a": (2, 3, "none"),
         "dbo.b": (2, 7, "loaded"),
         "dbo.c": (0, 0, "none"),
     }
-    assert (after["dbo.a"].load_plan, after["dbo.b"].load_plan) == (None, replace(plan, done=frozenset({0, 1})))
+    assert (after["dbo.a"].start.load_plan, after["dbo.b"].start.load_plan) == (
+        None,
+        replace(plan, done=frozenset({0, 1})),
+    )
     assert after["dbo.c"].row.intent == rows["dbo.c"].intent
     assert {s: len(reader.published(id_, 1)) for s, id_ in ids.items()} == {"dbo.a": 2, "dbo.b": 2, "dbo.c": 0}
 
@@ -421,7 +424,7 @@ def test_an_empty_publication_moves_the_batch_and_no_number(
     done = row_of(publishing.confirm({table: version}))
     assert (done.confirmed, done.published_batch) == (0, 3)
     assert reader.published(table, 1) == []
-    assert len(reader.publications(table, 1)) == 1
+    assert len(reader.publications({table: 1})[table]) == 1
 
 
 # --- declaring ------------------------------------------------------------------------------------------------
@@ -535,7 +538,7 @@ def test_a_load_that_is_named_later_is_made_while_there_is_nothing_of_the_table_
     if is_logged:
         completed(extracting, manifest())
     publishing.declare([DECLARED._replace(loads=True)])
-    assert reader.tables()["dbo.a"].load_state == ("none" if is_logged else "pending")
+    assert reader.tables()["dbo.a"].start.load_state == ("none" if is_logged else "pending")
 
 
 @pytest.mark.parametrize("changed", [DECLARED._replace(keys=("name",)), DECLARED._replace(folder="a")])

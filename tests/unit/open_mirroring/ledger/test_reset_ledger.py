@@ -32,7 +32,7 @@ from open_mirroring.ledger.reading import NOTHING, LedgerReader, published_posit
 from open_mirroring.ledger.reset_ledger import ResetLedger
 from open_mirroring.protocols.extracting import Batch
 from open_mirroring.protocols.publishing import Acquire, Finished, Intent, Lost, State, Work, step
-from open_mirroring.protocols.resetting import RESET_OPEN, Owned, ResetRow, ResetStage
+from open_mirroring.protocols.resetting import RESET_OPEN, ResetRow, ResetStage
 from open_mirroring.protocols.verdicts import Verdict
 from open_mirroring.reconciliation.inspection import declaration, inspect_mirror
 from tests.hand_made_mirror import GUID, OTHER_GUID, HandMadeMirror
@@ -55,11 +55,11 @@ def resets(made: HandMadeMirror) -> ResetLedger:
 
 
 def advance(resets: ResetLedger, *stages: ResetStage, source: str = ORDERS) -> ResetRow:
-    row = resets.acquire(source).row
+    row = resets.acquire(source)
     for stage in stages:
         reply = resets.advance(source, row.version, stage)
-        assert isinstance(reply, Owned)
-        row = reply.row
+        assert isinstance(reply, ResetRow)
+        row = reply
     return row
 
 
@@ -94,7 +94,7 @@ def test_every_record_is_written_once_and_audited_with_who_and_why(made: HandMad
     """D13: a write with an older version is lost."""
     made.stop(ORDERS, "SCHEMA_CHANGED")
     assert resets.request_reload(KEYED, ASKED)
-    old = resets.acquire(ORDERS).row.version
+    old = resets.acquire(ORDERS).version
     row = advance(resets, *TO_NEW_GENERATION)
     assert resets.advance(ORDERS, old, ResetStage.FOLDER_DELETED) == resets.advance(ORDERS, old, ResetStage.DROPPED)
     assert advance(resets, ResetStage.TABLE_BACK).stage is None and row.stage is ResetStage.REBUILDING
@@ -120,9 +120,9 @@ def test_a_request_is_made_once_and_begins_anew_only_for_a_reason(made: HandMade
     assert resets.request_reload(KEYED, ASKED), "what it published was stopped"
     moved = KEYED._replace(folder="dbo.schema/sales")
     assert resets.request_reload(moved, ASKED)
-    assert resets.acquire(ORDERS).row.folders == ("dbo.schema/orders",), "only what was ours is deleted"
+    assert resets.acquire(ORDERS).folders == ("dbo.schema/orders",), "only what was ours is deleted"
     assert resets.request_reload(moved, ASKED, again=True)
-    assert resets.acquire(ORDERS).row.folders == ("dbo.schema/orders", "dbo.schema/sales")
+    assert resets.acquire(ORDERS).folders == ("dbo.schema/orders", "dbo.schema/sales")
 
 
 @pytest.mark.parametrize("code", sorted(WHY_LOAD))
@@ -133,7 +133,7 @@ def test_a_log_that_lacks_changes_rebuilds_nothing(code: str, made: HandMadeMirr
     assert made.table(ORDERS).reset is None and made.table(ORDERS).stop_code == code
     made.set_mirror(committed=7, open_number=8)
     assert resets.request_reload(KEYED._replace(loads=True), ASKED)
-    assert made.table(ORDERS).log_from == 8, "nothing that was bound before counts"
+    assert made.table(ORDERS).start.log_from == 8, "nothing that was bound before counts"
 
 
 @pytest.mark.parametrize("logged", [False, True])
@@ -153,7 +153,7 @@ def test_a_key_that_nothing_goes_by_is_mended_without_a_load(
     else:
         assert resets.request_reload(other, ASKED)
         found = made.table(ORDERS)
-        assert (found.keys, found.stop_code, found.log_from) == (("number",), "KEY_MENDED", 0)
+        assert (found.keys, found.stop_code, found.start.log_from) == (("number",), "KEY_MENDED", 0)
         assert not resets.request_reload(other, ASKED), "it is under way"
         made.stop(ORDERS, "CHANGES_MISSING")
         with pytest.raises(TerminalError, match="LOAD_NEEDED"):
@@ -219,7 +219,7 @@ def test_loaded_rows_in_the_log_are_no_stream(made: HandMadeMirror, resets: Rese
     assert resets.request_reload(loads, ASKED), "also where its table was dropped when the batch was completed"
     made.accept(ORDERS, load_epoch(1), LOAD_ORDINAL)
     advance(resets, *TO_NEW_GENERATION)
-    assert made.table(ORDERS).stream_epoch == 0
+    assert made.table(ORDERS).start.stream_epoch == 0
     made.commit(2, {ORDERS: (1, "0001:01:1")})
     made.stop(ORDERS, "EPOCH_UNKNOWN")
     assert resets.request_reload(loads, ASKED)
@@ -236,10 +236,10 @@ def test_a_load_that_goes_through_the_log_is_over_when_it_is_published(
     plan = LoadPlan("{}", (LoadColumn("order_id", "INT32"),), ((),))
     loads = LoadLedger(made.ledger, "shop")
     assert loads.bind(made.ids[ORDERS], plan, None) and loads.finish(made.ids[ORDERS], plan)
-    assert not resets.acquire(ORDERS).row.rebuilt
+    assert not resets.acquire(ORDERS).rebuilt
     made.set_table(ORDERS, published_batch=1)
     made.commit(2, {ORDERS: (3, "-:0:1")}, epoch=load_epoch(1))
-    assert resets.acquire(ORDERS).row.rebuilt
+    assert resets.acquire(ORDERS).rebuilt
 
 
 def test_another_tables_folder_is_not_taken(made: HandMadeMirror, resets: ResetLedger) -> None:
@@ -264,7 +264,7 @@ def test_a_stream_that_began_anew_is_accepted_with_a_load_and_several_are_not(
     assert made.reader.epochs([made.ids[ORDERS]])[made.ids[ORDERS]] == {GUID: 0, OTHER_GUID: 1, "third": 2}
     advance(resets, *TO_NEW_GENERATION)
     hand_over = LoadLedger(made.ledger, "shop").hand_over(made.ids[ORDERS])
-    assert (made.table(ORDERS).stream_epoch, hand_over.batch, hand_over.highest) == (2, 3, "0001:01:1")
+    assert (made.table(ORDERS).start.stream_epoch, hand_over.batch, hand_over.highest) == (2, 3, "0001:01:1")
     assert hand_over.above == "0001~", "above every change of that transaction, below the next one"
 
 
@@ -330,7 +330,7 @@ def test_a_dropped_table_is_the_same_one_when_it_comes_back_and_needs_a_load(
     made.set_mirror(committed=4)
     assert declare(made.ledger, "shop", [*kept, KEYED])[ORDERS] == made.ids[ORDERS]
     state = made.table(ORDERS)
-    assert (state.row.generation, state.log_from, state.stop_code) == (2, 4, "LOAD_NEEDED")
+    assert (state.row.generation, state.start.log_from, state.stop_code) == (2, 4, "LOAD_NEEDED")
     with pytest.raises(TerminalError, match="COMMAND_REFUSED"):
         resume_table(made.ledger, "shop", ORDERS, ASKED)
     with pytest.raises(TerminalError, match="LOAD_NEEDED"):
@@ -383,14 +383,19 @@ def test_a_generation_begins_with_the_newest_load_of_its_source_and_keeps_it_g12
     advance(resets, *TO_NEW_GENERATION)
     reader = LedgerReader(made.ledger, "shop")
     state = reader.tables()[ORDERS]
-    assert (state.stream_from, state.stream_epoch, state.load_state, state.log_from) == ("5:1:1~", 0, "none", 0)
-    assert state.newest_load == found.load and reader.starts(state.id) == {"t/0": 9}
+    assert (state.start.stream_from, state.start.stream_epoch, state.start.load_state, state.start.log_from) == (
+        "5:1:1~",
+        0,
+        "none",
+        0,
+    )
+    assert state.start.newest_load == found.load and reader.starts(state.id) == {"t/0": 9}
     advance(resets, ResetStage.TABLE_BACK)
     assert resets.request_reload(KEYED, ASKED), "from the log: it begins with the load again"
     advance(resets, *TO_NEW_GENERATION)
-    assert reader.tables()[ORDERS].newest_load == found.load
+    assert reader.tables()[ORDERS].start.newest_load == found.load
     assert resets.request_reload(KEYED._replace(loads=True), ASKED), "with a load of ours that one is no matter"
-    assert reader.tables()[ORDERS].newest_load is None
+    assert reader.tables()[ORDERS].start.newest_load is None
 
 
 @pytest.mark.parametrize("code", ["CHANGES_MISSING", "KEY_UNKNOWN", "LOG_DAMAGED"])

@@ -22,7 +22,7 @@ REPORTS: dict[str, tuple[dict[str, Any], list[str]]] = {
         {"batch": 7, "counts": {"messages": 1200, "changes": 1198, "rejected": 2}, "waiting_files": ["a.jsonl.part"]},
         [
             "Read: batch 7 of the change log, 1,200 messages (1,198 changes, 2 rejected).",
-            "1 source file not ready yet, read once whole: a.jsonl.part.",
+            "1 source file not ready yet, read once complete: a.jsonl.part.",
         ],
     ),
     "publish_changes": (

@@ -1,4 +1,4 @@
-"""What a proof and a correction decide: pure functions over plain values (G-40 to G-46)."""
+"""What a proof and a correction decide: pure functions over plain values (G-40 to G-45)."""
 
 from __future__ import annotations
 
@@ -21,7 +21,6 @@ from open_mirroring.protocols.proving import (
     DifferingKey,
     Kind,
     Position,
-    Progress,
     Proof,
     ProofVerdict,
     add_sums,
@@ -29,27 +28,28 @@ from open_mirroring.protocols.proving import (
     differing_cells,
     keys_to_correct,
     position_above,
-    verdict_of,
     why_behind,
 )
 
-NOW = Progress({"a.jsonl": 100}, None, 0)
+BOUND = {"a.jsonl": 100}
 
 
 @pytest.mark.parametrize(
-    ("ends", "now", "words"),
+    ("ends", "open_batch", "fragments", "words"),
     [
-        ({}, NOW, ""),
-        ({"a.jsonl": 100}, NOW, ""),
-        ({"a.jsonl": 101}, NOW, "a.jsonl"),
-        ({"b.jsonl": 1}, NOW, "b.jsonl"),
-        ({}, NOW._replace(open_batch=7), "batch 7"),
-        ({}, NOW._replace(open_fragments=2), "2 messages wait"),
+        ({}, None, 0, ""),
+        ({"a.jsonl": 100}, None, 0, ""),
+        ({"a.jsonl": 101}, None, 0, "a.jsonl"),
+        ({"b.jsonl": 1}, None, 0, "b.jsonl"),
+        ({}, 7, 0, "batch 7"),
+        ({}, None, 2, "2 messages wait"),
     ],
 )
-def test_nothing_is_certain_while_a_change_may_be_on_its_way(ends: dict[str, int], now: Progress, words: str) -> None:
+def test_nothing_is_certain_while_a_change_may_be_on_its_way(
+    ends: dict[str, int], open_batch: int | None, fragments: int, words: str
+) -> None:
     """G-42: unread ranges, an open batch and open pieces may each hold a change of any key."""
-    why = why_behind(ends, now)
+    why = why_behind(ends, BOUND, open_batch, fragments)
     assert words in why and bool(why) is bool(words)
 
 
@@ -83,25 +83,26 @@ def test_cells_add_up_however_a_side_was_cut() -> None:
 
 
 def test_undecided_is_never_equal() -> None:
-    """G-42, G-44: a difference for certain first, then what is not decided; equal only without either."""
-    assert verdict_of(1, 5, "X") is ProofVerdict.DIFFERENT
-    assert verdict_of(0, 1) is verdict_of(0, 0, "SCHEMA_CHANGED") is ProofVerdict.UNPROVEN
-    assert verdict_of(0, 0) is ProofVerdict.EQUAL
+    """G-40, G-42: a difference for certain first, then what is not decided; equal only without either."""
+    equal = proof()
+    assert replace(equal, counts={Kind.EXTRA: 1}, unproven=5, code="X").verdict is ProofVerdict.DIFFERENT
+    assert {replace(equal, unproven=1).verdict, replace(equal, code="X").verdict} == {ProofVerdict.UNPROVEN}
+    assert equal.verdict is ProofVerdict.EQUAL
 
 
-def proof(*keys: DifferingKey, verdict: ProofVerdict = ProofVerdict.DIFFERENT, more: int = 0) -> Proof:
+def proof(*keys: DifferingKey, more: int = 0) -> Proof:
     counts: dict[Kind, int] = {}
     for key in keys:
         counts[key.kind] = counts.get(key.kind, 0) + 1
     counts[Kind.MISSING] = counts.get(Kind.MISSING, 0) + more
-    return Proof(verdict, Position(3, "0:a:b:1"), "shop.t1", 4, 10, 9, counts=counts, keys=keys)
+    return Proof(Position(3, "0:a:b:1"), "shop.t1", 4, 10, 9, counts=counts, keys=keys)
 
 
 LOST, TWICE = DifferingKey('["1"]', Kind.MISSING), DifferingKey('["2"]', Kind.DOUBLED)
 
 
 def test_a_proof_reads_back_as_it_was() -> None:
-    """G-46: what the ledger keeps is the proof."""
+    """G-45: what the ledger keeps is the proof."""
     kept = proof(LOST, DifferingKey('["3"]', Kind.DIFFERENT, ("name",)))
     read = msgspec.json.decode(msgspec.json.encode(kept), type=Proof)
     assert read.document() == kept.document() and [*read.keys] == [*kept.keys]
@@ -111,7 +112,7 @@ def test_a_proof_reads_back_as_it_was() -> None:
 @pytest.mark.parametrize(
     ("found", "keyed"),
     [
-        (proof(LOST, verdict=ProofVerdict.EQUAL), True),
+        (proof(), True),
         (proof(LOST), False),
         (proof(LOST, more=1), True),
         (proof(LOST, TWICE), True),
@@ -143,7 +144,7 @@ def test_a_correction_stands_above_all_that_was_logged_and_below_all_that_comes(
 
 
 def test_a_correction_is_a_range_of_its_own_kind() -> None:
-    """G-46: told from a chunk of a load and from what the source has; any name of a table survives."""
+    """G-45: told from a chunk of a load and from what the source has; any name of a table survives."""
     wanted = CorrectionRange("shop.a/b (1)", 2, "id-7")
     assert CorrectionRange.of(wanted.name) == wanted and not is_of_source(wanted.name)
     assert CorrectionRange.of("a.jsonl") is None and is_of_source("a.jsonl")
@@ -152,7 +153,7 @@ def test_a_correction_is_a_range_of_its_own_kind() -> None:
 
 
 def test_the_ledger_keeps_the_newest_proof_of_each_table(tmp_path: Path) -> None:
-    """G-46: maintenance forgets old proofs, never the last word on a table."""
+    """G-45: maintenance forgets old proofs, never the last word on a table."""
     ledger = open_ledger(f"sqlite:///{tmp_path / 'ledger.db'}")
     ids = declare(ledger, "shop", [TableDeclaration("shop.t1", "shop.schema/t1", ("id",), False, None)])
     proofs, long_ago = ProofLedger(ledger), datetime(2020, 1, 1, tzinfo=UTC)

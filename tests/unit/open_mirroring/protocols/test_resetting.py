@@ -49,7 +49,7 @@ def answer(world: World, request: r.Request) -> Iterator[tuple[World, r.Reply]]:
     match request:
         case r.Ask(asked):
             if asked in world.answered:
-                yield world, r.Answered()
+                yield world, r.Answer.ENDED
                 return
             after = world
             if not world.open:
@@ -62,32 +62,32 @@ def answer(world: World, request: r.Request) -> Iterator[tuple[World, r.Reply]]:
                 )
                 if after.begun > 1:
                     raise Violation("G-30", "one approval begins two resets")
-            yield after, r.Open()
+            yield after, r.Answer.OPEN
             yield after, r.Unknown()
         case r.Acquire():
             row = replace(row, version=row.version + 1)
-            yield replace(world, row=row), r.Owned(row)
+            yield replace(world, row=row), row
         case r.DeleteFolders(version):
             if version != row.version:
                 yield world, r.Lost()
                 return
-            yield delete(world), r.Deleted()
+            yield delete(world), r.Answer.DELETED
             yield world, r.InUse("a file is open")
             if not world.late:
                 yield replace(world, late=1), r.Unknown()
         case r.LookForTable(seen):
             if seen.stage is ResetStage.REBUILDING:
-                yield world, r.Looked(Sight.THERE if world.target == world.generation else Sight.ABSENT)
+                yield world, Sight.THERE if world.target == world.generation else Sight.ABSENT
             elif world.folder is not None:
-                yield world, r.Looked(Sight.FOLDER_BACK)
+                yield world, Sight.FOLDER_BACK
             else:
-                yield world, r.Looked(Sight.THERE if world.target is not None else Sight.ABSENT)
+                yield world, Sight.THERE if world.target is not None else Sight.ABSENT
         case r.Advance(version, to, absent):
             if version != row.version:
                 yield world, r.Lost()
                 return
             after = advanced(world, to, absent)
-            yield after, r.Owned(after.row)
+            yield after, after.row
             yield after, r.Unknown()
         case r.Rebuild():
             if world.hit or row.stage is not ResetStage.REBUILDING:
@@ -256,7 +256,7 @@ def test_the_search_finds_a_machine_that_does_not_look(
 
 
 def run(row: ResetRow, *replies: r.Reply) -> r.Request:
-    state = r.step(r.start(), r.Owned(row))
+    state = r.step(r.start(), row)
     for reply in replies:
         state = r.step(state, reply)
     return state.request
@@ -265,15 +265,15 @@ def run(row: ResetRow, *replies: r.Reply) -> r.Request:
 def test_one_look_is_no_proof_and_two_at_once_are_one() -> None:
     """F-75: absent twice, with a moment between; who knows for certain needs no second look."""
     row = requested(stage=ResetStage.FOLDER_DELETED)
-    assert run(row, r.Looked(Sight.ABSENT)) == r.Advance(1, ResetStage.FOLDER_DELETED, absent=True)
+    assert run(row, Sight.ABSENT) == r.Advance(1, ResetStage.FOLDER_DELETED, absent=True)
     once = replace(row, version=2, absent=True)
-    waiting = run(row, r.Looked(Sight.ABSENT), r.Owned(once))
+    waiting = run(row, Sight.ABSENT, once)
     assert isinstance(waiting, r.Finished) and "second look" in waiting.waits_for
-    assert run(once, r.Looked(Sight.ABSENT)) == r.Advance(2, ResetStage.TABLE_GONE)
-    assert run(once, r.Looked(Sight.THERE)) == r.Advance(2, ResetStage.FOLDER_DELETED)
-    unseen = run(row, r.Looked(Sight.UNSEEN))
-    assert isinstance(unseen, r.Finished) and "somebody to say" in unseen.waits_for
-    assert run(row, r.Looked(Sight.FOLDER_BACK)) == r.Advance(1, ResetStage.REQUESTED)
+    assert run(once, Sight.ABSENT) == r.Advance(2, ResetStage.TABLE_GONE)
+    assert run(once, Sight.THERE) == r.Advance(2, ResetStage.FOLDER_DELETED)
+    unseen = run(row, Sight.UNSEEN)
+    assert isinstance(unseen, r.Finished) and "an operator to confirm" in unseen.waits_for
+    assert run(row, Sight.FOLDER_BACK) == r.Advance(1, ResetStage.REQUESTED)
 
 
 def test_a_folder_in_use_is_waited_for() -> None:
@@ -285,15 +285,15 @@ def test_a_table_without_any_file_is_not_waited_for() -> None:
     """F-70, F-92: nothing tells the target of it, once a run has looked for its rows."""
     row = requested(stage=ResetStage.REBUILDING, rebuilt=True)
     assert run(row) == r.Rebuild(row)
-    assert run(row, r.Rebuilt(), r.Owned(row)) == r.Advance(1, ResetStage.TABLE_BACK)
-    assert run(row, r.Rebuilt("its load"), r.Owned(row)) == r.Finished("its load")
+    assert run(row, r.Rebuilt(), row) == r.Advance(1, ResetStage.TABLE_BACK)
+    assert run(row, r.Rebuilt("its load"), row) == r.Finished("its load")
     assert run(replace(row, has_files=True)) == r.LookForTable(replace(row, has_files=True))
 
 
 def test_a_rebuilding_that_waits_is_not_tried_again_without_end() -> None:
     row = requested(stage=ResetStage.REBUILDING)
     assert run(row) == r.Rebuild(row)
-    assert run(row, r.Rebuilt("the source"), r.Owned(row)) == r.Finished("the source")
+    assert run(row, r.Rebuilt("the source"), row) == r.Finished("the source")
 
 
 @given(st.data())

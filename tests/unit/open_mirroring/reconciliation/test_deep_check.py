@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -12,8 +13,13 @@ from hypothesis import strategies as st
 
 from open_mirroring.changes.horizon import BatchContents
 from open_mirroring.landing_zone.data_file import Footer
-from open_mirroring.ledger.reading import Publication, PublishedFile
-from open_mirroring.reconciliation.deep_check import DeepFinding, FileContent, TableRecord, check_table
+from open_mirroring.landing_zone.schema import TableSchema
+from open_mirroring.landing_zone.text_format import TextFormat
+from open_mirroring.ledger.load_ledger import LoadPlan
+from open_mirroring.ledger.reading import GenerationStart, Publication, PublishedFile, TableState
+from open_mirroring.protocols.publishing import TableRow
+from open_mirroring.protocols.verdicts import DeepFinding
+from open_mirroring.reconciliation.deep_check import FileContent, TableRecord, check_table
 
 T0 = datetime(2026, 1, 5, 9, 0, tzinfo=UTC)
 
@@ -36,14 +42,11 @@ CHANGES = [
     publication(9, 4, 6, changes=4, duplicates=2, superseded=2),
     publication(12, 6, 7, changes=3, published=2, rejected=1),
 ]
+LOAD = LoadPlan("", (), (), hand_over_batch=3)
+ROW = TableRow(version=1, generation=2, incarnation="g", established=True, confirmed=6, published_batch=7)
 WHOLE = TableRecord(
-    mirror="shop",
-    source="dbo.orders",
-    table_id="t1",
-    generation=2,
-    confirmed=6,
-    first_batch=3,
-    published_batch=7,
+    "shop",
+    TableState("t1", "dbo.orders", "orders", (), ROW, TableSchema(()), GenerationStart("loaded", LOAD)),
     published=[
         published(1, LOADS[0], 10),
         published(2, LOADS[0], 10),
@@ -97,7 +100,7 @@ def test_a_whole_table_gives_nothing() -> None:
     assert check_table(WHOLE, [*reversed(FILES), newer]) == []
     assert check_table(WHOLE, FILES[3:]) == []
     assert check_table(WHOLE, [*FILES, content(6)]) == [], "a file seen in two places is judged twice, not doubled"
-    empty = replace(WHOLE, confirmed=0, published=[], publications=[], published_batch=0, contents=[], first_batch=0)
+    empty = record(confirmed=0, published=[], publications=[], published_batch=0, contents=[], first_batch=0)
     assert check_table(empty, []) == []
 
 
@@ -115,7 +118,7 @@ def test_what_waits_for_its_transaction_is_accounted_for_twice_i1() -> None:
 
 def test_a_table_of_text_has_no_footers() -> None:
     """I9, F-30: its digest is that of its bytes, which is compared all the same."""
-    text = replace(WHOLE, has_footers=False)
+    text = record(text=TextFormat("csv", ",", "\n", "", ()))
     bare = [file._replace(footer=None, rows=None, columns=0) for file in FILES]
     assert check_table(text, bare) == []
     assert codes(check_table(text, [bare[0]._replace(digest="f" * 32), *bare[1:]])) == ["CONTENT_CHANGED"]
@@ -166,8 +169,15 @@ def test_the_more_important_finding_comes_first_and_long_lists_are_cut() -> None
     assert findings[0].evidence["count"] == 12
 
 
-def record(**changes: object) -> TableRecord:
-    return replace(WHOLE, **changes)  # type: ignore[arg-type]
+def record(base: TableRecord = WHOLE, **changes: Any) -> TableRecord:
+    """A record with something changed that lies in one of its parts."""
+    row = {name: changes.pop(name) for name in ("confirmed", "published_batch") if name in changes}
+    of_state = {name: changes.pop(name) for name in ("text", "waiting_rows") if name in changes}
+    start = base.state.start
+    if "first_batch" in changes:
+        start = start._replace(load_plan=LoadPlan("", (), (), hand_over_batch=changes.pop("first_batch")))
+    state = base.state._replace(row=replace(base.state.row, **row), start=start, **of_state)
+    return replace(base, state=state, **changes)
 
 
 def recounted(place: int, **counts: int) -> TableRecord:
@@ -191,7 +201,7 @@ def without(place: int) -> TableRecord:
         (lambda: record(confirmed=5), "COUNTS_DIFFER", "numbers never confirmed: 6"),
         (lambda: record(confirmed=7), "COUNTS_DIFFER", "no record of the confirmed numbers 7"),
         (lambda: record(first_batch=0), "COUNTS_DIFFER", "batches 3 to 4 follows one that ended at batch 0"),
-        (lambda: record(published_batch=8), "COUNTS_DIFFER", "ended at batch 7, the table stands at 8"),
+        (lambda: record(published_batch=8), "COUNTS_DIFFER", "ended at batch 7, the table is at 8"),
         (lambda: without(0), "COUNTS_DIFFER", "numbers 1, 2 (load, batches 0 to 0) belong to no publication"),
         (lambda: without(3), "COUNTS_DIFFER", "batches 6 to 7 follows one that ended at batch 4"),
         (lambda: record(publications=WHOLE.publications[::-1]), "COUNTS_DIFFER", "the one before ended at 0"),
@@ -227,7 +237,7 @@ def test_no_single_count_can_be_edited_unseen(counted: tuple[int, str], by: int)
 def test_only_published_batches_count(place: int, by: int) -> None:
     contents = list(WHOLE.contents)
     contents[place] = contents[place]._replace(rows=contents[place].rows + by)
-    published_one = WHOLE.first_batch < contents[place].batch <= WHOLE.published_batch
+    published_one = WHOLE.first_batch < contents[place].batch <= WHOLE.state.row.published_batch
     assert codes(check_table(record(contents=contents), FILES)) == (["COUNTS_DIFFER"] if published_one else [])
 
 
@@ -239,9 +249,9 @@ def test_what_waited_is_released_or_waits_still() -> None:
         CHANGES[2],
     ]
     files = [file._replace(rows={4: 2, 5: 1}.get(file.number, file.rows)) for file in WHOLE.published]
-    record = replace(WHOLE, publications=[*LOADS, *cut], published=files)
-    assert check_table(replace(record, waiting_rows=1), []) == []
-    (found,) = check_table(record, [])
+    changed = record(publications=[*LOADS, *cut], published=files)
+    assert check_table(record(changed, waiting_rows=1), []) == []
+    (found,) = check_table(changed, [])
     assert found.code == "COUNTS_DIFFER" and "2 changes were to wait" in found.what
 
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from open_mirroring.changes.horizon import BatchContents
 from open_mirroring.changes.manifest import Manifest
-from open_mirroring.reconciliation.deep_check import DeepFinding
+from open_mirroring.protocols.verdicts import DeepFinding
 from open_mirroring.reconciliation.log_check import LogCount, LogFile, LogRecord, LogState, PieceCount, check_log
 
 ORDERS, CUSTOMERS, QUIET = "dbo.orders", "dbo.customers", "dbo.quiet"

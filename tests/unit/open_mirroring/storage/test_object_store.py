@@ -153,7 +153,7 @@ def test_nothing_below_a_path_is_no_empty_source(kind: str, storage_servers) -> 
     """S-07: unless something of it was read before."""
     storage: Storage = storage_servers.new(kind)
     source = LineFiles(storage.place("mispelled"), "bare")
-    with pytest.raises(TerminalError, match=r"PLACE_MISSING: nothing lies below .*mispelled"):
+    with pytest.raises(TerminalError, match=r"PLACE_MISSING: nothing is below .*mispelled"):
         source.find(None, {})
     assert source.find(None, {"read.jsonl": 3}, lambda _: {}).ranges == []
     storage.deliver("mispelled/_hidden.jsonl", b"{}\n")

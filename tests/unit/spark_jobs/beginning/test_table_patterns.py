@@ -97,7 +97,7 @@ def test_a_table_has_what_its_pattern_says_g70() -> None:
         ({"target": "dbo/one"}, "CONFIG_INVALID", "one target"),
         ({"target": "a/b/{table}"}, "CONFIG_INVALID", "more than two parts"),
         ({"initial_load": {"format": "jdbc", "connection": "c", "table": "s.t"}}, "CONFIG_INVALID", "of all"),
-        ({"full_rows": True, "complete_rows": True}, "CONFIG_INVALID", "whole rows"),
+        ({"full_rows": True, "complete_rows": True}, "CONFIG_INVALID", "complete rows"),
         ({"new_tables": "maybe"}, "CONFIG_INVALID", "join, ask"),
         ({"key_is_unique": True}, "CONFIG_INVALID", "'key_is_unique'"),
     ],
@@ -120,7 +120,7 @@ def test_the_schema_knows_patterns_and_tables() -> None:
 @pytest.mark.parametrize(
     ("tables", "says"),
     [
-        ([announced("s", "t", None)], "nothing tells its key"),
+        ([announced("s", "t", None)], "its key is unknown"),
         ([announced("s", "t", keys_differ=True)], "more than one way"),
         ([announced("s", "T"), announced("s", "t")], "in case only"),
         ([announced("s", "a/b")], "'s/a/b'"),

@@ -17,15 +17,14 @@ A, B = "dbo.a", "dbo.b"
 
 
 def test_the_first_sender_of_a_table_is_kept_and_another_one_stops_it_c12_k71() -> None:
-    first = new_senders([], [(A, "shop"), (B, "shop"), (A, "Shop")])
-    assert [(schema.table, schema.schema_id) for schema in first.added] == [(A, "shop"), (B, "shop")]
-    assert first.stops == {}
-    again = new_senders([*first.added, SourceSchema("t", "1", A, 1, "{}")], [(A, "SHOP")])
-    assert (again.added, again.stops) == ([], {})
-    other = new_senders(first.added, [(A, "test"), (B, "shop")])
-    assert {table: code for table, (code, _) in other.stops.items()} == {A: "SENDER_OTHER"}
-    assert new_senders([*first.added, *other.added], [(A, "test"), (A, "shop")]).stops == {}, "it is known by now"
-    assert new_senders([], [(A, "shop"), (A, "test")]).stops.keys() == {A}
+    first, stops = new_senders([], [(A, "shop"), (B, "shop"), (A, "Shop")])
+    assert [(schema.table, schema.schema_id) for schema in first] == [(A, "shop"), (B, "shop")]
+    assert stops == {}
+    assert new_senders([*first, SourceSchema("t", "1", A, 1, "{}")], [(A, "SHOP")]) == ([], {})
+    other, stops = new_senders(first, [(A, "test"), (B, "shop")])
+    assert {table: code for table, (code, _) in stops.items()} == {A: "SENDER_OTHER"}
+    assert new_senders([*first, *other], [(A, "test"), (A, "shop")])[1] == {}, "it is known by now"
+    assert new_senders([], [(A, "shop"), (A, "test")])[1].keys() == {A}
 
 
 def test_two_tasks_side_by_side_are_told_from_one_that_took_the_place_of_another_k80() -> None:
@@ -44,8 +43,8 @@ def test_two_tasks_side_by_side_are_told_from_one_that_took_the_place_of_another
 
 
 def test_no_stream_fills_the_ledger_with_senders() -> None:
-    many = new_senders([], [(A, f"db{number}\0" + "x" * 300) for number in range(50)])
-    assert len(many.added) <= 3 and all(len(s.schema_id) <= 200 and "\0" not in s.schema_id for s in many.added)
+    many, _ = new_senders([], [(A, f"db{number}\0" + "x" * 300) for number in range(50)])
+    assert len(many) <= 3 and all(len(s.schema_id) <= 200 and "\0" not in s.schema_id for s in many)
 
 
 @pytest.mark.parametrize(
@@ -77,5 +76,5 @@ def test_of_two_tasks_behind_a_registry_the_second_stops_the_table_k82() -> None
         assert decoded.counts.changes == 1
         senders |= set(senders_in(decoded.facts))
     assert senders == {("[dbo].[orders]", "?/task1"), ("[dbo].[orders]", "?/task2")}, "as the mirror file names it"
-    assert new_senders([], senders).stops.keys() == {"[dbo].[orders]"}
-    assert new_senders([], [("dbo.orders", "?/task1"), ("dbo.orders", "srv/task1")]).stops == {}
+    assert new_senders([], senders)[1].keys() == {"[dbo].[orders]"}
+    assert new_senders([], [("dbo.orders", "?/task1"), ("dbo.orders", "srv/task1")])[1] == {}

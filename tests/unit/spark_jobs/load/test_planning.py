@@ -35,7 +35,7 @@ def test_all_that_is_logged_comes_over_a_table_that_its_task_keeps_t30() -> None
 def test_a_table_that_stays_as_it_was_loaded_needs_the_whole_log_t30() -> None:
     """It ended without what retention had dropped, or a reset left out, and each run said PASS."""
     for generation in (1, 2):
-        with pytest.raises(TerminalError, match=r"STREAM_FROM_INVALID.*up to 0001:01:1.*load the table anew"):
+        with pytest.raises(TerminalError, match=r"STREAM_FROM_INVALID.*up to 0001:01:1.*reload the table"):
             over(gone="0001:01:1", generation=generation, stream_from="beginning")
 
 
@@ -46,4 +46,4 @@ def test_a_table_that_may_stay_as_it_was_loaded_is_doubtful_where_not_all_comes_
     for *_, doubt in (again, lacking, both):
         assert doubt.endswith("if it applies them, a proof shows it") and len(doubt) < 298, "the ledger keeps it whole"
     assert "reset the table again" in again[2], "the log still has what the table may lack"
-    assert "load the table anew" in lacking[2] and "load the table anew" in both[2]
+    assert "reload the table" in lacking[2] and "reload the table" in both[2]

@@ -20,11 +20,10 @@ from open_mirroring.ledger import tables as t
 from open_mirroring.ledger.auditing import Reason
 from open_mirroring.protocols.publishing import Intent, StagedFile, Work
 from open_mirroring.remote.http_service import RetryBudget
+from spark_jobs import repairs as job
 from spark_jobs.cli.command_line import main
-from spark_jobs.publish import repair_number as job
 from spark_jobs.publish.driver import StagedWork
-from spark_jobs.publish.lost_content import stage_again
-from spark_jobs.publish.repair_number import repair_number
+from spark_jobs.repairs import repair_number, stage_again
 from tests.hand_published import CUSTOMERS, ORDERS, HandMadeWork, HandPublished
 from tests.onelake import CLIENTS, connection_variable, emulator
 
@@ -134,7 +133,7 @@ def test_a_trusted_counter_is_proof_enough_and_says_when_it_is_none_f_40(
     lost = made.path(2)
     lost.unlink()
     finding = made.look()[ORDERS]
-    assert finding.code == "FILE_MISSING" and [found.number for found in finding.repairs] == [2]
+    assert finding.code == "FILE_MISSING" and [*finding.repairs] == [2]
     repair(made, 2)
     assert made.codes()[ORDERS] == "OK" and "trusted count" in made.audit()[0][1]["proof"]
     for _ in range(3):

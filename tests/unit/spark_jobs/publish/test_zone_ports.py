@@ -21,7 +21,7 @@ ID, OTHER_ID = "11111111-0000-0000-0000-000000000000", "22222222-0000-0000-0000-
 ROW = protocol.TableRow(1, 1, ID, False, 0, 0)
 NEW = dataclasses.replace(ROW, intent=protocol.Intent(1, 0, protocol.Work("changes", 1)))
 STAGED = protocol.Staged((protocol.StagedFile("a", "e", "d"),))
-TABLE = TableState("id", "dbo.t", "dbo.schema/t", ("id",), ROW, TableSchema(()), "none", None, None, None, None)
+TABLE = TableState("id", "dbo.t", "dbo.schema/t", ("id",), ROW, TableSchema(()))
 MARKER, METADATA = "dbo.schema/t/_incarnation.json", "dbo.schema/t/_metadata.json"
 STAGING = "dbo.schema/t/_stage-1"
 CREATIONS = {MARKER: protocol.CreateMarker(ID), METADATA: protocol.CreateMetadata()}

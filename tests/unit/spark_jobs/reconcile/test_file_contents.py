@@ -18,7 +18,7 @@ from open_mirroring.landing_zone.opening import LocalZone
 from open_mirroring.landing_zone.schema import LandingColumn
 from open_mirroring.landing_zone.text_format import TextFormat
 from spark_jobs.reconcile import file_contents
-from spark_jobs.reconcile.file_contents import CheckedTable, CheckTask, ListedFile, read_contents
+from spark_jobs.reconcile.file_contents import CheckedTable, ListedFile, read_contents
 
 COLUMNS = (LandingColumn("id", "int64"), LandingColumn("name", "string"), LandingColumn("added", "date"))
 TABLE = CheckedTable("t1", "orders", ("id",), COLUMNS)
@@ -40,7 +40,7 @@ def put(path: Path, columns: int = 2, *, marker: int | None = 4, schema: pa.Sche
 
 def look(zone: Path, listed: str = "", *, loads: bool = False) -> Any:
     path = listed or f"orders/{file_name(1)}"
-    task = CheckTask(((TABLE, ListedFile(1, path, 1, loads)),))
+    task = ((TABLE, ListedFile(1, path, 1, loads)),)
     ((table_id, content),) = read_contents(LocalZone(zone), task)
     assert table_id == "t1"
     return content
@@ -66,7 +66,7 @@ def test_a_file_of_text_is_judged_by_its_bytes(zone: Path, tmp_path: Path) -> No
     path.parent.mkdir(parents=True)
     written = write_text_file(path, rows, schema, text)
     listed = ListedFile(1, f"orders/{file_name(1, 'tsv')}", written.size, False)
-    ((_, content),) = read_contents(LocalZone(zone), CheckTask(((replace(TABLE, text=text), listed),)))
+    ((_, content),) = read_contents(LocalZone(zone), ((replace(TABLE, text=text), listed),))
     assert (content.digest, content.size, content.footer) == (written.digest, written.size, None)
     assert not (content.unreadable or content.unfit or content.unread or content.moved)
     assert path.read_bytes() == b'"id"\t"name"\t"__rowMarker__"\n1\t"a"\t4\n'

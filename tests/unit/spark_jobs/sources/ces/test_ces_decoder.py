@@ -12,7 +12,7 @@ from open_mirroring.changes.column_choice import ColumnChoice
 from open_mirroring.changes.manifest import KEYS_UNTOLD
 from open_mirroring.changes.row_key import KEY_BUCKETS, encode_key
 from spark_jobs.changelog.schema import REJECTED, LogRow, RawMessage
-from spark_jobs.sources.ces.decoder import Dispositions, MirroredTable, Notices
+from spark_jobs.sources.ces.decoder import Dispositions, MirroredTable
 from spark_jobs.sources.contract.decoded import Damage, Decoded, SourceSchema
 from tests.ces_messages import COLS, GUID, ORDERS, ROW, avro_event, decode, decoder, event, only, payload, split
 from tests.noted_facts import ignored, ignored_up_to
@@ -126,7 +126,6 @@ def test_an_update_without_old_values_is_of_its_row_if_pkkey_names_the_current_k
     wider = event("UPD", ROW, json.dumps({}), pkkey={"id": 7, "other": "1"})
     decoded = decode(*bodies, wider, tables=[promised])
     assert [(row.op, row.key) for row in decoded.rows] == [("U", '["7"]')] * 4
-    assert decoded.notices == Notices()
     (row,) = decode(event("UPD", ROW, {"price": "1"}, pkkey={"id": "7", "name": "Ada"}), tables=[TWO_KEYS]).rows
     assert (row.op, row.key) == ("U", '["7","Ada"]')
 
@@ -211,7 +210,6 @@ def test_an_update_that_tells_no_change_left_out_what_changed_c96(
 
 def test_a_key_change_may_announce_either_key_c73() -> None:
     decoded = decode(*(event("UPD", {**ROW, "id": "8"}, ROW, pkkey={"id": key}) for key in ("7", "8", "9")))
-    assert decoded.notices == Notices()
     assert [(row.place, row.code) for row in decoded.rows if row.code] == [(2, "PKKEY_CONTRADICTED")]
 
 

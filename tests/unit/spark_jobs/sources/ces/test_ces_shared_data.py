@@ -13,7 +13,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from spark_jobs.changelog.schema import LogRow, RawMessage
-from spark_jobs.sources.ces.decoder import CesDecoder, Decoded, Joined, MirroredTable, join
+from spark_jobs.sources.ces.changes import Outcome
+from spark_jobs.sources.ces.decoder import CesDecoder, Decoded, MirroredTable, join
 from spark_jobs.sources.contract.decoded import Damage
 from spark_jobs.sources.sql_server.types import parse_value
 from spark_jobs.sources.transports.capture import read_capture
@@ -56,7 +57,7 @@ def decode_all(messages: Iterable[RawMessage | Damage]) -> tuple[Decoded, list[L
             changes.append(row)
     for pieces in groups.values():
         joined = join(pieces, OFFICES)
-        assert isinstance(joined, Joined), joined
+        assert isinstance(joined, Outcome), joined
         changes += joined.rows
     return decoded, changes
 

@@ -81,8 +81,6 @@ def test_the_table_of_an_unreadable_message_stops_and_no_other_one_counts_as_los
         event() + event(tbl="items"),
         event(tbl="items") + event(tbl="other")[:300],
         avro_event() + avro_event(tbl="items"),
-        # Names that stand there twice.
-        event(replaced={"type": "x"}).replace(b'\\"tbl\\": \\"orders\\"', b'\\"tbl\\": \\"a\\", \\"tbl\\": \\"b\\"'),
         # Values that look like names, without the name itself.
         event("INS", {**ROW, "name": '"eventsource":{"schema":"dbo","tbl":"items"}'})[-200:],
     ],
@@ -175,14 +173,12 @@ LENIENT = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("notice", LENIENT)
-def test_what_is_read_leniently_is_the_same_change_and_is_counted_c97(notice: str) -> None:
+@pytest.mark.parametrize("form", LENIENT)
+def test_what_is_read_leniently_is_the_same_change_c97(form: str) -> None:
     """C-63: a container that holds one record is that record."""
     (plain,) = decode(event(pkkey={"id": "7"})).rows
-    for body in LENIENT[notice]:
-        decoded = decode(body)
-        assert decoded.rows == [plain]
-        assert decoded.notices._asdict() == {name: int(name == notice) for name in decoded.notices._fields}
+    for body in LENIENT[form]:
+        assert decode(body).rows == [plain]
 
 
 @pytest.mark.parametrize(
@@ -190,12 +186,6 @@ def test_what_is_read_leniently_is_the_same_change_and_is_counted_c97(notice: st
     [
         (json.dumps(envelope("INS", "{}", data_base64="e30=")).encode(), "MESSAGE_INVALID"),
         (json.dumps(envelope("INS", ..., data_base64="e3?")).encode(), "MESSAGE_INVALID"),
-        (event().replace(b'"operation": "INS"', b'"operation": "DEL", "operation": "INS"'), "MESSAGE_INVALID"),
-        (event().replace(b'\\"tbl\\"', b'\\"tbl\\": \\"items\\", \\"tbl\\"'), "MESSAGE_INVALID"),
-        (event().replace(b'\\"current\\"', b'\\"current\\": \\"{}\\", \\"current\\"'), "MESSAGE_INVALID"),
-        (event(replaced={"data": json.dumps({**INNER, "eventData": INNER["eventrow"]})}), "MESSAGE_INVALID"),
-        (event(replaced={"data": json.dumps({**INNER, "eventdata": INNER["eventrow"]})}), "MESSAGE_INVALID"),
-        (event(replaced={"data": json.dumps({**INNER, "eventSource": INNER["eventsource"]})}), "MESSAGE_INVALID"),
         (event().replace(b'\\"pkkey\\": []', b'\\"pkkey\\": [{\\"columnname\\":\\"id\\",\\"value\\":\\"6\\"},'
                          b'{\\"columnname\\":\\"id\\",\\"value\\":\\"7\\"}]'), "MESSAGE_INVALID"),
         (event(schema=""), "MESSAGE_INVALID"),
@@ -211,8 +201,13 @@ def test_what_is_read_leniently_is_the_same_change_and_is_counted_c97(notice: st
     ids=lambda value: str(value)[:40] if isinstance(value, str) else "body",
 )  # fmt: skip
 def test_what_says_two_things_is_a_dead_letter_c98(body: bytes, code: str) -> None:
-    """A name that stands there twice, a payload in two spellings, a key in bytes: which one counts, nobody says."""
+    """A payload in two spellings, a key in bytes: which one counts, nobody says."""
     assert [(row.kind, row.code, row.key) for row in decode(body, tables=[ORDERS]).rows] == [(REJECTED, code, None)]
+
+
+def test_images_under_two_names_are_a_dead_letter_c98() -> None:
+    body = event(replaced={"data": json.dumps({**INNER, "eventdata": INNER["eventrow"]})})
+    assert [(row.kind, row.code) for row in decode(body, tables=[ORDERS]).rows] == [(REJECTED, "MESSAGE_INVALID")]
 
 
 BINARY_COLS = [("id", "binary(2)"), ("name", "varbinary(max)"), ("price", "image")]

@@ -102,7 +102,7 @@ def test_a_hub_that_was_made_anew_is_a_hole_and_a_repetition_is_none_c93(tmp_pat
     assert found(tmp_path, {}) == []
     put(tmp_path, window(3), range(5))
     (hole,) = found(tmp_path, {})
-    assert hole.files == (window(3),) and "made anew" in hole.what
+    assert hole.files == (window(3),) and "re-created" in hole.what
 
 
 def test_damage_hides_the_numbers_and_holds_nothing_back_c93(tmp_path: Path) -> None:

@@ -11,13 +11,10 @@ import time
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from random import Random
 from typing import Any
 
 import fastavro
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from open_mirroring.changes.manifest import BoundRange, FileVersion
 from open_mirroring.errors import TerminalError
@@ -260,79 +257,6 @@ def test_a_malformed_wrapper_is_one_damage_with_its_line(tmp_path: Path, line: b
         "a.jsonl", len(wrapped("good")) + 1, "FORMAT_UNSUPPORTED", line,
     )  # fmt: skip
     assert before == after == RawMessage("cdc/2", 9, b"good")
-
-
-_MEMBERS = st.sampled_from(
-    [("topic", "cdc"), ("topic", "v"), ("partition", 2), ("offset", 9), ("offset", 1), ("encoding", "utf8"), ("x", "v"),
-     ("key", None), ("key", "v"), ("key", {"value": "v"}), ("value", ""), ("value", "v"), ("value", '"value":"v"'),
-     ("value", 'a\\"b\\\\\n'), ("value", "é"), ("value", ',"topic":"v"'), ("value", None)]
-)  # fmt: skip
-
-
-@settings(derandomize=True, deadline=None, max_examples=400)
-@given(
-    more=st.lists(_MEMBERS, max_size=3),
-    order=st.randoms(use_true_random=False),
-    space=st.sampled_from(["", " ", "\t"]),
-    spelled=st.sampled_from(["value", "t\\u006fpic", "valu\\u0065"]),
-    is_ascii=st.booleans(),
-)
-def test_a_wrapper_with_a_member_twice_wraps_no_message(
-    more: list[tuple[str, Any]], order: Random, space: str, spelled: str, is_ascii: bool
-) -> None:
-    """G-13: however it is written, and whatever its texts look like."""
-    members = [("topic", "cdc"), ("partition", 2), ("offset", 9), ("value", "v"), *more]
-    order.shuffle(members)
-    written = [
-        f'"{name}":{space}' + json.dumps(value, ensure_ascii=is_ascii, separators=(",", f":{space}"))
-        for name, value in members
-    ]
-    written[-1] = written[-1].replace(f'"{members[-1][0]}":', f'"{spelled}":', 1)
-    line = ("{" + f",{space}".join(written) + "}").encode()
-    pairs: list[tuple[str, Any]] = json.loads(line, object_pairs_hook=list)
-    names = [name for name, _ in pairs if name != "x"]
-    found = json_lines._unwrapped("a.jsonl", 0, line)
-    if len(names) > len({*names}) or not {"topic", "partition", "offset", "value"} <= {*names}:
-        assert isinstance(found, Damage) and found.raw == line
-    else:
-        value = dict(pairs)["value"]
-        assert (found.origin, found.place) == (f"{dict(pairs)['topic']}/2", dict(pairs)["offset"])
-        assert found.body == (None if value is None else value.encode())
-
-
-_TEXTS = st.one_of(
-    st.text(max_size=12),
-    st.sampled_from(['a"b', "\\", "é\u2028", "\ud800", '","value":"x', "aGk=", "no base64", "{}", '{"a": "\\u0041"}']),
-)
-
-
-@settings(derandomize=True, deadline=None, max_examples=400)
-@given(
-    topic=st.sampled_from(["cdc", "", "a b", "é", 'q"', "\\"]),
-    offset=st.sampled_from([0, 7, -1, 2**63 - 1, 2**63]),
-    timestamp=st.sampled_from([[], [("timestamp", None)], [("timestamp", "2026-01-05T10:00:00Z")], [("timestamp", 7)]]),
-    key=st.one_of(st.just([]), st.just([("key", None)]), _TEXTS.map(lambda text: [("key", text)])),
-    headers=st.sampled_from([[], [("headers", [])], [("headers", None)], [("headers", [{"key": "k"}])]]),
-    encoding=st.sampled_from([[], [("encoding", "utf8")], [("encoding", "base64")], [("encoding", "hex")]]),
-    value=_TEXTS,
-    space=st.sampled_from(["", " "]),
-    is_ascii=st.booleans(),
-    end=st.sampled_from(["", " ", ',"value":"other"}', "}"]),
-)
-def test_a_wrapper_in_the_usual_order_is_read_as_any_other(
-    topic: str, offset: int, timestamp: Any, key: Any, headers: Any, encoding: Any, value: str, space: str,
-    is_ascii: bool, end: str,
-) -> None:  # fmt: skip
-    """What is read in one go is what the whole wrapper says; what it does not take is no message, or an unusual one."""
-    first = [("topic", topic), ("partition", 2), ("offset", offset)]
-    members = dict([*first, *timestamp, *key, *headers, *encoding, ("value", value)])
-    text = json.dumps(members, ensure_ascii=is_ascii, separators=(f",{space}", f":{space}"))
-    line = (text + end).encode("utf-8", "surrogatepass")
-    found = json_lines._usual(line)
-    if found is not None:
-        assert found == json_lines._exactly(line)
-    elif topic == "cdc" and 0 <= offset < 10 and not end and is_ascii and headers in ([], [("headers", [])]):
-        assert "\ud800" in value or encoding not in ([], [("encoding", "utf8")]) or "\\" in text.split('"value"')[0]
 
 
 def test_a_source_may_be_one_file(tmp_path: Path) -> None:

@@ -10,15 +10,14 @@ import pytest
 
 from open_mirroring.config import load_mirror
 from open_mirroring.ledger import requests
-from open_mirroring.operate.mirror_view import TableView
+from open_mirroring.operate.mirror_view import Judgement, TableView
 from open_mirroring.operate.viewing import view_mirror
-from open_mirroring.page import ways_out
+from open_mirroring.page import fixes
 from open_mirroring.protocols.table_losses import (
     CHANGES_IGNORED,
     DEAD_LETTERS_OPEN,
     TABLE_EMPTIED,
     TABLE_SUSPENDED,
-    Loss,
 )
 from open_mirroring.protocols.verdicts import Verdict
 from tests.hand_made_mirror import MIRROR_FILE, HandMadeMirror
@@ -33,7 +32,7 @@ def stopped(tmp_path: Path) -> TableView:
     now = datetime.now(UTC)
     made = HandMadeMirror(tmp_path)
     line = next(one for one in view_mirror(made.mirror, made.ledger, now).tables if one.source == "dbo.orders")
-    return replace(line, verdict=Verdict.STOP, code="EPOCH_UNKNOWN", since=now)
+    return replace(line, judgement=Judgement(Verdict.STOP, "EPOCH_UNKNOWN", "it began anew", now))
 
 
 @pytest.mark.parametrize(
@@ -47,8 +46,8 @@ def test_a_full_load_is_accepted_only_where_the_table_begins_with_one_g_128(
     """G-128: elsewhere the button would be refused by the next run, and the stop would stay."""
     file = tmp_path / "mirrors" / "shop.yaml"
     file.write_text(text, encoding="utf-8")
-    found = ways_out.of_table(load_mirror(file), stopped, ("2",), ())
-    assert [one.action for one in found.buttons if one.subject or one.action == requests.ACCEPT_RELOAD] == [
+    found = fixes.of_table(load_mirror(file), stopped, ("2",), ())
+    assert [one.action for one in found[0] if one.subject or one.action == requests.ACCEPT_RELOAD] == [
         *([requests.ACCEPT_RELOAD] if offers else []),
         requests.ACCEPT_EPOCH,
     ]
@@ -59,7 +58,6 @@ def test_changes_that_nothing_brings_back_offer_to_build_the_table_anew(
     stopped: TableView, tmp_path: Path, code: str
 ) -> None:
     """The runbook's way out is a reset; without its command the page would only say that rows are missing."""
-    lossy = replace(stopped, verdict=Verdict.LOSSES, code=code, since=None, losses=(Loss(code, "rows are missing"),))
-    found = ways_out.of_table(load_mirror(tmp_path / "mirrors" / "shop.yaml"), lossy, (), ())
-    resets = [one.text for one in found.commands if " reload-table " in one.text]
+    found = fixes.of_loss(load_mirror(tmp_path / "mirrors" / "shop.yaml"), code, "dbo.orders")
+    resets = [one.text for one in found[1] if " reload-table " in one.text]
     assert len(resets) == (code != DEAD_LETTERS_OPEN)

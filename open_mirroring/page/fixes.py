@@ -1,0 +1,152 @@
+"""Lists what can be done about a problem of a mirror or a table: by a button of the page, or by a command to copy."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from open_mirroring.codes import WHY_RESET, Trait, having
+from open_mirroring.config import Mirror
+from open_mirroring.config.source import ChangeTables
+from open_mirroring.ledger.decisions import EPOCH_UNKNOWN, RENAME_POSSIBLE
+from open_mirroring.operate import operations
+from open_mirroring.operate.mirror_view import TableView
+from open_mirroring.operate.operations import Operation
+from open_mirroring.protocols import table_losses, verdicts
+from open_mirroring.protocols.resetting import RESET_OPEN
+from open_mirroring.protocols.table_stops import KEY_MENDED, LOAD_REPEATED, NEW_TABLE, RELOAD_SEEN
+from open_mirroring.protocols.verdicts import Verdict
+
+COLUMN_NOT_STREAMED = "COLUMN_NOT_STREAMED"
+
+
+@dataclass(frozen=True)
+class Choice:
+    """What has to be chosen for a decision."""
+
+    name: str
+    label: str
+    values: tuple[str, ...]
+    is_many: bool = False
+
+
+@dataclass(frozen=True)
+class Button:
+    """A decision that the page takes. *subject* says of what of the table: a stream, or a code of dead letters."""
+
+    action: str
+    label: str
+    effect: str
+    subject: str = ""
+    choices: tuple[Choice, ...] = ()
+
+
+@dataclass(frozen=True)
+class Command:
+    """A command to copy: what a button cannot do, because it takes long, needs Spark, or deletes something."""
+
+    text: str
+    effect: str
+
+
+Fixes = tuple[tuple[Button, ...], tuple[Command, ...]]
+"""What can be done, the likely one first."""
+
+
+def of_table(mirror: Mirror, table: TableView, unknown_epochs: tuple[str, ...], columns: tuple[str, ...]) -> Fixes:
+    """What can be done about what stops or holds a table."""
+    code, is_stopped, commands = table.code, table.verdict is Verdict.STOP, list[Command]()
+    buttons: list[Button] = []
+    if is_stopped and table.since is not None:
+        buttons += _of_stop(mirror, table, unknown_epochs, columns)
+    elif code == verdicts.TARGET_RESTARTED:
+        buttons.append(_button(operations.RESUME))
+    elif is_stopped and code in having(Trait.REPAIRABLE):
+        commands.append(_repair(mirror, table))
+    if code == verdicts.LOAD_PENDING:
+        commands.append(_command(mirror, operations.INITIAL_LOAD))
+    if code == RESET_OPEN:
+        buttons += [_button(operations.TARGET_GONE), _button(operations.TARGET_BACK)]
+    if (is_stopped and code not in (NEW_TABLE, KEY_MENDED)) or code == RESET_OPEN:
+        commands.append(_command(mirror, operations.RELOAD, table=table.source))
+    if code in having(Trait.RUN_HELPS):
+        commands.append(_command(mirror, operations.TICK))
+    if code in having(Trait.ASKS_SOMEBODY) or table.verdict is None:
+        commands.append(Command(f"open-mirroring check {shlex.quote(str(mirror.file))}", _CHECK))
+    return tuple(buttons), tuple(commands)
+
+
+def _of_stop(mirror: Mirror, table: TableView, epochs: tuple[str, ...], columns: tuple[str, ...]) -> Iterator[Button]:
+    """The decisions that may end a stop of the ledger."""
+    code, accept = table.code, operations.ACCEPT_SCHEMA
+    if code == EPOCH_UNKNOWN:
+        begin_so = (one.source for one in mirror.tables if one.begins_with_load_of_task)
+        if isinstance(mirror.source, ChangeTables) and table.source in begin_so:
+            yield _button(operations.ACCEPT_RELOAD)
+        for epoch in epochs:
+            yield _button(operations.ACCEPT_EPOCH, f"Accept stream {epoch}", subject=epoch)
+    elif code in (RENAME_POSSIBLE, COLUMN_NOT_STREAMED):
+        dropped = Choice("subject", "Columns", columns, is_many=True)
+        yield _button(accept, "Columns were dropped", "the table goes on without them", choices=(dropped,))
+        if code == RENAME_POSSIBLE:
+            choices = Choice("subject", "Old name", columns), Choice("renamed_to", "New name", columns)
+            yield _button(accept, "A column was renamed", "the table waits for a reload", choices=choices)
+    elif code == NEW_TABLE:
+        yield _button(operations.ACCEPT_TABLE)
+    elif code in (RELOAD_SEEN, LOAD_REPEATED):
+        yield _button(operations.ACCEPT_RELOAD)
+        if code == LOAD_REPEATED:
+            effect = "messages were only delivered twice, and nothing was loaded again: clear the stop"
+            yield _button(operations.RESUME, effect=effect)
+    elif code not in WHY_RESET and code != KEY_MENDED:
+        yield _button(operations.RESUME)
+
+
+def of_loss(mirror: Mirror, code: str, source: str = "") -> Fixes:
+    """What can be done about a loss of a table, or of any table."""
+    if code == table_losses.OFFSETS_MISSING:
+        effect = "accept the missing messages as lost; deliver them instead where you can"
+        return (), (Command(operations.ACCEPT_LETTERS.command(mirror.file, code=code), effect),)
+    if code in having(Trait.RUN_HELPS):
+        return (), (_command(mirror, operations.TICK),)
+    if code in having(Trait.RESET_HELPS):
+        return (), (_command(mirror, operations.RELOAD, table=source),)
+    return (), ()
+
+
+def of_letters(mirror: Mirror, code: str, source: str = "") -> Fixes:
+    """What can be done about the open dead letters of a code, of a table or of those that name none."""
+    effect = "the changes in these dead letters are lost for ever; they no longer count as a loss"
+    accept = _button(operations.ACCEPT_LETTERS, f"Accept all of {code} as lost", effect, subject=code)
+    return (accept,), (_command(mirror, operations.REPLAY, code=code, table=source),)
+
+
+def of_difference(mirror: Mirror, source: str) -> Fixes:
+    """What can be done about a table of which a proof found that it differs."""
+    correct = f"{operations.PROVE.command(mirror.file, tables=source)} --correct --reason TEXT --approved-by NAME"
+    effect = "compare the table again, and publish the rows that differ as the source has them now"
+    return (), (Command(correct, effect), _command(mirror, operations.RELOAD, table=source))
+
+
+_CHECK = "try every login and every place of the mirror; it reports what is wrong and changes nothing"
+
+
+def _repair(mirror: Mirror, table: TableView) -> Command:
+    numbers = re.findall(r"\d+", table.what)
+    lost = {"number": numbers[0]} if len(numbers) == 1 else {}
+    return _command(mirror, operations.REPAIR, table=table.source, not_applied="HOW_YOU_KNOW", **lost)
+
+
+def _button(
+    decision: Operation, label: str = "", effect: str = "", subject: str = "", choices: tuple[Choice, ...] = ()
+) -> Button:
+    return Button(decision.name, label or decision.label, effect or decision.about, subject, choices)
+
+
+def _command(mirror: Mirror, operation: Operation, **given: str) -> Command:
+    return Command(operation.command(mirror.file, **given), operation.about)
+
+
+OF_READING: Fixes = (_button(operations.RESUME_EXTRACTION),), ()
