@@ -53,7 +53,7 @@ test: prerequisites $(VENV)/.installed ## lint, types and every test that does n
 	@$(MAKE) test-fast
 
 .PHONY: fetched
-fetched: ## jars and servers that the tests need, and classes for quick starts: beside lint, on another processor
+fetched: ## jars and servers that the tests need, and classes for quick starts: next to lint, on another processor
 	@$(MAKE) AT_ONCE= jars jars-broker
 	@$(AZURITE)
 	@$(RUN) -m tests.quick_java
@@ -122,23 +122,23 @@ bench: ## all pairs below in turns, which write benchmarks/RESULTS.md (about 40 
 		$(MAKE) bench-extract SOURCE=$$source || exit 1; done
 
 .PHONY: bench-load
-bench-load: setup ## an initial load from PostgreSQL beside ADBC that writes Parquet, and beside COPY; ROWS=4000000
+bench-load: setup ## an initial load from PostgreSQL next to ADBC that writes Parquet, and next to COPY; ROWS=4000000
 	$(RUN) benchmarks/loads.py --rows $(ROWS) $(TURNS)
 
 .PHONY: bench-prove
-bench-prove: setup ## a proof of a table in PostgreSQL beside DuckDB that joins both sides; PROVE_ROWS=8000000
+bench-prove: setup ## a proof of a table in PostgreSQL next to DuckDB that joins both sides; PROVE_ROWS=8000000
 	$(RUN) benchmarks/prove.py --rows $(PROVE_ROWS) $(TURNS)
 
 .PHONY: bench-extract
-bench-extract: setup $(if $(findstring kafka,$(SOURCE)),jars-broker) ## a source into the change log beside plain readers; SOURCE=ces-files and others, EVENTS=300000
+bench-extract: setup $(if $(findstring kafka,$(SOURCE)),jars-broker) ## a source into the change log next to plain readers; SOURCE=ces-files and others, EVENTS=300000
 	$(RUN) benchmarks/extract.py $(or $(SOURCE),ces-files) --events $(EVENTS) $(TURNS)
 
 .PHONY: bench-publish
-bench-publish: setup ## changes into the landing zone beside DuckDB; CHANGES=1000000; STORE=onelake beside the Azure SDK
+bench-publish: setup ## changes into the landing zone next to DuckDB; CHANGES=1000000; STORE=onelake next to the Azure SDK
 	$(RUN) $(if $(filter onelake,$(STORE)),benchmarks/publish_onelake.py $(ARGS),benchmarks/publish.py --changes $(CHANGES) $(TURNS))
 
 .PHONY: bench-tables
-bench-tables: setup ## check, status and the parse of the DAGs with 1,000 tables beside 10; ARGS="--tables 500"
+bench-tables: setup ## check, status and the parse of the DAGs with 1,000 tables next to 10; ARGS="--tables 500"
 	$(RUN) benchmarks/many_tables.py $(ARGS)
 
 .PHONY: bench-small
@@ -166,7 +166,7 @@ types: $(VENV)/.installed ## write docs/types.md, the table of all types, from t
 	$(RUN) -m tests.books.types > docs/types.md
 
 .PHONY: commands
-commands: $(VENV)/.installed ## write docs/reference/ and the runbook's last chapter from the code
+commands: $(VENV)/.installed ## write docs/reference/ and the runbook from the code
 	@mkdir -p build
 	$(RUN) -m tests.books.commands > build/commands.md.new
 	mv build/commands.md.new docs/reference/commands.md
@@ -202,7 +202,7 @@ sbom: $(VENV)/.installed build/sbom-environment/.installed ## write build/sbom.j
 	build/sbom-environment/bin/cyclonedx-py environment $(RUN) --output-reproducible --output-file build/sbom.json
 
 .PHONY: lock
-lock: uv ## resolve all versions anew into requirements.lock (hashes, no addresses)
+lock: uv ## resolve all versions again into requirements.lock (hashes, no addresses)
 	$(UV) lock --upgrade
 	$(UV) export --format requirements-txt --all-groups --no-emit-workspace --no-emit-index-url --no-header \
 		--no-annotate --output-file requirements.lock >/dev/null

@@ -23,7 +23,7 @@ WORDS = {
     r"\b(?:told|untold|tells?)\b": "shows, contains, reports; unknown, not reported; apart: distinguish",
     r"\bsay (?:so|it)\b|\bsay `|\bgives? the word\b": "confirm; set; run",
     r"\bnothing says\b|\bsays nothing\b": "not known, not set",
-    r"(?<!made-)\banew\b|\bonce more\b": "again; from scratch",
+    r"\banew\b|\bonce more\b": "again; from scratch",
     r"\bno more\b(?! than)": "no longer",
     r"\bbeside\b": "next to; compared with; in addition to",
     r"\bstands?\b(?!(?: for| in for| alone|-in)\b)|\bstood\b|\blies\b|\blay\b": "is, is stored",

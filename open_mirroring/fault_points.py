@@ -46,7 +46,7 @@ def reach(name: str) -> None:
     if not wanted:
         return
     if name not in FAULT_POINTS:
-        raise ValueError(f"{name!r} is no registered fault point")
+        raise ValueError(f"{name!r} is not a registered fault point")
     _reached[name] = _reached.get(name, 0) + 1
     if wanted in (name, f"{name}:{_reached[name]}"):
         os.kill(os.getpid(), signal.SIGKILL)

@@ -59,7 +59,7 @@ def correct(mirror: Mirror, ledger: Engine, spark: SparkSession, proof_id: str, 
     table = None if state is None else next((t for t in mirror.tables if t.source == state.source), None)
     if recorded is None or state is None or table is None or state.row.generation != recorded.generation:
         raise TerminalError(
-            "REPAIR_REFUSED", f"{proof_id!r} is no proof of a table as it is now", way_out="prove the table again"
+            "REPAIR_REFUSED", f"{proof_id!r} is not a proof of a table as it is now", way_out="prove the table again"
         )
     keys = keys_to_correct(recorded.proof, bool(table.key))
     place_of_correction(reader, state, removes=False)  # refused before it is approved

@@ -169,14 +169,14 @@ def _records(mirror: Mirror, root: Place) -> dict[int, BatchRecord]:
         raise _not_told(
             mirror,
             "the change log holds no batch of this mirror",
-            "restore the change log first; without it, reset each table, or start over (runbook)",
+            "restore the change log first; without it, reset each table, or start over (docs: *Start over*)",
         )
     records = read_records(root, newest)
     if missing := missing_records(newest, records):
         raise _not_told(
             mirror,
             f"of {len(missing)} batches, the first of them {missing[0]}, the log does not say what was read",
-            "restore the folder `_batches` of the change log from a backup; without one, start over (runbook)",
+            "restore the folder `_batches` of the change log from a backup, or start over (docs: *Start over*)",
         )
     return records
 
@@ -187,7 +187,7 @@ def _manifest(mirror: Mirror, record: BatchRecord) -> Manifest:
     except TypeError as error:
         what = f"another version of open_mirroring wrote the record of batch {record.number}"
         raise _not_told(
-            mirror, what, "install the version that wrote the change log, or start over (runbook)"
+            mirror, what, "install the version that wrote the change log, or start over (docs: *Start over*)"
         ) from error
 
 

@@ -62,7 +62,7 @@ class LogPosition(NamedTuple):
         if len(parts) != 3 or parts[2] not in ("0", "1") or not parts[0] or not parts[1]:
             raise TerminalError(
                 "LOG_DAMAGED",
-                f"{text!r} is no log position",
+                f"{text!r} is not a log position",
                 way_out="positions are written major:minor:sub with sub 0 or 1; the change log holds something else",
             )
         return cls(epoch, parts[0], parts[1], int(parts[2]))

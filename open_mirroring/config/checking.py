@@ -173,13 +173,13 @@ def _readable(path: Path) -> bool:
 def _why_not_writable(folder: Path) -> str:
     nearest = next(place for place in (folder, *folder.parents) if place.exists())
     if not nearest.is_dir():
-        return f"{nearest} is no folder"
+        return f"{nearest} is not a folder"
     return "" if os.access(nearest, os.W_OK | os.X_OK) else f"{nearest} is not writable"
 
 
 def _why_no_sqlite(file: Path) -> str:
     if not file.is_file() or not os.access(file, os.R_OK | os.W_OK) or _why_not_writable(file.parent):
-        return f"{file} is no file that can be read and written, or no journal can be written in its folder"
+        return f"{file} is not a file that can be read and written, or no journal can be written in its folder"
     try:
         connection = sqlite3.connect(f"{file.absolute().as_uri()}?mode=ro", uri=True, timeout=_CONNECT_SECONDS)
         try:

@@ -58,7 +58,7 @@ def resolve(name: str) -> Connection:
     try:
         check_connection_name(name)
     except PydanticCustomError:
-        raise invalid("?", "this is no name of a connection") from None
+        raise invalid("?", "this is not a name of a connection") from None
     text = os.environ.get(variable(name), "")
     if not text.strip():
         raise TerminalError(
@@ -79,7 +79,7 @@ def parsed(name: str, text: str) -> Connection:
     content = _content(name, text)
     for key in _TEXTS:
         if not isinstance(content.get(key), str | None):
-            raise invalid(name, f"its {key} is no text")
+            raise invalid(name, f"its {key} is not text")
     if not content.get("conn_type"):
         raise invalid(name, "it has no conn_type")
     return Connection(
@@ -131,7 +131,7 @@ def check_tenant(connection: Connection, tenant: str) -> None:
         TerminalError: ``CONNECTION_INVALID``.
     """
     if not re.fullmatch(r"[A-Za-z0-9.-]+", tenant):
-        raise invalid(connection.name, "its tenant_id is no tenant's id or domain")
+        raise invalid(connection.name, "its tenant_id is not a tenant's id or domain")
 
 
 def _content(name: str, text: str) -> dict[str, Any]:
@@ -140,7 +140,7 @@ def _content(name: str, text: str) -> dict[str, Any]:
         if set(content) <= set(_KNOWN):
             return content
         raise invalid(name, f"it has a key other than {', '.join(_KNOWN)}")
-    form = "it is in URI form, only JSON is read" if "://" in text and content is None else "it is no JSON object"
+    form = "it is in URI form, only JSON is read" if "://" in text and content is None else "it is not a JSON object"
     raise invalid(name, form)
 
 
@@ -150,7 +150,7 @@ def _extra(name: str, extra: object) -> Mapping[str, Any]:
         return {}
     found = _parsed(extra) if isinstance(extra, str) else extra
     if not isinstance(found, dict):
-        raise invalid(name, "its extra is no JSON object")
+        raise invalid(name, "its extra is not a JSON object")
     return found
 
 
@@ -169,7 +169,7 @@ def _port(name: str, port: object) -> int | None:
         number = int(port)
         if 1 <= number <= 65535:
             return number
-    raise invalid(name, "its port is no number from 1 to 65535")
+    raise invalid(name, "its port is not a number from 1 to 65535")
 
 
 def _type(conn_type: str) -> str:

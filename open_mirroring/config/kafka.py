@@ -135,7 +135,7 @@ def _event_hubs(connection: Connection, tenant: str | None, options: dict[str, s
     string = connection.password or ""
     endpoint = _ENDPOINT.match(string)
     if endpoint is None:
-        raise invalid(connection.name, "its password is no connection string (Endpoint=sb://…;SharedAccessKey…)")
+        raise invalid(connection.name, "its password is not a connection string (Endpoint=sb://…;SharedAccessKey…)")
     options["bootstrap.servers"] = _servers(connection, 9093) if connection.host else f"{endpoint.group(1)}:9093"
     options |= {"sasl.mechanism": "PLAIN", "sasl.username": "$ConnectionString", "sasl.password": string}
 

@@ -22,7 +22,7 @@ def check_url(text: str) -> str:
     """Refuse a ledger URL that is malformed, contains a password, or names an in-memory or unsupported database."""
     url = _parsed(text)
     if url is None:
-        raise refusal("CONFIG_INVALID", "this is no URL of a ledger", _WAY_OUT)
+        raise refusal("CONFIG_INVALID", "this is not a URL of a ledger", _WAY_OUT)
     if url.password is not None or any("password" in option for option in url.query):
         raise refusal("SECRET_IN_FILE", "this URL holds a password", secret_scan.WAY_OUT)
     if url.drivername not in _DRIVERS:

@@ -85,5 +85,5 @@ def _seconds(name: str, text: str) -> float:
     except ValueError:
         seconds = 0.0
     if not 0 < seconds <= 600:
-        raise invalid(name, "its timeout_seconds is no number from 0 to 600")
+        raise invalid(name, "its timeout_seconds is not a number from 0 to 600")
     return seconds

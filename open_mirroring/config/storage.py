@@ -160,7 +160,7 @@ def _credential(connection: Connection, extra: Mapping[str, str], parts: Mapping
     else:
         key = connection.password or ""
     if key and not _is_base64(key):
-        raise invalid(name, "its account key is no account key: that is base64")
+        raise invalid(name, "its account key is not an account key: that is base64")
     if not key and not sas:
         way = "password (account key), sas_token, or tenant_id with login and password"
         raise invalid(name, f"it holds no credential: {way}, or auth: workload_identity, managed_identity or cli")
@@ -178,7 +178,7 @@ def _account(connection: Connection, parts: Mapping[str, str], url: Endpoint | N
     else:
         found = connection.host or ((connection.login or "") if by_login else "")
     if found and not _ACCOUNT.fullmatch(found):
-        raise invalid(connection.name, "its host or login is no name of a storage account")
+        raise invalid(connection.name, "its host or login is not a name of a storage account")
     return found
 
 

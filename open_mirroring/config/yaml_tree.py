@@ -109,7 +109,7 @@ class YamlTree:
             key = self._key(key_node)
             if key is None:
                 what, way_out = (
-                    "a key here is no text",
+                    "a key here is not text",
                     "write a plain name, in quotes if it looks like a number or a date",
                 )
                 if isinstance(key_node, yaml.ScalarNode) and key_node.value.casefold() in _BOOLEANS:

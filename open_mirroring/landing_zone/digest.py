@@ -114,7 +114,7 @@ def _number(digest: str) -> int:
     if len(digest) != 32 or not set(digest) <= set("0123456789abcdef"):
         raise TerminalError(
             "LOG_DAMAGED",
-            f"{digest!r} is no digest",
+            f"{digest!r} is not a digest",
             way_out="digests are 32 lower-case hex digits; the ledger or the footer holds something else",
         )
     return int(digest, 16)

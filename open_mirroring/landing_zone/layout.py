@@ -58,7 +58,7 @@ _MAX_NAME = 128
 def file_name(number: int, extension: str = PARQUET) -> str:
     """``1`` → ``00000000000000000001.parquet`` (F-31)."""
     if not 1 <= number < 10**20:
-        raise TerminalError("CONFIG_INVALID", f"{number} is no file number", way_out="numbers run from 1")
+        raise TerminalError("CONFIG_INVALID", f"{number} is not a file number", way_out="numbers run from 1")
     return f"{number:020d}.{extension}"
 
 
@@ -175,7 +175,7 @@ def key_columns_of(document: bytes) -> tuple[str, ...]:
         content = json.loads(document)
         keys: object = next((v for k, v in content.items() if k.casefold() == "keycolumns"), [])
         if not isinstance(keys, list) or not all(isinstance(key, str) for key in keys):
-            raise ValueError("keyColumns is no list of names")
+            raise ValueError("keyColumns is not a list of names")
     except (ValueError, AttributeError) as error:
         raise TerminalError(
             "METADATA_CHANGED",

@@ -143,7 +143,7 @@ class LocalStore:
             if os.path.islink(local):
                 raise _unsafe(folder, "is a symbolic link")
             if os.path.lexists(local) and not os.path.isdir(local):
-                raise _unsafe(folder, "is no folder")
+                raise _unsafe(folder, "is not a folder")
             gone = f"{self._real_root}/{_DELETED}{secrets.token_hex(8)}"
             if rename_no_replace(local, gone):
                 for parent in (os.path.dirname(local), self._real_root):

@@ -95,7 +95,7 @@ def check_type(landing_type: str) -> tuple[int, int] | None:
         return int(match[1]), int(match[2])
     raise TerminalError(
         "TYPE_UNSUPPORTED",
-        f"{landing_type!r} is no type of the landing zone",
+        f"{landing_type!r} is not a type of the landing zone",
         way_out="map the column to string, or leave it out with `columns`",
     )
 

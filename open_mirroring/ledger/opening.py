@@ -129,10 +129,10 @@ def ledger_error(error: DatabaseError, where: str = "") -> MirroringError | None
     if code.startswith(_DAMAGED):
         return TerminalError(
             "LEDGER_DAMAGED",
-            f"the ledger's file is no SQLite database, or a damaged one: {code}",
+            f"the ledger's file is not an SQLite database, or is damaged: {code}",
             where=where,
-            way_out="put a sound copy back; if there is none, take the file away and make the ledger again, as the "
-            "runbook says",
+            way_out="restore an intact copy; without one, remove the file and rebuild the ledger "
+            "(`open-mirroring rebuild-ledger`)",
         )
     if code.startswith(_DISK):
         return TransientError(

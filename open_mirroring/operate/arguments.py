@@ -98,7 +98,7 @@ def positive(text: str) -> int:
     """A whole number from 1 on."""
     if not (text.isascii() and text.isdigit() and int(text)):
         place = "; write the mirror file before this option" if text.casefold().endswith((".yaml", ".yml")) else ""
-        raise argparse.ArgumentTypeError(f"{text!r} is no whole number from 1 on{place}")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number from 1 on{place}")
     return int(text)
 
 
@@ -114,5 +114,5 @@ def seconds(text: str) -> float:
     match = re.fullmatch(r"([0-9]{1,6})([smh]?)", text)
     length = int(match[1]) * {"": 1, "s": 1, "m": 60, "h": 3600}[match[2]] if match else 0
     if not length:
-        raise argparse.ArgumentTypeError(f"{text!r} is no length of time: write 60s, 5m or 1h")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a length of time: write 60s, 5m or 1h")
     return float(length)

@@ -6,6 +6,7 @@ in :mod:`open_mirroring.operate.operations`.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 
 from sqlalchemy import Engine
@@ -21,6 +22,7 @@ from open_mirroring.ledger.letters import accept_letters
 from open_mirroring.operate import operations
 from open_mirroring.operate.history import open_letters
 from open_mirroring.operate.reset_driver import ResetDriver
+from open_mirroring.operate.words import amount, verdict_counts
 from open_mirroring.protocols.verdicts import Finding
 from open_mirroring.reconciliation.inspection import inspect_mirror
 
@@ -35,10 +37,20 @@ def decide_and_look(
     """Take a decision; what came of it and what the next run will find, in sentences.
 
     Raises:
-        TerminalError, TransientError: as :func:`decide`.
+        TerminalError, TransientError: as :func:`decide`; also as the landing zone does where one only looks.
     """
     said = [] if action == LOOK else decide(mirror, ledger, action, form, reason, zone=zone)
-    return [*said, *_looked(mirror, ledger, zone, form.get("source", ""))]
+    # So that everyone sees at once whether the cause is still there.
+    try:
+        findings = inspect_mirror(mirror, ledger, zone)
+    except MirroringError as error:
+        if action == LOOK:
+            raise
+        return [*said, f"The landing zone could not be inspected: {error}"]
+    if (found := findings.get(form.get("source", ""))) is not None:
+        return [*said, now(found)]
+    counts = verdict_counts(Counter(found.verdict for found in findings.values()))
+    return [*said, f"{amount(len(findings), 'table')} inspected: {counts}."]
 
 
 def decide(
@@ -122,15 +134,6 @@ def _accept(mirror: Mirror, ledger: Engine, form: Mapping[str, str], reason: Rea
 
 def _cleared(stop: OpenStop) -> str:
     return f"Cleared: {stop.code}: {stop.what}"
-
-
-def _looked(mirror: Mirror, ledger: Engine, zone: ZoneAddress, source: str) -> list[str]:
-    """What the next run will find, so that everyone sees at once whether the cause is still there."""
-    try:
-        findings = inspect_mirror(mirror, ledger, zone)
-    except MirroringError as error:
-        return [f"The landing zone could not be inspected: {error}"]
-    return [now(findings[source])] if source in findings else [f"{len(findings)} tables were looked at."]
 
 
 def now(finding: Finding) -> str:

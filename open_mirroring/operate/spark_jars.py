@@ -84,5 +84,5 @@ def _jdbc_reads(mirror: Mirror) -> Iterator[tuple[SettingPath, str]]:
 def server_shown(address: str) -> str:
     """The address of a server of Spark Connect for people: without its parameters, for a token is one of them."""
     return (
-        address.partition(";")[0] if address.startswith("sc://") else f"what {REMOTE} says, which is no sc://HOST:PORT"
+        address.partition(";")[0] if address.startswith("sc://") else f"what {REMOTE} says, which is not sc://HOST:PORT"
     )

@@ -280,8 +280,8 @@ def _charts(hours: Mapping[str, Sequence[float]], lag: timedelta, verified: Sequ
     top = max(*hours["changes"], *hours["rows"])
     lags, count = [*hours["lag"], lag.total_seconds()], "{:,.0f}".format
     return [
-        Chart("Lag", day, lags[-HOURS:], _lag, max(lags[-HOURS:]), good="falling"),
-        Chart("Lag", week, lags, _lag, max(lags), good="falling"),
+        Chart("Lag, 24 hours", day, lags[-HOURS:], _lag, max(lags[-HOURS:]), good="falling"),
+        Chart("Lag, 7 days", week, lags, _lag, max(lags), good="falling"),
         Chart("Changes read/h", day, hours["changes"], count, top, "read"),
         Chart("Rows published/h", day, hours["rows"], count, top, "sent"),
         *([Chart("Rows verified", week, verified, _share, 1, good="rising")] if verified else ()),

@@ -40,7 +40,7 @@ def parse_interval(start: str, end: str) -> Interval:
         try:
             moment = datetime.fromisoformat(text)
         except ValueError:
-            raise _invalid(f"{text!r} is no moment") from None
+            raise _invalid(f"{text!r} is not a moment") from None
         moments.append(moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC))
     if moments[0] >= moments[1]:
         raise _invalid(f"the interval from {start} to {end} is empty")

@@ -181,7 +181,7 @@ def step(state: State, reply: Reply) -> State:
             return state
         case CommitLog(batch), (Committed() | CommitRefused() | Unknown()):
             return replace(state, request=OpenLog(batch))
-    raise ValueError(f"{type(reply).__name__} is no reply to {type(state.request).__name__}")
+    raise ValueError(f"{type(reply).__name__} is not a reply to {type(state.request).__name__}")
 
 
 def _owning(row: MirrorRow) -> State:

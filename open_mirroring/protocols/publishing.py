@@ -389,7 +389,7 @@ def step(state: State, reply: Reply) -> State:
             return _probing(state, FilePlace.SOURCE)
         case Probe(place=place), Seen():
             return _after_probe(state, place, reply)
-    raise ValueError(f"{type(reply).__name__} is no reply to {type(request).__name__}")
+    raise ValueError(f"{type(reply).__name__} is not a reply to {type(request).__name__}")
 
 
 def _owning(row: TableRow, *, swept: bool) -> State:

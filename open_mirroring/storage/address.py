@@ -70,7 +70,7 @@ def parse_address(text: str) -> StorageAddress:
     """
     shape = _SHAPE.fullmatch(text)
     if shape is None:
-        raise _invalid("this is no address of object storage")
+        raise _invalid("this is not an address of object storage")
     scheme, place, path = shape["scheme"], shape["place"], (shape["path"] or "").removesuffix("/")
     if "?" in text:
         raise _invalid("an address has no '?' in it", "leave the query out: a signature belongs to the connection")

@@ -165,7 +165,7 @@ class OpenMirroringSparkOperator(BaseOperator):
                 "NOT_EQUAL",
                 f"not equal to the source: {verdicts_text(hook.result.report, 'DIFFERENT')}",
                 where=self.job,
-                way_out="`open-mirroring status` shows the last proof; the runbook says what to do",
+                way_out="`open-mirroring status` shows the last proof; then correct the rows, or reload the table",
             )
         if exit_code == Exit.ON_HOLD:
             self.on_hold(short(hook.result.report) or {})

@@ -97,7 +97,7 @@ def _begun(arguments: argparse.Namespace) -> str:
         source = None
     if not isinstance(source, dict):
         way_out = "write its settings as in a mirror file: 'format: sqlserver-ces, transport: files, path: FOLDER'"
-        raise UsageError("ARGUMENT_INVALID", "--source is no list of settings", way_out=way_out)
+        raise UsageError("ARGUMENT_INVALID", "--source is not a list of settings", way_out=way_out)
     return begun_text(arguments.file.stem, source)
 
 
@@ -127,7 +127,9 @@ def _warn_of_ignored(found: Sequence[Entry], ignored: Mapping[str, int]) -> None
 
 def _first_rows(arguments: argparse.Namespace) -> FirstRows:
     if arguments.export is not None and not arguments.export.is_dir():
-        raise UsageError("PLACE_MISSING", f"{arguments.export} is no folder", way_out="name the folder of the export")
+        raise UsageError(
+            "PLACE_MISSING", f"{arguments.export} is not a folder", way_out="name the folder of the export"
+        )
     return FirstRows(
         arguments.database, arguments.export, arguments.export_format, arguments.stream_from, arguments.unseen
     )

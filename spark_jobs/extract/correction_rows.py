@@ -59,7 +59,7 @@ class LoggedCorrections:
         for at, bound in enumerate(ranges):
             wanted = CorrectionRange.of(bound.name)
             if wanted is None:
-                raise ValueError(f"{bound.name!r} is no correction, and bound with some")
+                raise ValueError(f"{bound.name!r} is not a correction, and bound with some")
             try:
                 parts.append(self._read(wanted, LogTarget(root, batch, attempt, at)))
             except MirroringError as error:

@@ -266,7 +266,7 @@ class ExtractionDriver:
             case protocol.Stop(version, code, what):
                 return self.ledger.stop(version, code, what)
             case _:
-                raise ValueError(f"{request} is no request")
+                raise ValueError(f"{request} is not a request")
 
     def _find(self) -> protocol.RangesFound:
         while self._agenda:

@@ -63,7 +63,7 @@ class ZonePorts:
                 sweep_staging(self._store, folder, generation, confirmed)
                 return protocol.Answered()
             case _:
-                raise ValueError(f"{request} is no request to a store")
+                raise ValueError(f"{request} is not a request to a store")
 
     def _create_whole(self, table: TableState, name: str, content: bytes) -> None:
         """Create a file of the folder if it is absent; readers never see half of it (F-10, F-38)."""

@@ -335,7 +335,7 @@ def test_pictures_for_the_documents(tmp_path: Path, visit: Callable[..., Page], 
         for name, path in (("page", "/mirrors/shop"), ("page-fix", "/")):
             page.goto(address + path)
             if name == "page-fix":
-                page.set_viewport_size({"width": 1100, "height": 700})
+                page.set_viewport_size({"width": 1100, "height": 740})
                 page.locator("summary", has_text="Columns were dropped").click()
             # Where the mirror file is differs from machine to machine.
             page.evaluate(

@@ -98,10 +98,10 @@ BAD = [
 ]  # fmt: skip
 
 UNTYPABLE = {
-    10: (row(10, price="cheap"), "price", "no decimal number"),
+    10: (row(10, price="cheap"), "price", "not a decimal number"),
     11: (row(11, price="1000000.00"), "price", "before the point"),
     12: (row(12, name="x" * 51), "name", "longer than 50"),
-    13: (row(13, price=""), "price", "no decimal number"),
+    13: (row(13, price=""), "price", "not a decimal number"),
 }
 """Rows of dbo.orders whose newest change does not fit, by key; 10 and 11 have an older row that does."""
 

@@ -422,7 +422,7 @@ def test_a_correction_publishes_exactly_these_rows_by_the_protocol(
     assert main(["reconcile", str(shop.pipeline.file)]) == Exit.DONE
     capsys.readouterr()
     assert main(["status", str(shop.pipeline.file)]) == Exit.DONE
-    assert "shop.t1: last proof" in capsys.readouterr().out
+    assert "shop.t1, shop.t2: last proof EQUAL" in capsys.readouterr().out
 
 
 def test_a_small_table_is_loaded_and_proved_without_spark(

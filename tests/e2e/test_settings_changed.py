@@ -105,7 +105,7 @@ def test_an_export_that_is_older_than_what_was_ignored_is_refused_g140(
     assert command(pipeline, "initial-load") == Exit.TABLES_STOPPED
     assert "STREAM_FROM_INVALID" in capsys.readouterr().out
     command(pipeline, "status")
-    assert "LOAD_PENDING: the initial load is not complete; it was refused" in (told := capsys.readouterr().out)
+    assert "the initial load is not complete; it was refused" in (told := capsys.readouterr().out)
     assert "STREAM_FROM_INVALID: " in told, "whoever looks later sees what the run said"
     assert command(pipeline, "tick") == Exit.ON_HOLD
     deliver(pipeline, "2.jsonl", insert(2, 13, "notes"))
@@ -164,10 +164,10 @@ def test_another_database_stops_the_table_and_what_was_ignored_meanwhile_is_a_lo
     capsys.readouterr()
     assert command(pipeline, "tick") == Exit.TABLES_STOPPED
     told = capsys.readouterr().out
-    assert "SENDER_OTHER" in told and "`source` no longer names database 'shop'; what" in told
+    assert "SENDER_OTHER" in told and "`source` no longer names database 'shop'. What" in told
     assert [one["id"] for one in orders(pipeline)] == [1]
     read("shop")
     assert command(pipeline, "tick") == Exit.TABLES_STOPPED
     told = capsys.readouterr().out
     assert "CHANGES_IGNORED: 1 message of it, in batches 2 to 2" in told
-    assert "dbo.orders: rows unverified up to batch 2: `source` no longer names database 'other'; what" in told
+    assert "dbo.orders: rows unverified up to batch 2: `source` no longer names database 'other'. What" in told

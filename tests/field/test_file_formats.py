@@ -262,7 +262,7 @@ def test_a_file_of_another_form_names_what_was_found(tmp_path: Path) -> None:
 
 def test_a_count_that_is_off_by_one_asks_for_the_header_line(tmp_path: Path) -> None:
     content = ("Id;Bezeichnung;Preis\n" + text(";", header="", load=True)).encode()
-    told = ["no whole number"]  # the line is a row as far as one knows, and the first column has to be a number
+    told = ["not a whole number"]  # the line is a row as far as one knows, and the first column has to be a number
     judged(tmp_path, [Case("LOAD1.csv", content, {"fieldDelimiter": ";"}, told=told)], load=True)
     described = read_dfm(dfm("dbo.t", "1.csv", COLUMNS, 3, fieldDelimiter=";"))
     (tmp_path / "1.csv").write_bytes(content)

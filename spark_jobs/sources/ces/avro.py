@@ -138,9 +138,9 @@ def read_data(datum: bytes) -> dict[str, Any]:
             record = _only_record(datum, schema)
             transaction = record["eventsource"]["transaction"]
             if not _LSN.fullmatch(transaction["commitlsn"]):
-                raise ValueError(f"commitlsn {shown(transaction['commitlsn'])} is no log sequence number")
+                raise ValueError(f"commitlsn {shown(transaction['commitlsn'])} is not a log sequence number")
             if not _TIME.fullmatch(transaction["committime"]):
-                raise ValueError(f"committime {shown(transaction['committime'])} is no time")
+                raise ValueError(f"committime {shown(transaction['committime'])} is not a time")
             return record
         except _UNREADABLE as error:
             reasons.append(_described(error))

@@ -179,7 +179,7 @@ def land_column(values: pa.Array, column: LoadColumn, field: pa.Field, bad: dict
     _check_range(landed, column, bad)
     if pa.types.is_floating(landed.type):
         # A data frame writes NULL like that, and no change can carry such a number (G-06).
-        _note_where(pc.invert(pc.is_finite(landed)), column, "is no finite number", bad)
+        _note_where(pc.invert(pc.is_finite(landed)), column, "is not a finite number", bad)
     if column.sql_type is not None:
         _check_sql_type(landed, column, bad)
     if not field.nullable:
@@ -369,5 +369,5 @@ def _note(at: int, column: LoadColumn, reason: str, bad: dict[int, Failure], cod
 
 
 def _unsupported(name: str, what: str, way_out: str) -> TerminalError:
-    way_out += "; a column that is no key can also be left out with `columns`"
+    way_out += "; a column that is not a key can also be left out with `columns`"
     return TerminalError("TYPE_UNSUPPORTED", f"column {name!r}: {what}", way_out=way_out)

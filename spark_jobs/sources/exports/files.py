@@ -195,7 +195,7 @@ def export_columns(
         raise _error(path, "LOAD_INVALID", what, "correct the export, or `types` and `columns` in the mirror file")
     wanted = {*chosen.of(names)}
     if index := [name for name in names if name in wanted and name not in types and _INDEX.fullmatch(name)]:
-        what = f"column {index[0]!r} is no column of the table: it looks like the index of a data frame"
+        what = f"column {index[0]!r} is not a column of the table: it looks like the index of a data frame"
         raise _error(
             path, "LOAD_INVALID", what, "export without it (pandas: `index=False`), or exclude it in `columns`"
         )

@@ -289,7 +289,7 @@ _POSTGRESQL_TYPES = {
 def _host(connection: Connection) -> str:
     host = connection.host or ""
     if not re.fullmatch(r"[A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\]", host):
-        raise invalid(connection.name, "its host is no name or address of a machine")
+        raise invalid(connection.name, "its host is not a name or address of a machine")
     return host
 
 
@@ -303,7 +303,7 @@ def _unsupported(column: Mapping[str, Any], reason: str) -> TerminalError:
         "TYPE_UNSUPPORTED",
         f"column {column['name']!r} of type {column['data_type']} {reason}",
         way_out="read a view that casts it, or land it as text where the database can cast it "
-        "(`types: {column: string}`); a column that is no key can also be left out with `columns`",
+        "(`types: {column: string}`); a column that is not a key can also be left out with `columns`",
     )
 
 

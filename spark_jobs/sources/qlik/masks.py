@@ -38,7 +38,7 @@ def readings(mask: str | bytes, order: MaskOrder = "auto") -> tuple[int, ...]:
     """
     if isinstance(mask, str):
         if not _HEX.fullmatch(mask):
-            raise ValueError(f"{mask[:40]!r} is no hexadecimal number")
+            raise ValueError(f"{mask[:40]!r} is not a hexadecimal number")
         raw = bytes.fromhex(mask if len(mask) % 2 == 0 else "0" + mask)
     else:
         raw = mask

@@ -33,11 +33,11 @@ def parse_date(text: str) -> date:
     """
     match = _MOMENT.fullmatch(text)
     if not match or not _is_midnight(match):
-        raise ValueError(f"{shown(text)} is no date: yyyy-mm-dd")
+        raise ValueError(f"{shown(text)} is not a date: yyyy-mm-dd")
     try:
         return date(int(match[1]), int(match[2]), int(match[3]))
     except ValueError as error:
-        raise ValueError(f"{shown(text)} is no date: {error}; {_AS_TEXT}") from None
+        raise ValueError(f"{shown(text)} is not a date: {error}; {_AS_TEXT}") from None
 
 
 def _is_midnight(match: re.Match[str]) -> bool:
@@ -53,7 +53,7 @@ def date_text(text: str) -> str:
     """
     match = _MOMENT.fullmatch(text)
     if not match or match[8] is not None:
-        raise ValueError(f"{shown(text)} is no date: yyyy-mm-dd")
+        raise ValueError(f"{shown(text)} is not a date: yyyy-mm-dd")
     day = "-".join(match.group(1, 2, 3))
     if _is_midnight(match):
         return day
@@ -132,7 +132,7 @@ def time_parser(parsed: SqlType) -> Callable[[str], str]:
     def parse(text: str) -> str:
         match = _TIME.fullmatch(text)
         if not match:
-            raise ValueError(f"{shown(text)} is no time: hh:mm:ss[.fffffff]")
+            raise ValueError(f"{shown(text)} is not a time: hh:mm:ss[.fffffff]")
         fraction = match[4] or ""
         _refuse_digits(text, fraction, digits)
         return time_text(text, _MOST_DIGITS) if len(fraction) > _MOST_DIGITS else text

@@ -30,7 +30,7 @@ TIMESTAMPS = {"datetime", "smalldatetime", "datetime2", "datetimeoffset"}
 SECOND_DIGITS = {"datetime2", "datetimeoffset", "time"}
 """Types that declare their digits of a second; 7 by default."""
 LARGE = {"text", "ntext", "xml", "image"}
-AS_TEXT = "land it as text (`types: {column: string}`); a column that is no key can also be left out with `columns`"
+AS_TEXT = "land it as text (`types: {column: string}`); a column that is not a key can also be left out with `columns`"
 
 
 class SqlType(NamedTuple):
@@ -77,7 +77,7 @@ def read_type(sql_type: str) -> SqlType:
             return parsed
     raise TerminalError(
         "TYPE_UNSUPPORTED",
-        f"{sql_type!r} is no SQL Server type that can be mirrored",
+        f"{sql_type!r} is not an SQL Server type that can be mirrored",
         way_out=AS_TEXT,
     )
 

@@ -175,7 +175,7 @@ def _integer(name: str, low: int, high: int) -> Callable[[str], int]:
         if len(text) < most and text.isdecimal() and text.isascii():
             return int(text)
         if not _INTEGER.fullmatch(text):
-            raise ValueError(f"{shown(text)} is no whole number")
+            raise ValueError(f"{shown(text)} is not a whole number")
         digits = text.lstrip("+-").lstrip("0")
         if len(digits) > 19 or not low <= (value := int(text)) <= high:
             raise ValueError(f"{shown(text)} is out of range for {name}")
@@ -190,7 +190,7 @@ def _decimal(name: str, precision: int, scale: int) -> Callable[[str], Decimal]:
     def parse(text: str) -> Decimal:
         match = _DECIMAL.fullmatch(text)
         if not match or not (match[2] or match[3]):
-            raise ValueError(f"{shown(text)} is no decimal number")
+            raise ValueError(f"{shown(text)} is not a decimal number")
         whole, fraction = match[2], match[3] or ""
         if match[4]:
             whole, fraction = _without_exponent(text, whole, fraction, int(match[4]))
@@ -220,7 +220,7 @@ def _without_exponent(text: str, whole: str, fraction: str, exponent: int) -> tu
 def _float(single: bool) -> Callable[[str], float]:
     def parse(text: str) -> float:
         if not _FLOAT.fullmatch(text):
-            raise ValueError(f"{shown(text)} is no finite floating-point number")
+            raise ValueError(f"{shown(text)} is not a finite floating-point number")
         exact = value = float(text)
         if single and math.isfinite(value):
             try:
@@ -239,13 +239,13 @@ def _float(single: bool) -> Callable[[str], float]:
 def _bit(text: str) -> bool:
     value = _BITS.get(text.lower())
     if value is None:
-        raise ValueError(f"{shown(text)} is no bit: 0, 1, true or false")
+        raise ValueError(f"{shown(text)} is not a bit: 0, 1, true or false")
     return value
 
 
 def _guid(text: str) -> str:
     if not _GUID.fullmatch(text):
-        raise ValueError(f"{shown(text)} is no uniqueidentifier")
+        raise ValueError(f"{shown(text)} is not a uniqueidentifier")
     return text.upper()
 
 
@@ -279,7 +279,7 @@ def _bytes(parsed: SqlType) -> Callable[[str], bytes]:
     def parse(text: str) -> bytes:
         match = _HEX.fullmatch(text)
         if not match:
-            raise ValueError(f"{shown(text)} is no hexadecimal number of complete bytes")
+            raise ValueError(f"{shown(text)} is not a hexadecimal number of complete bytes")
         value = bytes.fromhex(match[1])
         if parsed.length is not None and parsed.length != -1 and len(value) > parsed.length:
             raise ValueError(f"{len(value)} bytes are more than {parsed.length}")

@@ -57,7 +57,7 @@ def read_capture(root: Place, name: str, size: int) -> Iterator[RawMessage | Dam
 def _message(record: Any, origin: str) -> RawMessage:
     number, body = record["SequenceNumber"], record["Body"]
     if not isinstance(number, int) or not (body is None or isinstance(body, bytes)):
-        raise TypeError("a record without a complete SequenceNumber and bytes as Body is no captured event")
+        raise TypeError("a record without a complete SequenceNumber and bytes as Body is not a captured event")
     return RawMessage(origin, number, body)
 
 

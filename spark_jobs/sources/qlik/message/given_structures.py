@@ -30,7 +30,7 @@ def _given(mirror: Mirror, given: GivenStructure) -> SourceSchema:
     if given.metadata is not None:
         record = _metadata(_read(mirror, given.metadata))
         if announced_table(record) != name:
-            raise _invalid(given.metadata, f"it is no metadata message of {name}")
+            raise _invalid(given.metadata, f"it is not a metadata message of {name}")
         announced_id = str(record.get("schemaId") or "")
         told = record["lineage"].get("tableVersion")
         version = told if type(told) is int else 0

@@ -70,7 +70,7 @@ def read_headers(record: Mapping[str, Any], sequence_digits: int = SEQUENCE_DIGI
     """
     headers = record.get("headers")
     if not isinstance(headers, dict):
-        raise Refusal("HEADER_INVALID", f"headers is no object but {shown(headers)}")
+        raise Refusal("HEADER_INVALID", f"headers is not an object but {shown(headers)}")
     operation = headers.get("operation")
     if not _is_text(operation) or operation not in OPERATIONS:
         raise Refusal("MESSAGE_INVALID", f"operation is {shown(operation)}, not one of {', '.join(OPERATIONS)}")

@@ -88,10 +88,10 @@ class TableImages:
         if values is None:
             return None
         if not isinstance(values, dict):
-            raise Refusal("ROW_INVALID", f"{name} is no object but {shown(values)}")
+            raise Refusal("ROW_INVALID", f"{name} is not an object but {shown(values)}")
         if not values.keys() <= self.structure.by_name.keys():
             unknown = min(values.keys() - self.structure.by_name.keys())
-            raise Refusal("ROW_INVALID", f"{name} has a value for {shown(unknown)}, which is no announced column")
+            raise Refusal("ROW_INVALID", f"{name} has a value for {shown(unknown)}, which is not an announced column")
         try:
             image: Image = {
                 column: value if type(value) is str or value is None else _TEXTS[type(value)](value)
@@ -99,11 +99,11 @@ class TableImages:
             }
         except KeyError:
             odd = next(c for c, value in values.items() if type(value) is dict or type(value) is list)
-            raise Refusal("ROW_INVALID", f"the value of {shown(odd)} in {name} is no plain value") from None
+            raise Refusal("ROW_INVALID", f"the value of {shown(odd)} in {name} is not a plain value") from None
         if bool in map(type, values.values()):
             for column, value in values.items():
                 if type(value) is bool and column in self._texts:
-                    raise Refusal("ROW_INVALID", f"the value of {shown(column)} in {name} is no text")
+                    raise Refusal("ROW_INVALID", f"the value of {shown(column)} in {name} is not text")
         for column in self._exact:
             if may_be_rounded(values.get(column)):
                 raise Refusal("ROW_INVALID", f"{rounded(shown(column), values[column])}: in {name}")
@@ -160,7 +160,7 @@ class TableImages:
         texts = []
         for name, convert in self._key:
             if convert is None:
-                raise Refusal("KEY_INVALID", f"the key column {shown(name)} is no announced column")
+                raise Refusal("KEY_INVALID", f"the key column {shown(name)} is not an announced column")
             if isinstance(convert, str):
                 raise Refusal("KEY_INVALID", convert)
             value = image.get(name)
@@ -239,7 +239,7 @@ class TableImages:
         try:
             return Row(found.cols, _encode(values).decode(), found.whole)
         except UnicodeEncodeError as error:
-            raise Refusal("ROW_INVALID", f"a value is no text: {error.reason}") from error
+            raise Refusal("ROW_INVALID", f"a value is not text: {error.reason}") from error
 
     def _how_written(self, carried: tuple[str, ...]) -> _Written:
         columns = [column for column in self._kept if column.name in carried]

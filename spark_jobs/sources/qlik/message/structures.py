@@ -227,7 +227,7 @@ def read_announcement(record: Any, topic: str) -> Structure:
     try:
         found.announced.document.encode()
     except UnicodeEncodeError as error:
-        raise Refusal("METADATA_MISSING", f"a name is no text: {error.reason}") from error
+        raise Refusal("METADATA_MISSING", f"a name is not text: {error.reason}") from error
     return found
 
 
@@ -325,7 +325,7 @@ def known_structure(schema: SourceSchema) -> Structure | Unfit:
 def _object(record: Any, name: str) -> Mapping[str, Any]:
     value = record.get(name) if isinstance(record, Mapping) else None
     if not isinstance(value, Mapping):
-        raise Refusal("METADATA_MISSING", f"{name} is no object but {shown(value)}")
+        raise Refusal("METADATA_MISSING", f"{name} is not an object but {shown(value)}")
     return value
 
 
@@ -334,7 +334,7 @@ def _text(record: Mapping[str, Any], name: str) -> str:
     if value is None:
         return ""
     if not isinstance(value, str) or isinstance(value, JsonNumber):
-        raise Refusal("METADATA_MISSING", f"{name} is no text but {shown(value)}")
+        raise Refusal("METADATA_MISSING", f"{name} is not text but {shown(value)}")
     return value
 
 
@@ -344,7 +344,7 @@ def _number(record: Mapping[str, Any], name: str) -> int:
         return 0
     if isinstance(value, int) and not isinstance(value, bool) and -(2**63) <= value < 2**63:
         return value
-    raise Refusal("METADATA_MISSING", f"{name} is no whole number but {shown(value)}")
+    raise Refusal("METADATA_MISSING", f"{name} is not a whole number but {shown(value)}")
 
 
 def _column(name: str, described: Any) -> Column:

@@ -9,6 +9,7 @@ from uuid import uuid4
 import pytest
 from starlette.testclient import TestClient
 
+from open_mirroring.errors import TerminalError
 from open_mirroring.ledger import tables as t
 from open_mirroring.ledger.proofs import ProofLedger, RecordedProof
 from open_mirroring.operate.history import WEEK, lag_per_hour, verified_per_hour
@@ -73,6 +74,33 @@ def test_what_is_refused_for_one_table_is_done_for_the_others(made: PageMirror) 
     answer = client.post("/mirrors/shop/decide", data=sent)
     assert answer.status_code == 409 and "Done in part" in answer.text and "COMMAND_REFUSED" in answer.text
     assert (made.table(ORDERS).stop_code, made.table(PAYMENTS).stop_code) == (None, "SCHEMA_CHANGED")
+
+
+def test_looking_again_counts_verdicts_or_says_why_it_cannot(made: PageMirror, monkeypatch: pytest.MonkeyPatch) -> None:
+    made.stop(ORDERS, "SENDER_OTHER", "two databases send")
+    client = TestClient(made.app(), base_url="http://127.0.0.1")
+    form = form_of(client.get("/mirrors/shop").text, "Look again now")
+    assert "4 tables inspected: 1 stopped, 3 mirrored." in client.post("/mirrors/shop/decide", data=form).text
+
+    def refused(*_: object) -> None:
+        raise TerminalError("ACCESS_DENIED", "the client secret has expired")
+
+    monkeypatch.setattr("open_mirroring.operate.deciding.inspect_mirror", refused)
+    answer = client.post("/mirrors/shop/decide", data=form)
+    assert answer.status_code == 409 and "Not done" in answer.text and "the client secret has expired" in answer.text
+
+
+def test_dropped_columns_are_chosen_among_those_that_not_all_rows_have_and_recorded_all_or_none(
+    made: PageMirror,
+) -> None:
+    made.stop(ORDERS, "COLUMN_NOT_STREAMED", "changes do not contain name")
+    (one,) = found(made)
+    assert one.buttons[0].choices[0].values == ("id", "name"), "what was loaded, as no change is known"
+    made.drop_a_column()
+    client = TestClient(made.app(), base_url="http://127.0.0.1")
+    form = {**form_of(client.get("/").text, "Columns were dropped"), "who": "Ada", "why": "x"}
+    answer = client.post("/mirrors/shop/decide", data={**form, "subject": ["price", "<b>cost"]})
+    assert answer.status_code == 409 and made.table().stop_code == "RENAME_POSSIBLE", "the newest rows have a cost"
 
 
 def test_a_proof_that_found_differences_needs_attention(made: PageMirror) -> None:

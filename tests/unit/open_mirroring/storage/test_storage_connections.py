@@ -166,7 +166,7 @@ def test_onelake_and_s3_take_theirs() -> None:
         (ABFSS, {"conn_type": "wasb"}, "holds no credential"),
         (ABFSS, {"conn_type": "wasb", "login": "other", "password": KEY}, "another storage account"),
         (AZ, {"conn_type": "wasb", "extra": {"sas_token": "sv=hidden"}}, "needs the account"),
-        (ABFSS, {"conn_type": "wasb", "password": "hidden!"}, "no account key"),
+        (ABFSS, {"conn_type": "wasb", "password": "hidden!"}, "not an account key"),
         (ABFSS, {"conn_type": "wasb", "extra": {"sas_token": "x", "account_key": KEY}}, "more than one"),
         (ABFSS, {"conn_type": "wasb", "extra": {"sas_token": "https://hidden?sig=x"}}, "is an address"),
         (ABFSS, {"conn_type": "adls", "login": "hidden", "extra": ENTRA}, "client id"),
