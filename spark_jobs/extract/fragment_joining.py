@@ -15,7 +15,7 @@ from open_mirroring.changes.manifest import OpenedFragment, OpenFragment
 from open_mirroring.ledger.extract_ledger import ExtractLedger
 from open_mirroring.storage.object_path import Place
 from spark_jobs.changelog.reading import logged
-from spark_jobs.changelog.schema import CHANGE
+from spark_jobs.changelog.schema import CHANGE, REJECTED
 from spark_jobs.changelog.writing import WaitingPieces
 from spark_jobs.extract.part import Part
 from spark_jobs.extract.read_task import JoinTask, LogTarget, RowSummary, join_pieces, read_pieces
@@ -179,7 +179,8 @@ class FragmentJoining:
         counts = Counter[str]()
         for identity, halves in sorted(repeated.items()):
             rows = decoder.late_rows(pieces[identity], halves)
-            counts["joined" if rows else "repeated"] += len(pieces[identity])
+            refused = any(row.kind == REJECTED for row in rows)
+            counts["refused" if refused else "joined" if rows else "repeated"] += len(pieces[identity])
             summary.take(rows)
             writer.add(rows)
         for identity in sorted(expired):

@@ -281,6 +281,30 @@ def test_a_file_whose_metadata_file_comes_too_late_stops_its_table_and_is_read_t
     assert look(pipeline.mirror, pipeline.ledger).lost == {} and stops(pipeline) == set()
 
 
+@pytest.mark.parametrize("same_batch", [True, False])
+def test_a_late_before_image_with_an_unreadable_key_stops_its_table_alone(
+    same_batch: bool, tmp_path: Path, spark: Any
+) -> None:
+    """T-11, T-19, G-06: its UPDATE was logged without it, and no one knows which key that left."""
+    source = {"format": "qlik-change-table", "transport": "files", "layout": None}
+    tables = [{"source": f"shop.{name}", "target": f"shop/{name}", "key": ["id"]} for name in ("clean", "items")]
+    pipeline = Pipeline(tmp_path, spark, tables, source=source)
+    put(pipeline, "items", "1", ct(1, "I", "1"), ct(2, "U", "1", "Eve", mask(KEY_BIT + 1)))
+    if not same_batch:
+        assert main(["tick", str(pipeline.file)]) == Exit.DONE
+    put(pipeline, "items", "2", ct(2, "B", "one"), ct(3, "I", "3"))
+    put(pipeline, "clean", "1", ct(1, "I", "1"))
+    assert main(["tick", str(pipeline.file)]) == Exit.TABLES_STOPPED
+    pipeline.service.poll()
+    assert pipeline.mirrored("shop", "clean") == [ct_landed(1)] and stops(pipeline) == {"shop.items"}
+    (letter,) = pipeline.letters()
+    assert (letter["code"], letter["tbl"], letter["key"]) == ("KEY_INVALID", "shop.items", None)
+    assert (letter["origin"], letter["place"]) == ("shop.items__ct/2.csv", 0)
+    assert json.loads(letter["raw"])[-1] == list(ct(2, "B", "one"))
+    assert pipeline.open_fragments == 0
+    assert main(["reconcile", str(pipeline.file)]) == Exit.TABLES_STOPPED, "every piece is counted once"
+
+
 def test_a_metadata_file_that_is_replaced_after_its_file_was_read_is_noticed_g32(
     tmp_path: Path, spark: Any, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from decimal import Decimal
+from pathlib import Path
 from typing import Any, NamedTuple
 from uuid import uuid4
 
@@ -17,8 +18,11 @@ from open_mirroring.codes import next_step
 from open_mirroring.errors import TerminalError
 from open_mirroring.ledger.auditing import Reason
 from open_mirroring.ledger.decisions import resume_table
+from open_mirroring.operate.exit_codes import Exit
+from spark_jobs.cli.command_line import main
 from tests import ces_messages
 from tests.bad_input import listed_ways_out, settled, stopped, stops
+from tests.e2e.test_bad_input import wrapped
 from tests.kafka_broker import KafkaBroker
 from tests.pipeline import Pipeline, in_order
 from tests.qlik_messages import ROW, avro_dt, avro_enveloped, avro_md, avro_schema, change, datum, dt, enveloped, md
@@ -299,3 +303,28 @@ def test_what_waits_for_metadata_heals_or_becomes_a_dead_letter_in_time(told: To
     assert landed(2, "end") in pipeline.mirrored("dbo", "clean")
     with pytest.raises(TerminalError, match="COMMAND_REFUSED"):
         resume_table(pipeline.ledger, "test", "dbo.null_key", Reason("operator", "in vain"))
+
+
+@pytest.mark.parametrize(
+    ("chosen", "code", "rows"), [({}, "ROW_INVALID", 0), ({"types": {"place": "string"}}, "MASK_INVALID", 1)]
+)
+def test_an_update_with_a_column_of_unknown_type_concerns_its_own_table(
+    chosen: Mapping[str, Any], code: str, rows: int, tmp_path: Path, spark: Any
+) -> None:
+    """G-06, G-110, K-69: of a type that has no values here, the images are compared by their texts."""
+    tables = [{"source": f"dbo.{name}", "target": f"dbo/{name}", "key": ["id"]} for name in ("clean", "orders")]
+    pipeline = Pipeline(tmp_path, spark, [tables[0], tables[1] | chosen], source={"format": "qlik-message"})
+    columns = [("id", "INT4", 10, 0, 0, 1), ("place", "GEOGRAPHY", 0, 0, 0, 0), ("name", "WSTRING", 50, 0, 0, 0)]
+    old, new = {"id": 1, "place": "POINT (1 2)", "name": "Ada"}, {"id": 1, "place": "POINT(1 2)", "name": "Eve"}
+    announced = [
+        md(columns, schema_id=ID["orders"]), of("orders", "INSERT", old),
+        of("orders", "UPDATE", new, old, number=2, changeMask="04"),
+        md(schema_id=ID["clean"], table="clean"), of("clean", "INSERT", row(1)),
+    ]  # fmt: skip
+    pipeline.deliver("1.jsonl", wrapped(announced))
+    assert main(["tick", str(pipeline.file)]) in (Exit.DONE_WITH_LOSSES, Exit.TABLES_STOPPED)
+    pipeline.service.poll()
+    assert pipeline.mirrored("dbo", "clean") == [landed(1)]
+    letters = [letter for letter in pipeline.letters() if letter["place"] == 2]
+    assert [(letter["code"], letter["tbl"]) for letter in letters] == [(code, "dbo.orders")]
+    assert len(pipeline.numbers("dbo.schema/orders")) == rows

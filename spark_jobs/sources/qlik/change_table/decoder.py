@@ -167,14 +167,17 @@ class QlikChangeTableDecoder:
         """The half that leaves a key, if a before image shows a key change that its UPDATE did not (T-19).
 
         Without a mask, and if images need not be stored, an UPDATE alone counts as one that kept its key. A later image
-        corrects that.
+        corrects that. If its key is unreadable, the key that the UPDATE left is unknown: a dead letter stops the table.
         """
         for row in map(restored, in_order(pieces)):
             entry = self._read(row)
             if not isinstance(entry, ReadRow) or entry.operation != BEFORE:
                 continue
             layout, values = entry.layout, entry.row.values
-            key = layout.key(values)
+            try:
+                key = layout.key(values)
+            except Refusal as refusal:
+                return [letter_of_pieces(pieces, refusal)]
             kept = {one for operation, one in logged if operation in (UPDATE, KEY_LEFT)}
             if kept and key not in kept:
                 cols, image = layout.left(values)

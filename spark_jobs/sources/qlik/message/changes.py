@@ -19,7 +19,6 @@ from spark_jobs.sources.contract.decoded import Refusal, shown
 from spark_jobs.sources.qlik.masks import MaskOrder, readings
 from spark_jobs.sources.qlik.message.headers import Headers, Mask, read_headers, transaction_of
 from spark_jobs.sources.qlik.message.images import Image, Row, TableImages
-from spark_jobs.sources.sql_server.types import is_same_value
 
 
 class MessageContext(NamedTuple):
@@ -210,7 +209,7 @@ def _denied(data: Image, before: Image, masks: Masks, images: TableImages) -> st
         name = column.name
         if masks.change & column.bit or name not in data or name not in before or not _is_known(name, masks, images):
             continue
-        if data[name] != before[name] and not is_same_value(column.log_type(), data[name], before[name]):
+        if data[name] != before[name] and not images.is_same_value(column, data[name], before[name]):
             return name
     return None
 

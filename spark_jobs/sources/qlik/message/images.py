@@ -18,7 +18,7 @@ from spark_jobs.sources.qlik.message.structures import Column, Structure
 from spark_jobs.sources.qlik.types import RANGES, is_longer_than_a_double, is_out_of_range, key_type
 from spark_jobs.sources.sql_server.chosen_types import chosen_digits, chosen_key_converter
 from spark_jobs.sources.sql_server.type_text import is_large
-from spark_jobs.sources.sql_server.types import BinaryText, hex_of_base64
+from spark_jobs.sources.sql_server.types import BinaryText, hex_of_base64, is_same_value
 
 Image = dict[str, str | None]
 """Column name to value text, for the names in the message."""
@@ -255,6 +255,17 @@ class TableImages:
             cols, len(columns) == len(self._kept), None if names == carried else names
         )
         return found
+
+    def is_same_value(self, column: Column, one: str | None, other: str | None) -> bool:
+        """Whether two texts are one value of a column; of an unknown type that lands as text, only equal ones are.
+
+        Raises:
+            Refusal: ``ROW_INVALID`` for a type that cannot be mirrored.
+        """
+        try:
+            return is_same_value(self._type_of(column), one, other)
+        except TerminalError as error:
+            raise Refusal("ROW_INVALID", error.what) from error
 
     def _type_of(self, column: Column) -> str:
         chosen = self._chosen.type_of(column.name)
