@@ -48,7 +48,7 @@ down: ## stop the development stack; ARGS=--volumes removes its data, too
 ##@ Test
 
 .PHONY: test
-test: prerequisites $(VENV)/.installed ## lint, types and every test that does not take minutes: what CI runs (about 20 minutes)
+test: prerequisites $(VENV)/.installed ## lint, types and every test that does not take minutes: what CI runs (about 13 minutes)
 	@$(MAKE) --jobs=2 AT_ONCE=yes lint fetched
 	@$(MAKE) test-fast
 

@@ -10,28 +10,32 @@ import pytest
 from open_mirroring.errors import TerminalError
 from spark_jobs.runtime.tasks import SessionOnDemand, run_job, tasks_wanted
 
-SPARK = cast("Any", SessionOnDemand("test", 100))
+
+@pytest.fixture
+def spark() -> Any:
+    """Made in a fixture: pytest asks each name of a module for attributes, and any attribute starts this session."""
+    return cast("Any", SessionOnDemand("test", 100))
 
 
-def test_tasks_run_side_by_side_and_their_results_keep_their_order() -> None:
+def test_tasks_run_side_by_side_and_their_results_keep_their_order(spark: Any) -> None:
     both = threading.Barrier(2, timeout=30)
 
     def work(number: int) -> int:
         both.wait()  # a single thread would never come past it
         return 2 * number
 
-    assert run_job(SPARK, "double", work, [1, 2, 3, 4], 100, own_threads=2) == [2, 4, 6, 8]
+    assert run_job(spark, "double", work, [1, 2, 3, 4], 100, own_threads=2) == [2, 4, 6, 8]
 
 
-def test_the_first_error_of_several_threads_is_raised_unchanged() -> None:
+def test_the_first_error_of_several_threads_is_raised_unchanged(spark: Any) -> None:
     def work(number: int) -> int:
         if number:
             raise TerminalError("VALUE_INVALID", f"task {number}", way_out="fix it")
         return number
 
     with pytest.raises(TerminalError, match="task 1"):
-        run_job(SPARK, "fail", work, [0, 1, 2], 100, own_threads=2)
+        run_job(spark, "fail", work, [0, 1, 2], 100, own_threads=2)
 
 
-def test_work_without_spark_is_one_task_unless_threads_share_it() -> None:
-    assert (tasks_wanted(SPARK, 100, 3), tasks_wanted(SPARK, 100, 3, own_threads=2)) == (1, 6)
+def test_work_without_spark_is_one_task_unless_threads_share_it(spark: Any) -> None:
+    assert (tasks_wanted(spark, 100, 3), tasks_wanted(spark, 100, 3, own_threads=2)) == (1, 6)
