@@ -1,4 +1,4 @@
-"""Times extraction of every source through its real transport, beside the plain readers of its format.
+"""Times extraction of every source through its real transport, next to the plain readers of its format.
 
 ``make bench-extract SOURCE=…``. The real job and each plain reader are complete processes, in turns on the same events:
 from files, from a real Kafka broker, from a real PostgreSQL. The readers check and order nothing, and most write
@@ -198,7 +198,7 @@ def _extraction(work: Path, described: Mapping[str, Any], start_above: str) -> l
 
 def _read(output: str) -> int:
     counts = json.loads(output.splitlines()[-1])["counts"]
-    done: int = counts["changes"] + counts["metadata"]  # before images beside their updates count as metadata
+    done: int = counts["changes"] + counts["metadata"]  # before images next to their updates count as metadata
     return done if done == counts["messages"] else -1
 
 

@@ -1,4 +1,4 @@
-"""Times initial loads of a PostgreSQL table beside ADBC that writes Parquet, and beside COPY that writes nothing.
+"""Times initial loads of a PostgreSQL table next to ADBC that writes Parquet, and next to COPY that writes nothing.
 
 ``make bench-load ROWS=4000000``. Each is a complete process, its start included, in turns. The job types and checks
 every value, proves the keys unique, computes digests, stages, checks and publishes; the others do nothing of it.

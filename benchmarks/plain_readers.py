@@ -1,4 +1,4 @@
-"""Reads each format with its plain reader alone, in two processes: a program that stands beside the job.
+"""Reads each format with its plain reader alone, in two processes: a program to compare the job with.
 
 Nothing is checked: each function does only what its format and its name need. It takes one part of a source and gives
 the number of its events; the program prints their sum.

@@ -1,8 +1,8 @@
-"""Times the proof of a PostgreSQL table against its mirrored Delta table, beside DuckDB that joins both sides.
+"""Times the proof of a PostgreSQL table against its mirrored Delta table, next to DuckDB that joins both sides.
 
 ``make bench-prove ROWS=8000000``. Each is a complete process, its start included, in turns. In the end five rows are
 spoiled, and the proof has to find them. ``--tables 24 --rows 1000`` proves 24 tables of 1,000 rows instead, and nothing
-beside it: that is the fixed cost of a table.
+next to it: that is the fixed cost of a table.
 """
 
 from __future__ import annotations

@@ -176,10 +176,9 @@ class _Proving:
             self._sleep(self._settle)
             # What was committed before the last look has reached the place where it is read by now.
             ends = self._ends() if ends is None or isinstance(ends, str) else ends
-            behind = ends if isinstance(ends, str) else self._why_behind(ends)
-            self._behind = behind
-            if behind:
-                log.info("not yet: %s", behind)
+            self._behind = ends if isinstance(ends, str) else self._why_behind(ends)
+            if self._behind:
+                log.info("not yet: %s", self._behind)
                 continue
             self._look_at(looking, self._second_look)
             looking, ends = [case for case in looking if case.left is not None], None

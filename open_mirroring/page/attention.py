@@ -18,9 +18,10 @@ from open_mirroring.ledger.reading import LedgerReader
 from open_mirroring.operate import words
 from open_mirroring.operate.mirror_view import MirrorView, TableView
 from open_mirroring.page import fixes
-from open_mirroring.page.fixes import COLUMN_NOT_STREAMED, Button, Command, Fixes
+from open_mirroring.page.fixes import Button, Command, Fixes
 from open_mirroring.protocols.proving import ProofVerdict
 from open_mirroring.protocols.table_losses import DEAD_LETTERS_HOMELESS, DEAD_LETTERS_OPEN, Loss
+from open_mirroring.protocols.table_stops import COLUMN_NOT_STREAMED
 from open_mirroring.protocols.verdicts import Verdict
 
 _NOT_EQUAL = "NOT_EQUAL"

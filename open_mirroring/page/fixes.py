@@ -16,10 +16,8 @@ from open_mirroring.operate.mirror_view import TableView
 from open_mirroring.operate.operations import Operation
 from open_mirroring.protocols import table_losses, verdicts
 from open_mirroring.protocols.resetting import RESET_OPEN
-from open_mirroring.protocols.table_stops import KEY_MENDED, LOAD_REPEATED, NEW_TABLE, RELOAD_SEEN
+from open_mirroring.protocols.table_stops import COLUMN_NOT_STREAMED, KEY_MENDED, LOAD_REPEATED, NEW_TABLE, RELOAD_SEEN
 from open_mirroring.protocols.verdicts import Verdict
-
-COLUMN_NOT_STREAMED = "COLUMN_NOT_STREAMED"
 
 
 @dataclass(frozen=True)

@@ -23,7 +23,7 @@ from open_mirroring.changes.column_history import (
     names_by_structures,
     place_text,
 )
-from open_mirroring.protocols.table_stops import PARTIAL_ROWS
+from open_mirroring.protocols.table_stops import COLUMN_NOT_STREAMED, PARTIAL_ROWS
 
 
 class Fate(Enum):
@@ -220,7 +220,7 @@ def judge_unstreamed(
             f"the initial load contains {named_columns(never)}, but changes do not: changed rows would lose the "
             "loaded values"
         )
-        yield ColumnVerdict(Fate.RELOAD, tuple(sorted(never)), min(proofs), "COLUMN_NOT_STREAMED", what)
+        yield ColumnVerdict(Fate.RELOAD, tuple(sorted(never)), min(proofs), COLUMN_NOT_STREAMED, what)
 
 
 def added(lists: Sequence[ListOfColumns], loaded: Collection[str], *, completes: bool) -> dict[str, ColumnVerdict]:

@@ -195,6 +195,8 @@ class _Search:
         self, rows: Mapping[_Stale, str], above: int, ordinals: Mapping[str, int], bad: Sequence[str]
     ) -> dict[str, tuple[str, str]]:
         """By key the position of the newest change with a complete row or none, and of the newest that left the key."""
+        from spark_jobs.changelog.reading import logged  # with DuckDB and Arrow, which most runs do not need
+
         state = self.state
         reaching = not_below(min(rows.values()), ordinals)
         parts = self.reader.history(state.source, state.row.published_batch, reaching)
@@ -205,8 +207,6 @@ class _Search:
         end = state.row.published_position
         load = state.start.newest_load
         limits = dict.fromkeys(ordinals) if end is None else not_above(end, ordinals)
-        from spark_jobs.changelog.reading import logged  # with DuckDB and Arrow, which most runs do not need
-
         query = """SELECT key, op IN ($left, $delete), max(pos) FROM logged
                    WHERE kind = $kind AND tbl = $table AND epoch = $epoch AND batch <= $batch
                      AND ($limit IS NULL OR pos <= $limit) AND pos >= $since AND key IN (SELECT unnest($keys))

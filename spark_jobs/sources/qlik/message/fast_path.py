@@ -12,7 +12,6 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from operator import itemgetter
 
-import msgspec
 import numpy as np
 import pyarrow as pa
 
@@ -39,7 +38,6 @@ from spark_jobs.sources.qlik.message.tables import table_of_key
 
 _MOST_IDS = 1000
 """Ids cached per topic: a task has few, and a hostile stream must not exhaust the memory."""
-_encode_lines = msgspec.json.Encoder().encode_lines
 
 
 class FastQlikMessages:
