@@ -45,6 +45,19 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
+log = logging.getLogger(__name__)
+
+_FINAL_PLACES = (FilePlace.FINAL, FilePlace.PROCESSED, FilePlace.READY_TO_DELETE)
+
+
+class Repaired(NamedTuple):
+    """A number that is published again: its rows, and the ETag of its new object."""
+
+    number: int
+    rows: int
+    etag: str
+
+
 def stage_again(mirror: Mirror, reader: LedgerReader, state: TableState, lost: PublishedFile) -> StagedFile:
     """A new staged object with the content of a published number.
 
@@ -133,19 +146,6 @@ def _impossible(state: TableState, lost: PublishedFile, why: str) -> TerminalErr
         way_out="move that very file back under its name, if anybody has it; else reset the table: "
         "`open-mirroring reload-table`",
     )
-
-
-log = logging.getLogger(__name__)
-
-_FINAL_PLACES = (FilePlace.FINAL, FilePlace.PROCESSED, FilePlace.READY_TO_DELETE)
-
-
-class Repaired(NamedTuple):
-    """A number that is published again: its rows, and the ETag of its new object."""
-
-    number: int
-    rows: int
-    etag: str
 
 
 def repair_number(
