@@ -16,6 +16,7 @@ import pyarrow as pa
 from open_mirroring.config.connections import Connection
 from open_mirroring.config.names import SourceName
 from open_mirroring.errors import MirroringError
+from open_mirroring.without_pandas import without_pandas
 from spark_jobs.sources.jdbc.dialects import database_error
 
 BLOCK_BYTES = 4 * 2**20
@@ -42,9 +43,10 @@ def rows_of(connection: Connection, query: str, table: SourceName) -> Iterator[p
         TerminalError: ``SERVICE_REFUSED`` when the database says no.
         TransientError: ``UNREACHABLE`` when it does not answer to the end.
     """
-    from adbc_driver_manager import AdbcConnection, Error
-    from adbc_driver_manager.dbapi import Connection as Link
-    from adbc_driver_postgresql import StatementOptions
+    with without_pandas():
+        from adbc_driver_manager import AdbcConnection, Error
+        from adbc_driver_manager.dbapi import Connection as Link
+        from adbc_driver_postgresql import StatementOptions
 
     failure = None
     try:
