@@ -72,7 +72,7 @@ class _Records:
         return texts
 
     def rows(self, numbers: Any, places: Any) -> list[RowFields]:
-        """The rows of the plain changes."""
+        """Return the log rows of those messages that are proved to be plain changes; leave the others out."""
         followed, is_pair = self._followed, self._has_data & self._has_before
         differ = {n: ~_same(new, self._old[n]) & is_pair for n, new in self._new.items()}
         image = {name: self._image(name) for name in self._names}
