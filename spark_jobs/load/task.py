@@ -1,7 +1,6 @@
 """Loads in a worker: reads a chunk, types its rows, and creates staged objects without markers.
 
-The service inserts rows without a marker as they are, so nothing is staged before the keys of the chunk are proven
-unique (F-57).
+Such rows are inserted as they are, so nothing is staged before the keys of a chunk are proven unique (F-57).
 """
 
 from __future__ import annotations
@@ -137,7 +136,6 @@ class MeasuredRows:
             yield table
 
     def place(self, row: int) -> str:
-        """As :meth:`Rows.place`."""
         return self._rows.place(row)
 
 
@@ -213,7 +211,6 @@ def _create(
 
 
 def _cut(tables: Iterable[pa.Table], max_rows: int) -> Iterator[tuple[int, pa.Table]]:
-    """The rows in pieces that belong to one file each, with the file's index; every file but the last is full."""
     rows = 0
     for table in tables:
         start = 0

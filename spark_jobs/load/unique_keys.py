@@ -55,7 +55,6 @@ def duplicate_in(files: Sequence[Path], keys: pa.Schema) -> tuple[int, int] | No
 
 
 def _ascends(columns: Iterable[pa.ChunkedArray]) -> bool:
-    """Whether each value is greater than the one before it, as most tables are read: then all are unique."""
     last: list[pa.Array] = []
     for column in columns:
         values = pa.concat_arrays([*last, *column.chunks])
@@ -66,7 +65,6 @@ def _ascends(columns: Iterable[pa.ChunkedArray]) -> bool:
 
 
 def _key_columns(files: Sequence[Path], keys: pa.Schema) -> Iterator[pa.Table]:
-    """Read the key columns of data files, in the files' order, piece by piece."""
     for file in files:
         with pq.ParquetFile(file) as parquet:
             for batch in parquet.iter_batches(columns=keys.names, use_threads=False):

@@ -1,8 +1,4 @@
-"""Publishes initial loads by the publish protocol: workers read and stage the chunks of an intent.
-
-All exports of a round are one Spark job. Each database table is a job of its own, so a database that does not answer
-delays only its own tables.
-"""
+"""Publishes initial loads by the publish protocol: workers read and stage the chunks of an intent."""
 
 from __future__ import annotations
 
@@ -204,11 +200,7 @@ class LoadWork:
 
 
 def _refuse_unfilled(plan: LoadPlan, shortest: Mapping[str, int]) -> None:
-    """Refuse an export that has values shorter than what the source fills them up to (G-86).
-
-    Raises:
-        TerminalError: ``VALUE_INVALID``.
-    """
+    """Refuse an export that has values shorter than what the source fills them up to (G-86)."""
     for column in plan.columns:
         length = filled_length(column.sql_type or "")
         if length is not None and shortest.get(column.name, length) < length:
@@ -218,8 +210,6 @@ def _refuse_unfilled(plan: LoadPlan, shortest: Mapping[str, int]) -> None:
 
 
 class _Intended(NamedTuple):
-    """A table with an open load intent."""
-
     state: TableState
     table: Table
     plan: LoadPlan

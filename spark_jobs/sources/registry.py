@@ -1,7 +1,6 @@
 """Makes the format and transport that a mirror file asks for; the only module that knows all sources.
 
-A source is loaded when a mirror file asks for it: most of what the others need takes long to load. A format that is
-none of the product's is one that an installed package registers by an entry point.
+A source is loaded when a mirror file asks for it; others are registered by the entry point of an installed package.
 """
 
 from __future__ import annotations
@@ -71,11 +70,7 @@ def _mirrored(table: Table) -> MirroredTable:
 
 
 def transport_of(mirror: Mirror) -> Transport:
-    """What carries the changes of a mirror.
-
-    Raises:
-        TerminalError: ``CONNECTION_INVALID``.
-    """
+    """What carries the changes of a mirror."""
     match mirror.source:
         case described.InCapture() as source:
             from spark_jobs.sources.transports.capture_files import CaptureFiles

@@ -1,11 +1,7 @@
 """Reads change events in Avro: the framing, and the outer and inner record (C-60 to C-63).
 
-The framing is undocumented, so it is detected from the bytes. The inner record exists in two generations under one
-name, and reading one with the schema of the other need not fail (C-62). So a reading counts only if it consumes every
-byte and its log sequence number is well formed.
-
-Public source: Microsoft Learn, *JSON Message format - change event streaming*, whose "JSON schema" sections are Avro
-schemas; ``finalevent`` came with the edition of August 2026.
+The framing is undocumented, so the bytes decide. A generation counts only if it consumes every byte, and the log
+sequence number is well formed (C-62). Public source: Microsoft Learn, *JSON Message format - change event streaming*.
 """
 
 from __future__ import annotations
@@ -81,11 +77,7 @@ DATA_SCHEMAS = (DATA_WITH_FINALEVENT, DATA)
 
 
 def unframed(body: bytes) -> bytes:
-    """The bare datum of an Avro message, without known frames of schema registries.
-
-    Raises:
-        Refusal: ``MESSAGE_INVALID`` when no bare datum can be found.
-    """
+    """The bare datum of an Avro message, without known frames of schema registries."""
     if body.startswith(b"\x06"):
         return body
     for mark, header, name in ((_SINGLE_OBJECT, 10, "single-object"), (_CONFLUENT, 5, "schema registry")):
@@ -97,12 +89,7 @@ def unframed(body: bytes) -> bytes:
 
 
 def read_container(body: bytes) -> dict[str, Any]:
-    """The fields of the only record in a container file, by the file's own schema (C-63).
-
-    Raises:
-        Refusal: ``MESSAGE_INVALID`` when it cannot be read or does not contain exactly one record.
-        TerminalError: ``INSTALLATION_INCOMPLETE``.
-    """
+    """The fields of the only record in a container file, by the file's own schema (C-63)."""
     try:
         records: list[Any] = list(islice(fastavro.reader(io.BytesIO(body)), 2))
     except Exception as error:  # the file has its own schema, which may be anything
@@ -115,11 +102,7 @@ def read_container(body: bytes) -> dict[str, Any]:
 
 
 def read_envelope(datum: bytes) -> dict[str, Any]:
-    """The fields of the outer record.
-
-    Raises:
-        Refusal: ``MESSAGE_INVALID`` unless the bytes are exactly one such record.
-    """
+    """The fields of the outer record."""
     try:
         return _only_record(datum, CHANGE_EVENT)
     except _UNREADABLE as error:
@@ -127,11 +110,7 @@ def read_envelope(datum: bytes) -> dict[str, Any]:
 
 
 def read_data(datum: bytes) -> dict[str, Any]:
-    """The fields of the inner record, in the generation that matches.
-
-    Raises:
-        Refusal: ``MESSAGE_INVALID`` when neither matches, with both reasons.
-    """
+    """The fields of the inner record, in the generation that matches."""
     reasons = []
     for schema in DATA_SCHEMAS:
         try:

@@ -1,11 +1,7 @@
 """Converts one change event of a mirrored table to rows of the change log (A3, A6): INSERT, UPDATE and DELETE.
 
-INSERT and UPDATE set the current row, DELETE removes the key of the old one. An UPDATE that changes the key makes two
-rows at one position: the old key leaves (sub 0), the new one is set (sub 1). Otherwise the row would stay at the target
-under its old key (G-03, C-73).
-
-A row image is the text of a JSON object, usually of strings and nulls only (C-41 to C-45, C-49, C-71 to C-73, C-84).
-The fast reader is used in that case; everything else goes to the exact reader.
+An UPDATE that changes the key makes two rows at one position: the old key leaves (sub 0), the new one is set (sub 1).
+Otherwise the row would stay at the target under its old key (G-03, C-73).
 """
 
 from __future__ import annotations
@@ -176,10 +172,6 @@ def _is_binary(sql_type: str) -> bool:
 
 
 def _exact_image(text: str) -> Image:
-    """Read an image that is not plain. Scalars become text, numbers keep theirs; anything else is refused.
-
-    A number with a fraction or an exponent is a :class:`JsonNumber`.
-    """
     try:
         parsed = _decode_plain(text)
     except (ValueError, RecursionError) as error:
@@ -195,10 +187,7 @@ def _exact_image(text: str) -> Image:
 
 
 def _may_be_cut(sql_type: str, value: str) -> bool:
-    """Whether a value has the length at which the source cuts, in characters or in bytes of a possible encoding.
-
-    A character that the cut divides is gone or replaced, so its bytes may be missing.
-    """
+    """Whether a value has the length at which the source cuts; the character that the cut divides may be gone."""
     known = _known_type(sql_type)
     if known is not None and known.name in BINARY and len(value.removeprefix("0x")) // 2 == CUT_LENGTH:
         return True
@@ -360,9 +349,8 @@ def _old_key(
 ) -> list[str]:
     """The key before an update (C-73).
 
-    Without old key values only ``pkkey`` can show that the key did not change. It is undocumented whether it contains
-    the old or the new key, so a different one shows a change, but not of which key. If it contains no key columns, the
-    mirror file may promise that keys never change.
+    Without old key values only ``pkkey`` can show that the key did not change. It is undocumented whether it has the
+    old or the new key. Without key columns in it, the mirror file may promise that keys never change.
     """
     if not table.key_names <= old.keys():
         is_promised = table.keys_never_change and not table.key_names <= _key_columns(data)
@@ -380,10 +368,7 @@ def _old_key(
 
 
 def _is_complete(data: Data, table: SourceTable, columns: ColumnList, old: Image, current: Image) -> bool:
-    """Whether an update provably contains all columns: otherwise an unchanged one would be missing (C-44).
-
-    An old large object may be left out (C-71), so its NULL proves nothing.
-    """
+    """Whether an update provably has all columns (C-44); NULL for an old large object proves nothing (C-71)."""
     key_names = table.key_names | _key_columns(data)
     for name, value in old.items():
         told = value is not None or name not in columns.large
@@ -393,18 +378,13 @@ def _is_complete(data: Data, table: SourceTable, columns: ColumnList, old: Image
 
 
 def _is_null(name: str, columns: ColumnList, old: Image, whole: bool) -> bool:
-    """Whether an update without a value for a column means NULL (C-84).
-
-    It does if the column was NULL before: then it is unchanged, or left out because it is NULL. It also does if the old
-    row lacks it too and another column proves that unchanged columns are sent. Old large objects prove neither (C-71).
-    """
+    """Whether an update without a value for a column means NULL (C-84): it was NULL before, or all columns are sent."""
     if name in columns.large:
         return False
     return old[name] is None if name in old else whole
 
 
 def _announces(data: Data, table: SourceTable, columns: ColumnList, image: Image, texts: list[str]) -> bool:
-    """Whether ``pkkey`` contains every key column with the key *texts*, which are those of *image*."""
     return table.key_names <= _key_columns(data) and not _differs(data, table, columns, image, texts)
 
 
@@ -425,7 +405,6 @@ def _key_text(part: KeyPart) -> str | None:
 
 
 def _differs(data: Data, table: SourceTable, columns: ColumnList, image: Image, texts: list[str]) -> int:
-    """1 when ``pkkey`` contains every key column with a key other than *texts*, which are those of *image*."""
     parts = data.eventsource.pkkey
     if not parts or not texts:
         return 0
@@ -504,7 +483,6 @@ def _key_alone(columns: ColumnList, table: SourceTable, text: str | None) -> str
 
 
 def _announced_key(data: Data, table: SourceTable) -> str | None:
-    """The key of a change in ``pkkey``, if it is there exactly once."""
     names = [part.columnname for part in data.eventsource.pkkey or ()]
     if len(set(names)) != len(names):
         return None

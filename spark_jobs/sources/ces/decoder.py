@@ -1,12 +1,7 @@
-"""Decodes change events: messages in, rows of the change log out.
+"""Decodes change events: messages in, rows of the change log out. The fast path must give the same result.
 
-This decoder defines the format; the fast path must give the same result. Each message is decoded on its own: no clock,
-order of arrival or other message changes its rows, so repetitions and other batches give the same ones. Only the pieces
-of a split event are joined (C-50 to C-56), once all of them are there. They may be in any partition, file and batch, in
-any order and more than once; :func:`join` uses nothing but the set of pieces.
-
-Public source: Microsoft Learn, *JSON Message format - change event streaming* (editions of March 2025 and August 2026).
-Where it leaves a question open, the rule ids name our reading.
+No other message changes the rows of one; only the pieces of a split event are joined, in any order (C-50 to C-56).
+Public source: Microsoft Learn, *JSON Message format - change event streaming*.
 """
 
 from __future__ import annotations
@@ -112,7 +107,6 @@ class CesDecoder(IndependentMessages):
         return Decoded(rows, counts, keys_untold(untold), facts)
 
     def join(self, pieces: Sequence[LogRow]) -> Decoded | Waiting | Unjoinable:
-        """As :meth:`Decoder.join`."""
         outcome = join(pieces, self)
         if not isinstance(outcome, Outcome):
             return outcome
@@ -127,11 +121,9 @@ class CesDecoder(IndependentMessages):
         return Decoded([*outcome.rows], counts, schemas, facts)
 
     def again(self, origin: str, place: int, body: bytes, source: str | None) -> RawMessage:
-        """As :meth:`Decoder.again`."""
         return RawMessage(origin, place, body)
 
     def incomplete(self, pieces: Sequence[LogRow], reason: str) -> list[LogRow]:
-        """As :meth:`Decoder.incomplete`."""
         return incomplete(pieces, reason, self)
 
     def _damage(self, damage: Damage) -> Outcome:
@@ -153,11 +145,7 @@ class CesDecoder(IndependentMessages):
         return self.decode_event(event, message.origin, message.place, body)
 
     def read(self, body: bytes | None) -> Event:
-        """The envelope of one message.
-
-        Raises:
-            Refusal: as :func:`spark_jobs.sources.ces.envelope.read_event`, or ``MESSAGE_INVALID``.
-        """
+        """The envelope of one message."""
         if body is None:
             raise Refusal("BODY_MISSING", "the message has no body")
         if len(body) > self.settings.max_message_bytes:
@@ -212,12 +200,7 @@ class CesDecoder(IndependentMessages):
         return name if self.settings.database in (None, source.db) else f"{source.db}.{name}"
 
     def table_of(self, data: Data) -> SourceTable | None:
-        """The mirrored table of an event; None when it is not mirrored.
-
-        Raises:
-            Refusal: ``MESSAGE_INVALID`` when the name has a period or is empty, ``TABLE_NAME_DIFFERS`` when only the
-                case of the table's or the database's name differs from a mirrored one.
-        """
+        """The mirrored table of an event; None when it is not mirrored."""
         source = data.eventsource
         if not (source.db and source.schema and source.tbl):
             raise Refusal("MESSAGE_INVALID", "db, schema or tbl is empty")
@@ -319,14 +302,12 @@ def incomplete(pieces: Sequence[LogRow], reason: str, decoder: CesDecoder) -> li
 
 
 def _refused(pieces: Sequence[LogRow], refusal: Refusal, decoder: CesDecoder) -> Unjoinable | Outcome:
-    """The dead letter of pieces that can never be joined, with their table if there is only one (C-95)."""
     told = {found for piece in pieces if (found := _table_in_piece(piece, decoder)) is not None}
     outcome = decoder.placed(_dead_letter(pieces, refusal), told.pop() if len(told) == 1 else None)
     return Unjoinable(outcome.rows[0]) if outcome.rows else outcome
 
 
 def _table_in_piece(piece: LogRow, decoder: CesDecoder) -> NamedTable | None:
-    """The table that a piece names; only the first piece names one."""
     try:
         return table_in_data(decoder.read(piece.raw).data)
     except Refusal:
@@ -334,7 +315,6 @@ def _table_in_piece(piece: LogRow, decoder: CesDecoder) -> NamedTable | None:
 
 
 def _by_index(pieces: Sequence[_Piece]) -> dict[int, _Piece]:
-    """One piece for each index; of repeated ones the first by coordinates."""
     found: dict[int, _Piece] = {}
     for piece in pieces:
         known = found.setdefault(piece.event.split.piece, piece)
@@ -351,7 +331,6 @@ def _by_index(pieces: Sequence[_Piece]) -> dict[int, _Piece]:
 
 
 def _run(by_index: dict[int, _Piece]) -> tuple[list[_Piece] | str, bool]:
-    """The pieces in order, or what is missing; and whether the run certainly begins at its first piece."""
     totals = {piece.event.split.total for piece in by_index.values()}
     last = sorted(index for index, piece in by_index.items() if piece.event.split.last)
     if len(totals) > 1 or len(last) > 1 or (last and max(by_index) > last[0]):
@@ -385,7 +364,6 @@ def _concatenated(run: Sequence[_Piece]) -> str | bytes:
 
 
 def _dead_letter(pieces: Sequence[LogRow], refusal: Refusal) -> LogRow:
-    """One row for the complete group, at the coordinates of its first piece; the log has the others unchanged."""
     first = min(pieces, key=lambda row: (row.origin, row.place))
     # fmt: off
     return LogRow(REJECTED, first.origin, first.place, epoch=first.epoch, pos=first.pos,

@@ -1,9 +1,7 @@
 """Reads the CloudEvents envelope: from bytes to one event, or one piece of an event (C-10 to C-32, A4).
 
-Three generations of the wire format share one type name (C-22): ``splitindex``/``splittotalcnt`` (a), or
-``segmentindex``/``finalsegment`` (b, c). JSON and Avro are distinguished by the bytes of each message (C-63).
-
-Public source: Microsoft Learn, *JSON Message format - change event streaming*, and the CloudEvents 1.0 specification.
+Three generations share one type name (C-22): ``splitindex``/``splittotalcnt`` (a), or ``segmentindex``/``finalsegment``
+(b, c). Public source: Microsoft Learn, *JSON Message format - change event streaming*, and CloudEvents 1.0.
 """
 
 from __future__ import annotations
@@ -222,7 +220,6 @@ def _with_half_a_character(body: bytes) -> _Envelope | None:
 
 
 def _why_invalid(body: bytes, error: msgspec.ValidationError) -> Refusal:
-    """The first mistake in the order of reading: bad JSON, another version, a field of the wrong type."""
     try:
         whole = msgspec.json.decode(body)
     except (msgspec.DecodeError, RecursionError) as malformed:
@@ -253,7 +250,6 @@ def _avro_data(payload: bytes) -> Data:
 
 
 def _of_fields(fields: dict[str, Any]) -> _Envelope:
-    """The envelope of a record with its own schema, which may have other types."""
     data = fields.pop("data", None)
     try:
         envelope = _decode_envelope(msgspec.json.encode(fields))
@@ -337,9 +333,6 @@ def read_data(payload: str | bytes | Data) -> Data:
 
     Bytes of an Avro message contain JSON text or a record, whatever their announced content type. A leading brace would
     be a negative length in Avro, and a record is self-proving (C-62).
-
-    Raises:
-        Refusal: ``MESSAGE_INVALID`` when the payload is invalid.
     """
     if isinstance(payload, Data):
         return payload

@@ -113,9 +113,6 @@ class ChangePattern:
     Args:
         names: the columns of the images, in order.
         digits: for each integer key column the number of digits that always fits it, otherwise None.
-
-    Raises:
-        ValueError: for names that need escapes.
     """
 
     def __init__(self, names: Sequence[str], key: Sequence[str], digits: Sequence[int | None]) -> None:
@@ -158,11 +155,7 @@ class ChangePattern:
 
 @lru_cache(maxsize=256)
 def change_pattern(names: tuple[str, ...], key: tuple[str, ...], digits: tuple[int | None, ...]) -> ChangePattern:
-    """The pattern of these columns, cached in the process: a column takes a quarter of a millisecond.
-
-    Raises:
-        ValueError: as :class:`ChangePattern`.
-    """
+    """The pattern of these columns, cached in the process: a column takes a quarter of a millisecond."""
     return ChangePattern(names, key, digits)
 
 
@@ -170,9 +163,7 @@ class _KnownList(NamedTuple):
     """A column list of a mirrored table, its index, and how its keys become canonical.
 
     *is_canonical*: the plain pattern proves that keys are canonical already. *proofs* are the groups of each column
-    outside the key, old and current. If they are equal, the row is complete; a NULL counts only if the last item allows
-    it. *is_marked*: the log has the mark of an old row. *logs_transactions*: the log keeps commit time and transaction
-    (G-118).
+    outside the key, old and current: equal ones prove the row complete; a NULL counts only if the last item allows it.
     """
 
     number: int
@@ -204,7 +195,6 @@ class FastCes:
         self._known: list[_KnownList] = []
 
     def take(self, block: Block) -> Taken:
-        """As :meth:`FastDecoder.take`."""
         rows: list[RowFields] = []
         untold = set[str]()
         epochs: list[bytes] = []
@@ -256,7 +246,6 @@ class FastCes:
         """As :meth:`FastDecoder.learn`: no change event announces a structure."""
 
     def _learn(self, content: bytes, start: int, data: int, end: int) -> tuple[bytes, _Taker]:
-        """How to read messages with the list of columns of this one, if possible; determined once."""
         found = content.find(SEPARATOR, data, end)
         if found < 0 or not self._room:
             return b"", None

@@ -1,8 +1,4 @@
-"""Describes what a source announces of its tables before anybody mirrors them: names, columns, keys.
-
-A mirror file is begun by it (`open-mirroring init`) and compared with it (`open-mirroring check --sample`). It never
-decides how a change is read: the decoders do that, by the mirror file.
-"""
+"""Describes what a source announces of its tables before anybody mirrors them: names, columns, keys."""
 
 from __future__ import annotations
 

@@ -10,11 +10,7 @@ _MISSING = re.compile(r"(\w+) codec is supported but you need to install one of 
 
 
 def refuse_missing_codec(error: BaseException) -> None:
-    """Raise our own error where reading a container failed because a library is missing: the container is sound.
-
-    Raises:
-        TerminalError: ``INSTALLATION_INCOMPLETE``.
-    """
+    """Raise our own error where reading a container failed because a library is missing: the container is sound."""
     if found := _MISSING.search(str(error)):
         package = found[2].rstrip(",").replace("'", "")
         raise TerminalError(

@@ -1,7 +1,6 @@
 """Defines what every format's decoder takes and gives.
 
-A decoder is a pure function: messages in, rows of the change log out, and every message with exactly one disposition,
-so that the counts of a batch add up to the messages read.
+A decoder is a pure function: messages in, rows of the change log out, and every message with exactly one disposition.
 """
 
 from __future__ import annotations
@@ -198,7 +197,6 @@ class IndependentMessages:
     """The part of a decoder whose messages are independent: any batch boundary is safe."""
 
     def cut(self, messages: Iterable[Any], size: int) -> Iterator[list[Any]]:
-        """As :meth:`Decoder.cut`; a list of large messages is shorter, so that memory stays flat."""
         chunk: list[Any] = []
         held = 0
         for message in messages:
@@ -211,7 +209,6 @@ class IndependentMessages:
             yield chunk
 
     def late_rows(self, pieces: Sequence[LogRow], logged: Collection[LoggedHalf]) -> list[LogRow]:
-        """As :meth:`Decoder.late_rows`: nothing."""
         return []
 
 

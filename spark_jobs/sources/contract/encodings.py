@@ -1,9 +1,4 @@
-"""Says how a text is encoded, and reads it as UTF-8.
-
-The first bytes of a text leave no doubt; a guess is only shown in messages.
-
-Public source: RFC 8259, section 8.1; The Unicode Standard, *Byte order mark*.
-"""
+"""Says how a text is encoded, and reads it as UTF-8. Public source: RFC 8259, section 8.1."""
 
 from __future__ import annotations
 
@@ -28,8 +23,6 @@ def as_utf8(file: IO[bytes], encoding: str = "utf-8") -> IO[bytes]:
 
 
 class _Recoded(io.RawIOBase):
-    """A text of another encoding as UTF-8."""
-
     def __init__(self, file: IO[bytes], encoding: str) -> None:
         self._file, self._decoder, self._held = file, codecs.getincrementaldecoder(encoding)(), b""
 

@@ -1,7 +1,6 @@
 """Defines what a fast path takes from a block: rows of the log as columns, and the numbers of their messages.
 
-The decoder of each format is the definition. A fast path takes a message only where it proves that the decoder would
-give the same row, and leaves all others to the decoder. So what it leaves costs time, never a change.
+It takes a message only where it proves that the decoder would give the same row. What it leaves costs time only.
 """
 
 from __future__ import annotations

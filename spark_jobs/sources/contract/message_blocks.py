@@ -1,8 +1,4 @@
-"""Joins messages into blocks, so that a fast path works on many messages in one step.
-
-A transport that gives messages one by one, such as a broker, has them joined here; plain lines are cut from their file
-in blocks (:mod:`spark_jobs.sources.transports.json_lines`).
-"""
+"""Joins messages into blocks, so that a fast path works on many messages in one step."""
 
 from __future__ import annotations
 
@@ -82,7 +78,6 @@ class MessageBlock(NamedTuple):
     each: list[Message]
 
     def messages(self, numbers: Places) -> Iterator[Message]:
-        """As :meth:`Block.messages`."""
         return map(self.each.__getitem__, numbers.tolist())
 
 

@@ -1,7 +1,6 @@
 """Defines what a source is to everybody else: a format, which decodes, and a transport, which knows ranges and bytes.
 
-Nothing outside of :mod:`spark_jobs.sources` asks which format or transport a mirror has. A source is one object of each
-kind. :mod:`spark_jobs.sources.registry` names those of the product; other packages register formats by entry points.
+Nothing outside of :mod:`spark_jobs.sources` asks which format or transport a mirror has.
 """
 
 from __future__ import annotations
@@ -312,7 +311,6 @@ class MessageTransport(Transport):
         return self
 
     def announced(self, form: Format, most: int, spark: Callable[[], Any]) -> Iterator[Announced]:
-        """As :meth:`Transport.announced`: what a sample of the messages tells."""
         return form.announced(self.sample(most))
 
     def sample(self, most: int) -> Iterator[Any]:
@@ -326,7 +324,6 @@ class MessageTransport(Transport):
                 yield message
 
     def unlimited(self) -> MessageTransport:
-        """As :meth:`Transport.unlimited`."""
         return self
 
     @abstractmethod

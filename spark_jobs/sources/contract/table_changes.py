@@ -1,7 +1,6 @@
 """Decodes a source of which each message is one whole change of one table.
 
-The format says what a message is, its position and its rows. This module does the rest for every such source: it finds
-the table, handles a message that is refused, and counts. So no format can pass over a message.
+The format says what a message is, its position and its rows. This module does the rest, so no format can pass over one.
 """
 
 from __future__ import annotations
@@ -43,8 +42,6 @@ class TableEvent(NamedTuple):
 
 
 class _Foreign(NamedTuple):
-    """The table of an event that is not mirrored, and where the event stands."""
-
     table: str
     position: str
 
@@ -80,7 +77,6 @@ class TableChanges(IndependentMessages, ABC):
         """
 
     def decode(self, messages: Iterable[RawMessage | Damage]) -> Decoded:
-        """As :meth:`Decoder.decode`."""
         rows, ended = list[LogRow](), Counter[str]()
         facts: NewFacts = {}
         for message in messages:
@@ -101,7 +97,6 @@ class TableChanges(IndependentMessages, ABC):
         return Decoded(rows, Dispositions(**ended), facts=facts)
 
     def _outcome(self, message: RawMessage) -> Sequence[LogRow] | _Foreign | None:
-        """The rows of a message, its table and place if that is not mirrored, or None for a tombstone."""
         at = LogRow(REJECTED, message.origin, message.place)
         try:
             event = None if message.body is None else self.read(message.body)
@@ -123,22 +118,18 @@ class TableChanges(IndependentMessages, ABC):
             return [letter._replace(tbl=at.tbl, epoch=at.epoch, pos=at.pos, key=why.key, bucket=key_bucket(why.key))]
 
     def _position_told(self, content: Any) -> str:
-        """Where the event of a table that is not mirrored stands; empty where it does not tell."""
         try:
             return self.position(content)
         except Refusal:
             return ""
 
     def join(self, pieces: Sequence[LogRow]) -> Decoded | Waiting | Unjoinable:
-        """As :meth:`Decoder.join`: no message waits for another one."""
         return Waiting()
 
     def incomplete(self, pieces: Sequence[LogRow], reason: str) -> list[LogRow]:
-        """As :meth:`Decoder.incomplete`: none."""
         return []
 
     def again(self, origin: str, place: int, body: bytes, source: str | None) -> RawMessage:
-        """As :meth:`Decoder.again`."""
         return RawMessage(origin, place, body)
 
 

@@ -22,9 +22,6 @@ class TableNames:
         """Refuse a change of a table that is mirrored but for the case of its name, instead of ignoring it (G-13).
 
         Most databases take no notice of case, so that one table was meant; where they do, nobody can tell.
-
-        Raises:
-            Refusal: ``TABLE_NAME_DIFFERS``.
         """
         meant = self.meant_by(name)
         if meant is not None:

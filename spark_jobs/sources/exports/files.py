@@ -1,11 +1,7 @@
 """Reads exports of a table: lists their files, splits them into pieces, and types their rows.
 
-A *piece* is a file, or some row groups of a Parquet file. It is bound with the file's size and time, so that a resumed
-load reads the same export. The full load of a Qlik file target is an export, too:
-``<table>/LOAD*.csv|json|parquet[.gz]``, each with its ``.dfm``. Its values are read as exact texts and typed like the
-changes of the same column, by the types in the metadata file (T-40, T-41).
-
-Public source: Qlik help, *File target: data files, metadata files*.
+The full load of a Qlik file target is an export, too: ``<table>/LOAD*.csv|json|parquet[.gz]``, each with its ``.dfm``
+(T-40, T-41). Public source: Qlik help, *File target: data files, metadata files*.
 """
 
 from __future__ import annotations
@@ -361,12 +357,7 @@ def _changed(path: Place, what: str) -> TerminalError:
 
 
 def load_files(root: Place) -> list[str]:
-    """The data files of a full load in order, relative to *root*, each with a metadata file.
-
-    Raises:
-        TerminalError: ``PLACE_MISSING`` when there is none. ``LOAD_INVALID`` for a data file outside the full load, or
-            when a metadata file, or its data file, is missing or empty.
-    """
+    """The data files of a full load in order, relative to *root*, each with a metadata file."""
     there = isinstance(root, ObjectPath) or root.is_dir()
     listed = list_source_files(root, (*DATA_SUFFIXES, SUFFIX), was_read=True) if there else None
     if listed is None or not any((listed.files, listed.waiting, listed.unknown, listed.unfinished, listed.unread)):
@@ -401,11 +392,7 @@ def load_files(root: Place) -> list[str]:
 
 
 def load_columns(path: Place) -> list[str]:
-    """The columns of a file, in order.
-
-    Raises:
-        TerminalError: ``LOAD_INVALID``.
-    """
+    """The columns of a file, in order."""
     return _dfm_of(path).names
 
 
@@ -422,20 +409,12 @@ def keys_as_streamed(
 
 
 def load_key(path: Place) -> Sequence[str]:
-    """The key columns in a file's metadata; empty if it contains none.
-
-    Raises:
-        TerminalError: ``LOAD_INVALID``.
-    """
+    """The key columns in a file's metadata; empty if it contains none."""
     return _dfm_of(path).key
 
 
 def load_types(path: Place, chosen: ColumnChoice, given: Mapping[str, str]) -> dict[str, str]:
-    """The types of the chosen columns in the log's vocabulary; *given* ones override the file's.
-
-    Raises:
-        TerminalError: ``TYPE_UNSUPPORTED`` naming a column; ``LOAD_INVALID``.
-    """
+    """The types of the chosen columns in the log's vocabulary; *given* ones override the file's."""
     found, columns = {}, _dfm_of(path).columns
     mirrored = {*chosen.of(column.name for column in columns)}
     for column in columns:
@@ -452,11 +431,7 @@ def load_types(path: Place, chosen: ColumnChoice, given: Mapping[str, str]) -> d
 
 
 def read_load(path: Place, columns: Sequence[str], encoding: str) -> Iterator[pa.RecordBatch]:
-    """The rows of a file with these columns, every value a string or NULL.
-
-    Raises:
-        TerminalError: ``LOAD_INVALID`` when it is damaged or does not match its metadata file.
-    """
+    """The rows of a file with these columns, every value a string or NULL."""
     try:
         for batch in read_texts(path, _dfm_of(path), encoding=encoding):
             yield batch.select(list(columns))

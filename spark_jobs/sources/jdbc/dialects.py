@@ -1,11 +1,7 @@
 """Spells the SQL of an initial load for PostgreSQL and SQL Server, and maps their refusals to our errors.
 
-A column is read as text, in a spelling that loses nothing, and typed by the readers that type the stream's changes. So
-the load agrees with the stream about each column, and no driver rounds, shifts or nulls a value. Only PostgreSQL's own
-client returns values in their own types.
-
-Public sources: Microsoft Learn, *CAST and CONVERT (Transact-SQL)* for the styles; PostgreSQL documentation, *Data
-Types*, *Data Type Formatting Functions*.
+A column is read as text, in a spelling that loses nothing, and typed like the stream's changes; PostgreSQL's own client
+returns values in their own types. Public source: Microsoft Learn, *CAST and CONVERT (Transact-SQL)*.
 """
 
 from __future__ import annotations

@@ -85,7 +85,6 @@ def _database(address: str) -> Any:
 
 
 def _address(connection: Connection) -> str:
-    """Spell a connection as libpq reads it: names with values in quotes."""
     given = {
         "host": (connection.host or "").strip("[]"),
         "port": connection.port or 5432,

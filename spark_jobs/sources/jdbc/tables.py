@@ -1,9 +1,7 @@
 """Describes and reads a table of a database: its columns, its chunks, and its rows as Arrow columns.
 
-PostgreSQL is read by its own client, in Spark's workers or in this process, with values in their own types. Any other
-database is read as exact texts by Spark's JDBC reader.
-
-The password is resolved when it is needed, goes to the driver as a property, and is in no plan, log or error.
+PostgreSQL is read by its own client; any other database as exact texts by Spark's JDBC reader. The password goes to the
+driver as a property, and is in no plan, log or error.
 """
 
 from __future__ import annotations
@@ -66,11 +64,7 @@ class JdbcTable:
         self._dialect: Dialect = dialect_of(self._connection)
 
     def columns(self, chosen: ColumnChoice, gone: Collection[str] = ()) -> tuple[LoadColumn, ...]:
-        """Return the chosen columns in the table's order; those that are *gone* may be missing.
-
-        Raises:
-            TerminalError: ``PLACE_MISSING``, ``LOAD_INVALID``, ``TYPE_UNSUPPORTED``.
-        """
+        """Return the chosen columns in the table's order; those that are *gone* may be missing."""
         lines = self._query("reading its columns", self._dialect.columns_query(*self._name))
         found = sorted(lines, key=lambda line: line["place"])
         if not found:
@@ -94,11 +88,7 @@ class JdbcTable:
         return tuple(columns)
 
     def sql_type(self, column: Mapping[str, Any], chosen: str | None) -> str:
-        """Return the SQL type of a column of the catalog; *chosen* is its landing type in the mirror file.
-
-        Raises:
-            TerminalError: ``TYPE_UNSUPPORTED``.
-        """
+        """Return the SQL type of a column of the catalog; *chosen* is its landing type in the mirror file."""
         try:
             return self._dialect.sql_type(column)
         except TerminalError:
@@ -117,11 +107,7 @@ class JdbcTable:
         return sys.maxsize if not found or found[0]["bytes"] is None else int(found[0]["bytes"]) // _QUICKER
 
     def split(self, column: str, sql_type: str, chunks: int) -> tuple[SplitColumn, list[Range]] | None:
-        """Cut the table into about *chunks* ranges of a column; None when its type has no ranges.
-
-        Raises:
-            TerminalError: ``CONFIG_INVALID`` when its lowest or highest value is infinite, or no value of the type.
-        """
+        """Cut the table into about *chunks* ranges of a column; None when its type has no ranges."""
         kind = _bound_kind(sql_type)
         if kind is None:
             return None
@@ -179,7 +165,6 @@ class JdbcTable:
         return found
 
     def _at_once(self, parts: int, pace: Pace, size: int) -> tuple[int, float | None]:
-        """How many parts are read side by side at most, and how many rows per second each of the readers may read."""
         cores = THREADS
         if needs_spark(self._spark, size):
             from spark_jobs.runtime.worker_tasks import parallelism
@@ -191,11 +176,7 @@ class JdbcTable:
     def answers(
         self, rows: Callable[[], DataFrame], work: Callable[[int, Iterable[pa.RecordBatch]], bytes], partitions: int
     ) -> list[bytes]:
-        """Run *work* over each partition of some rows in Spark's workers; return its answers in order.
-
-        Raises:
-            TransientError: ``UNREACHABLE``.
-        """
+        """Run *work* over each partition of some rows in Spark's workers; return its answers in order."""
         from spark_jobs.runtime.parcels import sealed
 
         own = sealed(self._spark, work)
@@ -248,14 +229,12 @@ class JdbcTable:
         return rows.coalesce(tasks).mapInArrow(lambda batches: own(paced(batches, each)), schema)
 
     def _texts(self, columns: Sequence[LoadColumn], split: SplitColumn | None, parts: Sequence[Range]) -> DataFrame:
-        """Return the columns as texts, one partition for each part."""
         table, where = self._queried(columns, split, parts)
         url, properties = self._login()
         names = [f"c{at}" for at in range(len(columns))]
         return self._spark.read.jdbc(url, table, predicates=where, properties=properties).select(*names)
 
     def _queries(self, columns: Sequence[LoadColumn], split: SplitColumn | None, parts: Sequence[Range]) -> list[str]:
-        """Spell a SELECT for each part."""
         table, where = self._queried(columns, split, parts)
         names = ", ".join(f"c{at}" for at in range(len(columns)))
         return [f"SELECT {names} FROM {table} WHERE {condition}" for condition in where]
@@ -263,7 +242,6 @@ class JdbcTable:
     def _queried(
         self, columns: Sequence[LoadColumn], split: SplitColumn | None, parts: Sequence[Range]
     ) -> tuple[str, list[str]]:
-        """Spell the table with its columns as they are read, and the condition of each part."""
         quote = self._dialect.quote
         values = [f"{self._value(column)} AS c{at}" for at, column in enumerate(columns)]
         if split is not None:
@@ -275,8 +253,7 @@ class JdbcTable:
     def _value(self, column: LoadColumn) -> str:
         """Spell a column in its own type where the client returns every value exactly, else as its exact text.
 
-        What lands as text is read as text, in the database's spelling. A decimal is text, too: the client makes one of
-        it anyway, and PostgreSQL does so in a tenth of the time.
+        The client makes a text of a decimal anyway, and PostgreSQL does so in a tenth of the time.
         """
         name, sql_type = self._dialect.quote(column.name), column.sql_type or ""
         is_text = column.type == "string" or read_type(sql_type).name == "decimal"
@@ -350,11 +327,7 @@ class JdbcRows:
         self._read = 0
 
     def __iter__(self) -> Iterator[pa.Table]:
-        """Yield tables of the schema.
-
-        Raises:
-            TerminalError: ``VALUE_INVALID``, ``KEY_INVALID`` naming the row.
-        """
+        """Yield tables of the schema."""
         for batch in self._batches:
             index = pa.array(np.arange(batch.num_rows))
             bad: dict[int, Failure] = {}
@@ -389,7 +362,6 @@ def _typed(values: pa.Array, column: LoadColumn, field: pa.Field, index: pa.Arra
 def _at(
     work: Callable[[int, Iterable[pa.RecordBatch]], bytes], group: range, rows_per_second: float | None
 ) -> Callable[[int, Iterable[pa.RecordBatch]], bytes]:
-    """Return the work of one group's partitions, at its pace."""
     return lambda partition, batches: work(group[partition], paced(batches, rows_per_second))
 
 
@@ -416,10 +388,7 @@ def _borders(sql_type: str, low: str, high: str, chunks: int) -> list[str]:
 
 
 def _origin_of(spark: SparkSession, error: Exception) -> tuple[str | None, str]:
-    """Return SQLSTATE and first line of the driver's own error; None and the innermost error of any other.
-
-    Spark Connect returns no Java error.
-    """
+    """Return SQLSTATE and first line of the driver's own error; None and the innermost error of any other."""
     from py4j.java_gateway import is_instance_of
 
     origin: Any = getattr(error, "_origin", None) or getattr(error, "java_exception", None)

@@ -1,7 +1,6 @@
 """Wraps the Kafka client library: creates clients, and translates their errors.
 
-The client may report a failure in a call's result, in a message, or only in a callback (authentication, certificates).
-All of them become one error with a code.
+It may report a failure in a result, in a message, or only in a callback. All of them become one error with a code.
 """
 
 from __future__ import annotations
@@ -45,11 +44,7 @@ class KafkaPlace(NamedTuple):
 
 
 def place_of(connection: Connection, topics: tuple[str, ...]) -> KafkaPlace:
-    """The topics of a resolved connection, see :func:`~open_mirroring.config.kafka.client_settings`.
-
-    Raises:
-        TerminalError: ``CONNECTION_INVALID``, without any value of the connection.
-    """
+    """The topics of a resolved connection, see :func:`~open_mirroring.config.kafka.client_settings`."""
     return KafkaPlace(connection.name, topics, client_settings(connection))
 
 
@@ -107,27 +102,15 @@ class Broker:
         self._last = "it does not answer"
 
     def consumer(self, options: Mapping[str, Any]) -> Consumer:
-        """A consumer without group: it commits nothing, and never chooses an offset itself.
-
-        Raises:
-            TerminalError: ``CONNECTION_INVALID`` when the client library refuses the connection's options.
-        """
+        """A consumer without group: it commits nothing, and never chooses an offset itself."""
         return self._made(Consumer, {"group.id": "open-mirroring", "enable.auto.commit": False, **options})
 
     def admin(self) -> AdminClient:
-        """A client for requests about topics.
-
-        Raises:
-            TerminalError: ``CONNECTION_INVALID``, as for a consumer.
-        """
+        """A client for requests about topics."""
         return self._made(AdminClient, {})
 
     def results(self, admin: AdminClient, futures: Mapping[Key, Future[Any]], where: str) -> dict[Key, Any]:
-        """The results of an admin client's call; a refusal is raised at once, not after the timeout.
-
-        Raises:
-            MirroringError: the first failure, as :meth:`fail` raises it.
-        """
+        """The results of an admin client's call; a refusal is raised at once, not after the timeout."""
         deadline = time.monotonic() + self._place.timeout_seconds
         found: dict[Key, Any] = {}
         for key, future in futures.items():
@@ -154,12 +137,7 @@ class Broker:
         return error.code() in _PASSING or error.retriable() or _is_cut_off(error)
 
     def unreachable(self, where: str) -> NoReturn:
-        """Raise an earlier refusal if there was one; else report the broker as unreachable.
-
-        Raises:
-            TransientError: ``UNREACHABLE``.
-            TerminalError: ``ACCESS_DENIED``, ``CONNECTION_INVALID``.
-        """
+        """Raise an earlier refusal if there was one; else report the broker as unreachable."""
         self.check()
         raise TransientError(
             "UNREACHABLE",

@@ -1,10 +1,7 @@
 """Reads one bound range of a Kafka partition: exactly its offsets; the client never chooses where to begin.
 
-Offsets may be missing: compaction removes messages, and transactions leave markers and aborted messages. So a range
-ends when the position has passed its end, not after a number of messages.
-
-Public source: librdkafka, *Configuration properties* (``auto.offset.reset=error``, ``enable.partition.eof``); Apache
-Kafka, *Design: Log Compaction*.
+Compaction and transactions leave offsets out: a range ends when the position has passed its end. Public source:
+librdkafka, *Configuration properties*; Apache Kafka, *Design: Log Compaction*.
 """
 
 from __future__ import annotations
@@ -40,11 +37,6 @@ def read_range(place: KafkaPlace, bound: BoundRange) -> Iterator[RawMessage]:
 
     A message without a value (a tombstone) has the body None. A known id of the topic is checked at the end, so that a
     re-created topic is reported.
-
-    Raises:
-        TerminalError: ``MESSAGES_LOST``, ``PLACE_MISSING``, ``ACCESS_DENIED``, ``CONNECTION_INVALID``,
-            ``SERVICE_REFUSED``.
-        TransientError: ``UNREACHABLE`` when nothing arrived within the timeout.
     """
     if bound.start >= bound.end:
         return
@@ -99,7 +91,6 @@ class _Reading:
                 self._broker.unreachable(f"{self._where}, after {self._position}")
 
     def _take(self, error: KafkaError, offset: int) -> None:
-        """Handle an event instead of a message: a failure, or the partition's end, possibly after missing offsets."""
         if error.code() == KafkaError._PARTITION_EOF:
             self._position = max(self._position, offset)
             return
@@ -108,7 +99,6 @@ class _Reading:
             self._broker.fail(error, self._where)
 
     def _explain(self) -> None:
-        """Raise why nothing arrives, if the broker's state of the topic explains it."""
         name, _, partition = self._bound.name.rpartition("/")
         number = int(partition)
         prove_identity(self._place, self._broker, name)

@@ -46,9 +46,6 @@ def topic_states(broker: Broker, admin: AdminClient, place: KafkaPlace) -> list[
     """All topics of a place with the first and the end offset of every partition, as visible to readers.
 
     With ``read_committed`` the end is before the first message of an open transaction.
-
-    Raises:
-        MirroringError: see :meth:`Broker.fail`.
     """
     committed = place.settings.options.get("isolation.level", "read_committed") == "read_committed"
     level = IsolationLevel.READ_COMMITTED if committed else IsolationLevel.READ_UNCOMMITTED
@@ -68,12 +65,7 @@ def topic_states(broker: Broker, admin: AdminClient, place: KafkaPlace) -> list[
 
 
 def prove_identity(place: KafkaPlace, broker: Broker, topic: str) -> None:
-    """Check that a topic still has the id under which it was bound, if any.
-
-    Raises:
-        TerminalError: ``MESSAGES_LOST``.
-        MirroringError: see :meth:`Broker.fail`.
-    """
+    """Check that a topic still has the id under which it was bound, if any."""
     expected = [topic_id for name, topic_id in place.ids if name == topic]
     if not expected:
         return
@@ -83,11 +75,7 @@ def prove_identity(place: KafkaPlace, broker: Broker, topic: str) -> None:
 
 
 def check_id(topic: str, found: str, expected: Sequence[str], connection: str) -> None:
-    """Check that the id found is one that was bound.
-
-    Raises:
-        TerminalError: ``MESSAGES_LOST``.
-    """
+    """Check that the id found is one that was bound."""
     if found not in expected:
         what = f"the topic's id is {found}, but {', '.join(expected)} was bound: it was re-created"
         raise recreated(what, f"connection {connection}, topic {topic}")

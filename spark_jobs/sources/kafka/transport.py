@@ -1,13 +1,7 @@
 """Topics as a transport: their unbound offsets, and the messages of a range (I28).
 
-A partition is named ``topic/partition`` and bound in half-open ranges of offsets. The id of a topic is stored with them
-as an empty range ``topic#id``, because a re-created topic has another one. When a topic is first seen, every partition
-is bound from its first offset, even an empty one. So a partition that is unknown later was added since, and is read
-from its beginning. Time only selects offsets for a backfill: the earliest offset whose message is not older, by the
-broker's timestamps, or else the partition's end.
-
-Public source: Apache Kafka, *KIP-516: Topic Identifiers*, *Design: Log Compaction* (offsets never change, and may be
-missing), *ListOffsets* by timestamp.
+The id of a topic is bound as an empty range ``topic#id``: a re-created topic has another one. Every partition of a new
+topic is bound, even an empty one, so an unknown one was added since. Public source: Apache Kafka, *KIP-516*.
 """
 
 from __future__ import annotations
@@ -60,11 +54,9 @@ class KafkaTopics(MessageTransport):
 
     @property
     def numbering(self) -> Numbering:
-        """As :attr:`MessageTransport.numbering`; compaction and transactions leave offsets out."""
         return "bound"
 
     def find(self, spark: Any, bound: Mapping[str, int], seen: Seen | None = None) -> Found:
-        """See :func:`find_ranges`."""
         return find_ranges(self.place, bound)
 
     def ends(self, spark: Any, bound: Mapping[str, int]) -> dict[str, int]:
@@ -78,11 +70,9 @@ class KafkaTopics(MessageTransport):
         return replace(self, place=expecting(self.place, bound()))
 
     def unlimited(self) -> KafkaTopics:
-        """As :meth:`Transport.unlimited`."""
         return replace(self, place=self.place._replace(max_messages_per_run=sys.maxsize))
 
     def retained(self) -> Mapping[str, tuple[int, int]]:
-        """See :func:`offsets_kept`."""
         return offsets_kept(self.place)
 
     def within(self, ranges: Iterable[BoundRange], interval: Interval) -> list[BoundRange]:
@@ -92,7 +82,6 @@ class KafkaTopics(MessageTransport):
         return [bound for bound in clipped if bound.start < bound.end or bound.start == 0]
 
     def bound_before(self, ranges: Iterable[BoundRange], interval: Interval) -> Chosen:
-        """As :meth:`Transport.bound_before`."""
         starts, ends = (offsets_at(self.place, moment) for moment in interval)
         first = {name: kept for name, (kept, _) in offsets_kept(self.place).items()}
         chosen, gone = [], set()
@@ -108,7 +97,6 @@ class KafkaTopics(MessageTransport):
         return Chosen(longest(chosen), sorted(gone))
 
     def sample(self, most: int) -> Iterator[RawMessage]:
-        """As :meth:`MessageTransport.sample`: the first and the newest messages of each partition."""
         whole = dict[str, BoundRange]()
         for one in (one for one in self.unlimited().find(None, {}).ranges if one.start < one.end):
             known = whole.setdefault(one.name, one)
@@ -124,11 +112,9 @@ class KafkaTopics(MessageTransport):
         return True
 
     def read(self, bound: BoundRange) -> Iterator[RawMessage]:
-        """See :func:`read_range`."""
         return read_range(self.place, bound)
 
     def blocks(self, bound: BoundRange) -> Iterator[Block] | None:
-        """As :meth:`MessageTransport.blocks`."""
         return blocks_of(self.read(bound)) if bound.end - bound.start >= _WORTH_MESSAGES else None
 
 
@@ -137,12 +123,6 @@ def find_ranges(place: KafkaPlace, bound: Mapping[str, int]) -> Found:
 
     Names of other sources, or of topics that the mirror no longer reads, are ignored. If the limit is exceeded, every
     partition contributes in proportion to its backlog.
-
-    Raises:
-        TerminalError: ``MESSAGES_LOST`` when unbound messages are gone, or when a topic has another id, lost a
-            partition, or ends before its bound offsets; ``PLACE_MISSING``, ``ACCESS_DENIED``, ``CONNECTION_INVALID``,
-            ``SERVICE_REFUSED``.
-        TransientError: ``UNREACHABLE``.
     """
     broker = Broker(place)
     topics = topic_states(broker, broker.admin(), place)
@@ -213,18 +193,13 @@ def _shares(starts: Mapping[str, tuple[int, int]], limit: int) -> dict[str, int]
 
 
 def _cut(name: str, start: int, end: int, most: int) -> list[BoundRange]:
-    """Equal ranges of at most *most* offsets; one empty range if there are none."""
     count = max(1, -(-(end - start) // most))
     marks = [start + (end - start) * i // count for i in range(count + 1)]
     return [BoundRange(name, *pair) for pair in pairwise(marks)]
 
 
 def offsets_at(place: KafkaPlace, moment: datetime) -> dict[str, int]:
-    """By ``topic/partition`` the first offset of a message not older than *moment*, else the partition's end.
-
-    Raises:
-        MirroringError: see :meth:`Broker.fail`.
-    """
+    """By ``topic/partition`` the first offset of a message not older than *moment*, else the partition's end."""
     broker = Broker(place)
     admin = broker.admin()
     ends = {f"{t.name}/{n}": end for t in topic_states(broker, admin, place) for n, end in t.end.items()}
@@ -236,11 +211,7 @@ def offsets_at(place: KafkaPlace, moment: datetime) -> dict[str, int]:
 
 
 def offsets_kept(place: KafkaPlace) -> dict[str, tuple[int, int]]:
-    """By ``topic/partition`` the first retained offset, and the one after the newest message.
-
-    Raises:
-        MirroringError: see :meth:`Broker.fail`.
-    """
+    """By ``topic/partition`` the first retained offset, and the one after the newest message."""
     broker = Broker(place)
     topics = topic_states(broker, broker.admin(), place)
     return {f"{topic.name}/{n}": (first, topic.end[n]) for topic in topics for n, first in topic.first.items()}

@@ -59,12 +59,6 @@ def read_texts(
         dfm: the content of its metadata file.
         headers: the header columns, in which an empty text equals NULL, and bytes are not texts.
         encoding: the encoding of a text file without a byte order mark.
-
-    Raises:
-        Refusal: ``FILE_DAMAGED`` when the columns differ, after the rows before a damage, or at the end when the number
-            of rows differs; ``FORMAT_UNSUPPORTED``.
-        TerminalError: ``SOURCE_REWRITTEN``.
-        TransientError: ``UNREACHABLE`` when the file cannot be read from the disk.
     """
     rows = 0
     try:
@@ -111,10 +105,7 @@ def _refuse_out_of_range(batch: pa.RecordBatch, bounded: Mapping[str, tuple[int,
 
 
 class _Nulls:
-    """Refuses a NULL that may be an empty text: without quotes and without a NULL text, both look equal.
-
-    A file has no quotes if its metadata file names none, or if it has texts but no quote.
-    """
+    """Refuses a NULL that may be an empty text: without quotes and without a NULL text, both look equal."""
 
     def __init__(self, path: Place, dfm: Dfm, headers: Collection[str], encoding: str) -> None:
         self._path, self._encoding, self._quote = path, encoding, dfm.csv.quote.encode()
@@ -124,7 +115,6 @@ class _Nulls:
         self._null, self._has_text = "", not self._quote
 
     def refuse_ambiguous(self, batch: pa.RecordBatch) -> None:
-        """Refuse a batch that is ambiguous, together with those before it."""
         for name in self._columns:
             nulls = batch.column(name).null_count
             self._null = self._null or (name if nulls else "")
@@ -153,7 +143,6 @@ def is_said_empty(path: Place) -> bool:
 
 
 def _why_one_more(path: Place, dfm: Dfm, rows: int, encoding: str) -> str:
-    """Why a delimited file may have one row more or less than announced: its header line."""
     if abs(rows - dfm.records) != 1 or not _is_csv(path.name):
         return ""
     with _opened(path, encoding) as file:
@@ -187,7 +176,6 @@ def _reader(name: str) -> Callable[[Place, Dfm, str], Iterator[pa.RecordBatch]] 
 
 
 def _opened(path: Place, encoding: str) -> IO[bytes]:
-    """A text file as UTF-8."""
     if not codecs.lookup(encoding).name.startswith("utf"):
         with _unpacked(path) as file:
             is_other = is_utf8(file)
@@ -245,8 +233,8 @@ def _read_json(path: Place, dfm: Dfm, encoding: str) -> Iterator[pa.RecordBatch]
 def _record(line: bytes, names: set[str], truths: set[str], exact: set[str]) -> dict[str, str | None]:
     """One record, its numbers as written; a missing member is NULL.
 
-    An unknown member is refused, because the column it replaces would be silently NULL. So is a number of an *exact*
-    column that may have lost digits in transit (G-112).
+    An unknown member is refused: the column it replaces would be silently NULL. So is a number of an *exact* column
+    that may have lost digits in transit (G-112).
     """
     text = line.decode()
     try:
@@ -284,10 +272,7 @@ def _read_parquet(path: Place, dfm: Dfm, headers: Collection[str] = ()) -> Itera
 
 
 def _decoded(described: DfmColumn, values: pa.Array) -> pa.Array:
-    """Decode bytes that the metadata file describes as text, because some writers omit the annotation.
-
-    A Boolean that the metadata file does not describe as one becomes a word, which cannot be read as a number.
-    """
+    """Decode bytes that are described as text, as some writers omit the annotation; other Booleans become words."""
     if isinstance(values.type, pa.DictionaryType):
         values = values.dictionary_decode()
     kind, name, types = values.type, described.type.upper(), pa.types
@@ -313,7 +298,6 @@ def _decoded(described: DfmColumn, values: pa.Array) -> pa.Array:
 
 
 def _as_integers(described: DfmColumn, values: pa.Array) -> pa.Array:
-    """Integers that a file stores as floats, as integers."""
     beyond = 2**53 if values.type == pa.float64() else 2**24
     if pc.any(pc.greater_equal(pc.abs(values), beyond)).as_py():
         what = f"the metadata file calls {shown(described.name)} {described.type}, the file holds it as {values.type}"

@@ -125,11 +125,7 @@ _decode = msgspec.json.Decoder(_Document).decode
 
 
 def read_dfm(content: bytes) -> Dfm:
-    """Read a metadata file.
-
-    Raises:
-        Refusal: ``FILE_DAMAGED`` when it is not a JSON document of this kind, or contradicts itself.
-    """
+    """Read a metadata file."""
     encoding, mark = encoding_of(content)
     try:
         document = _decode(content[mark:].decode(encoding))
@@ -163,7 +159,6 @@ def read_dfm(content: bytes) -> Dfm:
 
 
 def _characters(spelled: str, *, escapes: bool = True) -> str:
-    """The characters of an option of the file target, which may be hexadecimal or escaped."""
     if _HEX.fullmatch(spelled):
         # Bytes that are not UTF-8 stay as spelled: no file has such a delimiter, so it is refused later.
         with suppress(UnicodeDecodeError):

@@ -1,10 +1,7 @@
 """Converts Qlik's change sequences to log positions, for change tables and messages (G-01, T-10).
 
-A change sequence is the time of the commit in 16 digits and a number of 19 digits that grows over an entire task.
-Changes of one transaction have the same time, which is therefore the major part of their positions. Different
-transactions in one hundredth of a second count as one; their order is the same.
-
-Public source: Qlik help, *Change tables* (``change_seq``), *Metadata and data messages* (``changeSequence``).
+A sequence is the time of the commit in 16 digits, the major part of a position, and a number of 19 digits. Public
+source: Qlik help, *Change tables* (``change_seq``).
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """Lands columns as the types that the mirror file chooses instead of those of their source (`types`, G-110).
 
-A value is first read exactly by its source type. It then lands in the chosen type unchanged, or its row becomes a dead
-letter. As text a value has one spelling for all producers, with all digits of its type: dates and times in ISO form, a
-``datetimeoffset`` with its offset, binary values in capital hexadecimal.
+A value lands in the chosen type unchanged, or its row becomes a dead letter. As text it has one spelling, with all
+digits.
 """
 
 from __future__ import annotations

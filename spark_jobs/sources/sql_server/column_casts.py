@@ -1,7 +1,6 @@
 """Casts whole columns of texts by Arrow, each only where a pattern proves that the cast is right.
 
-The exact reader of one value (:mod:`spark_jobs.sources.sql_server.types`) defines what is right. It reads the columns
-that no cast accepts, value by value.
+The exact reader (:mod:`spark_jobs.sources.sql_server.types`) defines what is right, and reads the others.
 """
 
 from __future__ import annotations

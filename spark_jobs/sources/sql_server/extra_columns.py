@@ -1,8 +1,4 @@
-"""Fills the extra columns of rows with properties of the changes that made them (G-118).
-
-All values come from the log, so rows that are read, planned or repaired again get the same ones. What a source does not
-report is NULL, never a guess and never a local clock.
-"""
+"""Fills the extra columns of rows with properties of the changes that made them (G-118), never with a local clock."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""Hashes columns and applies the names of the target: the last step before a file (G-121).
-
-A hashed column was typed as text before, in the one spelling of `types: {column: string}`. So one value has one hash,
-in any source or format.
-"""
+"""Hashes columns and applies the names of the target: the last step before a file (G-121)."""
 
 from __future__ import annotations
 

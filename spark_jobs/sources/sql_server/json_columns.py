@@ -53,7 +53,6 @@ def escaped(column: pa.Array) -> pa.Array:
 
 
 def _needing_escape(column: pa.Array) -> list[int]:
-    """The distinct characters of a column that JSON escapes, the backslash first."""
     _, offsets, content = column.buffers()
     if content is None or not len(column):
         return []

@@ -52,7 +52,6 @@ class RowColumns:
         self._key = [(name, self._converter(name)) for name in key]
 
     def _converter(self, name: str) -> Callable[[str], str] | str:
-        """The converter of a key column's text to canonical form, or why there is none."""
         if name not in self.types:
             return f"the key column {shown(name)} is not in cols"
         try:
@@ -61,12 +60,7 @@ class RowColumns:
             return f"the key column {shown(name)}: {error}"
 
     def key_converter(self, name: str) -> Callable[[str], str]:
-        """The converter of a key column's text to canonical form; binary values are hexadecimal already.
-
-        Raises:
-            TerminalError: ``TYPE_UNSUPPORTED``.
-            ValueError: the type loses digits as a key.
-        """
+        """The converter of a key column's text to canonical form; binary values are hexadecimal already."""
         return chosen_key_converter(self.types[name], self._chosen.type_of(name))
 
     def key_texts(self, values: Mapping[str, str | None]) -> list[str]:

@@ -1,7 +1,6 @@
 """Reads dates, times and timestamps from text, equally for all sources and transports (C-81, C-82, C-84).
 
-A time has 0 to 12 digits of a second. A timestamp lands with six: further ones are cut, never rounded. Values without
-an offset are read as UTC.
+A timestamp lands with six digits of a second: further ones are cut, never rounded. Without an offset it is UTC.
 """
 
 from __future__ import annotations
@@ -46,11 +45,7 @@ def _is_midnight(match: re.Match[str]) -> bool:
 
 
 def date_text(text: str) -> str:
-    """The one spelling of a date that lands as text, even if it is in no calendar.
-
-    Raises:
-        ValueError: the text does not have the shape of a date.
-    """
+    """The one spelling of a date that lands as text, even if it is in no calendar."""
     match = _MOMENT.fullmatch(text)
     if not match or match[8] is not None:
         raise ValueError(f"{shown(text)} is not a date: yyyy-mm-dd")
@@ -99,7 +94,6 @@ def _digits(parsed: SqlType) -> int:
 
 
 def _moment(text: str, parsed: SqlType, digits: int) -> tuple[str, ...]:
-    """Year, month, day, hour, minute, second, fraction and offset of a text; missing parts are empty."""
     match = _MOMENT.fullmatch(text)
     if not match or match[4] is None:
         raise ValueError(f"{shown(text)} is no {parsed.name}: yyyy-mm-dd hh:mm:ss[.fffffff]")

@@ -1,7 +1,6 @@
 """Parses SQL Server's type texts (``decimal(8,2)``, ``varchar(max)``), and maps them to landing types.
 
-Public source: Microsoft Learn, *Data types (Transact-SQL)*, for names, ranges and lengths. The mapping is total: a text
-is either one of these types or refused by name, never landed as something similar.
+A text is one of these types or refused by name. Public source: Microsoft Learn, *Data types (Transact-SQL)*.
 """
 
 from __future__ import annotations
@@ -116,11 +115,7 @@ def _is_valid(parsed: SqlType) -> bool:
 
 @lru_cache(maxsize=4096)
 def landing_type(sql_type: str) -> str:
-    """The landing type (``open_mirroring.landing_zone.schema.check_type``) of a SQL type text.
-
-    Raises:
-        TerminalError: ``TYPE_UNSUPPORTED`` for a type that cannot be mirrored.
-    """
+    """The landing type (``open_mirroring.landing_zone.schema.check_type``) of a SQL type text."""
     parsed = read_type(sql_type)
     name = parsed.name
     if name in INTEGERS:

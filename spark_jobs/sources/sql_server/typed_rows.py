@@ -1,8 +1,7 @@
 """Converts logged text to typed columns: the rows of one table as in a data file.
 
-The exact reader of values (:mod:`spark_jobs.sources.sql_server.types`) defines the result. Arrow casts columns where
-the same result is proved (:mod:`spark_jobs.sources.sql_server.column_casts`); all others go value by value. A value
-that does not fit its type is a failure of its row, with column and reason, never a NULL.
+The exact reader of values defines the result; Arrow casts columns where the same is proved. A value that does not fit
+its type is a failure of its row, never a NULL.
 """
 
 from __future__ import annotations

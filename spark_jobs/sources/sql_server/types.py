@@ -1,12 +1,7 @@
 """Reads SQL Server's values from text, and gives keys one spelling.
 
-Values are sent as text (C-43, C-49) and typed by the SQL type next to them. Reading is exact and strict: a text is
-either a value of its type or a :class:`ValueError` with the reason; nothing is rounded, guessed or set to NULL (G-06).
-Two losses are documented rules: digits of a second beyond the sixth are cut, never rounded (C-82), and a
-``datetimeoffset`` becomes its time in UTC.
-
-Public source: Microsoft Learn, *Data types (Transact-SQL)*. It is undocumented how change event streaming writes
-``decimal``, ``bit``, ``float``, dates and binary, so the usual spellings are read (C-84).
+A text is a value of its type or a :class:`ValueError` (G-06). Digits of a second beyond the sixth are cut (C-82), and a
+``datetimeoffset`` becomes UTC. Public source: Microsoft Learn, *Data types (Transact-SQL)* (C-84).
 """
 
 from __future__ import annotations
@@ -66,12 +61,7 @@ _EXACT = Context(prec=100)
 
 
 def parse_value(sql_type: str, text: str) -> Any:
-    """The Python value of a text: int, Decimal, float, bool, str, bytes, date or datetime (aware, UTC).
-
-    Raises:
-        TerminalError: ``TYPE_UNSUPPORTED`` for a type that cannot be mirrored.
-        ValueError: the text is not a value of this type, with the reason.
-    """
+    """The Python value of a text: int, Decimal, float, bool, str, bytes, date or datetime (aware, UTC)."""
     return converter(sql_type)(text)
 
 
@@ -349,11 +339,7 @@ def _spelling(sql_type: str) -> Callable[[Any], str]:
 
 
 def type_of_key_text(sql_type: str) -> str:
-    """The type with which a :func:`canonical_text` reads back; only a time has lost its offset.
-
-    Raises:
-        TerminalError: ``TYPE_UNSUPPORTED`` for a type that cannot be mirrored.
-    """
+    """The type with which a :func:`canonical_text` reads back; only a time has lost its offset."""
     parsed = read_type(sql_type)
     return f"datetime2({parsed.second_digits})" if parsed.name == "datetimeoffset" else sql_type
 

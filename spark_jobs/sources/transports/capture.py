@@ -1,7 +1,6 @@
 """Reads Event Hubs Capture: Avro container files, one record per message (C-93).
 
-Public source: Microsoft Learn, *Capture events through Azure Event Hubs* and *Exploring captured Avro files*; Apache
-Avro specification, *Object container files*.
+Public source: Microsoft Learn, *Capture events through Azure Event Hubs*; Apache Avro specification.
 """
 
 from __future__ import annotations
@@ -30,9 +29,6 @@ def read_capture(root: Place, name: str, size: int) -> Iterator[RawMessage | Dam
 
     *size* is the number of bytes that were bound. If the container is damaged or truncated, the messages before that
     place are followed by one :class:`Damage` with code ``FILE_DAMAGED``; the rest cannot be separated into messages.
-
-    Raises:
-        TerminalError: ``SOURCE_REWRITTEN``, ``INSTALLATION_INCOMPLETE``.
     """
     with open_source(root / name) as file:
         prefix = _Prefix(file, size)

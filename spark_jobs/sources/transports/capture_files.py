@@ -45,28 +45,23 @@ class CaptureFiles(MessageFiles):
 
     @classmethod
     def of(cls, mirror: Mirror, source: InCapture) -> CaptureFiles:
-        """As :meth:`LineFiles.of`."""
         return cls(place_of(mirror, source.path, source.connection), source.gap_timeout_minutes)
 
     @property
     def numbering(self) -> Numbering:
-        """As :attr:`MessageTransport.numbering`; files after a gap wait, and are not read (C-93)."""
         return "rising"
 
     def list_files(self, bound: Mapping[str, int]) -> Listing:
-        """As :meth:`MessageFiles.list_files`."""
         if self.lists_all:
             return list_source_files(self.path, self.suffixes, was_read=bool(bound))
         return capture_gaps.list_capture(self.path, bound)
 
     def unlimited(self) -> CaptureFiles:
-        """As :meth:`Transport.unlimited`."""
         return replace(self, lists_all=True)
 
     def beyond(
         self, listed: Listing, bound: Mapping[str, int], unread: list[BoundRange]
     ) -> tuple[list[BoundRange], set[str]]:
-        """As :meth:`MessageFiles.beyond`."""
         held = set[str]()
         for hole in capture_gaps.holes(self.folder, listed.files, bound):
             minutes = (time.time() - min((self.folder / name).stat().st_mtime for name in hole.files)) / 60
@@ -85,5 +80,4 @@ class CaptureFiles(MessageFiles):
         return [BoundRange(one.name, 0, one.end) for one in unread if one.name not in held], held
 
     def messages(self, folder: Place, bound: BoundRange) -> Iterator[RawMessage | Damage]:
-        """As :meth:`MessageFiles.messages`."""
         return capture.read_capture(folder, bound.name, bound.end)

@@ -1,14 +1,7 @@
 """Lists Capture files and finds gaps among them, so that no file is read before a missing one (C-93).
 
-Event Hubs numbers the events of a partition without a gap. Capture writes all of them, one folder per partition, one
-file per window, in sequence. So a file that does not begin where the previous one ended shows that a file between them
-is missing: late, not copied, or deleted. Files after a gap are held back. So bound files are consecutive, and only new
-files and their neighbors have to be opened.
-
-Days that were read long ago are not always listed (S-08), because new files follow the bound ones. Changes in older
-folders (a late copy, a rewritten file) are found by the first listing of each day, which is complete.
-
-Public source: Microsoft Learn, *Capture events through Azure Event Hubs* and *Exploring captured Avro files*.
+Event Hubs numbers the events of a partition without a gap, so a file that does not follow the previous one waits. Days
+read long ago are listed once a day (S-08). Public source: Microsoft Learn, *Capture events through Azure Event Hubs*.
 """
 
 from __future__ import annotations
@@ -58,8 +51,6 @@ class Hole(NamedTuple):
 
 
 class _Run(NamedTuple):
-    """Files with consecutive numbers; *broken* describes what is missing before or in it."""
-
     files: list[str]
     broken: str
     is_whole: bool
@@ -74,9 +65,6 @@ def holes(root: Place, files: Sequence[SourceFile], bound: Mapping[str, int]) ->
     Only files with the documented names ``…/<partition>/YYYY/MM/DD/HH/MM/SS.avro`` are checked; other names have no
     order. Empty files and repeated numbers are not gaps. The numbers of a damaged file are unknown: the next file is
     assumed to follow it.
-
-    Raises:
-        TerminalError: ``SOURCE_REWRITTEN``, ``INSTALLATION_INCOMPLETE``.
     """
     partitions: dict[str, list[SourceFile]] = defaultdict(list)
     for file in sorted(files):
@@ -115,8 +103,6 @@ def _numbers_of(root: Place, files: Sequence[SourceFile]) -> dict[str, _Found]:
 
 
 def _runs(root: Place, files: Sequence[SourceFile], new: set[str], known: Mapping[str, _Found]) -> list[_Run]:
-    """A partition's files in order, split where a new one does not follow or is not followed."""
-
     @cache
     def numbers(at: int) -> _Found:
         return known.get(files[at].name) or _numbers(root / files[at].name, files[at].size)
@@ -144,7 +130,6 @@ def _runs(root: Place, files: Sequence[SourceFile], new: set[str], known: Mappin
 
 
 def _broken(before: _Found | None, found: _Found) -> str:
-    """What is missing between two files; empty if the second can follow."""
     if not isinstance(before, Span) or not isinstance(found, Span):
         return ""
     if found.first > before.last + 1:
@@ -163,7 +148,6 @@ def _numbers(path: Place, size: int) -> _Found:
 
 
 def _span(path: Place, size: int) -> Span | None:
-    """The first and last number of a container, from its first and last block only; None without any record."""
     with open_source(path) as file:
         fastavro.block_reader(file)
         header_end = file.tell()
@@ -191,7 +175,6 @@ def _records(file: IO[bytes], header: bytes, start: int, end: int) -> list[Any]:
 
 
 def _read_long(file: IO[bytes]) -> int:
-    """A number in Avro's encoding: seven bits per byte, the lowest first, zigzag."""
     value, shift = 0, 0
     while True:
         byte = file.read(1)
@@ -204,11 +187,7 @@ def _read_long(file: IO[bytes]) -> int:
 
 
 def list_capture(root: Place, bound: Mapping[str, int], today: date | None = None) -> Listing:
-    """All capture files below a folder, except hidden and temporary ones; other files are *unknown*.
-
-    Raises:
-        TerminalError: ``PLACE_MISSING``; what the storage raises.
-    """
+    """All capture files below a folder, except hidden and temporary ones; other files are *unknown*."""
     starts = _starts(bound, today or datetime.now(UTC).date())
     if not starts:
         return list_source_files(root, SUFFIXES, was_read=bool(bound))
@@ -224,7 +203,6 @@ def list_capture(root: Place, bound: Mapping[str, int], today: date | None = Non
 
 
 def _starts(bound: Mapping[str, int], today: date) -> dict[str, str]:
-    """By partition the folder of the day with which a listing begins; empty if everything has to be listed."""
     newest: dict[str, str] = {}
     for name in bound:
         partition = partition_of(name)
@@ -247,7 +225,6 @@ def _day(partition: str, name: str) -> date | None:
 
 
 def _walked(root: Place, starts: Mapping[str, str]) -> tuple[list[SourceFile], list[str]]:
-    """The files outside of partitions' folders, and the folders of partitions."""
     others: list[SourceFile] = []
     partitions: list[str] = []
     ahead = [""]
@@ -286,10 +263,7 @@ def _since(root: Place, partition: str, start: str, bound: Mapping[str, int]) ->
 
 
 def _from_day(root: Place, folder: str, day: tuple[str, ...]) -> Iterator[SourceFile]:
-    """The files below a folder in date folders from a day on, given by the names of year, month and day.
-
-    Goes by folders, because not every service can list from a name on.
-    """
+    """By folders, because not every service can list from a name on."""
     if not day:
         yield from _all_below(root, folder)
         return

@@ -1,8 +1,6 @@
 """Finds the source files of an interval of time: by the window in a Capture file's name, else by mtime.
 
 Time only selects files for a backfill; the order comes from positions alone (G-01).
-
-Public source: Microsoft Learn, *Capture events through Azure Event Hubs* (file names).
 """
 
 from __future__ import annotations

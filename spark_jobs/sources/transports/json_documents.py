@@ -1,7 +1,6 @@
 """Reads files that are not one UTF-8 message per line: JSON arrays, indented JSON, lines with commas, UTF-16.
 
-Such a file is a *document*: a sequence of JSON values, of which an outermost array is only a wrapper. It is recognized
-by its first bytes. It is read up to its last complete value or array; an open array waits.
+Such a *document* is recognized by its first bytes, and read up to its last complete value or array.
 """
 
 from __future__ import annotations
@@ -61,7 +60,6 @@ def document_codec(file: IO[bytes] | GzipFile) -> str | None:
 
 
 def _is_no_line(head: str) -> bool:
-    """Whether the first value of a text is an array, is longer than its line, or is followed by a comma."""
     if head.startswith("["):
         return True
     line, is_ended, _ = head.partition("\n")

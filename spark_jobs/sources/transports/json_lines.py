@@ -1,16 +1,7 @@
 """Reads messages from lines of text files, plain or gzip: *bare* ones, or ones *wrapped* in their coordinates.
 
-A plain file may grow while it is read. It is read in ranges of bytes that begin and end at line ends, so that each line
-is read exactly once; a last line without line end waits for it. A gzip file is read completely. A byte order mark is
-not part of the first message (RFC 8259, section 8.1, lets a reader ignore it).
-
-A wrapped line is a JSON object with ``topic``, ``partition``, ``offset``, ``encoding`` (``utf8`` or ``base64``) and
-``value`` (text, the message's own JSON object, or null); ``key``, the message's own key, is base64, text, or the key's
-members. Further members are allowed.
-
-Lines of common tools are read as well: ``payload`` for ``value`` (kcat), base64 without ``encoding`` (Spark), numbers
-as texts, and ``sequence_number`` of the Event Hubs SDK, whose ``offset`` counts bytes. JSON files without one value per
-line are read by :mod:`spark_jobs.sources.transports.json_documents`.
+A plain file may grow: it is read in ranges that begin and end at line ends. A wrapped line has ``topic``,
+``partition``, ``offset``, ``encoding`` (``utf8`` or ``base64``), ``value`` (or ``payload``), and perhaps ``key``.
 """
 
 from __future__ import annotations
@@ -77,11 +68,7 @@ _CLAIMS = (
 
 
 def list_files(root: Place, *, was_read: bool = False) -> Listing:
-    """All files of lines below a folder, except hidden ones.
-
-    Raises:
-        TerminalError: ``PLACE_MISSING``.
-    """
+    """All files of lines below a folder, except hidden ones."""
     return list_source_files(root, SUFFIXES, was_read=was_read)
 
 
@@ -90,9 +77,6 @@ def ranges(root: Place, name: str, start: int, size: int) -> list[BoundRange]:
 
     A gzip file is one range, again completely if its size changed; repeated lines are recognized later. *size* is the
     file's size as listed.
-
-    Raises:
-        TerminalError: ``SOURCE_REWRITTEN``.
     """
     if is_gzip(name):
         return [BoundRange(name, 0, size)] if size > start else []
@@ -126,9 +110,6 @@ def last_line_end(path: Place, start: int, *, size: int | None = None) -> int:
 
     Returns:
         The byte offset after the last complete line; *start* when no line is complete.
-
-    Raises:
-        TerminalError: ``SOURCE_REWRITTEN``.
     """
     with open_source(path) as file:
         codec = document_codec(file)
@@ -148,11 +129,7 @@ def last_line_end(path: Place, start: int, *, size: int | None = None) -> int:
 
 
 def is_blank(path: Place, start: int, end: int) -> bool:
-    """Whether there are only blanks between two positions of a plain file, within a limit.
-
-    Raises:
-        TerminalError: ``SOURCE_REWRITTEN``.
-    """
+    """Whether there are only blanks between two positions of a plain file, within a limit."""
     if start >= end:
         return True
     with open_source(path) as file:
@@ -192,9 +169,6 @@ def read_lines(root: Place, name: str, start: int, end: int, layout: Layout) -> 
         start: the beginning of a line; ignored for gzip, like *end*.
         end: the end of a line, from :func:`ranges`.
         layout: whether lines are messages or wrap them.
-
-    Raises:
-        TerminalError: ``SOURCE_REWRITTEN``.
     """
     lines = _unpacked(root / name, name) if is_gzip(name) else _plain(root / name, start, end, name)
     for line in lines:
@@ -210,11 +184,7 @@ def is_gzip(name: str) -> bool:
 
 
 def is_in_lines(path: Place) -> bool:
-    """Whether each line of a plain file is one message, in UTF-8.
-
-    Raises:
-        TerminalError: ``SOURCE_REWRITTEN``.
-    """
+    """Whether each line of a plain file is one message, in UTF-8."""
     with open_source(path) as file:
         return document_codec(file) is None and packed_as(file.read(_MARK)) is None
 
@@ -360,9 +330,6 @@ def read_blocks(root: Place, name: str, start: int, end: int) -> Iterator[LineBl
 
     In a truncated file the blocks end early. :func:`spark_jobs.sources.transports.json_lines.read_lines`, at the end of
     the last one, then reports what is missing.
-
-    Raises:
-        TerminalError: ``SOURCE_REWRITTEN``.
     """
     with open_source(root / name) as file:
         file.seek(start)

@@ -157,10 +157,7 @@ def sorted_out(root: Place, found: Iterable[SourceFile], suffixes: tuple[str, ..
 
 
 def _is_copy(file: SourceFile, finished: SourceFile | None) -> bool:
-    """Whether a hidden or unfinished file is left over from copying the finished one.
-
-    A name that only begins with an underscore may be another table's: then the sizes differ.
-    """
+    """Whether a file is left over from copying the finished one; ``_name`` may be another table's if sizes differ."""
     if finished is None:
         return False
     folder, slash, name = finished.name.rpartition("/")
@@ -194,11 +191,7 @@ def _written_at(path: Place) -> float:
 
 
 def bound_so_far(where: Place, name: str, size: int, bound: Mapping[str, int]) -> int:
-    """Up to where a file is bound that now has *size* bytes.
-
-    Raises:
-        TerminalError: ``SOURCE_REWRITTEN`` when it is shorter than that.
-    """
+    """Up to where a file is bound that now has *size* bytes."""
     start = bound.get(name, 0)
     if size < start:
         raise TerminalError(
@@ -214,9 +207,6 @@ def is_rewritten(root: Place, file: SourceFile, start: int, seen: Mapping[str, F
     """Whether the bound part of a file, up to byte *start*, has changed (G-32).
 
     Files with the version in *seen* are not opened.
-
-    Raises:
-        TerminalError: ``SOURCE_REWRITTEN``.
     """
     known = (seen or {}).get(file.name)
     if known is None or known.version == file.version:
@@ -239,11 +229,7 @@ def versions_of(
     ranges: Iterable[BoundRange],
     seen: Mapping[str, FileVersion] | None,
 ) -> dict[str, FileVersion]:
-    """The versions to store of files that are bound, or will be with *ranges*; nothing if *seen* is None.
-
-    Raises:
-        TerminalError: ``SOURCE_REWRITTEN``.
-    """
+    """The versions to store of files that are bound, or will be with *ranges*; nothing if *seen* is None."""
     if seen is None:
         return {}
     new = {one.name: one.end for one in ranges}
@@ -275,10 +261,10 @@ def size_of(seen: FileVersion) -> int:
 
 
 def _digest(path: Place, size: int, like: str = _WHOLE) -> str:
-    """The digest of the first *size* bytes: of all of them, or of a beginning and end long enough to detect rewriting.
+    """The digest of the first *size* bytes: of all of them, or of a beginning and an end.
 
-    All bytes are used for local files up to 16 MB; objects have a new version in any case. To compare with a digest of
-    beginning and end, as for objects, it is made *like* that one.
+    All bytes are used for local files up to 16 MB; objects have a new version in any case. To compare, it is made
+    *like* the other one.
     """
     with open_source(path) as file:
         if isinstance(path, Path) and like.startswith(_WHOLE) and 2 * _LOOKED_AT < size <= _LOOKED_THROUGH:
@@ -327,7 +313,6 @@ def as_bound(folder: Place, bound: BoundRange, file: BoundFile | None, *, at_onc
 
 
 def _digest_held(path: ObjectPath, held: Held, size: int, like: str) -> str:
-    """The digest of the object that was looked at; empty if it is replaced meanwhile."""
     try:
         return _digest(path.holding(Held(held.stat)), size, like)
     except ObjectReplaced:

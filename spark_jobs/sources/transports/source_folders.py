@@ -1,7 +1,4 @@
-"""Walks through the folders of a source or an export, and reports what cannot be read.
-
-All transports share one walk, on disks and in object storage, so that all of them see the same files (G-62).
-"""
+"""Walks through the folders of a source or an export, on disks and in object storage alike (G-62)."""
 
 from __future__ import annotations
 
@@ -70,9 +67,6 @@ def files_below(root: Place, folder: str = "", *, follow: bool = True) -> Below:
         root: where the names of files start.
         folder: its name.
         follow: whether to follow links to folders; if not, each is an unread file.
-
-    Raises:
-        TerminalError: ``ACCESS_DENIED``; what the storage raises.
     """
     if isinstance(root, ObjectPath):
         return _objects_below(root, root.store.objects(_key(root, folder)))
@@ -87,9 +81,6 @@ def files_in(root: Place, folder: str) -> tuple[list[str], list[SourceFile]]:
     """The folders and the files directly in a folder that is below *root*.
 
     The files of hidden folders are included, the hidden folders are not. Links to folders are unread files.
-
-    Raises:
-        TerminalError: ``ACCESS_DENIED``; what the storage raises.
     """
     if isinstance(root, ObjectPath):
         keys, objects = root.store.folders(_key(root, folder))
@@ -120,13 +111,11 @@ class _Walk:
         self.hidden: list[str] = []
 
     def next_one(self) -> str:
-        """The next postponed folder: the first link by name, then a hidden folder."""
         ahead = self.links or self.hidden
         ahead.sort(reverse=True)
         return ahead.pop()
 
     def into(self, folder: str) -> None:
-        """Read a folder and all folders below it, except those that are postponed."""
         ahead = [(folder, os.path.realpath(self._root / folder))]
         is_hidden = is_in_hidden(f"{folder}/")
         while ahead:

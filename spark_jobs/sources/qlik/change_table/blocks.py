@@ -28,11 +28,9 @@ class TextBlock(RowBlock):
 
     @property
     def size(self) -> int:
-        """As :attr:`RowBlock.size`."""
         return int(self.texts.num_rows)
 
     def messages(self, numbers: Places) -> list[ChangeRow]:
-        """As :meth:`RowBlock.messages`."""
         if not len(numbers):
             return []
         chosen = self.texts if len(numbers) == self.texts.num_rows else self.texts.take(pa.array(numbers))

@@ -1,8 +1,6 @@
 """Reads a task's control tables: the state of its tables, and the DDL applied to them (T-81, T-84, T-85, T-87).
 
-No change contains this. A suspended table sends no changes and would look idle; a missing column may have been renamed.
-An unreadable control table is reported and stops nothing, because tasks write only the configured ones.
-
+No change contains this: a suspended table sends none, and would look idle. An unreadable control table stops nothing.
 Public source: Qlik help, *Suspended tables*, *Apply exceptions*, *DDL history*.
 """
 
@@ -69,7 +67,6 @@ def _as_one(first: Statement, second: Statement) -> Statement:
 
 
 def _details(text: Any) -> tuple[Mapping[str, ColumnStep] | None, str | None]:
-    """The columns and the table's new name; the columns are unknown if the details are not as documented."""
     try:
         told = json.loads(str(text or "{}"), object_pairs_hook=_unique)
         columns = {name.casefold(): _step(one) for name, one in (told.get("columns") or {}).items()}
@@ -145,8 +142,6 @@ class SignalTable(JdbcTable):
 
 
 class _Row(NamedTuple):
-    """A row of a control table: the mirrored table that it names, and the other requested columns."""
-
     table: str
     rest: Sequence[Any]
 
@@ -162,7 +157,6 @@ class _Reading:
         self.tasks: dict[str, set[str]] = {}
 
     def rows(self, name: str, columns: Sequence[str], newest: str | None = None) -> list[_Row] | None:
-        """The rows of the mirror's task and tables; None if the table cannot be read."""
         spelled = self.spelled.get(name)
         asked = (_TASK, _OWNER, _NAME, *columns)
         lines = None
@@ -182,7 +176,6 @@ class _Reading:
         return found
 
     def tasks_of(self, table: str) -> set[str]:
-        """The mirror's tasks, without case, for which control tables name a table."""
         own = {task.casefold() for task in self.tasks.get(table, ())}
         return own if self._task is None else own & {self._task.casefold()}
 
@@ -197,9 +190,6 @@ def read_control_tables(
     """The content of control tables about mirrored tables.
 
     *tables* are by owner and name in lower case, as in control tables. *task* is the task whose rows count; None: all.
-
-    Raises:
-        TransientError: ``UNREACHABLE``.
     """
     reading = _Reading(spark, connection, schema, tables, task)
     found: dict[tuple[str, str], str] = {}
@@ -237,7 +227,6 @@ def _errors(rows: Iterable[_Row]) -> dict[str, tuple[int, str]]:
 
 
 def _task_signals(reading: _Reading, task: str | None) -> Iterable[tuple[str, str]]:
-    """Report tables whose rows belong to another task than the mirror file's, or to several."""
     named = {one for tasks in reading.tasks.values() for one in tasks}
     if task is not None:
         if named and task.casefold() not in {one.casefold() for one in named}:

@@ -1,9 +1,7 @@
 """Decodes rows of Qlik change tables into rows of the change log.
 
-The decoder is a pure function of the rows. Transports pass each row as one message. The decoder pairs before images
-with their updates by ``change_seq`` (T-11); rows of a pair from different calls wait for each other in the log.
-
-Public source: Qlik help, *Change tables*, *Using change tables*, *Store changes settings*.
+Before images are paired with their updates by ``change_seq`` (T-11); a half waits for the other in the log. Public
+source: Qlik help, *Change tables*, *Using change tables*, *Store changes settings*.
 """
 
 from __future__ import annotations
@@ -100,7 +98,6 @@ class QlikChangeTableDecoder:
         self._latest: tuple[Structure, RowLayout | Refusal] | None = None
 
     def again(self, origin: str, place: int, body: bytes, source: str | None) -> ChangeRow:
-        """As :meth:`Decoder.again`."""
         return read_row(origin, place, body)
 
     def decode(self, messages: Iterable[_Message]) -> Decoded:
@@ -192,7 +189,6 @@ class QlikChangeTableDecoder:
         return [letter_of_pieces(pieces, missing_half(pieces, reason))]
 
     def _read(self, message: _Message) -> ReadRow | LogRow | str:
-        """A row with its header parsed, its dead letter, or the name of its table if that is not mirrored."""
         if isinstance(message, Damage):
             return damaged_row(message)
         if isinstance(message, TableDamage):
@@ -220,10 +216,7 @@ class QlikChangeTableDecoder:
         return ReadRow(message, layout, operation, sequence, mask)
 
     def _foreign(self, row: ChangeRow) -> LogRow | str:
-        """The name of a table that is not mirrored, or a dead letter if only its spelling differs (G-13).
-
-        It has no key, because it is unknown which row of the mirrored table it would be.
-        """
+        """The name of a table that is not mirrored, or a dead letter if only its spelling differs (G-13)."""
         name = row.structure.table
         try:
             self._names.refuse_other_case(name)
@@ -307,7 +300,6 @@ class QlikChangeTableDecoder:
         return (self._change(entry, 0, KEY_LEFT, left, cols, before=image), row_set)
 
     def _may_change_key(self, entry: ReadRow, changed: frozenset[int] | None, together: Together) -> bool:
-        """Whether an UPDATE without before image has to wait for one."""
         keys = entry.layout.key_places
         stored = self.settings.before_images
         has_images = together.has_images(entry.layout.source) if stored is None else stored

@@ -1,9 +1,7 @@
 """Finds the data files of change tables in a file target, and reads their rows.
 
-A file target writes ``<schema>.<table>__ct/<time>.csv|json|parquet[.gz]``, in a sub-folder per partition if Change Data
-Partitioning is on. Once a data file is finished, its ``.dfm`` appears next to it (T-40 to T-42).
-
-Public source: Qlik help, *File target: data files, change tables, metadata files*.
+Files are ``<schema>.<table>__ct/<time>.csv|json|parquet[.gz]``, perhaps in a folder per partition; a ``.dfm`` appears
+next to a finished one (T-40 to T-42). Public source: Qlik help, *File target*.
 """
 
 from __future__ import annotations
@@ -102,11 +100,7 @@ class ChangeFiles(MessageTransport):
 
     @classmethod
     def of(cls, mirror: Mirror, source: ChangeTablesInFolder) -> ChangeFiles:
-        """The folder of a mirror file's source.
-
-        Raises:
-            TerminalError: ``CONNECTION_INVALID``, ``CONFIG_INVALID``.
-        """
+        """The folder of a mirror file's source."""
         mirrored = tuple(".".join(table.source_name) for table in mirror.tables)
         unloaded = tuple(".".join(table.source_name) for table in mirror.tables if table.initial_load is None)
         path, hours = place_of(mirror, source.path, source.connection), source.fragment_timeout_hours
@@ -114,25 +108,20 @@ class ChangeFiles(MessageTransport):
         return cls(path, *how, unloaded=unloaded, encoding=source.encoding)
 
     def find(self, spark: Any, bound: Mapping[str, int], seen: Seen | None = None) -> Found:
-        """See :func:`find_files`."""
         known = None if seen is None else seen(bound)
         return find_files(self.path, bound, self.suffix, known, self.timeout_hours, self.tables, self.unloaded)
 
     def within(self, ranges: Iterable[BoundRange], interval: Interval) -> list[BoundRange]:
-        """As :meth:`Transport.within`."""
         return files_within(self.path, ranges, interval)
 
     def bound_before(self, ranges: Iterable[BoundRange], interval: Interval) -> Chosen:
-        """As :meth:`Transport.bound_before`."""
         return files_bound_before(self.path, ranges, interval)
 
     def survey(self) -> Survey:
-        """As :meth:`Transport.survey`."""
         unread = list_source_files(self.path, (*DATA_SUFFIXES, SUFFIX), was_read=True).unread
         return survey_files(_described_tables(self.path, self.suffix), self.tables, self.suffix, self.prefix, unread)
 
     def announced(self, form: Format, most: int, spark: Callable[[], Any]) -> Iterator[Announced]:
-        """As :meth:`Transport.announced`: from the metadata files, without reading rows."""
         loads = _full_loads(self.path)
         for folder, dfm in _last_metadata(self.path, self.suffix):
             table = folder.name[: -len(self.suffix)] if dfm is None or "." not in dfm.table else dfm.table
@@ -152,7 +141,6 @@ class ChangeFiles(MessageTransport):
     def pinned(
         self, bound: Callable[[], Mapping[str, int]], files: Callable[[], Mapping[str, BoundFile]]
     ) -> ChangeFiles:
-        """As :meth:`MessageTransport.pinned`."""
         if isinstance(self.path, Path):
             return self
         return replace(self, files={n: one._replace(seen=of_data_file(one.seen)) for n, one in files().items()})
@@ -161,11 +149,9 @@ class ChangeFiles(MessageTransport):
         return as_bound(self.path, bound, self.files.get(bound.name))
 
     def read(self, bound: BoundRange) -> Iterator[ChangeRow | TableDamage | Damage]:
-        """See :func:`read_file`."""
         return read_file(self._as_bound(bound), bound, self.suffix, self.prefix, self.tables, self.encoding)
 
     def blocks(self, bound: BoundRange) -> Iterator[TextBlock | TableDamage] | None:
-        """As :meth:`MessageTransport.blocks`; a ``change_seq`` is in one block."""
         if bound.end < _WORTH_BYTES:
             return None
         folder, how = self._as_bound(bound), (self.suffix, self.prefix, self.tables, self.encoding)
@@ -197,9 +183,6 @@ def find_files(
         timeout_hours: how long a file may wait.
         mirrored: the mirrored tables; refused with ``TABLE_NAME_DIFFERS`` if their changes have another suffix.
         unloaded: those of them without an initial load; refused with ``LOAD_UNREAD`` if a full load has rows of them.
-
-    Raises:
-        TerminalError: ``PLACE_MISSING``; ``SOURCE_REWRITTEN`` when a file is shorter than its bound part.
     """
     everything = list_source_files(root, (*DATA_SUFFIXES, SUFFIX), was_read=bool(bound))
     listed = _in_change_tables(root, everything, suffix)
@@ -247,7 +230,6 @@ def _fresh(
     bound: Mapping[str, int],
     seen: Mapping[str, FileVersion] | None,
 ) -> Iterator[SourceFile]:
-    """The data files that are not bound completely, or that changed since, or whose metadata files *beside* did."""
     own = None if seen is None else of_data_files(seen)
     for name, file in data.items():
         start = bound_so_far(root, name, file.size, bound)
@@ -267,7 +249,6 @@ def _with_metadata(
     versions: Mapping[str, FileVersion],
     seen: Mapping[str, FileVersion],
 ) -> dict[str, FileVersion]:
-    """The versions to store of data files that are new, or of which either file has another version (G-32)."""
     own = {**of_data_files(seen), **versions}
     other = [
         name
@@ -281,10 +262,7 @@ def _with_metadata(
 def _elsewhere_alone(
     root: Place, files: Collection[str], suffix: str, mirrored: Collection[str]
 ) -> Iterator[tuple[str, str]]:
-    """Mirrored tables whose only change table folder has another suffix, and that folder (T-62).
-
-    A folder's content is known from its last metadata file, which has the columns of every change table.
-    """
+    """Mirrored tables whose only change table folder has another suffix, and that folder (T-62)."""
     own = {table_of_folder(root, name, suffix).lower() for name in files} - {""}
     last = {
         name.rpartition("/")[0]: name
@@ -317,7 +295,6 @@ def _elsewhere(table: str, folder: str, suffix: str) -> TerminalError:
 
 
 def _unread_loads(root: Place, files: Iterable[str], unloaded: Collection[str]) -> Iterator[tuple[str, str]]:
-    """Tables without an initial load of which a full load has rows, and the metadata file of that (T-96)."""
     for name in files:
         folders, file = [root.name, *PurePosixPath(name).parts[:-1]], PurePosixPath(name).name
         if not (file.upper().startswith(LOAD_FILE) and file.lower().endswith(SUFFIX)):
@@ -352,9 +329,6 @@ def read_file(
     A file that is damaged or contradicts its metadata file ends with a damage of its table: the missing part is
     unknown, so the table has to stop. The metadata file names the table. If it names none of the *mirrored* ones in the
     folder of one, that one is damaged.
-
-    Raises:
-        TerminalError: ``SOURCE_REWRITTEN``.
     """
     for found in read_batches(root, bound, suffix, prefix, mirrored, encoding):
         if isinstance(found, TextBlock):
@@ -430,7 +404,6 @@ def cut_file(prefix: str, found: Iterable[TextBlock | TableDamage]) -> Iterator[
 
 
 def _is_overdue(root: Place, name: str, described: Mapping[str, SourceFile], timeout_hours: float) -> bool:
-    """Whether a data file has waited too long for its metadata file or, if empty, for the announced content."""
     if not name.lower().endswith(DATA_SUFFIXES):
         return False
     path = root / name
@@ -512,7 +485,6 @@ def _described_tables(root: Place, suffix: str) -> Iterator[ExistingTable]:
 
 
 def _last_metadata(root: Place, suffix: str) -> Iterator[tuple[Place, Dfm | None]]:
-    """Each change table folder with its last metadata file; None if that cannot be read."""
     last: dict[str, str] = {}
     for file in list_source_files(root, (SUFFIX,), was_read=True).files:
         folder = change_folder(root, file.name, suffix)
@@ -527,7 +499,6 @@ def _last_metadata(root: Place, suffix: str) -> Iterator[tuple[Place, Dfm | None
 
 
 def _full_loads(root: Place) -> dict[Place, tuple[str, Dfm]]:
-    """The full loads below a file target by folder, each with its last metadata file (T-40)."""
     found = dict[Place, tuple[str, Dfm]]()
     for file in list_source_files(root, (SUFFIX,), was_read=True).files:
         path = root / file.name

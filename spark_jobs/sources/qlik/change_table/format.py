@@ -50,12 +50,10 @@ class ChangeTableFormat(Format):
 
     @property
     def load(self) -> str:
-        """As :meth:`Format.load`."""
         return self.settings.load
 
     @property
     def key_changes(self) -> str:
-        """As :meth:`Format.key_changes`."""
         if self.settings.before_images:
             return "found by before images; an update waits for its own"
         return "found by change masks or before images; an update with neither stops its table"
@@ -63,11 +61,9 @@ class ChangeTableFormat(Format):
     def decoder(
         self, tables: Mapping[str, MirroredTable], schemas: Sequence[SourceSchema] = ()
     ) -> QlikChangeTableDecoder:
-        """As :meth:`Format.decoder`."""
         return QlikChangeTableDecoder(tables, self.settings)
 
     def announced(self, messages: Iterable[ChangeRow]) -> Iterator[Announced]:
-        """As :meth:`Format.announced`; rows contain no key, so a transport adds it from its metadata."""
         prefix = self.settings.prefix
         for row in messages:
             headers = {header_name(column.name, prefix) for column in row.structure.columns}
@@ -77,5 +73,4 @@ class ChangeTableFormat(Format):
             yield Announced(schema, table, tuple(columns), notes=notes, sender=row.structure.sender)
 
     def fast_decoder(self, tables: Mapping[str, MirroredTable], schemas: Sequence[SourceSchema] = ()) -> FastChangeRows:
-        """As :meth:`Format.fast_decoder`; its blocks are columns of texts."""
         return FastChangeRows(QlikChangeTableDecoder(tables, self.settings))

@@ -1,10 +1,7 @@
 """Finds what is new in change tables of a database, and reads it as exact texts in Spark's workers.
 
-With Change Data Partitioning a range is one closed partition; a row of ``attrep_cdc_partitions`` says that it is closed
-(T-34). Without, a range is an interval of ``change_seq``: it begins some minutes of ``change_seq`` time before the end
-of the last one, as a lower sequence may be committed after a higher one was read (T-18).
-
-Public source: Qlik help, *Change Data Partitioning*, *Control tables*, *Change tables*.
+A range is one closed partition (T-34), or an interval of ``change_seq`` that reaches some minutes back, as a lower
+sequence may be committed later (T-18). Public source: Qlik help, *Change Data Partitioning*, *Control tables*.
 """
 
 from __future__ import annotations
@@ -103,7 +100,6 @@ class ChangeTables(QueriedTransport):
         return ChangeTable(spark, self.connection, name, source, self.prefix, columns)
 
     def read(self, spark: Any, ranges: Sequence[BoundRange], log: Callable[[int], BlockLog], job: str) -> list[Any]:
-        """As :meth:`QueriedTransport.read`, by :func:`read_slices`."""
         by_table: dict[str, list[tuple[Slice, int]]] = {}
         rows: dict[str, int | None] = {}
         for at, bound in enumerate(ranges):
@@ -131,21 +127,15 @@ class ChangeTables(QueriedTransport):
         )
 
     def find(self, spark: Any, bound: Mapping[str, int], seen: Seen | None = None) -> Found:
-        """See :func:`find_ranges`."""
         return find_ranges(spark, self, bound, None if seen is None else seen(bound))
 
     def told(self, spark: Any) -> Told:
-        """As :meth:`Transport.told`: how tables and tasks fare, and what was done to tables (T-81, T-84 to T-87)."""
         if self.control_schema is None:
             return Told()
         return read_control_tables(spark, self.connection, self.control_schema, names_of_tables(self), self.task)
 
     def ends(self, spark: Any, bound: Mapping[str, int]) -> dict[str, int]:
-        """Partitions that are still open count among them, up to where they are bound once all their rows are read.
-
-        Raises:
-            TransientError: ``PROOF_FAILED`` when a change table cannot be read as it is.
-        """
+        """Partitions that are still open count among them, up to where they are bound once all their rows are read."""
         found = self.find(spark, bound)
         if found.refused:
             what = f"change tables cannot be read: {sorted(found.refused)}"
@@ -163,7 +153,6 @@ class ChangeTables(QueriedTransport):
         return []
 
     def bound_before(self, ranges: Iterable[BoundRange], interval: Interval) -> Chosen:
-        """As :meth:`Transport.bound_before`; the time in a sequence, or in the name of a partition, is in UTC."""
         full = [bound for bound in ranges if bound.end > bound.start]
         if self.control is not None:
             return Chosen(longest(b for b in full if _overlaps(b.name.rpartition("/")[2], interval)), [])
@@ -179,7 +168,6 @@ class ChangeTables(QueriedTransport):
         return None if end is None else sequence_text(overlapping_start(end, self.overlap_minutes))
 
     def announced(self, form: Format, most: int, spark: Callable[[], Any]) -> Iterator[Announced]:
-        """As :meth:`Transport.announced`: what the catalog tells; the key is that of the loaded table."""
         tables = {(one.schema, one.table): one for one in catalog(self.connection, spark)}
         named = {self.change_table(source): source.partition(".") for source in self.tables}
         for (schema, name), one in tables.items():
@@ -198,7 +186,6 @@ class ChangeTables(QueriedTransport):
                 yield told._replace(key=loaded.key or None if loaded is not None else None, load=load)
 
     def survey(self) -> Survey:
-        """As :meth:`Transport.survey`; a database that Spark alone reads is not asked, nor one that does not answer."""
         connection = resolve(self.connection)
         dialect = dialect_of(connection)
         if not dialect.copies:
@@ -245,11 +232,6 @@ def find_ranges(
     A table is refused with ``HEADER_INVALID`` when its highest ``change_seq`` has not 35 digits,
     ``CHANGES_WENT_BACK`` when it is below one that was read, ``TABLE_NAME_DIFFERS`` when only a table of its name in
     another case is there or has closed partitions, or ``TYPE_UNSUPPORTED``; the others go on.
-
-    Raises:
-        TerminalError: ``PLACE_MISSING`` for the control table, ``CONNECTION_INVALID``,
-            ``SERVICE_REFUSED``.
-        TransientError: ``UNREACHABLE``.
     """
     found, refused, versions = Found([], []), dict[str, TerminalError](), dict[str, FileVersion]()
     overdue: list[str] = []
@@ -293,11 +275,7 @@ def find_ranges(
 
 
 def slice_of(place: ChangeTables, bound: BoundRange) -> Slice:
-    """What a bound range means.
-
-    Raises:
-        TerminalError: ``TABLE_REDECLARED`` when no mirrored table has this range.
-    """
+    """What a bound range means."""
     for source in place.tables:
         name = ".".join(place.change_table(source))
         if bound.name == name:
@@ -325,7 +303,6 @@ def overlapping_start(end: int, minutes: int) -> int:
 def _new_interval(
     table: ChangeTable, end: int | None, minutes: int, seen: FileVersion | None
 ) -> tuple[list[BoundRange], FileVersion | None]:
-    """The interval to read next, if there is any, and how many rows are to be remembered, if they are others by now."""
     before = rows_seen(seen)
     low = before.low if before is not None else sequence_text(0 if end is None else overlapping_start(end, minutes))
     highest, rows = table.look(low)
@@ -389,7 +366,6 @@ def _new_partitions(
     bound: Mapping[str, int],
     seen: Mapping[str, FileVersion],
 ) -> tuple[list[BoundRange], dict[str, FileVersion]]:
-    """The partitions to read as wholes, and what is to be remembered of their rows, if they are others by now."""
     found, versions = list[BoundRange](), dict[str, FileVersion]()
     for partition in ("", *sorted(closed)):
         # A partition without rows is bound too; only the one without a name need not exist.
@@ -460,9 +436,6 @@ def _refuse_misspelled(
     """Refuse a table of which partitions are listed in another case alone: they would never be read.
 
     Where it has partitions of its own, only one with rows matters, and that may be of another table that is there.
-
-    Raises:
-        TerminalError: ``TABLE_NAME_DIFFERS``.
     """
     unread = (p for p in misspelled if not is_listed or (p in rows and f"{table.name}/{p}" not in bound))
     first = next(unread, None)
@@ -481,7 +454,6 @@ def _refuse_another_case(name: str, other: str | None, what: str) -> None:
 
 
 def _overlaps(partition: str, interval: Interval) -> bool:
-    """Whether a partition has rows of the interval; one whose name tells no time may have."""
     match = _PARTITION.fullmatch(partition)
     if match is None:
         return True

@@ -69,11 +69,6 @@ class ChangeTable(JdbcTable):
         source: the source table, as the decoder knows it.
         prefix: what the names of header columns begin with (T-02).
         chosen: the columns that may be read.
-
-    Raises:
-        TerminalError: ``CONNECTION_INVALID``. Every method: ``SERVICE_REFUSED`` when the
-            database says no.
-        TransientError: every method: ``UNREACHABLE`` when it does not answer, or ended the connection.
     """
 
     def __init__(
@@ -106,11 +101,7 @@ class ChangeTable(JdbcTable):
         return next((name for name in names if name != self.name), None)
 
     def structure(self) -> Structure:
-        """Its columns now. A column that was added later is NULL in older rows.
-
-        Raises:
-            TerminalError: ``TYPE_UNSUPPORTED`` naming a mirrored column that has no exact text.
-        """
+        """Its columns now. A column that was added later is NULL in older rows."""
         columns = tuple(ChangeColumn(column["name"], self._type(column)) for column in self._columns)
         mask = (self._prefix + MASK).lower()
         is_binary = any(c.name.lower() == mask and c.type.startswith(tuple(BINARY)) for c in columns)
@@ -126,11 +117,7 @@ class ChangeTable(JdbcTable):
             raise
 
     def look(self, low: str) -> tuple[int | None, RowsSeen]:
-        """The highest ``change_seq`` of the table, and how many rows are below *low* and not below it.
-
-        Raises:
-            TerminalError: ``HEADER_INVALID``.
-        """
+        """The highest ``change_seq`` of the table, and how many rows are below *low* and not below it."""
         sequence = self._header(SEQUENCE)
         one = "CAST(1 AS decimal(19, 0))"  # every database knows it, and adds up as many as there are
         below = f"sum(CASE WHEN {sequence} < {literal(low)} THEN {one} ELSE 0 END)"
@@ -151,11 +138,7 @@ class ChangeTable(JdbcTable):
         return int(text), RowsSeen(low, lower, number - lower)
 
     def rows_of_partitions(self) -> dict[str, PartitionRows]:
-        """How many rows each partition has, and its range; the empty name stands for rows without one.
-
-        Raises:
-            TerminalError: ``HEADER_INVALID``.
-        """
+        """How many rows each partition has, and its range; the empty name stands for rows without one."""
         name, sequence = self._header(PARTITION), self._header(SEQUENCE)
         told = f"{name} AS name, count(*) AS number, min({sequence}) AS lowest, max({sequence}) AS highest"
         query = f"SELECT {told} FROM {self._table()} GROUP BY {name}"
@@ -173,9 +156,6 @@ class ChangeTable(JdbcTable):
 
         Rows of one ``change_seq`` come by their operation, a before image ahead of its UPDATE, in the order of bytes
         whatever the collation of the database is. For a database that is read by COPY.
-
-        Raises:
-            TerminalError: ``HEADER_INVALID``.
         """
         names = [f"c{at}" for at in range(len(structure.columns))]
         headers = header_places(structure, self._prefix)
@@ -195,9 +175,6 @@ class ChangeTable(JdbcTable):
             structure: the columns to read.
             slices: what to read.
             work: given a slice's place in *slices* and batches of its rows, returns its answer.
-
-        Raises:
-            TransientError: ``UNREACHABLE``.
         """
         table = self._changes(structure, slices)
         where = [range_condition(one) for one in slices]
@@ -217,11 +194,6 @@ class ChangeTable(JdbcTable):
         return changes_query(self._dialect, self._table(), structure, special)
 
     def _header(self, name: str) -> str:
-        """A header column, quoted as the table spells it.
-
-        Raises:
-            TerminalError: ``HEADER_INVALID``.
-        """
         wanted = (self._prefix + name).lower()
         for column in self._columns:
             if column["name"].lower() == wanted:

@@ -1,7 +1,6 @@
-"""Detects that the metadata file of a data file has changed since the data file was read (G-32).
+"""Detects that the metadata file of a data file, which gives its values their meaning, has changed (G-32).
 
-It defines the meaning of the values. A later replacement would change them without changing the data file. So the
-ledger stores, after the version of a data file, the version and digest of its metadata file, if there is one.
+The ledger stores its version and digest after the version of the data file.
 """
 
 from __future__ import annotations

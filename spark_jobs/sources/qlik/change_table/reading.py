@@ -83,10 +83,6 @@ def read_slices(
     """Read, decode and log slices, as :meth:`QueriedTransport.read`.
 
     Each slice is one task: all of them in one job from PostgreSQL, else one Spark job for each table.
-
-    Raises:
-        TerminalError: ``TYPE_UNSUPPORTED``, ``HEADER_INVALID``, ``SERVICE_REFUSED``, and what a connection may raise.
-        TransientError: ``UNREACHABLE`` when the database did not answer to the end.
     """
     copies: list[CopyTask] = []
     parts: list[Any] = []
@@ -109,8 +105,6 @@ def _copy(connection: Connection, task: CopyTask) -> Any:
 
 
 def _work(tasks: Sequence[SliceTask]) -> Callable[[int, Iterable[pa.RecordBatch]], bytes]:
-    """Return what a worker does with the texts of a range: a function of plain values, which travels to workers."""
-
     def work(part: int, batches: Iterable[pa.RecordBatch]) -> bytes:
         texts = (batch.cast(pa.schema([(name, pa.string()) for name in batch.schema.names])) for batch in batches)
         try:

@@ -1,8 +1,6 @@
 """Rows of change tables as transports deliver them, and the meaning of their columns for a mirrored table.
 
-A change table has header columns and the columns of its source table, distinguished by the prefix of their names
-(T-02). Bit *n* of a change mask is the column at index *n* among all of them (T-20).
-
+Header columns have a prefix (T-02). Bit *n* of a change mask is the column at index *n* among all of them (T-20).
 Public source: Qlik help, *Change tables* and *Using change tables*.
 """
 
@@ -75,8 +73,6 @@ class ChangeRow(NamedTuple):
 
 
 class _KeptRow(NamedTuple):
-    """The stored form of a row that waits or could not be read."""
-
     table: str
     columns: tuple[ChangeColumn, ...]
     binary_mask: bool
@@ -119,10 +115,6 @@ class RowLayout:
 
     Args:
         prefix: the prefix of header columns, in any case, as some targets change it.
-
-    Raises:
-        Refusal: ``HEADER_INVALID``, also without ``change_seq`` or ``change_oper`` (T-02); ``KEY_DIFFERS``;
-            ``ROW_INVALID``; ``MESSAGE_INVALID``.
     """
 
     def __init__(self, structure: Structure, table: MirroredTable, prefix: str) -> None:
@@ -272,11 +264,7 @@ def header_name(column: str, prefix: str) -> str | None:
 
 
 def _refuse_lost_columns(structure: Structure, prefix: str, headers: frozenset[int], chosen: ColumnChoice) -> None:
-    """Refuse a column that may be either a header column or one of the source (T-61).
-
-    It looks like a header column, but follows a column of the source or occurs twice. A selection of columns decides
-    it.
-    """
+    """Refuse a column that may be a header or one of the source, unless a selection of columns decides (T-61)."""
     if not prefix:
         return
     behind = False

@@ -1,7 +1,4 @@
-"""Checks which change tables a source has before reading: a misspelled name would silently stay empty (T-62).
-
-A change table without masks and before images hides changes of keys (T-60).
-"""
+"""Checks which change tables a source has before reading: a misspelled name would silently stay empty (T-62)."""
 
 from __future__ import annotations
 

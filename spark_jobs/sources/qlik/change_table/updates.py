@@ -1,10 +1,7 @@
 """Reads UPDATE rows of change tables: changed columns, the meaning of NULL, changes of the key (T-19 to T-25, T-32).
 
-The before image of an UPDATE is a separate row with the same ``change_seq`` (T-11). With it, no mask is needed; without
-it, the mask shows whether the key changed.
-
-Public source: Qlik help, *Change tables*: meaning and byte order of ``change_mask``. As text a mask is one hexadecimal
-number, most significant digit first. The order of binary masks follows the documentation and can be configured.
+With a before image (T-11), no mask is needed; without it, the mask shows whether the key changed. Public source: Qlik
+help, *Change tables*: meaning and byte order of ``change_mask``.
 """
 
 from __future__ import annotations
@@ -28,9 +25,6 @@ def read_mask(layout: RowLayout, values: Values, order: MaskOrder) -> MaskReadin
     """The possible readings of a row's mask; None without a mask or with an empty one, which shows nothing (T-22).
 
     A reading that names a header column, or a column that the table does not have, is impossible (T-24).
-
-    Raises:
-        Refusal: ``MASK_INVALID`` when it is not a mask, or no reading is possible.
     """
     text = layout.header(MASK, values)
     return None if is_no_mask(text) else mask_readings(layout, text or "", order)

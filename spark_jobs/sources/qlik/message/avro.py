@@ -1,9 +1,7 @@
 """Reads Avro data messages by their writer schema, exactly, into the texts of the log (K-03, K-04, K-35).
 
-Logical types are removed before a record is read and applied here, because an Avro library may silently round a decimal
-to its declared precision.
-
-Public source: Apache Avro 1.11 specification, *Logical Types*; Qlik Help, *Kafka data types*.
+Logical types are applied here: a library may silently round a decimal. Public source: Apache Avro 1.11 specification,
+*Logical Types*; Qlik Help, *Kafka data types*.
 """
 
 from __future__ import annotations
@@ -57,12 +55,7 @@ class Field(NamedTuple):
 
 
 class DataSchema:
-    """The writer schema of data messages: a record with ``data``, ``beforeData`` and ``headers``.
-
-    Raises:
-        Refusal: ``METADATA_MISSING`` when it is not such a schema, ``MESSAGE_INVALID`` when its sections have other
-            names.
-    """
+    """The writer schema of data messages: a record with ``data``, ``beforeData`` and ``headers``."""
 
     def __init__(self, text: str) -> None:
         self.text = text
@@ -84,11 +77,7 @@ class DataSchema:
         self.task, self.table = (full[-4], ".".join(full[-3:-1])) if len(full) >= 5 else ("", "")
 
     def read(self, datum: bytes) -> dict[str, Any]:
-        """One record, without logical types.
-
-        Raises:
-            Refusal: ``MESSAGE_INVALID`` unless the bytes are exactly one such record.
-        """
+        """One record, without logical types."""
         return read_datum(datum, self.parsed, "data message")
 
     @property
@@ -101,11 +90,7 @@ class DataSchema:
         return before in ("", data) and bool(headers) and members.isdisjoint(("schema", "table"))
 
     def image(self, values: Mapping[str, Any]) -> dict[str, str | None]:
-        """The values of a ``data`` or ``beforeData``, or some of them, as text.
-
-        Raises:
-            ValueError: a value that its logical type does not have, with the column.
-        """
+        """The values of a ``data`` or ``beforeData``, or some of them, as text."""
         image: dict[str, str | None] = {**values}
         name = ""
         try:
@@ -150,12 +135,7 @@ def read_metadata(datum: bytes, schema_text: str) -> Any:
 
 
 def read_container(body: bytes) -> tuple[str, bytes]:
-    """The writer schema and the only datum of an Avro container file in a message.
-
-    Raises:
-        Refusal: ``MESSAGE_INVALID`` when it is damaged or does not contain exactly one record.
-        TerminalError: ``INSTALLATION_INCOMPLETE``.
-    """
+    """The writer schema and the only datum of an Avro container file in a message."""
     try:
         reader = fastavro.block_reader(io.BytesIO(body))
         blocks = [(block.num_records, block.bytes_.getvalue()) for block in reader]  # type: ignore[attr-defined]
@@ -170,7 +150,6 @@ def read_container(body: bytes) -> tuple[str, bytes]:
 
 
 def _custom(schema: Any) -> str | None:
-    """Why a schema belongs to a task with a custom message format; None if it does not."""
     named: dict[str, Any] = {}
     _collect(schema, named)
     fields = schema.get("fields", ()) if isinstance(schema, dict) else ()
@@ -190,7 +169,6 @@ def _without_logical_types(schema: Any) -> Any:
 
 
 def _collect(schema: Any, named: dict[str, Any]) -> None:
-    """Record the named types of a schema by their short names, which are unique in the envelope."""
     if isinstance(schema, list):
         for part in schema:
             _collect(part, named)
@@ -213,7 +191,6 @@ def _record(schema: Any, name: str, named: Mapping[str, Any]) -> Any:
 
 
 def _part(parsed: Any, name: str) -> tuple[str, set[str]]:
-    """The name and the fields of a member's record, in a parsed schema; no fields if unknown."""
     for field in parsed["fields"]:
         if field["name"] == name:
             kinds = field["type"] if isinstance(field["type"], list) else [field["type"]]
@@ -225,7 +202,6 @@ def _part(parsed: Any, name: str) -> tuple[str, set[str]]:
 
 
 def _single(kind: Any, named: Mapping[str, Any]) -> Any:
-    """A type without the null of its union and without its name."""
     if isinstance(kind, list):
         others = [branch for branch in kind if branch != "null"]
         if len(others) != 1:

@@ -1,11 +1,8 @@
 """Decodes messages of Qlik and Talend tasks into rows of the change log.
 
-A data message can be read only by the structure of its table. A metadata message announces it: in the same topic or
-another, before or after (K-05, K-06). A message whose structure is still unknown becomes a fragment that waits for it;
-nothing is guessed, and nothing is lost.
-
-Public source: Qlik Help, *Metadata and data messages* and *The Replicate envelope*. Where they leave a question open,
-the rule ids name our reading.
+A metadata message announces the structure of a table, before or after its data messages (K-05, K-06). A message whose
+structure is unknown waits as a fragment. Public source: Qlik Help, *Metadata and data messages*, *The Replicate
+envelope*.
 """
 
 from __future__ import annotations
@@ -41,9 +38,6 @@ class QlikMessageDecoder(IndependentMessages):
 
     Args:
         schemas: known structures, announced in earlier messages or given in the mirror file (K-06).
-
-    Raises:
-        TerminalError: ``METADATA_MISSING``.
     """
 
     def __init__(

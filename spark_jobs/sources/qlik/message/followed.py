@@ -193,7 +193,6 @@ class _Marks(NamedTuple):
 
 @lru_cache(maxsize=4096)
 def _marks(change: Mask, column: Mask, order: MaskOrder, bits: int, all_bits: int, key_bits: int) -> _Marks | None:
-    """The meaning of a message's masks for a table of this many bits; None if there is more than one."""
     if change is None and column is None:
         return _Marks(True, None, None)
     try:
@@ -224,7 +223,6 @@ def _spelled(names: tuple[str, ...]) -> Callable[[bytes], object]:
 
 
 def _unquoted(text: bytes | None) -> bytes | None:
-    """A text without its quotes; None for an empty one."""
     return (msgspec.json.decode(text, type=str).encode() or None) if text else None
 
 

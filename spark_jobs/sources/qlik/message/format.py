@@ -73,20 +73,16 @@ class QlikMessageFormat(Format):
 
     @property
     def load(self) -> str:
-        """As :meth:`Format.load`."""
         return self.settings.load
 
     @property
     def key_changes(self) -> str:
-        """As :meth:`Format.key_changes`."""
         return "found by changeMask or beforeData; an update with neither stops its table"
 
     def decoder(self, tables: Mapping[str, MirroredTable], schemas: Sequence[SourceSchema] = ()) -> QlikMessageDecoder:
-        """As :meth:`Format.decoder`."""
         return QlikMessageDecoder(tables, schemas, self.settings)
 
     def described(self, schemas: Sequence[SourceSchema]) -> Iterator[Announced]:
-        """As :meth:`Format.described`; the newest structure of a table comes last."""
         known = [
             one
             for one in map(known_structure, filter(is_described, schemas))
@@ -95,7 +91,6 @@ class QlikMessageFormat(Format):
         return (_structure(one, "") for one in sorted(known, key=lambda one: one.age))
 
     def structures(self, schemas: Sequence[SourceSchema]) -> Mapping[str, Sequence[history.Structure]]:
-        """As :meth:`Format.structures`: those of metadata messages; of a table without any, those of writer schemas."""
         tables: dict[str, list[Structure]] = {}
         for one in map(known_structure, (one for one in schemas if one.document and is_described(one))):
             if isinstance(one, Structure) and one.table and one.topic != BY_HAND:
@@ -103,7 +98,6 @@ class QlikMessageFormat(Format):
         return {table: [*map(_as_history, in_order(known))] for table, known in tables.items()}
 
     def announced(self, messages: Iterable[RawMessage | Damage]) -> Iterator[Announced]:
-        """As :meth:`Format.announced`."""
         return announced(messages, self.settings, self._registered)
 
     def _registered(self, identities: Collection[str]) -> list[SourceSchema]:
@@ -117,7 +111,6 @@ class QlikMessageFormat(Format):
     def fast_decoder(
         self, tables: Mapping[str, MirroredTable], schemas: Sequence[SourceSchema] = ()
     ) -> FastQlikMessages:
-        """As :meth:`Format.fast_decoder`."""
         return FastQlikMessages(tables, schemas, self.settings)
 
 
@@ -169,7 +162,6 @@ def announced(
 
 
 def _change(name: str, record: Mapping[str, Any]) -> Announced:
-    """What a data message announces: its table, and whether it changes an existing row."""
     schema, _, table = name.partition(".")
     headers = record.get("headers")
     headers = headers if isinstance(headers, Mapping) else {}

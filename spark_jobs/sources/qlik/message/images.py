@@ -177,9 +177,6 @@ class TableImages:
         """An image without the columns that the column mask leaves out (K-23).
 
         Masks need not show large objects: of those only a null counts as not sent (K-22).
-
-        Raises:
-            Refusal: ``MASK_INVALID``: a value that the mask leaves out, or a named column that is missing.
         """
         if mask is None or (mask == self._all_bits and image.keys() == self.structure.by_name.keys()):
             return image
@@ -202,11 +199,7 @@ class TableImages:
         return next((c.name for c in self._kept if image.get(c.name) is None and differing & c.bit), None)
 
     def after(self, image: Image) -> Row:
-        """An image that sets a row.
-
-        Raises:
-            Refusal: ``ROW_INVALID``, also for a value that is not text or out of range.
-        """
+        """An image that sets a row."""
         for column, (low, high) in self.ranges.items():
             if is_out_of_range(image.get(column), low, high):
                 raise Refusal("ROW_INVALID", f"the value of {shown(column)} is not from {low} to {high}")
@@ -257,11 +250,7 @@ class TableImages:
         return found
 
     def is_same_value(self, column: Column, one: str | None, other: str | None) -> bool:
-        """Whether two texts are one value of a column; of an unknown type that lands as text, only equal ones are.
-
-        Raises:
-            Refusal: ``ROW_INVALID`` for a type that cannot be mirrored.
-        """
+        """Whether two texts are one value of a column; of an unknown type that lands as text, only equal ones are."""
         try:
             return is_same_value(self._type_of(column), one, other)
         except TerminalError as error:
@@ -315,7 +304,6 @@ _TEXTS: Mapping[type, Callable[[Any], str]] = {
 
 
 def _with_chosen_decimal(column: Column, chosen: str | None) -> Column:
-    """A column, with the decimal that the mirror file chooses if its NUMERIC has no digits (G-110)."""
     if column.known_type is None and column.precision < 1:
         return column._replace(known_type=chosen_digits(column.type, chosen))
     return column

@@ -94,8 +94,8 @@ class _StructureUnknown(Exception):
 class _Seen:
     """What was read of a message before it was refused: its members, and its mirrored table if that is certain.
 
-    *foreign* is its table if that is not mirrored. *said* is the table in its metadata. *may_be* is the table in its
-    key, if the key is a table's name at all.
+    *foreign* is its table if that is not mirrored, *said* the one in its metadata, *may_be* the one that its key may
+    name.
     """
 
     record: Mapping[str, Any] | None = None
@@ -288,14 +288,12 @@ class MessageReader:
             self._found.append(structure.announced)
 
     def _stated(self, record: Mapping[str, Any], topic: str) -> str | None:
-        """The table in the message itself or in the setting for its topic (K-15)."""
         stated, mapped = stated_table(record), self._settings.topics.get(topic)
         if stated is not None and mapped is not None and stated != mapped:
             raise Refusal("TABLE_NAME_DIFFERS", f"a change of {shown(stated)} in the topic of {shown(mapped)}")
         return stated or mapped
 
     def _follows(self, read: JsonData, topic: str, stated: str | None, by_key: str | None) -> Structure:
-        """The structure of a JSON message (K-11, K-15, K-60)."""
         if read.schema_id is not None:
             table = stated or by_key
             found = self._structures.of_id(topic, read.schema_id, table, self._tables)
@@ -316,7 +314,6 @@ class MessageReader:
         return found
 
     def _writer(self, read: AvroData, topic: str, stated: str | None, by_key: str | None) -> Structure:
-        """The structure whose schema wrote an Avro message (K-03, K-04, K-60)."""
         table = stated or by_key
         if read.schema_id is not None:
             found = self._structures.of_id(topic, read.schema_id, table, self._tables)
@@ -345,7 +342,6 @@ class MessageReader:
         return able[0]
 
     def _whose(self, stated: str | None, by_key: str | None) -> str | None:
-        """The table of a message without a structure by id: only explicit names count."""
         if stated is not None and by_key not in (None, stated):
             raise Refusal("TABLE_NAME_DIFFERS", f"the key names {shown(by_key)} where {shown(stated)} was said")
         return stated or by_key

@@ -1,10 +1,6 @@
 """Stores the known structures, and finds the one of a data message (K-05, K-06, K-10, K-11).
 
-A structure is found by the topic of its announcement and its ``schemaId``, because ids are unique per topic only
-(K-10). It may be announced in another topic than the data (K-06). A JSON message without an id has the newest structure
-of its table with the same columns.
-
-Public source: Qlik Help, *Metadata and data messages*.
+Ids are unique per topic only (K-10). A JSON message without an id has the newest structure with the same columns.
 """
 
 from __future__ import annotations
@@ -20,11 +16,7 @@ from spark_jobs.sources.qlik.message.structures import Structure, Unfit, known_s
 
 
 class Structures:
-    """The known structures: those of earlier runs and new ones.
-
-    Raises:
-        TerminalError: ``METADATA_MISSING``.
-    """
+    """The known structures: those of earlier runs and new ones."""
 
     def __init__(self, schemas: Iterable[SourceSchema] = ()) -> None:
         self._by_id: dict[str, list[Structure]] = defaultdict(list)
@@ -64,12 +56,7 @@ class Structures:
         return True
 
     def of_id(self, topic: str, schema_id: str, table: str | None, mirrored: Container[str]) -> Structure | None:
-        """The newest structure with this id: of the topic, else of any; *table* selects among several.
-
-        Raises:
-            Refusal: ``TABLE_UNTOLD`` when several tables have it and one of them is *mirrored*; ``METADATA_MISSING`` or
-                ``MESSAGE_INVALID`` when a registry has no schema of change messages under it.
-        """
+        """The newest structure with this id: of the topic, else of any; *table* selects among several."""
         if schema_id in self._unfit:
             raise Refusal(self._unfit[schema_id].code, self._unfit[schema_id].reason)
         every = self._by_id.get(schema_id, ())

@@ -1,10 +1,6 @@
 """Detects a task with a custom message format: sections renamed or flattened (K-65).
 
-The dialog *Message Format* of a task or a table can rename sections. If a section's name loses its slash, its members
-move one level up. Such messages cannot be read: only that dialog shows which member is the row and which the previous
-row.
-
-Public source: Qlik Help, *Message Format*.
+Such messages cannot be read: only its dialog shows which member is the row. Public source: Qlik Help, *Message Format*.
 """
 
 from __future__ import annotations

@@ -71,11 +71,7 @@ class Column(NamedTuple):
         return 1 << (self.ordinal - 1)
 
     def log_type(self) -> str:
-        """The log's type text.
-
-        Raises:
-            TerminalError: ``TYPE_UNSUPPORTED``.
-        """
+        """The log's type text."""
         return self.known_type or log_type(self.type, self.length, self.precision, self.scale)
 
 
@@ -108,12 +104,7 @@ class Structure:
 
     @cached_property
     def avro(self) -> DataSchema:
-        """The writer schema of its data messages.
-
-        Raises:
-            Refusal: ``METADATA_MISSING``, also when none was announced or it has other columns;
-                ``ROW_INVALID`` for bytes in a column of no known type.
-        """
+        """The writer schema of its data messages."""
         if self._avro is None:
             raise Refusal("METADATA_MISSING", f"the metadata of {shown(self.table)} has no dataSchema")
         found = data_schema(self._avro)
@@ -125,10 +116,7 @@ class Structure:
         return found
 
     def _refuse_what_loses(self, field: Field) -> None:
-        """Refuse a type of the writer schema that cannot hold what the description of its column promises.
-
-        That is: numbers and times for a text or bytes, bytes for anything else, floats for numbers of more digits.
-        """
+        """Refuse a type of the writer schema that cannot hold what the description of its column promises."""
         column, written = self.by_name[field.name], field.log_type.partition("(")[0]
         try:
             told = column.log_type().partition("(")[0]
@@ -298,9 +286,6 @@ def known_structure(schema: SourceSchema) -> Structure | Unfit:
     """Read back :attr:`Structure.announced`, or a writer schema or metadata message from the mirror file.
 
     A result of :func:`unfit_schema` is :class:`Unfit`, unless this decoder can read it.
-
-    Raises:
-        TerminalError: ``METADATA_MISSING``.
     """
     try:
         record = json.loads(schema.document)
