@@ -42,13 +42,7 @@ def indent_of(text: str) -> str:
 
 
 def with_tables(text: str, lines: Sequence[str], file: Path) -> str:
-    """The text of a mirror file with lines added below ``tables:``, read again: what was there means what it meant.
-
-    Args:
-        text: as it stands in the file.
-        lines: the tables' entries, and comments.
-        file: where the text stands; for mistakes.
-    """
+    """The text of a mirror file with lines added below ``tables:``, read again: what was there means what it meant."""
     end = "\r\n" if "\r\n" in text else "\n"
     text = _without_empty_list(text)
     node = _tables_node(text)

@@ -121,13 +121,9 @@ def plan_load(
 def published_over(table: Table, load: JdbcLoad, hand_over: HandOver, *, is_kept: bool) -> tuple[int, str | None, str]:
     """The batch and the position behind which changes are published over a database's table, and what is doubtful.
 
-    Two kinds of loads take all logged changes over them, unless a position says that the load has a change. Rows that
-    go through the log stand below every change. A table that the task keeps beside its change table may be as the
-    task's own load left it, or lag behind; a change that comes twice changes nothing (T-30). Once the table is reset,
-    only the mirror file tells whether it has what was logged before: it may lack rows by a TRUNCATE.
-
-    Raises:
-        TerminalError: ``STREAM_FROM_INVALID``: the table stays as it was loaded, and the log has not all changes since.
+    Rows that go through the log stand below every change, and a change that comes twice to a table that the task keeps
+    changes nothing (T-30): both take all logged changes. Once the table is reset, only the mirror file tells whether it
+    has what was logged before. Raises ``STREAM_FROM_INVALID`` where the log has not all changes since.
     """
     stays, before = load.stream_from is not None, hand_over.own_before
     if stays and before:

@@ -142,10 +142,7 @@ class MeasuredRows:
 def load_export_chunk(
     zone: ZoneAddress, salt: Salt | None, exports: Mapping[str, Export], task: ExportTask
 ) -> LoadedChunk:
-    """Stage one chunk of an export; an error comes back as a value.
-
-    The salt and the exports, which may hold logins, come with the function: Spark keeps tasks in a file for a moment.
-    """
+    """Stage one chunk of an export; salt and exports may hold logins, so they come with the function, not the task."""
     rows = ExportRows(exports[task.source], task.pieces, task.target.columns, task.target.schema)
     return load_chunk(zone, salt, task.chunk, rows, task.target)
 

@@ -17,11 +17,7 @@ _MEMORY = "512MB"
 def find_duplicate(tables: Iterable[pa.Table], keys: pa.Schema) -> tuple[int, int] | None:
     """Find two rows with one key: their places, counted from 0 over all tables; None when every key is unique.
 
-    Compares typed values exactly. What does not fit into memory is spilled to disk.
-
-    Args:
-        tables: tables with at least the columns of *keys*, in their types.
-        keys: name and type of each key column.
+    *tables* have at least the columns of *keys*. What does not fit into memory is spilled to disk.
     """
     import duckdb
 

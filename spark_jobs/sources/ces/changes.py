@@ -47,12 +47,7 @@ _COLUMN_LISTS_KEPT = 1000
 
 
 class ColumnList(RowColumns):
-    """The columns that one event announces, and how its images are read and written for one table.
-
-    Args:
-        raw: the JSON text of ``cols``.
-        binary: the encoding of binary values.
-    """
+    """The columns that one event announces, and how its images are read and written for one table."""
 
     def __init__(self, raw: bytes, key: tuple[str, ...], chosen: ColumnChoice, binary: BinaryText) -> None:
         columns = _read_columns(raw)
@@ -97,8 +92,7 @@ class ColumnList(RowColumns):
     def written_without(self, image: Image, untold: Collection[str]) -> tuple[str, str]:
         """The column list and the row of an update that leaves columns out (G-04, C-96).
 
-        A gap between column positions shows that a column is missing. If the last columns are missing there is no gap,
-        so the positions then begin with 1.
+        A gap between column positions shows that; if the last columns are missing, the positions begin with 1.
         """
         told = [column for column in self._columns if column.name in self.kept and column.name not in untold]
         shift = int(sorted(c.index for c in told) == list(range(len(told))))
@@ -124,11 +118,7 @@ class ColumnList(RowColumns):
         return self._written(image, self.kept)
 
     def write_old(self, image: Image) -> str:
-        """An old row in the order of the columns, with the values that are certain.
-
-        The source may leave out old large objects (C-71), as NULL or completely; the documentation does not say which.
-        So a large object without a value is left out here, as is a missing column.
-        """
+        """An old row in the order of the columns; a large object without a value may have been left out (C-71)."""
         told = tuple(n for n in self.kept if n in image and (image[n] is not None or n not in self.large))
         return self._written(image, told)
 
@@ -438,16 +428,9 @@ def _refuse_another_row(data: Data, columns: ColumnList, *images: Image) -> None
 
 
 def stale_key(event: Event, data: Data, table: SourceTable, key: str | None) -> str | None:
-    """The key of the row that becomes outdated because its change could not be read.
+    """The key of the row that becomes outdated because its change could not be read; *key* was read before.
 
-    None if unknown, or if an UPDATE may have changed the key: then the row under the old key would stay at the target,
-    and no later change would remove it (G-03, C-73).
-
-    Args:
-        event: the change.
-        data: its payload.
-        table: its table.
-        key: the key that was read before the change was refused; None: use ``pkkey``.
+    None if unknown, or if an UPDATE may have changed it: the row under the old key would stay for ever (G-03, C-73).
     """
     key = key or _announced_key(data, table)
     images = data.images

@@ -50,11 +50,7 @@ __all__ = ["CesDecoder", "CesSettings", "Damage", "Decoded", "Dispositions", "Mi
 class CesSettings(NamedTuple):
     """How a stream is read where the format leaves a choice.
 
-    Args:
-        database: read only events of this database and ignore others; None reads all (C-12).
-        binary: the encoding of binary values (C-84).
-        max_message_bytes: a longer message is a dead letter; the source sends at most 1 MB (C-50).
-        max_event_bytes: an event whose joined pieces are longer is a dead letter (C-56).
+    Events of other databases are ignored (C-12). Longer messages or joined events are dead letters (C-50, C-56).
     """
 
     database: str | None = None
@@ -75,10 +71,6 @@ class CesDecoder(IndependentMessages):
         self._names = TableNames(tables)
 
     def decode(self, messages: Iterable[RawMessage | Damage]) -> Decoded:
-        """Decode messages: none is skipped, and none stops the others.
-
-        Damaged bytes that a transport reports count as one rejected message each.
-        """
         rows: list[LogRow] = []
         facts: NewFacts = {}
         total = changes = fragments = ignored = rejected = 0
@@ -259,11 +251,7 @@ class _Piece(NamedTuple):
 
 
 def join(pieces: Sequence[LogRow], decoder: CesDecoder) -> Outcome | Waiting | Unjoinable:
-    """Join the pieces of one event: rows of kind ``fragment`` with one ``fragment_of``, as *decoder* made them.
-
-    The event is at the coordinates of its last piece. Its dead letter contains the joined payload as ``raw`` and refers
-    to its pieces by ``fragment_of``.
-    """
+    """Join the pieces of one event, which is then at the coordinates of its last piece."""
     read = [_Piece(row, decoder.read(row.raw)) for row in sorted(pieces, key=lambda row: (row.origin, row.place))]
     try:
         run, is_proven = _run(_by_index(read))
@@ -293,10 +281,7 @@ def join(pieces: Sequence[LogRow], decoder: CesDecoder) -> Outcome | Waiting | U
 
 
 def incomplete(pieces: Sequence[LogRow], reason: str, decoder: CesDecoder) -> list[LogRow]:
-    """The dead letter of an event whose other pieces did not arrive in time; *reason* says what is missing.
-
-    None, if its first piece shows that its table is not mirrored (C-95).
-    """
+    """The dead letter of an event whose other pieces did not arrive; None, if its table is not mirrored (C-95)."""
     outcome = _refused(pieces, Refusal("FRAGMENTS_INCOMPLETE", reason), decoder)
     return [outcome.row] if isinstance(outcome, Unjoinable) else [*outcome.rows]
 

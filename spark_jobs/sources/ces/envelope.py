@@ -98,12 +98,9 @@ class _Envelope(msgspec.Struct, gc=False):
 
 
 class Split(NamedTuple):
-    """The position of a message among the pieces of its event.
+    """The position of a message among the pieces of its event, which count from 0 or from 1 (C-52).
 
-    Args:
-        piece: its number as sent; pieces count from 0 or from 1 (C-52).
-        last: whether it is the last; None if the total is announced instead.
-        total: the announced number of pieces, at least 2; None if the last one is marked.
+    Either the *last* one is marked, or the *total* is announced, which is at least 2; the other is None.
     """
 
     piece: int
@@ -128,10 +125,7 @@ UNSPLIT = Split(0, True, None)
 
 
 class Event(msgspec.Struct, frozen=True, gc=False):
-    """A message with a valid envelope; *data* is its payload or piece, not yet parsed.
-
-    ``data`` is text for JSON, bytes for Avro, and :class:`Data` if the producer did not wrap it.
-    """
+    """A message with a valid envelope; *data* is text for JSON, bytes for Avro, :class:`Data` if it is not wrapped."""
 
     epoch: str
     lsn: str
@@ -331,8 +325,7 @@ def _payload(envelope: _Envelope, is_avro: bool) -> str | bytes | Data:
 def read_data(payload: str | bytes | Data) -> Data:
     """The payload of a complete event; the case of its names may differ from the published samples (C-97).
 
-    Bytes of an Avro message contain JSON text or a record, whatever their announced content type. A leading brace would
-    be a negative length in Avro, and a record is self-proving (C-62).
+    Bytes that do not begin with a brace are a record, which proves itself (C-62).
     """
     if isinstance(payload, Data):
         return payload
@@ -373,10 +366,7 @@ def _data_of(record: dict[str, Any]) -> Data:
 
 
 def is_complete(payload: str | bytes | Data) -> bool:
-    """Whether a payload is one complete JSON object or Avro record, not a piece of an event (C-52).
-
-    The last piece of an object is not complete: it closes a brace that it did not open.
-    """
+    """Whether a payload is one complete JSON object or Avro record, not a piece of an event (C-52)."""
     try:
         read_data(payload)
     except Refusal:

@@ -107,12 +107,8 @@ FOREIGN = _foreign()
 class ChangePattern:
     """The pattern of the rest of a message after :data:`SEPARATOR`, for one list of columns.
 
-    Its expressions prove the names, their order, and that values are texts or null, in images that are not empty. They
-    also prove that ``pkkey`` matches the key columns of each image.
-
-    Args:
-        names: the columns of the images, in order.
-        digits: for each integer key column the number of digits that always fits it, otherwise None.
+    It proves the names, their order, that values are texts or null, and that ``pkkey`` matches the key in each image.
+    *digits* is how many digits always fit an integer key column. Raises ValueError for names that need escapes.
     """
 
     def __init__(self, names: Sequence[str], key: Sequence[str], digits: Sequence[int | None]) -> None:

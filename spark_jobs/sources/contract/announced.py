@@ -20,17 +20,10 @@ class Note(NamedTuple):
 
 
 class Announced(NamedTuple):
-    """What one message, or one description beside the messages, tells of a table.
+    """What one message, or one description beside the messages, tells of a table; another one may name more columns.
 
-    Args:
-        schema: the table's schema at the source.
-        table: its name.
-        columns: those that are named here; another message may name more.
-        key: the key columns in order; empty for a table that has none, None where nothing is said of it.
-        notes: warnings for whoever mirrors the table.
-        changes_rows: whether this is an update or a delete, which a table without key cannot take.
-        sender: the database or the task that sent it; two senders may mean two tables.
-        load: an initial load that lies ready: its settings in the mirror file.
+    *key* is empty for a table that has none, None where nothing is said of it. *changes_rows*: it is an update or a
+    delete. Two senders may mean two tables. *load*: an initial load that lies ready, as settings of the mirror file.
     """
 
     schema: str

@@ -42,14 +42,7 @@ class MirroredTable(NamedTuple):
     key_is_unique: bool = False
 
     def refuse_narrower_key(self, announced: Collection[str]) -> None:
-        """Refuse a change of a table whose announced key has columns that its key lacks: two rows could be one (G-83).
-
-        Args:
-            announced: the key columns as the source tells them; none where it tells none. Case does not count.
-
-        Raises:
-            Refusal: ``KEY_DIFFERS``.
-        """
+        """Refuse a change of a table whose announced key has columns that its key lacks: two rows may be one (G-83)."""
         if self.key_is_unique or not self.key:
             return
         if lacking := columns_lacking(self.key, announced):
@@ -102,14 +95,10 @@ BY_HAND = "(given by hand)"
 
 
 class SourceSchema(NamedTuple):
-    """A structure that the source announced in a message of its own; kept in the ledger, so that later runs know it.
+    """A structure that the source announced in a message of its own, kept in the ledger.
 
-    Args:
-        topic: where the announcement stood; ids are unique in a topic only (K-10).
-        schema_id: the announced id; empty when there is none.
-        table: the table it describes, ``schema.table`` as the source names it.
-        version: the source's own version of the table's structure; a larger one is newer (K-11).
-        document: the announcement as JSON text, whatever the decoder needs to read messages by it.
+    Ids are unique in a topic only (K-10), and empty when there is none. A larger *version* is newer (K-11). *document*
+    is the announcement as JSON text.
     """
 
     topic: str
@@ -166,9 +155,7 @@ class Decoder(Protocol):
     def decode(self, messages: Iterable[Any]) -> Decoded:
         """The rows of whole messages, and fragments for those that need others to be understood.
 
-        A fragment is a row of kind ``fragment`` whose ``fragment_of`` names what it waits for; ``raw`` holds the
-        message's bytes. Messages are :class:`~spark_jobs.changelog.schema.RawMessage` or what the transport of the
-        format gives instead, and :class:`Damage`.
+        A fragment's ``fragment_of`` names what it waits for; ``raw`` holds the message's bytes.
         """
         ...
 

@@ -72,10 +72,8 @@ class Chosen(NamedTuple):
 class Survey(NamedTuple):
     """What a look at the source shows of the mirrored tables before anything is read.
 
-    Args:
-        unseen: mirrored tables without a place at the source, each with what is missing.
-        without_mask: mirrored tables whose change table has no change mask.
-        settings: settings of the source that name something which is not there, each with what is missing.
+    *unseen* tables and *settings* name something which is not there, each with what is missing. *without_mask* are
+    tables whose change table has no change mask.
     """
 
     unseen: Mapping[str, str] = MappingProxyType({})
@@ -102,10 +100,7 @@ class Format(ABC):
     first_place: ClassVar[str] = ""
 
     def ordered_in(self, origin: str) -> str:
-        """In what of the source positions rise to which the changes of *origin* belong: mostly its partition (C-34).
-
-        Empty where changes of *origin* tell nothing of others.
-        """
+        """In what of the source positions rise to which the changes of *origin* belong, if in any (C-34)."""
         return partition_of(origin)
 
     @property
@@ -127,18 +122,12 @@ class Format(ABC):
         return iter(())
 
     def structures(self, schemas: Sequence[SourceSchema]) -> Mapping[str, Sequence[Structure]]:
-        """By ``schema.table`` the structures that were announced, in the order in which they held; here none.
-
-        A table whose structures have no certain order has none.
-        """
+        """By ``schema.table`` the structures that were announced, if the order in which they held is certain."""
         return {}
 
     @abstractmethod
     def announced(self, messages: Iterable[Any]) -> Iterator[Announced]:
-        """What messages tell of their tables, mirrored or not; one that tells nothing, or cannot be read, is left out.
-
-        A look at a sample, by the parts that the decoder reads messages with: nothing is logged, nothing is refused.
-        """
+        """What messages tell of their tables, mirrored or not; one that tells nothing is left out."""
 
     def fast_decoder(
         self, tables: Mapping[str, MirroredTable], schemas: Sequence[SourceSchema] = ()
@@ -151,12 +140,7 @@ class SchemaLookup(Protocol):
     """Knows the structures of messages that do not describe themselves, such as a schema registry."""
 
     def schemas(self, identities: Iterable[str]) -> list[SourceSchema]:
-        """The structures that waiting messages need; unknown ones are left out.
-
-        Raises:
-            TerminalError: it refuses the request.
-            TransientError: it does not answer.
-        """
+        """The structures that waiting messages need; unknown ones are left out."""
         ...
 
 
@@ -219,14 +203,7 @@ class Transport(ABC):
         return {}
 
     def told(self, spark: Any) -> Told:
-        """What the source tells of its tables, and of who sends them, beside their changes; here nothing.
-
-        Tables are named as decoders know them; :data:`~open_mirroring.protocols.table_losses.ANY_TABLE` is what
-        concerns none of them.
-
-        Raises:
-            TransientError: the source does not answer.
-        """
+        """What the source tells of its tables, and of who sends them, beside their changes; here nothing."""
         return Told()
 
     def reread_from(self, source: str, bound: Mapping[str, int]) -> str | None:
@@ -234,10 +211,7 @@ class Transport(ABC):
         return None
 
     def counts_as_bound(self, name: str) -> bool:
-        """Whether messages are placed by the unit of the bounds (offsets, bytes); else only the whole is known.
-
-        Then a range that begins at 0 covers all messages of its name.
-        """
+        """Whether messages are placed by the unit of the bounds (offsets, bytes); else only the whole is known."""
         return False
 
     def survey(self) -> Survey:
@@ -246,16 +220,7 @@ class Transport(ABC):
 
     @abstractmethod
     def announced(self, form: Format, most: int, spark: Callable[[], Any]) -> Iterator[Announced]:
-        """What the source tells of its tables, mirrored or not.
-
-        Args:
-            form: reads what messages tell.
-            most: about so many messages are looked at.
-            spark: gives the session, for what is read through it alone.
-
-        Raises:
-            MirroringError: as :meth:`find`.
-        """
+        """What the source tells of its tables, mirrored or not, by a look at about *most* messages, read by *form*."""
 
 
 class BlockLog(Protocol):
@@ -275,19 +240,9 @@ class QueriedTransport(Transport):
 
     @abstractmethod
     def read(self, spark: Any, ranges: Sequence[BoundRange], log: Callable[[int], BlockLog], job: str) -> list[Any]:
-        """Read, decode and log ranges; what came of each, in no particular order.
+        """Read, decode and log ranges; what came of each, in no particular order. Nothing is kept of a job that fails.
 
-        Nothing is kept of a job that fails: nothing refers to what a worker wrote before.
-
-        Args:
-            spark: the session.
-            ranges: what the ledger bound.
-            log: begins to log the range at a place of *ranges*. It goes to the workers.
-            job: what people see of it in Spark.
-
-        Raises:
-            TerminalError: a range or a table is not as it must be; the code says how.
-            TransientError: the source did not answer to the end.
+        *log* begins to log the range at a place of *ranges*, in a worker. *job* is what people see of it in Spark.
         """
 
 
@@ -302,12 +257,7 @@ class MessageTransport(Transport):
     def pinned(
         self, bound: Callable[[], Mapping[str, int]], files: Callable[[], Mapping[str, BoundFile]]
     ) -> MessageTransport:
-        """The transport with the proof that what it reads is still what was bound.
-
-        Args:
-            bound: asks up to where each name of the source is bound.
-            files: asks the same of the batch's files, and how they were when they were bound, or seen last.
-        """
+        """The transport with the proof that what it reads is still what was bound, by what the ledger knows of it."""
         return self
 
     def announced(self, form: Format, most: int, spark: Callable[[], Any]) -> Iterator[Announced]:
@@ -331,10 +281,7 @@ class MessageTransport(Transport):
         """The messages of one bound range, in the order in which they stand there, as the decoder takes them."""
 
     def blocks(self, bound: BoundRange) -> Iterator[Any] | None:
-        """The messages of a range in blocks, as the fast decoder takes them, and after them the damage at its end.
-
-        None where a range holds too little: a fast decoder must learn some messages before it is fast.
-        """
+        """The messages of a range in blocks, and then the damage at its end; None where a range holds too little."""
         return None
 
 

@@ -54,26 +54,17 @@ class TableChanges(IndependentMessages, ABC):
 
     @abstractmethod
     def read(self, body: bytes) -> TableEvent | None:
-        """What a message tells of its table; None for a tombstone.
-
-        Raises:
-            Refusal: it tells no table: any table of the mirror may lack a change.
-        """
+        """What a message tells of its table; None for a tombstone. A Refusal means that any table may lack a change."""
 
     @abstractmethod
     def position(self, content: Any) -> str:
-        """The place of an event inside its epoch, by the order of the source alone (G-01).
-
-        Raises:
-            Refusal: it has none.
-        """
+        """The place of an event inside its epoch, by the order of the source alone (G-01); a Refusal if it has none."""
 
     @abstractmethod
     def rows(self, content: Any, at: LogRow, table: MirroredTable) -> Sequence[LogRow]:
         """The rows of an event, by :func:`change_rows`; *at* has its coordinates, table and position.
 
-        Raises:
-            Refusal: with the key, if it is known which row is out of date; without one the table stops.
+        A Refusal has the key, if it is known which row is out of date; without one the table stops.
         """
 
     def decode(self, messages: Iterable[RawMessage | Damage]) -> Decoded:
@@ -138,13 +129,8 @@ def change_rows(
 ) -> list[LogRow]:
     """The rows of one change; an update that gave its row another key is two, at one place (G-03).
 
-    Args:
-        at: coordinates, table, epoch and position, whose ``sub`` is 0 for a delete and 1 for what sets a row.
-        op: INSERT, UPDATE or DELETE.
-        keys: the encoded keys of the row before and of the row after; one of them, where there is only one row.
-        cols: the columns, as the log has them; all of the table.
-        row: the row after, as the log has it; None for a delete.
-        before: the values of the row before, as far as the message has them.
+    *at* has a position whose ``sub`` is 0 for a delete, else 1. *keys* are those of the row before and of the row
+    after, encoded; one of them, where there is only one row. *before* are the known values of the row before.
     """
     change = at._replace(kind=CHANGE, op=op, key=keys[-1], bucket=key_bucket(keys[-1]), cols=cols, whole=True, row=row)
     if op == DELETE:
@@ -157,11 +143,7 @@ def change_rows(
 
 
 def exact_json(body: bytes) -> Any:
-    """JSON without a guess: whole numbers as ``int``, others a :class:`JsonNumber`, texts that are text.
-
-    Raises:
-        Refusal: ``MESSAGE_INVALID``.
-    """
+    """JSON without a guess: whole numbers as ``int``, others a :class:`JsonNumber`, texts that are text."""
     try:
         found = json.loads(body.decode(), parse_float=JsonNumber, parse_constant=no_number)
         json.dumps(found, ensure_ascii=False).encode()  # half a surrogate pair is no text

@@ -19,10 +19,7 @@ class TableNames:
         return self._spelled.get(_folded(name))
 
     def refuse_other_case(self, name: str) -> None:
-        """Refuse a change of a table that is mirrored but for the case of its name, instead of ignoring it (G-13).
-
-        Most databases take no notice of case, so that one table was meant; where they do, nobody can tell.
-        """
+        """Refuse a change of a table that is mirrored but for the case of its name, instead of ignoring it (G-13)."""
         meant = self.meant_by(name)
         if meant is not None:
             raise Refusal("TABLE_NAME_DIFFERS", f"a change of {shown(name)}, and the mirror file says {shown(meant)}")

@@ -77,13 +77,7 @@ class Piece(NamedTuple):
 
 
 def export_files(export: Export) -> list[str]:
-    """The files of an export, in order, without marks such as ``_SUCCESS``.
-
-    Raises:
-        TerminalError: ``PLACE_MISSING`` when there is none. ``LOAD_INVALID`` when other files are among them, or data
-            are hidden by ``_`` or ``.``; for a Delta table, whose folder also contains removed rows; for folders named
-            by columns, which their files lack; when a file of a full load by Qlik lacks its metadata file.
-    """
+    """The files of an export, in order; anything else that may hold rows, or hide deleted ones, is refused."""
     if export.is_described:
         return load_files(export.root)
     if export.root.is_file():
@@ -161,11 +155,7 @@ def cut_file(export: Export, file: str, max_rows: int, max_bytes: int) -> list[P
 def export_columns(
     export: Export, file: str, chosen: ColumnChoice, types: dict[str, str], gone: Collection[str] = ()
 ) -> tuple[LoadColumn, ...]:
-    """The load's columns in a file, in its order; those that are *gone* may be missing.
-
-    Raises:
-        TerminalError: ``LOAD_INVALID``, ``COLUMN_NAME_INVALID``, ``TYPE_UNSUPPORTED``.
-    """
+    """The load's columns in a file, in its order; those that are *gone* may be missing."""
     path = export.path(file)
     with reading(path):
         if export.is_described:
@@ -236,13 +226,7 @@ class ExportRows:
         self._read = 0
 
     def __iter__(self) -> Iterator[pa.Table]:
-        """Tables of the schema.
-
-        Raises:
-            TerminalError: ``VALUE_INVALID``, ``KEY_INVALID``, with file and row; ``LOAD_INVALID``; ``LOAD_CHANGED``
-                when a file has changed since it was bound.
-            TransientError: ``UNREACHABLE``.
-        """
+        """Tables of the schema; a row that cannot be loaded, or a file that changed, is an error with its place."""
         names = [column.name for column in self._columns]
         for piece in self._pieces:
             path = self._export.path(piece.file)

@@ -70,10 +70,7 @@ class Dialect(Protocol):
         )
 
     def catalog_query(self) -> str:
-        """Spell a query of the catalog for all tables: as :meth:`columns_query`, with schema, table and key_place.
-
-        *key_place* is a column's place in the primary key, or NULL. The catalog shows a login what it may read.
-        """
+        """Spell a query of all tables: as :meth:`columns_query`, with schema, table and place in the primary key."""
         schema, table = self.quote("schema"), self.quote("table")
         return (
             f"SELECT c.TABLE_SCHEMA AS {schema}, c.TABLE_NAME AS {table}, {self.of_column}, k.key_place "
@@ -108,11 +105,7 @@ class Range(NamedTuple):
 
 
 def dialect_of(connection: Connection) -> Dialect:
-    """Return the dialect of a connection's type: ``postgres`` or ``mssql``.
-
-    Raises:
-        TerminalError: ``CONNECTION_INVALID`` for any other type.
-    """
+    """Return the dialect of a connection's type: ``postgres`` or ``mssql``; else it is ``CONNECTION_INVALID``."""
     dialects: dict[str, Dialect] = {"postgres": PostgreSql(), "mssql": SqlServer()}
     if connection.conn_type not in dialects:
         raise invalid(connection.name, "its conn_type is neither postgres nor mssql")
@@ -304,15 +297,7 @@ def _unsupported(column: Mapping[str, Any], reason: str) -> TerminalError:
 
 
 def database_error(doing: str, state: str, what: str, connection: Connection, table: SourceName) -> MirroringError:
-    """Return ``SERVICE_REFUSED`` where the same question would be refused again, else ``UNREACHABLE``.
-
-    Args:
-        doing: what was being done.
-        state: the SQLSTATE; empty where there was none.
-        what: the driver's message; the password is removed from it.
-        connection: the connection.
-        table: what was read.
-    """
+    """Return ``SERVICE_REFUSED`` where the same question would be refused again, else ``UNREACHABLE``."""
     if connection.password:
         what = what.replace(connection.password, "***")
     where = f"connection {connection.name}, table {table.schema}.{table.table}"

@@ -27,10 +27,7 @@ def paced(
     clock: Callable[[], float] = time.monotonic,
     sleep: Callable[[float], None] = time.sleep,
 ) -> Iterator[pa.RecordBatch]:
-    """The batches as they come, but on the average since the first was asked for no faster than *rows_per_second*.
-
-    Who is not read from stops sending: the database waits as soon as what lies between is full.
-    """
+    """The batches as they come, but on the average since the first was asked for no faster than *rows_per_second*."""
     begun, rows = clock(), 0
     for batch in batches:
         yield batch

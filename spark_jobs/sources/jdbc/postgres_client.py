@@ -32,15 +32,6 @@ def rows_of(connection: Connection, query: str, table: SourceName) -> Iterator[p
     """Read the rows of a SELECT, in its order and in batches of about :data:`BLOCK_BYTES`.
 
     Infinite dates and timestamps arrive outside the years 1 to 9999. A ``numeric`` arrives as text, slowly.
-
-    Args:
-        connection: the database.
-        query: the SELECT.
-        table: what is read, for errors.
-
-    Raises:
-        TerminalError: ``SERVICE_REFUSED`` when the database says no.
-        TransientError: ``UNREACHABLE`` when it does not answer to the end.
     """
     from adbc_driver_manager import AdbcConnection, Error
     from adbc_driver_manager.dbapi import Connection as Link
@@ -66,10 +57,7 @@ def rows_of(connection: Connection, query: str, table: SourceName) -> Iterator[p
 
 
 def ask(connection: Connection, query: str) -> list[dict[str, Any]] | None:
-    """Return the lines of a small answer, by column name; None where there was none.
-
-    The library tells no SQLSTATE of a refused login, so whoever gets None asks in another way, to hear why.
-    """
+    """Return the lines of a small answer, by column name; None where there was none: ask otherwise, to hear why."""
     with suppress(MirroringError):
         return [line for batch in rows_of(connection, query, SourceName("", "")) for line in batch.to_pylist()]
     return None

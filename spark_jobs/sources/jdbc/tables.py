@@ -136,12 +136,8 @@ class JdbcTable:
     ) -> list[Any]:
         """Run *work* over the rows of each part, one task each; return its answers in order.
 
-        Args:
-            columns: the columns that *work* gets, in this order, for :class:`JdbcRows`.
-            split: the column that *parts* are ranges of; None: one part, the whole table.
-            parts: what to read.
-            work: given a part's place in *parts* and its batches, returns its answer: bytes where Spark's reader reads.
-            pace: how many parts are read side by side, and how fast all of them together.
+        It gets a part's place in *parts*, which are ranges of *split*, and its batches for :class:`JdbcRows`. *pace*
+        limits how many parts are read side by side, and how fast all of them together.
         """
         size = self.size()
         at_once, each = self._at_once(len(parts), pace, size)
@@ -206,10 +202,9 @@ class JdbcTable:
         schema: str,
         pace: Pace,
     ) -> DataFrame:
-        """Return what *work* makes of the rows of all parts, as a DataFrame that is read when it is asked for.
+        """Return what *work* makes of the rows of all parts, as a DataFrame that is read when :meth:`asked` for.
 
-        Ask it through :meth:`asked`. The arguments are those of :meth:`read`, *schema* is that of *work*'s batches. No
-        two frames are equal: Spark never answers a look at a source from what it kept of an earlier one.
+        No two frames are equal: Spark never answers a look at a source from what it kept of an earlier one.
         """
         from spark_jobs.runtime.parcels import sealed, sealed_frame
 

@@ -26,12 +26,8 @@ from open_mirroring.errors import MirroringError, TerminalError, TransientError
 class KafkaPlace(NamedTuple):
     """The topics of a mirror and their broker, as plain values that can be pickled.
 
-    Args:
-        settings: the client's options, secrets included.
-        ids: the id of each topic when it was bound, see :func:`expecting`.
-        messages_per_range: the maximum of offsets per range; a backlog is split into such ranges.
-        max_messages_per_run: the approximate maximum of offsets bound at once, so that a catch-up has many batches.
-        timeout_seconds: after this time without an answer or progress, the broker counts as unreachable.
+    *settings* may hold secrets. *ids* are those of topics when they were bound. A backlog is split into ranges of so
+    many messages, and bound over several runs.
     """
 
     connection: str
@@ -148,13 +144,7 @@ class Broker:
         )
 
     def fail(self, error: KafkaError, where: str) -> NoReturn:
-        """Raise the error that an error of the client means.
-
-        Raises:
-            TransientError: ``UNREACHABLE``.
-            TerminalError: ``ACCESS_DENIED``, ``CONNECTION_INVALID``, ``PLACE_MISSING``; ``SERVICE_REFUSED`` for
-                anything without a code of its own.
-        """
+        """Raise the error that an error of the client means; ``SERVICE_REFUSED`` without a code of its own."""
         self.check()
         self._note(error)
         self.check()

@@ -33,11 +33,7 @@ _DEFAULTS = {"isolation.level": "read_committed", "max.partition.fetch.bytes": 8
 
 
 def read_range(place: KafkaPlace, bound: BoundRange) -> Iterator[RawMessage]:
-    """The messages with offsets from ``bound.start`` to ``bound.end``, in order.
-
-    A message without a value (a tombstone) has the body None. A known id of the topic is checked at the end, so that a
-    re-created topic is reported.
-    """
+    """The messages from ``bound.start`` to ``bound.end``; at the end it is checked that the topic is the bound one."""
     if bound.start >= bound.end:
         return
     topic, _, number = bound.name.rpartition("/")

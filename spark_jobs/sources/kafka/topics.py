@@ -43,10 +43,7 @@ def topic_ids(broker: Broker, admin: AdminClient, topics: Iterable[str]) -> dict
 
 
 def topic_states(broker: Broker, admin: AdminClient, place: KafkaPlace) -> list[Topic]:
-    """All topics of a place with the first and the end offset of every partition, as visible to readers.
-
-    With ``read_committed`` the end is before the first message of an open transaction.
-    """
+    """All topics of a place with first and end offset of every partition, as visible to readers (KIP-98)."""
     committed = place.settings.options.get("isolation.level", "read_committed") == "read_committed"
     level = IsolationLevel.READ_COMMITTED if committed else IsolationLevel.READ_UNCOMMITTED
     ids = topic_ids(broker, admin, place.topics)

@@ -44,11 +44,6 @@ class KafkaTopics(MessageTransport):
 
     @classmethod
     def of(cls, source: InTopics) -> KafkaTopics:
-        """The topics of a mirror file.
-
-        Raises:
-            TerminalError: ``CONNECTION_INVALID``.
-        """
         place = place_of(resolve(source.connection), source.topics)
         return cls(place._replace(max_messages_per_run=source.max_messages_per_run))
 

@@ -54,11 +54,7 @@ def read_texts(
 ) -> Iterator[pa.RecordBatch]:
     """The rows of a data file: every column of the metadata file as a string or NULL, in its order.
 
-    Args:
-        path: the data file.
-        dfm: the content of its metadata file.
-        headers: the header columns, in which an empty text equals NULL, and bytes are not texts.
-        encoding: the encoding of a text file without a byte order mark.
+    In *headers* an empty text equals NULL, and bytes are not texts. A damage is a Refusal after the rows before it.
     """
     rows = 0
     try:
@@ -306,14 +302,7 @@ def _as_integers(described: DfmColumn, values: pa.Array) -> pa.Array:
 
 
 def line_ends(values: np.ndarray[Any, Any], quotes: np.ndarray[Any, Any], *, inside: bool, previous: int) -> set[bool]:
-    """How lines end in a block of bytes, outside of quotes: with a carriage return before the line feed, or without.
-
-    Args:
-        values: the bytes.
-        quotes: the indexes of quotes among them.
-        inside: whether the block begins within quotes.
-        previous: the byte before it.
-    """
+    """How lines end in a block of bytes, outside of *quotes*: whether with a carriage return before the line feed."""
     ends = np.flatnonzero(values == _LINE_ENDS[0])
     ends = ends[(np.searchsorted(quotes, ends) + inside) % 2 == 0]
     returned = np.where(ends > 0, values[ends - 1], previous) == _LINE_ENDS[1]

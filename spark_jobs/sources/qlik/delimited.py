@@ -58,10 +58,7 @@ def _blocks(file: IO[bytes]) -> Iterator[tuple[bytes, bool]]:
 
 
 def is_header(record: str, form: CsvForm, columns: Sequence[DfmColumn]) -> bool:
-    """Whether the first record of a file contains the columns' names, their types, or both.
-
-    A text may equal the name of a column; then the number of rows shows the mistake.
-    """
+    """Whether the first record of a file contains the columns' names, their types, or both."""
     record = record.removesuffix(form.record_end).removesuffix("\n").removesuffix("\r")
     quote, between = form.quote, re.escape(form.delimiter)
 

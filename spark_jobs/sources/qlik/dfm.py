@@ -90,15 +90,9 @@ class CsvForm(NamedTuple):
 
 
 class Dfm(NamedTuple):
-    """The content of a metadata file.
+    """The content of a metadata file: *target* is the table at the target, *errors* the number of records not written.
 
-    Args:
-        errors: the number of records that the task could not write.
-        table: the source table, ``schema.table``.
-        target: the table at the target, ``schema.table``; empty if missing.
-        csv: the form of a delimited file.
-        task: the name of the task that wrote it; empty if missing. Its server is ignored: after a failover the same
-            task has another one.
+    *task* wrote it. Its server is ignored: after a failover the same task has another one.
     """
 
     file: str

@@ -21,10 +21,7 @@ _HEX = re.compile(r"[0-9A-Fa-f]*")
 
 @lru_cache(maxsize=4096)
 def readings(mask: str | bytes, order: MaskOrder = "auto") -> tuple[int, ...]:
-    """The possible meanings of a mask, the likeliest first; more than one only if *order* is ``auto``.
-
-    An empty mask has no bit.
-    """
+    """The possible meanings of a mask, the likeliest first; more than one only if *order* is ``auto``."""
     if isinstance(mask, str):
         if not _HEX.fullmatch(mask):
             raise ValueError(f"{mask[:40]!r} is not a hexadecimal number")

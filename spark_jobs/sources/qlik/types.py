@@ -105,11 +105,7 @@ def log_type(type: str, length: int, precision: int, scale: int) -> str:
 
 
 def key_type(log_type: str, chosen: str | None = None) -> str:
-    """The log's type of a column as a key; *chosen* is its landing type in the mirror file. Text holds all digits.
-
-    Qlik rarely describes the digits of a second, so the type alone proves nothing. The target has six, so a value with
-    a seventh digit other than zero is refused (G-02).
-    """
+    """The log's type of a column as a key: six digits of a second, unless it lands as *chosen* (G-02)."""
     return "datetime2(6)" if log_type == "datetime2(7)" and chosen is None else log_type
 
 

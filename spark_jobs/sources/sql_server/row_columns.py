@@ -29,16 +29,7 @@ class Column(msgspec.Struct, gc=False):
 
 
 class RowColumns:
-    """The columns of one table's rows: all of them, the mirrored ones, and those of the key.
-
-    Args:
-        chosen: the columns that are mirrored, besides the key, and their landing types.
-
-    Attributes:
-        types: type by name.
-        text: the mirrored columns as the change log stores them.
-        kept: their names.
-    """
+    """The columns of one table's rows: *types* by name, those that are *kept*, and these as the log's *text*."""
 
     def __init__(self, columns: Sequence[Column], key: tuple[str, ...], chosen: ColumnChoice) -> None:
         _check(columns)

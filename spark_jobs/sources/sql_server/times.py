@@ -25,11 +25,7 @@ _AS_TEXT = "`types: {column: string}` lands it as text"
 
 
 def parse_date(text: str) -> date:
-    """Read ``yyyy-mm-dd``, also with the time of day 00:00:00.
-
-    Raises:
-        ValueError: the text is not a date.
-    """
+    """Read ``yyyy-mm-dd``, also with the time of day 00:00:00; ValueError for any other text."""
     match = _MOMENT.fullmatch(text)
     if not match or not _is_midnight(match):
         raise ValueError(f"{shown(text)} is not a date: yyyy-mm-dd")
@@ -75,8 +71,7 @@ def timestamp_parser(parsed: SqlType) -> Callable[[str], datetime]:
 def timestamp_text(parsed: SqlType) -> Callable[[str], str]:
     """Converts a text of one timestamp type to its one spelling, in ISO form with all digits of the type (G-110).
 
-    A ``datetimeoffset`` keeps its offset; times in no calendar are allowed. The function raises ValueError for any
-    other text.
+    A ``datetimeoffset`` keeps its offset; times in no calendar are allowed.
     """
     digits = parsed.second_digits
 
@@ -117,10 +112,7 @@ def _offset(text: str) -> timedelta:
 
 
 def time_parser(parsed: SqlType) -> Callable[[str], str]:
-    """A reader of one time type, which checks the text and keeps it; it raises ValueError for any other text.
-
-    Only zeros after the seventh digit of a second are removed, as no type declares more digits.
-    """
+    """A reader of one time type, which checks the text and keeps it, but for zeros after the seventh digit."""
     digits = parsed.second_digits
 
     def parse(text: str) -> str:

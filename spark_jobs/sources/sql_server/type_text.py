@@ -61,11 +61,7 @@ class SqlType(NamedTuple):
 
 @lru_cache(maxsize=4096)
 def read_type(sql_type: str) -> SqlType:
-    """Parse a SQL type text such as ``decimal(8,2)``, ``varchar(max)`` or ``datetime2(7)``.
-
-    Raises:
-        TerminalError: ``TYPE_UNSUPPORTED`` for a text that is no type this product can land.
-    """
+    """Parse a SQL type text such as ``varchar(max)``; ``TYPE_UNSUPPORTED`` for one that cannot be landed."""
     match = _TYPE.fullmatch(sql_type)
     if match:
         length = None if match[2] is None else -1 if match[2].lower() == "max" else int(match[2])

@@ -61,13 +61,9 @@ class Typed(NamedTuple):
 def type_rows(
     changes: pa.Table, columns: Sequence[LandingColumn], keys: Sequence[str], types: Mapping[str, str]
 ) -> Typed:
-    """Type the changes that a plan publishes.
+    """Type the changes that a plan publishes, at most one per key; a column that a row lacks becomes NULL.
 
-    Args:
-        changes: rows of the log with ``op``, ``key``, ``cols`` and ``row``; at most one per key.
-        columns: the file's columns; a column that a row lacks becomes NULL.
-        keys: the key columns; a delete has only these (F-55). Empty: the table accepts inserts only, marker 0.
-        types: source type of every logged column, for deletes, which have no list of their own.
+    A delete has only *keys* (F-55), of the source *types*. Without keys the table accepts inserts only, marker 0.
     """
     schema = file_schema(columns, keys, marker=True)
     failures: list[Failure] = []
@@ -224,13 +220,7 @@ def _note_null_keys(array: pa.Array, field: pa.Field, index: pa.Array, bad: dict
 def landed_otherwise(
     array: pa.Array, sql_type: str, field: pa.Field, index: pa.Array, bad: dict[int, Failure]
 ) -> pa.Array:
-    """The same values in the wider type that a column has now (G-65), or in the chosen number (G-110).
-
-    An exact number that does not fit the other type is recorded in *bad*.
-
-    Raises:
-        TerminalError: ``SCHEMA_CHANGED`` for any other value that does not fit.
-    """
+    """The same values in the wider type that a column has now (G-65), or in the chosen number (G-110)."""
     kind = array.type
     try:
         if pa.types.is_boolean(kind) and pa.types.is_decimal(field.type):

@@ -86,10 +86,7 @@ def is_same_value(sql_type: str, one: str | None, other: str | None) -> bool:
 
 
 def is_another_row(sql_type: str, one: str | None, other: str | None) -> bool:
-    """Whether two texts of a key column certainly belong to different rows at the source.
-
-    The source's collation may ignore case, trailing blanks and normal forms, and one text may have fewer digits.
-    """
+    """Whether two texts of a key column certainly belong to different rows at the source, whatever its collation."""
     if one is None or other is None or one == other:
         return False
     try:
@@ -131,11 +128,7 @@ def _folded(text: str) -> str:
 
 @lru_cache(maxsize=4096)
 def converter(sql_type: str) -> Callable[[str], Any]:
-    """:func:`parse_value` compiled for one type, because it runs for every cell.
-
-    Raises:
-        TerminalError: ``TYPE_UNSUPPORTED`` for a type that cannot be mirrored.
-    """
+    """:func:`parse_value` compiled for one type; ``TYPE_UNSUPPORTED`` for one that cannot be mirrored."""
     parsed = read_type(sql_type)
     name = parsed.name
     if name in INTEGERS:
@@ -282,17 +275,7 @@ def _bytes(parsed: SqlType) -> Callable[[str], bytes]:
 
 
 def canonical_text(sql_type: str, value: Any) -> str:
-    """The one spelling of a typed key value (G-02): equal values have equal texts from any producer.
-
-    Integers plain; decimals with exactly their scale; guids in capitals; dates and timestamps in ISO form, the latter
-    with six digits of a second and in UTC; times with the digits of their type; bits ``0`` and ``1``; floats as Python
-    prints them; binary as capital hexadecimal; text as it is.
-
-    Raises:
-        TerminalError: ``TYPE_UNSUPPORTED`` for a type that cannot be mirrored.
-        ValueError: the value has no exact text: it does not fit, or its type keeps more than six digits of a second, so
-            that two keys of the source could become one in the target.
-    """
+    """The one spelling of a typed key value (G-02): equal values have equal texts from any producer."""
     return _spelling(sql_type)(value)
 
 

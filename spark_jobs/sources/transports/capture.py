@@ -27,8 +27,7 @@ UNREADABLE = (EOFError, ValueError, IndexError, KeyError, TypeError, OverflowErr
 def read_capture(root: Place, name: str, size: int) -> Iterator[RawMessage | Damage]:
     """The messages in the first *size* bytes of a capture file, each at its sequence number.
 
-    *size* is the number of bytes that were bound. If the container is damaged or truncated, the messages before that
-    place are followed by one :class:`Damage` with code ``FILE_DAMAGED``; the rest cannot be separated into messages.
+    A damaged or truncated container ends with one :class:`Damage`: the rest cannot be separated into messages.
     """
     with open_source(root / name) as file:
         prefix = _Prefix(file, size)

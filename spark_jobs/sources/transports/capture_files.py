@@ -29,14 +29,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class CaptureFiles(MessageFiles):
-    """Files of Event Hubs Capture, each read completely. Files after a gap in the numbers of their partition wait.
-
-    If a file has grown since it was bound, it is read again, and the plan drops the duplicates.
-
-    Args:
-        gap_timeout_minutes: how long the files after a gap wait (C-93).
-        lists_all: whether every listing includes days that were read long ago.
-    """
+    """Files of Event Hubs Capture, each read completely. Files after a gap in their numbers wait (C-93)."""
 
     gap_timeout_minutes: int = GAP_TIMEOUT_MINUTES
     lists_all: bool = False

@@ -62,9 +62,8 @@ _Found = Span | Literal["empty", "damaged"]
 def holes(root: Place, files: Sequence[SourceFile], bound: Mapping[str, int]) -> list[Hole]:
     """The gaps before new files: after the bound ones or, if none is bound, after the partition's first.
 
-    Only files with the documented names ``…/<partition>/YYYY/MM/DD/HH/MM/SS.avro`` are checked; other names have no
-    order. Empty files and repeated numbers are not gaps. The numbers of a damaged file are unknown: the next file is
-    assumed to follow it.
+    Only documented names ``…/<partition>/YYYY/MM/DD/HH/MM/SS.avro`` have an order. Empty files and repeated numbers are
+    no gaps. The next file is assumed to follow a damaged one.
     """
     partitions: dict[str, list[SourceFile]] = defaultdict(list)
     for file in sorted(files):

@@ -30,14 +30,7 @@ class Value(NamedTuple):
 
 
 class Values(NamedTuple):
-    """The messages of a range of a document.
-
-    Attributes:
-        found: the complete ones.
-        end: the position after the last complete value or array.
-        fault: what is wrong after them; empty if nothing follows, or only the beginning of a value.
-        at: the position of the fault.
-    """
+    """The complete messages of a range of a document, the position after them, and what is wrong there, if anything."""
 
     found: list[Value]
     end: int

@@ -73,11 +73,7 @@ def list_files(root: Place, *, was_read: bool = False) -> Listing:
 
 
 def ranges(root: Place, name: str, start: int, size: int) -> list[BoundRange]:
-    """The complete lines of a file after byte *start*, in ranges of about 64 MB for as many workers.
-
-    A gzip file is one range, again completely if its size changed; repeated lines are recognized later. *size* is the
-    file's size as listed.
-    """
+    """The complete lines of a file after byte *start*, in ranges of about 64 MB for as many workers; gzip is one."""
     if is_gzip(name):
         return [BoundRange(name, 0, size)] if size > start else []
     found = []
@@ -98,18 +94,9 @@ def ranges(root: Place, name: str, start: int, size: int) -> list[BoundRange]:
 
 
 def last_line_end(path: Place, start: int, *, size: int | None = None) -> int:
-    """The end of the last complete line: a range from *start* to here contains complete lines only.
+    """The end of the last complete line of a plain file, or of its first *size* bytes; *start* if none is complete.
 
-    A last line without line end is complete if it is a JSON object, because nothing can follow one on its line. A
-    partial line waits until the file has grown.
-
-    Args:
-        path: a plain file.
-        start: where the previous range ended.
-        size: use the first bytes only; None for the current file.
-
-    Returns:
-        The byte offset after the last complete line; *start* when no line is complete.
+    A last line without line end is complete if it is a JSON object, because nothing can follow one on its line.
     """
     with open_source(path) as file:
         codec = document_codec(file)
@@ -157,18 +144,10 @@ def _is_object(text: bytes) -> bool:
 
 
 def read_lines(root: Place, name: str, start: int, end: int, layout: Layout) -> Iterator[RawMessage | Damage]:
-    """The messages in the lines from byte *start* to byte *end*; blank lines contain none.
+    """The messages in the lines from byte *start* to byte *end*, or of a complete gzip file; blank lines contain none.
 
-    The place of a bare message is the byte offset of its line in *name*, decompressed for gzip. That of a wrapped one
-    is its offset in ``topic/partition``. An unreadable wrapper is a :class:`Damage` with code ``FORMAT_UNSUPPORTED``.
-    In a truncated or damaged gzip file, the lines before the damage are followed by one with code ``FILE_DAMAGED``.
-
-    Args:
-        root: the source's folder.
-        name: the file below it, plain or ``.gz``, as listed.
-        start: the beginning of a line; ignored for gzip, like *end*.
-        end: the end of a line, from :func:`ranges`.
-        layout: whether lines are messages or wrap them.
+    The place of a bare message is the byte offset of its line, decompressed for gzip. That of a wrapped one is its
+    offset in ``topic/partition``. An unreadable wrapper, or the end of a truncated file, is a :class:`Damage`.
     """
     lines = _unpacked(root / name, name) if is_gzip(name) else _plain(root / name, start, end, name)
     for line in lines:
@@ -326,11 +305,7 @@ class LineBlock(NamedTuple):
 
 
 def read_blocks(root: Place, name: str, start: int, end: int) -> Iterator[LineBlock]:
-    """The lines from byte *start* to byte *end* of a plain file, as bound.
-
-    In a truncated file the blocks end early. :func:`spark_jobs.sources.transports.json_lines.read_lines`, at the end of
-    the last one, then reports what is missing.
-    """
+    """The lines from byte *start* to byte *end* of a plain file; in a truncated file the blocks end early."""
     with open_source(root / name) as file:
         file.seek(start)
         while start < end:

@@ -49,14 +49,7 @@ _WORTH_BYTES = 2**18
 
 @dataclass(frozen=True)
 class MessageFiles(MessageTransport):
-    """Files of messages as a worker needs them: a folder, or one file.
-
-    Args:
-        files: the state of the files when they were bound; used in object storage only.
-
-    Attributes:
-        suffixes: the endings of names that are read in a folder.
-    """
+    """Files of messages: a folder, or one file; *files* is their state when they were bound, in object storage only."""
 
     path: Place
     files: Mapping[str, BoundFile] = field(default_factory=dict, kw_only=True)
@@ -89,9 +82,8 @@ class MessageFiles(MessageTransport):
     def find(self, spark: Any, bound: Mapping[str, int], seen: Seen | None = None) -> Found:
         """Everything at the source that is not bound.
 
-        A file with an unknown name is one range and becomes one dead letter, so that no one believes it was read. A
-        rewritten file that is read completely is read again; if bound lines were changed, other lines may be lost
-        (G-32). A file that is gone before it was read to its end is an empty range and becomes a dead letter.
+        A file with an unknown name becomes one dead letter; so does one that is gone before it was read to its end. If
+        bound lines were changed, others may be lost (G-32).
         """
         if self.path.is_file():
             file = SourceFile.of(self.path, self.path.name)
@@ -169,12 +161,7 @@ class MessageFiles(MessageTransport):
 
 @dataclass(frozen=True)
 class LineFiles(MessageFiles):
-    """JSON lines. A plain file may grow: its complete new lines are read, and a partial line waits.
-
-    Args:
-        layout: whether lines are messages or wrap them.
-        offset_gaps: the meaning of offsets without a line (G-113).
-    """
+    """JSON lines. A plain file may grow: its complete new lines are read, and a partial line waits."""
 
     layout: json_lines.Layout
     offset_gaps: OffsetGaps = "lost"

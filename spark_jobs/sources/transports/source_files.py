@@ -46,14 +46,8 @@ _LEFT_SECONDS = 60
 class Listing(NamedTuple):
     """The files of a source, in the order of their names.
 
-    Args:
-        files: those to read.
-        waiting: empty ones, which may be filled later.
-        unknown: those with an unknown kind of name. The caller has to report them.
-        unfinished: those that are still being written, by their names.
-        begun: by folder, the subfolder with which its listing began; earlier ones are assumed to exist.
-        unread: what an operator has to change before it is read, with the reason: broken links, pipes, hidden folders
-            with the number of their files.
+    *waiting* ones are empty, *unknown* ones have another kind of name. *begun*: by folder, where its listing began.
+    *unread* is what an operator has to change before it is read, with the reason.
     """
 
     files: list[SourceFile]
@@ -67,17 +61,8 @@ class Listing(NamedTuple):
 def list_source_files(root: Place, suffixes: tuple[str, ...], *, was_read: bool = False) -> Listing:
     """All files below a folder; those to read have names that end in one of *suffixes*, in any case.
 
-    A file is hidden if its name, or that of a folder around it, begins with a dot or an underscore. A file that ends as
-    in :data:`UNFINISHED` is still being written. Neither is read, but both are reported if they otherwise would be
-    (G-62).
-
-    Args:
-        root: the folder.
-        suffixes: in lower case.
-        was_read: whether it was read before, so that it may be empty or missing now.
-
-    Raises:
-        TerminalError: ``PLACE_MISSING``, ``ACCESS_DENIED``; what the storage raises.
+    A name with a dot or an underscore in front hides. A hidden file, or one that ends as in :data:`UNFINISHED`, is not
+    read, but reported if it otherwise would be (G-62). What *was_read* before may be empty or missing now.
     """
     if isinstance(root, Path) and not root.is_dir():
         raise TerminalError(
@@ -119,8 +104,7 @@ def finished_name(name: str) -> str:
 def sorted_out(root: Place, found: Iterable[SourceFile], suffixes: tuple[str, ...]) -> Listing:
     """Files in the order of their names, divided into those to read, waiting, and unknown ones.
 
-    A hidden or unfinished file is not reported if the finished one exists. Nor is it if that would not be read either,
-    such as a checksum or a mark. If it stays so for a day, it counts as unknown (G-62).
+    A hidden or unfinished file is not reported if the finished one exists; after a day it counts as unknown (G-62).
     """
     files, waiting, unknown, unfinished = [], [], [], []
     unread: list[str] = []
@@ -170,11 +154,7 @@ def is_forgotten(path: Place) -> bool:
 
 
 def left_behind(root: Place, waiting: Sequence[str], ranges: Iterable[BoundRange]) -> tuple[str, ...]:
-    """The waiting files that their writers seem to have left, so that their missing part may never come (G-116).
-
-    They were not written for a day, or another readable file was written a minute later. A writer with an open file
-    writes more often.
-    """
+    """The waiting files that were not written for a day, or for a minute before another one (G-116)."""
     if not waiting:
         return ()
     times = side_by_side(root, lambda one: _written_at(root / one.name), [one for one in ranges if one.start < one.end])
@@ -204,10 +184,7 @@ def bound_so_far(where: Place, name: str, size: int, bound: Mapping[str, int]) -
 
 
 def is_rewritten(root: Place, file: SourceFile, start: int, seen: Mapping[str, FileVersion] | None) -> bool:
-    """Whether the bound part of a file, up to byte *start*, has changed (G-32).
-
-    Files with the version in *seen* are not opened.
-    """
+    """Whether the bound part of a file, up to byte *start*, has another content than was *seen* (G-32)."""
     known = (seen or {}).get(file.name)
     if known is None or known.version == file.version:
         return False
@@ -278,16 +255,8 @@ def _digest(path: Place, size: int, like: str = _WHOLE) -> str:
 def as_bound(folder: Place, bound: BoundRange, file: BoundFile | None, *, at_once: bool = False) -> Place:
     """The folder, from which a bound file is read in its bound version or not at all (S-06).
 
-    It may be another object now if its bound part is unchanged: lines were appended, or it was copied back.
-
-    Args:
-        folder: where the names of files start; local files are read as they are.
-        bound: the range to read.
-        file: its state when it was bound; None if unknown.
-        at_once: whether the complete range is fetched before reading.
-
-    Raises:
-        TerminalError: ``SOURCE_REWRITTEN``; what the storage raises.
+    It may be another object now if its bound part is unchanged. *at_once*: the complete range is fetched before
+    reading.
     """
     if isinstance(folder, Path) or file is None or bound.start == bound.end:
         return folder
@@ -320,11 +289,7 @@ def _digest_held(path: ObjectPath, held: Held, size: int, like: str) -> str:
 
 
 def open_source(path: Place) -> IO[bytes]:
-    """A bound file, opened for reading.
-
-    Raises:
-        TerminalError: ``SOURCE_REWRITTEN``, ``ACCESS_DENIED``.
-    """
+    """A bound file, opened for reading; ``SOURCE_REWRITTEN`` if it is gone, ``ACCESS_DENIED``."""
     try:
         return path.open("rb")
     except FileNotFoundError as error:

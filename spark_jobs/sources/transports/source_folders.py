@@ -23,13 +23,7 @@ _KINDS = {stat.S_IFIFO: "a pipe", stat.S_IFSOCK: "a socket"}
 
 
 class SourceFile(NamedTuple):
-    """A file as it was listed.
-
-    Args:
-        name: its name relative to the root, with ``/`` between parts.
-        version: changes whenever it may have been written.
-        unread: why it cannot be read; empty if it can.
-    """
+    """A file as it was listed; *unread* is why it cannot be read. *version* changes when it may have been written."""
 
     name: str
     size: int
@@ -62,11 +56,6 @@ def files_below(root: Place, folder: str = "", *, follow: bool = True) -> Below:
 
     Each folder is read once: under its own name if that is not hidden, else under that of the first link to it. So
     loops of links end, and a hidden folder is read through a link.
-
-    Args:
-        root: where the names of files start.
-        folder: its name.
-        follow: whether to follow links to folders; if not, each is an unread file.
     """
     if isinstance(root, ObjectPath):
         return _objects_below(root, root.store.objects(_key(root, folder)))
@@ -78,10 +67,7 @@ def files_below(root: Place, folder: str = "", *, follow: bool = True) -> Below:
 
 
 def files_in(root: Place, folder: str) -> tuple[list[str], list[SourceFile]]:
-    """The folders and the files directly in a folder that is below *root*.
-
-    The files of hidden folders are included, the hidden folders are not. Links to folders are unread files.
-    """
+    """The folders and the files directly in a folder and in its hidden ones; links to folders are unread files."""
     if isinstance(root, ObjectPath):
         keys, objects = root.store.folders(_key(root, folder))
         folders = [root.relative(key) for key in keys]

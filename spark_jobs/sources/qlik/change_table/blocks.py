@@ -44,8 +44,8 @@ def cut_blocks(
 ) -> Callable[[pa.RecordBatch | None], None]:
     """Returns a function that receives batches of texts in the order of ``change_seq`` and passes blocks to *take*.
 
-    The rows of the last ``change_seq`` of a batch wait for the next batch, so that no before image is separated from
-    its UPDATE (T-11). None instead of a batch is the end.
+    The last ``change_seq`` of a batch waits for the next batch or None, the end: no before image leaves its UPDATE
+    (T-11).
     """
     sequence = header_places(structure, prefix).get(SEQUENCE)
     held: pa.RecordBatch | None = None

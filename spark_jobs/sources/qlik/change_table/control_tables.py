@@ -33,13 +33,10 @@ _CONTRADICTED = ColumnStep("")
 
 
 def statements_of(rows: Iterable[tuple[str, Any, Any, Any, Any]]) -> dict[str, list[Statement]]:
-    """The statements on each table, in order.
+    """The statements on each table, in order, from table, ``change_seq``, time, type and details of each row.
 
-    A task may record one twice, for the table and for its change table. If the two contradict each other about a
-    column, neither counts. If a row has no position in the order, no statement on its table counts.
-
-    Args:
-        rows: table, ``change_seq``, time, type and details of each row.
+    A task may record one twice; if the two contradict each other about a column, neither counts. If a row has no
+    position in the order, no statement on its table counts.
     """
     found: dict[str, dict[str, Statement]] = {}
     unplaced: set[str] = set()

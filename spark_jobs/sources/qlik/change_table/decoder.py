@@ -101,10 +101,6 @@ class QlikChangeTableDecoder:
         return read_row(origin, place, body)
 
     def decode(self, messages: Iterable[_Message]) -> Decoded:
-        """Decode rows: none is skipped, and none stops the others.
-
-        A before image whose UPDATE is among the rows makes no row of its own and counts as ``metadata``.
-        """
         entries = [self._read(message) for message in messages]
         together = Together((e for e in entries if isinstance(e, ReadRow)), self.settings.mask_order)
         rows: list[LogRow] = []
@@ -163,8 +159,7 @@ class QlikChangeTableDecoder:
     def late_rows(self, pieces: Sequence[LogRow], logged: Collection[LoggedHalf]) -> list[LogRow]:
         """The half that leaves a key, if a before image shows a key change that its UPDATE did not (T-19).
 
-        Without a mask, and if images need not be stored, an UPDATE alone counts as one that kept its key. A later image
-        corrects that. If its key is unreadable, the key that the UPDATE left is unknown: a dead letter stops the table.
+        If its key is unreadable, the key that the UPDATE left is unknown: a dead letter stops the table.
         """
         for row in map(restored, in_order(pieces)):
             entry = self._read(row)
@@ -182,10 +177,7 @@ class QlikChangeTableDecoder:
         return []
 
     def incomplete(self, pieces: Sequence[LogRow], reason: str) -> list[LogRow]:
-        """The dead letter of a pair whose other half never came.
-
-        Its key stays unknown on purpose: the missing half may concern any row, so the table has to stop.
-        """
+        """The missing half may concern any row: without a key, the table has to stop."""
         return [letter_of_pieces(pieces, missing_half(pieces, reason))]
 
     def _read(self, message: _Message) -> ReadRow | LogRow | str:

@@ -329,10 +329,7 @@ def _are_ascending_sequences(sequences: pa.Array) -> bool:
 def canonical_texts(
     layout: RowLayout, texts: pa.RecordBatch, rows: npt.NDArray[np.int64]
 ) -> tuple[pa.Array, npt.NDArray[np.bool_]] | None:
-    """The canonical key of some rows, and for which of them it is proved; None if none can be.
-
-    A table without key has null keys, which are proved.
-    """
+    """The canonical key of some rows, if any, and for which of them it is proved; None if none can be."""
     proven = np.ones(len(rows), bool)
     columns, converters = [], layout.key_converters
     for at in layout.key_in_order:

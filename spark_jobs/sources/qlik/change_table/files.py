@@ -169,20 +169,9 @@ def find_files(
 ) -> Found:
     """Finished data files of change tables that were never bound, and files that have to wait.
 
-    A data file is finished when its metadata file exists and is complete JSON (T-42). A metadata file without its data
-    file waits, too. A file with an unknown kind of name is a damage of its table, because it may contain changes. A
-    data file that has grown or was rewritten since it was bound (G-32), or whose metadata file was, is bound again
-    completely; the plan drops the duplicates. A data file that has waited too long for its metadata file, or for its
-    content, is bound without a byte. It is then a damage of its table, and is read once it is complete.
-
-    Args:
-        root: the folder of the file target.
-        bound: file name below *root* to the size up to which it was bound.
-        suffix: the suffix of change table folders, in any case (T-62).
-        seen: the versions of bound files when they were last seen; None if not needed.
-        timeout_hours: how long a file may wait.
-        mirrored: the mirrored tables; refused with ``TABLE_NAME_DIFFERS`` if their changes have another suffix.
-        unloaded: those of them without an initial load; refused with ``LOAD_UNREAD`` if a full load has rows of them.
+    A data file is finished when its metadata file exists and is complete JSON (T-42). One with an unknown kind of name,
+    or that waited too long, is a damage of its table. One that was written since it was bound, or whose metadata file
+    was, is bound again completely (G-32). *unloaded* tables have no initial load: rows of a full load are refused.
     """
     everything = list_source_files(root, (*DATA_SUFFIXES, SUFFIX), was_read=bool(bound))
     listed = _in_change_tables(root, everything, suffix)
@@ -326,9 +315,7 @@ def read_file(
 ) -> Iterator[ChangeRow | TableDamage | Damage]:
     """The rows of one bound file, in order; *place* counts them from 0.
 
-    A file that is damaged or contradicts its metadata file ends with a damage of its table: the missing part is
-    unknown, so the table has to stop. The metadata file names the table. If it names none of the *mirrored* ones in the
-    folder of one, that one is damaged.
+    A file that is damaged or contradicts its metadata file, which names the table, ends with a damage of that.
     """
     for found in read_batches(root, bound, suffix, prefix, mirrored, encoding):
         if isinstance(found, TextBlock):

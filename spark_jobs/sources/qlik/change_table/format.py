@@ -42,10 +42,7 @@ class ChangeTableFormat(Format):
         )
 
     def ordered_in(self, origin: str) -> str:
-        """As :meth:`Format.ordered_in`: closed partitions of all tables follow each other in one order (T-80).
-
-        Rows without a partition are in no closed one.
-        """
+        """Closed partitions of all tables follow each other in one order (T-80); rows without one are in none."""
         return "" if origin.endswith("/") else "closed partitions"
 
     @property

@@ -221,17 +221,10 @@ def find_ranges(
 ) -> Found:
     """Everything in the change tables beyond what is bound.
 
-    A partition is ``<schema>.<table>__ct/<partition>`` from 0 to its number of rows plus 1; should one have more rows
-    than were bound, as some came after it was closed, or another range than was *seen*, it is bound again as a whole,
-    and the plan drops what it holds twice. Rows without a partition, from before partitioning, are one without a name.
-    One that has ended before a listed one began, and is not listed, is overdue: each run says that it waits.
-    An interval is ``<schema>.<table>__ct`` from a ``change_seq`` to one beyond the highest, both as whole numbers. Its
-    rows are counted with each look, since one may be committed below the highest: where there are others than were
-    *seen*, it is read again, from as far back as they may be.
-
-    A table is refused with ``HEADER_INVALID`` when its highest ``change_seq`` has not 35 digits,
-    ``CHANGES_WENT_BACK`` when it is below one that was read, ``TABLE_NAME_DIFFERS`` when only a table of its name in
-    another case is there or has closed partitions, or ``TYPE_UNSUPPORTED``; the others go on.
+    A partition is ``<schema>.<table>__ct/<partition>`` from 0 to its number of rows plus 1; with other rows than were
+    *seen* it is bound again, and the plan drops what it holds twice. One that has ended and is not listed is overdue.
+    An interval is ``<schema>.<table>__ct`` from a ``change_seq`` to one beyond the highest, as whole numbers; it is
+    read again where rows came below. A table that is not as it must be is refused; the others go on.
     """
     found, refused, versions = Found([], []), dict[str, TerminalError](), dict[str, FileVersion]()
     overdue: list[str] = []
@@ -388,10 +381,7 @@ def closed_partitions(
 ) -> tuple[dict[str, list[str]], dict[str, dict[str, str]]]:
     """The closed partitions of each source table, and those that are listed for it in another case alone (T-62).
 
-    Args:
-        place: the source.
-        listed: owner, table and partition, as the control table has them; it may name a table with the suffix or
-            without.
+    *listed* are owner, table, with the suffix or without, and partition.
     """
     by_name: dict[tuple[str, str], str] = {}
     for source, named in place.tables.items():

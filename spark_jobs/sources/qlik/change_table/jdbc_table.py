@@ -60,16 +60,7 @@ class PartitionRows(NamedTuple):
 
 
 class ChangeTable(JdbcTable):
-    """The change table of one source table.
-
-    Args:
-        spark: the session.
-        connection: name of the connection.
-        name: schema and name of the change table.
-        source: the source table, as the decoder knows it.
-        prefix: what the names of header columns begin with (T-02).
-        chosen: the columns that may be read.
-    """
+    """The change table of one source table, which decoders know as *source*; *chosen* columns may be read."""
 
     def __init__(
         self,
@@ -152,10 +143,9 @@ class ChangeTable(JdbcTable):
         return found
 
     def slice_query(self, structure: Structure, one: Slice) -> str:
-        """A SELECT of the rows of a slice: the exact text of every column, in the order of ``change_seq``.
+        """A SELECT of the rows of a slice, as exact texts, in the order of ``change_seq``, for a database with COPY.
 
-        Rows of one ``change_seq`` come by their operation, a before image ahead of its UPDATE, in the order of bytes
-        whatever the collation of the database is. For a database that is read by COPY.
+        A before image comes ahead of its UPDATE, in the order of bytes whatever the collation of the database is.
         """
         names = [f"c{at}" for at in range(len(structure.columns))]
         headers = header_places(structure, self._prefix)
@@ -166,16 +156,7 @@ class ChangeTable(JdbcTable):
     def read_slices(
         self, structure: Structure, slices: Sequence[Slice], work: Callable[[int, Iterable[pa.RecordBatch]], bytes]
     ) -> list[bytes]:
-        """Run *work* over the texts of each slice, in Spark's workers, one partition each; its answers in order.
-
-        Rows come in the order of ``change_seq``, a before image beside its UPDATE. Every value is read as the
-        database's own exact text, so that no driver rounds, shifts or nulls one.
-
-        Args:
-            structure: the columns to read.
-            slices: what to read.
-            work: given a slice's place in *slices* and batches of its rows, returns its answer.
-        """
+        """Run *work* over the exact texts of each slice, in Spark's workers, one task each; its answers in order."""
         table = self._changes(structure, slices)
         where = [range_condition(one) for one in slices]
         names = [f"c{at}" for at in range(len(structure.columns))]
@@ -243,14 +224,7 @@ def sequence_text(number: int) -> str:
 
 
 def changes_query(dialect: Dialect, table: str, structure: Structure, special: Mapping[str, str]) -> str:
-    """A change table as a subquery: its columns as exact texts ``c0``, ``c1``, …, and what ranges and order need.
-
-    Args:
-        dialect: the database's.
-        table: the table, quoted.
-        structure: the columns; one without a type is read as NULL.
-        special: alias to quoted column, as it is.
-    """
+    """A change table as a subquery: its columns as exact texts ``c0``, ``c1``, …, and *special* ones by alias."""
     texts = [
         f"{dialect.as_text(dialect.quote(c.name), c.type) if c.type else 'CAST(NULL AS char(1))'} AS c{at}"
         for at, c in enumerate(structure.columns)

@@ -35,10 +35,7 @@ TRANSACTION = ("timestamp", "transaction_id")
 
 
 class ChangeColumn(NamedTuple):
-    """A column of a change table and its type in the log's vocabulary; unknown types keep their own name.
-
-    A column of unknown type can be skipped, and is refused by name if it is mirrored.
-    """
+    """A column and its type in the log's vocabulary; an unknown type keeps its name, and is refused if mirrored."""
 
     name: str
     type: str
@@ -111,11 +108,7 @@ def content(row: ChangeRow) -> frozenset[tuple[str, str]]:
 
 
 class RowLayout:
-    """A structure from the view of one mirrored table: the indexes of header, key and mirrored columns.
-
-    Args:
-        prefix: the prefix of header columns, in any case, as some targets change it.
-    """
+    """A structure from the view of one mirrored table: the indexes of header, key and mirrored columns."""
 
     def __init__(self, structure: Structure, table: MirroredTable, prefix: str) -> None:
         self.structure = structure
@@ -198,8 +191,7 @@ class RowLayout:
     def left(self, values: Values) -> tuple[str, str]:
         """Column list and image of a row that leaves its key, without NULLs that may be values that were not sent.
 
-        That is a large object, and everything if only the key has a value. A source may log only the keys of old rows.
-        A mask that compares such a row with the new one shows nothing about its NULLs (T-94).
+        That is a large object, and everything if only the key has a value: a source may log no more of old rows (T-94).
         """
         is_whole = self.says_more_than_key(values)
         nulls = (at for at in self.value_places() if values[at] is None)
@@ -241,8 +233,7 @@ class RowLayout:
 def header_places(structure: Structure, prefix: str) -> dict[str, int]:
     """The indexes of the header columns by their names without prefix, in lower case.
 
-    A name with the prefix that is not a header column's is a column of the source (T-61). Header columns come first:
-    without a prefix, a header name after another column is a column of the source, too.
+    Any other name is a column of the source (T-61); without a prefix, all behind the first of these are.
     """
     found: dict[str, int] = {}
     for at, column in enumerate(structure.columns):

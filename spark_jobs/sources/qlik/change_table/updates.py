@@ -22,10 +22,7 @@ MaskReadings = Mapping[MaskReading, frozenset[int]]
 
 
 def read_mask(layout: RowLayout, values: Values, order: MaskOrder) -> MaskReadings | None:
-    """The possible readings of a row's mask; None without a mask or with an empty one, which shows nothing (T-22).
-
-    A reading that names a header column, or a column that the table does not have, is impossible (T-24).
-    """
+    """The possible readings of a row's mask; None without a mask or with an empty one, which shows nothing (T-22)."""
     text = layout.header(MASK, values)
     return None if is_no_mask(text) else mask_readings(layout, text or "", order)
 
@@ -62,8 +59,8 @@ def choose_reading(
 ) -> MaskReading:
     """The order in which the masks of a table are read: the preferred one that no mask and no pair contradicts.
 
-    *pairs* are the readings of masks with a before image, and the indexes of differing columns. A pair that matches no
-    reading is a contradiction of its own, and shows nothing about the order.
+    *pairs* are readings and the indexes of differing columns. One that matches no reading shows nothing about the
+    order.
     """
     orders = _orders(layout, order)
     possible = list(orders)
@@ -84,11 +81,7 @@ def differing(layout: RowLayout, before: Values, after: Values) -> frozenset[int
 
 
 def judged_places(layout: RowLayout) -> tuple[int, ...]:
-    """The indexes at which a mask and a pair of images can contradict each other (T-63).
-
-    Large objects are not among them, because masks do not show them (T-25). Nor is the key, because both images contain
-    it (T-60).
-    """
+    """Indexes at which a mask can contradict a pair: no key (T-60), no large object, which masks omit (T-25)."""
     return tuple(at for at in layout.value_places() if not is_large(layout.type_at(at)))
 
 
@@ -97,13 +90,7 @@ def refuse_denied_change(
 ) -> None:
     """Refuse an UPDATE whose before image differs in a column that no reading of its mask names (T-63).
 
-    Args:
-        layout: that of the UPDATE, whose indexes the mask uses.
-        after: the values of the UPDATE.
-        before_layout: that of the before image; columns with equal name and type in both are compared.
-        before: the values of the before image.
-        mask: its possible readings.
-        sparse: whether a NULL may be a missing column, and so shows nothing (T-32).
+    If updates are *sparse*, a NULL may be a missing column, and shows nothing (T-32).
     """
     there = {name: at for at, name in before_layout.kept}
     names = dict(layout.kept)
@@ -133,10 +120,7 @@ def has_no_bit(layout: RowLayout, mask: MaskReadings) -> bool:
 
 
 def tells_nothing(layout: RowLayout, mask: MaskReadings) -> bool:
-    """Whether the mask of an UPDATE names no column, though something changed, and so shows nothing (T-03).
-
-    Zero bytes may be left out (T-22). Only large objects may have changed, which masks do not show (T-25).
-    """
+    """Whether the mask of an UPDATE names no column, and not because only large objects changed (T-03, T-25)."""
     return not any(mask.values()) and not layout.has_large
 
 
@@ -155,8 +139,7 @@ def absent_columns(
 ) -> tuple[Values, frozenset[int]]:
     """What a sparse UPDATE leaves out (T-32): its values, completed where that is certain, and what stays unknown.
 
-    A NULL is a value if the mask names its column. Otherwise the column did not change, so the before image has its
-    value. If that has NULL too, or there is none, the value is unknown.
+    A NULL is a value if the mask names its column; else the before image has the value of the column.
     """
     absent: set[int] = set()
     values = list(after)

@@ -148,13 +148,7 @@ def _spread(found: pa.Array | Rows, spots: pa.Array, is_there: Booleans) -> pa.A
 
 
 def texts_of(column: pa.Array, logical: str, scale: int) -> pa.Array:
-    """The texts of a column's values, as :meth:`DataSchema.image` spells them; null also for a value without one.
-
-    Args:
-        column: the values.
-        logical: their logical type, empty for none.
-        scale: of a decimal.
-    """
+    """The texts of a column's values, as :meth:`DataSchema.image` spells them; null also for a value without one."""
     kind, types = column.type, pa.types
     if types.is_string(kind):
         return column

@@ -34,11 +34,7 @@ DEFAULT_SETTINGS = QlikMessageSettings()
 
 
 class QlikMessageDecoder(IndependentMessages):
-    """Decodes messages of Qlik tasks, JSON and Avro, with and without envelope.
-
-    Args:
-        schemas: known structures, announced in earlier messages or given in the mirror file (K-06).
-    """
+    """Decodes messages of Qlik tasks by known structures, announced earlier or given in the mirror file (K-06)."""
 
     def __init__(
         self,
@@ -53,19 +49,12 @@ class QlikMessageDecoder(IndependentMessages):
         self._images = ImagesMade(settings.binary)
 
     def decode(self, messages: Iterable[RawMessage | Damage]) -> Decoded:
-        """Decode messages: none is skipped, none stops the others, and metadata counts for all of them.
-
-        The result depends on the messages and the known schemas only; new ones are in ``schemas``.
-        """
         return MessageReader(self._tables, self._names, self._known.copy(), self._images, self.settings).decode(
             messages
         )
 
     def followed(self, topic: str, schema_id: str | None) -> Structure | None:
-        """The structure of a message in a topic that has this id and names no table.
-
-        None if that is unknown before the message is read.
-        """
+        """The structure of a message with this id that names no table; None if only reading it shows that."""
         return MessageReader(self._tables, self._names, self._known, self._images, self.settings).followed(
             topic, schema_id
         )
@@ -80,10 +69,7 @@ class QlikMessageDecoder(IndependentMessages):
         return self._images.of(structure, table)
 
     def join(self, pieces: Sequence[LogRow]) -> Decoded | Waiting | Unjoinable:
-        """The messages that waited for one structure, decoded in the order of their places if it is known now.
-
-        Each is an independent message, so an unreadable one is a dead letter among the rows.
-        """
+        """The messages that waited for one structure, if it is known now; each may be a dead letter among the rows."""
         ordered = sorted(pieces, key=lambda piece: (piece.origin, piece.place))
         decoded = self.decode(map(self._waited, ordered))
         return Waiting() if decoded.counts.fragments else decoded

@@ -54,10 +54,7 @@ def registry_number(identity: str) -> int | None:
 
 
 def read_message(body: bytes, *, unframed_avro: bool = False) -> Metadata | JsonData | AvroData:
-    """The kind and content of a message.
-
-    With *unframed_avro*, bytes in no known form are a bare Avro record, whose schema depends on the topic.
-    """
+    """The kind and content of a message; with *unframed_avro*, bytes in no known form are a bare Avro record."""
     if body.startswith(b"{"):
         return _of_json(_json(body))
     if body.startswith(MAGIC.encode()):

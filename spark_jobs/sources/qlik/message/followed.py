@@ -36,12 +36,7 @@ _NAMES = {name.encode(): name for name in OPERATIONS}
 
 
 class Followed:
-    """The rows of plain messages of one structure.
-
-    Args:
-        number: the index of the table and its columns in the reader.
-        images: how rows are written for the mirrored table; None if the table is not mirrored.
-    """
+    """The rows of plain messages of one structure; without *images* its table is not mirrored."""
 
     def __init__(
         self, structure: Structure, number: int, images: TableImages | None, order: MaskOrder, sequence_digits: int
@@ -105,10 +100,7 @@ class Followed:
         return self._json[content.startswith(b"null", at)].fullmatch(content, at, end) is not None
 
     def is_sure(self, headers: Headers, *, has_data: bool, has_before: bool) -> bool:
-        """Whether a message with these images, which have the same key, is one row with all of its columns.
-
-        Masks must have one meaning only. Large objects may be missing in rows that leave (K-22).
-        """
+        """Whether a message with these images, which have the same key, is one row with all of its columns (K-22)."""
         masks = headers.change_mask, headers.column_mask
         marks = _marks(*masks, self._order, self.structure.bits, self._bits, self._key_bits)
         if marks is None:

@@ -186,10 +186,7 @@ def _structure(structure: Structure, task: str) -> Announced:
 
 
 def in_order(structures: Sequence[Structure]) -> list[Structure]:
-    """The structures of one table, the oldest first; none if versions and times contradict each other.
-
-    That happens if two tasks announce one table, or a task restarted its count.
-    """
+    """The structures of one table, the oldest first; none if versions and times contradict each other."""
     known = [one for one in structures if one.is_described] or structures
     ordered = sorted(known, key=lambda one: one.age)
     times = [one.age[1] for one in ordered]

@@ -18,10 +18,9 @@ Mask = str | bytes | None
 
 
 class Headers(NamedTuple):
-    """The headers that the decoder uses; the others are for information.
+    """The headers that the decoder uses; ``counter`` is the index in the transaction.
 
-    ``counter`` is the index in the transaction, 0 if it is not sent. The end of a transaction is never waited for: with
-    tables that are not mirrored it would never be complete (K-26).
+    The end of a transaction is never waited for: with tables that are not mirrored it would never come (K-26).
     """
 
     operation: str
@@ -31,10 +30,7 @@ class Headers(NamedTuple):
     column_mask: Mask
 
     def position(self, place: int, sub: int) -> str:
-        """The position in the log inside its load. A REFRESH, which has none, is below every change (K-18).
-
-        *place* is the message's offset; *sub* is 0 for removing a key and 1 for setting a row.
-        """
+        """The position in the log inside its load. A REFRESH, which has none, is below every change (K-18)."""
         if self.operation == "REFRESH":
             return qlik_position("0" * len(self.sequence), sub, place)
         return qlik_position(self.sequence, sub, self.counter)
@@ -64,10 +60,7 @@ def transaction_of(record: Mapping[str, Any]) -> tuple[str | None, str | None]:
 
 
 def read_headers(record: Mapping[str, Any], sequence_digits: int = SEQUENCE_DIGITS) -> Headers:
-    """The headers of a data message.
-
-    A ``changeSequence`` of another length would not sort correctly as text, so its length is a setting.
-    """
+    """The headers of a data message; a ``changeSequence`` of another length would not sort correctly as text."""
     headers = record.get("headers")
     if not isinstance(headers, dict):
         raise Refusal("HEADER_INVALID", f"headers is not an object but {shown(headers)}")

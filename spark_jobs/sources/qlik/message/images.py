@@ -48,11 +48,7 @@ class _Written(NamedTuple):
 
 
 class TableImages:
-    """How rows of one structure are written for one mirrored table.
-
-    Args:
-        binary: the encoding of binary values in JSON; the log has hexadecimal.
-    """
+    """How rows of one structure are written for one mirrored table."""
 
     def __init__(self, structure: Structure, table: MirroredTable, binary: BinaryText) -> None:
         self.structure = structure

@@ -70,12 +70,9 @@ class JsonColumn(NamedTuple):
 
 
 class JsonPattern:
-    """The pattern of the rest of a message after :data:`JSON_HEAD`, for one structure.
+    """The pattern of the rest of a message after :data:`JSON_HEAD`, for one structure; ``ValueError`` for other names.
 
-    Args:
-        columns: the columns of images, in order.
-        key: the key columns; none of them is null, and both images have the same.
-        in_before: the row is in ``beforeData`` and ``data`` is null; else it is in ``data``.
+    Both images have the same key without null. *in_before*: the row is in ``beforeData`` and ``data`` is null.
     """
 
     def __init__(self, columns: Sequence[JsonColumn], key: Sequence[str], *, in_before: bool) -> None:

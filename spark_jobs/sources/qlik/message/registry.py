@@ -92,7 +92,6 @@ def fitting(known: Sequence[Structure], record: Mapping[str, Any], order: MaskOr
     """The newest structure, of those given newest first, that has the columns of a JSON message.
 
     Columns may be missing only if the column mask leaves out exactly these, and has the width of the structure.
-    Otherwise the message has another structure, which is still unknown.
     """
     names = _names(record)
     if not names:

@@ -43,10 +43,6 @@ class SchemaRegistry:
         self._client, self._name = SchemaRegistryClient(settings), connection.name
 
     def schemas(self, identities: Iterable[str]) -> list[SourceSchema]:
-        """The schemas of those numbers that fragments wait for, without those still unknown to the registry.
-
-        A schema of other messages affects only those, and is stored like the others.
-        """
         numbers = {number for identity in identities if (number := registry_number(identity)) is not None}
         found = (self._schema(number) for number in sorted(numbers))
         return [schema for schema in found if schema is not None]

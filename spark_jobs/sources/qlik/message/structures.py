@@ -35,10 +35,7 @@ _REGISTERED, _TYPE = "registeredSchema", "schemaType"
 
 
 class Unfit(NamedTuple):
-    """A schema in a registry that is not a schema of change messages (K-62).
-
-    *table* is the table of its record, if a Qlik task named it; else None.
-    """
+    """A schema in a registry that wrote no change messages (K-62), and the table in it if a Qlik task named that."""
 
     reason: str
     table: str | None
@@ -46,10 +43,7 @@ class Unfit(NamedTuple):
 
 
 class Column(NamedTuple):
-    """One column: its ordinal in the record from 1, and its type by Qlik or, if unknown, by the log.
-
-    ``key_position`` is its place in the primary key or unique index, 0 when it is not in it (K-12).
-    """
+    """One column: its ordinal from 1, its type by Qlik or else by the log, and its place in the key or 0 (K-12)."""
 
     name: str
     ordinal: int
@@ -76,14 +70,9 @@ class Column(NamedTuple):
 
 
 class Structure:
-    """One announced version of a table's structure.
+    """One announced version of a table's structure; the larger *version* is newer (K-11).
 
-    Args:
-        topic: where it was announced; empty if origins have no topic.
-        schema_id: its id, empty when it has none.
-        version: the source's version of the table's structure (K-11).
-        columns: in the order of their ordinals.
-        avro: the writer schema of its data messages as JSON, if announced.
+    *topic* and *schema_id* are empty if there is none. *avro* is the writer schema of its data messages.
     """
 
     def __init__(
@@ -220,10 +209,7 @@ def read_announcement(record: Any, topic: str) -> Structure:
 
 
 def announced_table(record: Any) -> str | None:
-    """The table in a metadata message, even if that has other mistakes; None if there is none.
-
-    A name with a period in one of its parts is ambiguous and counts as none.
-    """
+    """The table in a metadata message, whatever else is wrong with it; None for a name with a period in one part."""
     lineage = record.get("lineage") if isinstance(record, Mapping) else None
     schema, table = (lineage.get(name) if isinstance(lineage, Mapping) else None for name in ("schema", "table"))
     if type(schema) is not str or type(table) is not str or not table or "." in schema + table:
@@ -250,10 +236,7 @@ def derived_structure(topic: str, schema_id: str, table: str, version: int, avro
 
 
 def unfit_schema(number: int, kind: str, text: str) -> SourceSchema:
-    """A registry's schema *number* of type *kind* that wrote no change messages, stored unchanged.
-
-    Later readers decide again, with their own version of the decoder.
-    """
+    """A registry's schema that wrote no change messages; a later version of the decoder may read it."""
     return SourceSchema("", registry_id(number), "", number, json.dumps({_TYPE: kind, _REGISTERED: text}))
 
 
@@ -283,10 +266,7 @@ def registry_schema(number: int, table: str, version: int, avro: str) -> SourceS
 
 
 def known_structure(schema: SourceSchema) -> Structure | Unfit:
-    """Read back :attr:`Structure.announced`, or a writer schema or metadata message from the mirror file.
-
-    A result of :func:`unfit_schema` is :class:`Unfit`, unless this decoder can read it.
-    """
+    """Read back :attr:`Structure.announced`, or a writer schema or metadata message from the mirror file."""
     try:
         record = json.loads(schema.document)
         if isinstance(record, dict) and _REGISTERED in record:
