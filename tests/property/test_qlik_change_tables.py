@@ -21,7 +21,7 @@ from spark_jobs.sources.qlik.change_table.decoder import (
     ChangeTableSettings,
     QlikChangeTableDecoder,
 )
-from spark_jobs.sources.qlik.change_table.files import find_files, read_file
+from spark_jobs.sources.qlik.change_table.files import ChangeFiles
 from spark_jobs.sources.sql_server.types import parse_value
 from tests.contradictions import found_in
 from workload_generator.history import SHOP_TABLES, ColumnDef, History, random_history
@@ -125,11 +125,11 @@ def test_histories_through_files_end_in_their_final_state(
     )
     with tempfile.TemporaryDirectory() as folder:
         write_files(Path(folder), files)
-        ranges, waiting, *_ = find_files(Path(folder), {})
+        ranges, waiting, *_ = ChangeFiles(Path(folder)).find(None, {})
         assert not waiting
         again = order.sample(ranges, min(2, len(ranges)))
         order.shuffle(ranges)
-        messages = [message for one in [*ranges, *again] for message in read_file(Path(folder), one)]
+        messages = [message for one in [*ranges, *again] for message in ChangeFiles(Path(folder)).read(one)]
     assert all(isinstance(message, ChangeRow) for message in messages), messages[-1]
     # Cut off its image, an update whose mask is none, as that of large objects alone, needs the setting (T-19, T-60).
     stored = None if all(has_mask(message) for message in messages) else True
@@ -162,7 +162,9 @@ def test_cut_never_parts_neighbouring_halves(seed: int, size: int) -> None:
     options = ChangeTableOptions()
     with tempfile.TemporaryDirectory() as folder:
         write_files(Path(folder), change_files(stored_changes(history.changes, options), options, rows_per_file=10_000))
-        messages = [m for one in find_files(Path(folder), {})[0] for m in read_file(Path(folder), one)]
+        messages = [
+            m for one in ChangeFiles(Path(folder)).find(None, {})[0] for m in ChangeFiles(Path(folder)).read(one)
+        ]
     decoder = QlikChangeTableDecoder(TABLES)
     chunks = list(decoder.cut(iter(messages), size))
     assert [message for chunk in chunks for message in chunk] == messages
