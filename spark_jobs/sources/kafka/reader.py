@@ -14,8 +14,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
 from open_mirroring.changes.manifest import BoundRange
 from spark_jobs.changelog.schema import RawMessage
-from spark_jobs.sources.kafka.client import Broker, KafkaPlace
-from spark_jobs.sources.kafka.topics import prove_identity, recreated, retention_loss, topic_states
+from spark_jobs.sources.kafka.client import Broker, KafkaPlace, recreated, retention_loss
 
 # Limits per poll in messages and seconds: memory stays flat with large messages, too.
 _AT_ONCE = 500
@@ -47,7 +46,8 @@ def read_range(place: KafkaPlace, bound: BoundRange) -> Iterator[RawMessage]:
         yield from _Reading(place, broker, consumer, bound).messages()
     finally:
         consumer.close()
-    prove_identity(place, broker, topic)
+    if any(name == topic for name, _ in place.ids):
+        broker.prove_identity(topic, broker.topic_ids([topic])[topic][0])
 
 
 class _Reading:
@@ -97,8 +97,8 @@ class _Reading:
     def _explain(self) -> None:
         name, _, partition = self._bound.name.rpartition("/")
         number = int(partition)
-        prove_identity(self._place, self._broker, name)
-        (topic,) = topic_states(self._broker, self._broker.admin(), self._place._replace(topics=(name,)))
+        (topic,) = Broker(self._place._replace(topics=(name,))).topics()
+        self._broker.prove_identity(name, topic.id)
         where = f"connection {self._place.connection}, {self._where}"
         if number not in topic.end:
             raise recreated(f"it has {len(topic.end)} partitions: it was re-created", where)

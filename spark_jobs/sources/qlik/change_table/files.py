@@ -147,13 +147,9 @@ class ChangeFiles(MessageTransport):
         there = {}
         for folder, dfm in self._last_metadata():
             there[self._described(folder, dfm)] = () if dfm is None else [name.lower() for name in dfm.names]
-        names, unseen = TableNames(there), {}
-        for one in self.tables:
-            if one not in there:
-                other = names.meant_by(one)
-                alike = f"; there is {shown(other)}" if other is not None else ""
-                unseen[one] = f"no folder {one + self.suffix!r} has a file with its metadata file{alike}"
-                unseen[one] += f"; {unread_text(unread)}" if unread else ""
+        why = f"; {unread_text(unread)}" if unread else ""
+        missing = [one for one in self.tables if one not in there]
+        unseen = {one: f"no folder {one + self.suffix!r} has a file with its metadata file{why}" for one in missing}
         mask = (self.prefix + MASK).lower()
         return Survey(unseen, [one for one in self.tables if one in there and mask not in there[one]])
 

@@ -6,26 +6,34 @@ sequence may be committed later (T-18). Public source: Qlik help, *Change Data P
 
 from __future__ import annotations
 
+import pickle
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+import sys
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+
+import pyarrow as pa
 
 from open_mirroring.changes.column_choice import ALL_COLUMNS, ColumnChoice
 from open_mirroring.changes.manifest import BoundRange, FileVersion
 from open_mirroring.changes.told_statements import Told
 from open_mirroring.config import Mirror, Table
-from open_mirroring.config.connections import resolve
+from open_mirroring.config.connections import Connection, resolve
 from open_mirroring.config.names import SourceName, split_source_name
 from open_mirroring.config.source import HEADER_PREFIX, OVERLAP_MINUTES, TABLE_SUFFIX, ChangeTablesInDatabase
-from open_mirroring.errors import TerminalError, TransientError
+from open_mirroring.errors import MirroringError, TerminalError, TransientError
 from open_mirroring.protocols.backfilling import Interval
+from spark_jobs.changelog.schema import ROW_BYTES
+from spark_jobs.runtime.tasks import THREADS, run_job
 from spark_jobs.sources.contract.announced import Announced
 from spark_jobs.sources.contract.source import BlockLog, Chosen, Format, Found, QueriedTransport, Seen, Survey, longest
 from spark_jobs.sources.jdbc.catalog import catalog
 from spark_jobs.sources.jdbc.dialects import dialect_of
-from spark_jobs.sources.jdbc.postgres_client import ask
+from spark_jobs.sources.jdbc.postgres_client import ask, rows_of
+from spark_jobs.sources.qlik.change_table.blocks import cut_blocks
 from spark_jobs.sources.qlik.change_table.control_tables import CONTROL_TABLES, read_control_tables
 from spark_jobs.sources.qlik.change_table.jdbc_table import (
     ChangeTable,
@@ -36,8 +44,8 @@ from spark_jobs.sources.qlik.change_table.jdbc_table import (
     is_of_task,
     sequence_text,
 )
-from spark_jobs.sources.qlik.change_table.reading import WantedSlices, read_slices
 from spark_jobs.sources.qlik.change_table.rows import (
+    MASK,
     OPERATION,
     SEQUENCE,
     ChangeColumn,
@@ -45,7 +53,6 @@ from spark_jobs.sources.qlik.change_table.rows import (
     Structure,
     header_name,
 )
-from spark_jobs.sources.qlik.change_table.survey import survey_database
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -100,17 +107,79 @@ class ChangeTables(QueriedTransport):
         return ChangeTable(spark, self.connection, name, source, self.prefix, columns)
 
     def read(self, spark: Any, ranges: Sequence[BoundRange], log: Callable[[int], BlockLog], job: str) -> list[Any]:
-        by_table: dict[str, list[tuple[Slice, int]]] = {}
-        rows: dict[str, int | None] = {}
+        """Each range is one task: all of them in one job from PostgreSQL, else one Spark job for each table."""
+        connection, by_table = resolve(self.connection), dict[str, list[tuple[Slice, int]]]()
         for at, bound in enumerate(ranges):
-            one = slice_of(self, bound)
+            one = self.slice_of(bound)
             by_table.setdefault(one.source, []).append((one, at))
-            rows[one.source] = None if one.partition is None else bound.end + (rows.get(one.source) or 0)
-        wanted = (
-            WantedSlices(self.open(spark, source), self.change_table(source), slices, rows[source])
-            for source, slices in by_table.items()
+        copies: list[tuple[SliceTask, str, SourceName]] = []
+        parts: list[Any] = []
+        size = 0
+        for source, slices in by_table.items():
+            table = self.open(spark, source)
+            structure = table.structure()
+            tasks = [SliceTask(one.origin, at, structure, self.prefix, log) for one, at in slices]
+            if dialect_of(connection).copies:
+                queries = [table.slice_query(structure, one) for one, _ in slices]
+                copies += [(task, query, self.change_table(source)) for task, query in zip(tasks, queries, strict=True)]
+                is_counted = all(one.partition is not None for one, _ in slices)
+                rows = sum(ranges[at].end for _, at in slices) * ROW_BYTES if is_counted else sys.maxsize
+                size += min(table.size(), rows)
+            else:
+                parts += map(_part, table.read_slices(structure, [one for one, _ in slices], _work(tasks)))
+        # The connection may hold secrets, so it is part of the function: Spark briefly stores tasks in a file.
+        return parts + run_job(spark, job, partial(_copy, connection), copies, size, THREADS)
+
+    def slice_of(self, bound: BoundRange) -> Slice:
+        """What a bound range means."""
+        for source in self.tables:
+            name = ".".join(self.change_table(source))
+            if bound.name == name:
+                return Slice(source, name, None, sequence_text(bound.start), sequence_text(bound.end))
+            if self.control is not None and bound.name.startswith(f"{name}/"):
+                return Slice(source, bound.name, bound.name[len(name) + 1 :], "", "")
+        raise TerminalError(
+            "TABLE_REDECLARED",
+            f"the bound range {bound.name!r} belongs to no mirrored table",
+            way_out="put the table back into the mirror file until its batch is committed, then take it out",
         )
-        return read_slices(spark, resolve(self.connection), wanted, self.prefix, log, job)
+
+    def closed_partitions(
+        self, listed: Iterable[tuple[str, str, str]]
+    ) -> tuple[dict[str, list[str]], dict[str, dict[str, str]]]:
+        """The closed partitions of each source table, and those that are listed for it in another case alone (T-62).
+
+        *listed* are owner, table, with the suffix or without, and partition.
+        """
+        by_name: dict[tuple[str, str], str] = {}
+        for source, named in self.tables.items():
+            by_name[named.schema, named.table] = source
+            by_name[named.schema, named.table.removesuffix(self.suffix)] = source
+        folded = {(schema.casefold(), table.casefold()): source for (schema, table), source in by_name.items()}
+        closed: dict[str, set[str]] = {}
+        misspelled: dict[str, dict[str, str]] = {}
+        for owner, name, partition in listed:
+            source = by_name.get((owner, name), "")
+            meant = folded.get((owner.casefold(), name.casefold()), "")
+            if source:
+                closed.setdefault(source, set()).add(partition)
+            elif meant:
+                misspelled.setdefault(meant, {})[partition] = f"{owner}.{name}"
+        alone = {
+            source: {partition: name for partition, name in names.items() if partition not in closed.get(source, ())}
+            for source, names in misspelled.items()
+        }
+        return {source: sorted(partitions) for source, partitions in closed.items()}, alone
+
+    def _names_of_tables(self) -> dict[tuple[str, str], str]:
+        """The source tables by the schemas and names, without case, that a control table may give them."""
+        found: dict[tuple[str, str], str] = {}
+        for source, named in self.tables.items():
+            schema, _, table = source.partition(".")
+            for name in (named.table, named.table.removesuffix(self.suffix)):
+                found[named.schema.casefold(), name.casefold()] = source
+            found.setdefault((schema.casefold(), table.casefold()), source)
+        return found
 
     @classmethod
     def of(cls, mirror: Mirror, source: ChangeTablesInDatabase) -> ChangeTables:
@@ -127,12 +196,58 @@ class ChangeTables(QueriedTransport):
         )
 
     def find(self, spark: Any, bound: Mapping[str, int], seen: Seen | None = None) -> Found:
-        return find_ranges(spark, self, bound, None if seen is None else seen(bound))
+        """Everything in the change tables beyond what is bound.
+
+        A partition is ``<schema>.<table>__ct/<partition>`` from 0 to its number of rows plus 1; with other rows than
+        were *seen* it is bound again, and the plan drops what it holds twice. One that has ended and is not listed is
+        overdue. An interval is ``<schema>.<table>__ct`` from a ``change_seq`` to one beyond the highest; it is read
+        again where rows came below. A table that is not as it must be is refused; the others go on.
+        """
+        known = None if seen is None else seen(bound)
+        found, refused, versions = Found([], []), dict[str, TerminalError](), dict[str, FileVersion]()
+        overdue: list[str] = []
+        closed: dict[str, list[str]] = {}
+        misspelled: Mapping[str, Mapping[str, str]] = {}
+        if self.control is not None:
+            listed = ControlTable(spark, self.connection, self.control).partitions(self.task)
+            closed, misspelled = self.closed_partitions(listed)
+        begun = max(
+            (match[1] for names in closed.values() for match in map(_PARTITION.fullmatch, names) if match), default=""
+        )
+        for source in self.tables:
+            table = self.open(spark, source)
+            try:
+                if not table.exists:
+                    _refuse_another_case(table.name, table.in_another_case(), "the database has the table")
+                    found.waiting.append(table.name)
+                    continue
+                table.structure()
+                if self.control is None:
+                    counted = None if known is None else known.get(table.name)
+                    ranges, rows = _new_interval(table, bound.get(table.name), self.overlap_minutes, counted)
+                    if rows is not None:
+                        versions[table.name] = rows
+                else:
+                    rows_of = table.rows_of_partitions()
+                    _refuse_misspelled(table, misspelled.get(source, {}), rows_of, bound, is_listed=source in closed)
+                    ranges, others = _new_partitions(table.name, rows_of, closed.get(source, []), bound, known or {})
+                    versions |= others
+                    unlisted = rows_of.keys() - {"", *closed.get(source, ())}
+                    names = {name: f"{table.name}/{name}" for name in unlisted if _has_ended(name, begun)}
+                    overdue += sorted(name for name in names.values() if name not in bound)
+            except TerminalError as error:
+                if error.code not in _OF_ONE_TABLE:
+                    raise
+                refused[source] = error
+            else:
+                found.ranges.extend(ranges)
+        waiting, seen_now = [*found.waiting, *overdue], {} if known is None else versions
+        return found._replace(waiting=waiting, refused=refused, versions=seen_now, overdue=tuple(overdue))
 
     def told(self, spark: Any) -> Told:
         if self.control_schema is None:
             return Told()
-        return read_control_tables(spark, self.connection, self.control_schema, names_of_tables(self), self.task)
+        return read_control_tables(spark, self.connection, self.control_schema, self._names_of_tables(), self.task)
 
     def ends(self, spark: Any, bound: Mapping[str, int]) -> dict[str, int]:
         """Partitions that are still open count among them, up to where they are bound once all their rows are read."""
@@ -190,9 +305,8 @@ class ChangeTables(QueriedTransport):
         dialect = dialect_of(connection)
         if not dialect.copies:
             return Survey()
-        tables = {source: self.change_table(source) for source in self.tables}
         columns: dict[tuple[str, str], list[str]] = {}
-        for name in tables.values():
+        for name in map(self.change_table, self.tables):
             lines = ask(connection, dialect.columns_query(*name))
             if lines is None:
                 return Survey()
@@ -205,8 +319,8 @@ class ChangeTables(QueriedTransport):
             lines = ask(connection, f"SELECT DISTINCT {asked} FROM {table}")
             own = [one for one in lines or () if is_of_task(one.get("task"), self.task)]
             listed = None if lines is None else [(str(one["owner"]), str(one["name"]), "") for one in own]
-            closed = None if listed is None else closed_partitions(self, listed)[0]
-        found = survey_database(tables, columns, closed, self.prefix)
+            closed = None if listed is None else self.closed_partitions(listed)[0]
+        found = self.surveyed(columns, closed)
         is_named = self.control is None or self.control_schema != self.control.schema
         if self.control_schema is not None and is_named:
             seen = ask(connection, dialect.alike_query(self.control_schema, *CONTROL_TABLES))
@@ -215,71 +329,62 @@ class ChangeTables(QueriedTransport):
                 found = found._replace(settings={"control_schema": what})
         return found
 
-
-def find_ranges(
-    spark: SparkSession, place: ChangeTables, bound: Mapping[str, int], seen: Mapping[str, FileVersion] | None = None
-) -> Found:
-    """Everything in the change tables beyond what is bound.
-
-    A partition is ``<schema>.<table>__ct/<partition>`` from 0 to its number of rows plus 1; with other rows than were
-    *seen* it is bound again, and the plan drops what it holds twice. One that has ended and is not listed is overdue.
-    An interval is ``<schema>.<table>__ct`` from a ``change_seq`` to one beyond the highest, as whole numbers; it is
-    read again where rows came below. A table that is not as it must be is refused; the others go on.
-    """
-    found, refused, versions = Found([], []), dict[str, TerminalError](), dict[str, FileVersion]()
-    overdue: list[str] = []
-    closed: dict[str, list[str]] = {}
-    misspelled: Mapping[str, Mapping[str, str]] = {}
-    if place.control is not None:
-        listed = ControlTable(spark, place.connection, place.control).partitions(place.task)
-        closed, misspelled = closed_partitions(place, listed)
-    begun = max(
-        (match[1] for names in closed.values() for match in map(_PARTITION.fullmatch, names) if match), default=""
-    )
-    for source in place.tables:
-        table = place.open(spark, source)
-        try:
-            if not table.exists:
-                _refuse_another_case(table.name, table.in_another_case(), "the database has the table")
-                found.waiting.append(table.name)
+    def surveyed(self, columns: Mapping[tuple[str, str], Collection[str]], closed: Collection[str] | None) -> Survey:
+        """Which tables have *columns* in the database and, with partitioning, a *closed* partition."""
+        unseen, without_mask = {}, []
+        mask = (self.prefix + MASK).lower()
+        for source, name in ((source, self.change_table(source)) for source in self.tables):
+            if name not in columns:
+                unseen[source] = f"the login sees no change table {name.table!r} in the schema {name.schema!r}"
                 continue
-            table.structure()
-            if place.control is None:
-                known = None if seen is None else seen.get(table.name)
-                ranges, rows = _new_interval(table, bound.get(table.name), place.overlap_minutes, known)
-                if rows is not None:
-                    versions[table.name] = rows
-            else:
-                rows_of = table.rows_of_partitions()
-                _refuse_misspelled(table, misspelled.get(source, {}), rows_of, bound, is_listed=source in closed)
-                ranges, others = _new_partitions(table.name, rows_of, closed.get(source, []), bound, seen or {})
-                versions |= others
-                unlisted = rows_of.keys() - {"", *closed.get(source, ())}
-                names = {name: f"{table.name}/{name}" for name in unlisted if _has_ended(name, begun)}
-                overdue += sorted(name for name in names.values() if name not in bound)
-        except TerminalError as error:
-            if error.code not in _OF_ONE_TABLE:
-                raise
-            refused[source] = error
-        else:
-            found.ranges.extend(ranges)
-    waiting, seen_now = [*found.waiting, *overdue], {} if seen is None else versions
-    return found._replace(waiting=waiting, refused=refused, versions=seen_now, overdue=tuple(overdue))
+            if closed is not None and source not in closed:
+                unseen[source] = f"the control table lists no closed partition of {'.'.join(name)!r}"
+            if mask not in {column.lower() for column in columns[name]}:
+                without_mask.append(source)
+        return Survey(unseen, without_mask)
 
 
-def slice_of(place: ChangeTables, bound: BoundRange) -> Slice:
-    """What a bound range means."""
-    for source in place.tables:
-        name = ".".join(place.change_table(source))
-        if bound.name == name:
-            return Slice(source, name, None, sequence_text(bound.start), sequence_text(bound.end))
-        if place.control is not None and bound.name.startswith(f"{name}/"):
-            return Slice(source, bound.name, bound.name[len(name) + 1 :], "", "")
-    raise TerminalError(
-        "TABLE_REDECLARED",
-        f"the bound range {bound.name!r} belongs to no mirrored table",
-        way_out="put the table back into the mirror file until its batch is committed, then take it out",
-    )
+@dataclass(frozen=True)
+class SliceTask:
+    """A bound range of one change table, read and decoded by one worker."""
+
+    origin: str
+    at: int
+    structure: Structure
+    prefix: str
+    log: Callable[[int], BlockLog]
+
+    def take(self, batches: Iterable[pa.RecordBatch]) -> Any:
+        """Decode and log the texts of its rows; return what was written and seen."""
+        decoding = self.log(self.at)
+        add = cut_blocks(self.origin, self.structure, self.prefix, decoding.take_block)
+        for batch in batches:
+            add(batch)
+        add(None)
+        return decoding.finish()
+
+
+def _copy(connection: Connection, task: tuple[SliceTask, str, SourceName]) -> Any:
+    one, query, name = task
+    return one.take(rows_of(connection, query, name))
+
+
+def _work(tasks: Sequence[SliceTask]) -> Callable[[int, Iterable[pa.RecordBatch]], bytes]:
+    def work(part: int, batches: Iterable[pa.RecordBatch]) -> bytes:
+        texts = (batch.cast(pa.schema([(name, pa.string()) for name in batch.schema.names])) for batch in batches)
+        try:
+            return pickle.dumps(tasks[part].take(texts))
+        except MirroringError as error:
+            return pickle.dumps(error)
+
+    return work
+
+
+def _part(answer: bytes) -> Any:
+    part = pickle.loads(answer)
+    if isinstance(part, MirroringError):
+        raise part
+    return part
 
 
 def overlapping_start(end: int, minutes: int) -> int:
@@ -374,45 +479,6 @@ def _new_partitions(
         if version != known:
             versions[name] = version
     return found, versions
-
-
-def closed_partitions(
-    place: ChangeTables, listed: Iterable[tuple[str, str, str]]
-) -> tuple[dict[str, list[str]], dict[str, dict[str, str]]]:
-    """The closed partitions of each source table, and those that are listed for it in another case alone (T-62).
-
-    *listed* are owner, table, with the suffix or without, and partition.
-    """
-    by_name: dict[tuple[str, str], str] = {}
-    for source, named in place.tables.items():
-        by_name[named.schema, named.table] = source
-        by_name[named.schema, named.table.removesuffix(place.suffix)] = source
-    folded = {(schema.casefold(), table.casefold()): source for (schema, table), source in by_name.items()}
-    closed: dict[str, set[str]] = {}
-    misspelled: dict[str, dict[str, str]] = {}
-    for owner, name, partition in listed:
-        source = by_name.get((owner, name), "")
-        meant = folded.get((owner.casefold(), name.casefold()), "")
-        if source:
-            closed.setdefault(source, set()).add(partition)
-        elif meant:
-            misspelled.setdefault(meant, {})[partition] = f"{owner}.{name}"
-    alone = {
-        source: {partition: name for partition, name in names.items() if partition not in closed.get(source, ())}
-        for source, names in misspelled.items()
-    }
-    return {source: sorted(partitions) for source, partitions in closed.items()}, alone
-
-
-def names_of_tables(place: ChangeTables) -> dict[tuple[str, str], str]:
-    """The source tables by the schemas and names, without case, that a control table may give them."""
-    found: dict[tuple[str, str], str] = {}
-    for source, named in place.tables.items():
-        schema, _, table = source.partition(".")
-        for name in (named.table, named.table.removesuffix(place.suffix)):
-            found[named.schema.casefold(), name.casefold()] = source
-        found.setdefault((schema.casefold(), table.casefold()), source)
-    return found
 
 
 def _refuse_misspelled(
