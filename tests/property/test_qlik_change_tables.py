@@ -16,12 +16,9 @@ from hypothesis import strategies as st
 
 from spark_jobs.changelog.schema import LogRow
 from spark_jobs.sources.contract.decoded import Decoded, MirroredTable, Waiting
-from spark_jobs.sources.qlik.change_table.decoder import (
-    ChangeRow,
-    ChangeTableSettings,
-    QlikChangeTableDecoder,
-)
+from spark_jobs.sources.qlik.change_table.decoder import ChangeTableSettings, QlikChangeTableDecoder
 from spark_jobs.sources.qlik.change_table.files import ChangeFiles
+from spark_jobs.sources.qlik.change_table.rows import ChangeRow
 from spark_jobs.sources.sql_server.types import parse_value
 from tests.contradictions import found_in
 from workload_generator.history import SHOP_TABLES, ColumnDef, History, random_history

@@ -25,8 +25,8 @@ from spark_jobs.sources.contract.json_numbers import (
     rounded,
 )
 from spark_jobs.sources.sql_server.row_columns import Column, RowColumns
-from spark_jobs.sources.sql_server.type_text import BINARY, MONEY, SqlType, read_type
-from spark_jobs.sources.sql_server.types import BinaryText, hex_of_base64, is_another_row, is_large, is_unfilled
+from spark_jobs.sources.sql_server.type_text import BINARY, MONEY, SqlType, is_large, read_type
+from spark_jobs.sources.sql_server.types import BinaryText, hex_of_base64, is_another_row, is_unfilled
 
 CUT_LENGTH = 2**20
 """The source silently cuts longer values to this length (C-50)."""

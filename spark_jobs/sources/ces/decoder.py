@@ -30,8 +30,8 @@ from spark_jobs.sources.ces.unreadable import NamedTable, table_in_body, table_i
 from spark_jobs.sources.contract.decoded import (
     Damage,
     Decoded,
+    Decoder,
     Dispositions,
-    IndependentMessages,
     MirroredTable,
     Refusal,
     SourceSchema,
@@ -43,8 +43,6 @@ from spark_jobs.sources.contract.decoded import (
 )
 from spark_jobs.sources.contract.table_names import TableNames
 from spark_jobs.sources.sql_server.types import BinaryText
-
-__all__ = ["CesDecoder", "CesSettings", "Damage", "Decoded", "Dispositions", "MirroredTable"]
 
 
 class CesSettings(NamedTuple):
@@ -62,7 +60,7 @@ class CesSettings(NamedTuple):
 DEFAULT_SETTINGS = CesSettings()
 
 
-class CesDecoder(IndependentMessages):
+class CesDecoder(Decoder):
     """Decodes CES messages of every generation, JSON and Avro, and joins split events."""
 
     def __init__(self, tables: Mapping[str, MirroredTable], settings: CesSettings = DEFAULT_SETTINGS) -> None:
@@ -111,9 +109,6 @@ class CesDecoder(IndependentMessages):
         note_senders(facts, {(row.tbl or "", outcome.sender) for row in outcome.rows if row.kind == CHANGE})
         schemas = keys_untold({row.tbl or "" for row in outcome.rows} if outcome.key_untold else ())
         return Decoded([*outcome.rows], counts, schemas, facts)
-
-    def again(self, origin: str, place: int, body: bytes, source: str | None) -> RawMessage:
-        return RawMessage(origin, place, body)
 
     def incomplete(self, pieces: Sequence[LogRow], reason: str) -> list[LogRow]:
         return incomplete(pieces, reason, self)

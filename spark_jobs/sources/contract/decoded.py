@@ -6,14 +6,15 @@ A decoder is a pure function: messages in, rows of the change log out, and every
 from __future__ import annotations
 
 import re
+from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 from open_mirroring.changes.column_choice import ALL_COLUMNS, ColumnChoice
 from open_mirroring.changes.manifest import Facts
 from open_mirroring.changes.row_key import columns_lacking
 from open_mirroring.facts.kind import NO_FACTS
-from spark_jobs.changelog.schema import REJECTED, LogRow
+from spark_jobs.changelog.schema import REJECTED, LogRow, RawMessage
 from spark_jobs.sources.contract.encodings import looks_like
 
 _LIST_BYTES = 64 * 2**20
@@ -149,41 +150,21 @@ LoggedHalf = tuple[str, str | None]
 """What the log holds at a place: the operation of a change, and its key."""
 
 
-class Decoder(Protocol):
-    """What a format offers to whoever reads messages: all methods are pure functions of their arguments."""
+class Decoder(ABC):
+    """What a format offers to whoever reads messages: pure functions, here of messages that are independent."""
 
+    @abstractmethod
     def decode(self, messages: Iterable[Any]) -> Decoded:
         """The rows of whole messages, and fragments for those that need others to be understood.
 
         A fragment's ``fragment_of`` names what it waits for; ``raw`` holds the message's bytes.
         """
-        ...
 
     def cut(self, messages: Iterable[Any], size: int) -> Iterator[list[Any]]:
-        """Cut messages into lists of about *size*, only where :meth:`decode` then gives the same as for all of them."""
-        ...
+        """Cut messages into lists of about *size*, only where :meth:`decode` then gives the same as for all of them.
 
-    def join(self, pieces: Sequence[LogRow]) -> Decoded | Waiting | Unjoinable:
-        """Join the fragments of one identity, from any batches and in any order."""
-        ...
-
-    def late_rows(self, pieces: Sequence[LogRow], logged: Collection[LoggedHalf]) -> list[LogRow]:
-        """The rows that the fragments of one identity add to what is logged at their position already; mostly none."""
-        ...
-
-    def incomplete(self, pieces: Sequence[LogRow], reason: str) -> list[LogRow]:
-        """The dead letters of fragments that waited too long."""
-        ...
-
-    def again(self, origin: str, place: int, body: bytes, source: str | None) -> Any:
-        """Make of a logged dead letter the message that :meth:`decode` takes; *source* is the letter's table."""
-        ...
-
-
-class IndependentMessages:
-    """The part of a decoder whose messages are independent: any batch boundary is safe."""
-
-    def cut(self, messages: Iterable[Any], size: int) -> Iterator[list[Any]]:
+        A list of large messages is shorter, so that memory stays flat.
+        """
         chunk: list[Any] = []
         held = 0
         for message in messages:
@@ -195,8 +176,21 @@ class IndependentMessages:
         if chunk:
             yield chunk
 
+    def join(self, pieces: Sequence[LogRow]) -> Decoded | Waiting | Unjoinable:
+        """Join the fragments of one identity, from any batches and in any order."""
+        return Waiting()
+
     def late_rows(self, pieces: Sequence[LogRow], logged: Collection[LoggedHalf]) -> list[LogRow]:
+        """The rows that the fragments of one identity add to what is logged at their position already; mostly none."""
         return []
+
+    def incomplete(self, pieces: Sequence[LogRow], reason: str) -> list[LogRow]:
+        """The dead letters of fragments that waited too long."""
+        return []
+
+    def again(self, origin: str, place: int, body: bytes, source: str | None) -> Any:
+        """Make of a logged dead letter the message that :meth:`decode` takes; *source* is the letter's table."""
+        return RawMessage(origin, place, body)
 
 
 class Refusal(Exception):

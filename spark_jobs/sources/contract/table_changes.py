@@ -6,9 +6,10 @@ The format says what a message is, its position and its rows. This module does t
 from __future__ import annotations
 
 import json
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from typing import Any, NamedTuple
 
 from open_mirroring.changes.row_key import key_bucket
@@ -18,12 +19,10 @@ from spark_jobs.changelog.schema import CHANGE, DELETE, KEY_LEFT, REJECTED, LogR
 from spark_jobs.sources.contract.decoded import (
     Damage,
     Decoded,
+    Decoder,
     Dispositions,
-    IndependentMessages,
     MirroredTable,
     Refusal,
-    Unjoinable,
-    Waiting,
     damaged_row,
     refused_row,
     shown,
@@ -41,12 +40,7 @@ class TableEvent(NamedTuple):
     content: Any
 
 
-class _Foreign(NamedTuple):
-    table: str
-    position: str
-
-
-class TableChanges(IndependentMessages, ABC):
+class TableChanges(Decoder):
     """Decodes messages one by one; *tables* by their names at the source, ``schema.table``."""
 
     def __init__(self, tables: Mapping[str, MirroredTable]) -> None:
@@ -71,32 +65,28 @@ class TableChanges(IndependentMessages, ABC):
         rows, ended = list[LogRow](), Counter[str]()
         facts: NewFacts = {}
         for message in messages:
-            ended["messages"] += 1
-            if isinstance(message, Damage):
-                found: Sequence[LogRow] | _Foreign | None = [damaged_row(message)]
-            else:
-                found = self._outcome(message)
-            if found is None:
-                ended["ignored"] += 1
-                continue
-            if isinstance(found, _Foreign):
-                ended["ignored"] += 1
-                FOREIGN.add(facts, Ignored(1, found.position), name=found.table)
-                continue
+            found = [damaged_row(message)] if isinstance(message, Damage) else self._rows(message, facts)
             rows += found
-            ended["rejected" if found[0].kind == REJECTED else "changes"] += 1
+            kind = found[0].kind if found else ""
+            ended["messages"] += 1
+            ended["ignored" if not found else "rejected" if kind == REJECTED else "changes"] += 1
         return Decoded(rows, Dispositions(**ended), facts=facts)
 
-    def _outcome(self, message: RawMessage) -> Sequence[LogRow] | _Foreign | None:
+    def _rows(self, message: RawMessage, facts: NewFacts) -> Sequence[LogRow]:
+        """The rows of a message; none for a tombstone, and for a table that is not mirrored, which is a fact."""
         at = LogRow(REJECTED, message.origin, message.place)
         try:
             event = None if message.body is None else self.read(message.body)
             if event is None:
-                return None
+                return ()
             name = f"{event.schema}.{event.table}"
             meant = self._names.meant_by(name)
             if meant is None:
-                return _Foreign(name, self._position_told(event.content))
+                position = ""
+                with suppress(Refusal):
+                    position = self.position(event.content)
+                FOREIGN.add(facts, Ignored(1, position), name=name)
+                return ()
             at = at._replace(tbl=self._tables[meant].source, epoch=event.epoch)
             if name not in self._tables:
                 self._names.refuse_other_case(name)
@@ -107,21 +97,6 @@ class TableChanges(IndependentMessages, ABC):
         except Refusal as why:
             letter = refused_row(message.origin, message.place, why, message.body)
             return [letter._replace(tbl=at.tbl, epoch=at.epoch, pos=at.pos, key=why.key, bucket=key_bucket(why.key))]
-
-    def _position_told(self, content: Any) -> str:
-        try:
-            return self.position(content)
-        except Refusal:
-            return ""
-
-    def join(self, pieces: Sequence[LogRow]) -> Decoded | Waiting | Unjoinable:
-        return Waiting()
-
-    def incomplete(self, pieces: Sequence[LogRow], reason: str) -> list[LogRow]:
-        return []
-
-    def again(self, origin: str, place: int, body: bytes, source: str | None) -> RawMessage:
-        return RawMessage(origin, place, body)
 
 
 def change_rows(

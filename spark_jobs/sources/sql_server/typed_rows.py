@@ -23,14 +23,8 @@ from open_mirroring.landing_zone.schema import LandingColumn
 from spark_jobs.changelog.schema import DELETE, KEY_LEFT
 from spark_jobs.sources.sql_server.chosen_types import number_reader, text_reader
 from spark_jobs.sources.sql_server.column_casts import cast_to, matches
-from spark_jobs.sources.sql_server.type_text import is_known
-from spark_jobs.sources.sql_server.types import (
-    converter,
-    key_converter,
-    landing_type,
-    type_of_key_text,
-    type_of_landed_key,
-)
+from spark_jobs.sources.sql_server.type_text import is_known, landing_type
+from spark_jobs.sources.sql_server.types import converter, key_converter, type_of_key_text, type_of_landed_key
 
 _ROW_BY_ROW_BELOW = 250
 """Fewer rows than this are read one by one, because a vectorized reader takes time to set up."""

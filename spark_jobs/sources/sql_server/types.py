@@ -27,23 +27,9 @@ from spark_jobs.sources.sql_server.type_text import (
     MONEY,
     TIMESTAMPS,
     SqlType,
-    is_large,
     landing_type,
     read_type,
 )
-
-__all__ = [
-    "BinaryText",
-    "canonical_text",
-    "converter",
-    "hex_of_base64",
-    "is_large",
-    "key_converter",
-    "landing_type",
-    "parse_value",
-    "type_of_key_text",
-    "type_of_landed_key",
-]
 
 BinaryText = Literal["hex", "base64"]
 """The source's encoding of binary values: ``0x…`` or bare hexadecimal, or base64. The log has hexadecimal only."""

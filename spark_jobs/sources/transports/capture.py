@@ -16,8 +16,6 @@ from spark_jobs.sources.contract.avro_codecs import refuse_missing_codec
 from spark_jobs.sources.contract.decoded import Damage
 from spark_jobs.sources.transports.source_files import MAX_RAW, open_source
 
-__all__ = ["Damage", "read_capture"]
-
 SUFFIXES = (".avro",)
 
 # Exceptions of reading a damaged container, from its own checks and from decompression.

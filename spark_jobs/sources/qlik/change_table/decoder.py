@@ -19,6 +19,7 @@ from spark_jobs.changelog.schema import CHANGE, DELETE, FRAGMENT, INSERT, KEY_LE
 from spark_jobs.sources.contract.decoded import (
     Damage,
     Decoded,
+    Decoder,
     Dispositions,
     LoggedHalf,
     MirroredTable,
@@ -51,8 +52,6 @@ from spark_jobs.sources.qlik.change_table.updates import (
 )
 from spark_jobs.sources.qlik.masks import MaskOrder
 from spark_jobs.sources.qlik.positions import qlik_position
-
-__all__ = ["ChangeRow", "ChangeTableSettings", "QlikChangeTableDecoder", "Structure", "TableDamage"]
 
 _Message = ChangeRow | TableDamage | Damage
 _LAYOUTS_KEPT = 1000
@@ -87,7 +86,7 @@ class ChangeTableSettings(NamedTuple):
 DEFAULT_SETTINGS = ChangeTableSettings()
 
 
-class QlikChangeTableDecoder:
+class QlikChangeTableDecoder(Decoder):
     """Decodes rows of change tables."""
 
     def __init__(self, tables: Mapping[str, MirroredTable], settings: ChangeTableSettings = DEFAULT_SETTINGS) -> None:

@@ -14,7 +14,8 @@ from spark_jobs.changelog.schema import DELETE, INSERT
 from spark_jobs.sources.contract.decoded import Refusal, shown
 from spark_jobs.sources.qlik.change_table.rows import MASK, RowLayout, Values
 from spark_jobs.sources.qlik.masks import MaskOrder, places, readings
-from spark_jobs.sources.sql_server.types import is_large, is_same_value
+from spark_jobs.sources.sql_server.type_text import is_large
+from spark_jobs.sources.sql_server.types import is_same_value
 
 MaskReading = Literal["msb_text", "le_bytes"]
 MaskReadings = Mapping[MaskReading, frozenset[int]]

@@ -13,7 +13,7 @@ from spark_jobs.changelog.schema import LogRow, RawMessage
 from spark_jobs.sources.contract.decoded import (
     Damage,
     Decoded,
-    IndependentMessages,
+    Decoder,
     MirroredTable,
     Refusal,
     SourceSchema,
@@ -25,15 +25,13 @@ from spark_jobs.sources.contract.table_names import TableNames
 from spark_jobs.sources.qlik.message.images import ImagesMade, TableImages
 from spark_jobs.sources.qlik.message.reading import BY_KEY, UNTOLD, MessageReader, QlikMessageSettings
 from spark_jobs.sources.qlik.message.registry import Structures
-from spark_jobs.sources.qlik.message.structures import Structure, registry_schema
+from spark_jobs.sources.qlik.message.structures import Structure
 from spark_jobs.sources.qlik.message.tables import key_that_tells
-
-__all__ = ["QlikMessageDecoder", "QlikMessageSettings", "registry_schema"]
 
 DEFAULT_SETTINGS = QlikMessageSettings()
 
 
-class QlikMessageDecoder(IndependentMessages):
+class QlikMessageDecoder(Decoder):
     """Decodes messages of Qlik tasks by known structures, announced earlier or given in the mirror file (K-06)."""
 
     def __init__(

@@ -16,9 +16,8 @@ from open_mirroring.config.connections import Connection, invalid
 from open_mirroring.errors import TerminalError, TransientError
 from spark_jobs.sources.contract.decoded import Refusal, SourceSchema
 from spark_jobs.sources.qlik.message.avro import data_schema
-from spark_jobs.sources.qlik.message.decoder import registry_schema
 from spark_jobs.sources.qlik.message.envelope import registry_number
-from spark_jobs.sources.qlik.message.structures import unfit_schema
+from spark_jobs.sources.qlik.message.structures import registry_schema, unfit_schema
 
 log = logging.getLogger(__name__)
 

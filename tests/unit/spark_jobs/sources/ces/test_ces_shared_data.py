@@ -14,8 +14,8 @@ import pytest
 
 from spark_jobs.changelog.schema import LogRow, RawMessage
 from spark_jobs.sources.ces.changes import Outcome
-from spark_jobs.sources.ces.decoder import CesDecoder, Decoded, MirroredTable, join
-from spark_jobs.sources.contract.decoded import Damage
+from spark_jobs.sources.ces.decoder import CesDecoder, join
+from spark_jobs.sources.contract.decoded import Damage, Decoded, MirroredTable
 from spark_jobs.sources.sql_server.types import parse_value
 from spark_jobs.sources.transports.capture import read_capture
 from spark_jobs.sources.transports.capture_gaps import list_capture

@@ -24,14 +24,15 @@ from open_mirroring.facts.senders import senders_in
 from open_mirroring.landing_zone.arrow_schema import arrow_type
 from spark_jobs.changelog.schema import LogRow
 from spark_jobs.extract.read_task import Decoding, LogTarget
-from spark_jobs.sources.contract.decoded import Damage, MirroredTable
+from spark_jobs.sources.contract.decoded import Damage, MirroredTable, TableDamage
 from spark_jobs.sources.contract.source import Found
 from spark_jobs.sources.exports.files import Export, ExportRows, cut_file, export_columns, export_files
 from spark_jobs.sources.qlik import data_files, delimited
 from spark_jobs.sources.qlik.change_table import files
-from spark_jobs.sources.qlik.change_table.decoder import ChangeRow, QlikChangeTableDecoder, TableDamage
+from spark_jobs.sources.qlik.change_table.decoder import QlikChangeTableDecoder
 from spark_jobs.sources.qlik.change_table.files import ChangeFiles
 from spark_jobs.sources.qlik.change_table.format import ChangeTableFormat
+from spark_jobs.sources.qlik.change_table.rows import ChangeRow
 from tests.qlik_change_rows import TABLE, decoder, sequence
 from tests.unit.spark_jobs.sources.ces.test_ces_shared_data import assert_equal_cell_by_cell, expected, folded
 

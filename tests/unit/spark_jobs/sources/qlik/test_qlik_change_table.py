@@ -11,9 +11,8 @@ from pathlib import Path
 import pytest
 
 from spark_jobs.changelog.schema import LogRow
-from spark_jobs.sources.contract.decoded import Damage, Decoded, MirroredTable, Unjoinable, Waiting
-from spark_jobs.sources.qlik.change_table.decoder import ChangeRow, Structure, TableDamage
-from spark_jobs.sources.qlik.change_table.rows import ChangeColumn, RowLayout, read_row
+from spark_jobs.sources.contract.decoded import Damage, Decoded, MirroredTable, TableDamage, Unjoinable, Waiting
+from spark_jobs.sources.qlik.change_table.rows import ChangeColumn, ChangeRow, RowLayout, Structure, read_row
 from spark_jobs.sources.qlik.change_table.updates import read_mask
 from spark_jobs.sources.qlik.positions import qlik_position
 from tests.noted_facts import ignored

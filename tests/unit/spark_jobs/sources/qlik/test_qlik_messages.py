@@ -14,8 +14,7 @@ from open_mirroring.changes.column_choice import ColumnChoice
 from open_mirroring.errors import TerminalError
 from spark_jobs.changelog.schema import LogRow, RawMessage
 from spark_jobs.sources.contract.decoded import Damage, Decoded, Dispositions, MirroredTable, SourceSchema, Waiting
-from spark_jobs.sources.qlik.message.decoder import registry_schema
-from spark_jobs.sources.qlik.message.structures import unfit_schema
+from spark_jobs.sources.qlik.message.structures import registry_schema, unfit_schema
 from spark_jobs.sources.qlik.positions import qlik_position
 from spark_jobs.sources.sql_server.types import parse_value
 from spark_jobs.sources.transports.json_lines import read_lines

@@ -8,12 +8,12 @@ import pytest
 
 from open_mirroring.errors import TerminalError
 from open_mirroring.landing_zone.arrow_schema import arrow_type
+from spark_jobs.sources.sql_server.type_text import landing_type
 from spark_jobs.sources.sql_server.types import (
     canonical_text,
     converter,
     hex_of_base64,
     key_converter,
-    landing_type,
     parse_value,
     type_of_key_text,
     type_of_landed_key,
