@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -37,10 +37,10 @@ from spark_jobs.sources.exports.files import (
     ExportRows,
     Piece,
     cut_file,
+    dfm_of,
     export_columns,
     export_files,
     keys_as_streamed,
-    load_key,
 )
 from spark_jobs.sources.jdbc.dialects import Range
 from spark_jobs.sources.jdbc.pacing import Pace
@@ -243,7 +243,10 @@ def _plan_export(mirror: Mirror, table: Table, load: ExportLoad, hand_over: Hand
             )
         columns = both
     if export.is_described:
-        _refuse_narrower_key(table, load_key(export.path(files[0])))
+        key = dfm_of(export.path(files[0])).key
+        if table.key and not table.key_is_unique and (lacking := columns_lacking(table.key, key)):
+            what = f"the key of the source has {lacking}, which `key` lacks: rows of two keys would become one"
+            raise TerminalError("KEY_DIFFERS", what, where=f"table {table.source}", way_out=next_step("KEY_DIFFERS"))
         columns = keys_as_streamed(columns, {*table.key} - load.types.keys(), table.chosen)
     _check(columns, table)
     pieces = [piece for f in files for piece in cut_file(export, f, mirror.publish.max_rows_per_file, CHUNK_BYTES)]
@@ -252,14 +255,6 @@ def _plan_export(mirror: Mirror, table: Table, load: ExportLoad, hand_over: Hand
         _prove_unique(export, pieces, [c for c in columns if c.name in table.key])
     plan = LoadPlan(settings_of(table), columns, tuple(chunks), hand_over_batch=hand_over.log_from)
     return BoundLoad(plan, since)
-
-
-def _refuse_narrower_key(table: Table, announced: Sequence[str]) -> None:
-    """Refuse a load whose source tells a key with more columns than the mirror file's (G-83)."""
-    lacking = [] if table.key_is_unique or not table.key else columns_lacking(table.key, announced)
-    if lacking:
-        what = f"the key of the source has {lacking}, which `key` lacks: rows of two keys would become one"
-        raise TerminalError("KEY_DIFFERS", what, where=f"table {table.source}", way_out=next_step("KEY_DIFFERS"))
 
 
 def _check_handover(table: Table, load: ExportLoad, position: str, hand_over: HandOver) -> None:

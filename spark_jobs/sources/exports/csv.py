@@ -26,8 +26,6 @@ from spark_jobs.sources.qlik.data_files import line_ends
 _BLOCK = 16 << 20
 _EMPTY = "it is empty: even a table without rows has a header line"
 _DASHES = re.compile(rb'"?-*-{3,}-*"?(?:,"?-+"?)*|(?:"?-+"?,)+"?-*-{3,}-*"?(?:,"?-+"?)*')
-_COUNTED = re.compile(r"\(\d+ rows? affected\)")
-_SEPARATORS = (";", "\t", "|", "\x01")
 _QUOTE, _COMMA, _LF, _CR = b'",\n\r'
 
 
@@ -110,19 +108,6 @@ def _why_no_text(data: np.memmap[Any, np.dtype[np.uint8]]) -> str | None:
     if second and _DASHES.fullmatch(second[0].strip()):
         return "its second line holds dashes, as sqlcmd writes them below the header: delete that line, or use bcp"
     return None
-
-
-def why_unparsed(error: str) -> str:
-    """The meaning of a parser's *error*, if the text of the line shows it."""
-    if _COUNTED.search(error):
-        return f"it ends with a count of rows, as sqlcmd writes it: export with `SET NOCOUNT ON` ({error})"
-    return error
-
-
-def separator_in(names: Sequence[str]) -> str | None:
-    """The likely separator in a header of one column, instead of the comma."""
-    found = [one for one in _SEPARATORS if len(names) == 1 and one in names[0]]
-    return found[0] if found else None
 
 
 @contextmanager
