@@ -12,8 +12,7 @@ import fastavro
 from spark_jobs.changelog.schema import LogRow, RawMessage
 from spark_jobs.sources.contract.decoded import Decoded, MirroredTable, SourceSchema
 from spark_jobs.sources.qlik.message.avro import ENVELOPE
-from spark_jobs.sources.qlik.message.decoder import QlikMessageDecoder
-from spark_jobs.sources.qlik.message.reading import QlikMessageSettings
+from spark_jobs.sources.qlik.message.decoder import QlikMessageDecoder, QlikMessageSettings
 
 ID = "0123456789ABCDEF0123456789ABCDEF"
 ORDERS = MirroredTable("dbo.orders", ("id",))

@@ -15,8 +15,7 @@ from hypothesis import strategies as st
 
 from spark_jobs.changelog.schema import LogRow, RawMessage
 from spark_jobs.sources.contract.decoded import Decoded, MirroredTable, SourceSchema
-from spark_jobs.sources.qlik.message.decoder import QlikMessageDecoder
-from spark_jobs.sources.qlik.message.reading import QlikMessageSettings
+from spark_jobs.sources.qlik.message.decoder import QlikMessageDecoder, QlikMessageSettings
 from spark_jobs.sources.qlik.message.structures import registry_schema
 from spark_jobs.sources.sql_server.types import parse_value
 from tests.qlik_messages import ROW, avro_dt, avro_md, dt, md

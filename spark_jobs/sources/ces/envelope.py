@@ -97,6 +97,10 @@ class _Envelope(msgspec.Struct, gc=False):
     splittotalcnt: int | None = None
 
 
+class _Typed(msgspec.Struct):
+    type: str = EVENT_TYPE
+
+
 class Split(NamedTuple):
     """The position of a message among the pieces of its event, which count from 0 or from 1 (C-52).
 
@@ -191,9 +195,15 @@ def _with_numbers_as_texts(body: bytes, error: msgspec.ValidationError) -> _Enve
     try:
         if _PLACE_AS_TEXT.search(body):
             return msgspec.json.decode(body, type=_Envelope, strict=False)
+        _check_type(msgspec.json.decode(body, type=_Typed).type)
     except (msgspec.DecodeError, RecursionError):
         pass
-    raise _why_invalid(body, error) from error
+    raise Refusal("MESSAGE_INVALID", str(error)) from error
+
+
+def _check_type(found: str) -> None:
+    if found != EVENT_TYPE:
+        raise Refusal("MESSAGE_INVALID", f"type is {shown(found)}, not {EVENT_TYPE!r}")
 
 
 def _with_half_a_character(body: bytes) -> _Envelope | None:
@@ -211,16 +221,6 @@ def _with_half_a_character(body: bytes) -> _Envelope | None:
         return None
     envelope.data = data
     return envelope if is_piece else None
-
-
-def _why_invalid(body: bytes, error: msgspec.ValidationError) -> Refusal:
-    try:
-        whole = msgspec.json.decode(body)
-    except (msgspec.DecodeError, RecursionError) as malformed:
-        return Refusal("MESSAGE_INVALID", str(malformed))
-    if isinstance(whole, dict) and isinstance(whole.get("type"), str) and whole["type"] != EVENT_TYPE:
-        return _unknown_type(whole["type"])
-    return Refusal("MESSAGE_INVALID", str(error))
 
 
 def _avro_event(body: bytes) -> Event:
@@ -248,10 +248,6 @@ def _of_fields(fields: dict[str, Any]) -> _Envelope:
     try:
         envelope = _decode_envelope(msgspec.json.encode(fields))
         envelope.data = json.dumps(data) if isinstance(data, dict) else data
-    except msgspec.ValidationError as error:
-        if isinstance(fields.get("type"), str) and fields["type"] != EVENT_TYPE:
-            raise _unknown_type(fields["type"]) from error
-        raise Refusal("MESSAGE_INVALID", str(error)) from error
     except (TypeError, ValueError) as error:
         raise Refusal("MESSAGE_INVALID", f"a record that holds no event: {error}") from error
     if not isinstance(envelope.data, str | bytes | None):
@@ -270,8 +266,7 @@ def _raw(time: object) -> msgspec.Raw:
 def _event(envelope: _Envelope, is_avro: bool) -> Event:
     if envelope.specversion != "1.0":
         raise Refusal("MESSAGE_INVALID", f"specversion is {shown(envelope.specversion)}, not '1.0'")
-    if envelope.type != EVENT_TYPE:
-        raise _unknown_type(envelope.type)
+    _check_type(envelope.type)
     match = _LOGICAL_ID.fullmatch(envelope.logicalid)
     if match is None:
         raise Refusal("MESSAGE_INVALID", f"logicalid {shown(envelope.logicalid)} is not guid:lsn:sequence")
@@ -280,10 +275,6 @@ def _event(envelope: _Envelope, is_avro: bool) -> Event:
     epoch, lsn, sequence = match.groups()
     split, data = _split(envelope), _payload(envelope, is_avro)
     return Event(epoch.lower(), lsn.upper(), sequence, envelope.operation, split, data, envelope.time)
-
-
-def _unknown_type(found: str) -> Refusal:
-    return Refusal("MESSAGE_INVALID", f"type is {shown(found)}, not {EVENT_TYPE!r}")
 
 
 def _split(envelope: _Envelope) -> Split:

@@ -39,7 +39,6 @@ from spark_jobs.sources.sql_server.arrow_texts import is_binary, texts_of
 from spark_jobs.sources.transports.source_files import open_source
 
 _ROWS_AT_ONCE = 20_000
-_SHOWN = 200
 _LINE_ENDS = b"\n\r"
 _BOOLEAN = "BOOLEAN"
 _TRUTHS = (("false", "true"), ("0", "1"))
@@ -81,8 +80,9 @@ def read_texts(
             ) from error
         raise Refusal("FILE_DAMAGED", f"after {rows} rows: {error}") from error
     if rows != dfm.records:
+        one_more = ". Is its first line a header line?" if abs(rows - dfm.records) == 1 and _is_csv(path.name) else ""
         what = f"the metadata file announces {dfm.records} rows, the file has {rows}"
-        raise Refusal("FILE_DAMAGED", what + _why_one_more(path, dfm, rows, encoding))
+        raise Refusal("FILE_DAMAGED", what + one_more)
     if dfm.errors:
         raise Refusal("ROWS_MISSING", f"the task says that it could not write {dfm.errors} records of this file")
 
@@ -136,17 +136,6 @@ def is_said_empty(path: Place) -> bool:
         return read_dfm(metadata_file(path).read_bytes()).records == 0
     except (Refusal, OSError):
         return False
-
-
-def _why_one_more(path: Place, dfm: Dfm, rows: int, encoding: str) -> str:
-    if abs(rows - dfm.records) != 1 or not _is_csv(path.name):
-        return ""
-    with _opened(path, encoding) as file:
-        first = shown(file.readline(_SHOWN).decode(errors="replace").strip("\r\n"))
-    if rows > dfm.records:
-        way_out = "If so, set *Add metadata header* at the file target to column names, or off"
-        return f". Is its first line a header line? It was read as a row: {first}. {way_out}"
-    return f". Its last row may be missing, or its first line is a row and was taken for a header line: {first}"
 
 
 def has_binary(path: Place, column: str) -> bool:

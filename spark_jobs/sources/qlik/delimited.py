@@ -264,14 +264,10 @@ class _Splitter:
 
     def _refuse_form(self, raw: bytes, found: int) -> None:
         form = self._form
-        first = raw.partition(b"\n")[0]
-        counts = {one: first.count(one.encode()) for one in (",", ";", "\t", "|", "\x01") if one != form.delimiter}
-        likely = next((one for one, many in counts.items() if many == self._width - 1), "")
-        seems = f" They seem to end with {shown(likely)}." if likely else ""
         raise Refusal(
             "FORMAT_UNSUPPORTED",
             f"the first record has {found} fields, the metadata file names {self._width} columns. By the metadata file "
-            f"fields end with {shown(form.delimiter)}, records with {shown(form.record_end)}.{seems} The file begins "
+            f"fields end with {shown(form.delimiter)}, records with {shown(form.record_end)}. The file begins "
             f"with {shown(raw.decode(errors='replace'))}",
         )
 

@@ -20,11 +20,10 @@ from spark_jobs.sources.contract.announced import Announced, AnnouncedColumn, No
 from spark_jobs.sources.contract.decoded import BY_HAND, Damage, MirroredTable, Refusal, SourceSchema, is_described
 from spark_jobs.sources.contract.source import Format
 from spark_jobs.sources.qlik.message.avro import data_schema
-from spark_jobs.sources.qlik.message.decoder import DEFAULT_SETTINGS, QlikMessageDecoder
+from spark_jobs.sources.qlik.message.decoder import DEFAULT_SETTINGS, QlikMessageDecoder, QlikMessageSettings
 from spark_jobs.sources.qlik.message.envelope import AvroData, Metadata, read_message, registry_number
 from spark_jobs.sources.qlik.message.fast_path import FastQlikMessages
 from spark_jobs.sources.qlik.message.headers import stated_table
-from spark_jobs.sources.qlik.message.reading import QlikMessageSettings
 from spark_jobs.sources.qlik.message.structures import (
     Column,
     Structure,

@@ -6,6 +6,7 @@ A column that the column mask does not name is unknown. It is not NULL, though t
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 import msgspec
@@ -274,21 +275,10 @@ class TableImages:
             return f"the key column {shown(name)}: {error}"
 
 
-class ImagesMade:
-    """How rows of each structure are written for its table, cached."""
-
-    def __init__(self, binary: BinaryText) -> None:
-        self._binary = binary
-        self._made: dict[tuple[Structure, MirroredTable], TableImages] = {}
-
-    def of(self, structure: Structure, table: MirroredTable) -> TableImages:
-        """The images of a structure."""
-        found = self._made.get((structure, table))
-        if found is None:
-            if len(self._made) >= _IMAGES_KEPT:
-                self._made.clear()
-            found = self._made[structure, table] = TableImages(structure, table, self._binary)
-        return found
+@lru_cache(maxsize=_IMAGES_KEPT)
+def table_images(structure: Structure, table: MirroredTable, binary: BinaryText) -> TableImages:
+    """:class:`TableImages` of these, cached."""
+    return TableImages(structure, table, binary)
 
 
 _TEXTS: Mapping[type, Callable[[Any], str]] = {
