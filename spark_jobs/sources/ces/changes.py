@@ -14,7 +14,6 @@ import msgspec
 
 from open_mirroring.changes.column_choice import ColumnChoice
 from open_mirroring.changes.row_key import encode_key, key_bucket
-from open_mirroring.errors import TerminalError
 from spark_jobs.changelog.schema import CHANGE, DELETE, INSERT, KEY_LEFT, UPDATE, LogRow, image_mark
 from spark_jobs.sources.ces.envelope import Data, Event, KeyPart
 from spark_jobs.sources.contract.decoded import MirroredTable, Refusal, shown
@@ -25,7 +24,7 @@ from spark_jobs.sources.contract.json_numbers import (
     rounded,
 )
 from spark_jobs.sources.sql_server.row_columns import Column, RowColumns
-from spark_jobs.sources.sql_server.type_text import BINARY, MONEY, SqlType, is_large, read_type
+from spark_jobs.sources.sql_server.type_text import BINARY, MONEY, is_large, read_any
 from spark_jobs.sources.sql_server.types import BinaryText, hex_of_base64, is_another_row, is_unfilled
 
 CUT_LENGTH = 2**20
@@ -50,14 +49,19 @@ class ColumnList(RowColumns):
     """The columns that one event announces, and how its images are read and written for one table."""
 
     def __init__(self, raw: bytes, key: tuple[str, ...], chosen: ColumnChoice, binary: BinaryText) -> None:
-        columns = _read_columns(raw)
+        try:
+            columns = _decode_columns(raw)
+        except (msgspec.DecodeError, ValueError, RecursionError) as error:
+            raise Refusal("ROW_INVALID", f"cols: {error}") from error
         super().__init__(columns, key, chosen)
         self._columns = columns
         self._all_kept = len(self.kept) == len(columns)
         self.logs_transactions = chosen.logs_transactions
         self.large = frozenset(c.name for c in columns if is_large(c.type))
-        self._exact = frozenset(c.name for c in columns if _is_longer_than_a_double(c.type))
-        self._base64 = frozenset(c.name for c in columns if binary == "base64" and _is_binary(c.type))
+        kinds = [(c.name, read_any(c.type)) for c in columns]
+        numbers = [(name, kind) for name, kind in kinds if kind.name in ("decimal", *MONEY)]
+        self._exact = frozenset(name for name, kind in numbers if kind.digits[0] > DOUBLE_DIGITS)
+        self.base64 = frozenset(name for name, kind in kinds if binary == "base64" and kind.name in BINARY)
 
     def read(self, text: str) -> tuple[Image, str | None]:
         """An image, and its compact JSON if the log can store the text unchanged."""
@@ -68,7 +72,7 @@ class ColumnList(RowColumns):
             proven = None
         else:
             proven = _encode(image).decode()
-        if self._base64:
+        if self.base64:
             image, proven = {name: self.spelled(name, value) for name, value in image.items()}, None
         if tuple(image) == self.names:
             return image, proven if self._all_kept else None
@@ -99,14 +103,9 @@ class ColumnList(RowColumns):
         text = _encode([[c.name, c.type, c.index + shift] for c in told]).decode()
         return text, self._written(image, tuple(c.name for c in told))
 
-    @property
-    def is_respelled(self) -> bool:
-        """Whether the log stores values in another form than the source."""
-        return bool(self._base64)
-
     def spelled(self, name: str, value: str | None) -> str | None:
         """A value in the log's form: like the source's, except for binary values in base64."""
-        if value is None or name not in self._base64:
+        if value is None or name not in self.base64:
             return value
         try:
             return hex_of_base64(value)
@@ -131,35 +130,6 @@ class ColumnList(RowColumns):
     def _written(self, image: Image, names: tuple[str, ...]) -> str:
         return _encode({name: image.get(name) for name in names}).decode()
 
-    def cut_values(self, image: Image) -> list[str]:
-        """The columns whose value has the length at which the source cuts."""
-        told = [(name, image.get(name)) for name in self.kept]
-        return [n for n, value in told if value is not None and _may_be_cut(self.types[n], value)]
-
-
-def _read_columns(raw: bytes) -> list[Column]:
-    try:
-        return _decode_columns(raw)
-    except (msgspec.DecodeError, ValueError, RecursionError) as error:
-        raise Refusal("ROW_INVALID", f"cols: {error}") from error
-
-
-def _known_type(sql_type: str) -> SqlType | None:
-    try:
-        return read_type(sql_type)
-    except (TerminalError, ValueError):
-        return None
-
-
-def _is_longer_than_a_double(sql_type: str) -> bool:
-    known = _known_type(sql_type)
-    return known is not None and known.name in ("decimal", *MONEY) and known.digits[0] > DOUBLE_DIGITS
-
-
-def _is_binary(sql_type: str) -> bool:
-    known = _known_type(sql_type)
-    return known is not None and known.name in BINARY
-
 
 def _exact_image(text: str) -> Image:
     try:
@@ -178,12 +148,11 @@ def _exact_image(text: str) -> Image:
 
 def _may_be_cut(sql_type: str, value: str) -> bool:
     """Whether a value has the length at which the source cuts; the character that the cut divides may be gone."""
-    known = _known_type(sql_type)
-    if known is not None and known.name in BINARY and len(value.removeprefix("0x")) // 2 == CUT_LENGTH:
+    name = read_any(sql_type).name
+    if name in BINARY and len(value.removeprefix("0x")) // 2 == CUT_LENGTH:
         return True
-    is_national = known is not None and known.name.startswith("n")
     text = value.removesuffix("\ufffd")
-    for encoding, widest in _NATIONAL if is_national else _CODE_PAGES:
+    for encoding, widest in _NATIONAL if name.startswith("n") else _CODE_PAGES:
         if not len(text) - 1 <= CUT_LENGTH < widest * (len(text) + 1):
             continue
         try:
@@ -193,6 +162,11 @@ def _may_be_cut(sql_type: str, value: str) -> bool:
         except UnicodeEncodeError:
             continue
     return len(value) == CUT_LENGTH
+
+
+def _cut_values(columns: ColumnList, image: Image) -> list[str]:
+    told = [(name, image.get(name)) for name in columns.kept]
+    return [n for n, value in told if value is not None and _may_be_cut(columns.types[n], value)]
 
 
 class Outcome(NamedTuple):
@@ -253,7 +227,7 @@ def change(event: Event, data: Data, table: SourceTable, origin: str, place: int
     absent = () if text or event.operation == "INS" else columns.absent_from(image)
     texts = columns.key_texts(image)
     key = encode_key(texts) if texts else None
-    if len(row) >= CUT_LENGTH // 4 and (cut := columns.cut_values(image)):
+    if len(row) >= CUT_LENGTH // 4 and (cut := _cut_values(columns, image)):
         raise Refusal("VALUE_INVALID", f"{shown(cut)} is of exactly 1 MB, at which the source cuts", key)
     at = (origin, place, table.source)
     if event.operation == "INS":
@@ -344,7 +318,7 @@ def _old_key(
     """
     if not table.key_names <= old.keys():
         is_promised = table.keys_never_change and not table.key_names <= _key_columns(data)
-        if not is_promised and not _announces(data, table, columns, image, texts):
+        if not (is_promised or _announces(data, table, columns, image, texts)):
             raise Refusal("OLD_KEY_MISSING", "an UPD without old key values, and pkkey does not name the current key")
         if table.key_names.isdisjoint(old):
             return texts
@@ -374,12 +348,21 @@ def _is_null(name: str, columns: ColumnList, old: Image, whole: bool) -> bool:
     return old[name] is None if name in old else whole
 
 
-def _announces(data: Data, table: SourceTable, columns: ColumnList, image: Image, texts: list[str]) -> bool:
-    return table.key_names <= _key_columns(data) and not _differs(data, table, columns, image, texts)
-
-
 def _key_columns(data: Data) -> set[str]:
     return {part.columnname for part in data.eventsource.pkkey or ()}
+
+
+def _announces(data: Data, table: SourceTable, columns: ColumnList, image: Image, texts: list[str]) -> bool:
+    """Whether ``pkkey`` contains every key column with the key *texts*, which are those of *image*."""
+    parts = data.eventsource.pkkey or ()
+    if not table.key_names <= {part.columnname for part in parts}:
+        return False
+    if len(parts) == 1 and parts[0].value == image.get(table.key[0]):
+        return True
+    try:
+        return columns.key_texts(_announced(data, columns)) == texts
+    except Refusal:
+        return False
 
 
 def _announced(data: Data, columns: ColumnList) -> Image:
@@ -392,21 +375,6 @@ def _key_text(part: KeyPart) -> str | None:
     if isinstance(value, bool):
         return "true" if value else "false"
     return value if value is None else str(value)
-
-
-def _differs(data: Data, table: SourceTable, columns: ColumnList, image: Image, texts: list[str]) -> int:
-    parts = data.eventsource.pkkey
-    if not parts or not texts:
-        return 0
-    if len(parts) == 1 and table.key == (parts[0].columnname,) and parts[0].value == image.get(table.key[0]):
-        return 0
-    if not table.key_names <= {part.columnname for part in parts}:
-        return 0
-    try:
-        announced = _announced(data, columns)
-        return int(columns.key_texts(announced) != texts)
-    except Refusal:
-        return 1
 
 
 def _refuse_another_row(data: Data, columns: ColumnList, *images: Image) -> None:

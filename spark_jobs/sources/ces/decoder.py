@@ -283,7 +283,11 @@ def incomplete(pieces: Sequence[LogRow], reason: str, decoder: CesDecoder) -> li
 
 def _refused(pieces: Sequence[LogRow], refusal: Refusal, decoder: CesDecoder) -> Unjoinable | Outcome:
     told = {found for piece in pieces if (found := _table_in_piece(piece, decoder)) is not None}
-    outcome = decoder.placed(_dead_letter(pieces, refusal), told.pop() if len(told) == 1 else None)
+    # One row for the complete group, at the coordinates of its first piece; the log has the others unchanged.
+    first = min(pieces, key=lambda row: (row.origin, row.place))
+    letter = refused_row(first.origin, first.place, refusal, first.raw)._replace(reason=refusal.reason)
+    letter = letter._replace(epoch=first.epoch, pos=first.pos, fragment_of=first.fragment_of)
+    outcome = decoder.placed(letter, told.pop() if len(told) == 1 else None)
     return Unjoinable(outcome.rows[0]) if outcome.rows else outcome
 
 
@@ -341,11 +345,3 @@ def _concatenated(run: Sequence[_Piece]) -> str | bytes:
         return b"".join(part for part in parts if isinstance(part, bytes))
     text = "".join(part for part in parts if isinstance(part, str))
     return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le")
-
-
-def _dead_letter(pieces: Sequence[LogRow], refusal: Refusal) -> LogRow:
-    first = min(pieces, key=lambda row: (row.origin, row.place))
-    # fmt: off
-    return LogRow(REJECTED, first.origin, first.place, epoch=first.epoch, pos=first.pos,
-                  fragment_of=first.fragment_of, code=refusal.code, reason=refusal.reason, raw=first.raw)
-    # fmt: on

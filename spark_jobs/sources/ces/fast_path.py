@@ -149,10 +149,8 @@ class ChangePattern:
         return rb'(?:null|\\"(?:\{\}|(?P<' + group + rb">\{" + rb",".join(columns) + rb'\}))\\")'
 
 
-@lru_cache(maxsize=256)
-def change_pattern(names: tuple[str, ...], key: tuple[str, ...], digits: tuple[int | None, ...]) -> ChangePattern:
-    """The pattern of these columns, cached in the process: a column takes a quarter of a millisecond."""
-    return ChangePattern(names, key, digits)
+change_pattern = lru_cache(maxsize=256)(ChangePattern)
+"""The pattern of these columns, cached in the process: a column takes a quarter of a millisecond."""
 
 
 class _KnownList(NamedTuple):
@@ -266,12 +264,7 @@ class FastCes:
         if table is None:
             return self._decoder.foreign_name(data)
         columns = table.columns(bytes(source.cols))
-        if (
-            columns.is_respelled
-            or not table.key
-            or columns.kept != columns.names
-            or not table.key_names < set(columns.names)
-        ):
+        if columns.base64 or not table.key or columns.kept != columns.names or not table.key_names < set(columns.names):
             return None
         types = [columns.types[name] for name in table.key]
         digits = tuple(_SURE_DIGITS.get(read_any(sql_type).name) for sql_type in types)

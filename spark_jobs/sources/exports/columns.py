@@ -90,15 +90,13 @@ def landing_column(name: str, kind: pa.DataType, sql_type: str | None, chosen: s
         landing = chosen if sql_type is None else landed_as(sql_type, chosen)
     except TerminalError as error:
         raise _unsupported(name, error.what, error.way_out) from error
-    if chosen == "string" and _lacks_digits(kind, sql_type or ""):
+    parsed = read_any(sql_type or "")
+    # The export lost a part of the source's text: its offset, or its seventh digit.
+    is_cut = pa.types.is_timestamp(kind) and (parsed.name == "datetimeoffset" or parsed.second_digits > 6)
+    if chosen == "string" and is_cut:
         what = f"{kind} cannot hold all digits of a {sql_type}, which `types` of the table lands as text"
         raise _unsupported(name, what, "export the column as text")
     return column._replace(type=landing)
-
-
-def _lacks_digits(kind: pa.DataType, sql_type: str) -> bool:
-    parsed = read_type(sql_type)
-    return pa.types.is_timestamp(kind) and (parsed.name == "datetimeoffset" or parsed.second_digits > 6)
 
 
 def _read_as(name: str, kind: pa.DataType, sql_type: str | None) -> LoadColumn:
@@ -158,7 +156,9 @@ def land_column(values: pa.Array, column: LoadColumn, field: pa.Field, bad: dict
     if sql_type is not None:
         return _read_typed(array, sql_type, column, field, bad)
     is_cut = pa.types.is_timestamp(array.type) and array.type.unit == "ns"
-    if is_cut and (not field.nullable or _fewer_digits(column.sql_type)):
+    parsed = read_any(column.sql_type or "")
+    declares_fewer = parsed.name in SECOND_DIGITS and parsed.second_digits < _SQL_DIGITS
+    if is_cut and (declares_fewer or not field.nullable):
         lost = pc.not_equal(pc.floor_temporal(array, unit="microsecond"), array)
         _note_where(lost, column, "has more than 6 digits of a second", bad)
     try:
@@ -213,11 +213,6 @@ def _read_typed(
         reason = f"{one.reason}; the file holds {kind}: export it as {sql_type} or as text"
         bad.setdefault(at, replace(one, reason=one.reason if one.code == "KEY_INVALID" else reason))
     return landed
-
-
-def _fewer_digits(sql_type: str | None) -> bool:
-    parsed = None if sql_type is None else read_type(sql_type)
-    return parsed is not None and parsed.name in SECOND_DIGITS and parsed.second_digits < _SQL_DIGITS
 
 
 def _own_type(kind: pa.DataType) -> str | None:

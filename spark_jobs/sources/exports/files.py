@@ -88,7 +88,9 @@ def export_files(export: Export) -> list[str]:
     for file in sorted(below.files):
         name = file.name.rpartition("/")[2]
         is_hidden = name.startswith(("_", ".")) or is_in_hidden(file.name)
-        if is_hidden and not _may_hold_rows(name, export.format):
+        folded = name.casefold()
+        # A compressed or unfinished file may contain rows, a mark or a checksum does not.
+        if is_hidden and (f".{export.format}" not in folded or folded.endswith(".crc")):
             continue
         if file.unread:
             what, way_out = f"is {file.unread}, and may stand for rows", "put the file or folder itself in its place"
@@ -108,12 +110,6 @@ def export_files(export: Export) -> list[str]:
         way_out = "put the export there (a table without rows has one file too), or fix `path`"
         raise _error(export.root, "PLACE_MISSING", f"there is no .{export.format} file", way_out)
     return sorted(found)
-
-
-def _may_hold_rows(name: str, form: str) -> bool:
-    """Whether a hidden file may contain rows, like compressed and unfinished ones, and is not a mark or checksum."""
-    folded = name.casefold()
-    return f".{form}" in folded and not folded.endswith(".crc")
 
 
 def _refuse_layouts(root: Place, folders: Sequence[str]) -> None:
@@ -168,7 +164,10 @@ def export_columns(
             kinds = [(name, pa.string()) for name in csv_header(path)]
         else:
             with readable(path) as opened:
-                kinds = _parquet_kinds(pq.ParquetFile(opened))
+                parquet = pq.ParquetFile(opened)
+                # Old INT96 times are in UTC, which Arrow does not report.
+                old = {column.path for column in parquet.schema if column.physical_type == "INT96"}
+                kinds = [(f.name, pa.timestamp("ns", "UTC") if f.name in old else f.type) for f in parquet.schema_arrow]
     names = _spelled([name for name, _ in kinds], types)
     kinds = [(name, kind) for name, (_, kind) in zip(names, kinds, strict=True)]
     if twice := sorted({name for name in names if names.count(name) > 1}):
@@ -198,12 +197,6 @@ def _spelled(names: Sequence[str], wanted: Iterable[str]) -> list[str]:
     folded = {name.casefold(): name for name in wanted if name not in names}
     alone = Counter(name.casefold() for name in names)
     return [folded.get(name.casefold(), name) if alone[name.casefold()] == 1 else name for name in names]
-
-
-def _parquet_kinds(file: pq.ParquetFile) -> list[tuple[str, pa.DataType]]:
-    """The columns of a file and their types. Old INT96 times are in UTC, which Arrow does not report."""
-    old = {column.path for column in file.schema if column.physical_type == "INT96"}
-    return [(f.name, pa.timestamp("ns", "UTC") if f.name in old else f.type) for f in file.schema_arrow]
 
 
 class ExportRows:
@@ -264,15 +257,11 @@ class ExportRows:
             first = bad[min(bad)]
             if self._export.format == "csv":
                 texts = [values[first.index].as_py() for values in batch.columns]
-                first = replace(first, reason=first.reason + _why_no_value(first.reason, texts))
+                if any(f"{text!r} " in first.reason for text in texts if text is not None and text.upper() in _NULLS):
+                    why = "; NULL is an empty field without quotes in a CSV export: export it so"
+                    first = replace(first, reason=first.reason + why)
             raise refused(first, self.place(self._read + first.index))
         return pa.Table.from_arrays(arrays, schema=self._schema)
-
-
-def _why_no_value(reason: str, texts: Sequence[str | None]) -> str:
-    if any(f"{text!r} " in reason for text in texts if text is not None and text.upper() in _NULLS):
-        return "; NULL is an empty field without quotes in a CSV export: export it so"
-    return ""
 
 
 def refused(failure: Failure, where: str) -> TerminalError:

@@ -103,10 +103,8 @@ class DataSchema:
         return image
 
 
-@lru_cache(maxsize=512)
-def data_schema(text: str) -> DataSchema:
-    """:class:`DataSchema` of this text, cached."""
-    return DataSchema(text)
+data_schema = lru_cache(maxsize=512)(DataSchema)
+""":class:`DataSchema` of a text, cached."""
 
 
 def read_datum(datum: bytes, schema: Any, what: str) -> dict[str, Any]:
@@ -236,10 +234,6 @@ def decimal_text(raw: bytes, scale: int) -> str:
     return f"{sign}{digits[:-scale]}.{digits[-scale:]}" if scale else sign + digits
 
 
-def _date_text(days: int) -> str:
-    return date.fromordinal(_DAY + days).isoformat()
-
-
 def _clock(per_second: int) -> Callable[[int], str]:
     digits = len(str(per_second)) - 1
 
@@ -262,16 +256,8 @@ def _moment(per_second: int) -> Callable[[int], str]:
     return text
 
 
-def _bytes_text(raw: bytes) -> str:
-    return "0x" + raw.hex().upper()
-
-
 def _itself(text: str) -> str:
     return text
-
-
-def _bool_text(value: bool) -> str:
-    return "true" if value else "false"
 
 
 _PLAIN: dict[Any, tuple[str, Callable[[Any], str]]] = {
@@ -281,12 +267,12 @@ _PLAIN: dict[Any, tuple[str, Callable[[Any], str]]] = {
     "long": ("bigint", str),
     "float": ("real", repr),
     "double": ("float", repr),
-    "boolean": ("bit", _bool_text),
-    "bytes": ("varbinary(max)", _bytes_text),
-    "fixed": ("varbinary(max)", _bytes_text),
+    "boolean": ("bit", lambda value: "true" if value else "false"),
+    "bytes": ("varbinary(max)", lambda raw: "0x" + raw.hex().upper()),
+    "fixed": ("varbinary(max)", lambda raw: "0x" + raw.hex().upper()),
 }
 _LOGICAL: dict[tuple[Any, str], tuple[str, Callable[[Any], str]]] = {
-    ("int", "date"): ("date", _date_text),
+    ("int", "date"): ("date", lambda days: date.fromordinal(_DAY + days).isoformat()),
     ("int", "time-millis"): ("time(3)", _clock(10**3)),
     ("long", "time-micros"): ("time(6)", _clock(10**6)),
     ("long", "timestamp-millis"): ("datetime2(3)", _moment(10**3)),

@@ -22,7 +22,7 @@ from spark_jobs.sources.qlik.message.changes import possible_masks
 from spark_jobs.sources.qlik.message.headers import OPERATIONS, Headers, Mask
 from spark_jobs.sources.qlik.message.images import TableImages
 from spark_jobs.sources.qlik.message.patterns import JsonColumn, JsonPattern, json_pattern
-from spark_jobs.sources.qlik.message.structures import Column, Structure
+from spark_jobs.sources.qlik.message.structures import Structure
 from spark_jobs.sources.qlik.types import is_out_of_range
 
 _UNQUOTED = frozenset({"bit", "tinyint", "smallint", "int", "bigint", "real", "float"})
@@ -169,8 +169,8 @@ class Followed:
     @cached_property
     def _json(self) -> tuple[JsonPattern, JsonPattern] | None:
         try:
-            columns = tuple(_json_column(column) for column in self.structure.columns)
-            return json_pattern(columns, self.key, False), json_pattern(columns, self.key, True)
+            columns = tuple(JsonColumn(c.name, c.log_type() not in _UNQUOTED) for c in self.structure.columns)
+            return json_pattern(columns, self.key, in_before=False), json_pattern(columns, self.key, in_before=True)
         except (TerminalError, ValueError):
             return None
 
@@ -193,10 +193,6 @@ def _marks(change: Mask, column: Mask, order: MaskOrder, bits: int, all_bits: in
         return None
     key = None if masks.change is None else bool(masks.change & key_bits)
     return _Marks(masks.column is None or masks.column == all_bits, key, masks.change)
-
-
-def _json_column(column: Column) -> JsonColumn:
-    return JsonColumn(column.name, column.log_type() not in _UNQUOTED)
 
 
 @lru_cache(maxsize=_MASKS_KEPT)

@@ -275,11 +275,8 @@ class TableImages:
             return f"the key column {shown(name)}: {error}"
 
 
-@lru_cache(maxsize=_IMAGES_KEPT)
-def table_images(structure: Structure, table: MirroredTable, binary: BinaryText) -> TableImages:
-    """:class:`TableImages` of these, cached."""
-    return TableImages(structure, table, binary)
-
+table_images = lru_cache(maxsize=_IMAGES_KEPT)(TableImages)
+""":class:`TableImages`, cached."""
 
 _TEXTS: Mapping[type, Callable[[Any], str]] = {
     JsonNumber: str,

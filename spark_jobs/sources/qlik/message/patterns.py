@@ -141,7 +141,5 @@ def _name(column: JsonColumn, place: int) -> bytes:
     return (b',"' if place else b'"') + re.escape(column.name.encode()) + rb'":'
 
 
-@lru_cache(maxsize=256)
-def json_pattern(columns: tuple[JsonColumn, ...], key: tuple[str, ...], in_before: bool) -> JsonPattern:
-    """The pattern of these columns, cached in the process."""
-    return JsonPattern(columns, key, in_before=in_before)
+json_pattern = lru_cache(maxsize=256)(JsonPattern)
+"""The pattern of these columns, cached in the process."""
