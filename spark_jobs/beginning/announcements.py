@@ -79,7 +79,11 @@ def announcements(
     both.
     """
     tables = together(transport_of(mirror).announced(format_of(mirror), most, spark))
-    for one in _catalog(database, spark) if database is not None else ():
+    if database is None:
+        return dict(sorted(tables.items()))
+    from spark_jobs.sources.jdbc.tables import catalog  # brings a database's client, which few looks ask for
+
+    for one in catalog(database, spark):
         known = tables.get((one.schema, one.table))
         if known is None:
             known = tables[one.schema, one.table] = AnnouncedTable(one.schema, one.table, is_streamed=False)
@@ -87,12 +91,6 @@ def announcements(
         known.catalog = dict(one.columns)
         known.key = known.key or one.key
     return dict(sorted(tables.items()))
-
-
-def _catalog(database: str, spark: Callable[[], Any]) -> Iterable[Announced]:
-    from spark_jobs.sources.jdbc.catalog import catalog  # brings a database's client, which few looks ask for
-
-    return catalog(database, spark)
 
 
 def together(announced: Iterable[Announced]) -> dict[tuple[str, str], AnnouncedTable]:

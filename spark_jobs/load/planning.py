@@ -43,8 +43,7 @@ from spark_jobs.sources.exports.files import (
     keys_as_streamed,
 )
 from spark_jobs.sources.jdbc.dialects import Range
-from spark_jobs.sources.jdbc.pacing import Pace
-from spark_jobs.sources.jdbc.tables import JdbcTable, SplitColumn
+from spark_jobs.sources.jdbc.tables import JdbcTable, Pace, SplitColumn
 from spark_jobs.sources.sql_server.chosen_types import as_wide_as, chosen_key_converter, spelled_as_streamed
 
 if TYPE_CHECKING:

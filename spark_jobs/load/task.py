@@ -113,16 +113,14 @@ class Rows(Protocol):
         ...
 
 
-def may_be_filled(column: LoadColumn) -> bool:
-    """Whether the source fills up a column's values to one length, or may: its stream tells later (G-86)."""
-    return column.sql_type is None or filled_length(column.sql_type) is not None
-
-
 class MeasuredRows:
     """Rows that pass through, of which the shortest text and binary values are noted by column, in bytes."""
 
     def __init__(self, rows: Rows, columns: Collection[LoadColumn]) -> None:
-        self._rows, self._columns = rows, [column.name for column in columns if may_be_filled(column)]
+        self._rows, self._columns = (
+            rows,
+            [c.name for c in columns if c.sql_type is None or filled_length(c.sql_type) is not None],
+        )
         self.shortest: dict[str, int] = {}
 
     def __iter__(self) -> Iterator[pa.Table]:

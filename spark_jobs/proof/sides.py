@@ -33,8 +33,7 @@ from spark_jobs.proof.rows import Shape, Work
 from spark_jobs.runtime.tasks import THREADS, run_job
 from spark_jobs.sources.exports.files import Export, ExportRows, Piece, cut_file, export_columns, export_files
 from spark_jobs.sources.jdbc.dialects import Range
-from spark_jobs.sources.jdbc.pacing import Pace
-from spark_jobs.sources.jdbc.tables import JdbcRows, JdbcTable, SplitColumn
+from spark_jobs.sources.jdbc.tables import JdbcRows, JdbcTable, Pace, SplitColumn
 from spark_jobs.sources.sql_server.chosen_types import spelled_as_streamed
 from spark_jobs.sources.sql_server.hashed_columns import hashed_tables
 

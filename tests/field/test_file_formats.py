@@ -376,7 +376,7 @@ def test_a_capture_file_of_any_codec_is_read(tmp_path: Path, codec: str) -> None
 def _containers() -> dict[str, Callable[[Path, bytes], Any]]:
     from spark_jobs.sources.ces.avro import read_container
     from spark_jobs.sources.qlik.message.avro import read_container as read_message
-    from spark_jobs.sources.transports.capture_gaps import has_numbers
+    from spark_jobs.sources.transports.capture import has_numbers
     from spark_jobs.sources.transports.source_files import SourceFile
 
     return {

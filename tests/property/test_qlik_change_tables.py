@@ -19,7 +19,7 @@ from spark_jobs.sources.contract.decoded import Decoded, MirroredTable, Waiting
 from spark_jobs.sources.qlik.change_table.decoder import ChangeTableSettings, QlikChangeTableDecoder
 from spark_jobs.sources.qlik.change_table.files import ChangeFiles
 from spark_jobs.sources.qlik.change_table.rows import ChangeRow
-from spark_jobs.sources.sql_server.types import parse_value
+from spark_jobs.sources.sql_server.types import converter
 from tests.contradictions import found_in
 from workload_generator.history import SHOP_TABLES, ColumnDef, History, random_history
 from workload_generator.qlik_change_tables import HEADERS, ChangeTableOptions, stored_changes
@@ -58,7 +58,7 @@ def is_row(before: str | None, row: str) -> bool:
 
 def typed_row(cols: str, row: str) -> dict[str, Any]:
     types = {name: sql_type for name, sql_type, _ in json.loads(cols)}
-    values = {n: None if text is None else parse_value(types[n], text) for n, text in json.loads(row).items()}
+    values = {n: None if text is None else converter(types[n])(text) for n, text in json.loads(row).items()}
     return {name: value.replace(tzinfo=None) if hasattr(value, "tzinfo") else value for name, value in values.items()}
 
 

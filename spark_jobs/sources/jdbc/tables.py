@@ -7,11 +7,12 @@ driver as a property, and is in no plan, log or error.
 from __future__ import annotations
 
 import sys
+import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from decimal import Decimal
 from functools import partial
-from itertools import chain
+from itertools import chain, groupby
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import numpy as np
@@ -23,15 +24,15 @@ from open_mirroring.config.names import SourceName
 from open_mirroring.errors import MirroringError, TerminalError, TransientError
 from open_mirroring.landing_zone.load_columns import LoadColumn
 from spark_jobs.runtime.tasks import THREADS, needs_spark, run_job
+from spark_jobs.sources.contract.announced import Announced, AnnouncedColumn
 from spark_jobs.sources.exports.columns import land_column
 from spark_jobs.sources.exports.files import refused
 from spark_jobs.sources.jdbc.dialects import BoundKind, Dialect, Range, condition, database_error, dialect_of, ranges
-from spark_jobs.sources.jdbc.pacing import Pace, paced
 from spark_jobs.sources.jdbc.postgres_client import ask, rows_of
 from spark_jobs.sources.sql_server.chosen_types import chosen_digits, landed_as
 from spark_jobs.sources.sql_server.type_text import INTEGERS, MONEY, read_type
 from spark_jobs.sources.sql_server.typed_rows import Failure, typed_column
-from spark_jobs.sources.sql_server.types import parse_value
+from spark_jobs.sources.sql_server.types import converter
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, Row, SparkSession
@@ -41,6 +42,33 @@ _FETCH_ROWS = "10000"
 _QUICKER = 8
 """So many times as fast as a message's bytes are those of a table read, for they come as typed columns."""
 _ANSWER = pa.schema([pa.field("part", pa.int32()), pa.field("answer", pa.binary())])
+
+
+class Pace(NamedTuple):
+    """The limits of one table's reading; None is none."""
+
+    connections: int | None = None
+    rows_per_second: int | None = None
+
+    def share(self, readers: int) -> float | None:
+        """Rows per second of each of so many readers."""
+        return None if self.rows_per_second is None else self.rows_per_second / readers
+
+
+def paced(
+    batches: Iterable[pa.RecordBatch],
+    rows_per_second: float | None,
+    *,
+    clock: Callable[[], float] = time.monotonic,
+    sleep: Callable[[float], None] = time.sleep,
+) -> Iterator[pa.RecordBatch]:
+    """The batches as they come, but on the average since the first was asked for no faster than *rows_per_second*."""
+    begun, rows = clock(), 0
+    for batch in batches:
+        yield batch
+        rows += batch.num_rows
+        if rows_per_second is not None and (ahead := rows / rows_per_second - (clock() - begun)) > 0:
+            sleep(ahead)
 
 
 class SplitColumn(NamedTuple):
@@ -100,6 +128,10 @@ class JdbcTable:
                 raise
             return told
 
+    def catalog(self) -> Sequence[Mapping[str, Any]]:
+        """Return the lines of the catalog about all tables."""
+        return self._query("reading its catalog", self._dialect.catalog_query())
+
     def size(self) -> int:
         """Estimate the work of reading it, in bytes of messages; the largest number where its bytes are not known."""
         query = self._dialect.size_query(*self._name)
@@ -150,6 +182,9 @@ class JdbcTable:
             part, query = task
             return work(part, paced(rows_of(connection, query, name), each))
 
+        def read_texts(first: int, part: int, batches: Iterable[pa.RecordBatch]) -> Any:
+            return work(first + part, paced(batches, each))
+
         for first in range(0, len(parts), step):
             group = range(first, min(first + step, len(parts)))
             if self._dialect.copies:
@@ -157,7 +192,7 @@ class JdbcTable:
                 found += run_job(self._spark, "read a table", read_part, tasks, size, min(at_once, THREADS))
             else:
                 rows = partial(self._texts, columns, split, parts[group.start : group.stop])
-                found += self.answers(rows, _at(work, group, each), len(group))
+                found += self.answers(rows, partial(read_texts, group.start), len(group))
         return found
 
     def _at_once(self, parts: int, pace: Pace, size: int) -> tuple[int, float | None]:
@@ -314,6 +349,33 @@ class JdbcTable:
         return database_error(doing, state, what, self._connection, self._name)
 
 
+def catalog(connection: str, spark: Callable[[], Any]) -> Iterator[Announced]:
+    """Every table that the login of a connection sees; PostgreSQL is asked without Spark.
+
+    Raises:
+        TerminalError: ``CONNECTION_INVALID``, ``SERVICE_REFUSED``.
+        TransientError: ``UNREACHABLE``.
+    """
+    resolved = resolve(connection)
+    dialect = dialect_of(resolved)
+    lines: Any = ask(resolved, dialect.catalog_query()) if dialect.copies else None
+    if lines is None:
+        lines = JdbcTable(spark(), connection, SourceName("", "")).catalog()
+    lines = sorted(lines, key=lambda line: (line["schema"], line["table"], line["place"]))
+    for (schema, table), group in groupby(lines, key=lambda line: (line["schema"], line["table"])):
+        columns = list(group)
+        in_key = sorted((one for one in columns if one["key_place"] is not None), key=lambda one: one["key_place"])
+        told = tuple(AnnouncedColumn(one["name"], _catalog_type(dialect, one)) for one in columns)
+        yield Announced(schema, table, told, tuple(one["name"] for one in in_key))
+
+
+def _catalog_type(dialect: Dialect, column: Mapping[str, Any]) -> str:
+    try:
+        return dialect.sql_type(column)
+    except TerminalError:
+        return str(column["data_type"])
+
+
 class JdbcRows:
     """The typed rows of one chunk, from batches of values or texts; they can be iterated once."""
 
@@ -354,12 +416,6 @@ def _typed(values: pa.Array, column: LoadColumn, field: pa.Field, index: pa.Arra
     return land_column(values, column, field, bad)
 
 
-def _at(
-    work: Callable[[int, Iterable[pa.RecordBatch]], bytes], group: range, rows_per_second: float | None
-) -> Callable[[int, Iterable[pa.RecordBatch]], bytes]:
-    return lambda partition, batches: work(group[partition], paced(batches, rows_per_second))
-
-
 def _bound_kind(sql_type: str) -> BoundKind | None:
     name = read_type(sql_type).name
     if name in INTEGERS or name in MONEY or name == "decimal":
@@ -370,7 +426,7 @@ def _bound_kind(sql_type: str) -> BoundKind | None:
 
 def _borders(sql_type: str, low: str, high: str, chunks: int) -> list[str]:
     """Return up to ``chunks - 1`` different values between the bounds, in order."""
-    first, last = parse_value(sql_type, low), parse_value(sql_type, high)
+    first, last = map(converter(sql_type), (low, high))
     if isinstance(first, datetime):
         second = [first + (last - first) * at // chunks for at in range(1, chunks)]
         texts = [value.replace(tzinfo=None).isoformat(" ", "seconds") for value in second]

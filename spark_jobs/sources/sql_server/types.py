@@ -46,11 +46,6 @@ _BITS = {"0": False, "1": True, "false": False, "true": True}
 _EXACT = Context(prec=100)
 
 
-def parse_value(sql_type: str, text: str) -> Any:
-    """The Python value of a text: int, Decimal, float, bool, str, bytes, date or datetime (aware, UTC)."""
-    return converter(sql_type)(text)
-
-
 def hex_of_base64(text: str) -> str:
     """The hexadecimal spelling of a binary value in base64; ValueError for any other text."""
     try:
@@ -66,7 +61,7 @@ def is_same_value(sql_type: str, one: str | None, other: str | None) -> bool:
     if one is None or other is None:
         return False
     try:
-        return bool(parse_value(sql_type, one) == parse_value(sql_type, other))
+        return bool(converter(sql_type)(one) == converter(sql_type)(other))
     except (TerminalError, ValueError):
         return False
 
@@ -76,7 +71,7 @@ def is_another_row(sql_type: str, one: str | None, other: str | None) -> bool:
     if one is None or other is None or one == other:
         return False
     try:
-        left, right = parse_value(sql_type, one), parse_value(sql_type, other)
+        left, right = map(converter(sql_type), (one, other))
     except (TerminalError, ValueError):
         return False
     if isinstance(left, float):
@@ -114,7 +109,10 @@ def _folded(text: str) -> str:
 
 @lru_cache(maxsize=4096)
 def converter(sql_type: str) -> Callable[[str], Any]:
-    """:func:`parse_value` compiled for one type; ``TYPE_UNSUPPORTED`` for one that cannot be mirrored."""
+    """A reader of the texts of one type: int, Decimal, float, bool, str, bytes, date or datetime (aware, UTC).
+
+    ``TYPE_UNSUPPORTED`` for one that cannot be mirrored; the reader raises ValueError, with the reason.
+    """
     parsed = read_type(sql_type)
     name = parsed.name
     if name in INTEGERS:

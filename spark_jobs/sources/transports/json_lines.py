@@ -26,7 +26,7 @@ from spark_jobs.sources.contract.decoded import Damage
 from spark_jobs.sources.contract.encodings import packed_as
 from spark_jobs.sources.contract.message_blocks import BLOCK_BYTES, Places
 from spark_jobs.sources.transports.json_documents import document_codec, read_values
-from spark_jobs.sources.transports.source_files import MAX_RAW, Listing, list_source_files, open_source
+from spark_jobs.sources.transports.source_files import MAX_RAW, open_source
 
 Layout = Literal["bare", "wrapped"]
 
@@ -65,11 +65,6 @@ _CLAIMS = (
     re.compile(rb'"partition"\s*:\s*(0|[1-9][0-9]{0,8}+)\s*[,}]'),
     re.compile(rb'"offset"\s*:\s*(0|[1-9][0-9]{0,17}+)\s*[,}]'),
 )
-
-
-def list_files(root: Place, *, was_read: bool = False) -> Listing:
-    """All files of lines below a folder, except hidden ones."""
-    return list_source_files(root, SUFFIXES, was_read=was_read)
 
 
 def ranges(root: Place, name: str, start: int, size: int) -> list[BoundRange]:
@@ -203,7 +198,8 @@ def _unpacked(path: Place, origin: str) -> Iterator[_Line | Damage]:
                 yield at, body_of(line, at)
                 at += len(line)
         except _GZIP_DAMAGE as error:
-            yield Damage(origin, at, "FILE_DAMAGED", f"the compressed file is damaged: {error}", _packed_tail(packed))
+            packed.seek(max(0, packed.seek(0, os.SEEK_END) - MAX_RAW))
+            yield Damage(origin, at, "FILE_DAMAGED", f"the compressed file is damaged: {error}", packed.read())
 
 
 def _in_document(content: bytes, codec: str, start: int, origin: str) -> Iterator[_Line | Damage]:
@@ -213,12 +209,6 @@ def _in_document(content: bytes, codec: str, start: int, origin: str) -> Iterato
     if reason:
         raw = content[values.at - start :][:MAX_RAW]
         yield Damage(origin, values.at, "FILE_DAMAGED", f"{reason}; nothing was read from here on", raw)
-
-
-def _packed_tail(packed: IO[bytes]) -> bytes:
-    size = packed.seek(0, os.SEEK_END)
-    packed.seek(max(0, size - MAX_RAW))
-    return packed.read()
 
 
 def body_of(line: bytes, at: int) -> bytes:

@@ -21,15 +21,17 @@ from spark_jobs.sources.contract.decoded import Damage
 from spark_jobs.sources.contract.message_blocks import Block
 from spark_jobs.sources.contract.source import Chosen, Found, MessageTransport, Seen
 from spark_jobs.sources.transports import json_lines
-from spark_jobs.sources.transports.file_times import files_bound_before, files_within
 from spark_jobs.sources.transports.source_files import (
     Listing,
     as_bound,
     bound_so_far,
+    files_bound_before,
+    files_within,
     gone_unread,
     is_read,
     is_rewritten,
     left_behind,
+    list_source_files,
     may_be_rewritten,
     side_by_side,
     versions_of,
@@ -61,9 +63,9 @@ class MessageFiles(MessageTransport):
         """The folder to which the names of source files are relative."""
         return self.path.parent if self.path.is_file() else self.path
 
-    @abstractmethod
     def list_files(self, bound: Mapping[str, int]) -> Listing:
         """The files of the folder."""
+        return list_source_files(self.path, self.suffixes, was_read=bool(bound))
 
     @abstractmethod
     def beyond(
@@ -179,9 +181,6 @@ class LineFiles(MessageFiles):
         if self.layout == "bare":
             return ""
         return "unbroken" if self.offset_gaps == "lost" else "rising"
-
-    def list_files(self, bound: Mapping[str, int]) -> Listing:
-        return json_lines.list_files(self.path, was_read=bool(bound))
 
     def beyond(
         self, listed: Listing, bound: Mapping[str, int], unread: list[BoundRange]

@@ -4,18 +4,22 @@ from __future__ import annotations
 
 import hashlib
 import math
+import re
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime
 from pathlib import Path
 from types import MappingProxyType
 from typing import IO, NamedTuple, TypeVar
 
 from open_mirroring.changes.manifest import BoundFile, BoundRange, FileVersion
 from open_mirroring.errors import TerminalError
+from open_mirroring.protocols.backfilling import Interval
 from open_mirroring.storage.object_path import Held, ObjectPath, Place
 from open_mirroring.storage.object_store import ObjectReplaced
+from spark_jobs.sources.contract.source import Chosen, longest
 from spark_jobs.sources.transports.source_folders import SourceFile, files_below, folders_around, hides
 
 Item = TypeVar("Item")
@@ -39,6 +43,8 @@ _FORGOTTEN_SECONDS = 86_400
 """A file that is hidden or unfinished for this long will not be renamed any more."""
 _IN_PROGRESS = ("tmp", "temp", "stag", "partial", "progress")
 """Parts of the names of hidden folders in which programs write files before they move them."""
+_WINDOW = re.compile(r"(?:.+/)?(\d{4})/(\d\d)/(\d\d)/(\d\d)/(\d\d)/(\d\d)\.avro")
+"""The name of a Capture file; time only selects files for a backfill, the order comes from positions (G-01)."""
 _LEFT_SECONDS = 60
 """A writer that writes to another file for this long has finished the previous one."""
 
@@ -306,3 +312,38 @@ def _missing(path: Place) -> TerminalError:
         f"the file {str(path)!r} was bound and is not there any more",
         way_out="restore the file: a bound range must stay readable until its batch is committed",
     )
+
+
+def files_within(folder: Place, ranges: Iterable[BoundRange], interval: Interval) -> list[BoundRange]:
+    """The ranges of files below *folder* whose time is in the interval."""
+    return [bound for bound in ranges if _time_of(folder / bound.name, bound.name) in interval]
+
+
+def files_bound_before(folder: Place, ranges: Iterable[BoundRange], interval: Interval) -> Chosen:
+    """The bound ranges of existing files in the interval, and the names of files that are gone."""
+    full = [bound for bound in ranges if bound.end > bound.start]
+    gone = {bound.name for bound in full if _size(folder / bound.name) < bound.end}
+    chosen = files_within(folder, (bound for bound in full if bound.name not in gone), interval)
+    # The time of a missing file is known from its name only, if at all.
+    missed = {name for name in gone if (window := _window(name)) is None or window in interval}
+    return Chosen(longest(chosen), sorted(missed))
+
+
+def _window(name: str) -> datetime | None:
+    match = _WINDOW.fullmatch(name)
+    return None if match is None else datetime(*map(int, match.groups()), tzinfo=UTC)  # type: ignore[arg-type, misc]
+
+
+def _time_of(path: Place, name: str) -> datetime | None:
+    """None for a file that is gone since it was listed: the next listing reports it."""
+    try:
+        return _window(name) or datetime.fromtimestamp(path.stat().st_mtime, UTC)
+    except FileNotFoundError:
+        return None
+
+
+def _size(path: Place) -> int:
+    try:
+        return path.stat().st_size
+    except OSError:
+        return -1

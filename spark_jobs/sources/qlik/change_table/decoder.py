@@ -177,7 +177,10 @@ class QlikChangeTableDecoder(Decoder):
 
     def incomplete(self, pieces: Sequence[LogRow], reason: str) -> list[LogRow]:
         """The missing half may concern any row: without a key, the table has to stop."""
-        return [letter_of_pieces(pieces, missing_half(pieces, reason))]
+        what = f"{reason}: the UPDATE of a before image did not come; {_KEEP}"
+        if any(piece.piece == 1 for piece in pieces):
+            what = f"{reason}: the key may have changed, and the before image of the UPDATE did not come; {_IMAGES}"
+        return [letter_of_pieces(pieces, Refusal("ROWS_MISSING", what))]
 
     def _read(self, message: _Message) -> ReadRow | LogRow | str:
         if isinstance(message, Damage):
@@ -356,14 +359,6 @@ def senders_of(layout: RowLayout) -> tuple[Sender, ...]:
     """The writers of the rows of a structure, if known (T-95)."""
     sender = layout.structure.sender
     return ((layout.source, sender),) if sender else ()
-
-
-def missing_half(pieces: Sequence[LogRow], reason: str) -> Refusal:
-    """Why the pieces of one pair are useless alone; *reason* says how long they waited."""
-    if any(piece.piece == 1 for piece in pieces):
-        what = f"{reason}: the key may have changed, and the before image of the UPDATE did not come; {_IMAGES}"
-        return Refusal("ROWS_MISSING", what)
-    return Refusal("ROWS_MISSING", f"{reason}: the UPDATE of a before image did not come; {_KEEP}")
 
 
 def rejected_row(row: ChangeRow, refusal: Refusal) -> LogRow:

@@ -336,7 +336,7 @@ def canonical_texts(
         if at is None or at not in converters:
             return None
         column = texts.column(at).take(pa.array(rows))
-        spelled = canonical_column(layout.type_at(at), converters[at], column)
+        spelled = canonical_column(layout.types[at], converters[at], column)
         proven &= spelled.is_valid().to_numpy(zero_copy_only=False)
         columns.append(spelled)
     return (json_lists(columns) if columns else pa.nulls(len(rows), pa.string())), proven

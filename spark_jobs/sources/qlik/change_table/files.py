@@ -42,11 +42,12 @@ from spark_jobs.sources.qlik.change_table.rows import (
 )
 from spark_jobs.sources.qlik.data_files import has_binary, is_said_empty, read_texts
 from spark_jobs.sources.qlik.dfm import DATA_SUFFIXES, SUFFIX, Dfm, check_file, metadata_file, read_dfm, stem
-from spark_jobs.sources.transports.file_times import files_bound_before, files_within
 from spark_jobs.sources.transports.source_files import (
     MAX_RAW,
     as_bound,
     bound_so_far,
+    files_bound_before,
+    files_within,
     is_read,
     is_rewritten,
     left_behind,

@@ -30,9 +30,9 @@ from spark_jobs.changelog.schema import ROW_BYTES
 from spark_jobs.runtime.tasks import THREADS, run_job
 from spark_jobs.sources.contract.announced import Announced
 from spark_jobs.sources.contract.source import BlockLog, Chosen, Format, Found, QueriedTransport, Seen, Survey, longest
-from spark_jobs.sources.jdbc.catalog import catalog
 from spark_jobs.sources.jdbc.dialects import dialect_of
 from spark_jobs.sources.jdbc.postgres_client import ask, rows_of
+from spark_jobs.sources.jdbc.tables import catalog
 from spark_jobs.sources.qlik.change_table.blocks import cut_blocks
 from spark_jobs.sources.qlik.change_table.control_tables import CONTROL_TABLES, read_control_tables
 from spark_jobs.sources.qlik.change_table.jdbc_table import (

@@ -103,7 +103,10 @@ class Together:
 def read_header(layout: RowLayout, values: Values) -> tuple[str, str]:
     """Operation and sequence of a row."""
     sequence = (layout.header(SEQUENCE, values) or "").strip()
-    _check_sequence(sequence)
+    is_number = sequence.isascii() and sequence.isdigit()
+    if len(sequence) != SEQUENCE_DIGITS or not is_number or not sequence.strip("0"):
+        what = f"change_seq {shown(sequence)} is not {SEQUENCE_DIGITS} digits, or is zero: it has no place in the order"
+        raise Refusal("HEADER_INVALID", what)
     return operation_of(layout.header(OPERATION, values), layout.header(OPERATION_NAME, values)), sequence
 
 
@@ -118,10 +121,3 @@ def operation_of(oper: str | None, name: str | None) -> str:
     if name is not None and _NAMES.get(name.strip().upper()) != code:
         raise Refusal("ROW_INVALID", f"change_oper says {code}, but operation says {shown(name)}")
     return code
-
-
-def _check_sequence(sequence: str) -> None:
-    is_number = sequence.isascii() and sequence.isdigit()
-    if len(sequence) != SEQUENCE_DIGITS or not is_number or not sequence.strip("0"):
-        what = f"change_seq {shown(sequence)} is not {SEQUENCE_DIGITS} digits, or is zero: it has no place in the order"
-        raise Refusal("HEADER_INVALID", what)

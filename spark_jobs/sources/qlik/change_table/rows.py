@@ -125,9 +125,9 @@ class RowLayout:
         data = [at for at in range(self.width) if at not in self.header_places]
         headers = {structure.columns[at].name for at in self.header_places}
         table.refuse_narrower_key([name for name in structure.key if name not in headers])
-        self._types = [self._type_of(one, table) for one in structure.columns]
-        named = [(structure.columns[at].name, self._types[at], index) for index, at in enumerate(data)]
-        self._has_large = any(is_large(self._types[at]) for at in data)
+        self.types = [self._type_of(one, table) for one in structure.columns]
+        named = [(structure.columns[at].name, self.types[at], index) for index, at in enumerate(data)]
+        self.has_large = any(is_large(self.types[at]) for at in data)
         self._list = RowColumns([Column(*one) for one in named], table.key, table.columns)
         kept = set(self._list.kept)
         self._kept = [(at, n, t, i) for at, (n, t, i) in zip(data, named, strict=True) if n in kept]
@@ -155,10 +155,6 @@ class RowLayout:
         """The value of a header column; None if it is NULL or was deselected."""
         at = self._places.get(name)
         return None if at is None else values[at]
-
-    def has(self, name: str) -> bool:
-        """Whether the change table has this header column."""
-        return name in self._places
 
     def key(self, values: Values) -> str | None:
         """The canonical key text; None for a table without key."""
@@ -195,7 +191,7 @@ class RowLayout:
         """
         is_whole = self.says_more_than_key(values)
         nulls = (at for at in self.value_places() if values[at] is None)
-        unsent = frozenset(at for at in nulls if not is_whole or is_large(self._types[at]))
+        unsent = frozenset(at for at in nulls if not is_whole or is_large(self.types[at]))
         return self.partial(values, unsent) if unsent else (self.cols, self.image(values))
 
     def says_more_than_key(self, values: Values) -> bool:
@@ -219,15 +215,6 @@ class RowLayout:
             with suppress(TerminalError, ValueError):
                 found[at] = self._list.key_converter(name)
         return found
-
-    @property
-    def has_large(self) -> bool:
-        """Whether any column of the source, mirrored or not, is a large object."""
-        return self._has_large
-
-    def type_at(self, at: int) -> str:
-        """The type of the column at an index."""
-        return self._types[at]
 
 
 def header_places(structure: Structure, prefix: str) -> dict[str, int]:

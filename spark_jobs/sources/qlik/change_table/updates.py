@@ -78,12 +78,12 @@ def choose_reading(
 def differing(layout: RowLayout, before: Values, after: Values) -> frozenset[int]:
     """The indexes of the mirrored columns that an UPDATE changed; masks do not show large objects (T-25)."""
     places = [*layout.key_places, *layout.value_places()]
-    return frozenset(at for at in places if before[at] != after[at] and not is_large(layout.type_at(at)))
+    return frozenset(at for at in places if before[at] != after[at] and not is_large(layout.types[at]))
 
 
 def judged_places(layout: RowLayout) -> tuple[int, ...]:
     """Indexes at which a mask can contradict a pair: no key (T-60), no large object, which masks omit (T-25)."""
-    return tuple(at for at in layout.value_places() if not is_large(layout.type_at(at)))
+    return tuple(at for at in layout.value_places() if not is_large(layout.types[at]))
 
 
 def refuse_denied_change(
@@ -98,12 +98,12 @@ def refuse_denied_change(
     different = []
     for at in judged_places(layout):
         was = there.get(names[at])
-        if was is None or before_layout.type_at(was) != layout.type_at(at):
+        if was is None or before_layout.types[was] != layout.types[at]:
             continue
         old, new = before[was], after[at]
         if sparse and (old is None or new is None):
             continue
-        if not is_same_value(layout.type_at(at), old, new):
+        if not is_same_value(layout.types[at], old, new):
             different.append(at)
     if not different or any(places.issuperset(different) for places in mask.values()):
         return
@@ -147,7 +147,7 @@ def absent_columns(
     for at in layout.value_places():
         if after[at] is not None or (changed is not None and at in changed):
             continue
-        trusted = changed is not None and not is_large(layout.type_at(at))
+        trusted = changed is not None and not is_large(layout.types[at])
         if trusted and before is not None and before[at] is not None:
             values[at] = before[at]
         else:

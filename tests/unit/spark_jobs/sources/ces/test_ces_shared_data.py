@@ -16,10 +16,10 @@ from spark_jobs.changelog.schema import LogRow, RawMessage
 from spark_jobs.sources.ces.changes import Outcome
 from spark_jobs.sources.ces.decoder import CesDecoder, join
 from spark_jobs.sources.contract.decoded import Damage, Decoded, MirroredTable
-from spark_jobs.sources.sql_server.types import parse_value
-from spark_jobs.sources.transports.capture import read_capture
-from spark_jobs.sources.transports.capture_gaps import list_capture
-from spark_jobs.sources.transports.json_lines import list_files, ranges, read_lines
+from spark_jobs.sources.sql_server.types import converter
+from spark_jobs.sources.transports.capture import list_capture, read_capture
+from spark_jobs.sources.transports.json_lines import SUFFIXES, ranges, read_lines
+from spark_jobs.sources.transports.source_files import list_source_files
 
 OFFICES = CesDecoder({"dbo.district_offices": MirroredTable("dbo.district_offices", ("office_id",))})
 
@@ -42,7 +42,7 @@ def test_published_samples_decode(shared_data: Path, edition: str, table: Mirror
     assert json.loads(text or "") == json.loads(inner["eventrow"][image])
     assert row.key == json.dumps([inner["eventsource"]["pkkey"][0]["value"]])
     for name, sql_type, _ in json.loads(row.cols or ""):
-        parse_value(sql_type, json.loads(text or "")[name])
+        converter(sql_type)(json.loads(text or "")[name])
 
 
 def decode_all(messages: Iterable[RawMessage | Damage]) -> tuple[Decoded, list[LogRow]]:
@@ -75,7 +75,7 @@ def folded(changes: Iterable[LogRow]) -> dict[str, dict[str, Any]]:
         if row.op in ("I", "U"):
             types = {name: sql_type for name, sql_type, _ in json.loads(row.cols or "")}
             values = json.loads(row.row or "")
-            rows[key] = {n: None if v is None else parse_value(types[n], v) for n, v in values.items()}
+            rows[key] = {n: None if v is None else converter(types[n])(v) for n, v in values.items()}
     return rows
 
 
@@ -110,7 +110,7 @@ def test_a_history_with_split_events_folds_to_its_final_state(
     shared_data: Path, generation: str, messages: int, cut_in_two: int
 ) -> None:
     root = shared_data / "ces" / f"json-gen-{generation}"
-    bound = [r for file in list_files(root).files for r in ranges(root, file.name, 0, file.size)]
+    bound = [r for file in list_source_files(root, SUFFIXES).files for r in ranges(root, file.name, 0, file.size)]
     decoded, changes = decode_all(message for r in bound for message in read_lines(root, *r, "wrapped"))
     assert decoded.counts.messages == messages
     assert decoded.counts.rejected == decoded.counts.ignored == 0

@@ -15,7 +15,7 @@ import pytest
 from spark_jobs.changelog.schema import LogRow, RawMessage
 from spark_jobs.sources.contract.decoded import Damage, Decoded, MirroredTable, SourceSchema
 from spark_jobs.sources.qlik.message.decoder import QlikMessageDecoder
-from spark_jobs.sources.sql_server.types import parse_value
+from spark_jobs.sources.sql_server.types import converter
 from spark_jobs.sources.transports.json_lines import ranges, read_lines
 
 OFFICES = {"dbo.district_offices": MirroredTable("dbo.district_offices", ("office_id",))}
@@ -63,7 +63,7 @@ def folded(changes: Iterable[LogRow]) -> dict[str, dict[str, Any]]:
         if row.op in ("I", "U"):
             types = {name: sql_type for name, sql_type, _ in json.loads(row.cols or "")}
             values = json.loads(row.row or "")
-            rows[key] = {n: None if v is None else parse_value(types[n], v) for n, v in values.items()}
+            rows[key] = {n: None if v is None else converter(types[n])(v) for n, v in values.items()}
     return rows
 
 
