@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import gzip
 import json
 import os
 import pickle
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from contextlib import closing
 from dataclasses import replace
 from datetime import datetime
@@ -51,7 +50,6 @@ from tests.qlik_change_tables_sql import (
     suspended,
 )
 from tests.spark.test_initial_load_jdbc import HOSTILE_COLUMN, Cable, connect
-from tests.unit.spark_jobs.sources.ces.test_ces_shared_data import assert_equal_cell_by_cell, expected, folded
 from workload_generator.qlik_change_tables import ChangeTableOptions, stored_changes
 from workload_generator.tables import SHOP_TABLES, TableDef
 
@@ -608,40 +606,3 @@ def test_what_control_tables_tell_of_tables_in_any_spelling(
     found = at.told(spark).signals
     assert found.keys() == {("(any table)", "CONTROL_TABLE_UNREAD"), ("shop.items", "TASK_ERRORS")}
     assert "no attrep_suspended_tables in" in found["(any table)", "CONTROL_TABLE_UNREAD"]
-
-
-@pytest.fixture
-def offices(shared_data: Path, source: PostgresServer) -> PostgresServer:
-    """The part of the district offices as its own dump made it."""
-    source.execute(gzip.decompress((shared_data / "qlik-change-tables" / "postgres.sql.gz").read_bytes()).decode())
-    return source
-
-
-@pytest.mark.parametrize("mode", ["partitions", "sequence"])
-def test_the_district_offices_end_in_their_final_state(
-    tmp_path: Path, spark, shared_data: Path, offices: PostgresServer, mode: str
-) -> None:
-    """T-30: the table as loaded, then all changes in order; binary masks in the documented order (T-20, T-24)."""
-    control = SourceName("control", "attrep_cdc_partitions") if mode == "partitions" else None
-    tables = {"dbo.district_offices": NamedChangeTable("dbo", "district_offices__ct")}
-    at = ChangeTables("shop_db", tables, control=control)
-    found = at.find(spark, {}).ranges
-    assert len(found) == (46 if control else 1)
-    rows = read(spark, at, found, tmp_path, key="office_id")
-    assert {row.kind for row in rows} == {"change"} and len(rows) == 189 + 849 + 221
-    wanted = expected(shared_data / "district_offices_part" / "final.parquet")
-    loaded = loaded_rows(offices, {json.loads(row.key or "")[0] for row in rows})
-    assert_equal_cell_by_cell({**loaded, **folded(rows)}, wanted)
-
-
-def loaded_rows(server: PostgresServer, changed: set[str]) -> Mapping[str, dict[str, Any]]:
-    """The rows of the initial load that no change touched."""
-    connection = server.connect()
-    try:
-        with connection.cursor() as cursor:
-            cursor.execute("SELECT * FROM dbo.district_offices")
-            names = [column.name for column in cursor.description]
-            lines = [dict(zip(names, line, strict=True)) for line in cursor.fetchall()]
-    finally:
-        connection.close()
-    return {json.dumps([line["office_id"]]): line for line in lines if line["office_id"] not in changed}

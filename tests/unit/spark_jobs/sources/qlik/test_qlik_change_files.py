@@ -17,16 +17,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from open_mirroring.changes.column_choice import ALL_COLUMNS
 from open_mirroring.changes.manifest import BoundRange, FileVersion
 from open_mirroring.errors import TerminalError, TransientError
 from open_mirroring.facts.senders import senders_in
-from open_mirroring.landing_zone.arrow_schema import arrow_type
-from spark_jobs.changelog.schema import LogRow
 from spark_jobs.extract.read_task import Decoding, LogTarget
 from spark_jobs.sources.contract.decoded import Damage, MirroredTable, TableDamage
 from spark_jobs.sources.contract.source import Found
-from spark_jobs.sources.exports.files import Export, ExportRows, cut_file, export_columns, export_files
 from spark_jobs.sources.qlik import data_files, delimited
 from spark_jobs.sources.qlik.change_table import files
 from spark_jobs.sources.qlik.change_table.decoder import QlikChangeTableDecoder
@@ -34,7 +30,6 @@ from spark_jobs.sources.qlik.change_table.files import ChangeFiles
 from spark_jobs.sources.qlik.change_table.format import ChangeTableFormat
 from spark_jobs.sources.qlik.change_table.rows import ChangeRow
 from tests.qlik_change_rows import TABLE, decoder, sequence
-from tests.unit.spark_jobs.sources.ces.test_ces_shared_data import assert_equal_cell_by_cell, expected, folded
 
 FOLDER = f"{TABLE}__ct"
 COLUMNS = (("header__change_seq", "STRING", 35), ("header__change_oper", "STRING", 1), ("id", "INT4", 10))
@@ -483,43 +478,6 @@ def test_the_published_sample_of_a_file_target_decodes(shared_data: Path) -> Non
     (damage,) = second
     assert isinstance(damage, TableDamage) and damage.damage.code == "FILE_DAMAGED"
     assert "20211201-112233444.csv" in damage.damage.reason
-
-
-def full_load(root: Path) -> list[dict[str, Any]]:
-    """The typed rows of a full load, by the types that its metadata files tell."""
-    export = Export(root, "qlik-full-load")
-    rows: list[dict[str, Any]] = []
-    for file in export_files(export):
-        columns = export_columns(export, file, ALL_COLUMNS, {})
-        schema = pa.schema([pa.field(one.name, arrow_type(one.type)) for one in columns])
-        for table in ExportRows(export, cut_file(export, file, 1_000_000, 1 << 26), columns, schema):
-            rows += table.to_pylist()
-    return [{**row, "updated_at": row["updated_at"].replace(tzinfo=None)} for row in rows]
-
-
-@pytest.mark.parametrize("size", [16_436, 997])
-def test_the_district_offices_end_in_their_final_state(shared_data: Path, size: int) -> None:
-    """T-30, T-23: full load, then all changes of all files, decoded at once or cut anywhere."""
-    root = shared_data / "qlik-change-tables" / "files"
-    offices = QlikChangeTableDecoder({"dbo.district_offices": MirroredTable("dbo.district_offices", ("office_id",))})
-    ranges, waiting, *_ = ChangeFiles(root).find(None, {})
-    assert len(ranges) == 9 and not waiting
-    rows: list[LogRow] = []
-    messages = [message for one in ranges for message in ChangeFiles(root).read(one)]
-    assert len(messages) == 16_436
-    for at in range(0, len(messages), size):
-        rows += offices.decode(messages[at : at + size]).rows
-    assert {row.kind for row in rows} <= {"change", "fragment"}
-    changes = [row for row in rows if row.kind == "change"]
-    assert len(changes) == 1460 + 6673 + 1630
-    loaded = {
-        json.dumps([row["office_id"]], ensure_ascii=False): row for row in full_load(root / "dbo.district_offices")
-    }
-    assert len(loaded) == 1388
-    for row in changes:
-        loaded.pop(row.key or "", None)
-    wanted = expected(shared_data / "district_offices" / "final.parquet")
-    assert_equal_cell_by_cell({**loaded, **folded(changes)}, wanted)
 
 
 def test_a_file_with_an_ending_that_says_nothing_stops_its_table_t40(tmp_path: Path) -> None:
