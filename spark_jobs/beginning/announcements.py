@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from open_mirroring.config import Mirror
-from spark_jobs.sources.contract.announced import Announced, Note
+from spark_jobs.sources.contract.source import Announced, Note
 from spark_jobs.sources.registry import format_of, transport_of
 from spark_jobs.sources.sql_server.type_text import is_known
 

@@ -14,7 +14,7 @@ from typing import Any
 import fastavro
 
 from spark_jobs.sources.ces.unreadable import DATUM_START
-from spark_jobs.sources.contract.avro_codecs import refuse_missing_codec
+from spark_jobs.sources.contract.avro_codecs import UNREADABLE, only_record, refuse_missing_codec
 from spark_jobs.sources.contract.decoded import Refusal, shown
 
 _SINGLE_OBJECT, _CONFLUENT = b"\xc3\x01", b"\x00"
@@ -22,9 +22,6 @@ _LSN = re.compile(r"[0-9A-Fa-f]{8}:[0-9A-Fa-f]{8}:[0-9A-Fa-f]{4}")
 _TIME = re.compile(
     r"[0-9]{4}-[0-9]{2}-[0-9]{2}[T ][0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]{1,9})? ?(Z|[+-][0-9]{2}:[0-9]{2})?"
 )
-
-# Exceptions that the Avro reader was seen to raise on foreign bytes.
-_UNREADABLE = (EOFError, ValueError, IndexError, KeyError, TypeError, OverflowError, RecursionError, MemoryError)
 
 
 def _record(name: str, /, **fields: Any) -> dict[str, Any]:
@@ -104,8 +101,8 @@ def read_container(body: bytes) -> dict[str, Any]:
 def read_envelope(datum: bytes) -> dict[str, Any]:
     """The fields of the outer record."""
     try:
-        return _only_record(datum, CHANGE_EVENT)
-    except _UNREADABLE as error:
+        return only_record(datum, CHANGE_EVENT)
+    except UNREADABLE as error:
         raise Refusal("MESSAGE_INVALID", f"no ChangeEvent record: {_described(error)}") from error
 
 
@@ -114,24 +111,16 @@ def read_data(datum: bytes) -> dict[str, Any]:
     reasons = []
     for schema in DATA_SCHEMAS:
         try:
-            record = _only_record(datum, schema)
+            record = only_record(datum, schema)
             transaction = record["eventsource"]["transaction"]
             if not _LSN.fullmatch(transaction["commitlsn"]):
                 raise ValueError(f"commitlsn {shown(transaction['commitlsn'])} is not a log sequence number")
             if not _TIME.fullmatch(transaction["committime"]):
                 raise ValueError(f"committime {shown(transaction['committime'])} is not a time")
             return record
-        except _UNREADABLE as error:
+        except UNREADABLE as error:
             reasons.append(_described(error))
     raise Refusal("MESSAGE_INVALID", f"no Data record; with finalevent: {reasons[0]}; without: {reasons[1]}")
-
-
-def _only_record(datum: bytes, schema: Any) -> dict[str, Any]:
-    stream = io.BytesIO(datum)
-    record: Any = fastavro.schemaless_reader(stream, schema, None)
-    if stream.tell() != len(datum):
-        raise ValueError(f"{len(datum) - stream.tell()} bytes are left over")
-    return record  # type: ignore[no-any-return]
 
 
 def _described(error: BaseException) -> str:

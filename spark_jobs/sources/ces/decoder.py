@@ -35,13 +35,13 @@ from spark_jobs.sources.contract.decoded import (
     MirroredTable,
     Refusal,
     SourceSchema,
+    TableNames,
     Unjoinable,
     Waiting,
     damaged_row,
     refused_row,
     shown,
 )
-from spark_jobs.sources.contract.table_names import TableNames
 from spark_jobs.sources.sql_server.types import BinaryText
 
 

@@ -44,6 +44,7 @@ from spark_jobs.sources.contract.fast_decoder import (
     texts,
 )
 from spark_jobs.sources.contract.message_blocks import Block, are_text
+from spark_jobs.sources.sql_server.json_columns import SURE_DIGITS
 from spark_jobs.sources.sql_server.type_text import read_any
 
 ESCAPE = rb"\\\\"
@@ -84,8 +85,6 @@ _LONGEST = CUT_LENGTH // 8
 _MOST_LISTS = 1000
 _PREFIX = 100
 """Column lists are looked up by this many bytes, fewer than the shortest has, and then compared completely."""
-_SURE_DIGITS = {"tinyint": 2, "smallint": 4, "int": 9, "bigint": 18}
-"""Integers with at most this many digits fit their type."""
 _OPERATIONS = {b"INS": INSERT, b"UPD": UPDATE, b"DEL": DELETE}
 _decode_text = msgspec.json.Decoder(str).decode
 _decode_image = msgspec.json.Decoder(dict[str, str | None]).decode
@@ -267,7 +266,7 @@ class FastCes:
         if columns.base64 or not table.key or columns.kept != columns.names or not table.key_names < set(columns.names):
             return None
         types = [columns.types[name] for name in table.key]
-        digits = tuple(_SURE_DIGITS.get(read_any(sql_type).name) for sql_type in types)
+        digits = tuple(SURE_DIGITS.get(read_any(sql_type).name) for sql_type in types)
         convert = tuple(columns.key_converter(name) for name in table.key)
         pattern = change_pattern(columns.names, table.key, digits)
         others = [name for name in columns.names if name not in table.key_names]

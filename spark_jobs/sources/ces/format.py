@@ -16,14 +16,13 @@ from spark_jobs.sources.ces.changes import ColumnList
 from spark_jobs.sources.ces.decoder import DEFAULT_SETTINGS, CesDecoder, CesSettings
 from spark_jobs.sources.ces.envelope import Data, is_complete, read_data
 from spark_jobs.sources.ces.unreadable import table_in_data
-from spark_jobs.sources.contract.announced import Announced, AnnouncedColumn, Note
 from spark_jobs.sources.contract.decoded import (
     Damage,
     MirroredTable,
     Refusal,
     SourceSchema,
 )
-from spark_jobs.sources.contract.source import Format
+from spark_jobs.sources.contract.source import Announced, AnnouncedColumn, Format, Note
 
 if TYPE_CHECKING:
     from open_mirroring.config import Mirror

@@ -23,12 +23,12 @@ from spark_jobs.sources.contract.decoded import (
     Dispositions,
     MirroredTable,
     Refusal,
+    TableNames,
     damaged_row,
     refused_row,
     shown,
 )
 from spark_jobs.sources.contract.json_numbers import JsonNumber, no_number
-from spark_jobs.sources.contract.table_names import TableNames
 
 
 class TableEvent(NamedTuple):

@@ -16,10 +16,8 @@ import pyarrow as pa
 from open_mirroring.config.connections import Connection
 from open_mirroring.config.names import SourceName
 from open_mirroring.errors import MirroringError
+from spark_jobs.sources.contract.message_blocks import BLOCK_BYTES
 from spark_jobs.sources.jdbc.dialects import database_error
-
-BLOCK_BYTES = 4 * 2**20
-"""Small enough for memory that was used before: a fresh page costs more than decoding what is on it."""
 
 _SETTINGS = (
     "SELECT set_config('transaction_read_only', 'on', true), set_config('datestyle', 'ISO', true), "

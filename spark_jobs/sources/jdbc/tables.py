@@ -24,7 +24,7 @@ from open_mirroring.config.names import SourceName
 from open_mirroring.errors import MirroringError, TerminalError, TransientError
 from open_mirroring.landing_zone.load_columns import LoadColumn
 from spark_jobs.runtime.tasks import THREADS, needs_spark, run_job
-from spark_jobs.sources.contract.announced import Announced, AnnouncedColumn
+from spark_jobs.sources.contract.source import Announced, AnnouncedColumn
 from spark_jobs.sources.exports.columns import land_column
 from spark_jobs.sources.exports.files import refused
 from spark_jobs.sources.jdbc.dialects import BoundKind, Dialect, Range, condition, database_error, dialect_of, ranges

@@ -19,7 +19,7 @@ import fastavro
 from open_mirroring.storage.object_path import Place
 from spark_jobs.changelog.origins import partition_of
 from spark_jobs.changelog.schema import RawMessage
-from spark_jobs.sources.contract.avro_codecs import refuse_missing_codec
+from spark_jobs.sources.contract.avro_codecs import UNREADABLE, refuse_missing_codec
 from spark_jobs.sources.contract.decoded import Damage
 from spark_jobs.sources.transports.source_files import (
     MAX_RAW,
@@ -33,8 +33,6 @@ from spark_jobs.sources.transports.source_folders import SourceFile, files_below
 
 SUFFIXES = (".avro",)
 
-# Exceptions of reading a damaged container, from its own checks and from decompression.
-UNREADABLE = (EOFError, ValueError, IndexError, KeyError, TypeError, OverflowError, RecursionError, MemoryError)
 _SYNC_BYTES = 16
 _SINCE = timedelta(days=1)
 """A listing begins this long before the newest bound window."""

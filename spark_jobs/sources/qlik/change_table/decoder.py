@@ -25,12 +25,11 @@ from spark_jobs.sources.contract.decoded import (
     MirroredTable,
     Refusal,
     TableDamage,
+    TableNames,
     Unjoinable,
     Waiting,
     damaged_row,
 )
-from spark_jobs.sources.contract.table_names import TableNames
-from spark_jobs.sources.qlik.change_table.pairs import BEFORE, ReadRow, Together, read_header
 from spark_jobs.sources.qlik.change_table.rows import (
     OPERATION,
     TRANSACTION,
@@ -43,8 +42,12 @@ from spark_jobs.sources.qlik.change_table.rows import (
     row_bytes,
 )
 from spark_jobs.sources.qlik.change_table.updates import (
+    BEFORE,
     MaskReadings,
+    ReadRow,
+    Together,
     absent_columns,
+    read_header,
     read_mask,
     refuse_denied_change,
     refuse_mask_without_bits,

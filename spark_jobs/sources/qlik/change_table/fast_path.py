@@ -22,7 +22,6 @@ from spark_jobs.sources.contract.fast_decoder import DATED_SCHEMA, SCHEMA, Taken
 from spark_jobs.sources.contract.message_blocks import Places
 from spark_jobs.sources.qlik.change_table.blocks import TextBlock
 from spark_jobs.sources.qlik.change_table.decoder import QlikChangeTableDecoder, senders_of
-from spark_jobs.sources.qlik.change_table.pairs import BEFORE, operation_of
 from spark_jobs.sources.qlik.change_table.rows import (
     MASK,
     OPERATION,
@@ -32,6 +31,7 @@ from spark_jobs.sources.qlik.change_table.rows import (
     RowLayout,
 )
 from spark_jobs.sources.qlik.change_table.updates import (
+    BEFORE,
     MaskReading,
     MaskReadings,
     choose_reading,
@@ -39,6 +39,7 @@ from spark_jobs.sources.qlik.change_table.updates import (
     is_no_mask,
     judged_places,
     mask_readings,
+    operation_of,
     tells_nothing,
 )
 from spark_jobs.sources.qlik.positions import SEQUENCE_DIGITS, qlik_positions

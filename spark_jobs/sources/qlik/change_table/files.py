@@ -25,10 +25,18 @@ from open_mirroring.errors import TerminalError
 from open_mirroring.protocols.backfilling import Interval
 from open_mirroring.protocols.table_stops import LOAD_UNREAD
 from open_mirroring.storage.object_path import Place
-from spark_jobs.sources.contract.announced import Announced, Note
-from spark_jobs.sources.contract.decoded import Damage, Refusal, TableDamage, shown
-from spark_jobs.sources.contract.source import Chosen, Format, Found, MessageTransport, Seen, Survey, unread_text
-from spark_jobs.sources.contract.table_names import TableNames
+from spark_jobs.sources.contract.decoded import Damage, Refusal, TableDamage, TableNames, shown
+from spark_jobs.sources.contract.source import (
+    Announced,
+    Chosen,
+    Format,
+    Found,
+    MessageTransport,
+    Note,
+    Seen,
+    Survey,
+    unread_text,
+)
 from spark_jobs.sources.qlik.change_table.blocks import TextBlock, cut_blocks
 from spark_jobs.sources.qlik.change_table.rows import (
     MASK,

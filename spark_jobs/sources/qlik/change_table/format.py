@@ -6,9 +6,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from open_mirroring.config.source import ChangeTables
-from spark_jobs.sources.contract.announced import Announced, AnnouncedColumn, Note
 from spark_jobs.sources.contract.decoded import MirroredTable, SourceSchema
-from spark_jobs.sources.contract.source import Format
+from spark_jobs.sources.contract.source import Announced, AnnouncedColumn, Format, Note
 from spark_jobs.sources.qlik.change_table.decoder import DEFAULT_SETTINGS, ChangeTableSettings, QlikChangeTableDecoder
 from spark_jobs.sources.qlik.change_table.fast_path import FastChangeRows
 from spark_jobs.sources.qlik.change_table.rows import MASK, ChangeRow, header_name

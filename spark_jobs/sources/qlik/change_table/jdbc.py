@@ -28,8 +28,17 @@ from open_mirroring.errors import MirroringError, TerminalError, TransientError
 from open_mirroring.protocols.backfilling import Interval
 from spark_jobs.changelog.schema import ROW_BYTES
 from spark_jobs.runtime.tasks import THREADS, run_job
-from spark_jobs.sources.contract.announced import Announced
-from spark_jobs.sources.contract.source import BlockLog, Chosen, Format, Found, QueriedTransport, Seen, Survey, longest
+from spark_jobs.sources.contract.source import (
+    Announced,
+    BlockLog,
+    Chosen,
+    Format,
+    Found,
+    QueriedTransport,
+    Seen,
+    Survey,
+    longest,
+)
 from spark_jobs.sources.jdbc.dialects import dialect_of
 from spark_jobs.sources.jdbc.postgres_client import ask, rows_of
 from spark_jobs.sources.jdbc.tables import catalog

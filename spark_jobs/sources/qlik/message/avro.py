@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import fastavro
 from fastavro.schema import SchemaParseException, UnknownType
 
-from spark_jobs.sources.contract.avro_codecs import refuse_missing_codec
+from spark_jobs.sources.contract.avro_codecs import UNREADABLE, only_record, refuse_missing_codec
 from spark_jobs.sources.contract.decoded import Refusal, shown
 from spark_jobs.sources.qlik.message.sections import custom_fields
 
@@ -36,8 +36,6 @@ ENVELOPE = fastavro.parse_schema(
 )
 """The envelope (K-01; public source: Qlik Help, *The Replicate envelope*)."""
 
-# Exceptions that were seen when reading foreign bytes or schemas.
-UNREADABLE = (EOFError, ValueError, IndexError, KeyError, TypeError, OverflowError, RecursionError, MemoryError)
 _NO_SCHEMA = (*UNREADABLE, SchemaParseException, UnknownType, AttributeError)
 
 _DAY = date(1970, 1, 1).toordinal()
@@ -109,17 +107,13 @@ data_schema = lru_cache(maxsize=512)(DataSchema)
 
 def read_datum(datum: bytes, schema: Any, what: str) -> dict[str, Any]:
     """One record that consists of all the bytes."""
-    stream = io.BytesIO(datum)
     try:
-        record: Any = fastavro.schemaless_reader(stream, schema, None)
-        if stream.tell() != len(datum):
-            raise ValueError(f"{len(datum) - stream.tell()} bytes are left over")
+        return only_record(datum, schema)
     except UNREADABLE as error:
         # The library's text for a truncated record contains the address of its stream.
         said = "the bytes end too early" if isinstance(error, EOFError) else f"{type(error).__name__}: {error}"
         reason = f"no Avro record of a {what}: {said}"
         raise Refusal("MESSAGE_INVALID", reason[:300]) from error
-    return record  # type: ignore[no-any-return]
 
 
 def read_metadata(datum: bytes, schema_text: str) -> Any:

@@ -27,13 +27,13 @@ from spark_jobs.sources.contract.decoded import (
     MirroredTable,
     Refusal,
     SourceSchema,
+    TableNames,
     Unjoinable,
     Waiting,
     damaged_row,
     refused_row,
     shown,
 )
-from spark_jobs.sources.contract.table_names import TableNames
 from spark_jobs.sources.qlik.masks import MaskOrder
 from spark_jobs.sources.qlik.message.avro import data_schema
 from spark_jobs.sources.qlik.message.changes import MessageContext, change

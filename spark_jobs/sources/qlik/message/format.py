@@ -16,9 +16,8 @@ from open_mirroring.config.source import Messages
 from open_mirroring.errors import TerminalError
 from spark_jobs.changelog.origins import topic_of
 from spark_jobs.changelog.schema import RawMessage
-from spark_jobs.sources.contract.announced import Announced, AnnouncedColumn, Note
 from spark_jobs.sources.contract.decoded import BY_HAND, Damage, MirroredTable, Refusal, SourceSchema, is_described
-from spark_jobs.sources.contract.source import Format
+from spark_jobs.sources.contract.source import Announced, AnnouncedColumn, Format, Note
 from spark_jobs.sources.qlik.message.avro import data_schema
 from spark_jobs.sources.qlik.message.decoder import DEFAULT_SETTINGS, QlikMessageDecoder, QlikMessageSettings
 from spark_jobs.sources.qlik.message.envelope import AvroData, Metadata, read_message, registry_number

@@ -13,7 +13,7 @@ from typing import Any
 import fastavro
 import msgspec
 
-from spark_jobs.sources.qlik.message.avro import UNREADABLE
+from spark_jobs.sources.contract.avro_codecs import UNREADABLE
 from spark_jobs.sources.qlik.message.envelope import registry_id
 
 _HEAD = 4096
