@@ -50,7 +50,6 @@ class LoadTarget:
 
     @property
     def landing(self) -> tuple[LandingColumn, ...]:
-        """The columns of its files."""
         return (*(column.landing for column in self.columns), *self.extra)
 
     @property
@@ -65,16 +64,13 @@ class LoadTarget:
 
     @property
     def landed_keys(self) -> tuple[str, ...]:
-        """The key columns as the files name them."""
         return landed(self.landing, self.keys)[1]
 
     @property
     def key_schema(self) -> pa.Schema:
-        """The key columns of every file, in the order of the key."""
         return pa.schema([self.file_schema.field(key) for key in self.landed_keys])
 
     def write(self, path: Path, tables: Iterable[pa.Table], salt: Salt | None) -> WrittenFile:
-        """Write one file of the load."""
         schema = self.file_schema
         whole = (loaded_extra(table, self.extra, self.source) for table in tables)
         landing = (landed_rows(table, self.landing, schema.names, salt) for table in whole)
@@ -124,7 +120,6 @@ class MeasuredRows:
         self.shortest: dict[str, int] = {}
 
     def __iter__(self) -> Iterator[pa.Table]:
-        """The tables as they are."""
         for table in self._rows:
             for name in self._columns:
                 if pa.types.is_string(table[name].type) or pa.types.is_binary(table[name].type):

@@ -132,7 +132,6 @@ class CesDecoder(Decoder):
         return self.decode_event(event, message.origin, message.place, body)
 
     def read(self, body: bytes | None) -> Event:
-        """The envelope of one message."""
         if body is None:
             raise Refusal("BODY_MISSING", "the message has no body")
         if len(body) > self.settings.max_message_bytes:
@@ -187,7 +186,6 @@ class CesDecoder(Decoder):
         return name if self.settings.database in (None, source.db) else f"{source.db}.{name}"
 
     def table_of(self, data: Data) -> SourceTable | None:
-        """The mirrored table of an event; None when it is not mirrored."""
         source = data.eventsource
         if not (source.db and source.schema and source.tbl):
             raise Refusal("MESSAGE_INVALID", "db, schema or tbl is empty")

@@ -52,7 +52,6 @@ class CesFormat(Format):
 
     @classmethod
     def of(cls, mirror: Mirror, source: ChangeEvents) -> CesFormat:
-        """The format with the settings of a mirror file."""
         settings = CesSettings(database=source.database, binary=source.binary)
         return cls(settings, source.ordered_partitions if mirror.consistency == "transaction" else 0)
 

@@ -48,7 +48,6 @@ class Dialect(Protocol):
         return '"' + name.replace('"', '""') + '"'
 
     def text(self, value: str) -> str:
-        """Quote a text as a literal."""
         return self.text_prefix + literal(value)
 
     def columns_query(self, schema: str, table: str) -> str:
@@ -87,9 +86,7 @@ class Dialect(Protocol):
         """Return whether a column of a type that cannot be mirrored can land as text."""
         return data_type != "numeric"
 
-    def as_text(self, name: str, sql_type: str) -> str:
-        """Spell an expression with the exact text of a column."""
-        ...
+    def as_text(self, name: str, sql_type: str) -> str: ...
 
     def bound(self, kind: BoundKind, text: str) -> str:
         """Spell a literal to compare a split column with."""
@@ -186,7 +183,6 @@ class PostgreSql(Dialect):
         return f"CAST({name} AS text)"
 
     def bound(self, kind: BoundKind, text: str) -> str:
-        """Spell a literal of the split column's own kind."""
         types = {"date": "DATE", "timestamp": "TIMESTAMP", "instant": "TIMESTAMP WITH TIME ZONE"}
         return text if kind == "integer" else f"{types[kind]} {literal(text + '+00' * (kind == 'instant'))}"
 
@@ -217,11 +213,9 @@ class SqlServer(Dialect):
         return "jdbc:sqlserver://", properties
 
     def quote(self, name: str) -> str:
-        """Quote a name in brackets, with closing brackets doubled."""
         return "[" + name.replace("]", "]]") + "]"
 
     def sql_type(self, column: Mapping[str, Any]) -> str:
-        """Return the type text of the stream's events."""
         text = kind = str(column["data_type"])
         if kind in ("decimal", "numeric"):
             text = f"{kind}({column['digits']},{column['scale']})"

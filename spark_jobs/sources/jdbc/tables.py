@@ -129,7 +129,6 @@ class JdbcTable:
             return told
 
     def catalog(self) -> Sequence[Mapping[str, Any]]:
-        """Return the lines of the catalog about all tables."""
         return self._query("reading its catalog", self._dialect.catalog_query())
 
     def size(self) -> int:
@@ -384,7 +383,6 @@ class JdbcRows:
         self._read = 0
 
     def __iter__(self) -> Iterator[pa.Table]:
-        """Yield tables of the schema."""
         for batch in self._batches:
             index = pa.array(np.arange(batch.num_rows))
             bad: dict[int, Failure] = {}

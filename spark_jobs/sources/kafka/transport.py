@@ -92,7 +92,6 @@ class KafkaTopics(MessageTransport):
     def pinned(
         self, bound: Callable[[], Mapping[str, int]], files: Callable[[], Mapping[str, BoundFile]]
     ) -> KafkaTopics:
-        """The topics with the ids under which they were bound."""
         return replace(self, place=expecting(self.place, bound()))
 
     def unlimited(self) -> KafkaTopics:
@@ -135,7 +134,6 @@ class KafkaTopics(MessageTransport):
             yield from self.read(one._replace(start=max(head, one.end - share)))
 
     def counts_as_bound(self, name: str) -> bool:
-        """Always true: messages have offsets."""
         return True
 
     def read(self, bound: BoundRange) -> Iterator[RawMessage]:

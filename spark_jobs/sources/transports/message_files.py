@@ -64,7 +64,6 @@ class MessageFiles(MessageTransport):
         return self.path.parent if self.path.is_file() else self.path
 
     def list_files(self, bound: Mapping[str, int]) -> Listing:
-        """The files of the folder."""
         return list_source_files(self.path, self.suffixes, was_read=bool(bound))
 
     @abstractmethod
@@ -171,7 +170,6 @@ class LineFiles(MessageFiles):
 
     @classmethod
     def of(cls, mirror: Mirror, source: InLines) -> LineFiles:
-        """The files of a mirror file's source."""
         from open_mirroring.config.storage import place_of  # imported late: workers need no settings
 
         return cls(place_of(mirror, source.path, source.connection), source.layout, source.offset_gaps)

@@ -103,7 +103,6 @@ class ChangeFiles(MessageTransport):
 
     @classmethod
     def of(cls, mirror: Mirror, source: ChangeTablesInFolder) -> ChangeFiles:
-        """The folder of a mirror file's source."""
         mirrored = tuple(".".join(table.source_name) for table in mirror.tables)
         unloaded = tuple(".".join(table.source_name) for table in mirror.tables if table.initial_load is None)
         path, hours = place_of(mirror, source.path, source.connection), source.fragment_timeout_hours

@@ -28,7 +28,6 @@ class ChangeTableFormat(Format):
 
     @classmethod
     def of(cls, source: ChangeTables, *, whole_transactions: bool = False) -> ChangeTableFormat:
-        """The format with the settings of a mirror file."""
         return cls(
             ChangeTableSettings(
                 source.load,

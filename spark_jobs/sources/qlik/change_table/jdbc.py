@@ -106,12 +106,10 @@ class ChangeTables(QueriedTransport):
     task: str | None = None
 
     def change_table(self, source: str) -> SourceName:
-        """Schema and name of the change table of a source table."""
         named = self.tables[source]
         return SourceName(named.schema, named.table)
 
     def open(self, spark: SparkSession, source: str) -> ChangeTable:
-        """The change table of a source table, its columns read."""
         name, columns = self.change_table(source), self.tables[source].columns
         return ChangeTable(spark, self.connection, name, source, self.prefix, columns)
 
@@ -140,7 +138,6 @@ class ChangeTables(QueriedTransport):
         return parts + run_job(spark, job, partial(_copy, connection), copies, size, THREADS)
 
     def slice_of(self, bound: BoundRange) -> Slice:
-        """What a bound range means."""
         for source in self.tables:
             name = ".".join(self.change_table(source))
             if bound.name == name:
@@ -192,7 +189,6 @@ class ChangeTables(QueriedTransport):
 
     @classmethod
     def of(cls, mirror: Mirror, source: ChangeTablesInDatabase) -> ChangeTables:
-        """The change tables that a mirror file names."""
         return cls(
             source.connection,
             {".".join(table.source_name): _named(table, source.table_suffix) for table in mirror.tables},
@@ -364,7 +360,6 @@ class SliceTask:
     log: Callable[[int], BlockLog]
 
     def take(self, batches: Iterable[pa.RecordBatch]) -> Any:
-        """Decode and log the texts of its rows; return what was written and seen."""
         decoding = self.log(self.at)
         add = cut_blocks(self.origin, self.structure, self.prefix, decoding.take_block)
         for batch in batches:

@@ -223,7 +223,6 @@ class Together:
         return self._befores.get(update.identity, ())
 
     def has_update(self, before: ReadRow) -> bool:
-        """Whether the UPDATE of a before image is among the rows."""
         return before.identity in self._updated
 
     def tell_another_key(self, update: ReadRow, key: str | None) -> bool:

@@ -135,7 +135,6 @@ class QlikMessageDecoder(Decoder):
         return _MessageReader(self, self.known).followed(topic, schema_id)
 
     def images(self, structure: Structure) -> TableImages | None:
-        """How rows of a structure are written; None if its table is not mirrored."""
         table = self.tables.get(structure.table)
         if table is None:
             self.names.refuse_other_case(structure.table)
@@ -161,7 +160,6 @@ class QlikMessageDecoder(Decoder):
         return self.again(piece.origin, piece.place, piece.raw, piece.tbl)
 
     def incomplete(self, pieces: Sequence[LogRow], reason: str) -> list[LogRow]:
-        """One dead letter for each message whose structure was not announced in time."""
         rows = []
         for piece in sorted(pieces, key=lambda piece: (piece.origin, piece.place)):
             if piece.tbl is None and f":schema:{UNTOLD}" in (piece.fragment_of or ""):

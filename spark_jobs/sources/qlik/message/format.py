@@ -56,7 +56,6 @@ class QlikMessageFormat(Format):
 
     @classmethod
     def of(cls, mirror: Mirror, source: Messages) -> QlikMessageFormat:
-        """The format with the settings of a mirror file."""
         return cls(
             QlikMessageSettings(
                 source.load,

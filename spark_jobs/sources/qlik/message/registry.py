@@ -31,7 +31,6 @@ class Structures:
                 self.add(known)
 
     def copy(self) -> Structures:
-        """A copy to which other structures can be added."""
         other = Structures()
         for mine, theirs in (
             (self._by_id, other._by_id),
