@@ -40,28 +40,23 @@ def source_of(mirror: Mirror) -> MirrorSource:
     # alike: [a.b].c goes before a.[b.c].
     by_period = sorted(mirror.tables, key=lambda table: "." not in table.source_name.table)
     tables = {".".join(table.source_name): _mirrored(table) for table in by_period}
-    registry = mirror.source.connections.get("schema_registry")
-    schemas = None if registry is None else _schemas(registry)
-    given = _given(mirror) if mirror.structures else ()
+    schemas: SchemaLookup | None = None
+    given: tuple[SourceSchema, ...] = ()
+    if registry := mirror.source.connections.get("schema_registry"):
+        # What its client brings takes as long to load as a look at a source that has nothing new.
+        from spark_jobs.sources.qlik.message.schema_registry import SchemaRegistry
+
+        schemas = SchemaRegistry(resolve(registry))
+    if mirror.structures:
+        from spark_jobs.sources.qlik.message.given_structures import given_structures
+
+        given = given_structures(mirror)
     return MirrorSource(transport_of(mirror), format_of(mirror), tables, schemas, given)
 
 
 def structures_of(mirror: Mirror, kept: Iterable[AnnouncedSchema]) -> Mapping[str, Sequence[Structure]]:
     """By ``schema.table`` the structures that a mirror's source announced, as :meth:`Format.structures`."""
     return format_of(mirror).structures([SourceSchema(*one) for one in kept])
-
-
-def _schemas(connection: str) -> SchemaLookup:
-    # What its client brings takes as long to load as a look at a source that has nothing new.
-    from spark_jobs.sources.qlik.message.schema_registry import SchemaRegistry
-
-    return SchemaRegistry(resolve(connection))
-
-
-def _given(mirror: Mirror) -> tuple[SourceSchema, ...]:
-    from spark_jobs.sources.qlik.message.given_structures import given_structures
-
-    return given_structures(mirror)
 
 
 def _mirrored(table: Table) -> MirroredTable:

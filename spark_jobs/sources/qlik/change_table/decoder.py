@@ -31,6 +31,7 @@ from spark_jobs.sources.contract.decoded import (
     damaged_row,
 )
 from spark_jobs.sources.qlik.change_table.rows import (
+    MASK,
     OPERATION,
     TRANSACTION,
     ChangeRow,
@@ -207,7 +208,7 @@ class QlikChangeTableDecoder(Decoder):
         mask: MaskReadings | Refusal | None = None
         if operation != BEFORE:
             try:
-                mask = read_mask(layout, message.values, self.settings.mask_order)
+                mask = read_mask(layout, layout.header(MASK, message.values), self.settings.mask_order)
             except Refusal as refusal:
                 mask = refusal
         return ReadRow(message, layout, operation, sequence, mask)

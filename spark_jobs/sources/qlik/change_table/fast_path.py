@@ -36,10 +36,9 @@ from spark_jobs.sources.qlik.change_table.updates import (
     MaskReadings,
     choose_reading,
     has_no_bit,
-    is_no_mask,
     judged_places,
-    mask_readings,
     operation_of,
+    read_mask,
     tells_nothing,
 )
 from spark_jobs.sources.qlik.positions import SEQUENCE_DIGITS, qlik_positions
@@ -178,10 +177,8 @@ class _Look:
         return kept
 
     def _readings(self, text: str) -> MaskReadings | Refusal | None:
-        if is_no_mask(text):
-            return None
         try:
-            return mask_readings(self._layout, text, self._settings.mask_order)
+            return read_mask(self._layout, text, self._settings.mask_order)
         except Refusal as refusal:
             return refusal
 
@@ -236,7 +233,7 @@ class _Look:
 
     def _images(self, places: Places) -> tuple[pa.Array, Booleans]:
         columns = [self._texts.column(place).take(pa.array(places)) for place, _ in self._layout.kept]
-        more = self._layout.value_places()
+        more = self._layout.value_places
         says_more = np.zeros(len(places), bool)
         for (place, _), column in zip(self._layout.kept, columns, strict=True):
             if place in more:

@@ -6,7 +6,7 @@ Public source: Qlik help, *Change tables* and *Using change tables*.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from operator import itemgetter
 from typing import NamedTuple
@@ -134,11 +134,14 @@ class RowLayout:
         self._names = tuple(name for _, name, _, _ in self._kept)
         self._kept_places = tuple(at for at, _, _, _ in self._kept)
         self._kept_values = _chosen(self._kept_places)
+        self.kept = tuple(zip(self._kept_places, self._names, strict=True))
+        """Index and name of the mirrored columns, in the order of an image."""
         self.cols = self._list.text
         self.is_marked = not any(is_large(type_) for _, _, type_, _ in self._kept)
         self._key = [(at, name) for at, name, _, _ in self._kept if name in table.key]
         self.key_in_order = tuple({name: at for at, name in self._key}.get(name) for name in table.key)
         self.key_places = frozenset(at for at, _ in self._key)
+        self.value_places = tuple(at for at in self._kept_places if at not in self.key_places)
         self._partial: dict[tuple[int, ...], str] = {}
 
     @staticmethod
@@ -187,22 +190,13 @@ class RowLayout:
         That is a large object, and everything if only the key has a value: a source may log no more of old rows (T-94).
         """
         is_whole = self.says_more_than_key(values)
-        nulls = (at for at in self.value_places() if values[at] is None)
+        nulls = (at for at in self.value_places if values[at] is None)
         unsent = frozenset(at for at in nulls if not is_whole or is_large(self.types[at]))
         return self.partial(values, unsent) if unsent else (self.cols, self.image(values))
 
     def says_more_than_key(self, values: Values) -> bool:
         """Whether any mirrored column besides the key has a value: a DELETE may leave them NULL (T-21)."""
-        return any(values[at] is not None for at in self._kept_places if at not in self.key_places)
-
-    @property
-    def kept(self) -> Sequence[tuple[int, str]]:
-        """Index and name of the mirrored columns, in the order of an image."""
-        return tuple(zip(self._kept_places, self._names, strict=True))
-
-    def value_places(self) -> Sequence[int]:
-        """The indexes of the mirrored columns outside the key."""
-        return [at for at in self._kept_places if at not in self.key_places]
+        return any(values[at] is not None for at in self.value_places)
 
     @property
     def key_converters(self) -> Mapping[int, Callable[[str], str]]:

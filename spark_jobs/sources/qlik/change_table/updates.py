@@ -13,7 +13,6 @@ from typing import Literal, NamedTuple
 from spark_jobs.changelog.schema import DELETE, INSERT, UPDATE
 from spark_jobs.sources.contract.decoded import Refusal, shown
 from spark_jobs.sources.qlik.change_table.rows import (
-    MASK,
     OPERATION,
     OPERATION_NAME,
     SEQUENCE,
@@ -35,15 +34,9 @@ MaskReadings = Mapping[MaskReading, frozenset[int]]
 """Indexes of the changed columns, by each way to read a mask, the preferred one first."""
 
 
-def read_mask(layout: RowLayout, values: Values, order: MaskOrder) -> MaskReadings | None:
-    """The possible readings of a row's mask; None without a mask or with an empty one, which shows nothing (T-22)."""
-    text = layout.header(MASK, values)
-    return None if is_no_mask(text) else mask_readings(layout, text or "", order)
-
-
-def is_no_mask(text: str | None) -> bool:
-    """Whether a change mask is absent: NULL, or without a digit."""
-    return text is None or text.strip().lower() in ("", "0x")
+def read_mask(layout: RowLayout, text: str | None, order: MaskOrder) -> MaskReadings | None:
+    """The possible readings of a mask; None for NULL or one without a digit, which shows nothing (T-22)."""
+    return None if text is None or text.strip().lower() in ("", "0x") else mask_readings(layout, text, order)
 
 
 @lru_cache(maxsize=4096)
@@ -90,13 +83,13 @@ def choose_reading(
 
 def differing(layout: RowLayout, before: Values, after: Values) -> frozenset[int]:
     """The indexes of the mirrored columns that an UPDATE changed; masks do not show large objects (T-25)."""
-    places = [*layout.key_places, *layout.value_places()]
+    places = [*layout.key_places, *layout.value_places]
     return frozenset(at for at in places if before[at] != after[at] and not is_large(layout.types[at]))
 
 
 def judged_places(layout: RowLayout) -> tuple[int, ...]:
     """Indexes at which a mask can contradict a pair: no key (T-60), no large object, which masks omit (T-25)."""
-    return tuple(at for at in layout.value_places() if not is_large(layout.types[at]))
+    return tuple(at for at in layout.value_places if not is_large(layout.types[at]))
 
 
 def refuse_denied_change(
@@ -157,7 +150,7 @@ def absent_columns(
     """
     absent: set[int] = set()
     values = list(after)
-    for at in layout.value_places():
+    for at in layout.value_places:
         if after[at] is not None or (changed is not None and at in changed):
             continue
         trusted = changed is not None and not is_large(layout.types[at])

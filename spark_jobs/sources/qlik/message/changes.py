@@ -129,7 +129,8 @@ def read_masks(
         return possible[0]
     right = [masks for masks in possible if not _is_contradicted(masks, headers, data, before, images)]
     if len(right) > 1 and isinstance(headers.column_mask, bytes) and headers.operation != "DELETE":
-        name = images.told_otherwise(data or {}, *(masks.column or 0 for masks in right))
+        one, other = (masks.column or 0 for masks in right)
+        name = images.lacks(data or {}, one ^ other)
         if name is not None:
             what = f"columnMask {shown(headers.column_mask)} says by one order of its bytes that {shown(name)} is NULL"
             raise Refusal("MASK_INVALID", f"{what}, and by the other that it was not sent: set `mask_order`")

@@ -418,7 +418,7 @@ class _MessageReader:
         with suppress(Refusal):
             told.add(stated_table(seen.record or {}))
         schema_id = schema_id_in(message.body or b"") or ""
-        unfit = self._structures.unfit(schema_id)
+        unfit = self._structures.unfit.get(schema_id)
         if unfit is not None:
             told.add(unfit.table)
         else:

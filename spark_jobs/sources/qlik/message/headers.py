@@ -78,7 +78,10 @@ def read_headers(record: Mapping[str, Any], sequence_digits: int = SEQUENCE_DIGI
         or not sequence.strip("0")
     ):
         raise Refusal("HEADER_INVALID", f"changeSequence is {shown(sequence)}, not {sequence_digits} digits")
-    return Headers(operation, sequence, _counter(headers.get("transactionEventCounter")), change, column)
+    counter = headers.get("transactionEventCounter")
+    if counter is not None and not (type(counter) is int and 0 <= counter < 2**63):
+        raise Refusal("HEADER_INVALID", f"transactionEventCounter is {shown(counter)}")
+    return Headers(operation, sequence, counter or 0, change, column)
 
 
 def _is_text(value: object) -> TypeGuard[str]:
@@ -90,11 +93,3 @@ def _mask(headers: Mapping[str, Any], name: str) -> Mask:
     if value is None or type(value) is str or isinstance(value, bytes):
         return value or None  # messages without masks may have an empty text instead of null
     raise Refusal("HEADER_INVALID", f"{name} is {shown(value)}")
-
-
-def _counter(value: object) -> int:
-    if value is None:
-        return 0
-    if type(value) is int and 0 <= value < 2**63:
-        return value
-    raise Refusal("HEADER_INVALID", f"transactionEventCounter is {shown(value)}")

@@ -188,10 +188,9 @@ class TableImages:
                 found[name] = image[name]
         return found
 
-    def told_otherwise(self, image: Image, one: int, other: int) -> str | None:
-        """The first mirrored column without a value that one of two column masks names and the other does not."""
-        differing = one ^ other
-        return next((c.name for c in self._kept if image.get(c.name) is None and differing & c.bit), None)
+    def lacks(self, image: Image, bits: int) -> str | None:
+        """The first mirrored column without a value among some."""
+        return next((c.name for c in self._kept if image.get(c.name) is None and bits & c.bit), None)
 
     def after(self, image: Image) -> Row:
         for column, (low, high) in self.ranges.items():

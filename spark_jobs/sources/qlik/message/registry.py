@@ -22,23 +22,21 @@ class Structures:
         self._by_id: dict[str, list[Structure]] = defaultdict(list)
         self._by_table: dict[str, list[Structure]] = defaultdict(list)
         self._by_hand: dict[str, list[Structure]] = defaultdict(list)
-        self._unfit: dict[str, Unfit] = {}
+        self.unfit: dict[str, Unfit] = {}
+        """Schemas of a registry that are none of change messages, by id (K-62)."""
         for schema in filter(is_described, schemas):
             known = known_structure(schema)
             if isinstance(known, Unfit):
-                self._unfit[schema.schema_id] = known
+                self.unfit[schema.schema_id] = known
             else:
                 self.add(known)
 
     def copy(self) -> Structures:
         other = Structures()
-        for mine, theirs in (
-            (self._by_id, other._by_id),
-            (self._by_table, other._by_table),
-            (self._by_hand, other._by_hand),
-        ):
+        indexes = (self._by_id, other._by_id), (self._by_table, other._by_table), (self._by_hand, other._by_hand)
+        for mine, theirs in indexes:
             theirs.update({name: [*found] for name, found in mine.items()})
-        other._unfit.update(self._unfit)
+        other.unfit.update(self.unfit)
         return other
 
     def add(self, structure: Structure) -> bool:
@@ -56,8 +54,8 @@ class Structures:
 
     def of_id(self, topic: str, schema_id: str, table: str | None, mirrored: Container[str]) -> Structure | None:
         """The newest structure with this id: of the topic, else of any; *table* selects among several."""
-        if schema_id in self._unfit:
-            raise Refusal(self._unfit[schema_id].code, self._unfit[schema_id].reason)
+        if schema_id in self.unfit:
+            raise Refusal(self.unfit[schema_id].code, self.unfit[schema_id].reason)
         every = self._by_id.get(schema_id, ())
         if len(every) == 1:
             return every[0]
@@ -81,10 +79,6 @@ class Structures:
     def by_hand(self, table: str | None) -> Sequence[Structure]:
         """The structures in the mirror file for messages of a table that was not announced (K-61)."""
         return self._by_hand.get(table, ()) if table else ()
-
-    def unfit(self, schema_id: str) -> Unfit | None:
-        """A registry's schema with this id that is not a schema of change messages (K-62)."""
-        return self._unfit.get(schema_id)
 
 
 def fitting(known: Sequence[Structure], record: Mapping[str, Any], order: MaskOrder) -> Structure | None:
