@@ -109,27 +109,16 @@ class Rows(Protocol):
         ...
 
 
-class MeasuredRows:
-    """Rows that pass through, of which the shortest text and binary values are noted by column, in bytes."""
-
-    def __init__(self, rows: Rows, columns: Collection[LoadColumn]) -> None:
-        self._rows, self._columns = (
-            rows,
-            [c.name for c in columns if c.sql_type is None or filled_length(c.sql_type) is not None],
-        )
-        self.shortest: dict[str, int] = {}
-
-    def __iter__(self) -> Iterator[pa.Table]:
-        for table in self._rows:
-            for name in self._columns:
-                if pa.types.is_string(table[name].type) or pa.types.is_binary(table[name].type):
-                    found = pc.min(pc.binary_length(table[name])).as_py()
-                    if found is not None:
-                        self.shortest[name] = min(found, self.shortest.get(name, found))
-            yield table
-
-    def place(self, row: int) -> str:
-        return self._rows.place(row)
+def measured(rows: Rows, columns: Collection[LoadColumn], shortest: dict[str, int]) -> Iterator[pa.Table]:
+    """Rows that pass through; the *shortest* text and binary values are noted by column, in bytes."""
+    names = [c.name for c in columns if c.sql_type is None or filled_length(c.sql_type) is not None]
+    for table in rows:
+        for name in names:
+            if pa.types.is_string(table[name].type) or pa.types.is_binary(table[name].type):
+                found = pc.min(pc.binary_length(table[name])).as_py()
+                if found is not None:
+                    shortest[name] = min(found, shortest.get(name, found))
+        yield table
 
 
 def load_export_chunk(
@@ -141,34 +130,22 @@ def load_export_chunk(
 
 
 def load_chunk(zone: ZoneAddress, salt: Salt | None, chunk: int, rows: Rows, target: LoadTarget) -> LoadedChunk:
-    """Stage the rows of one chunk; an error comes back as a value."""
-    measured = MeasuredRows(rows, target.columns)
+    """Stage the rows of one chunk, once their keys are proven unique; an error comes back as a value."""
+    shortest: dict[str, int] = {}
     try:
-        files = stage_rows(zone, salt, measured, target)
-        return LoadedChunk(chunk, files, shortest=measured.shortest)
+        with tempfile.TemporaryDirectory(prefix="open_mirroring-") as scratch:
+            written: list[tuple[Path, WrittenFile]] = []
+            cut = _cut(measured(rows, target.columns, shortest), target.max_rows)
+            for index, pieces in groupby(cut, itemgetter(0)):
+                local = Path(scratch) / f"{index}.parquet"
+                written.append((local, target.write(local, (table for _, table in pieces), salt)))
+            # Rows of a table without key may be alike.
+            twice = duplicate_in([local for local, _ in written], target.key_schema) if target.keys else None
+            if twice is not None:
+                raise duplicate_key(rows.place(twice[0]), rows.place(twice[1]))
+            return LoadedChunk(chunk, _create(zone, written, target), shortest=shortest)
     except MirroringError as error:
-        return LoadedChunk(chunk, error=error, shortest=measured.shortest)
-
-
-def stage_rows(zone: ZoneAddress, salt: Salt | None, rows: Rows, target: LoadTarget) -> tuple[StagedFile, ...]:
-    """Write rows into files of at most ``max_rows``, prove their keys unique, and create the staged objects.
-
-    Raises:
-        TerminalError: ``KEY_INVALID`` naming both rows, and whatever reading the rows raises.
-        TransientError: the store does not answer.
-    """
-    with tempfile.TemporaryDirectory(prefix="open_mirroring-") as scratch:
-        written: list[tuple[Path, WrittenFile]] = []
-        for index, pieces in groupby(_cut(rows, target.max_rows), key=itemgetter(0)):
-            local = Path(scratch) / f"{index}.parquet"
-            tables = (table for _, table in pieces)
-            written.append((local, target.write(local, tables, salt)))
-        files = [local for local, _ in written]
-        # Rows of a table without key may be alike.
-        twice = duplicate_in(files, target.key_schema) if target.keys else None
-        if twice is not None:
-            raise duplicate_key(rows.place(twice[0]), rows.place(twice[1]))
-        return _create(zone, written, target)
+        return LoadedChunk(chunk, error=error, shortest=shortest)
 
 
 def stage_no_rows(zone: ZoneAddress, target: LoadTarget) -> StagedFile:

@@ -62,7 +62,8 @@ class KafkaTopics(MessageTransport):
         fresh: set[str] = set()
         for topic in topics:
             where = f"connection {place.connection}, topic {topic.name}"
-            known = _partitions_bound(topic.name, bound)
+            names = [(name, *name.rpartition("/")) for name in bound]
+            known = {int(n): bound[name] for name, t, _, n in names if t == topic.name and n.isascii() and n.isdigit()}
             broker.prove_identity(topic.name, topic.id)
             gone = sorted(known.keys() - topic.first.keys())
             if gone:
@@ -147,11 +148,6 @@ def expecting(place: KafkaPlace, bound: Mapping[str, int]) -> KafkaPlace:
     """*place* with the bound ids of the topics, so that reading a range proves that it came from the same topic."""
     ids = [(t, name.removeprefix(f"{t}#")) for t in place.topics for name in bound if name.startswith(f"{t}#")]
     return place._replace(ids=tuple(ids))
-
-
-def _partitions_bound(topic: str, bound: Mapping[str, int]) -> dict[int, int]:
-    names = {name: name.rpartition("/") for name in bound}
-    return {int(n): bound[name] for name, (t, _, n) in names.items() if t == topic and n.isascii() and n.isdigit()}
 
 
 def _unbound(topic: Topic, number: int, known: Mapping[int, int], where: str) -> tuple[int, int]:

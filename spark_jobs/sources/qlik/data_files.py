@@ -117,15 +117,13 @@ class _Nulls:
             self._has_text = self._has_text or nulls < batch.num_rows
         if not self._null or not self._has_text:
             return
-        if self._quote and self._has_quote():
-            self._columns = ()  # texts may be quoted: then an empty field is NULL
-            return
+        if self._quote:
+            with _opened(self._path, self._encoding) as file:
+                if any(self._quote in block for block in iter(lambda: file.read(BLOCK), b"")):
+                    self._columns = ()  # texts may be quoted: then an empty field is NULL
+                    return
         what = f"an empty field of {shown(self._null)} may be NULL or an empty text: the file has no quotes"
         raise Refusal("FORMAT_UNSUPPORTED", what)
-
-    def _has_quote(self) -> bool:
-        with _opened(self._path, self._encoding) as file:
-            return any(self._quote in block for block in iter(lambda: file.read(BLOCK), b""))
 
 
 def is_said_empty(path: Place) -> bool:

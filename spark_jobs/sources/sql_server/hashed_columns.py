@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Sequence
 
 import pyarrow as pa
 
@@ -23,11 +23,6 @@ def hashed_rows(rows: pa.Table, columns: Collection[str], salt: Salt | None) -> 
         place = rows.schema.get_field_index(name)
         rows = rows.set_column(place, rows.schema.field(place), _hashed(rows[name], salt))
     return rows
-
-
-def hashed_tables(tables: Iterable[pa.Table], columns: Collection[str], salt: Salt | None) -> Iterator[pa.Table]:
-    """As :func:`hashed_rows`, table by table."""
-    return (hashed_rows(table, columns, salt) for table in tables)
 
 
 def _hashed(texts: pa.ChunkedArray, salt: Salt) -> pa.Array:

@@ -250,7 +250,7 @@ class QlikChangeTableDecoder(Decoder):
         layout, values = entry.layout, entry.row.values
         try:
             if entry.operation == BEFORE:
-                return () if together.has_update(entry) else (self._fragment(entry, 0),)
+                return () if entry.identity in together.updated else (self._fragment(entry, 0),)
             if isinstance(entry.mask, Refusal):
                 raise entry.mask
             if entry.operation == UPDATE:

@@ -198,7 +198,7 @@ class Together:
         self._order = order
         self._befores: dict[str, list[ReadRow]] = {}
         self._updates: dict[RowLayout, list[ReadRow]] = {}
-        self._updated: set[str] = set()
+        self.updated: set[str] = set()
         self._readings: dict[RowLayout, MaskReading] = {}
         self._with_images: set[str] = set()
         for entry in entries:
@@ -208,15 +208,12 @@ class Together:
                 if not known or all(content(entry.row) != content(one.row) for one in known):
                     known.append(entry)
             elif entry.operation == UPDATE:
-                self._updated.add(entry.identity)
+                self.updated.add(entry.identity)
                 self._updates.setdefault(entry.layout, []).append(entry)
 
     def befores(self, update: ReadRow) -> Sequence[ReadRow]:
         """The distinct before images of an UPDATE: one, unless the source contradicts itself."""
         return self._befores.get(update.identity, ())
-
-    def has_update(self, before: ReadRow) -> bool:
-        return before.identity in self._updated
 
     def tell_another_key(self, update: ReadRow, key: str | None) -> bool:
         """Whether an unreadable UPDATE may concern another row than that of *key* (G-03)."""
