@@ -189,8 +189,8 @@ def accept_epoch(
         if epoch in known:
             raise TerminalError(
                 "COMMAND_REFUSED",
-                f"the stream {epoch!r} of table {source!r} has the ordinal {known[epoch]} already",
-                way_out=f"not accepted yet: {sorted(unknown) or 'none'}",
+                f"the stream {epoch!r} of table {source!r} is accepted already (it has the ordinal {known[epoch]})",
+                way_out=f"accept one of: {sorted(unknown)}" if unknown else "nothing: no stream waits for acceptance",
             )
         if epoch not in unknown:
             raise TerminalError(

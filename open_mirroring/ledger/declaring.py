@@ -362,9 +362,9 @@ def refuse_taken_folder(db: Connection, mirror: str, declared: TableDeclaration)
     if owner is not None:
         raise TerminalError(
             "CONFIG_INVALID",
-            f"the target of {declared.source!r} is still that of {owner!r}",
+            f"{declared.source!r} cannot have this `target`: {owner!r} still has it",
             where=f"mirror {mirror}",
-            way_out=f"let the reset of {owner!r} come to its end first, or choose another `target`",
+            way_out=f"finish the reset of {owner!r} first, or choose another `target` for {declared.source!r}",
         )
 
 

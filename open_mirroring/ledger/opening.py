@@ -139,7 +139,7 @@ def ledger_error(error: DatabaseError, where: str = "") -> MirroringError | None
             "DISK_FULL",
             f"the disk of the ledger is full, or fails: {code}",
             where=where,
-            way_out="free space there or raise the quota, else look after disk and mount; the next run goes on",
+            way_out="free space there or raise the quota, else check disk and mount; the next run goes on",
         )
     if isinstance(error, OperationalError):
         kind = type(error.orig).__name__

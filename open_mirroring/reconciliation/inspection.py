@@ -86,24 +86,23 @@ def inspect_mirror(
     record: bool = True,
     losses: LossReport | None = None,
 ) -> dict[str, Finding]:
-    """The finding on every table of a mirror, by source name; recorded in the ledger with its evidence.
+    """Inspect every table of a mirror; return the findings by source name, and record them with their evidence.
 
-    One look asks the target once for all tables (R-04), if at all, and lists the zone as a whole. Beyond that a table
-    costs a call only when its marker is not the object that it was established with, or its metadata is another object
-    than the last one that was read and found to name its keys.
+    Cheap for many tables: one inspection lists the zone once, and asks the target at most once (R-04). A table costs
+    a call of its own only if its marker or its metadata is not the object that was read before.
 
     Args:
         mirror: the mirror.
         ledger: its ledger.
         zone: where its landing zone is, with the login; by default as the environment says.
-        record: keep the verdicts.
-        losses: what the ledger says of losses, if the caller has just asked; by default it is asked here.
+        record: whether to keep the verdicts.
+        losses: the losses in the ledger, if the caller has just read them; by default they are read here.
 
     Raises:
         TerminalError: ledger and mirror file do not agree; ``MIRROR_CLASH`` when the zone is another mirror's (G-175);
             the store refuses the login.
-        TransientError: ``CHANGED_MEANWHILE`` when a table's row kept moving while it was looked at; ledger or store do
-            not answer.
+        TransientError: ``CHANGED_MEANWHILE`` when other runs kept changing a table meanwhile; the ledger or the store
+            does not answer.
     """
     declare_tables(mirror, ledger, zone=zone)
     address = zone or zone_address(mirror)

@@ -94,13 +94,13 @@ class UnknownTable(NamedTuple):
 
 @dataclass(frozen=True)
 class KnownTable:
-    """A table whose last publication is to be compared with the log; everything before it is known.
+    """A table of which only the last publication is in doubt: it has to be compared with the log.
 
     Attributes:
         newest: its newest file.
         last: the files of its last publication that are still there, in order.
-        standing: how it stood when that was staged.
-        purged: numbers up to this one are not there any more: the service removes what it applied (F-36).
+        standing: the state of the table when its last publication was staged.
+        purged: the service has removed the files up to this number, because it has applied them (F-36).
     """
 
     found: FoundTable

@@ -47,6 +47,7 @@ class CesFormat(Format):
 
     renames_columns: ClassVar[bool] = False
     """Renaming is not possible while a table is streamed (C-74)."""
+    work_per_byte: ClassVar[float] = 0.25
     settings: CesSettings = DEFAULT_SETTINGS
     partitions: int = 0
 

@@ -121,6 +121,7 @@ class Format(ABC):
         joins_pieces: whether messages wait for the other pieces of one change; else for what describes them (K-05).
         first_place: what the ``minor`` of a position ends with where it is the first of its transaction, in a format
             that counts the changes of each (K-80); empty where a transaction is its ``major`` alone.
+        work_per_byte: how much work a byte of its messages is next to a byte of plain rows: what starts Spark.
     """
 
     partitions: int = 0
@@ -128,6 +129,7 @@ class Format(ABC):
     renames_columns: ClassVar[bool] = True
     joins_pieces: ClassVar[bool] = True
     first_place: ClassVar[str] = ""
+    work_per_byte: ClassVar[float] = 1
 
     def ordered_in(self, origin: str) -> str:
         """In what of the source positions rise to which the changes of *origin* belong, if in any (C-34)."""

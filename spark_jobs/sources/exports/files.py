@@ -298,7 +298,7 @@ def reading(path: Place) -> Iterator[None]:
             "UNREACHABLE",
             f"the file cannot be read: {error.strerror}",
             where=str(path),
-            way_out="put the export back as it was, or look after its disk; the load goes on",
+            way_out="put the export back as it was, or check its disk; the load goes on",
         ) from error
 
 

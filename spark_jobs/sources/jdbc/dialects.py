@@ -306,5 +306,5 @@ def database_error(doing: str, state: str, what: str, connection: Connection, ta
         "UNREACHABLE",
         f"{doing}, the database did not answer to the end (SQLSTATE {state or 'unknown'}): {what}",
         where=where,
-        way_out="the next run goes on where this one stopped; if it stays, look after the database and the network",
+        way_out="the next run goes on where this one stopped; if the error stays, check the database and the network",
     )

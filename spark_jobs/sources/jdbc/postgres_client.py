@@ -16,6 +16,7 @@ import pyarrow as pa
 from open_mirroring.config.connections import Connection
 from open_mirroring.config.names import SourceName
 from open_mirroring.errors import MirroringError
+from open_mirroring.without_pandas import without_pandas
 from spark_jobs.sources.contract.message_blocks import BLOCK_BYTES
 from spark_jobs.sources.jdbc.dialects import database_error
 
@@ -31,9 +32,10 @@ def rows_of(connection: Connection, query: str, table: SourceName) -> Iterator[p
 
     Infinite dates and timestamps arrive outside the years 1 to 9999. A ``numeric`` arrives as text, slowly.
     """
-    from adbc_driver_manager import AdbcConnection, Error
-    from adbc_driver_manager.dbapi import Connection as Link
-    from adbc_driver_postgresql import StatementOptions
+    with without_pandas():
+        from adbc_driver_manager import AdbcConnection, Error
+        from adbc_driver_manager.dbapi import Connection as Link
+        from adbc_driver_postgresql import StatementOptions
 
     failure = None
     try:

@@ -76,7 +76,7 @@ def read_texts(
                 "UNREACHABLE",
                 f"the file cannot be read: {error.strerror}",
                 where=str(path),
-                way_out="look after its disk or mount; the next run reads the same range again",
+                way_out="check its disk or mount; the next run reads the same range again",
             ) from error
         raise Refusal("FILE_DAMAGED", f"after {rows} rows: {error}") from error
     if rows != dfm.records:

@@ -27,7 +27,7 @@ _EXACT_IN_DOUBLE = {*_EXACT_IN_FLOAT, "int"}
 
 @lru_cache(maxsize=4096)
 def keeps_values(old: str, new: str) -> bool:
-    """Whether every value that the source converts from one SQL type to another stays the same."""
+    """Return whether the source can convert a column from one SQL type to another without changing any value."""
     one, other = read_any(old), read_any(new)
     if one == other:
         return True
