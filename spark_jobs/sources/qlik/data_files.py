@@ -80,9 +80,10 @@ def read_texts(
             ) from error
         raise Refusal("FILE_DAMAGED", f"after {rows} rows: {error}") from error
     if rows != dfm.records:
-        one_more = ". Is its first line a header line?" if abs(rows - dfm.records) == 1 and _is_csv(path.name) else ""
         what = f"the metadata file announces {dfm.records} rows, the file has {rows}"
-        raise Refusal("FILE_DAMAGED", what + one_more)
+        if abs(rows - dfm.records) == 1 and _is_csv(path.name):
+            what += ". Is its first line a header line? Compare it with *Add metadata header* of the file target"
+        raise Refusal("FILE_DAMAGED", what)
     if dfm.errors:
         raise Refusal("ROWS_MISSING", f"the task says that it could not write {dfm.errors} records of this file")
 
