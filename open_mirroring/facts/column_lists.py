@@ -41,8 +41,8 @@ def fold(
 ) -> tuple[dict[str, ColumnList], bool]:
     """The lists that a batch brought as they are known now, and whether a known one was proved complete by it.
 
-    With *of_reading* a list is that of the table when it was read, not when the row changed. It counts behind all that
-    was read of the table before (G-60): a row that is late, or read again, has the columns of now.
+    With *of_reading* a list is that of the time of reading: it counts behind all that was read of the table before
+    (G-60).
     """
     lists, proved, changed = dict(known), False, dict[str, ColumnList]()
     for cols, places in found.items():
