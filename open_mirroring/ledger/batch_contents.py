@@ -110,7 +110,6 @@ def _record_fragments(db: Connection, mirror: str, number: int, bound_at: dateti
 
 
 def _record_completeness(db: Connection, mirror: str, number: int, manifest: Manifest) -> None:
-    """Record the completeness after this batch, from the one before and the events that lack pieces now."""
     if not manifest.partitions:
         return
     c = t.log_batch.c
@@ -134,7 +133,6 @@ def _record_schemas(db: Connection, mirror: str, number: int, manifest: Manifest
 
 
 def _record_tables(db: Connection, mirror: str, number: int, manifest: Manifest) -> None:
-    """Column lists, epochs and undecodable keys of the tables that the mirror knows."""
     without_table = sum(WITHOUT_TABLE.of_mirror(manifest.facts).values())
     rejects = t.mirror.c.homeless_rejects + without_table
     db.execute(t.mirror.update().where(t.mirror.c.name == mirror).values(homeless_rejects=rejects))
@@ -214,7 +212,7 @@ def _note_shortest(db: Connection, table_id: str, found: Mapping[str, int]) -> N
 
 
 def _resume(db: Connection, table_id: str, code: str) -> None:
-    """Lift a stop of which the reason is gone with what this batch brought; publishing decides again."""
+    """Lift a stop whose reason is gone with what this batch brought; publishing decides again."""
     c = t.mirrored_table.c
     mine = (c.id == table_id) & (c.stop_code == code)
     for mirror, source, intent in db.execute(sa.select(c.mirror, c.source, c.intent).where(mine)).tuples().all():
@@ -224,8 +222,8 @@ def _resume(db: Connection, table_id: str, code: str) -> None:
 def stop_table(db: Connection, table_id: str, code: str, what: str) -> None:
     """Stop a table inside a running transaction.
 
-    The first reason stays, unless it is a lesser one, or its cause was mended. A stop that only a reset ends replaces a
-    lesser one: once that one is lifted nothing would look for the cause again.
+    The first reason stays, unless its cause was mended. A stop that only a reset ends replaces a lesser one: once that
+    one is lifted nothing would look for the cause again.
     """
     c = t.mirrored_table.c
     replaced: sa.ColumnElement[bool] = sa.or_(c.stop_code.is_(None), c.stop_code == CHANGES_RECOVERED)

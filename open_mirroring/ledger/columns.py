@@ -28,10 +28,7 @@ def list_digest(cols: str) -> str:
 
 
 def record_columns(db: Connection, table_id: str, lists: Mapping[str, Places], *, of_reading: bool) -> bool:
-    """Record the column lists that a batch brought of a table; *of_reading* as in its manifest.
-
-    Returns whether a row proved for the first time that a known list is complete.
-    """
+    """Record the column lists that a batch brought of a table; whether a row proved a known list complete."""
     if not lists:
         return False
     known = {one.cols: one for one in COLUMN_LISTS.of(db, table_id).values()}
@@ -51,14 +48,8 @@ def note_types(ledger: Engine, types: Mapping[str, str]) -> None:
 def keep_column_lists(db: Connection, row: Any, after_batch: int) -> None:
     """Drop the column lists of changes that a load replaced, and keep those that are published over it.
 
-    Kept are the lists of batches after the hand-over whose changes reach up to ``stream_from``. A batch that lies on
-    both sides may keep a list that only changes below have. Then the table may stop once more than needed, but it never
-    lacks a list. Call it inside a transaction.
-
-    Args:
-        db: the transaction.
-        row: the table's row, its hand-over bound.
-        after_batch: the batch of the hand-over.
+    Kept are the lists of batches after the hand-over (*after_batch*, bound in *row*) whose changes reach up to
+    ``stream_from``. A batch on both sides may keep a list too many, but the table never lacks one.
     """
     b, ordinals = t.batch_table.c, EPOCHS.of(db, row.id)
     found = db.execute(
@@ -145,10 +136,7 @@ def note_decision(db: Connection, table_id: str, said: Word) -> None:
 
 
 def note_former(ledger: Engine, table_id: str, generation: int, columns: Sequence[FormerColumn]) -> None:
-    """Note how a generation reads columns of earlier rows, before its first files; what was noted before is replaced.
-
-    Files that were never published may have been read otherwise: they are written again.
-    """
+    """Note how a generation reads columns of earlier rows, before its first files; replaces what was noted before."""
     notes = [_note(generation, NoteKind.FORMER, one.column, one.up_to)._replace(now=one.now) for one in columns]
     with ledger.begin() as db:
         _replace(db, table_id, generation, NoteKind.FORMER, notes)
@@ -166,7 +154,7 @@ def note_columns(
 ) -> None:
     """Note columns by the position since which they are there; one that is known, verified or not, stays as it is.
 
-    With *again* they are no longer verified, for what no one can verify from changes has happened again.
+    With *again* they are no longer verified: what changes cannot show has happened again.
     """
     if not since:
         return
@@ -207,8 +195,7 @@ def contradicted_up_to(ledger: Engine, table_id: str, generation: int) -> int:
 def keep_taken(db: Connection, table_id: str, generation: int) -> None:
     """Carry the notes on what rows may lack into the next generation, which has rows of the log, too.
 
-    Verified ones stay verified, and still say which columns rows may lack: to verify one, published rows are compared.
-    Those on the load stay behind with it: otherwise nothing that they say to do would end them.
+    Those on the load stay behind with it.
     """
     kinds = (NoteKind.TAKEN, NoteKind.ROWS, NoteKind.CONTRADICTED)
     noted = _of(db, table_id, generation, *kinds)
@@ -223,11 +210,7 @@ def forget_taken(db: Connection, table_id: str, below: int) -> None:
 
 
 def verify_columns(ledger: Engine, table_id: str, notes: Iterable[ColumnNote]) -> int:
-    """Mark what these notes of a table say as verified; returns how many were not before, and still say the same.
-
-    For a caller that read the notes, and then compared every row of the table with the source: what was noted since,
-    also again, may concern what came behind the comparison.
-    """
+    """Mark notes that were read before a comparison as verified; how many still say the same."""
     with ledger.begin() as db:
         return sum(_NOTES.swap(db, table_id, _name(one), one, one._replace(verified=True)) for one in notes)
 

@@ -1,8 +1,8 @@
 """Decisions of operators: to clear a stop whose cause is corrected, to accept a stream or a change of structure.
 
-Each decision is one transaction. It changes the stop, raises the row's version so that a run at work on the row loses
-it, and writes who decided, what and why into the audit. Nothing else in the product lifts a stop. A decision that names
-its request is taken once: asked again, it reports what it cleared then, and lifts no stop that came later (G-30).
+Each is one transaction: it changes the stop, raises the row's version so that a run at work loses it, and writes who
+decided, what and why into the audit. A decision that names its request is taken once: asked again, it reports what it
+cleared then (G-30). Refused ones raise ``COMMAND_REFUSED``, unknown tables ``ARGUMENT_INVALID``.
 """
 
 from __future__ import annotations
@@ -91,12 +91,6 @@ def resume_table(ledger: Engine, mirror: str, source: str, reason: Reason, *, re
     """Clear the stop of a table; returns what was cleared. The next run checks again and may stop it again.
 
     ``TARGET_RESTARTED``, which only inspections find, is cleared by forgetting what the target counted before.
-
-    Raises:
-        TerminalError: ``ARGUMENT_INVALID``; ``COMMAND_REFUSED`` for a table that is not stopped, for a stop in
-            :data:`~open_mirroring.codes.WHY_RESET`, for an unknown stream incarnation, which is accepted by name, for a
-            column that was dropped or renamed, which the operator has to say, for a table that waits for
-            :func:`accept_table`, and for a mended key, by which the next run reads again what was rejected (G-69).
     """
 
     def effect(db: Connection, row: Any) -> Effect:
@@ -120,11 +114,7 @@ def resume_table(ledger: Engine, mirror: str, source: str, reason: Reason, *, re
 
 
 def accept_table(ledger: Engine, mirror: str, source: str, reason: Reason, *, request: str = "") -> OpenStop:
-    """Let a table be published that joined by a pattern which asks (G-71); returns the stop that ended with it.
-
-    Raises:
-        TerminalError: ``ARGUMENT_INVALID``; ``COMMAND_REFUSED`` when the table does not wait for this.
-    """
+    """Let a table be published that joined by a pattern which asks (G-71); returns the stop that ended with it."""
 
     def effect(db: Connection, row: Any) -> Effect:
         if row.stop_code != NEW_TABLE:
@@ -143,13 +133,7 @@ def accept_table(ledger: Engine, mirror: str, source: str, reason: Reason, *, re
 
 
 def accept_reload(ledger: Engine, mirror: str, source: str, reason: Reason, *, request: str = "") -> OpenStop:
-    """Say that the newest full load of the source counts (G-125): the next run builds the table from it.
-
-    The stop stays until then; it is returned.
-
-    Raises:
-        TerminalError: ``ARGUMENT_INVALID``; ``COMMAND_REFUSED`` when the table is not stopped.
-    """
+    """Say that the newest full load of the source counts (G-125); returns the stop, which the next run ends."""
 
     def effect(db: Connection, row: Any) -> Effect:
         if row.stop_code is None:
@@ -172,14 +156,8 @@ def accept_epoch(
 ) -> tuple[int, OpenStop | None, tuple[str, ...]]:
     """Give the next ordinal to a stream incarnation of a table: all its positions are above the earlier ones' (G-01).
 
-    Returns it, the stop that ended with it (None: the table was not stopped for it, or still is), and the other
-    incarnations that no one has accepted yet.
-
-    Clears ``EPOCH_UNKNOWN`` when no other incarnation is left unknown; a stop of another code stays.
-
-    Raises:
-        TerminalError: ``ARGUMENT_INVALID``; ``COMMAND_REFUSED`` when the log holds no change of it for this table,
-            or when it has its ordinal already.
+    Returns it, the stop that ended with it (``EPOCH_UNKNOWN``, if no other incarnation is left unknown), and the others
+    that are not accepted yet.
     """
     epoch = epoch.strip().lower()
 
@@ -221,15 +199,10 @@ def accept_schema(
 ) -> OpenStop | None:
     """Record that columns were dropped at the source, or that one was renamed; returns the stop that ended with it.
 
-    All of *columns* are recorded, or none.
-
-    The word holds for what was logged when it was given: should the column come back and be gone again, it is asked for
-    again (G-60). A table with a dropped column goes on. One with a renamed column stays stopped until it is loaded
-    again: rows that have not changed since have their values under the old name.
-
-    Raises:
-        TerminalError: ``ARGUMENT_INVALID``, also when neither a change nor the load brought the column, or the newest
-            changes carry it.
+    All of *columns* are recorded, or none. It holds for what was logged until now: should the column come back and be
+    gone again, it is asked again (G-60). A table with a renamed column stays stopped until it is loaded again:
+    unchanged rows have their values under the old name. Raises ``ARGUMENT_INVALID`` where the newest changes carry the
+    column.
     """
     named = ", ".join(columns)
 
@@ -252,18 +225,10 @@ def accept_schema(
 
 
 def accept_told(ledger: Engine, mirror: str, source: str, load: str, statements: Sequence[Statement]) -> dict[str, str]:
-    """Take the word of the source's own history of DDL for columns that are gone (T-84); what it says, by column.
+    """Accept what the source's own history of DDL says of columns that are gone (T-84); what it says, by column.
 
-    As :func:`accept_schema`, but that a renamed column stops the table where it is published, at its position (G-61). A
-    column of which somebody has said already what became of it is left as it is, and so is one whose last row is of an
-    older load, for positions of two loads cannot be compared (T-31).
-
-    Args:
-        ledger: the ledger.
-        mirror: the mirror.
-        source: the table.
-        load: the load to which the statements' places belong.
-        statements: all that the history has of the table.
+    A renamed column stops the table where it is published (G-61). Left as they are: a column of which it was said what
+    became of it, and one whose last row is of another load than *load* (T-31).
     """
     found: dict[str, str] = {}
 
@@ -308,11 +273,7 @@ def accept_told(ledger: Engine, mirror: str, source: str, load: str, statements:
 
 
 def resume_extraction(ledger: Engine, mirror: str, reason: Reason, *, request: str = "") -> OpenStop:
-    """Clear the stop of a mirror's extraction; returns what was cleared. The next run compares log and ledger again.
-
-    Raises:
-        TerminalError: ``COMMAND_REFUSED``.
-    """
+    """Clear the stop of a mirror's extraction; returns what was cleared. The next run compares log and ledger again."""
 
     def effect(db: Connection, row: Any) -> Effect:
         if row is None or row.stop_code is None:
@@ -343,7 +304,7 @@ def _carried(
 ) -> tuple[list[tuple[set[str], str]], dict[str, tuple[str, str]]]:
     """The column lists of a table, each with its first place; by column the first and the last place of a row with it.
 
-    Of a column that is only loaded both are empty.
+    Both are empty for a column that is only loaded.
     """
     lists = list[tuple[set[str], str]]()
     ends: dict[str, list[str]] = {name: [] for name in _loaded(row)}
@@ -356,15 +317,13 @@ def _carried(
 
 
 def _loaded(row: Any) -> list[str]:
-    """The columns that an initial load brought."""
     return [column.name for column in LoadPlan.from_json(row.load_plan).columns] if row.load_plan else []
 
 
 def _where_it_is_gone(db: Connection, row: Any, column: str, renamed_to: str | None) -> str:
     """The highest place up to which the column is gone: of all changes, or the last one before it was there again.
 
-    Raises:
-        TerminalError: ``ARGUMENT_INVALID``, also when no change behind one that carries it lacks it.
+    Raises ``ARGUMENT_INVALID``, also when no change behind one that carries it lacks it.
     """
     b, ordinals = t.batch_table.c, EPOCHS.of(db, row.id)
     lists = [*COLUMN_LISTS.of(db, row.id).values()]
@@ -400,7 +359,6 @@ def _where_it_is_gone(db: Connection, row: Any, column: str, renamed_to: str | N
 
 
 def _of_changes(one: ColumnList) -> list[tuple[str, PlacesSeen]]:
-    """Where changes with a column list are, by stream incarnation."""
     return [(epoch, seen) for epoch, seen in one.seen.items() if not is_load_epoch(epoch)]
 
 
@@ -411,7 +369,6 @@ def _cleared(stop: OpenStop | None, more: Mapping[str, Any] | None = None, **det
 
 
 def _lifted(outcome: Mapping[str, Any]) -> OpenStop | None:
-    """The stop that a decision ended with what else it did."""
     return None if outcome["cleared"] is None else OpenStop.of(outcome["cleared"])
 
 

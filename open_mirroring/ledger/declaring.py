@@ -1,7 +1,4 @@
-"""Registers the tables of a mirror file. The ledger keeps what must not change without a reset, and refuses a change.
-
-A reset under way is kept as a document of the table's row.
-"""
+"""Registers the tables of a mirror file, and refuses a change of what must not change without a reset."""
 
 from __future__ import annotations
 
@@ -50,11 +47,7 @@ class TableDeclaration(NamedTuple):
 
     @property
     def fixed(self) -> dict[str, str | None]:
-        """What only a reset may change, as the ledger's row keeps it.
-
-        Values of a key are spelled by the types that `types` gives its columns (G-110), and the target's metadata name
-        these as `rename` does (G-120).
-        """
+        """What only a reset may change, as the ledger's row keeps it (G-110, G-120)."""
         return {
             "folder": self.folder,
             "keys": json.dumps(self.keys, ensure_ascii=False),
@@ -116,10 +109,7 @@ class Joining(NamedTuple):
 def join(ledger: Engine, mirror: str, tables: Sequence[Joining]) -> list[str]:
     """Register tables that join by a pattern, unless the ledger has them; the sources of those it had not.
 
-    All in one transaction: a table that has to wait for a yes never is without its stop.
-
-    Raises:
-        TerminalError: ``CONFIG_INVALID``.
+    All in one transaction: a table that has to wait for a yes never is without its stop. Raises ``CONFIG_INVALID``.
     """
     c = t.mirrored_table.c
     with ledger.begin() as db:
@@ -143,10 +133,7 @@ def _join(db: Connection, mirror: str, one: Joining) -> None:
 
 
 def without_stop(db: Connection, mirror: str, source: str) -> dict[str, object]:
-    """What a table's row says once its stop is lifted: none, or ``NEW_TABLE`` where the yes was never said (G-71).
-
-    A stop that takes the place of ``NEW_TABLE`` would else take the question with it when it ends.
-    """
+    """What a table's row says once its stop is lifted: none, or ``NEW_TABLE`` where the yes was never said (G-71)."""
     known = _JOINED.one(db, mirror, source)
     asks = None if known is None else known[1]
     if asks is None:
@@ -155,15 +142,12 @@ def without_stop(db: Connection, mirror: str, source: str) -> dict[str, object]:
 
 
 def without_unsealed(intent: str | None) -> dict[str, None]:
-    """The values of a row whose stop is lifted: an open intent with nothing sealed is given up.
-
-    Its batches end before those that brought what had been missing, so it would publish too little.
-    """
+    """The values of a row whose stop is lifted: an open intent with nothing sealed would publish too little."""
     return {"intent": None} if intent is not None and json.loads(intent)["manifest"] is None else {}
 
 
 def note_accepted(db: Connection, mirror: str, source: str) -> None:
-    """Note that somebody said yes to a table that asks, or answers for it with a reset: it asks no more (G-71)."""
+    """Note that a table which asks was accepted, or is answered for by a reset: it asks no longer (G-71)."""
     known = _JOINED.one(db, mirror, source)
     if known is not None:
         _JOINED.put(db, mirror, {source: (known[0], None)})
@@ -181,19 +165,14 @@ def declare(
     """Register the tables of the mirror file; the ids of all that the ledger has, by source name.
 
     *reads* says where the source is read: once it is another place, nobody knows what was left at the former (G-142).
-    *writes* says where rows go; of these, the change log is noted when a batch is bound to it (G-175). Without *keep*
-    nothing is registered: it is only tried.
-
-    A table that was dropped and is named again is the same table in a new generation. Its changes in between were not
-    read, so it begins with a load; without one it is stopped (``LOAD_NEEDED``).
-
-    While nothing of a table is at the target and no change is logged by its key, the mirror file is right: what it says
-    is taken (G-69). A table that was stopped by a wrong key is then ``KEY_MENDED``.
+    *writes* says where rows go; the change log is noted when a batch is bound to it (G-175). Without *keep* it is only
+    tried. A table that was dropped and is named again is the same table in a new generation, which begins with a load
+    or is stopped (``LOAD_NEEDED``). While nothing of a table is at the target and no change is logged by its key, the
+    mirror file is right (G-69); a table stopped by a wrong key is then ``KEY_MENDED``.
 
     Raises:
-        TerminalError: ``TABLE_REDECLARED`` when a table's key, folder or file format changed after that,
-            ``TABLE_REDECLARED`` when one was taken out of the mirror file: both need a reset of that table first.
-            ``CONFIG_INVALID`` when another table, perhaps one that is still being dropped, has the folder.
+        TerminalError: ``TABLE_REDECLARED`` when key, folder or file format changed after that, or a table was taken
+            out; ``CONFIG_INVALID`` when another table, perhaps one that is still being dropped, has the folder.
     """
     with ledger.connect() as db, db.begin() as transaction:
         c = t.mirrored_table.c
@@ -249,10 +228,7 @@ def _note(db: Connection, mirror: str, places: Reads) -> None:
 
 
 def _note_place(db: Connection, mirror: str, reads: Reads, writes: Reads, rows: Iterable[Any]) -> None:
-    """Note where the source is read, and what that means for tables with rows once a former place is read no more.
-
-    Gaps that were expected at the former place are none of the new one, where they may not be.
-    """
+    """Note where the source is read, and what that means for tables with rows once a former place is read no more."""
     former = _noted(db, mirror)
     log = {CHANGE_LOG: former[CHANGE_LOG]} if CHANGE_LOG in former else {}
     now = {**reads, **{name: writes[name] for name in (ZONE, MIRROR_FILE) if name in writes}, **log}
@@ -271,7 +247,7 @@ def _note_place(db: Connection, mirror: str, reads: Reads, writes: Reads, rows: 
 
 
 def _take_columns(db: Connection, row: Any, chosen: ColumnChoice) -> None:
-    """Note which columns are read from now on, and that rows which were read before lack those that are new (G-141)."""
+    """Note which columns are read from now on, and that earlier rows lack the new ones (G-141)."""
     is_new = not row.confirmed and row.load_plan is None and is_new_to_log(db, row)
     gained = [] if is_new or row.takes is None else chosen.gained(row.takes)
     note_from_now(db, [row], NoteKind.TAKEN, gained, newest_batch(db, row.mirror))
@@ -280,7 +256,7 @@ def _take_columns(db: Connection, row: Any, chosen: ColumnChoice) -> None:
 
 
 def _load_first(db: Connection, row: Any) -> None:
-    """Let a table begin with the initial load that the mirror file names by now: nothing of it is there yet (G-130)."""
+    """Let a table of which nothing is there begin with the initial load that the mirror file names now (G-130)."""
     begun = row.confirmed or row.intent is not None or row.reset is not None or row.generation > 1
     if begun or not is_new_to_log(db, row):
         return
@@ -351,11 +327,7 @@ def is_new_to_log(db: Connection, row: Any) -> bool:
 
 
 def refuse_taken_folder(db: Connection, mirror: str, declared: TableDeclaration) -> None:
-    """Refuse a folder that another table of the mirror has.
-
-    Raises:
-        TerminalError: ``CONFIG_INVALID``.
-    """
+    """Refuse a folder that another table of the mirror has (``CONFIG_INVALID``)."""
     c = t.mirrored_table.c
     query = sa.select(c.source).where(c.mirror == mirror, c.folder == declared.folder, c.source != declared.source)
     owner = db.scalar(query)
@@ -420,18 +392,11 @@ def newest_epoch(db: Connection, table_id: str) -> int:
 
 @dataclass(frozen=True)
 class ResetRecord:
-    """The reset that a table is in.
+    """The reset that a table is in; *stage* is its last record.
 
-    Attributes:
-        stage: its last record.
-        drops: the table shall not come back.
-        loads: the new generation begins with an initial load; else with what the log holds.
-        folders: what has to be deleted.
-        absent: the target was seen without the table once.
-        who: who approved it, and *why*.
-        since: when it was asked for, in ISO form.
-        begins_at: the initial load is the one with which the stream of this ordinal began (G-128).
-        is_carried_on: any run continues it, as the mirror file or an accepted reload wants it.
+    *loads*: the new generation begins with an initial load, else with the log. *folders* have to be deleted. *absent*:
+    the target was seen without the table once. *since* is ISO. *begins_at*: the load is the one with which the stream
+    of this ordinal began (G-128). *is_carried_on*: any run continues it.
     """
 
     stage: ResetStage

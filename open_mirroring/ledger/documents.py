@@ -27,12 +27,7 @@ _AT_ONCE = 200
 
 
 class Documents(Generic[V]):
-    """One kind of documents.
-
-    Args:
-        kind: its name in the ledger.
-        value: the type of its values.
-    """
+    """One kind of documents, and the type of its values."""
 
     def __init__(self, kind: str, value: Any) -> None:
         self._kind = kind

@@ -70,8 +70,7 @@ class ExtractLedger:
     ) -> Owned | Lost:
         """Give the next batch number to its scope, and remember the *new* ranges of it as bound, by file *versions*.
 
-        Raises:
-            TerminalError: ``TABLE_REDECLARED`` when a table has another key by now than this run logs by.
+        Raises ``TABLE_REDECLARED``, as :meth:`seal` does, when a table has another key now than this run logs by.
         """
         with self._engine.begin() as db:
             if not self._set(
@@ -98,11 +97,7 @@ class ExtractLedger:
             return Owned(self._read(db))
 
     def seal(self, version: int, manifest: str) -> Owned | Lost:
-        """Make *manifest* the open batch's files.
-
-        Raises:
-            TerminalError: ``TABLE_REDECLARED``, as :meth:`bind`.
-        """
+        """Make *manifest* the open batch's files."""
         with self._engine.begin() as db:
             unsealed = t.mirror.c.open_number.is_not(None) & t.mirror.c.open_manifest.is_(None)
             if not self._set(db, version, unsealed, open_manifest=manifest):
@@ -199,10 +194,7 @@ class ExtractLedger:
         return {name: BoundFile(end, FileVersion(version, digest)) for name, end, version, digest in found}
 
     def seen_versions(self, names: Collection[str], bound: Mapping[str, int]) -> dict[str, FileVersion]:
-        """The versions of :meth:`seen_files` that are bound as *bound* says.
-
-        Of what another run has bound further since, a version would be compared with fewer bytes than it is of.
-        """
+        """The versions of :meth:`seen_files` that no other run has bound further than *bound* since."""
         return {n: file.seen for n, file in self.seen_files(names).items() if bound.get(n) == file.bound_to}
 
     def remember_versions(self, versions: Mapping[str, tuple[int, FileVersion]]) -> None:
@@ -271,8 +263,8 @@ class ExtractLedger:
     def open_damage(self, names: Collection[str]) -> list[tuple[LetterPlace, bool]]:
         """The open dead letters that are settled by reading one of these files, and whether each names no table.
 
-        They say that a file is damaged, and hide no change of a known table. A letter that hides one stops its table,
-        and whoever lifts the stop decides about the letter, except for a file that was only partly there (T-42).
+        They hide no change of a known table: who lifts that table's stop decides, except for a file that was only
+        partly there (T-42).
         """
         c = t.open_letter.c
         query = sa.select(c.batch, c.origin, c.place, c.source.is_(None)).where(
@@ -295,8 +287,7 @@ class ExtractLedger:
     def _refuse_other_keys(self, db: Connection) -> None:
         """Refuse a key that is not the ledger's, inside the transaction that locks the mirror's row.
 
-        A reset that changes a key comes before that transaction or after it. A run that read the mirror file before the
-        reset must not log by the old key in a batch that was bound after it.
+        A run that read the mirror file before a reset must not log by the old key in a batch that is bound after it.
         """
         c = t.mirrored_table.c
         query = sa.select(c.source, c["keys"], c.key_types, c.reset).where(c.mirror == self._mirror)

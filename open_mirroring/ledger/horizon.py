@@ -46,11 +46,11 @@ def move_horizon(
     tables: Iterable[tuple[str, int, TableHorizon]],
     in_reset: Collection[str] = (),
 ) -> bool:
-    """Set the horizon of a mirror, and H of tables by id and generation, in one transaction.
+    """Set the horizon of a mirror, and H of tables by id and generation, in one transaction; False sets nothing.
 
-    Returns False and sets nothing in two cases. A batch above *committed* is under way or was completed meanwhile: it
-    may hold changes that the horizon would pass; whoever is about to bind one has to look at the horizon again. Or
-    another table than those *in_reset* is in a reset: the horizon could drop what that table is to be rebuilt from.
+    That is so where a batch above *committed* is under way or complete: it may hold changes that the horizon would
+    pass. And where another table than those *in_reset* is in a reset: the horizon could drop what it is to be rebuilt
+    from.
     """
     with ledger.begin() as db:
         c, m = t.mirror.c, t.mirrored_table.c
@@ -71,7 +71,7 @@ def move_horizon(
 def forget(ledger: Engine, mirror: str, *, dropped: int, audit_before: datetime) -> int:
     """Forget what concerns log batches up to *dropped*, old audit entries and proofs; how many rows were changed.
 
-    Of a dropped batch stay its number, its times and its counts: they have to add up for ever (I1).
+    A dropped batch keeps its number, times and counts: they have to add up for ever (I1).
     """
     with ledger.begin() as db:
         letters = t.settled_letter
@@ -92,7 +92,6 @@ def forget(ledger: Engine, mirror: str, *, dropped: int, audit_before: datetime)
 
 
 def _forget_proofs(db: Connection, mirror: str, before: datetime) -> int:
-    """Forget old proofs, but the newest of each table."""
     p, other, m = t.proof, t.proof.alias(), t.mirrored_table
     ours = p.c.table_id.in_(sa.select(m.c.id).where(m.c.mirror == mirror))
     newer = sa.exists().where(other.c.table_id == p.c.table_id, other.c.proved_at > p.c.proved_at)

@@ -1,7 +1,7 @@
 """Dead letters in the ledger: entered with their batch, settled later, and counted the same way for every report.
 
-Two kinds are open: messages that could not be read (``open_letter``), and changes whose values do not fit their
-columns (``rejected_change``). Dead letters of tables that are not mirrored do not concern the tables that are.
+Two kinds are open: messages that could not be read (``open_letter``), and changes whose values do not fit their columns
+(``rejected_change``).
 """
 
 from __future__ import annotations
@@ -47,10 +47,7 @@ def settled_counts(ledger: Engine, mirror: str) -> dict[str, int]:
 
 
 def settle_letters(db: Connection, mirror: str, number: int, letters: Iterable[SettledLetter]) -> None:
-    """Settle dead letters by what batch *number* holds of them, inside the transaction that completes it.
-
-    One that is settled already stays as it is, and counts only once.
-    """
+    """Settle dead letters by what batch *number* holds of them, inside the transaction that completes it."""
     settled = {LetterPlace(*letter[:3]): letter for letter in letters}
     outcomes = {place: letter.outcome for place, letter in settled.items()}
     _settle(db, mirror, outcomes, number, {place: letter.without_table for place, letter in settled.items()})
@@ -61,12 +58,8 @@ def accept_letters(
 ) -> int:
     """Accept dead letters as lost, with an entry in the audit; returns how many were open until now.
 
-    Args:
-        ledger: the ledger.
-        mirror: the mirror's name.
-        letters: for each, how many of its rows named no table.
-        reason: who decides, and why.
-        request: the id of the request; asked again by it, nothing more is accepted, whatever is open then (G-30).
+    *letters* says for each how many of its rows named no table. Asked again by its *request*, nothing more is accepted
+    (G-30).
     """
 
     def effect(db: Connection, _: Any) -> Effect | None:
@@ -78,10 +71,7 @@ def accept_letters(
 
 
 def settle_outdated(ledger: Engine, mirror: str, outcomes: Mapping[LetterPlace, Outdated]) -> int:
-    """Settle dead letters that leave no row out of date any more; how many were open until now.
-
-    A later change of the very row is published (*healed*), or the rows were loaded anew (*reloaded*).
-    """
+    """Settle dead letters that leave no row out of date any more; how many were open until now."""
     if not outcomes:
         return 0
     with ledger.begin() as db:
@@ -91,8 +81,7 @@ def settle_outdated(ledger: Engine, mirror: str, outcomes: Mapping[LetterPlace, 
 def mark_healed(db: Connection, mirror: str, sources: Sequence[str]) -> None:
     """Allow the stops of tables to be lifted whose hidden changes were read; the tables stay stopped until then.
 
-    A table whose key was mended before its first publication goes on by itself (G-69), unless it waits for a yes
-    (G-71).
+    One whose key was mended before its first publication goes on by itself (G-69), unless it waits for a yes (G-71).
     """
     c = t.mirrored_table.c
     said = sa.literal("every dead letter that hid a change was read after all; it was stopped by ")
@@ -112,7 +101,6 @@ def _settle(
     batch: int | None,
     without_table: Mapping[LetterPlace, int],
 ) -> list[LetterPlace]:
-    """Write the letters that are not settled yet, and take their rows without a table off the mirror's count."""
     if not outcomes:
         return []
     # The mirror's row is locked first, so that nobody settles the same letters beside us.
@@ -150,10 +138,7 @@ class LetterExample(NamedTuple):
 class OpenLetters:
     """The open dead letters of one table, or those that name no table.
 
-    Attributes:
-        by_code: how many there are.
-        example: the oldest one with known coordinates.
-        keys: how many rows they are known to leave out of date.
+    *example* is the oldest one with known coordinates; *keys* is how many rows are known to be out of date by them.
     """
 
     by_code: Mapping[str, int] = field(default_factory=dict)
@@ -176,13 +161,9 @@ NO_LETTERS = OpenLetters()
 
 @dataclass(frozen=True)
 class LetterCounts:
-    """The open dead letters of a mirror.
+    """The open dead letters of a mirror; *foreign* is how many are of tables that are not mirrored.
 
-    Attributes:
-        known: False while they have to be counted again: there may be more.
-        tables: by source table, only those that have any.
-        without_table: those that name no table: any table may lack a change.
-        foreign: how many are about tables that are not mirrored.
+    *known* is False while they have to be counted again: there may be more.
     """
 
     known: bool
@@ -245,7 +226,6 @@ def _untyped(mirror: str) -> sa.Subquery:
 
 
 def _examples(db: Connection, mirror: str, untyped: sa.Subquery) -> dict[str | None, LetterExample]:
-    """The oldest dead letter with known coordinates of each table, and of those that name none."""
     o, u = t.open_letter.c, untyped.c
     listed = sa.select(o.source, o.batch, o.origin, o.place, o.code, o.reason).where(o.mirror == mirror, o.place >= 0)
     both = listed.union_all(sa.select(u.source, u.batch, u.origin, u.place, u.code, u.reason)).subquery()
@@ -257,7 +237,6 @@ def _examples(db: Connection, mirror: str, untyped: sa.Subquery) -> dict[str | N
 
 
 def _stale(db: Connection, mirror: str, untyped: sa.Subquery) -> dict[str | None, int]:
-    """How many rows of each table dead letters are known to leave out of date."""
     o, u = t.open_letter.c, untyped.c
     unreadable = sa.select(o.source, o.key).where(o.mirror == mirror, o.source.is_not(None), o.key.is_not(None))
     both = unreadable.union(sa.select(u.source, u.key).where(u.key.is_not(None))).subquery()

@@ -1,8 +1,5 @@
 """Opens a ledger: connections whose writes exclude each other, tables, and errors of databases as ours.
 
-A new ledger gets the tables of :mod:`~open_mirroring.ledger.tables` and the newest revision. Alembic migrates one of an
-earlier revision; nothing else loads it.
-
 Public source: SQLite, *Result and Error Codes*; PostgreSQL, *Appendix A. PostgreSQL Error Codes*.
 """
 
@@ -51,16 +48,12 @@ _MOST_KEPT = 4
 def open_ledger(url: str, *, keep: bool = False) -> Engine:
     """Open the ledger at a SQLAlchemy URL. Creates its tables, or migrates those of an earlier revision.
 
-    Args:
-        url: its address.
-        keep: keep connections open until :func:`close_ledgers`, and the compiled statements for whoever opens it next:
-            without them a short run takes half as long again. Otherwise each transaction has a connection of its own,
-            which no fork of a worker process inherits.
+    With *keep* connections and compiled statements stay until :func:`close_ledgers`: without them a short run takes
+    half as long again. Otherwise each transaction has a connection of its own, which no fork of a worker inherits.
 
     Raises:
         TransientError: ``UNREACHABLE`` when the database does not answer.
-        TerminalError: ``LEDGER_UNFIT`` when the ledger has a revision that this version does not know, or
-            when the database belongs to something else; what :func:`ledger_error` returns.
+        TerminalError: ``LEDGER_UNFIT`` for an unknown revision or another product's database; as :func:`ledger_error`.
     """
     parsed = make_url(url)
     is_sqlite = parsed.get_backend_name() == "sqlite"
@@ -89,13 +82,9 @@ def close_ledgers() -> None:
 
 
 def ledger_to_look(url: str) -> Engine | None:
-    """Open a ledger to read it only: nothing is created or migrated, and no writer is kept waiting.
+    """Open a ledger to read it only; None when there is none yet. Nothing is created, and no writer is kept waiting.
 
-    Returns None when there is no ledger yet.
-
-    Raises:
-        TransientError: ``UNREACHABLE``.
-        TerminalError: ``LEDGER_UNFIT``.
+    Raises ``UNREACHABLE`` or ``LEDGER_UNFIT``.
     """
     parsed = make_url(url)
     is_sqlite = parsed.get_backend_name() == "sqlite"
@@ -113,9 +102,9 @@ def ledger_to_look(url: str) -> Engine | None:
 
 
 def ledger_error(error: DatabaseError, where: str = "") -> MirroringError | None:
-    """Our error for one of the ledger's database; None for one that nobody but its developers can mend.
+    """Our error for one of the ledger's database; None for one that only its developers can fix.
 
-    Of its text nothing is shown: it holds the statement, and may hold the address.
+    Its text is not shown: it holds the statement, and may hold the address.
     """
     code = getattr(error.orig, "sqlite_errorname", None) or getattr(error.orig, "pgcode", None) or ""
     if code.startswith(_NOT_TO_BE_WRITTEN):
@@ -163,7 +152,6 @@ def system_error(error: Exception) -> MirroringError | None:
 
 @contextmanager
 def _database_told(where: str) -> Iterator[None]:
-    """Raise what a ledger's database raises as an error of ours that names the database."""
     try:
         yield
     except DatabaseError as error:
@@ -239,7 +227,6 @@ def _migrate(engine: Engine) -> None:
 
 
 def _upgrade(connection: Connection, current: str) -> None:
-    """Migrate a ledger of an earlier revision."""
     from alembic import command
     from alembic.script import ScriptDirectory
 
@@ -252,11 +239,7 @@ def _upgrade(connection: Connection, current: str) -> None:
 
 
 def _revision(connection: Connection) -> str | None:
-    """The revision of a ledger; None where there is no ledger yet.
-
-    Raises:
-        TerminalError: ``LEDGER_UNFIT``.
-    """
+    """The revision of a ledger; None where there is no ledger yet. Raises ``LEDGER_UNFIT``."""
     there = set(inspect(connection).get_table_names())
     if _VERSION.name not in there:
         if taken := sorted(metadata.tables.keys() & there):

@@ -29,7 +29,7 @@ from open_mirroring.protocols.resetting import ResetStage
 class StagedDetails(NamedTuple):
     """What a staging attempt learned, sealed with its files and recorded when they are confirmed.
 
-    *shortest* is of an initial load: the bytes of the shortest value of each column whose type nothing tells.
+    *shortest* has the bytes of the shortest value of loaded columns whose type nothing tells.
     """
 
     columns: TableSchema
@@ -181,7 +181,6 @@ def _sealed_intent(row: Any) -> Intent | None:
 
 
 def _after(row: Any, intent: Intent) -> dict[str, Any]:
-    """The row's values once its sealed intent is confirmed, those that stay as they are included."""
     details = json.loads(row.intent)["details"]
     kept = ("published_batch", "published_position", "waiting_rows", "load_plan", "load_state")
     values: dict[str, Any] = {
@@ -203,7 +202,6 @@ def _after(row: Any, intent: Intent) -> dict[str, Any]:
 
 
 def _record_publications(db: Connection, confirmed: Iterable[tuple[Any, Intent]]) -> None:
-    """Keep what was published, and the dead letters that were found: by row, as it was before, and intent."""
     now = datetime.now(UTC)
     publications: list[dict[str, Any]] = []
     files: list[dict[str, Any]] = []

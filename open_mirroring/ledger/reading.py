@@ -53,11 +53,7 @@ class MirrorState(NamedTuple):
     open_since: datetime | None = None
 
     def refuse_stopped(self, mirror: str) -> None:
-        """Refuse to go on with a mirror whose reading is stopped.
-
-        Raises:
-            TerminalError: with the code of the stop.
-        """
+        """Refuse to go on with a mirror whose reading is stopped, with the code of the stop."""
         if self.stop_code is not None:
             raise TerminalError(
                 self.stop_code,
@@ -69,14 +65,10 @@ class MirrorState(NamedTuple):
 class GenerationStart(NamedTuple):
     """What the present generation of a table starts with.
 
-    Attributes:
-        load_state: of its initial load: ``none``, ``pending`` or ``loaded``.
-        load_plan: the plan of that load; None without one.
-        load_refused: why the load could not start when it was tried last.
-        stream_from: changes of stream incarnation *stream_epoch* below it are in the load.
-        log_from: batches up to this one are not part of the generation.
-        newest_load: the full load of the source in the log with which it starts (G-125).
-        accepted: who accepted a later full load of the source, and why.
+    *load_state* is ``none``, ``pending`` or ``loaded``; *load_refused* is why the load could not start when it was
+    tried last. Changes of stream *stream_epoch* below *stream_from* are in the load. Batches up to *log_from* are not
+    part of the generation. *newest_load* is the source's full load in the log with which it starts (G-125), *accepted*
+    who accepted a later one.
     """
 
     load_state: str = "none"
@@ -90,19 +82,11 @@ class GenerationStart(NamedTuple):
 
 
 class TableState(NamedTuple):
-    """A mirrored table as the ledger knows it.
+    """A mirrored table as the ledger knows it; *keys* and *columns* as the source names them.
 
-    Attributes:
-        keys: its key columns as the source names them.
-        row: what the protocols decide by.
-        columns: those of its files.
-        start: what its generation starts with.
-        stop_what: what is wrong, where the table is stopped.
-        waiting_rows: changes of published batches that wait for the end of their transactions.
-        reset: the reset under way.
-        text: how its files of delimited text are written; None for Parquet.
-        key_names: names of key columns at the target, where they differ from the source's (G-120).
-        types: the mirror file's types when its columns were published or compared last (G-129); None: not known.
+    *waiting_rows* are changes of published batches whose transactions have not ended. *text* is how delimited text is
+    written; None: Parquet. *key_names* are the target's names where they differ (G-120). *types* are the mirror file's
+    when columns were published or compared last (G-129).
     """
 
     id: str
@@ -141,23 +125,16 @@ class TableState(NamedTuple):
 
     @property
     def is_beginning(self) -> bool:
-        """Nothing of this generation, or only a part of its load, is published yet.
-
-        A load that goes through the log is loaded before a row of it is published.
-        """
+        """Nothing of this generation, or only a part of its load, is published yet; a load may go through the log."""
         if self.start.load_state == "none":
             return not (self.row.published_batch or self.row.confirmed)
         return self.start.load_state == "pending" or not self.row.confirmed
 
 
 class ColumnRecords(NamedTuple):
-    """What the ledger keeps of one table's columns.
+    """What the ledger keeps of one table's columns: lists by first position, ordinals of streams, and decisions.
 
-    Attributes:
-        lists: its column lists, in the order of their first position.
-        epochs: the ordinal of every stream incarnation.
-        decided: what operators said of its columns.
-        former: how columns of earlier rows are read in this generation, as its first publication noted it.
+    *former* is how columns of earlier rows are read in this generation, as its first publication noted it.
     """
 
     lists: Sequence[ColumnList] = ()
@@ -292,8 +269,7 @@ class LedgerReader:
     def history(self, source: str, up_to: int, reaching: Mapping[str, str]) -> list[BatchContents]:
         """What the batches up to *up_to* hold of a table in epochs of *reaching*, as far as it reaches its text.
 
-        Batches that were dropped from the log are left out: no plan asks for them
-        (:mod:`open_mirroring.changes.horizon`).
+        Batches that were dropped from the log are left out: no plan asks for them.
         """
         c = t.batch_table.c
         reached = sa.or_(sa.false(), *((c.epoch == epoch) & (c.max_pos >= text) for epoch, text in reaching.items()))
@@ -424,7 +400,6 @@ class LedgerReader:
 
     @staticmethod
     def _of_life(c: Any) -> sa.ColumnElement[bool]:
-        """Whether a row is of the generation that its table is in now."""
         m = t.mirrored_table.c
         return sa.and_(c.table_id == m.id, c.generation == m.generation)
 
@@ -523,12 +498,10 @@ LOADED = position_order(0, "")
 
 
 class Unpublished(NamedTuple):
-    """What lies between two published sets, from the ledger alone, before any file is opened.
+    """What is between two published sets, from the ledger alone: contents of batches, each opened as a whole.
 
-    Attributes:
-        arrived: contents of new batches that hold something to publish.
-        released: contents of published batches that waited for the end of their transactions and are whole now.
-        waiting: contents of new batches that wait as a whole.
+    *arrived* hold something to publish; *released* are of published batches, and waited for their transactions;
+    *waiting* wait as a whole.
     """
 
     arrived: Sequence[BatchContents]

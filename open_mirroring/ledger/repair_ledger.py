@@ -1,7 +1,6 @@
 """The ledger's records of repairs: requested, sealed, done. Each is an audit entry, written before its effect.
 
-The next run finishes a killed one from the last record: it renames the sealed object, never a second one. When the
-repair is done, only the record of the number's object changes.
+The next run finishes a killed one from the last record: it renames the sealed object, never a second one.
 """
 
 from __future__ import annotations
@@ -25,7 +24,10 @@ REQUESTED, SEALED, REPAIRED = "REPAIR_REQUESTED", "REPAIR_SEALED", "REPAIRED"
 
 
 class RepairLedger:
-    """The repairs of one mirror; a number belongs to the table's present generation."""
+    """The repairs of one mirror; a number belongs to the table's present generation.
+
+    Each method raises ``REPAIR_REFUSED`` when the table has begun another life, and ``ARGUMENT_INVALID``.
+    """
 
     def __init__(self, engine: Engine, mirror: str) -> None:
         self._engine, self._mirror = engine, mirror
@@ -48,11 +50,7 @@ class RepairLedger:
         return found
 
     def join(self, source: str, asked: Asked) -> Mapping[str, Any] | None:
-        """Record a request; its outcome where it came to its end before.
-
-        Raises:
-            TerminalError: ``ARGUMENT_INVALID``.
-        """
+        """Record a request; its outcome where it came to its end before."""
         with self._engine.begin() as db:
             locked_table(db, self._mirror, source)
             found = requests.known(db, self._mirror, asked)
@@ -61,32 +59,20 @@ class RepairLedger:
         return None if found is None else found.outcome
 
     def request(self, source: str, generation: int, number: int, digest: str, proof: str, reason: Reason) -> None:
-        """Record who wants a number published again, why, and what proves that it may be.
-
-        Raises:
-            TerminalError: ``REPAIR_REFUSED`` when the table has begun another life; ``ARGUMENT_INVALID``.
-        """
+        """Record who wants a number published again, why, and what proves that it may be."""
         with self._engine.begin() as db:
             self._same_life(db, source, generation, number)
             detail = {"who": reason.who, "why": reason.why, "proof": proof, "digest": digest}
             self._write(db, source, REQUESTED, generation, number, detail)
 
     def seal(self, source: str, generation: int, number: int, staged: StagedFile) -> None:
-        """Record the one object that may become the number.
-
-        Raises:
-            TerminalError: as from :meth:`request`.
-        """
+        """Record the one object that may become the number."""
         with self._engine.begin() as db:
             self._same_life(db, source, generation, number)
             self._write(db, source, SEALED, generation, number, {"object": asdict(staged)})
 
     def confirm(self, source: str, generation: int, number: int, digest: str, etag: str, size: int) -> None:
-        """The number was seen with its digest: the ledger knows its new object.
-
-        Raises:
-            TerminalError: as from :meth:`request`; the number's digest is another one.
-        """
+        """The number was seen with its digest: the ledger knows its new object."""
         c = t.published_file.c
         with self._engine.begin() as db:
             row = self._same_life(db, source, generation, number)

@@ -1,8 +1,7 @@
 """Requests and their outcomes: one approval has one effect (G-30).
 
-A request has an id, given by the one who approved it. It is recorded in the transaction that begins its effect, and
-finished in the one that ends it, also when another run ends it. Asked again by the same id, the ledger gives the
-outcome; only another id asks for another effect. An empty id belongs to no request and is not recorded.
+A request is recorded in the transaction that begins its effect, and finished in the one that ends it. Asked again by
+the same id, the ledger gives the outcome. An empty id belongs to no request and is not recorded.
 """
 
 from __future__ import annotations
@@ -54,8 +53,7 @@ class Known(NamedTuple):
 def known(db: Connection, mirror: str, asked: Asked) -> Known | None:
     """What the ledger knows of a request; None when no request had this id yet.
 
-    Raises:
-        TerminalError: ``ARGUMENT_INVALID`` when the id was used to ask for something else.
+    Raises ``ARGUMENT_INVALID`` when the id was used to ask for something else.
     """
     if not asked.request:
         return None
@@ -76,11 +74,7 @@ def known(db: Connection, mirror: str, asked: Asked) -> Known | None:
 
 
 def answer(ledger: Engine, mirror: str, asked: Asked) -> Mapping[str, Any] | None:
-    """The outcome of a finished request; None for one that is under way or unknown.
-
-    Raises:
-        TerminalError: as :func:`known`.
-    """
+    """The outcome of a finished request; None for one that is under way or unknown."""
     with ledger.connect() as db:
         found = known(db, mirror, asked)
     return None if found is None else found.outcome
@@ -100,14 +94,9 @@ def decide(
 ) -> Mapping[str, Any]:
     """Take a decision in one transaction, which also writes it into the audit; its outcome.
 
-    Asked again by the id of the request, it gives the outcome of then and has no other effect (G-30). The row is locked
-    before the request is looked for, so that of two that ask alike one waits for the other.
-
-    *effect* gets the row of the table, or of the mirror (None: there is none) where the request names no table, and
-    returns None when there was nothing to do.
-
-    Raises:
-        TerminalError: ``ARGUMENT_INVALID``; as :func:`known`.
+    Asked again by the id of the request, it gives the outcome of then (G-30). The row is locked first, so that of two
+    that ask alike one waits for the other. *effect* gets the row of the table, or of the mirror, and returns None when
+    there was nothing to do.
     """
     with ledger.begin() as db:
         if asked.source:
@@ -126,11 +115,7 @@ def decide(
 
 
 def locked_table(db: Connection, mirror: str, source: str) -> Any:
-    """The row of a table, locked against other writers until the transaction ends.
-
-    Raises:
-        TerminalError: ``ARGUMENT_INVALID``.
-    """
+    """The row of a table, locked until the transaction ends; raises ``ARGUMENT_INVALID``."""
     c = t.mirrored_table.c
     query = sa.select(t.mirrored_table).where(c.mirror == mirror, c.source == source).with_for_update()
     row = db.execute(query).one_or_none()

@@ -1,11 +1,8 @@
 """The ledger transactions of resets: the request, one record per arrow, and the new generation.
 
-A request decides what the new generation can begin with: with an initial load, anything; from the log alone, only if
-the log is known to hold every change (see :func:`_why_log_lacks`).
-
-A reset is *fresh* when the batches logged so far cannot be used for the table: they have another key, or lack changes.
-``log_from`` is then the newest of these batches. It is read at the request, under the lock that also binds batches, so
-whoever binds a later batch has read the new declaration (:mod:`~open_mirroring.ledger.extract_ledger`).
+A new generation begins with an initial load, or from the log alone if that is known to hold every change. A reset is
+*fresh* when the batches logged so far cannot be used: ``log_from`` is the newest of them, read under the lock that also
+binds batches, so whoever binds a later one has read the new declaration.
 """
 
 from __future__ import annotations
@@ -68,18 +65,16 @@ class ResetLedger:
     ) -> bool:
         """Ask for a reset after which the table is what the mirror file declares; False when this begins no reset.
 
-        It begins none when one is under way, which the *request* joins, or when this request was made before: that one
-        is under way or finished, and does not begin twice (G-30). Another request begins a new reset when the
-        declaration changed meanwhile, when what was published was stopped, or with *again*.
-
-        With *reloaded* it begins with the newest full load of the source that lies in the log (G-125). With
-        *loads_stream* the initial load is the one with which this newest stream began: all changes of that come over it
-        (G-128). One that *is_carried_on* is continued by any run.
+        It begins none when one is under way, which the *request* joins, or when this request was made before (G-30). It
+        begins a new one when the declaration changed meanwhile, when what was published was stopped, or with *again*.
+        With *reloaded* it begins with the newest full load of the source in the log (G-125). With *loads_stream* the
+        initial load is the one with which this newest stream began (G-128). One that *is_carried_on* is continued by
+        any run.
 
         Raises:
             TransientError: ``CHANGED_MEANWHILE`` when more was logged since *reloaded* was read.
             TerminalError: ``ARGUMENT_INVALID``; ``CONFIG_INVALID``; ``LOAD_NEEDED`` when the log does not hold all rows
-                of the table and there is no initial load; ``COMMAND_REFUSED`` when several unknown streams were read.
+                and there is no initial load; ``COMMAND_REFUSED`` when several unknown streams were read.
         """
         asked = Asked(request, RELOAD, declared.source)
         with self._engine.begin() as db:
@@ -128,11 +123,7 @@ class ResetLedger:
         return True
 
     def request_drop(self, source: str, reason: Reason, *, request: str = "") -> bool:
-        """Ask that a table be dropped for good; False when a drop is under way or done, or was asked by this *request*.
-
-        Raises:
-            TerminalError: ``ARGUMENT_INVALID``.
-        """
+        """Ask that a table be dropped for good; False when this begins no drop, as for :meth:`request_reload`."""
         asked = Asked(request, DROP, source)
         with self._engine.begin() as db:
             if requests.known(db, self._mirror, asked) is not None:
@@ -178,9 +169,6 @@ class ResetLedger:
         """Record what an operator says of the target, and the record that follows from it; False when overtaken.
 
         What was said under this request before is not said again, of no later reset either (G-89).
-
-        Raises:
-            TerminalError: ``ARGUMENT_INVALID``.
         """
         with self._engine.begin() as db:
             if requests.known(db, self._mirror, asked) is not None:
@@ -193,11 +181,7 @@ class ResetLedger:
         return True
 
     def asked(self, asked: Asked) -> Answer:
-        """Whether a request came to its end, by whomever.
-
-        Raises:
-            TerminalError: ``ARGUMENT_INVALID``.
-        """
+        """Whether a request came to its end."""
         return Answer.OPEN if requests.answer(self._engine, self._mirror, asked) is None else Answer.ENDED
 
     def acquire(self, source: str) -> ResetRow:
@@ -296,10 +280,7 @@ class ResetLedger:
         audit(db, self._mirror, row.source, ResetStage.REQUESTED.value, detail)
 
     def _accept_epoch(self, db: Connection, row: Any, reason: Reason, loads_stream: str) -> None:
-        """Give a stream that began anew its ordinal: a load made after its beginning covers what lies between.
-
-        One that begins with a load is given it before its first change was read.
-        """
+        """Give a stream that began again its ordinal: a load made after its beginning covers what is between."""
         told = {loads_stream} - {"", *EPOCHS.of(db, row.id)}
         unknown = sorted(unknown_epochs(db, row) | told)
         if len(unknown) > 1:
@@ -342,10 +323,7 @@ class ResetLedger:
         return row.load_state == "loaded" and db.scalar(waiting.limit(1)) is None
 
     def _is_rebuilt(self, db: Connection, row: Any) -> bool:
-        """Whether what the log holds is published once, or there is nothing in it.
-
-        Without a row for the target no folder is made, and the reset is over (F-92).
-        """
+        """Whether what the log holds is published, or it holds nothing: without a row no folder is made (F-92)."""
         c = t.batch_table.c
         logged = sa.select(c.batch).where(c.mirror == self._mirror, c.source == row.source).limit(1)
         if row.intent is not None:
@@ -354,7 +332,6 @@ class ResetLedger:
 
 
 def _is_under_way(row: Any, declared: TableDeclaration) -> bool:
-    """Whether the reset that is asked for is open, and nothing has stopped it."""
     reset = ResetRecord.of(row.reset)
     if reset is None or not declared.is_that_of(row):
         return False
@@ -447,10 +424,8 @@ def _why_load_lacks(db: Connection, row: Any, declared: TableDeclaration, load: 
 def _why_log_lacks(db: Connection, row: Any, declared: TableDeclaration, *, mends: bool) -> str:
     """Why the log alone cannot tell the table's rows; empty when it can.
 
-    *mends*: nothing was ever logged or published by the key that the ledger has, so another one may take its place.
-
-    What no ledger knows stays the operator's to know: rows that the table had before its stream began were never
-    mirrored, and are not after the reset.
+    *mends*: nothing was ever logged or published by the ledger's key, so another one may take its place. Rows that the
+    table had before its stream began are the operator's to know.
     """
     if not declared.is_keyed_as(row) and not mends:
         return f"its changes are logged by the key {key_of(row)}"
