@@ -14,15 +14,10 @@ from typing import Any, NamedTuple
 class Argument(NamedTuple):
     """What an operation has to know.
 
-    Attributes:
-        name: how the command line spells it; empty where only forms have it.
-        help: what it is, for the command line.
-        options: what :meth:`argparse.ArgumentParser.add_argument` takes besides.
-        field: its name in forms.
-        title: its label in forms; empty where only the command line has it.
-        says: what forms say below the field.
-        schema: JSON Schema of the field's text, beyond that it is one.
-        is_either: exactly one of the arguments with this mark has to be given.
+    *name* is how the command line spells it, empty where only forms have it; *help* and *options* are for
+    :mod:`argparse`. *field*, *title* and *says* are its name, label and text in forms; *title* is empty where only the
+    command line has it. *schema* is JSON Schema of the field's text. Exactly one of the arguments that *is_either* is
+    given.
     """
 
     name: str

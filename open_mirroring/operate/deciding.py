@@ -1,7 +1,6 @@
 """Takes the decisions of operators, and reports what came of each in sentences.
 
-The command line, the page and runs in Airflow all decide here, so that one decision means one thing. Each is declared
-in :mod:`open_mirroring.operate.operations`.
+The command line, the page and runs in Airflow all decide here, so that one decision means one thing.
 """
 
 from __future__ import annotations
@@ -36,8 +35,7 @@ def decide_and_look(
 ) -> list[str]:
     """Take a decision; what came of it and what the next run will find, in sentences.
 
-    Raises:
-        TerminalError, TransientError: as :func:`decide`; also as the landing zone does where one only looks.
+    Raises what :func:`decide` does, and the landing zone where one only looks.
     """
     said = [] if action == LOOK else decide(mirror, ledger, action, form, reason, zone=zone)
     # So that everyone sees at once whether the cause is still there.
@@ -64,17 +62,8 @@ def decide(
 ) -> list[str]:
     """Take a decision; what came of it, in sentences.
 
-    Args:
-        mirror: the mirror.
-        ledger: its ledger.
-        action: the name of the decision.
-        form: of what: the table as *source*, what of it as *subject*, and the id of the *request*, where they are.
-        reason: who decides, and why.
-        zone: the landing zone; None: that of the mirror file.
-
-    Raises:
-        TerminalError: as the decision does; ``ARGUMENT_INVALID`` for one that is not taken here.
-        TransientError: ledger or store do not answer.
+    *form* has the table as *source*, what of it as *subject*, and the id of the *request*, where they are. Raises what
+    the decision does, and ``ARGUMENT_INVALID`` for one that is not taken here.
     """
     source, subject, request = form.get("source", ""), form.get("subject", ""), form.get("request", "")
     of = ledger, mirror.name, source

@@ -1,7 +1,6 @@
 """Describes what a job did in a few sentences: the last lines of its task's log, and what a command prints.
 
-A report is what a job leaves (:mod:`open_mirroring.operate.job_result`), or its result as a mapping; the text leaves
-out what the report does not have. Foreign text is made safe for terminals and logs.
+A report is what a job leaves (:mod:`open_mirroring.operate.job_result`), or its result as a mapping.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""Drives the reset of one table: connects :mod:`open_mirroring.protocols.resetting` with ledger, store and target.
-
-It needs no JVM except to rebuild the table; the caller passes that step in.
-"""
+"""Drives the reset of one table: connects :mod:`open_mirroring.protocols.resetting` with ledger, store and target."""
 
 from __future__ import annotations
 
@@ -57,14 +54,8 @@ def nothing_rebuilt() -> str:
 class ResetDriver:
     """Answers the requests of one table's reset.
 
-    Args:
-        mirror: the mirror.
-        ledger: its ledger.
-        source: the table.
-        rebuild: publishes what the table begins with; says what it waits for, or nothing. Without it, whoever looks
-            or says something needs no Spark.
-        asked: the request that is carried out; without one, whatever is open.
-        zone: where the landing zone is, with the login; by default as the environment says.
+    *rebuild* publishes what the table begins with, and says what it waits for, or nothing. *asked* is the request that
+    is carried out; without one, whatever is open.
     """
 
     def __init__(
@@ -88,12 +79,7 @@ class ResetDriver:
         self._rebuild = rebuild
 
     def drive(self, wait: timedelta) -> ResetOutcome:
-        """Carry the reset on, waiting for the target at most *wait*.
-
-        Raises:
-            TransientError: ``UNREACHABLE``; and what rebuilding raises.
-            TerminalError: what the store refuses, or rebuilding raises.
-        """
+        """Carry the reset on, waiting for the target at most *wait*; raises what store and rebuilding do."""
         until = time.monotonic() + wait.total_seconds()
         state = protocol.start(self._asked.request if self._asked else "")
         while True:
@@ -109,11 +95,7 @@ class ResetDriver:
             state = protocol.State(protocol.Acquire(), rebuilt=state.rebuilt)
 
     def may_go_on(self, seen: str) -> bool:
-        """Whether a run would get further than the one that left the reset waiting at stage *seen*. It only looks.
-
-        Raises:
-            TransientError: ledger or target do not answer.
-        """
+        """Whether a run would get further than the one that left the reset waiting at stage *seen*. It only looks."""
         row = self._ledger.look(self._source)
         if row.stage is None or row.stage.value != seen:
             return True
@@ -126,10 +108,8 @@ class ResetDriver:
     def say(self, word: Word, reason: Reason, request: str) -> str:
         """Take an operator's word for what the target has, where a reset waits for it; what comes next (G-89).
 
-        Raises:
-            TerminalError: ``COMMAND_REFUSED`` when no reset of the table waits for this, so that nothing was said of
-                a later one; ``ARGUMENT_INVALID``.
-            TransientError: ``CHANGED_MEANWHILE`` when a run was at work on it; store or ledger do not answer.
+        Raises ``COMMAND_REFUSED`` when no reset of the table waits for this, ``CHANGED_MEANWHILE`` when a run was at
+        work on it.
         """
         asked = Asked(request, TARGET_GONE if word == "gone" else TARGET_BACK, self._source)
         row = self._ledger.look(self._source)

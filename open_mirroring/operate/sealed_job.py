@@ -1,8 +1,7 @@
 """Hands a job to a driver on a cluster: the job, its mirror file and connections, as one encrypted text.
 
-A scheduler of a cluster shows a program's arguments on its pages and in its logs. So the text is encrypted and
-authenticated (Fernet) with a key that the cluster itself gives to the driver. Nobody else can read a login in it, or
-make up another job.
+A cluster shows a program's arguments on its pages and in its logs. So the text is encrypted and authenticated (Fernet)
+with a key that the cluster itself gives to the driver.
 """
 
 from __future__ import annotations
@@ -23,16 +22,10 @@ ARGUMENT_BYTES = 120_000
 
 
 class JobOrder(NamedTuple):
-    """One job for a driver elsewhere.
+    """One job for a driver elsewhere; it leaves the job's end in the ledger under *run*, made for this alone.
 
-    Attributes:
-        run: under this name the driver leaves the job's end in the ledger; made for this submission alone.
-        job: the job's module.
-        mirror: the name of the mirror's file, without a folder.
-        text: the mirror file's text.
-        home: where relative paths of the mirror file start.
-        arguments: the job's arguments behind the mirror file.
-        connections: the environment variables that hold the mirror's connections.
+    *mirror* and *text* are name and text of the mirror file, *home* is where its relative paths start. *arguments* come
+    behind the mirror file; *connections* are environment variables.
     """
 
     run: str
@@ -45,11 +38,7 @@ class JobOrder(NamedTuple):
 
 
 def sealed(order: JobOrder, key: str) -> str:
-    """The order as text of letters, digits, ``-``, ``_`` and ``=``.
-
-    Raises:
-        TerminalError: ``INSTALLATION_INCOMPLETE`` for no key, and for a mirror file that is too large for it.
-    """
+    """The order as text of letters, digits, ``-``, ``_`` and ``=``; raises ``INSTALLATION_INCOMPLETE``."""
     text = _fernet(key, "the connection").encrypt(zlib.compress(json.dumps(order).encode())).decode()
     if len(text) > ARGUMENT_BYTES:
         raise TerminalError(
@@ -62,12 +51,7 @@ def sealed(order: JobOrder, key: str) -> str:
 
 
 def opened(text: str, key_file: Path) -> JobOrder:
-    """What was sealed, by the key that stands in a file.
-
-    Raises:
-        TerminalError: ``INSTALLATION_INCOMPLETE`` where the file is not there or holds no key, or for a text that was
-            sealed by another key, or altered.
-    """
+    """What was sealed, by the key in a file; raises ``INSTALLATION_INCOMPLETE``."""
     try:
         key = key_file.read_text(encoding="ascii").strip()
     except (OSError, UnicodeDecodeError) as error:

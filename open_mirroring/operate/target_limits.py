@@ -1,7 +1,7 @@
-"""Warns before a mirror passes a limit of the target, above which tables stay out or are slowed down.
+"""Warns before a mirror passes a limit of the target, above which tables stay out or are slowed down (F-91).
 
 Public sources: Microsoft Learn, *Troubleshoot Fabric mirrored databases* (tables, bytes a day) and *Tables in Fabric
-data warehousing* (columns, of warehouses and SQL analytics endpoints). See F-91.
+data warehousing* (columns, of warehouses and SQL analytics endpoints).
 """
 
 from __future__ import annotations
@@ -19,10 +19,7 @@ _MOST_COLUMNS = 1_024
 
 
 def limit_warnings(mirror: Mirror) -> list[Problem]:
-    """``TARGET_LIMIT`` for each limit that is near or passed; they stop nothing, as the target decides.
-
-    Columns are counted where the mirror file names them: what a source will send is not known before it sends.
-    """
+    """``TARGET_LIMIT`` for each limit that is near or passed, as far as the mirror file shows; they stop nothing."""
     found = []
     if len(mirror.tables) > _MANY_TABLES:
         what = f"a mirrored database takes {MOST_TABLES:,} tables, this mirror has {len(mirror.tables):,}"

@@ -1,7 +1,6 @@
 """Gathers the view of a mirror from its ledger: a few queries for all tables together. It changes nothing.
 
-The verdicts are those of an inspection: of one that was just made, or of the last one that was recorded. What it cannot
-know, because it came later, is added: a stop of the ledger, and losses.
+The verdicts are those of the last inspection, plus a stop of the ledger and losses that came later.
 """
 
 from __future__ import annotations
@@ -48,14 +47,9 @@ def view_mirror(
 ) -> MirrorView:
     """Gather the view of a mirror.
 
-    Args:
-        mirror: the mirror.
-        ledger: its ledger.
-        now: the present time, with a zone.
-        findings: what an inspection just found, by source table; None: what the last one recorded.
-        not_inspected: why tables are not among *findings*.
-        stop: a stop of reading that the ledger does not know yet.
-        closely: the tables whose marks and totals are wanted, which cost more the longer the history is; None: all.
+    *findings* are what an inspection just found, by source table, and *not_inspected* why tables are not among them;
+    None: what the last one recorded. *stop* is one of reading that the ledger does not know yet. *closely* are the
+    tables whose marks and totals are wanted, which cost more the longer the history is; None: all.
     """
     reader = LedgerReader(ledger, mirror.name)
     state, tables = reader.mirror(), reader.tables()
@@ -131,7 +125,7 @@ def _is_overdue(mirror: Mirror, looked: Mapping[str, Finding], now: datetime) ->
 
 
 class _Tables:
-    """What a few queries for all tables together say of each; of those that are *near* also what costs more."""
+    """What a few queries say of all tables; of those that are *near* also what costs more."""
 
     def __init__(
         self,

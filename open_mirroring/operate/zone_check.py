@@ -17,11 +17,8 @@ from open_mirroring.reconciliation.inspection import zone_address
 def check_landing_zone(mirror: Mirror) -> list[Problem]:
     """Everything that keeps a zone in OneLake from being published to; a local one is not tried.
 
-    The target's status is asked for as well, unless the mirror file says that no run does (``gate.status``).
-
-    Codes: ``CONNECTION_INVALID``, ``STORE_UNFIT`` naming every deviation, ``ACCESS_DENIED``
-    for a login that may not write or not ask, and whatever else store and status API raise: without a plain answer
-    nothing is proved, and that is a problem too.
+    The target's status is asked for as well, unless the mirror file says that no run does (``gate.status``). Without a
+    plain answer nothing is proved, and that is a problem too.
     """
     try:
         address = zone_address(mirror)
@@ -44,12 +41,7 @@ def check_landing_zone(mirror: Mirror) -> list[Problem]:
 
 
 def prove_conformance(store: OneLakeStore) -> None:
-    """Refuse a store that does anything otherwise than the publish protocol needs.
-
-    Raises:
-        TerminalError: ``STORE_UNFIT`` naming every deviation; what the store raises.
-        TransientError: the store gave no plain answer; nothing is proved.
-    """
+    """Refuse a store that does anything otherwise than the publish protocol needs (``STORE_UNFIT``)."""
     found = deviations(store)
     if found:
         raise TerminalError(

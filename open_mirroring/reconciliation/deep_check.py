@@ -1,9 +1,7 @@
 """The deep check of one table: whether its files hold what the ledger sealed, and whether its publications add up.
 
-Pure functions over plain values; a job reads the files and passes on what it found.
-:mod:`~open_mirroring.reconciliation.verdict_table` judges names, sizes and ETags; this module judges content. A
-published number keeps its bytes (I8, F-37), its footer says what the ledger sealed (I9), and every logged change has
-one disposition (I1).
+A published number keeps its bytes (I8, F-37), its footer says what the ledger sealed (I9), and every logged change has
+one disposition (I1). Pure functions; a job reads the files.
 """
 
 from __future__ import annotations
@@ -32,19 +30,11 @@ _ORDER = (v.CONTENT_CHANGED, v.FILE_UNFIT, v.COUNTS_DIFFER, v.LOG_DAMAGED)
 
 
 class FileContent(NamedTuple):
-    """What was found in one numbered file.
+    """What was found in one numbered file at *place*; *columns* does not count the marker.
 
-    Attributes:
-        number: the number in its name.
-        place: its path in the landing zone.
-        size: its length in bytes.
-        rows: its row count, and *digest* that of its rows, computed from its content; None when it cannot be read.
-        columns: how many columns it has, the marker not counted.
-        footer: None when it has none of ours.
-        unreadable: why it cannot be read as a data file; empty when it can.
-        unfit: why it is not fit for its table (schema, keys, markers); empty when it is.
-        unread: why the attempt failed although another may succeed; empty when it did not.
-        moved: it was listed and then found nowhere.
+    *rows* and *digest* are computed from its content; None when it cannot be read, as *unreadable* says. *unfit* is why
+    it does not fit its table, *unread* why this attempt failed although another may succeed. *moved*: listed, then
+    found nowhere.
     """
 
     number: int
@@ -62,15 +52,7 @@ class FileContent(NamedTuple):
 
 @dataclass(frozen=True)
 class TableRecord:
-    """What the ledger says of one table's present generation.
-
-    Args:
-        mirror: name of the mirror.
-        state: the table in the ledger.
-        published: the records of all confirmed numbers, in order.
-        publications: the confirmed publications, in order.
-        contents: what the batches up to the published one, and perhaps later ones, hold of it.
-    """
+    """What the ledger says of one table's present generation; *contents* may reach beyond the published batch."""
 
     mirror: str
     state: TableState
@@ -109,8 +91,8 @@ class Problems:
 def check_table(record: TableRecord, files: Iterable[FileContent]) -> list[DeepFinding]:
     """Compare a table's files with the ledger, and its publications with each other and with the log's batches.
 
-    *files* are those that are still there, every copy of each. A number without a file is no finding here, because only
-    its neighbours and its age can explain it (F-36, I22). Numbers above K are left to the publisher, who sealed them.
+    *files* are every copy that is still there. A number without a file is no finding here: only its neighbours and its
+    age can explain it (F-36, I22). Numbers above K are left to the publisher.
 
     Codes: CONTENT_CHANGED, FILE_UNFIT, COUNTS_DIFFER; not stopping: UNREACHABLE, CHANGED_MEANWHILE.
     """
@@ -199,7 +181,7 @@ _Group = tuple[str, int, int, datetime]
 
 
 def _groups(record: TableRecord) -> dict[_Group, list[PublishedFile]]:
-    """The files by the publication they belong to; the time of its confirmation tells two loads apart."""
+    """The files by publication; the time of its confirmation tells two loads apart."""
     groups: dict[_Group, list[PublishedFile]] = defaultdict(list)
     for file in sorted(record.published, key=lambda file: file.number):
         groups[file.kind, file.batch_from, file.batch_to, file.confirmed_at].append(file)
@@ -250,10 +232,7 @@ def _check_publications(record: TableRecord, problems: Problems) -> None:
 
 
 def _rebuilt(record: TableRecord) -> tuple[int, int]:
-    """The numbers and batches up to which the ledger was made from the files' footers; it cannot judge these by them.
-
-    Numbers may be purged, and what became of each change is not known any more.
-    """
+    """The numbers and batches up to which the ledger was made from the files' footers, which it cannot judge."""
     for publication in record.publications:
         if publication.kind == REBUILT:
             return publication.counts["numbers"], publication.batch_to

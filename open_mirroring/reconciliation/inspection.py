@@ -1,7 +1,6 @@
-"""Inspects a mirror: gathers the facts of ledger and landing zone, and has them judged.
+"""Inspects a mirror: gathers the facts of ledger and landing zone, and has them judged, without a JVM.
 
-It does the I/O around :func:`~open_mirroring.reconciliation.verdict_table.reconcile`, without a JVM. The gate, the
-publish job, the reconcile task and the command line all inspect here, so they see the same.
+The gate, the publish job, the reconcile task and the command line all inspect here, so they see the same.
 """
 
 from __future__ import annotations
@@ -51,13 +50,11 @@ def declare_tables(
 ) -> dict[str, str]:
     """Register the mirror file's tables in the ledger; their ids by source name.
 
-    From here on the mirror names those that joined by a pattern, too (G-70). *zone* as for :func:`inspect_mirror`;
-    without *keep* it is only tried.
+    From here on the mirror names those that joined by a pattern, too (G-70). Without *keep* it is only tried.
 
     Raises:
-        TerminalError: ``MIRROR_CLASH`` when the file names another landing zone than the mirror has (G-175).
-        TerminalError: ``TABLE_REDECLARED``, ``CONFIG_INVALID``;
-            ``ARGUMENT_INVALID`` where a name of *only* is none of theirs.
+        TerminalError: ``MIRROR_CLASH`` when the file names another landing zone than the mirror has (G-175);
+            ``TABLE_REDECLARED``, ``CONFIG_INVALID``; ``ARGUMENT_INVALID`` where a name of *only* is none of theirs.
     """
     refuse_other_zone(mirror, ledger, zone)
     take_in_joined(mirror, ledger)
@@ -89,21 +86,13 @@ def inspect_mirror(
     """The finding on every table of a mirror, by source name; recorded in the ledger with its evidence.
 
     One look asks the target once for all tables (R-04), if at all, and lists the zone as a whole. Beyond that a table
-    costs a call only when its marker is not the object that it was established with, or its metadata is another object
-    than the last one that was read and found to name its keys.
-
-    Args:
-        mirror: the mirror.
-        ledger: its ledger.
-        zone: where its landing zone is, with the login; by default as the environment says.
-        record: keep the verdicts.
-        losses: what the ledger says of losses, if the caller has just asked; by default it is asked here.
+    costs a call only for a marker or metadata that are other objects than those known. *zone* is by default as the
+    environment says; *losses* are what the caller has just asked.
 
     Raises:
         TerminalError: ledger and mirror file do not agree; ``MIRROR_CLASH`` when the zone is another mirror's (G-175);
             the store refuses the login.
-        TransientError: ``CHANGED_MEANWHILE`` when a table's row kept moving while it was looked at; ledger or store do
-            not answer.
+        TransientError: ``CHANGED_MEANWHILE`` when a table's row kept moving; ledger or store do not answer.
     """
     declare_tables(mirror, ledger, zone=zone)
     address = zone or zone_address(mirror)
@@ -226,8 +215,7 @@ class _Looking:
     def _who_wrote(self, state: TableState, objects: Mapping[str, ObjectInfo]) -> tuple[str, str]:
         """Who wrote the newest file that the ledger does not know, in words: this mirror with a lost ledger; others.
 
-        The footer names the mirror, and the id that its ledger gave to the table. Both texts are empty where there is
-        no such file, where it is this table's own, and where text without a footer does not show it.
+        Both are empty where there is no such file, where its footer names this table, and where text has no footer.
         """
         if state.row.resetting:
             return "", ""
@@ -256,7 +244,6 @@ class _Looking:
         return "", f"a second writer publishes into this folder: {named} was not written by this mirror"
 
     def _targets(self, folders: Sequence[str]) -> Mapping[str, TargetStatus]:
-        """How the target's tables are, by folder; empty where it is not asked."""
         return {} if self._target is None else self._target.statuses(folders, trust_counters=self._trust_counters)
 
     def _folder(self, state: TableState, items: tuple[ListedItem, ...], objects: Mapping[str, ObjectInfo]) -> Folder:
@@ -278,7 +265,6 @@ class _Looking:
 
 
 def _settled(items: Sequence[ListedItem], old: int) -> int:
-    """The number up to which all files are *old* and gone from the folders."""
     numbers = (layout.file_number(item.name, item.extension) for item in items)
     return min([old, *(number - 1 for number in numbers if number is not None)])
 
@@ -290,10 +276,9 @@ _COMMIT = re.compile("[0-9A-F]{20}")
 def loads_ahead(reader: LedgerReader, tables: Iterable[TableState]) -> dict[str, str]:
     """What is wrong with the loads over which nothing was published yet, by source table, in words.
 
-    Changes below a load's `stream_from` are left out, because the load holds them. If somebody typed that position too
-    high, every change would be left out without notice. So none is left out before the stream has reached it (G-84): a
-    load is ahead if changes of its table wait that it claims to hold, and neither they nor any other table's changes of
-    the same stream reach the position from which it says that the stream goes on.
+    Changes below a load's `stream_from` are left out, as the load holds them. If that was typed too high, every change
+    would be left out. So none is before the stream has reached it (G-84): a load is ahead if changes of its table wait,
+    and neither they nor other changes of the stream reach that position.
     """
     fresh = {state.source: state for state in tables if _may_be_ahead(state)}
     logged = reader.contents({s: state.row.published_batch for s, state in fresh.items()}, reader.mirror().committed)

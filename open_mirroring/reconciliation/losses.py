@@ -1,8 +1,7 @@
 """Finds what a mirror lacks although its tables go on: open dead letters, changes of tables that are not mirrored.
 
-A loss stops nothing: the table is published, and all but some of its rows are right. But a run with a loss says so in
-its report and its exit code, until somebody has dealt with it. What may be a loss, but need not be, is a note. Tick,
-status, metrics and Airflow all report from here, so they agree.
+A loss stops nothing, but a run with one says so in its report and exit code until somebody has dealt with it. What may
+be a loss, but need not be, is a note. Tick, status, metrics and Airflow all report from here.
 """
 
 from __future__ import annotations
@@ -62,14 +61,10 @@ _VERSION = re.compile(r"[\W_]*v?[0-9]+$")
 
 @dataclass(frozen=True)
 class LossReport:
-    """What the ledger knows of losses of a mirror.
+    """What the ledger knows of losses of a mirror; *losses* and *notes* by source table, and under :data:`ANY_TABLE`.
 
-    Attributes:
-        letters: its open dead letters, tolerated ones included.
-        losses: by source table, and under :data:`ANY_TABLE`.
-        notes: by source table what may be a loss, with its code.
-        ignored: the tables whose messages were ignored, except those that the mirror file names by now.
-        acknowledged: names of them that stand under ``ignore``.
+    *letters* include tolerated ones. *ignored* are tables whose messages were ignored, except those that are mirrored
+    now; *acknowledged* are those of them under ``ignore``.
     """
 
     letters: LetterCounts
@@ -110,18 +105,11 @@ class LossReport:
 class SeenTable(NamedTuple):
     """How much a mirror has seen of one of its tables.
 
-    Attributes:
-        source: as the mirror file names it.
-        last_batch: the newest batch with rows of it; 0 when there is none.
-        loaded: it has, or will have, an initial load.
-        has_files: something of it was published.
-        tolerated: how many open dead letters are no loss.
-        unseen: names under `columns` and `types` that no row has, though whole rows came, by what names them.
-        signals: what control tables of the source tell of it, by code (T-81).
-        exported: from where on changes are published over its initial load, if that is an export.
-        columns: what is told of its columns: gone, or not verified.
-        lacks_load: the mirror file names an initial load, and the table began without one (G-130).
-        keys_untold: updates came of which nothing tells the key that their row had before (C-73).
+    *last_batch* is the newest with rows of it, or 0. *tolerated* is how many open dead letters are no loss. *unseen*
+    are names under `columns` and `types` that no row has, by setting. *signals* are those of control tables, by code
+    (T-81). *exported* is from where on changes are published over an initial load from an export. *lacks_load*: the
+    file names a load, and the table began without (G-130). *keys_untold*: updates came without their row's former key
+    (C-73).
     """
 
     source: str
@@ -147,8 +135,7 @@ def look(
 ) -> LossReport:
     """Read and judge the losses of a mirror: a few queries, whose cost grows with what is open and with the tables.
 
-    *has_read* says that the source was just looked into, so that a table of which nothing came is worth a note even
-    where nothing ever came of any. *tables* are those of the ledger, if the caller has just read them.
+    *has_read*: the source was just looked into, so that a table of which nothing came is worth a note.
     """
     take_in_joined(mirror, ledger)
     reader = LedgerReader(ledger, mirror.name)
@@ -225,18 +212,8 @@ def judge(
 ) -> LossReport:
     """Sort what the ledger knows into losses and notes; a pure function.
 
-    Args:
-        tables: the mirrored tables.
-        letters: the open dead letters.
-        foreign: what was ignored.
-        ignore: names of tables that are known not to be mirrored.
-        tolerated: how many open dead letters without a table are no loss.
-        has_read: the source was looked into.
-        places: by partition the runs of places that were read.
-        gaps_are_losses: what lies between two runs is missing (G-113).
-        signals: what the source shows of no table alone, by code.
-        unhashed: columns that are to be hashed in any table, of which whole rows came, and that none of them has.
-        databases: those whose events are read by now, where others may have been ignored; None stands for any.
+    *ignore* names tables that are known not to be mirrored. *signals* are of no table alone. *unhashed* columns are to
+    be hashed in any table, and no table has them. *databases* are those whose events are read now; None stands for any.
     """
     acknowledged = frozenset(_name(name) for name in ignore)
     mirrored = {table.name for table in tables}
@@ -270,7 +247,6 @@ def judge(
 def _losses_of(
     table: SeenTable, letters: LetterCounts, ignored: ForeignTable | None, renamed: Loss | None
 ) -> Iterator[Loss]:
-    """What a table lacks; the first one names the verdict."""
     yield from _letters_of(table, letters)
     yield from _ignored_before(table, ignored)
     yield from (Loss(code, table.signals[code]) for code in _TOLD_LOSSES if code in table.signals)
@@ -385,10 +361,7 @@ def _ignored_before(table: SeenTable, other: ForeignTable | None) -> list[Loss]:
 
 
 def _ignored_before_export(table: SeenTable, other: ForeignTable | None) -> str:
-    """The note on messages that were ignored before a table was loaded from an export, which may be older or newer.
-
-    Their format tells no position with which an export could be compared.
-    """
+    """The note on messages that were ignored before a table was loaded from an export, which may be older or newer."""
     if other is None or table.exported is None or other.highest:
         return ""
     count = _counted(other.messages, "message", "messages")
@@ -413,7 +386,6 @@ def _likely_name(table: SeenTable, unknown: Sequence[ForeignTable]) -> Loss | No
 
 
 def _quiet(table: SeenTable, letters: LetterCounts, unknown: Sequence[ForeignTable], unread: str) -> str:
-    """The note on a table that is suspiciously still; empty where it is not."""
     if not (table.last_batch or table.loaded or table.has_files or table.source in letters.tables):
         near = [shown(other.name) for other in unknown if other.name and _is_renamed(table.name, other.name)]
         hint = f"; read and ignored was {', '.join(near[:_NAMES_SHOWN])}" if near else ""
@@ -431,7 +403,7 @@ def _quiet(table: SeenTable, letters: LetterCounts, unknown: Sequence[ForeignTab
 
 
 def _is_renamed(known: str, other: str) -> bool:
-    """Whether a name looks like the other one's successor: moved to another schema, or with something put to it."""
+    """Whether a name looks like the other one's successor: moved to another schema, or extended."""
     (schema, table), (other_schema, other_table) = _parts(known), _parts(other)
     if table == other_table:
         return schema != other_schema

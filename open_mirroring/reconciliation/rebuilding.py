@@ -1,12 +1,8 @@
-"""Decides what a lost ledger held, from what the landing zone's footers and the change log's records say.
+"""Decides what a lost ledger held, from the landing zone's footers and the change log's records. Pure functions.
 
-Pure functions over plain values: a job reads zone and log, and writes what is decided. Nothing is guessed. A table of
-which something cannot be known is stopped with ``LEDGER_UNKNOWN``, whose way out builds it anew; the others go on.
-
-The newest file of a table tells the most: it stays in the folder (F-35), and its footer names the publication it
-belongs to and how the table stood then (:class:`~open_mirroring.landing_zone.standing.Standing`). Only whether that
-publication was finished it cannot tell, for files do not know how many they are. So the publication is planned once
-more from the log, as it was then, and compared file by file (:func:`judge_last`).
+A table of which something cannot be known is stopped with ``LEDGER_UNKNOWN``; the others go on. The newest file stays
+in the folder (F-35), and its footer names its publication and how the table stood then. Whether that was finished it
+cannot tell: so it is planned again from the log and compared file by file (:func:`judge_last`).
 """
 
 from __future__ import annotations
@@ -37,15 +33,7 @@ class FoundFile(NamedTuple):
 
 @dataclass(frozen=True)
 class FoundTable:
-    """What the landing zone shows of a table.
-
-    Attributes:
-        source: its name at the source.
-        incarnation: the id in its folder's marker; None where no marker of ours is.
-        marker_etag: of the object that holds it.
-        files: its numbered files, each number once, in order.
-        is_text: its files are delimited text, which has no footers.
-    """
+    """What the landing zone shows of a table: its marker's id, if it is ours, and its numbered files in order."""
 
     source: str
     incarnation: str | None
@@ -56,12 +44,9 @@ class FoundTable:
 
 @dataclass(frozen=True)
 class FoundLog:
-    """What the change log says of its batches.
+    """What the change log says: its newest batch, and by source table the batches that hold rows of it.
 
-    Attributes:
-        newest: the newest batch that is in it.
-        holding: by source table the batches that hold rows of it.
-        dropped: the rows of batches up to this one may be gone.
+    The rows of batches up to *dropped* may be gone.
     """
 
     newest: int
@@ -72,7 +57,7 @@ class FoundLog:
 class NewTable(NamedTuple):
     """Nothing was published of a table, and nothing is logged: it begins as any new one does.
 
-    *incarnation* is that of its folder, which is there already where it is not None.
+    *incarnation* is that of its folder; None: there is none.
     """
 
     incarnation: str | None
@@ -96,11 +81,8 @@ class UnknownTable(NamedTuple):
 class KnownTable:
     """A table whose last publication is to be compared with the log; everything before it is known.
 
-    Attributes:
-        newest: its newest file.
-        last: the files of its last publication that are still there, in order.
-        standing: how it stood when that was staged.
-        purged: numbers up to this one are not there any more: the service removes what it applied (F-36).
+    *last* are the files of its last publication that are still there, *standing* how it stood when that was staged. The
+    service has removed numbers up to *purged* (F-36).
     """
 
     found: FoundTable
@@ -189,7 +171,7 @@ def decide(mirror: str, found: FoundTable, log: FoundLog) -> Decision:
 
 
 def _log_from(generation: int, standing: Standing | None, log: FoundLog) -> int:
-    """Up to which batch the log may lack what tells a table's rows: none in a first life that began with the log."""
+    """Up to which batch the log may lack what tells a table's rows: 0 in a first life that began with the log."""
     all_logged = generation == 1 and standing is not None and standing.loaded_columns is None and not standing.log_from
     return 0 if all_logged else log.newest
 
@@ -197,7 +179,7 @@ def _log_from(generation: int, standing: Standing | None, log: FoundLog) -> int:
 def judge_last(table: KnownTable, planned: Sequence[tuple[str, int]], log: FoundLog) -> int | UnknownTable:
     """Compare the files of the last publication with those that the log gives for it today; how many were published.
 
-    *planned* are the latter, by digest and number of rows. If fewer are there, the others were not published.
+    *planned* has their digests and numbers of rows. If fewer are there, the others were not published.
     """
     first = table.footer.first_number
     end = first + len(planned)

@@ -1,7 +1,7 @@
 """Writes a ledger that was decided on: tables as they stood, batches as they were recorded.
 
-It is written beside the ledger first, into a database of its own, where the last publications are planned once more.
-Then :func:`adopt` copies all of it into the mirror's ledger, in one transaction.
+It is written into a database of its own first, where the last publications are planned again. Then :func:`adopt` copies
+all of it into the mirror's ledger, in one transaction.
 """
 
 from __future__ import annotations
@@ -147,7 +147,7 @@ def _loaded(decision: KnownTable) -> bool:
 
 
 def _load_plan(decision: KnownTable) -> str | None:
-    """The plan of a load that is over: what it read nobody asks again, only which columns and what came after."""
+    """The plan of a load that is over: only its columns, and what came after, are asked for again."""
     standing = decision.standing
     if standing.loaded_columns is None:
         return None
@@ -211,7 +211,6 @@ def _file_row(file: FoundFile, records: Mapping[int, BatchRecord]) -> dict[str, 
 
 
 def _write_batch(db: Connection, mirror: str, record: BatchRecord) -> None:
-    """What binding and completing a batch leave in the ledger."""
     scope, manifest = Scope.from_json(record.ranges), Manifest.from_json(record.manifest)
     rows = [
         {"mirror": mirror, "name": bound.name, "bound_to": bound.end, "batch": record.number}
@@ -251,10 +250,9 @@ def _write_dropped(db: Connection, mirror: str, declared: set[str]) -> None:
 def seal_last(
     ledger: Engine, mirror: str, folder: str, table: KnownTable, rest: Sequence[StagedFile], details: StagedDetails
 ) -> None:
-    """Seal the last publication of the table at *folder* anew: the files under their numbers, and the *rest* behind.
+    """Seal the last publication of the table at *folder* again: the files under their numbers, and the *rest* behind.
 
-    With nothing left it is confirmed at once. Else the next run finds the files that are there by their digest, as
-    after any crash, and renames the rest.
+    With nothing left it is confirmed at once. Else the next run finds the files by their digest and renames the rest.
     """
     table_id, published = table.footer.table_id, PublishLedger(ledger, mirror)
     # They have left staging: no object has this name, and the protocol finds them by their digest.
@@ -302,8 +300,7 @@ def stop_unknown(ledger: Engine, table: KnownTable, unknown: UnknownTable) -> No
 def adopt(rebuilt: Engine, ledger: Engine, mirror: str, reason: Reason, plan: Mapping[str, str]) -> None:
     """Copy a rebuilt ledger into the mirror's, in one transaction; who, why and what goes into the audit.
 
-    Raises:
-        TerminalError: ``COMMAND_REFUSED`` when the ledger knows something of the mirror by then.
+    Raises ``COMMAND_REFUSED`` when the ledger knows something of the mirror by then.
     """
     with rebuilt.connect() as source, ledger.begin() as db:
         refuse_known(db, mirror)
@@ -317,11 +314,7 @@ def adopt(rebuilt: Engine, ledger: Engine, mirror: str, reason: Reason, plan: Ma
 
 
 def refuse_known(db: Connection, mirror: str) -> None:
-    """Refuse a ledger that knows more of a mirror than the names of its tables.
-
-    Raises:
-        TerminalError: ``COMMAND_REFUSED``.
-    """
+    """Refuse a ledger that knows more of a mirror than the names of its tables (``COMMAND_REFUSED``)."""
     m, c = t.mirror.c, t.mirrored_table.c
     batches = sa.select(m.name).where(m.name == mirror, sa.or_(m.committed > 0, m.open_number.is_not(None)))
     tables = sa.select(c.id).where(c.mirror == mirror, sa.or_(c.established, c.reset.is_not(None), c.generation > 1))

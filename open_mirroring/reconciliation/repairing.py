@@ -1,10 +1,8 @@
 """Decides whether a number may be published again under its own name: the only repair that the target permits.
 
-A number that the target has not applied may come again, with the same content and name (F-40). A number without rows
-always may, because nothing in it could be applied twice (F-41). A number that was applied never may: the target
-would not read it (F-37), and its rows would be taken for published although they are not at the target.
-
-Nothing is repaired by itself. An operator asks for it by name and, without a trusted counter, says how he knows.
+A number that the target has not applied may come again, with the same content and name (F-40); one without rows always
+may (F-41). One that was applied never may: the target would not read it (F-37). An operator asks for it by name and,
+without a trusted counter, says how he knows.
 """
 
 from __future__ import annotations
@@ -23,15 +21,7 @@ def check_permitted(
 ) -> str:
     """Check that a number may be published again; the proof of it, in words for the audit.
 
-    Args:
-        table: the table's source name, for messages.
-        number: the number.
-        finding: the verdict on the table as it is now.
-        published: the records of its confirmed numbers.
-        not_applied: how an operator knows that the target has not applied it; empty when nobody says so.
-
-    Raises:
-        TerminalError: ``REPAIR_REFUSED``, saying why.
+    *not_applied* is how an operator knows that the target has not applied it. Raises ``REPAIR_REFUSED``, saying why.
     """
     no_matter = having(Trait.REPAIRED) | of_kind(Kind.HOLD) | of_kind(Kind.LOSS) | {v.OK}
     others = sorted({finding.code, *_also(finding)} - no_matter)

@@ -58,13 +58,9 @@ NO_LIMITS = Limits()
 class Folder(NamedTuple):
     """What was seen in a table's folder.
 
-    Attributes:
-        items: the listing, as :func:`~open_mirroring.landing_zone.listing.split_listing` gives it.
-        marker: the object ``_incarnation.json``.
-        metadata_matches: whether ``_metadata.json`` names our keys; None when there is no such file.
-        metadata_etag: of the metadata object; empty unless it names our keys.
-        lost: evidence that this mirror published the table although the ledger knows nothing of it; else empty.
-        foreign: evidence that a number which the ledger does not know was written by another writer; else empty.
+    *metadata_matches*: ``_metadata.json`` names our keys; None: there is none. *metadata_etag* is empty unless it does.
+    *lost* is evidence that this mirror published the table although the ledger knows nothing of it; *foreign* that
+    another writer wrote a number; else empty.
     """
 
     items: tuple[ListedItem, ...]
@@ -77,21 +73,11 @@ class Folder(NamedTuple):
 
 @dataclass(frozen=True)
 class TableFacts:
-    """All that is known of one table at one time.
+    """All that is known of one table at one time; *target* is None when none is configured.
 
-    Args:
-        state: the table in the ledger.
-        published: the records of confirmed numbers. Numbers 1 to *settled* may be left out: the ledger guarantees that
-            they were confirmed before the purge horizon, and none of them was listed.
-        folder: what was seen in its folder.
-        now: the present time, with a zone.
-        settled: see *published*.
-        load_ahead: what the initial load claims to hold and the stream has not reached, in words; empty if nothing.
-        target: the target's status; None when none is configured.
-        limits: how much may wait for the target.
-        counted_before: the highest count of processed rows that the target ever reported for this generation.
-        losses: what the table lacks, or may lack, although nothing is wrong with its folder.
-        remarks: notes on it that are known already.
+    Of *published* numbers those up to *settled* may be left out: they were confirmed before the purge horizon, and none
+    was listed. *load_ahead* is what the load claims to hold and the stream has not reached. *counted_before* is the
+    highest count of processed rows that the target ever reported for this generation.
     """
 
     state: TableState
@@ -120,14 +106,9 @@ class TableFacts:
 def reconcile(facts: TableFacts) -> Finding:
     """The verdict on one table; total: it never raises, whatever the facts.
 
-    Code ``OK`` for PASS, otherwise the first that applies: the ledger's own stop; INCARNATION_CHANGED,
-    LEDGER_LOST, FOREIGN_WRITER, METADATA_CHANGED, FOREIGN_ITEM, LEDGER_BEHIND, CONTENT_CHANGED, FILE_MISSING,
-    TARGET_FAILED, TARGET_RESTARTED; then, holding, PAUSED, TARGET_BUSY,
-    STATUS_UNKNOWN, STATUS_REFUSED, BACKLOG, RESET_OPEN, LOAD_PENDING, LOAD_AHEAD; then the code of the first of its
-    losses. The evidence names the others under ``also``. Numbers of an open intent are left to the publisher, who knows
-    what it sealed.
-
-    A table in a reset whose new generation has not begun is on hold (RESET_OPEN), whatever lies in its folder.
+    Code ``OK`` for PASS, otherwise the first of the ledger's own stop, the stops, the holds and the losses, in the
+    order in which the functions below yield them; the evidence names the others under ``also``. Numbers of an open
+    intent are left to the publisher. A table in a reset whose new generation has not begun is on hold (RESET_OPEN).
     """
     if facts.row.resetting:
         evidence: dict[str, object] = {"generation": facts.row.generation, "confirmed": facts.row.confirmed}
@@ -329,7 +310,6 @@ def _notes(facts: TableFacts, sequence: FileSequence) -> Iterator[str]:
 
 
 def _target_evidence(target: TargetStatus | None) -> dict[str, object] | None:
-    """The status of the target as evidence, and whether its counter was taken for evidence."""
     if target is None:
         return None
     return {
