@@ -46,11 +46,7 @@ class Corrected(NamedTuple):
 def correct(mirror: Mirror, ledger: Engine, spark: SparkSession, proof_id: str, reason: Reason) -> Corrected:
     """Log the rows of the keys that a proof found to differ, as the source has them now; the next tick publishes them.
 
-    One proof is corrected once: whoever asks again gets what came of it.
-
-    Raises:
-        TerminalError: ``REPAIR_REFUSED``; the mirror's reading is stopped.
-        TransientError: ledger or log do not answer.
+    One proof is corrected once: whoever asks again gets what came of it. Raises ``REPAIR_REFUSED``.
     """
     proofs, reader = ProofLedger(ledger), LedgerReader(ledger, mirror.name)
     recorded = proofs.find(proof_id)

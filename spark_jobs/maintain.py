@@ -1,10 +1,7 @@
 """Job: moves the horizon, drops the log below it, and removes files that nothing refers to.
 
-``spark-submit spark_jobs/maintain.py MIRROR.yaml``, or :func:`maintain`. Safe beside running jobs, and idempotent: the
-ledger records each step before it is done, and the next run finishes a step that was cut short.
-
-The change log is never rewritten or compacted: workers read its files by the names that the ledger sealed, by their
-order and by the statistics in their footers. Whole blocks of batches leave it in one commit.
+``spark-submit spark_jobs/maintain.py MIRROR.yaml``, or :func:`maintain`. Safe beside running jobs, and idempotent. The
+change log is never rewritten or compacted: workers read its files by sealed names, order and statistics.
 """
 
 from __future__ import annotations
@@ -46,15 +43,9 @@ _TRIES = 3
 class Maintained(NamedTuple):
     """What a run did.
 
-    Attributes:
-        horizon: the moment from which the source may be read again; None while there is no horizon.
-        horizon_batch: every batch above it lies above H of its tables.
-        moved: tables whose H moved, with its new place as ``ordinal:major``.
-        held_by: what keeps the horizon from following, empty when nothing does.
-        dropped_batch: the log's batches up to this one are gone.
-        vacuumed: files removed from the log's folder.
-        swept: staged objects removed from the landing zone.
-        forgotten: entries of the ledger removed or emptied.
+    The source may be read again from the moment *horizon*; every batch above *horizon_batch* is above H of its tables.
+    *moved* has the new H of tables as ``ordinal:major``, *held_by* what keeps the horizon. *vacuumed* counts files of
+    the log, *swept* staged objects, *forgotten* entries of the ledger.
     """
 
     horizon: datetime | None
@@ -72,15 +63,8 @@ def maintain(
 ) -> Maintained:
     """Do what is due; nothing here needs Spark.
 
-    Args:
-        mirror: the mirror.
-        ledger: its ledger.
-        spark: not used; jobs are all called alike.
-        now: the present time, with a zone; None for that of the clock.
-
-    Raises:
-        TransientError: ``CHANGED_MEANWHILE`` when the log does not take the commit; the next run goes on.
-        TerminalError: ``LOG_DAMAGED``, ``LEDGER_LOST``, ``LOG_DAMAGED``.
+    Raises ``CHANGED_MEANWHILE`` when the log does not take the commit (the next run goes on), ``LOG_DAMAGED``,
+    ``LEDGER_LOST``.
     """
     declare_tables(mirror, ledger)
     refuse_lost_ledger(mirror, ledger)
@@ -114,7 +98,6 @@ def maintain(
 
 
 def _move(mirror: Mirror, ledger: Engine, before: datetime) -> tuple[dict[str, str], list[str]]:
-    """Move the horizon as far as it may; the tables' new H, and what holds it back."""
     reader = LedgerReader(ledger, mirror.name)
     for _ in range(_TRIES):
         committed, known = reader.mirror().committed, mirror_horizon(ledger, mirror.name)

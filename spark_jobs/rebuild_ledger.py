@@ -1,8 +1,7 @@
 """Makes a lost ledger again, from the footers in the landing zone and the records in the change log.
 
-Everything is written into a ledger of its own first. There the last publication of each table is planned once more,
-into a folder of this machine, and compared with the files in the zone. So a dry run finds out all that the real one
-does, and changes nothing.
+It is written into a ledger of its own first. There the last publication of each table is planned again and compared
+with the zone. So a dry run finds out all that the real one does, and changes nothing.
 """
 
 from __future__ import annotations
@@ -75,19 +74,10 @@ class Rebuilt(NamedTuple):
 
 
 def rebuild(mirror: Mirror, ledger: Engine | None, reason: Reason | None) -> Rebuilt:
-    """Make the ledger of a mirror again; without a *reason* only say what that would come to.
+    """Make the ledger of a mirror again, while no job of it runs; without a *reason* only say what would come of it.
 
-    No job of the mirror may run. The same call after a crash begins anew: nothing is written before all is known.
-
-    Args:
-        mirror: the mirror.
-        ledger: the ledger as it is, only to look; None where there is none.
-        reason: who decided it, and why.
-
-    Raises:
-        TerminalError: ``COMMAND_REFUSED`` when the ledger knows the mirror, when the log does not say
-            what its batches were, or nothing of the mirror is there.
-        TransientError: log or zone do not answer.
+    The same call after a crash begins from scratch. *ledger* is the one as it is, only to look; None where there is
+    none. Raises ``COMMAND_REFUSED`` when it knows the mirror, or log and zone do not show what there was.
     """
     if ledger is not None:
         with ledger.connect() as db:
@@ -134,10 +124,7 @@ def _refuse_joined(mirror: Mirror, found_log: FoundLog) -> None:
 
 
 def _refuse_taken_out(mirror: Mirror, store: LandingZoneStore, found_log: FoundLog) -> None:
-    """Refuse a mirror file that lacks a table which is still at the target.
-
-    Noted as dropped, such a table would stand still there while every run says that all is mirrored.
-    """
+    """Refuse a mirror file that lacks a table which is at the target: no run would report that it stays as it is."""
     if not found_log.holding.keys() - {table.source for table in mirror.tables}:
         return
     end = f"/{layout.INCARNATION_FILE}"
@@ -153,7 +140,6 @@ def _refuse_taken_out(mirror: Mirror, store: LandingZoneStore, found_log: FoundL
 
 
 def _owner(store: LandingZoneStore, folder: str) -> str | None:
-    """The mirror that the newest file of a folder names; None where none does."""
     items = split_listing(folder, list_tables(store, [folder])[folder].values(), 0)
     newest = max((item.number for item in items if item.number is not None), default=None)
     if newest is None:

@@ -1,9 +1,7 @@
 """Spark job: the deep check of a mirror; it compares file contents, ledger and change log.
 
 ``spark-submit spark_jobs/reconcile_sequence.py MIRROR.yaml [--tables a,b]``, or :func:`reconcile_deep` in a running
-session. After the verdict on each table, which needs no Spark, workers read every published file that still exists,
-and Spark counts the change log. It writes to the ledger only: a table that differs is stopped there, with the evidence
-in the audit.
+session. It writes to the ledger only: a table that differs is stopped there, with the evidence in the audit.
 """
 
 from __future__ import annotations
@@ -60,11 +58,7 @@ _SEARCHED_ROWS = 200_000
 
 
 class Reconciled(NamedTuple):
-    """What a check found, by source table.
-
-    *verdicts*: PASS, LOSSES, HOLD or STOP. *files*: how many were read. *findings*: table (None: the change log), code,
-    what, evidence. *held*, *stopped* and *losses*: ``CODE: what``; losses are those of all tables.
-    """
+    """What a check found, by source table; *files* is how many were read, *losses* are those of all tables."""
 
     verdicts: Mapping[str, str]
     files: Mapping[str, int]
@@ -79,13 +73,13 @@ def reconcile_deep(
 ) -> Reconciled:
     """Check every table (of *only*, if given) and the change log; stop the tables that differ.
 
-    One table's trouble does not hinder the check of the others. A table stopped here stays so until an operator
-    clears it; one that only the verdict stops goes on when the cause is gone.
+    A table stopped here stays so until an operator clears it; one that only the verdict stops goes on when the cause is
+    gone.
 
     Raises:
         TerminalError: ``ARGUMENT_INVALID``.
         TransientError: ``CHANGED_MEANWHILE``; ``UNREACHABLE`` when the store failed under some files: what was found in
-            the others is recorded by then.
+            the others is recorded.
     """
     ids = declare_tables(mirror, ledger, only)
     ensure_counted(mirror, ledger)
@@ -238,7 +232,6 @@ def _listed(store: LandingZoneStore, record: TableRecord) -> Iterator[ListedFile
 
 
 def _cut(files: Sequence[tuple[CheckedTable, ListedFile]], share: int) -> list[CheckTask]:
-    """Tasks of about *share* bytes."""
     tasks: list[CheckTask] = []
     current: list[tuple[CheckedTable, ListedFile]] = []
     weight = 0

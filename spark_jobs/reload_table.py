@@ -1,8 +1,7 @@
 """Spark job: resets one table and builds it again, while the other tables of its mirror go on.
 
 ``spark-submit spark_jobs/reload_table.py MIRROR.yaml --table S.T --reason TEXT --approved-by NAME``, or
-:func:`reload_table`. The table begins again with its initial load, or with the log where that is known to hold every
-change of it. A run that was killed is continued by the next one from its last record.
+:func:`reload_table`. A run that was killed is continued by the next one from its last record.
 """
 
 from __future__ import annotations
@@ -64,10 +63,7 @@ FOLLOWED = having(Trait.FOLLOWED)
 
 
 class Reloaded(NamedTuple):
-    """What a run did: the table's generation, the reset's last record (empty: it is over) and what it waits for.
-
-    *losses* are what tables of the mirror lack, or may.
-    """
+    """What a run did: the table's generation, the reset's last record (empty: it is over) and what it waits for."""
 
     table: str
     generation: int
@@ -100,11 +96,8 @@ def request_reload(
 ) -> bool:
     """Ask for the reset of a table; False when nothing begins with it. Nothing is deleted yet.
 
-    Nothing begins when it is under way already, unless *again*, or when this *request* was made before (G-30).
-
-    Raises:
-        TerminalError: ``ARGUMENT_INVALID``, ``CONFIG_INVALID``, ``COMMAND_REFUSED``; ``LOAD_NEEDED`` when the table has
-            no initial load, and the log does not contain its rows.
+    Nothing begins when it is under way already, unless *again*, or when this *request* was made before (G-30). Raises
+    ``LOAD_NEEDED`` when the table has no initial load, and the log does not contain its rows.
     """
     table = declared_table(mirror, source)
     reader = LedgerReader(ledger, mirror.name)
@@ -130,17 +123,7 @@ def reload_table(
 ) -> Reloaded:
     """Carry a reset that was asked for as far as it goes, waiting for the target at most *wait*.
 
-    Args:
-        mirror: the mirror.
-        ledger: its ledger.
-        spark: gives the session; called when the table is rebuilt.
-        source: the table.
-        wait: how long to wait for the target.
-        request: the id of the request; what was finished under it is not done again (G-30).
-
-    Raises:
-        TransientError: ledger, store or a source do not answer; the next run goes on.
-        TerminalError: ``ARGUMENT_INVALID``; what the source or the store refuses.
+    *spark* is called when the table is rebuilt. What was finished under the *request* is not done again (G-30).
     """
     table = declared_table(mirror, source)
     asked = Asked(request, RELOAD, source)
@@ -184,12 +167,7 @@ def follow(
     """Reset the tables (of *only*, if given) that a change of structure or a reload stopped, where that is approved.
 
     Changes of structure are approved by the mirror file (G-68); reloads by that, or by a person for one of them (G-125,
-    G-126). What was begun so is carried on. What cannot be begun stays stopped: the log lacks changes of the table, no
-    one can see whether the target has dropped it, or it was re-created often enough for one day.
-
-    Raises:
-        TransientError: ledger, store or a source do not answer; the next run goes on.
-        TerminalError: what the source or the store refuses.
+    G-126). What was begun so is carried on. What cannot be begun stays stopped.
     """
     reader = LedgerReader(ledger, mirror.name)
     declared = {table.source: table for table in mirror.tables if only is None or table.source in only}
@@ -295,10 +273,7 @@ class _Stopped:
         return True
 
     def _has_ended(self, found: ReloadedRows) -> bool:
-        """Whether a load came to its end: a change is behind it (K-67), or no row of it came for a while.
-
-        A load that is taken for ended too early goes on like a first one: its rows come behind, and none is lost.
-        """
+        """Whether a load came to its end: a change is behind it (K-67), or no row of it came for a while."""
         came = self._reader.committed_at({found.load.last_batch}).get(found.load.last_batch)
         return found.load.new_from is not None or came is None or datetime.now(UTC) - came >= QUIET
 
@@ -310,8 +285,7 @@ class _Stopped:
 def came_again(mirror: Mirror, ledger: Engine, declared: Table) -> ReloadedRows | None:
     """The full load that a table's source made again, in the log; None where it is in files next to the changes.
 
-    Raises:
-        TerminalError: as :func:`_newest_load`; ``RELOAD_UNCLEAR`` where there is no such load.
+    Raises ``RELOAD_UNCLEAR`` where there is no such load.
     """
     if format_of(mirror).has_loads:
         return _newest_load(mirror, ledger, declared)
@@ -327,8 +301,7 @@ def came_again(mirror: Mirror, ledger: Engine, declared: Table) -> ReloadedRows 
 def _newest_load(mirror: Mirror, ledger: Engine, declared: Table) -> ReloadedRows:
     """Where the newest full load of a table's source begins in the log (G-125).
 
-    Raises:
-        TerminalError: ``RELOAD_UNCLEAR``; ``LOAD_NEEDED`` when files of it are not there any more.
+    Raises ``RELOAD_UNCLEAR``; ``LOAD_NEEDED`` when files of it are not there any more.
     """
     reader, source = LedgerReader(ledger, mirror.name), declared.source
     up_to, state = reader.mirror().committed, reader.tables(source)[source]
@@ -352,11 +325,7 @@ def stage_text(outcome: ResetOutcome) -> str:
 
 
 def declared_table(mirror: Mirror, source: str) -> Table:
-    """The table of the mirror file.
-
-    Raises:
-        TerminalError: ``ARGUMENT_INVALID``.
-    """
+    """The table of the mirror file; raises ``ARGUMENT_INVALID``."""
     declared = {table.source: table for table in mirror.tables}
     if source not in declared:
         raise table_unknown(mirror.name, [source], declared)
@@ -364,11 +333,7 @@ def declared_table(mirror: Mirror, source: str) -> Table:
 
 
 def _refuse_what_log_lacks(mirror: Mirror, ledger: Engine, table: Table) -> None:
-    """Refuse to build a table from a log that lacks files of it, or whose rows have columns of several tables.
-
-    Raises:
-        TerminalError: ``LOAD_NEEDED``.
-    """
+    """Refuse to build a table from a log that lacks files of it, or whose rows have columns of several tables."""
     reader = LedgerReader(ledger, mirror.name)
     state = reader.tables().get(table.source)
     if state is None or (state.reset is not None and state.stop_code is None):

@@ -1,11 +1,8 @@
 """Job: publishes a lost number of a table again, after somebody approved it by name; starts no JVM.
 
 ``python spark_jobs/repairs.py MIRROR.yaml --table S.T --number N --reason TEXT --approved-by NAME``, as the command
-``repair``. What was interrupted is continued from its last record.
-
-The content is nothing if the number had no rows, else it is made again from the change log, as the publication made it.
-It counts only when a file has exactly the digest that the ledger sealed; where settings, columns or dead letters have
-changed since, no digest matches and nothing is made.
+``repair``. What was interrupted is continued from its last record. The content is made again from the change log, and
+counts only with exactly the digest that the ledger sealed.
 """
 
 from __future__ import annotations
@@ -61,9 +58,7 @@ class Repaired(NamedTuple):
 def stage_again(mirror: Mirror, reader: LedgerReader, state: TableState, lost: PublishedFile) -> StagedFile:
     """A new staged object with the content of a published number.
 
-    Raises:
-        TerminalError: ``REPAIR_REFUSED`` when the content cannot be made again with its digest.
-        TransientError: what the store raises; what was staged until then is garbage that nothing refers to.
+    Raises ``REPAIR_REFUSED`` when the content cannot be made again with its digest.
     """
     if lost.rows == 0:
         return _without_rows(mirror, reader, state, lost)
@@ -82,7 +77,6 @@ def stage_again(mirror: Mirror, reader: LedgerReader, state: TableState, lost: P
 
 
 def _without_rows(mirror: Mirror, reader: LedgerReader, state: TableState, lost: PublishedFile) -> StagedFile:
-    """A valid file without rows (F-41)."""
     footer = Footer(
         mirror.name,
         state.id,
@@ -160,18 +154,11 @@ def repair_number(
 ) -> Repaired:
     """Publish a number again with the content that was sealed; goes on where an earlier call was interrupted.
 
-    Args:
-        mirror: the mirror.
-        ledger: its ledger.
-        source: the table.
-        number: the number.
-        reason: who approved it, and why.
-        not_applied: how somebody knows that the target has not applied it, where no trusted counter proves it.
-        request: its id; repeated after its repair is done, it does nothing, even if the number is lost again (G-30).
+    *not_applied* is how somebody knows that the target has not applied it. A *request* that is done does nothing, even
+    if the number is lost again (G-30).
 
     Raises:
-        TerminalError: ``REPAIR_REFUSED``, ``ARGUMENT_INVALID``; ``CONFLICT``
-            when somebody else made the number meanwhile.
+        TerminalError: ``REPAIR_REFUSED``, ``ARGUMENT_INVALID``; ``CONFLICT`` when somebody else made the number.
         TransientError: ``CHANGED_MEANWHILE``; what ledger and store raise. Call again.
     """
     findings = inspect_mirror(mirror, ledger)
@@ -207,8 +194,6 @@ def repair_number(
 
 
 class _Store:
-    """The landing zone as the repair of one table needs it."""
-
     def __init__(self, mirror: Mirror, state: TableState) -> None:
         self._ports = ZonePorts(open_store(zone_address(mirror)))
         self._state = state
@@ -231,8 +216,7 @@ class _Store:
     def seen(self, number: int, sealed: StagedFile) -> protocol.Seen | None:
         """The number where it is, in the order in which a file travels; None when it is nowhere.
 
-        Raises:
-            TerminalError: ``CONFLICT`` when it has other content than was sealed.
+        Raises ``CONFLICT`` when it has other content than was sealed.
         """
         for place in _FINAL_PLACES:
             found = self._probe(place, number, sealed)

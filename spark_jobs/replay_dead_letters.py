@@ -1,8 +1,8 @@
 """Spark job: decodes open dead letters again, with today's decoder and settings, into a batch of their own.
 
 ``spark-submit spark_jobs/replay_dead_letters.py MIRROR.yaml [--code C] [--table T] [--after P] [--before P]``, or
-:func:`replay_letters` in a running session. The rows keep the positions of their messages, so a replayed change never
-overwrites a newer one of its key. Letters that still cannot be decoded stay as they are (I17).
+:func:`replay_letters`. The rows keep the positions of their messages, so a replayed change never overwrites a newer
+one. Letters that still cannot be decoded stay as they are (I17).
 """
 
 from __future__ import annotations
@@ -32,17 +32,10 @@ if TYPE_CHECKING:
 
 
 class Replayed(NamedTuple):
-    """What a replay did.
+    """What a replay did: *replayed* letters are settled, *left* are still open, by code.
 
-    Attributes:
-        batch: the log batch that holds what was decoded; None when no letter was to be tried.
-        replayed: how many letters were decoded; they are settled.
-        left: chosen letters that are still open, by code.
-        no_message: those among them of which the log has no message to decode, by code: the source has to be read
-            again, or to deliver again.
-        counts: the decoded messages by disposition.
-        healed: tables whose stop may be lifted now.
-        losses: what the mirror's tables lack, or may, by table; what was decoded is published by the next run.
+    *batch* holds what was decoded; None when no letter was to be tried. Of *no_message* letters the log has no message
+    to decode. *healed* tables may have their stop lifted now.
     """
 
     batch: int | None
@@ -55,14 +48,7 @@ class Replayed(NamedTuple):
 
 
 def replay_letters(mirror: Mirror, ledger: Engine, spark: SparkSession, choice: LetterChoice | None = None) -> Replayed:
-    """Decode the open dead letters of *choice* (None: all) again; finish what an earlier run left open first.
-
-    Replaying again changes nothing: what was decoded is settled, and what was not is as it was.
-
-    Raises:
-        TerminalError: the mirror's reading is stopped, or the log is not as it must be; the code says which.
-        TransientError: ``UNREACHABLE``, ``CHANGED_MEANWHILE``: try again.
-    """
+    """Decode the open dead letters of *choice* (None: all) again; finish what an earlier run left open first."""
     declare_tables(mirror, ledger)
     refuse_lost_ledger(mirror, ledger)
     ensure_counted(mirror, ledger)

@@ -1,6 +1,6 @@
 """Dead letters of the log that are not settled: what a replay may use, and what a repeated read covers.
 
-Only batches that counted dead letters are opened. This needs no JVM: DuckDB queries their files in place.
+Only batches that counted dead letters are opened, by DuckDB.
 """
 
 from __future__ import annotations
@@ -34,18 +34,11 @@ _COUNTS = ("rejected", "refused", "expired")
 
 
 class OpenLetter(NamedTuple):
-    """A message of the log that could not be read, and the reason.
+    """A message of the log that could not be read, and the reason; *rows* of the log are of it.
 
-    Attributes:
-        at: its coordinates in the log.
-        table: source table; None if the message does not contain it.
-        hides_key: its table is known and its key is not.
-        epoch: its stream, and *position* its position in it, if known.
-        is_message: the log has the bytes of this one message, so it can be decoded again; not so for damaged files and
-            for pieces of a split message.
-        rows: its number of rows in the log.
-        reason: the exact reason.
-        key: the row that becomes outdated, if known.
+    *hides_key*: its table is known and its key is not. *is_message*: the log has the bytes of this one message, so it
+    can be decoded again; not so for damaged files and pieces of a split message. *key* is the row that becomes
+    outdated, if known.
     """
 
     at: LetterPlace
@@ -63,8 +56,7 @@ class OpenLetter(NamedTuple):
 class LetterChoice(NamedTuple):
     """A selection of dead letters; a letter must meet every given condition.
 
-    *after* and *before* are positions inside their streams; *before* is exclusive. Letters without a position are not
-    selected by them.
+    *after* and, exclusive, *before* are positions inside their streams; letters without one are not selected by them.
     """
 
     code: str | None = None
@@ -142,8 +134,7 @@ def untyped_letters(reader: LedgerReader, settled: Collection[LetterPlace]) -> l
 def count_open_letters(mirror: Mirror, ledger: Engine) -> None:
     """Count the open dead letters of the log again.
 
-    If a batch is completed meanwhile, or the log cannot be read, they stay uncounted. That is a loss of its own, and
-    the next run counts.
+    If a batch is completed meanwhile, or the log cannot be read, they stay uncounted: that is a loss of its own.
     """
     import duckdb
     import pyarrow as pa

@@ -1,7 +1,6 @@
 """Counts of what the change log holds, made by workers for the deep check.
 
-Files are read as publishing reads them, wherever they are: no file system of Spark's is used, so the login to an
-object storage stays out of Spark's configuration.
+Spark's file systems are not used, so the login to an object storage stays out of its configuration.
 """
 
 from __future__ import annotations
@@ -38,9 +37,6 @@ def read_log_state(root: Place, spark: SparkSession, waiting: Collection[str]) -
     """Rows by batch, kind, table and epoch, the pieces of the split messages *waiting*, and the files, of one version.
 
     A file that is gone or damaged counts as empty; comparing table by table then finds what is missing.
-
-    Raises:
-        MirroringError: what an object storage says.
     """
     try:
         table = opened_log(root)

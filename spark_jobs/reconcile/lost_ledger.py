@@ -1,7 +1,7 @@
 """Recognises a ledger that knows less than landing zone and change log show: lost, emptied, restored, or another one.
 
-Without this check the mirror would look new and would publish everything again beside what is there. The check creates
-no ledger: where none exists, an empty one in a temporary folder takes its place (G-31).
+Without this the mirror would publish everything again. Where no ledger exists, an empty one in a temporary folder takes
+its place (G-31).
 """
 
 from __future__ import annotations
@@ -43,8 +43,7 @@ def log_ahead(mirror: Mirror, ledger: Engine) -> TerminalError | None:
 def refuse_lost_ledger(mirror: Mirror, ledger: Engine) -> None:
     """Refuse to start again beside published files, or on a log that lost batches; called before anything is bound.
 
-    Raises:
-        TerminalError: ``LEDGER_LOST``, ``LOG_DAMAGED``.
+    Raises ``LEDGER_LOST``, ``LOG_DAMAGED``.
     """
     if lost := log_ahead(mirror, ledger):
         raise lost
