@@ -13,25 +13,15 @@ from itertools import pairwise
 from types import MappingProxyType
 from typing import NamedTuple
 
+from open_mirroring.changes.places_seen import PlacesSeen
+
 BEHIND = "+"
 """Behind a position: what was seen at a reading that brought nothing newer than it."""
 EVERYWHERE = "~"
 """Above every place."""
 
 
-class Seen(NamedTuple):
-    """Where rows with one column list are, in positions over all stream incarnations.
-
-    The last two are those of rows proved to be whole; empty where none is.
-    """
-
-    first: str
-    last: str
-    whole_first: str = ""
-    whole_last: str = ""
-
-
-BELOW_CHANGES = Seen("", "")
+BELOW_CHANGES = PlacesSeen("", "")
 """Where loaded rows lie."""
 
 
@@ -54,10 +44,13 @@ class Column(NamedTuple):
 
 
 class ListOfColumns(NamedTuple):
-    """A column list: its columns by name, where rows with it were *seen*, and whether one of them proved it *whole*."""
+    """A column list: its columns by name, where rows with it were *seen*, and whether one of them proved it *whole*.
+
+    The places are positions over all stream incarnations.
+    """
 
     columns: Mapping[str, Column]
-    seen: Seen
+    seen: PlacesSeen
     whole: bool = True
 
 
@@ -268,23 +261,23 @@ def _pieces(part: ListOfColumns, former: FormerColumn) -> list[ListOfColumns]:
     return [*([part._replace(columns=kept, seen=low)] if low else []), *([part._replace(seen=high)] if high else [])]
 
 
-def divided(seen: Seen, place: str) -> tuple[Seen | None, Seen | None]:
+def divided(seen: PlacesSeen, place: str) -> tuple[PlacesSeen | None, PlacesSeen | None]:
     """Split what is known of some rows at a position: those up to it, and those after it."""
     low = None if seen.first > place else clipped(seen, place)
     if seen.last <= place:
         return low, None
     whole = [at for at in (seen.whole_first, seen.whole_last) if at > place]
     first = seen.first if seen.first > place else seen.last
-    return low, Seen(first, seen.last, min(whole, default=""), max(whole, default=""))
+    return low, PlacesSeen(first, seen.last, min(whole, default=""), max(whole, default=""))
 
 
-def clipped(place: Seen, up_to: str) -> Seen:
+def clipped(place: PlacesSeen, up_to: str) -> PlacesSeen:
     """What is known of the rows up to *up_to*, for rows that begin there or before."""
     last = place.last if place.last <= up_to else place.first
     if not place.whole_first or place.whole_first > up_to:
-        return Seen(place.first, last)
+        return PlacesSeen(place.first, last)
     whole_last = place.whole_last if place.whole_last <= up_to else place.whole_first
-    return Seen(place.first, last, place.whole_first, whole_last)
+    return PlacesSeen(place.first, last, place.whole_first, whole_last)
 
 
 def place_text(order: str) -> str:

@@ -8,7 +8,7 @@ cleared then (G-30). Refused ones raise ``COMMAND_REFUSED``, unknown tables ``AR
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any, NamedTuple
 
 import sqlalchemy as sa
@@ -26,7 +26,7 @@ from open_mirroring.ledger import requests
 from open_mirroring.ledger import tables as t
 from open_mirroring.ledger.auditing import Reason
 from open_mirroring.ledger.columns import column_notes, note_decision
-from open_mirroring.ledger.declaring import note_accepted, without_stop, without_unsealed
+from open_mirroring.ledger.declaring import lift_stop, note_accepted, stopped
 from open_mirroring.ledger.documents import COLUMN_LISTS, EPOCHS
 from open_mirroring.ledger.load_ledger import LoadPlan
 from open_mirroring.ledger.requests import (
@@ -73,18 +73,13 @@ class OpenStop(NamedTuple):
 
 def open_stops(ledger: Engine, mirror: str) -> list[OpenStop]:
     """Every stop in the ledger: the mirror's own first, then its tables' by name."""
-    c = t.mirrored_table.c
-    stopped = sa.select(c.source, c.stop_code, c.stop_what, c.stopped_at).where(
-        c.mirror == mirror, c.stop_code.is_not(None)
-    )
-    of_mirror = sa.select(t.mirror.c.stop_code, t.mirror.c.stop_what).where(
-        t.mirror.c.name == mirror, t.mirror.c.stop_code.is_not(None)
-    )
+    c, m = t.mirrored_table.c, t.mirror.c
+    of_tables = sa.select(c.source, c.stop_code, c.stop_what, c.stopped_at).where(c.mirror == mirror)
+    of_mirror = sa.select(m.stop_code, m.stop_what).where(m.name == mirror, m.stop_code.is_not(None))
     with ledger.connect() as db:
         stops = [OpenStop(None, code, what or "", None) for code, what in db.execute(of_mirror).tuples()]
-        for source, code, what, since in db.execute(stopped.order_by(c.source)).tuples():
-            stops.append(OpenStop(source, code, what or "", since))
-    return stops
+        rows = db.execute(of_tables.where(c.stop_code.is_not(None)).order_by(c.source))
+        return stops + [_stop_of(row) for row in rows]
 
 
 def resume_table(ledger: Engine, mirror: str, source: str, reason: Reason, *, request: str = "") -> OpenStop:
@@ -96,18 +91,14 @@ def resume_table(ledger: Engine, mirror: str, source: str, reason: Reason, *, re
     def effect(db: Connection, row: Any) -> Effect:
         if row.stop_code is None and (counted := accept_count(db, row.id)):
             return _cleared(OpenStop(source, TARGET_RESTARTED, *counted))
-        code, what, way_out = "", f"table {source!r} is stopped: {row.stop_what}", ""
         if row.stop_code is None:
-            code, what = "COMMAND_REFUSED", f"table {source!r} has no stop in the ledger"
-            way_out = "a stop that only the inspection of the landing zone finds passes once its cause is gone; "
-            way_out += "look at `status`"
-        elif row.stop_code in WHY_RESET:
-            code, way_out = "COMMAND_REFUSED", f"{RESET}; its changes are logged meanwhile"
+            way_out = "a stop that only the inspection of the landing zone finds passes once its cause is gone"
+            raise _refused(mirror, f"table {source!r} has no stop in the ledger", f"{way_out}; look at `status`")
+        if row.stop_code in WHY_RESET:
             what = f"table {source!r} is stopped by {row.stop_code}: {WHY_RESET[row.stop_code]}"
-        elif row.stop_code in _NOT_BY_RESUME:
-            code, way_out = "COMMAND_REFUSED", CODES[row.stop_code].next_step
-        if code:
-            raise TerminalError(code, what, where=f"mirror {mirror}", way_out=way_out)
+            raise _refused(mirror, what, f"{RESET}; its changes are logged meanwhile")
+        if row.stop_code in _NOT_BY_RESUME:
+            raise _refused(mirror, f"table {source!r} is stopped: {row.stop_what}", CODES[row.stop_code].next_step)
         return _cleared(_clear(db, row))
 
     return OpenStop.of(requests.decide(ledger, mirror, Asked(request, RESUME, source), "RESUMED", reason, effect))
@@ -119,12 +110,8 @@ def accept_table(ledger: Engine, mirror: str, source: str, reason: Reason, *, re
     def effect(db: Connection, row: Any) -> Effect:
         if row.stop_code != NEW_TABLE:
             is_so = "has no stop" if row.stop_code is None else f"is stopped by {row.stop_code}"
-            raise TerminalError(
-                "COMMAND_REFUSED",
-                f"table {source!r} does not wait to be accepted: it {is_so}",
-                where=f"mirror {mirror}",
-                way_out="look at `open-mirroring status`",
-            )
+            what = f"table {source!r} does not wait to be accepted: it {is_so}"
+            raise _refused(mirror, what, "look at `open-mirroring status`")
         note_accepted(db, mirror, source)
         return _cleared(_clear(db, row))
 
@@ -137,13 +124,9 @@ def accept_reload(ledger: Engine, mirror: str, source: str, reason: Reason, *, r
 
     def effect(db: Connection, row: Any) -> Effect:
         if row.stop_code is None:
-            raise TerminalError(
-                "COMMAND_REFUSED",
-                f"table {source!r} is not stopped by a full load that came again",
-                where=f"mirror {mirror}",
-                way_out="look at `open-mirroring status`; to rebuild the table: `open-mirroring reload-table`",
-            )
-        stop = OpenStop(source, row.stop_code, row.stop_what or "", row.stopped_at)
+            way_out = "look at `open-mirroring status`; to rebuild the table: `open-mirroring reload-table`"
+            raise _refused(mirror, f"table {source!r} is not stopped by a full load that came again", way_out)
+        stop = _stop_of(row)
         t.change_tables(db, t.mirrored_table.c.id == row.id, reload_accepted=reason.to_json())
         return (stop.document(), {"cleared": None, "stopped": {"code": stop.code, "what": stop.what}})
 
@@ -165,17 +148,11 @@ def accept_epoch(
         known = EPOCHS.of(db, row.id)
         unknown = unknown_epochs(db, row)
         if epoch in known:
-            raise TerminalError(
-                "COMMAND_REFUSED",
-                f"the stream {epoch!r} of table {source!r} has the ordinal {known[epoch]} already",
-                way_out=f"not accepted yet: {sorted(unknown) or 'none'}",
-            )
+            what = f"the stream {epoch!r} of table {source!r} has the ordinal {known[epoch]} already"
+            raise _refused(mirror, what, f"not accepted yet: {sorted(unknown) or 'none'}")
         if epoch not in unknown:
-            raise TerminalError(
-                "COMMAND_REFUSED",
-                f"the log holds no change of table {source!r} from a stream {epoch!r}",
-                way_out=f"accept one of: {sorted(unknown) or 'none, every stream seen is known'}",
-            )
+            what = f"the log holds no change of table {source!r} from a stream {epoch!r}"
+            raise _refused(mirror, what, f"accept one of: {sorted(unknown) or 'none, every stream seen is known'}")
         ordinal = max(known.values(), default=-1) + 1
         EPOCHS.put(db, row.id, {epoch: ordinal})
         left = sorted(unknown - {epoch})
@@ -213,8 +190,7 @@ def accept_schema(
         cleared = None
         if renamed_to is not None:
             what = f"{named!r} is {renamed_to!r} now: values of rows that did not change since have the old name"
-            stopped = {"stop_code": COLUMN_RENAMED, "stop_what": what, "stopped_at": datetime.now(UTC)}
-            t.change_tables(db, t.mirrored_table.c.id == row.id, **stopped)
+            t.change_tables(db, t.mirrored_table.c.id == row.id, **stopped(COLUMN_RENAMED, what))
         else:
             cleared = _touch(db, row, ends=row.stop_code in EXPLAINED_BY_A_WORD)
         return _cleared(cleared, {}, column=named, renamed_to=renamed_to, up_to=max(ends.values()))
@@ -277,11 +253,8 @@ def resume_extraction(ledger: Engine, mirror: str, reason: Reason, *, request: s
 
     def effect(db: Connection, row: Any) -> Effect:
         if row is None or row.stop_code is None:
-            raise TerminalError(
-                "COMMAND_REFUSED",
-                f"the extraction of mirror {mirror!r} is not stopped",
-                way_out="`resume` clears the stop of a single table",
-            )
+            what = f"the extraction of mirror {mirror!r} is not stopped"
+            raise _refused(mirror, what, "`resume` clears the stop of a single table")
         c = t.mirror.c
         values = {"stop_code": None, "stop_what": None, "version": c.version + 1}
         db.execute(t.mirror.update().where(c.name == mirror).values(values))
@@ -295,8 +268,7 @@ def unknown_epochs(db: Connection, row: Any) -> set[str]:
     """The streams that have logged changes of a table, given by its row, and no ordinal yet."""
     b = t.batch_table.c
     logged = db.scalars(sa.select(b.epoch).distinct().where(b.mirror == row.mirror, b.source == row.source))
-    known = EPOCHS.of(db, row.id)
-    return {epoch for epoch in logged if epoch not in known and not is_load_epoch(epoch)}
+    return {epoch for epoch in {*logged} - EPOCHS.of(db, row.id).keys() if not is_load_epoch(epoch)}
 
 
 def _carried(
@@ -330,11 +302,8 @@ def _where_it_is_gone(db: Connection, row: Any, column: str, renamed_to: str | N
     known = {*_loaded(row)}.union(*(one.names for one in lists))
     for name in filter(None, (column, renamed_to)):
         if name not in known:
-            raise TerminalError(
-                "ARGUMENT_INVALID",
-                f"no change of table {row.source!r} and no load of it contained a column {name!r}",
-                way_out=f"choose from {sorted(known)}",
-            )
+            what = f"no change of table {row.source!r} and no load of it contained a column {name!r}"
+            raise TerminalError("ARGUMENT_INVALID", what, way_out=f"choose from {sorted(known)}")
     highest = sa.select(b.epoch, sa.func.max(b.max_pos)).where(b.mirror == row.mirror, b.source == row.source)
     seen = db.execute(highest.group_by(b.epoch)).tuples()
     up_to = max((position_order(ordinals[at], text) for at, text in seen if at in ordinals), default="")
@@ -350,11 +319,9 @@ def _where_it_is_gone(db: Connection, row: Any, column: str, renamed_to: str | N
         return up_to
     gone = max(lacking, default="")
     if gone <= min(places, default=""):
-        raise TerminalError(
-            "ARGUMENT_INVALID",
-            f"the newest changes of table {row.source!r} carry {column!r}",
-            way_out="no change without this column has been read yet: run this command again after the next run",
-        )
+        what = f"the newest changes of table {row.source!r} carry {column!r}"
+        way_out = "no change without this column has been read yet: run this command again after the next run"
+        raise TerminalError("ARGUMENT_INVALID", what, way_out=way_out)
     return gone
 
 
@@ -372,6 +339,14 @@ def _lifted(outcome: Mapping[str, Any]) -> OpenStop | None:
     return None if outcome["cleared"] is None else OpenStop.of(outcome["cleared"])
 
 
+def _refused(mirror: str, what: str, way_out: str) -> TerminalError:
+    return TerminalError("COMMAND_REFUSED", what, where=f"mirror {mirror}", way_out=way_out)
+
+
+def _stop_of(row: Any) -> OpenStop:
+    return OpenStop(row.source, row.stop_code, row.stop_what or "", row.stopped_at)
+
+
 def _touch(db: Connection, row: Any, *, ends: bool) -> OpenStop | None:
     """Raise the version of a row whose stop a decision *ends*, or leaves as it is."""
     if ends:
@@ -381,7 +356,5 @@ def _touch(db: Connection, row: Any, *, ends: bool) -> OpenStop | None:
 
 
 def _clear(db: Connection, row: Any) -> OpenStop:
-    t.change_tables(
-        db, t.mirrored_table.c.id == row.id, **without_stop(db, row.mirror, row.source), **without_unsealed(row.intent)
-    )
-    return OpenStop(row.source, row.stop_code, row.stop_what or "", row.stopped_at)
+    lift_stop(db, row)
+    return _stop_of(row)

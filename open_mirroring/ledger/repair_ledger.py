@@ -35,18 +35,12 @@ class RepairLedger:
     def open_repair(self, source: str, generation: int, number: int) -> StagedFile | None:
         """The object that becomes the number by a repair that is not done; None where none is sealed."""
         c = t.audit.c
-        query = sa.select(c.event, c.detail).where(
-            c.mirror == self._mirror, c.source == source, c.event.in_((REQUESTED, SEALED, REPAIRED))
-        )
+        query = sa.select(c.event, c.detail).where(c.mirror == self._mirror, c.source == source)
         found: StagedFile | None = None
-        for event, text in t.rows(self._engine, query.order_by(c.id)):
+        for event, text in t.rows(self._engine, query.where(c.event.in_((SEALED, REPAIRED))).order_by(c.id)):
             detail = json.loads(text)
-            if (detail["generation"], detail["number"]) != (generation, number):
-                continue
-            if event == SEALED:
-                found = StagedFile(**detail["object"])
-            elif event == REPAIRED:
-                found = None
+            if (detail["generation"], detail["number"]) == (generation, number):
+                found = StagedFile(**detail["object"]) if event == SEALED else None
         return found
 
     def join(self, source: str, asked: Asked) -> Mapping[str, Any] | None:
@@ -56,26 +50,24 @@ class RepairLedger:
             found = requests.known(db, self._mirror, asked)
             if found is None:
                 requests.record(db, self._mirror, asked)
-        return None if found is None else found.outcome
+        return found or None
 
     def request(self, source: str, generation: int, number: int, digest: str, proof: str, reason: Reason) -> None:
         """Record who wants a number published again, why, and what proves that it may be."""
         with self._engine.begin() as db:
-            self._same_life(db, source, generation, number)
-            detail = {"who": reason.who, "why": reason.why, "proof": proof, "digest": digest}
+            detail = {**reason._asdict(), "proof": proof, "digest": digest}
             self._write(db, source, REQUESTED, generation, number, detail)
 
     def seal(self, source: str, generation: int, number: int, staged: StagedFile) -> None:
         """Record the one object that may become the number."""
         with self._engine.begin() as db:
-            self._same_life(db, source, generation, number)
             self._write(db, source, SEALED, generation, number, {"object": asdict(staged)})
 
     def confirm(self, source: str, generation: int, number: int, digest: str, etag: str, size: int) -> None:
         """The number was seen with its digest: the ledger knows its new object."""
         c = t.published_file.c
         with self._engine.begin() as db:
-            row = self._same_life(db, source, generation, number)
+            row = locked_table(db, self._mirror, source)
             same = (c.table_id == row.id) & (c.generation == generation) & (c.number == number) & (c.digest == digest)
             before = db.execute(sa.select(c.etag, c.rows).where(same)).one_or_none()
             if before is None:
@@ -85,15 +77,11 @@ class RepairLedger:
             outcome = {"number": number, "rows": before.rows, "etag": etag}
             requests.finish(db, self._mirror, source, (REPAIR,), outcome, str(number))
 
-    def _same_life(self, db: Connection, source: str, generation: int, number: int) -> Any:
-        row = locked_table(db, self._mirror, source)
-        if row.generation != generation:
-            raise _another_life(source, number)
-        return row
-
     def _write(
         self, db: Connection, source: str, event: str, generation: int, number: int, detail: dict[str, Any]
     ) -> None:
+        if locked_table(db, self._mirror, source).generation != generation:
+            raise _another_life(source, number)
         audit(db, self._mirror, source, event, {"generation": generation, "number": number, **detail})
 
 

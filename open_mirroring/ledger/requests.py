@@ -20,16 +20,10 @@ from open_mirroring.ledger.auditing import Reason, audit
 from open_mirroring.ledger.tables import upsert
 
 RELOAD, DROP, REPAIR = "reload", "drop", "repair"
-RESUME, RESUME_EXTRACTION, ACCEPT_EPOCH, ACCEPT_LETTERS = (
-    "resume",
-    "resume-extraction",
-    "accept-epoch",
-    "accept-dead-letters",
-)
+RESUME, RESUME_EXTRACTION = "resume", "resume-extraction"
 TARGET_GONE, TARGET_BACK = "target-says-gone", "target-says-back"
-ACCEPT_SCHEMA = "accept-schema"
-ACCEPT_TABLE = "accept-table"
-ACCEPT_RELOAD = "accept-reload"
+ACCEPT_EPOCH, ACCEPT_LETTERS = "accept-epoch", "accept-dead-letters"
+ACCEPT_SCHEMA, ACCEPT_TABLE, ACCEPT_RELOAD = "accept-schema", "accept-table", "accept-reload"
 RESETS = (RELOAD, DROP)
 """A later reset of a table takes an earlier one over, and ends it with its own end."""
 
@@ -43,15 +37,8 @@ class Asked(NamedTuple):
     subject: str = ""
 
 
-class Known(NamedTuple):
-    """A request that the ledger knows; *outcome* is None while it is under way."""
-
-    outcome: Mapping[str, Any] | None
-    finished_at: datetime | None
-
-
-def known(db: Connection, mirror: str, asked: Asked) -> Known | None:
-    """What the ledger knows of a request; None when no request had this id yet.
+def known(db: Connection, mirror: str, asked: Asked) -> Mapping[str, Any] | None:
+    """The outcome of a request, empty while it is under way; None when no request had this id yet.
 
     Raises ``ARGUMENT_INVALID`` when the id was used to ask for something else.
     """
@@ -70,14 +57,13 @@ def known(db: Connection, mirror: str, asked: Asked) -> Known | None:
             where=f"mirror {mirror}",
             way_out="one approval is for one effect: leave `--request` out, or give a new id",
         )
-    return Known(None if row.outcome is None else json.loads(row.outcome), row.finished_at)
+    return dict(json.loads(row.outcome or "{}"))
 
 
 def answer(ledger: Engine, mirror: str, asked: Asked) -> Mapping[str, Any] | None:
     """The outcome of a finished request; None for one that is under way or unknown."""
     with ledger.connect() as db:
-        found = known(db, mirror, asked)
-    return None if found is None else found.outcome
+        return known(db, mirror, asked) or None
 
 
 Effect = tuple[Mapping[str, Any], Mapping[str, Any]]
@@ -103,8 +89,8 @@ def decide(
             row = locked_table(db, mirror, asked.source)
         else:
             row = db.execute(sa.select(t.mirror).where(t.mirror.c.name == mirror).with_for_update()).one_or_none()
-        if done := known(db, mirror, asked):
-            return done.outcome or {}
+        if (done := known(db, mirror, asked)) is not None:
+            return done
         had = effect(db, row)
         if had is None:
             return {}
@@ -157,17 +143,9 @@ def finish(
     """Set the outcome of every open request of these kinds, whichever run reached it; *subject* None means any."""
     c = t.decision_request.c
     of = sa.true() if subject is None else c.subject == subject
-    db.execute(
-        t.decision_request.update()
-        .where(
-            c.mirror == mirror,
-            c.source == source,
-            of,
-            c.action.in_(list(actions)),
-            c.finished_at.is_(None),
-        )
-        .values(finished_at=datetime.now(UTC), outcome=json.dumps(outcome, ensure_ascii=False))
-    )
+    is_open = (c.mirror == mirror) & (c.source == source) & c.action.in_(list(actions)) & c.finished_at.is_(None)
+    values = {"finished_at": datetime.now(UTC), "outcome": json.dumps(outcome, ensure_ascii=False)}
+    db.execute(t.decision_request.update().where(is_open, of).values(values))
 
 
 def _said(asked: Asked) -> str:

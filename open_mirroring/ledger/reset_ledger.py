@@ -26,16 +26,15 @@ from open_mirroring.ledger.auditing import Reason, audit
 from open_mirroring.ledger.columns import keep_taken, record_columns
 from open_mirroring.ledger.decisions import EPOCH_UNKNOWN, unknown_epochs
 from open_mirroring.ledger.declaring import (
+    DROPPED,
     ResetRecord,
     TableDeclaration,
-    is_dropped,
     is_new_to_log,
     key_of,
     mended_stop,
     newest_batch,
     newest_epoch,
     note_accepted,
-    note_dropped,
     refuse_taken_folder,
 )
 from open_mirroring.ledger.documents import COLUMN_LISTS, EPOCHS, OFFSETS, STARTS, VERDICTS
@@ -128,7 +127,7 @@ class ResetLedger:
         with self._engine.begin() as db:
             if requests.known(db, self._mirror, asked) is not None:
                 return False
-            if is_dropped(db, self._mirror, source):
+            if DROPPED.one(db, self._mirror, source) is not None:
                 requests.record(db, self._mirror, asked, {"stage": ResetStage.DROPPED.value})
                 return False
             row = locked_table(db, self._mirror, source)
@@ -176,8 +175,7 @@ class ResetLedger:
             if isinstance(self._advance(db, asked.source, version, to), Lost):
                 return False
             requests.record(db, self._mirror, asked, {"stage": to.value})
-            detail = {"who": reason.who, "why": reason.why}
-            audit(db, self._mirror, asked.source, asked.action.replace("-", "_").upper(), detail)
+            audit(db, self._mirror, asked.source, asked.action.replace("-", "_").upper(), reason._asdict())
         return True
 
     def asked(self, asked: Asked) -> Answer:
@@ -190,12 +188,6 @@ class ResetLedger:
             c = t.mirrored_table.c
             t.change_tables(db, (c.mirror == self._mirror) & (c.source == source))
             return self._owned(db, source)
-
-    def version(self, source: str) -> int:
-        """The row's version as it is now; 0 without a row."""
-        c = t.mirrored_table.c
-        query = sa.select(c.version).where(c.mirror == self._mirror, c.source == source)
-        return t.first(self._engine, query) or 0
 
     def advance(self, source: str, version: int, to: ResetStage, *, absent: bool = False) -> ResetRow | Lost:
         """The next record: in the row, and in the audit."""
@@ -212,7 +204,9 @@ class ResetLedger:
         if row is None or reset is None or row.version != version:
             return Lost()
         if to is ResetStage.DROPPED:
-            self._drop(db, row)
+            DROPPED.put(db, self._mirror, {row.source: (row.id, row.generation)})
+            VERDICTS.drop(db, row.id)
+            db.execute(t.mirrored_table.delete().where(c.id == row.id))
         else:
             record = replace(reset, stage=to, absent=absent)
             values: dict[str, Any] = {"reset": None if to is ResetStage.TABLE_BACK else record.to_json()}
@@ -274,9 +268,8 @@ class ResetLedger:
         gone = dict.fromkeys(("intent", "stop_code", "stop_what", "stopped_at", "reload_accepted"))
         t.change_tables(db, c.id == row.id, reset=record.to_json(), **gone, **values)
         stop = None if row.stop_code is None else {"code": row.stop_code, "what": row.stop_what}
-        detail = {"who": reason.who, "why": reason.why, "cleared": stop, "drops": drops, "loads": loads}
-        if row.intent is not None:
-            detail["abandoned"] = row.intent
+        abandoned = {} if row.intent is None else {"abandoned": row.intent}
+        detail = {**reason._asdict(), "cleared": stop, "drops": drops, "loads": loads, **abandoned}
         audit(db, self._mirror, row.source, ResetStage.REQUESTED.value, detail)
 
     def _accept_epoch(self, db: Connection, row: Any, reason: Reason, loads_stream: str) -> None:
@@ -284,22 +277,14 @@ class ResetLedger:
         told = {loads_stream} - {"", *EPOCHS.of(db, row.id)}
         unknown = sorted(unknown_epochs(db, row) | told)
         if len(unknown) > 1:
-            raise TerminalError(
-                "COMMAND_REFUSED",
-                f"several streams of table {row.source!r} are unknown, and which came first is not known: {unknown}",
-                where=f"mirror {self._mirror}",
-                way_out=f"accept all but the newest in their order (`open-mirroring accept-epoch`), then {RESET}",
-            )
+            what = f"several streams of table {row.source!r} are unknown, and which came first is not known: {unknown}"
+            way_out = f"accept all but the newest in their order (`open-mirroring accept-epoch`), then {RESET}"
+            raise TerminalError("COMMAND_REFUSED", what, where=f"mirror {self._mirror}", way_out=way_out)
         for epoch in unknown:
             ordinal = max(EPOCHS.of(db, row.id).values(), default=LOAD_ORDINAL) + 1
             EPOCHS.put(db, row.id, {epoch: ordinal})
-            detail = {"who": reason.who, "why": reason.why, "cleared": None, "epoch": epoch, "ordinal": ordinal}
+            detail = {**reason._asdict(), "cleared": None, "epoch": epoch, "ordinal": ordinal}
             audit(db, self._mirror, row.source, "EPOCH_ACCEPTED", detail)
-
-    def _drop(self, db: Connection, row: Any) -> None:
-        note_dropped(db, self._mirror, row.source, row.id, row.generation)
-        VERDICTS.drop(db, row.id)
-        db.execute(t.mirrored_table.delete().where(t.mirrored_table.c.id == row.id))
 
     def _owned(self, db: Connection, source: str) -> ResetRow:
         c = t.mirrored_table.c
@@ -468,9 +453,6 @@ def _why_stream_lacks(db: Connection, row: Any, begins_at: int) -> str:
 
 def load_needed(mirror: str, source: str, why: str) -> TerminalError:
     """The refusal of a reset whose new generation would lack rows."""
-    return TerminalError(
-        LOAD_NEEDED,
-        f"the log does not contain every row of table {source!r}: {why}",
-        where=f"mirror {mirror}",
-        way_out=f"give the table an `initial_load` in the mirror file, then {RESET}; nothing was deleted",
-    )
+    what = f"the log does not contain every row of table {source!r}: {why}"
+    way_out = f"give the table an `initial_load` in the mirror file, then {RESET}; nothing was deleted"
+    return TerminalError(LOAD_NEEDED, what, where=f"mirror {mirror}", way_out=way_out)

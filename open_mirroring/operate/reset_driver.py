@@ -183,7 +183,7 @@ class ResetDriver:
         return reply
 
     def _delete(self, version: int, folders: tuple[str, ...]) -> protocol.Reply:
-        if self._ledger.version(self._source) != version:
+        if self._ledger.look(self._source).version != version:
             return protocol.Lost()
         try:
             for folder in folders:

@@ -17,7 +17,7 @@ from sqlalchemy import Connection, Engine
 
 from open_mirroring.changes.column_history import Word
 from open_mirroring.changes.column_notes import ColumnNote, NoteKind
-from open_mirroring.changes.manifest import Manifest, Scope
+from open_mirroring.changes.manifest import Scope
 from open_mirroring.errors import TerminalError
 from open_mirroring.landing_zone import layout
 from open_mirroring.landing_zone.data_file import Footer
@@ -25,13 +25,13 @@ from open_mirroring.landing_zone.load_columns import LoadColumn
 from open_mirroring.landing_zone.schema import LandingColumn, TableSchema
 from open_mirroring.ledger import tables as t
 from open_mirroring.ledger.auditing import Reason, audit
-from open_mirroring.ledger.batch_contents import record_contents, stop_table
+from open_mirroring.ledger.batch_contents import stop_table
 from open_mirroring.ledger.columns import keep_column_lists, note_decision, put_notes
-from open_mirroring.ledger.declaring import TableDeclaration, note_dropped
+from open_mirroring.ledger.declaring import DROPPED, TableDeclaration
 from open_mirroring.ledger.documents import EPOCHS
+from open_mirroring.ledger.extract_ledger import bind_ranges, record_batch
 from open_mirroring.ledger.load_ledger import LoadPlan
 from open_mirroring.ledger.publish_ledger import PublishLedger, StagedDetails
-from open_mirroring.ledger.tables import upsert
 from open_mirroring.protocols.publishing import Intent, Lost, Owned, StagedFile, TableRow
 from open_mirroring.protocols.table_stops import LEDGER_UNKNOWN
 from open_mirroring.reconciliation.batch_record import BatchRecord
@@ -211,17 +211,11 @@ def _file_row(file: FoundFile, records: Mapping[int, BatchRecord]) -> dict[str, 
 
 
 def _write_batch(db: Connection, mirror: str, record: BatchRecord) -> None:
-    scope, manifest = Scope.from_json(record.ranges), Manifest.from_json(record.manifest)
-    rows = [
-        {"mirror": mirror, "name": bound.name, "bound_to": bound.end, "batch": record.number}
-        | (seen._asdict() if (seen := scope.versions.get(bound.name)) else {"version": None, "digest": None})
-        for bound in scope.new
-    ]
-    upsert(db, t.bound_range, rows, keys=["mirror", "name"], update=["bound_to", "batch", "version", "digest"])
-    values = {"ranges": record.ranges, "manifest": record.manifest, "bound_at": record.at, "committed_at": record.at}
-    db.execute(t.log_batch.insert().values(mirror=mirror, number=record.number, **values))
-    record_contents(db, mirror, record.number, record.at, manifest)
-    db.execute(t.mirror.update().where(t.mirror.c.name == mirror).values(committed=record.number))
+    number, at, ranges, manifest = record
+    scope = Scope.from_json(ranges)
+    bind_ranges(db, mirror, number, scope.new, scope.versions)
+    record_batch(db, mirror, number, ranges, manifest, at, at)
+    db.execute(t.mirror.update().where(t.mirror.c.name == mirror).values(committed=number))
 
 
 def _forget_lifted_stops(db: Connection, decisions: Mapping[str, Decision], number: int) -> None:
@@ -244,7 +238,7 @@ def _write_dropped(db: Connection, mirror: str, declared: set[str]) -> None:
     b = t.batch_table.c
     for source in db.scalars(sa.select(b.source).distinct().where(b.mirror == mirror)).all():
         if source not in declared:
-            note_dropped(db, mirror, source, str(uuid4()), 1)
+            DROPPED.put(db, mirror, {source: (str(uuid4()), 1)})
 
 
 def seal_last(
