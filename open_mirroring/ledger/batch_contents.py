@@ -13,7 +13,7 @@ from sqlalchemy import Connection
 
 from open_mirroring.changes.complete_position import Completeness, advance
 from open_mirroring.changes.log_position import is_of_generation
-from open_mirroring.changes.manifest import AnnouncedSchema, Manifest, OpenFragment, SettledLetter
+from open_mirroring.changes.manifest import AnnouncedSchema, Manifest, OpenFragment, SeenLetter, SettledLetter
 from open_mirroring.changes.source_reloads import NewestLoad
 from open_mirroring.codes import WHY_RESET
 from open_mirroring.facts import foreign_tables, full_loads, stream_epochs
@@ -59,7 +59,7 @@ def record_contents(db: Connection, mirror: str, number: int, bound_at: datetime
     # Healed first: a stop that this batch sets is a new one, which the healing must not lift.
     mark_healed(db, mirror, manifest.healed)
     _record_tables(db, mirror, number, manifest)
-    enter_letters(db, mirror, number, manifest)
+    enter_letters(db, mirror, number, [SeenLetter(*entry) for entry in manifest.letters])
     foreign = FOREIGN.of_mirror(manifest.facts)
     if foreign:
         known = FOREIGN_TABLES.of(db, mirror)

@@ -52,11 +52,8 @@ def keep_column_lists(db: Connection, row: Any, after_batch: int) -> None:
     ``stream_from``. A batch on both sides may keep a list too many, but the table never lacks one.
     """
     b, ordinals = t.batch_table.c, EPOCHS.of(db, row.id)
-    found = db.execute(
-        sa.select(b.batch, b.epoch, b.max_pos).where(
-            b.mirror == row.mirror, b.source == row.source, b.batch > after_batch
-        )
-    ).tuples()
+    above = (b.mirror == row.mirror) & (b.source == row.source) & (b.batch > after_batch)
+    found = db.execute(sa.select(b.batch, b.epoch, b.max_pos).where(above)).tuples()
     begin = (row.stream_epoch, row.stream_from or "") if row.stream_from is not None else (0, "")
     # A stream that nobody accepted yet stops the table by itself; its lists are kept.
     live = {batch for batch, epoch, highest in found if (ordinals.get(epoch, row.stream_epoch + 1), highest) >= begin}
@@ -65,18 +62,16 @@ def keep_column_lists(db: Connection, row: Any, after_batch: int) -> None:
     kept = set[str]()
     before = {digest: one._replace(seen={}) for digest, one in COLUMN_LISTS.of(db, row.id).items()}
     COLUMN_LISTS.replace(db, row.id, before)
-    number = t.log_batch.c.number
-    manifests = sa.select(number, t.log_batch.c.manifest).where(
-        t.log_batch.c.mirror == row.mirror, number > after_batch
-    )
-    for batch, text in db.execute(manifests.order_by(number)).tuples().all():
+    c = t.log_batch.c
+    logged = sa.select(c.number, c.manifest).where(c.mirror == row.mirror, c.number > after_batch)
+    for batch, text in db.execute(logged.order_by(c.number)).tuples().all():
         if batch in live:
             manifest = Manifest.from_json(text)
             lists = FOUND_LISTS.of_table(manifest.facts, row.source)
             kept |= set(map(list_digest, lists))
-            above = {cols: _above(seen, ordinals, begin, row.stream_epoch + 1) for cols, seen in lists.items()}
-            reached = {cols: seen for cols, seen in above.items() if seen}
-            record_columns(db, row.id, reached, of_reading=manifest.lists_of_reading)
+            reached = {cols: _above(seen, ordinals, begin, row.stream_epoch + 1) for cols, seen in lists.items()}
+            seen_above = {cols: seen for cols, seen in reached.items() if seen}
+            record_columns(db, row.id, seen_above, of_reading=manifest.lists_of_reading)
     COLUMN_LISTS.drop(db, row.id, COLUMN_LISTS.of(db, row.id).keys() - kept)
 
 
@@ -127,7 +122,7 @@ def column_notes(db: Connection, generations: Mapping[str, int], *kinds: NoteKin
 
 def put_notes(db: Connection, table_id: str, notes: Iterable[ColumnNote]) -> None:
     """Write notes of a table, in place of those of the same generation, kind and column."""
-    _NOTES.put(db, table_id, _named(notes))
+    _NOTES.put(db, table_id, {_name(one): one for one in notes})
 
 
 def note_decision(db: Connection, table_id: str, said: Word) -> None:
@@ -171,9 +166,8 @@ def note_from_now(db: Connection, rows: Iterable[Any], kind: NoteKind, columns: 
 
     What is noted already is noted up to this batch: a proof or a load that holds less does not end it.
     """
-    _NOTES.put_each(
-        db, {row.id: _named(_note(row.generation, kind, name, "", batch) for name in columns) for row in rows}
-    )
+    for row in rows:
+        put_notes(db, row.id, [_note(row.generation, kind, name, "", batch) for name in columns])
 
 
 def note_contradicted(ledger: Engine, table_id: str, generation: int, why: str | None, batch: int) -> None:
@@ -229,10 +223,6 @@ def _note(generation: int, kind: NoteKind, column: str, since: str, batch: int =
 def _name(note: ColumnNote) -> str:
     place = [note.since] if note.kind is NoteKind.DECIDED else []
     return " ".join([str(note.generation), note.kind, note.column, *place])
-
-
-def _named(notes: Iterable[ColumnNote]) -> dict[str, ColumnNote]:
-    return {_name(one): one for one in notes}
 
 
 def _of(db: Connection, table_id: str, generation: int, *kinds: NoteKind) -> list[ColumnNote]:

@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable, Mapping
 from datetime import datetime
 
 import sqlalchemy as sa
-from sqlalchemy import Connection, Engine
+from sqlalchemy import Engine
 
 from open_mirroring.changes.horizon import MirrorHorizon, TableHorizon
 from open_mirroring.changes.manifest import Manifest
@@ -81,7 +81,10 @@ def forget(ledger: Engine, mirror: str, *, dropped: int, audit_before: datetime)
         gone += db.execute(t.open_letter.delete().where(c.mirror == mirror, c.batch <= dropped)).rowcount
         audit = t.audit
         gone += db.execute(audit.delete().where(audit.c.mirror == mirror, audit.c.at < audit_before)).rowcount
-        gone += _forget_proofs(db, mirror, audit_before)
+        p, newer, m = t.proof, t.proof.alias().c, t.mirrored_table.c
+        ours = p.c.table_id.in_(sa.select(m.id).where(m.mirror == mirror)) & (p.c.proved_at < audit_before)
+        is_newer = sa.exists().where(newer.table_id == p.c.table_id, newer.proved_at > p.c.proved_at)
+        gone += db.execute(p.delete().where(ours, is_newer)).rowcount
         c = t.log_batch.c
         full = sa.select(c.number, c.manifest).where(c.mirror == mirror, c.number <= dropped, c.ranges != "[]")
         for number, text in db.execute(full).tuples().all():
@@ -89,10 +92,3 @@ def forget(ledger: Engine, mirror: str, *, dropped: int, audit_before: datetime)
             one = t.log_batch.update().where(c.mirror == mirror, c.number == number)
             gone += db.execute(one.values(ranges="[]", manifest=counts)).rowcount
     return gone
-
-
-def _forget_proofs(db: Connection, mirror: str, before: datetime) -> int:
-    p, other, m = t.proof, t.proof.alias(), t.mirrored_table
-    ours = p.c.table_id.in_(sa.select(m.c.id).where(m.c.mirror == mirror))
-    newer = sa.exists().where(other.c.table_id == p.c.table_id, other.c.proved_at > p.c.proved_at)
-    return db.execute(p.delete().where(ours, p.c.proved_at < before, newer)).rowcount

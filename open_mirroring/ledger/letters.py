@@ -15,7 +15,7 @@ from typing import Any, Literal, NamedTuple
 import sqlalchemy as sa
 from sqlalchemy import Connection, Engine
 
-from open_mirroring.changes.manifest import LetterPlace, Manifest, SeenLetter, SettledLetter
+from open_mirroring.changes.manifest import LetterPlace, SeenLetter, SettledLetter
 from open_mirroring.codes import Trait, having
 from open_mirroring.ledger import requests
 from open_mirroring.ledger import tables as t
@@ -48,9 +48,9 @@ def settled_counts(ledger: Engine, mirror: str) -> dict[str, int]:
 
 def settle_letters(db: Connection, mirror: str, number: int, letters: Iterable[SettledLetter]) -> None:
     """Settle dead letters by what batch *number* holds of them, inside the transaction that completes it."""
-    settled = {LetterPlace(*letter[:3]): letter for letter in letters}
-    outcomes = {place: letter.outcome for place, letter in settled.items()}
-    _settle(db, mirror, outcomes, number, {place: letter.without_table for place, letter in settled.items()})
+    settled = {LetterPlace(*letter[:3]): letter[3:] for letter in letters}
+    outcomes = {place: outcome for place, (outcome, _) in settled.items()}
+    _settle(db, mirror, outcomes, number, {place: without_table for place, (_, without_table) in settled.items()})
 
 
 def accept_letters(
@@ -107,7 +107,7 @@ def _settle(
     c, s = t.mirror.c, t.settled_letter.c
     db.execute(sa.select(c.name).where(c.name == mirror).with_for_update())
     query = sa.select(s.batch, s.origin, s.place).where(
-        s.mirror == mirror, s.batch.in_(sorted({place.batch for place in outcomes}))
+        s.mirror == mirror, s.batch.in_({one.batch for one in outcomes})
     )
     fresh = sorted(outcomes.keys() - {LetterPlace(*row) for row in db.execute(query)})
     if fresh:
@@ -117,7 +117,7 @@ def _settle(
         named_none = sum(without_table.get(place, 0) for place in fresh)
         values = {"homeless_rejects": c.homeless_rejects - named_none}
         db.execute(t.mirror.update().where(c.name == mirror).values(values))
-        take_out(db, mirror, fresh)
+        _take_out(db, mirror, fresh)
     return fresh
 
 
@@ -194,9 +194,8 @@ def letter_counts(ledger: Engine, mirror: str) -> LetterCounts:
     unreadable = sa.select(o.source, o.code, sa.func.sum(o.letters)).where(of_mirror).group_by(o.source, o.code)
     untyped = _untyped(mirror)
     by_code = sa.select(untyped.c.source, untyped.c.code, sa.func.count()).group_by(untyped.c.source, untyped.c.code)
+    known = is_counted(ledger, mirror)
     with ledger.connect() as db:
-        known = db.scalar(sa.select(t.mirror.c.letters_counted).where(t.mirror.c.name == mirror))
-        is_new = db.scalar(sa.select(t.mirror.c.name).where(t.mirror.c.name == mirror)) is None
         mirrored = set(db.scalars(sa.select(m.source).where(m.mirror == mirror)))
         counts: dict[str | None, Counter[str]] = {}
         for query in (unreadable, by_code):
@@ -210,9 +209,8 @@ def letter_counts(ledger: Engine, mirror: str) -> LetterCounts:
         }
     without_table = found.pop(None, NO_LETTERS)
     foreign = sum(codes.total() for source, codes in counts.items() if source is not None and source not in mirrored)
-    return LetterCounts(
-        bool(known) or is_new, {s: x for s, x in found.items() if s is not None}, without_table, foreign
-    )
+    tables = {source: letters for source, letters in found.items() if source is not None}
+    return LetterCounts(known, tables, without_table, foreign)
 
 
 def _untyped(mirror: str) -> sa.Subquery:
@@ -243,35 +241,21 @@ def _stale(db: Connection, mirror: str, untyped: sa.Subquery) -> dict[str | None
     return dict(db.execute(sa.select(both.c.source, sa.func.count()).group_by(both.c.source)).tuples().all())
 
 
-def enter_letters(db: Connection, mirror: str, number: int, manifest: Manifest) -> None:
-    """Enter the dead letters of batch *number*, inside the transaction that completes it."""
-    _insert(db, mirror, number, [SeenLetter(*entry) for entry in manifest.letters])
-
-
-def forget_counts(db: Connection, mirror: str) -> None:
-    """The next run counts the dead letters of the log anew."""
-    db.execute(t.mirror.update().where(t.mirror.c.name == mirror).values(letters_counted=None))
-
-
-def take_out(db: Connection, mirror: str, places: Iterable[LetterPlace]) -> None:
-    """Take settled letters out, inside the transaction that settles them."""
+def _take_out(db: Connection, mirror: str, places: Iterable[LetterPlace]) -> None:
     c = t.open_letter.c
     for place in places:
         this = (c.mirror == mirror) & (c.batch == place.batch)
         gone = t.open_letter.delete().where(this, c.origin == place.origin, c.place == place.place)
-        if db.execute(gone).rowcount:
-            continue
-        # One of those that an entry stands for.
-        if db.scalar(sa.select(c.batch).where(this, c.place < 0).limit(1)) is not None:
-            forget_counts(db, mirror)
+        is_gone = db.execute(gone).rowcount > 0
+        if not is_gone and db.scalar(sa.select(c.batch).where(this, c.place < 0).limit(1)) is not None:
+            # One of those that an entry stands for: the next run counts them again.
+            db.execute(t.mirror.update().where(t.mirror.c.name == mirror).values(letters_counted=None))
 
 
 def is_counted(ledger: Engine, mirror: str) -> bool:
     """Whether every open dead letter of the log is in the ledger; so it is before the first run."""
-    c = t.mirror.c
-    with ledger.connect() as db:
-        row = db.execute(sa.select(c.letters_counted, c.committed).where(c.name == mirror)).one_or_none()
-    return row is None or bool(row.letters_counted)
+    rows = t.rows(ledger, sa.select(t.mirror.c.letters_counted).where(t.mirror.c.name == mirror))
+    return all(counted for (counted,) in rows)
 
 
 def count_anew(ledger: Engine, mirror: str, committed: int, letters: Mapping[int, Sequence[SeenLetter]]) -> None:
@@ -288,10 +272,11 @@ def count_anew(ledger: Engine, mirror: str, committed: int, letters: Mapping[int
         settled = {LetterPlace(*row) for row in db.execute(query)}
         db.execute(t.open_letter.delete().where(o.mirror == mirror))
         for batch, seen in letters.items():
-            _insert(db, mirror, batch, [x for x in seen if LetterPlace(batch, x.origin, x.place) not in settled])
+            enter_letters(db, mirror, batch, [x for x in seen if LetterPlace(batch, *x[:2]) not in settled])
         db.execute(t.mirror.update().where(m.name == mirror).values(letters_counted=True))
 
 
-def _insert(db: Connection, mirror: str, batch: int, letters: Iterable[SeenLetter]) -> None:
+def enter_letters(db: Connection, mirror: str, batch: int, letters: Iterable[SeenLetter]) -> None:
+    """Enter the dead letters of a batch, inside the transaction that completes it."""
     rows = [{"mirror": mirror, "batch": batch, "looked_to": 0, **letter._asdict()} for letter in letters]
     upsert(db, t.open_letter, rows, keys=["mirror", "batch", "origin", "place"], update=[])

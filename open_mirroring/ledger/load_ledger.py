@@ -71,10 +71,7 @@ class LoadPlan:
     @classmethod
     def from_json(cls, text: str) -> LoadPlan:
         """The plan that :meth:`to_json` wrote."""
-        return _plan_of(text)
-
-
-_plan_of = msgspec.json.Decoder(LoadPlan).decode
+        return msgspec.json.decode(text, type=cls)
 
 
 def chunk_text(chunks: Iterable[int]) -> str:
@@ -132,27 +129,17 @@ class LoadLedger:
             committed = db.scalar(sa.select(t.mirror.c.committed).where(t.mirror.c.name == self._mirror)) or 0
             row = db.execute(sa.select(t.mirrored_table).where(c.id == table_id)).one()
             if row.log_from > committed:
-                raise TransientError(
-                    "CHANGED_MEANWHILE",
-                    f"batch {row.log_from}, bound before the reset of {row.source!r}, is not in the log yet",
-                    where=f"mirror {self._mirror}",
-                    way_out="let the reading finish it (`open-mirroring tick`), then go on",
-                )
+                what = f"batch {row.log_from}, bound before the reset of {row.source!r}, is not in the log yet"
+                way_out = "let the reading finish it (`open-mirroring tick`), then go on"
+                raise TransientError("CHANGED_MEANWHILE", what, where=f"mirror {self._mirror}", way_out=way_out)
             epochs = [epoch for epoch, ordinal in EPOCHS.of(db, table_id).items() if ordinal == row.stream_epoch]
             in_stream = sa.select(sa.func.max(b.max_pos)).where(b.mirror == self._mirror, b.epoch.in_(epochs))
             own, lost = b.source == row.source, max(row.log_from, dropped)
             highest = db.scalar(in_stream.where(own, b.batch <= committed))
             highest_before = db.scalar(in_stream.where((b.batch <= row.log_from) | ((b.batch <= dropped) & own)))
             own_before = db.scalar(in_stream.where(own, b.batch <= lost))
-        return HandOver(
-            row.generation,
-            committed,
-            lost,
-            highest,
-            highest_before,
-            row.stream_from == BEGINS_EMPTY,
-            own_before,
-        )
+        begins_stream = row.stream_from == BEGINS_EMPTY
+        return HandOver(row.generation, committed, lost, highest, highest_before, begins_stream, own_before)
 
     def ignored_up_to(self, name: str) -> str:
         """The highest position of messages that were ignored of a table by its name at the source; empty: unknown."""
