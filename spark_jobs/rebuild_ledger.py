@@ -45,7 +45,6 @@ from open_mirroring.reconciliation.rebuilding import (
     UnknownTable,
     decide,
     judge_last,
-    missing_records,
     unknown_last,
 )
 from open_mirroring.reconciliation.rebuilt_ledger import adopt, refuse_known, seal_last, stop_unknown, write_tables
@@ -158,7 +157,7 @@ def _records(mirror: Mirror, root: Place) -> dict[int, BatchRecord]:
             "restore the change log first; without it, reset each table, or start over (docs: *Start over*)",
         )
     records = read_records(root, newest)
-    if missing := missing_records(newest, records):
+    if missing := [number for number in range(1, newest + 1) if number not in records]:
         raise _not_told(
             mirror,
             f"of {len(missing)} batches, the first of them {missing[0]}, the log does not say what was read",

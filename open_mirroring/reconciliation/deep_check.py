@@ -17,6 +17,7 @@ from open_mirroring.landing_zone.data_file import Footer
 from open_mirroring.ledger.reading import Publication, PublishedFile, TableState
 from open_mirroring.protocols import verdicts as v
 from open_mirroring.protocols.verdicts import DeepFinding
+from open_mirroring.reconciliation.evidence_text import ranges
 from open_mirroring.reconciliation.rebuilding import REBUILT
 
 DISPOSITIONS = ("published", "compacted", "duplicates", "superseded", "in_load", "rejected", "waiting")
@@ -192,10 +193,10 @@ def _check_publications(record: TableRecord, problems: Problems) -> None:
     rebuilt, rebuilt_batch = _rebuilt(record)
     numbers = [file.number for file in record.published if file.number > rebuilt]
     expected = set(range(rebuilt + 1, record.state.row.confirmed + 1))
-    if missing := sorted(expected - set(numbers)):
-        problems.add(v.COUNTS_DIFFER, f"the ledger has no record of the confirmed numbers {_shown(missing)}")
-    if unknown := sorted(set(numbers) - expected):
-        problems.add(v.COUNTS_DIFFER, f"the ledger has records of numbers never confirmed: {_shown(unknown)}")
+    if missing := expected - set(numbers):
+        problems.add(v.COUNTS_DIFFER, f"the ledger has no record of the confirmed numbers {ranges(missing)}")
+    if unknown := set(numbers) - expected:
+        problems.add(v.COUNTS_DIFFER, f"the ledger has records of numbers never confirmed: {ranges(unknown)}")
     groups = _groups(record)
     batch, highest = max(record.first_batch, rebuilt_batch), rebuilt
     for publication in record.publications:
@@ -205,7 +206,7 @@ def _check_publications(record: TableRecord, problems: Problems) -> None:
         name = f"the publication of batches {publication.batch_from} to {publication.batch_to}"
         own = [file.number for file in files]
         if own and own != list(range(highest + 1, highest + 1 + len(own))):
-            problems.add(v.COUNTS_DIFFER, f"{name} has the numbers {_shown(own)}, the one before ended at {highest}")
+            problems.add(v.COUNTS_DIFFER, f"{name} has the numbers {ranges(own)}, the one before ended at {highest}")
         highest = max([highest, *own])
         if publication.kind == "changes":
             if publication.batch_from != batch:
@@ -224,11 +225,9 @@ def _check_publications(record: TableRecord, problems: Problems) -> None:
         text = f"{let_in} changes were to wait for their transactions and {let_out} were released"
         problems.add(v.COUNTS_DIFFER, f"{text}, {record.state.waiting_rows} are said to wait")
     for (kind, batch_from, batch_to, _), group in groups.items():
-        files = [file for file in group if file.number > rebuilt]
-        if not files:
-            continue
-        text = f"numbers {_shown(file.number for file in files)} ({kind}, batches {batch_from} to {batch_to})"
-        problems.add(v.COUNTS_DIFFER, f"{text} belong to no publication")
+        if numbers := [file.number for file in group if file.number > rebuilt]:
+            text = f"numbers {ranges(numbers)} ({kind}, batches {batch_from} to {batch_to}) belong to no publication"
+            problems.add(v.COUNTS_DIFFER, text)
 
 
 def _rebuilt(record: TableRecord) -> tuple[int, int]:
@@ -248,9 +247,3 @@ def _check_changes(record: TableRecord, publication: Publication, name: str, pro
     logged = sum(part.rows for part in record.contents if publication.batch_from < part.batch <= publication.batch_to)
     if changes != logged:
         problems.add(v.COUNTS_DIFFER, f"{name} took {changes} changes, its batches hold {logged}")
-
-
-def _shown(numbers: Iterable[int]) -> str:
-    listed = list(numbers)
-    more = f" and {len(listed) - 10} more" if len(listed) > 10 else ""
-    return ", ".join(map(str, listed[:10])) + more

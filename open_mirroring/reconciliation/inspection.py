@@ -17,7 +17,6 @@ from open_mirroring.changes.log_position import is_load_epoch
 from open_mirroring.config import Mirror, Table
 from open_mirroring.errors import TerminalError, TransientError
 from open_mirroring.fabric.target import open_target
-from open_mirroring.fabric.target_status import TargetStatus
 from open_mirroring.landing_zone import layout
 from open_mirroring.landing_zone.listing import ListedItem, list_tables, split_listing
 from open_mirroring.landing_zone.onelake_address import OneLakeZone
@@ -111,11 +110,8 @@ def inspect_mirror(
         if not waiting:
             break
     else:
-        raise TransientError(
-            "CHANGED_MEANWHILE",
-            f"the tables {sorted(waiting)} kept changing while they were inspected",
-            way_out="try again",
-        )
+        what = f"the tables {sorted(waiting)} kept changing while they were inspected"
+        raise TransientError("CHANGED_MEANWHILE", what, way_out="try again")
     if is_new_there:
         refuse_foreign_zone(mirror, looking.owners)
     if record:
@@ -154,9 +150,10 @@ class _Looking:
         return findings | (self._once(doubted, closely=True) if doubted else {})
 
     def _once(self, tables: Mapping[str, TableState], *, closely: bool = False) -> dict[str, Finding]:
-        now = datetime.now(UTC)
-        targets = self._targets([state.folder for state in tables.values()])
-        objects = list_tables(self._store, [state.folder for state in tables.values()])
+        now, folders = datetime.now(UTC), [state.folder for state in tables.values()]
+        trust, target = self._trust_counters, self._target
+        targets = {} if target is None else target.statuses(folders, trust_counters=trust)
+        objects = list_tables(self._store, folders)
         items = {
             source: split_listing(state.folder, objects[state.folder].values(), state.row.generation, state.extension)
             for source, state in tables.items()
@@ -172,18 +169,18 @@ class _Looking:
             seen = pool.map(
                 lambda source: self._folder(tables[source], items[source], objects[tables[source].folder]), tables
             )
-            folders = dict(zip(tables, seen, strict=True))
+            found_folders = dict(zip(tables, seen, strict=True))
         findings: dict[str, Finding] = {}
         ahead = loads_ahead(self._reader, tables.values())
         for source, state in tables.items():
-            marker, before = folders[source].marker, self._remembered.get(state.id, Remembered())
-            lost, foreign = self._who_wrote(state, objects[state.folder])
+            folder, before = found_folders[source], self._remembered.get(state.id, Remembered())
+            marker, (lost, foreign) = folder.marker, self._who_wrote(state, objects[state.folder])
             if marker.incarnation not in (None, state.row.incarnation):
                 self.owners.add(marker.mirror or owner_of(self._reader.engine, marker.incarnation or ""))
             facts = TableFacts(
                 state,
                 {file.number: file for file in published.get(state.id, [])},
-                folders[source]._replace(lost=lost, foreign=foreign),
+                folder._replace(lost=lost, foreign=foreign),
                 now,
                 settled=settled[source],
                 load_ahead=ahead.get(source, ""),
@@ -243,9 +240,6 @@ class _Looking:
             return "", ""
         return "", f"a second writer publishes into this folder: {named} was not written by this mirror"
 
-    def _targets(self, folders: Sequence[str]) -> Mapping[str, TargetStatus]:
-        return {} if self._target is None else self._target.statuses(folders, trust_counters=self._trust_counters)
-
     def _folder(self, state: TableState, items: tuple[ListedItem, ...], objects: Mapping[str, ObjectInfo]) -> Folder:
         """Marker and metadata; an object that is known by its ETag is not read again, a missing one is asked for."""
         listed = objects.get(f"{state.folder}/{layout.INCARNATION_FILE}")
@@ -299,10 +293,7 @@ def loads_ahead(reader: LedgerReader, tables: Iterable[TableState]) -> dict[str,
 
 
 def _may_be_ahead(state: TableState) -> bool:
-    if (
-        state.start.load_state != "loaded"
-        or state.start.load_plan is None
-        or not _COMMIT.fullmatch(state.start.stream_from or "")
-    ):
+    start = state.start
+    if start.load_state != "loaded" or start.load_plan is None or not _COMMIT.fullmatch(start.stream_from or ""):
         return False
-    return state.row.published_batch == state.start.load_plan.hand_over_batch
+    return state.row.published_batch == start.load_plan.hand_over_batch

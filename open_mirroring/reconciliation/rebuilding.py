@@ -15,7 +15,6 @@ from open_mirroring.landing_zone.data_file import Footer
 from open_mirroring.landing_zone.schema import LandingColumn
 from open_mirroring.landing_zone.standing import Standing
 from open_mirroring.protocols.publishing import Work
-from open_mirroring.reconciliation.batch_record import BatchRecord
 
 REBUILT = "rebuilt"
 """The kind of the one publication that stands for all before the ledger was lost."""
@@ -98,29 +97,9 @@ class KnownTable:
         return self.found.files[: -len(self.last)]
 
     @property
-    def settled(self) -> int:
-        """Numbers up to this one are accounted for by their footers alone; all of them if the last one lacks some."""
-        return self.last[0].number - 1 if self._last_is_whole else self.newest.number
-
-    @property
-    def settled_batch(self) -> int:
-        """And so are the batches up to this one."""
-        return self.footer.batch_from if self._last_is_whole else self.footer.batch_to
-
-    @property
-    def _last_is_whole(self) -> bool:
-        return self.last[0].number == self.footer.first_number
-
-    @property
     def work(self) -> Work:
         """What the last publication carried."""
-        standing = self.standing
-        return Work(
-            "changes",
-            self.footer.batch_to,
-            position_from=standing.position_from,
-            position_to=standing.position_to,
-        )
+        return Work("changes", self.footer.batch_to, "", self.standing.position_from, self.standing.position_to)
 
 
 Decision = NewTable | UnknownTable | KnownTable
@@ -137,9 +116,8 @@ def decide(mirror: str, found: FoundTable, log: FoundLog) -> Decision:
     if found.is_text:
         return UnknownTable("its files are delimited text, which does not say what it is of", log_from=log.newest)
     newest = found.files[-1]
-    lives = {
-        (one.footer.mirror, one.footer.table_id, one.footer.generation) if one.footer else None for one in found.files
-    }
+    footers = [one.footer for one in found.files]
+    lives = {(one.mirror, one.table_id, one.generation) if one else None for one in footers}
     footer = newest.footer
     if footer is None or len(lives) > 1 or footer.mirror != mirror:
         return UnknownTable("not all files in its folder are of one life of this table", log_from=log.newest)
@@ -161,9 +139,7 @@ def decide(mirror: str, found: FoundTable, log: FoundLog) -> Decision:
     if standing.untyped:
         return unknown(f"{standing.untyped} of its changes could not be typed, and only the ledger named them")
     if standing.former:
-        return unknown(
-            f"{standing.former} columns of its earlier rows are read otherwise, and only the ledger noted how"
-        )
+        return unknown(f"{standing.former} columns of earlier rows are read otherwise, and only the ledger noted how")
     last = tuple(one for one in found.files if one.footer and one.footer.first_number == footer.first_number)
     if missing := {*range(last[0].number, newest.number)} - {one.number for one in last}:
         return unknown(f"number {min(missing)} of its last publication is missing, between others that are there")
@@ -182,16 +158,11 @@ def judge_last(table: KnownTable, planned: Sequence[tuple[str, int]], log: Found
     *planned* has their digests and numbers of rows. If fewer are there, the others were not published.
     """
     first = table.footer.first_number
-    end = first + len(planned)
-    differ = [
-        one.number
-        for one in table.last
-        if one.footer is not None
-        and (one.number >= end or planned[one.number - first] != (one.footer.digest, one.footer.rows))
-    ]
-    if differ:
-        what = f"for number {differ[0]} the log gives other rows today"
-        return unknown_last(table, f"{what}: settings, columns or the log have changed since", log)
+    for number, *_, footer, _ in table.last:
+        sealed = footer and (footer.digest, footer.rows)
+        if sealed and (number >= first + len(planned) or planned[number - first] != sealed):
+            what = f"for number {number} the log gives other rows today"
+            return unknown_last(table, f"{what}: settings, columns or the log have changed since", log)
     return table.newest.number - first + 1
 
 
@@ -199,8 +170,3 @@ def unknown_last(table: KnownTable, why: str, log: FoundLog) -> UnknownTable:
     """The decision on a table whose last publication cannot be compared."""
     life = table.footer.table_id, table.footer.generation
     return UnknownTable(why, *life, table.newest.number, _log_from(life[1], table.standing, log))
-
-
-def missing_records(newest: int, records: Mapping[int, BatchRecord]) -> list[int]:
-    """The batches of the log of which nothing says what they were."""
-    return [number for number in range(1, newest + 1) if number not in records]

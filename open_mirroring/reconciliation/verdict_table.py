@@ -12,7 +12,7 @@ Time decides only how old a backlog is and what the service may have purged.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import NamedTuple
 
@@ -111,17 +111,9 @@ def reconcile(facts: TableFacts) -> Finding:
     intent are left to the publisher. A table in a reset whose new generation has not begun is on hold (RESET_OPEN).
     """
     if facts.row.resetting:
-        evidence: dict[str, object] = {"generation": facts.row.generation, "confirmed": facts.row.confirmed}
-        return Finding(
-            Verdict.HOLD,
-            RESET_OPEN,
-            facts.reset,
-            {**evidence, "also": []},
-            0,
-            Backlog(),
-            notes=facts.remarks,
-            losses=facts.losses,
-        )
+        seen: dict[str, object] = {"generation": facts.row.generation, "confirmed": facts.row.confirmed, "also": []}
+        on_hold = Finding(Verdict.HOLD, RESET_OPEN, facts.reset, seen, 0, Backlog())
+        return replace(on_hold, notes=facts.remarks, losses=facts.losses)
     sequence = file_sequence(
         facts.folder.items,
         facts.row.confirmed,
@@ -191,10 +183,8 @@ def _stops(facts: TableFacts, sequence: FileSequence) -> Iterator[_Problem]:
         yield _stop(v.TARGET_FAILED, f"the target says {facts.target.state.value}: {said}")
     counted = facts.target.counted_rows
     if counted is not None and counted < facts.counted_before:
-        yield _stop(
-            v.TARGET_RESTARTED,
-            f"the target has processed {counted} rows of the table, after it had reported {facts.counted_before}",
-        )
+        what = f"the target has processed {counted} rows of the table, after it had reported {facts.counted_before}"
+        yield _stop(v.TARGET_RESTARTED, what)
 
 
 def _folder_stops(facts: TableFacts) -> Iterator[_Problem]:
@@ -204,34 +194,23 @@ def _folder_stops(facts: TableFacts) -> Iterator[_Problem]:
         yield _stop(v.LEDGER_LOST, folder.lost)
     # Before the table is established its marker and metadata may still be missing, but never be others.
     if marker != row.incarnation and (row.established or marker is not None):
-        what = f"the folder's {INCARNATION_FILE} is missing or not ours"
+        code, what = INCARNATION_CHANGED, f"the folder's {INCARNATION_FILE} is missing or not ours"
         if not row.established:
+            code = v.FOREIGN_WRITER
             what = f"the folder has another owner's {INCARNATION_FILE}, and nothing of ours was there yet"
-        yield _stop(
-            INCARNATION_CHANGED if row.established else v.FOREIGN_WRITER,
-            what,
-            marker=None if marker is None else shown(marker),
-            expected=row.incarnation,
-        )
+        yield _stop(code, what, marker=None if marker is None else shown(marker), expected=row.incarnation)
     elif row.established and folder.marker.etag != row.marker_etag:
-        yield _stop(
-            INCARNATION_CHANGED,
-            f"the folder's {INCARNATION_FILE} has our id but is not the object it was established with",
-            marker_etag=shown(folder.marker.etag),
-            expected_etag=row.marker_etag,
-        )
+        what = f"the folder's {INCARNATION_FILE} has our id but is not the object it was established with"
+        etags = {"marker_etag": shown(folder.marker.etag), "expected_etag": row.marker_etag}
+        yield _stop(INCARNATION_CHANGED, what, **etags)
     if not folder.metadata_matches and (row.established or folder.metadata_matches is not None):
         state = "is missing" if folder.metadata_matches is None else "names other keys than ours"
         yield _stop(METADATA_CHANGED, f"the folder's {METADATA_FILE} {state}")
     foreign = sorted(item.name for item in folder.items if item.stage is FileStage.FOREIGN)
     if foreign:
         names = [shown(name) for name in foreign[:_SHOWN_NAMES]]
-        yield _stop(
-            v.FOREIGN_ITEM,
-            f"{len(foreign)} items in the folder are not ours: {', '.join(names)}",
-            foreign=names,
-            foreign_count=len(foreign),
-        )
+        what = f"{len(foreign)} items in the folder are not ours: {', '.join(names)}"
+        yield _stop(v.FOREIGN_ITEM, what, foreign=names, foreign_count=len(foreign))
 
 
 def _number_stops(facts: TableFacts, sequence: FileSequence) -> Iterator[_Problem]:
