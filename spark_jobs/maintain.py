@@ -14,13 +14,13 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from sqlalchemy import Engine
 
-from open_mirroring.changes.horizon import LoggedBatch, LoggedTable, advance
+from open_mirroring.changes.horizon import LoggedTable, advance
 from open_mirroring.changes.log_position import is_of_generation
 from open_mirroring.config import Mirror
 from open_mirroring.config.storage import log_place
 from open_mirroring.landing_zone.opening import open_store
 from open_mirroring.ledger.extract_ledger import ExtractLedger
-from open_mirroring.ledger.horizon import forget, mirror_horizon, move_horizon
+from open_mirroring.ledger.horizon import forget, move_horizon
 from open_mirroring.ledger.letters import settled_letters
 from open_mirroring.ledger.reading import LedgerReader, TableState
 from open_mirroring.reconciliation.inspection import declare_tables, zone_address
@@ -71,19 +71,16 @@ def maintain(
     moment = now or datetime.now(UTC)
     before = moment - timedelta(days=mirror.maintenance.keep_days)
     moved, held_by = _move(mirror, ledger, before)
-    horizon = mirror_horizon(ledger, mirror.name)
     root, reader = log_place(mirror), LedgerReader(ledger, mirror.name)
+    horizon = reader.mirror_horizon()
     dropped = 0 if horizon is None else horizon.dropped
     drop_blocks(root, dropped)
     vacuumed = 0
     if reader.mirror().open_batch is None:
         # A batch that is bound now writes files younger than any that may go; one that was bound before may not.
         vacuumed = vacuum(root, timedelta(days=mirror.maintenance.keep_days))
-    store = open_store(zone_address(mirror))
-    swept = sum(
-        sweep_staging(store, state.folder, state.row.generation, state.row.confirmed)
-        for state in reader.tables().values()
-    )
+    store, states = open_store(zone_address(mirror)), reader.tables().values()
+    swept = sum(sweep_staging(store, one.folder, one.row.generation, one.row.confirmed) for one in states)
     audit_before = moment - timedelta(days=mirror.maintenance.audit_days)
     return Maintained(
         horizon=None if horizon is None else horizon.at,
@@ -100,18 +97,15 @@ def maintain(
 def _move(mirror: Mirror, ledger: Engine, before: datetime) -> tuple[dict[str, str], list[str]]:
     reader = LedgerReader(ledger, mirror.name)
     for _ in range(_TRIES):
-        committed, known = reader.mirror().committed, mirror_horizon(ledger, mirror.name)
+        committed, known = reader.mirror().committed, reader.mirror_horizon()
         fragments = ExtractLedger(ledger, mirror.name).open_fragments()
         states = reader.tables()
-        found_letters = [
-            *read_open_letters(mirror, ledger),
-            *untyped_letters(reader, settled_letters(ledger, mirror.name)),
-        ]
+        untyped = untyped_letters(reader, settled_letters(ledger, mirror.name))
         # A letter about a table that is not mirrored is of no concern to any that is.
-        letters = [letter for letter in found_letters if letter.table is None or letter.table in states]
+        letters = [one for one in (*read_open_letters(mirror, ledger), *untyped) if one.table in {None, *states}]
         waiting = [(f.epoch, f.pos) for f in fragments]
         moved, of_tables = advance(
-            [LoggedBatch(*one) for one in reader.batch_times()],
+            reader.batch_times(),
             _tables(mirror, ledger, reader, states, letters, waiting),
             known,
             before=before,

@@ -9,7 +9,7 @@ from __future__ import annotations
 import argparse
 import logging
 import sys
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from types import MappingProxyType
@@ -33,7 +33,7 @@ from open_mirroring.ledger.requests import RELOAD, Asked, answer, table_unknown
 from open_mirroring.ledger.reset_ledger import ResetLedger, load_needed
 from open_mirroring.operate.exit_codes import Exit, exit_of_report
 from open_mirroring.operate.operations import RELOAD as OPERATION
-from open_mirroring.operate.reset_driver import ResetDriver, ResetOutcome
+from open_mirroring.operate.reset_driver import ResetDriver
 from open_mirroring.protocols.resetting import RESET_OPEN
 from open_mirroring.protocols.table_stops import LOAD_REPEATED, RELOAD_SEEN
 from open_mirroring.reconciliation.inspection import declaration, zone_address
@@ -86,13 +86,7 @@ class Reloaded(NamedTuple):
 
 
 def request_reload(
-    mirror: Mirror,
-    ledger: Engine,
-    source: str,
-    reason: Reason,
-    *,
-    again: bool = False,
-    request: str = "",
+    mirror: Mirror, ledger: Engine, source: str, reason: Reason, *, again: bool = False, request: str = ""
 ) -> bool:
     """Ask for the reset of a table; False when nothing begins with it. Nothing is deleted yet.
 
@@ -115,7 +109,7 @@ def request_reload(
 def reload_table(
     mirror: Mirror,
     ledger: Engine,
-    spark: Callable[[], SparkSession],
+    spark: SparkSession,
     source: str,
     *,
     wait: timedelta = timedelta(0),
@@ -123,7 +117,7 @@ def reload_table(
 ) -> Reloaded:
     """Carry a reset that was asked for as far as it goes, waiting for the target at most *wait*.
 
-    *spark* is called when the table is rebuilt. What was finished under the *request* is not done again (G-30).
+    What was finished under the *request* is not done again (G-30).
     """
     table = declared_table(mirror, source)
     asked = Asked(request, RELOAD, source)
@@ -134,13 +128,13 @@ def reload_table(
         # A table that begins with its source's own load, in the log, begins with no load of ours (G-125).
         loads = LedgerReader(ledger, mirror.name).tables(source)[source].start.load_state != "none"
         if loads:
-            done = load(mirror, ledger, spark(), [source])
+            done = load(mirror, ledger, spark, [source])
             stopped.update(done.stopped)
             if waits_for := done.stopped.get(source) or done.held.get(source):
                 return waits_for
         if not loads or table.loads_through_log:
             # Also a load that goes through the change log is published from there.
-            published = publish(mirror, ledger, spark(), [source])
+            published = publish(mirror, ledger, spark, [source])
             stopped.update(published.stopped)
             return published.stopped.get(source) or published.held.get(source, "")
         return ""
@@ -150,15 +144,8 @@ def reload_table(
     if finished is not None:
         return Reloaded(source, finished["generation"], "", "", stopped, losses)
     generation = LedgerReader(ledger, mirror.name).tables()[source].row.generation
-    return Reloaded(source, generation, stage_text(outcome), outcome.waits_for, stopped, losses)
-
-
-def publish_behind(mirror: Mirror, ledger: Engine, spark: Callable[[], SparkSession], done: Reloaded) -> Reloaded:
-    """Publish what the log has behind the load of a table whose reset is over."""
-    if done.waits_for or done.stopped:
-        return done
-    published = publish(mirror, ledger, spark(), [done.table])
-    return done._replace(stopped={table: why for table, why in published.stopped.items() if table == done.table})
+    stage = "" if outcome.stage is None else outcome.stage.value
+    return Reloaded(source, generation, stage, outcome.waits_for, stopped, losses)
 
 
 def follow(
@@ -185,7 +172,7 @@ def follow(
         if reset is None or reset.drops or now.stop_code is not None:
             continue
         if reset.who == stopped.approver or reset.is_carried_on:
-            done[source] = reload_table(mirror, ledger, lambda: spark, source)
+            done[source] = reload_table(mirror, ledger, spark, source)
     return done
 
 
@@ -213,7 +200,8 @@ class _Stopped:
         if accepted is None:
             if (declared.on_reload or self._mirror.publish.on_reload) == "stop":
                 return
-            if refused and not self._has_new_changes():
+            newest = self._reader.mirror().committed
+            if refused and declared.source not in self._reader.contents({declared.source: newest - 1}, newest):
                 return  # the log has nothing more than at the last look
         reason = accepted or Reason(self.approver, f"on_reload: rebuild; {state.stop_code}: {state.stop_what}")
         try:
@@ -277,10 +265,6 @@ class _Stopped:
         came = self._reader.committed_at({found.load.last_batch}).get(found.load.last_batch)
         return found.load.new_from is not None or came is None or datetime.now(UTC) - came >= QUIET
 
-    def _has_new_changes(self) -> bool:
-        newest = self._reader.mirror().committed
-        return self._state.source in self._reader.contents({self._state.source: newest - 1}, newest)
-
 
 def came_again(mirror: Mirror, ledger: Engine, declared: Table) -> ReloadedRows | None:
     """The full load that a table's source made again, in the log; None where it is in files next to the changes.
@@ -319,11 +303,6 @@ def _newest_load(mirror: Mirror, ledger: Engine, declared: Table) -> ReloadedRow
     return replace(found, up_to=up_to)
 
 
-def stage_text(outcome: ResetOutcome) -> str:
-    """The last record's name; empty when the reset is over."""
-    return "" if outcome.stage is None else outcome.stage.value
-
-
 def declared_table(mirror: Mirror, source: str) -> Table:
     """The table of the mirror file; raises ``ARGUMENT_INVALID``."""
     declared = {table.source: table for table in mirror.tables}
@@ -359,8 +338,12 @@ def _reload(mirror: Mirror, ledger: Engine, spark: SparkSession, arguments: argp
     if arguments.request_only:
         return Reloaded(source, LedgerReader(ledger, mirror.name).tables()[source].row.generation, "REQUESTED", "", {})
     wait = timedelta(minutes=arguments.wait)
-    done = reload_table(mirror, ledger, lambda: spark, source, wait=wait, request=request)
-    return publish_behind(mirror, ledger, lambda: spark, done)
+    done = reload_table(mirror, ledger, spark, source, wait=wait, request=request)
+    if done.waits_for or done.stopped:
+        return done
+    # What the log has behind the load.
+    stopped = publish(mirror, ledger, spark, [source]).stopped
+    return done._replace(stopped={source: stopped[source]} if source in stopped else {})
 
 
 main = Job("reload_table", _reload, OPERATION.arguments[1:])

@@ -44,6 +44,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
+_AGAIN = "run the command again: it goes on from its last record"
 _FINAL_PLACES = (FilePlace.FINAL, FilePlace.PROCESSED, FilePlace.READY_TO_DELETE)
 
 
@@ -77,15 +78,8 @@ def stage_again(mirror: Mirror, reader: LedgerReader, state: TableState, lost: P
 
 
 def _without_rows(mirror: Mirror, reader: LedgerReader, state: TableState, lost: PublishedFile) -> StagedFile:
-    footer = Footer(
-        mirror.name,
-        state.id,
-        state.row.generation,
-        _first_number(reader, state, lost),
-        lost.batch_from,
-        lost.batch_to,
-        "load" if lost.kind == "load" else "changes",
-    )
+    life = (mirror.name, state.id, state.row.generation, _first_number(reader, state, lost))
+    footer = Footer(*life, lost.batch_from, lost.batch_to, "load" if lost.kind == "load" else "changes")
     target = StageTarget(state.folder, 1, footer, mirror.publish.compression, state.text)
     positions = lost.first_position, lost.last_position
     return stage_no_rows(zone_address(mirror), target, state.columns.columns, state.keys, positions)
@@ -134,12 +128,9 @@ def _first_number(reader: LedgerReader, state: TableState, lost: PublishedFile) 
 
 
 def _impossible(state: TableState, lost: PublishedFile, why: str) -> TerminalError:
-    return TerminalError(
-        "REPAIR_REFUSED",
-        f"the content of number {lost.number} of table {state.source!r} cannot be made again: {why}",
-        way_out="move that very file back under its name, if anybody has it; else reset the table: "
-        "`open-mirroring reload-table`",
-    )
+    what = f"the content of number {lost.number} of table {state.source!r} cannot be made again: {why}"
+    way_out = "move that very file back under its name, if there is a copy; else reset the table: "
+    return TerminalError("REPAIR_REFUSED", what, way_out=f"{way_out}`open-mirroring reload-table`")
 
 
 def repair_number(
@@ -203,11 +194,8 @@ class _Store:
         marker = self._ask(protocol.ReadMarker())
         row = self._state.row
         if marker != protocol.Marker(row.incarnation, row.marker_etag):
-            raise TerminalError(
-                "REPAIR_REFUSED",
-                f"the folder of table {self._state.source!r} is not the one that the number belongs to",
-                way_out="see to INCARNATION_CHANGED first",
-            )
+            what = f"the folder of table {self._state.source!r} is not the one that the number belongs to"
+            raise TerminalError("REPAIR_REFUSED", what, way_out="see to INCARNATION_CHANGED first")
 
     def holds(self, sealed: StagedFile) -> bool:
         """Whether the sealed object is still staged."""
@@ -220,16 +208,12 @@ class _Store:
         """
         for place in _FINAL_PLACES:
             found = self._probe(place, number, sealed)
-            if not found.there:
-                continue
-            if found.digest != sealed.digest:
-                raise TerminalError(
-                    "CONFLICT",
-                    f"number {number} of table {self._state.source!r} is there with other content than was sealed",
-                    way_out="find out who wrote it; if the target may have applied it, reset the table: "
-                    "`open-mirroring reload-table`",
-                )
-            return found
+            if found.there and found.digest != sealed.digest:
+                what = f"number {number} of table {self._state.source!r} is there with other content than was sealed"
+                way_out = "find out who wrote it; if the target may have applied it, reset the table: "
+                raise TerminalError("CONFLICT", what, way_out=f"{way_out}`open-mirroring reload-table`")
+            if found.there:
+                return found
         return None
 
     def publish(self, number: int, sealed: StagedFile) -> protocol.Seen:
@@ -237,13 +221,9 @@ class _Store:
         if self.holds(sealed):
             self.check_life()
             self._ports.answer(self._state, protocol.Rename(number, sealed))
-        found = self.seen(number, sealed)
-        if found is None:
-            raise TransientError(
-                "CHANGED_MEANWHILE",
-                f"number {number} of table {self._state.source!r} is not there yet",
-                way_out="run the command again: it goes on from its last record",
-            )
+        if (found := self.seen(number, sealed)) is None:
+            what = f"number {number} of table {self._state.source!r} is not there yet"
+            raise TransientError("CHANGED_MEANWHILE", what, way_out=_AGAIN)
         return found
 
     def _probe(self, place: FilePlace, number: int, sealed: StagedFile) -> protocol.Seen:
@@ -254,11 +234,8 @@ class _Store:
     def _ask(self, request: protocol.Request) -> protocol.Reply:
         reply = self._ports.answer(self._state, request)
         if isinstance(reply, protocol.Unknown):
-            raise TransientError(
-                "CHANGED_MEANWHILE",
-                f"the store did not answer for table {self._state.source!r}",
-                way_out="run the command again: it goes on from its last record",
-            )
+            what = f"the store did not answer for table {self._state.source!r}"
+            raise TransientError("CHANGED_MEANWHILE", what, way_out=_AGAIN)
         return reply
 
 

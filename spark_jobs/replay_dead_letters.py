@@ -22,8 +22,7 @@ from open_mirroring.operate.operations import LETTERS
 from open_mirroring.reconciliation.inspection import declare_tables
 from open_mirroring.reconciliation.losses import look
 from spark_jobs.extract.driver import ExtractionDriver
-from spark_jobs.letters.counting import ensure_counted
-from spark_jobs.letters.open_letters import LetterChoice, OpenLetter, read_open_letters
+from spark_jobs.letters.open_letters import LetterChoice, OpenLetter, ensure_counted, read_open_letters
 from spark_jobs.reconcile.lost_ledger import refuse_lost_ledger
 from spark_jobs.runtime.job import Job
 
@@ -47,12 +46,11 @@ class Replayed(NamedTuple):
     losses: Mapping[str, str] = MappingProxyType({})
 
 
-def replay_letters(mirror: Mirror, ledger: Engine, spark: SparkSession, choice: LetterChoice | None = None) -> Replayed:
-    """Decode the open dead letters of *choice* (None: all) again; finish what an earlier run left open first."""
+def replay_letters(mirror: Mirror, ledger: Engine, spark: SparkSession, chosen: LetterChoice) -> Replayed:
+    """Decode the open dead letters of *chosen* again; finish what an earlier run left open first."""
     declare_tables(mirror, ledger)
     refuse_lost_ledger(mirror, ledger)
     ensure_counted(mirror, ledger)
-    chosen = LetterChoice() if choice is None else choice
     driver = ExtractionDriver(mirror, ledger, spark)
     bound: list[OpenLetter] = []
 
@@ -79,16 +77,11 @@ def _by_code(letters: Iterable[OpenLetter]) -> dict[str, int]:
     return dict(sorted(Counter(letter.code for letter in letters).items()))
 
 
-def choice_of(arguments: argparse.Namespace) -> LetterChoice:
-    """The choice that arguments make."""
-    return LetterChoice(arguments.code, arguments.table, arguments.after, arguments.before)
+def _replay(mirror: Mirror, ledger: Engine, spark: SparkSession, of: argparse.Namespace) -> Replayed:
+    return replay_letters(mirror, ledger, spark, LetterChoice(of.code, of.table, of.after, of.before))
 
 
-main = Job(
-    "replay_dead_letters",
-    lambda mirror, ledger, spark, chosen: replay_letters(mirror, ledger, spark, choice_of(chosen)),
-    LETTERS,
-)
+main = Job("replay_dead_letters", _replay, LETTERS)
 
 
 if __name__ == "__main__":

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable
 from datetime import datetime
 
 import sqlalchemy as sa
@@ -14,22 +14,9 @@ from open_mirroring.changes.manifest import Manifest
 from open_mirroring.ledger import tables as t
 from open_mirroring.ledger.documents import Documents
 
-_MIRROR = Documents[MirrorHorizon]("horizon", MirrorHorizon)
-_TABLE = Documents[tuple[int, TableHorizon]]("table_horizon", tuple[int, TableHorizon])
+MIRROR_HORIZON = Documents[MirrorHorizon]("horizon", MirrorHorizon)
+TABLE_HORIZON = Documents[tuple[int, TableHorizon]]("table_horizon", tuple[int, TableHorizon])
 """Of a table: the generation for which its horizon was set, and the horizon."""
-
-
-def mirror_horizon(ledger: Engine, mirror: str) -> MirrorHorizon | None:
-    """The horizon of a mirror; None while maintenance never moved it."""
-    with ledger.connect() as db:
-        return _MIRROR.one(db, mirror)
-
-
-def table_horizons(ledger: Engine, lives: Mapping[str, int]) -> dict[str, TableHorizon]:
-    """H by table id, given the present generation of each; only tables that have one."""
-    with ledger.connect() as db:
-        found = {table: kept[""] for table, kept in _TABLE.of_each(db, lives).items()}
-    return {table: horizon for table, (generation, horizon) in found.items() if generation == lives[table]}
 
 
 def newest_dropped(mirror: str) -> sa.ColumnElement[int]:
@@ -62,9 +49,9 @@ def move_horizon(
         free = t.mirror.update().where(c.name == mirror, c.committed == committed, c.open_number.is_(None))
         if db.execute(free.values(version=c.version + 1, dropped=horizon.dropped)).rowcount != 1:
             return False
-        _MIRROR.put(db, mirror, {"": horizon})
+        MIRROR_HORIZON.put(db, mirror, {"": horizon})
         for table_id, generation, of_table in tables:
-            _TABLE.put(db, table_id, {"": (generation, of_table)})
+            TABLE_HORIZON.put(db, table_id, {"": (generation, of_table)})
     return True
 
 

@@ -17,7 +17,7 @@ from sqlalchemy import Engine
 from open_mirroring.changes.column_history import FormerColumn, Word
 from open_mirroring.changes.column_notes import UNVERIFIED, ColumnNote, NoteKind, decided, former_columns
 from open_mirroring.changes.complete_position import Completeness
-from open_mirroring.changes.horizon import BatchContents, MirrorHorizon, TableHorizon
+from open_mirroring.changes.horizon import BatchContents, LoggedBatch, MirrorHorizon, TableHorizon
 from open_mirroring.changes.log_position import is_load_epoch, not_below, position_order
 from open_mirroring.changes.manifest import Manifest, counts_of
 from open_mirroring.changes.source_reloads import NewestLoad
@@ -31,7 +31,7 @@ from open_mirroring.ledger.auditing import Reason
 from open_mirroring.ledger.columns import column_notes
 from open_mirroring.ledger.declaring import ResetRecord
 from open_mirroring.ledger.documents import COLUMN_LISTS, EPOCHS, STARTS
-from open_mirroring.ledger.horizon import mirror_horizon, newest_dropped, table_horizons
+from open_mirroring.ledger.horizon import MIRROR_HORIZON, TABLE_HORIZON, newest_dropped
 from open_mirroring.ledger.load_ledger import LoadPlan
 from open_mirroring.ledger.publish_ledger import table_row
 from open_mirroring.protocols.publishing import TableRow, Work
@@ -50,16 +50,14 @@ class MirrorState(NamedTuple):
     stop_code: str | None
     stop_what: str | None
     homeless_rejects: int
+    dropped: int
     open_since: datetime | None = None
 
     def refuse_stopped(self, mirror: str) -> None:
         """Refuse to go on with a mirror whose reading is stopped, with the code of the stop."""
         if self.stop_code is not None:
-            raise TerminalError(
-                self.stop_code,
-                f"mirror {mirror!r} is stopped: {self.stop_what}",
-                way_out="see the runbook's section of this code, then `open-mirroring resume-extraction`",
-            )
+            way_out = "see the runbook's section of this code, then `open-mirroring resume-extraction`"
+            raise TerminalError(self.stop_code, f"mirror {mirror!r} is stopped: {self.stop_what}", way_out=way_out)
 
 
 class GenerationStart(NamedTuple):
@@ -199,8 +197,9 @@ class LedgerReader:
     def mirror(self) -> MirrorState:
         """The mirror's row; all zero before the first run."""
         c = t.mirror.c
-        query = sa.select(c.committed, c.open_number, c.stop_code, c.stop_what, c.homeless_rejects, c.open_bound_at)
-        return MirrorState(*next(iter(self._rows(query.where(c.name == self._mirror))), (0, None, None, None, 0)))
+        of_batch, of_stop = (c.committed, c.open_number), (c.stop_code, c.stop_what)
+        query = sa.select(*of_batch, *of_stop, c.homeless_rejects, c.dropped, c.open_bound_at)
+        return MirrorState(*next(iter(self._rows(query.where(c.name == self._mirror))), (0, None, None, None, 0, 0)))
 
     def tables(self, source: str | None = None) -> dict[str, TableState]:
         """Every table of the mirror by source name, or this one."""
@@ -346,11 +345,15 @@ class LedgerReader:
 
     def mirror_horizon(self) -> MirrorHorizon | None:
         """The horizon of the mirror; None while maintenance never moved it."""
-        return mirror_horizon(self._engine, self._mirror)
+        with self._engine.connect() as db:
+            return MIRROR_HORIZON.one(db, self._mirror)
 
     def horizons(self, tables: Iterable[TableState]) -> dict[str, TableHorizon]:
-        """Per table H, as far as maintenance has set it."""
-        return table_horizons(self._engine, {table.id: table.row.generation for table in tables})
+        """Per table H, as far as maintenance has set it for its present generation."""
+        lives = {table.id: table.row.generation for table in tables}
+        with self._engine.connect() as db:
+            found = {table: kept[""] for table, kept in TABLE_HORIZON.of_each(db, lives).items()}
+        return {table: horizon for table, (generation, horizon) in found.items() if generation == lives[table]}
 
     def published(self, table_id: str, generation: int, above: int = 0) -> list[PublishedFile]:
         """Confirmed files of a table above a number, in order."""
@@ -362,9 +365,8 @@ class LedgerReader:
         found: dict[str, list[PublishedFile]] = {}
         wanted = sa.select(c.table_id, *(c[name] for name in PublishedFile._fields)).order_by(c.table_id, c.number)
         for some in _alike(numbers):
-            asked = sa.or_(
-                *(c.table_id.in_(ids) & (c.generation == g) & (c.number > n) for (g, n), ids in some.items())
-            )
+            parts = (c.table_id.in_(ids) & (c.generation == g) & (c.number > n) for (g, n), ids in some.items())
+            asked = sa.or_(*parts)
             found |= t.grouped((id_, PublishedFile(*file)) for id_, *file in self._rows(wanted.where(asked)))
         return found
 
@@ -405,24 +407,17 @@ class LedgerReader:
 
     def newest_numbers(self, confirmed_before: datetime) -> dict[str, int]:
         """By table id the highest number of its generation confirmed before a moment; only tables that have one."""
-        c, m = t.published_file.c, t.mirrored_table.c
-        query = (
-            sa.select(c.table_id, sa.func.max(c.number))
-            .join(t.mirrored_table, self._of_life(c))
-            .where(m.mirror == self._mirror, c.confirmed_at < confirmed_before)
-            .group_by(c.table_id)
-        )
-        return dict(self._rows(query))
+        c = t.published_file.c
+        ours = (t.mirrored_table.c.mirror == self._mirror) & (c.confirmed_at < confirmed_before)
+        query = sa.select(c.table_id, sa.func.max(c.number)).join(t.mirrored_table, self._of_life(c))
+        return dict(self._rows(query.where(ours).group_by(c.table_id)))
 
     def published_bytes(self, since: datetime) -> int:
         """Bytes of the files confirmed since a moment, in whatever generation of their table."""
         c, m = t.published_file.c, t.mirrored_table.c
-        query = (
-            sa.select(sa.func.sum(c.size))
-            .join(t.mirrored_table, c.table_id == m.id)
-            .where(m.mirror == self._mirror, c.confirmed_at >= since)
-        )
-        return int(t.first(self._engine, query) or 0)
+        query = sa.select(sa.func.sum(c.size)).join(t.mirrored_table, c.table_id == m.id)
+        ours = (m.mirror == self._mirror) & (c.confirmed_at >= since)
+        return int(t.first(self._engine, query.where(ours)) or 0)
 
     def batches(self, above: int = 0) -> list[CommittedBatch]:
         """Committed batches above a number, in order."""
@@ -431,11 +426,11 @@ class LedgerReader:
         found = self._rows(query.order_by(c.number))
         return [(number, counts_of(manifest), at) for number, manifest, at in found]
 
-    def batch_times(self) -> list[tuple[int, datetime, datetime]]:
-        """Every committed batch in order: number, when it was bound, when it was committed."""
+    def batch_times(self) -> list[LoggedBatch]:
+        """Every committed batch in order."""
         c = t.log_batch.c
         query = sa.select(c.number, c.bound_at, c.committed_at).where(c.mirror == self._mirror).order_by(c.number)
-        return [tuple(row) for row in self._rows(query)]
+        return [LoggedBatch(*row) for row in self._rows(query)]
 
     def committed_at(self, batches: Collection[int]) -> dict[int, datetime]:
         """When each of some batches was committed."""

@@ -157,19 +157,12 @@ def _left(report: Report) -> Iterator[str]:
         yield f"On hold: {tables}: {why}"
     for kind in ("stopped", "losses"):
         for tables, why in alike(sorted((report.get(kind) or {}).items())):
-            yield _with_way_out(f"{kind.upper()}: {tables}: {why}", _next_step(why))
+            line, code = f"{kind.upper()}: {tables}: {why}", CODES.get(why.partition(":")[0])
+            # The text of an error has its next step already.
+            is_told = code is None or code.next_step in line or ". Next step: " in line
+            yield line if is_told or code is None else f"{line}. Next step: {code.next_step}"
     for table, notes in sorted((report.get("notes") or {}).items()):
         yield from (f"Note: {table}: {note}" for note in notes)
-
-
-def _with_way_out(line: str, way_out: str | None) -> str:
-    # An error's own way out stands in its text.
-    return f"{line}. Next step: {way_out}" if way_out and way_out not in line and ". Next step: " not in line else line
-
-
-def _next_step(text: str) -> str | None:
-    code = CODES.get(str(text).partition(":")[0])
-    return None if code is None else code.next_step
 
 
 def counted(counts: Mapping[str, int]) -> str:

@@ -46,11 +46,6 @@ class ResetOutcome(NamedTuple):
         return self.stage is None and not self.waits_for
 
 
-def nothing_rebuilt() -> str:
-    """The rebuilding of whoever cannot do it."""
-    return "the table to be rebuilt by a run"
-
-
 class ResetDriver:
     """Answers the requests of one table's reset.
 
@@ -64,7 +59,7 @@ class ResetDriver:
         ledger: Engine,
         source: str,
         *,
-        rebuild: Callable[[], str] = nothing_rebuilt,
+        rebuild: Callable[[], str] = lambda: "the table to be rebuilt by a run",
         asked: Asked | None = None,
         zone: ZoneAddress | None = None,
     ) -> None:
@@ -115,19 +110,13 @@ class ResetDriver:
         row = self._ledger.look(self._source)
         is_new = answer(self._engine, self._mirror, asked) is None
         if is_new and (why := self._why_not_waiting(row, word)):
-            raise TerminalError(
-                "COMMAND_REFUSED",
-                f"that table {self._source!r} is {word} decides nothing: {why}",
-                where=f"mirror {self._mirror}",
-                way_out="`open-mirroring status` shows what its reset waits for; confirm it then",
-            )
+            what = f"that table {self._source!r} is {word} decides nothing: {why}"
+            way_out = "`open-mirroring status` shows what its reset waits for; confirm it then"
+            raise TerminalError("COMMAND_REFUSED", what, where=f"mirror {self._mirror}", way_out=way_out)
         to = ResetStage.TABLE_GONE if word == "gone" else ResetStage.TABLE_BACK
         if is_new and not self._ledger.say(asked, row.version, to, reason):
-            raise TransientError(
-                "CHANGED_MEANWHILE",
-                f"a run is at work on the reset of {self._source!r}",
-                way_out="look, and confirm it again",
-            )
+            what = f"a run is at work on the reset of {self._source!r}"
+            raise TransientError("CHANGED_MEANWHILE", what, way_out="look, and confirm it again")
         if word == "back":
             return f"{self._source}: the reset is over"
         return f"{self._source}: the run that waits for this goes on; without one, start it again"
@@ -136,14 +125,11 @@ class ResetDriver:
         if row.stage is None:
             return "it is in no reset"
         if word == "gone":
-            if row.stage is not ResetStage.FOLDER_DELETED:
-                return (
-                    f"its reset is at {row.stage.value}, and waits for that at {ResetStage.FOLDER_DELETED.value} only"
-                )
+            waits = ResetStage.FOLDER_DELETED
+            if row.stage is not waits:
+                return f"its reset is at {row.stage.value}, and waits for that at {waits.value} only"
             back = [folder for folder in row.folders if self._holds_anything(folder)]
-            return (
-                f"an operator wrote into the deleted folder {back[0]!r}; the next run deletes it again" if back else ""
-            )
+            return f"the deleted folder {back[0]!r} has files again; the next run deletes it again" if back else ""
         if row.stage is not ResetStage.REBUILDING or not (row.rebuilt and row.has_files):
             return f"its reset is at {row.stage.value}, and not all that it begins with is published"
         return ""
@@ -157,7 +143,12 @@ class ResetDriver:
                 case protocol.Acquire():
                     return self._ledger.acquire(self._source)
                 case protocol.Advance(version, to, absent):
-                    return self._advance(version, to, absent)
+                    reply = self._ledger.advance(self._source, version, to, absent=absent)
+                    if isinstance(reply, protocol.ResetRow):
+                        log.info("%s: %s", self._source, to.value)
+                        if to is not ResetStage.REQUESTED and not absent:
+                            reach(f"reset.{to.value.lower()}")
+                    return reply
                 case protocol.DeleteFolders(version, folders):
                     return self._delete(version, folders)
                 case protocol.LookForTable(row):
@@ -173,14 +164,6 @@ class ResetDriver:
             if isinstance(request, protocol.Rebuild):
                 raise
             return protocol.Unknown()
-
-    def _advance(self, version: int, to: ResetStage, absent: bool) -> protocol.Reply:
-        reply = self._ledger.advance(self._source, version, to, absent=absent)
-        if isinstance(reply, protocol.ResetRow):
-            log.info("%s: %s", self._source, to.value)
-            if to is not ResetStage.REQUESTED and not absent:
-                reach(f"reset.{to.value.lower()}")
-        return reply
 
     def _delete(self, version: int, folders: tuple[str, ...]) -> protocol.Reply:
         if self._ledger.look(self._source).version != version:
@@ -198,20 +181,15 @@ class ResetDriver:
     def _sight(self, row: protocol.ResetRow) -> Sight:
         if row.stage is ResetStage.REBUILDING:
             folder = self._reader.tables()[self._source].folder
-            if self._watch.sees(folder) or self._was_applied(folder):
-                return Sight.THERE
-            return Sight.ABSENT
+            # A file that the service moved was applied (F-36): the table is there.
+            moved = (f"{folder}/{layout.PROCESSED_FOLDER}", f"{layout.PROCESSED_FOLDER}/{folder}")
+            return Sight.THERE if self._watch.sees(folder) or any(map(self._holds_anything, moved)) else Sight.ABSENT
         if any(self._holds_anything(folder) for folder in row.folders):
             return Sight.FOLDER_BACK
         seen = [self._watch.sees(folder) for folder in row.folders]
         if any(seen):
             return Sight.THERE
         return Sight.UNSEEN if None in seen else Sight.ABSENT
-
-    def _was_applied(self, folder: str) -> bool:
-        """A file that the service moved was applied (F-36): the table is there."""
-        places = [f"{folder}/{layout.PROCESSED_FOLDER}", f"{layout.PROCESSED_FOLDER}/{folder}"]
-        return any(self._holds_anything(place) for place in places)
 
     def _holds_anything(self, folder: str) -> bool:
         return next(iter(self._store.list(folder)), None) is not None

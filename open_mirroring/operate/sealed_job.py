@@ -41,12 +41,9 @@ def sealed(order: JobOrder, key: str) -> str:
     """The order as text of letters, digits, ``-``, ``_`` and ``=``; raises ``INSTALLATION_INCOMPLETE``."""
     text = _fernet(key, "the connection").encrypt(zlib.compress(json.dumps(order).encode())).decode()
     if len(text) > ARGUMENT_BYTES:
-        raise TerminalError(
-            "INSTALLATION_INCOMPLETE",
-            f"mirror file and connections are {len(text):,} bytes as sealed text, of at most {ARGUMENT_BYTES:,}",
-            where=order.mirror,
-            way_out="name the tables by patterns, split the mirror, or let the driver run in client mode",
-        )
+        what = f"mirror file and connections are {len(text):,} bytes as sealed text, of at most {ARGUMENT_BYTES:,}"
+        way_out = "name the tables by patterns, split the mirror, or let the driver run in client mode"
+        raise _refused(what, order.mirror, way_out)
     return text
 
 
@@ -55,21 +52,13 @@ def opened(text: str, key_file: Path) -> JobOrder:
     try:
         key = key_file.read_text(encoding="ascii").strip()
     except (OSError, UnicodeDecodeError) as error:
-        raise TerminalError(
-            "INSTALLATION_INCOMPLETE",
-            f"the key cannot be read: {type(error).__name__}",
-            where=str(key_file),
-            way_out="let the cluster copy the key's file to the driver, readable for its user",
-        ) from None
+        way_out = "let the cluster copy the key's file to the driver, readable for its user"
+        raise _refused(f"the key cannot be read: {type(error).__name__}", str(key_file), way_out) from None
     try:
         document = json.loads(zlib.decompress(_fernet(key, str(key_file)).decrypt(text)))
     except (InvalidToken, zlib.error, ValueError):
-        raise TerminalError(
-            "INSTALLATION_INCOMPLETE",
-            "the job was sealed by another key than the driver's",
-            where=str(key_file),
-            way_out="copy the key of the connection that the Spark connection names as `job-key` to the driver",
-        ) from None
+        way_out = "copy the key of the connection that the Spark connection names as `job-key` to the driver"
+        raise _refused("the job was sealed by another key than the driver's", str(key_file), way_out) from None
     return JobOrder(*document)
 
 
@@ -77,5 +66,8 @@ def _fernet(key: str, where: str) -> Fernet:
     try:
         return Fernet(key)
     except ValueError:
-        what = "the key is not 32 bytes in URL-safe base64"
-        raise TerminalError("INSTALLATION_INCOMPLETE", what, where=where, way_out=_MAKE_A_KEY) from None
+        raise _refused("the key is not 32 bytes in URL-safe base64", where, _MAKE_A_KEY) from None
+
+
+def _refused(what: str, where: str, way_out: str) -> TerminalError:
+    return TerminalError("INSTALLATION_INCOMPLETE", what, where=where, way_out=way_out)

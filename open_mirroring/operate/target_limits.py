@@ -23,20 +23,14 @@ def limit_warnings(mirror: Mirror) -> list[Problem]:
     found = []
     if len(mirror.tables) > _MANY_TABLES:
         what = f"a mirrored database takes {MOST_TABLES:,} tables, this mirror has {len(mirror.tables):,}"
-        found.append(
-            mirror.problem(
-                ("tables",), "TARGET_LIMIT", what, "divide the tables between mirrors, each with its database"
-            )
-        )
+        way_out = "divide the tables between mirrors, each with its database"
+        found.append(mirror.problem(("tables",), "TARGET_LIMIT", what, way_out))
     for place, table in mirror.placed_tables:
         named = _named_columns(table)
         if named > _MOST_COLUMNS:
             what = f"the target's SQL endpoint takes {_MOST_COLUMNS:,} columns of a table, this one names {named:,}"
-            found.append(
-                mirror.problem(
-                    place, "TARGET_LIMIT", what, "leave some out with `columns`, or read the table with Spark"
-                )
-            )
+            way_out = "leave some out with `columns`, or read the table with Spark"
+            found.append(mirror.problem(place, "TARGET_LIMIT", what, way_out))
     return found
 
 

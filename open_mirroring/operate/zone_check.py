@@ -26,13 +26,12 @@ def check_landing_zone(mirror: Mirror) -> list[Problem]:
         return [mirror.problem_of(("landing_zone", "connection"), error)]
     if isinstance(address, LocalZone):
         return []
-    trials: list[tuple[SettingPath, Callable[[], None]]] = [
-        (("landing_zone",), lambda: prove_conformance(OneLakeStore(address)))
-    ]
-    if mirror.asks_status:
-        trials.append((("gate", "status"), FabricTarget(address).prove))
+    trials: dict[SettingPath, Callable[[], None]] = {
+        ("landing_zone",): lambda: prove_conformance(OneLakeStore(address)),
+        **({("gate", "status"): FabricTarget(address).prove} if mirror.asks_status else {}),
+    }
     problems = []
-    for setting, trial in trials:
+    for setting, trial in trials.items():
         try:
             trial()
         except MirroringError as error:
@@ -44,9 +43,6 @@ def prove_conformance(store: OneLakeStore) -> None:
     """Refuse a store that does anything otherwise than the publish protocol needs (``STORE_UNFIT``)."""
     found = deviations(store)
     if found:
-        raise TerminalError(
-            "STORE_UNFIT",
-            "; ".join(f"expected: {deviation.expected}; found: {deviation.found}" for deviation in found),
-            where="conformance probe",
-            way_out="publish nothing there; take this to the service's support, or choose another region or address",
-        )
+        what = "; ".join(f"expected: {deviation.expected}; found: {deviation.found}" for deviation in found)
+        way_out = "publish nothing there; take this to the service's support, or choose another region or address"
+        raise TerminalError("STORE_UNFIT", what, where="conformance probe", way_out=way_out)
