@@ -45,10 +45,7 @@ class Corrected(NamedTuple):
 
 
 def correct(mirror: Mirror, ledger: Engine, spark: SparkSession, proof_id: str, reason: Reason) -> Corrected:
-    """Log the rows of the keys that a proof found to differ, as the source has them now; the next tick publishes them.
-
-    One proof is corrected once: whoever asks again gets what came of it. Raises ``REPAIR_REFUSED``.
-    """
+    """Log the rows of the keys that a proof found to differ, as the source has them now; once for each proof."""
     proofs, reader = ProofLedger(ledger), LedgerReader(ledger, mirror.name)
     recorded = proofs.find(proof_id)
     states = {state.id: state for state in reader.tables().values()}

@@ -61,11 +61,7 @@ class Maintained(NamedTuple):
 def maintain(
     mirror: Mirror, ledger: Engine, spark: SparkSession | None = None, *, now: datetime | None = None
 ) -> Maintained:
-    """Do what is due; nothing here needs Spark.
-
-    Raises ``CHANGED_MEANWHILE`` when the log does not take the commit (the next run goes on), ``LOG_DAMAGED``,
-    ``LEDGER_LOST``.
-    """
+    """Do what is due; nothing here needs Spark (``CHANGED_MEANWHILE``, ``LOG_DAMAGED``, ``LEDGER_LOST``)."""
     declare_tables(mirror, ledger)
     refuse_lost_ledger(mirror, ledger)
     moment = now or datetime.now(UTC)

@@ -76,8 +76,8 @@ class Rebuilt(NamedTuple):
 def rebuild(mirror: Mirror, ledger: Engine | None, reason: Reason | None) -> Rebuilt:
     """Make the ledger of a mirror again, while no job of it runs; without a *reason* only say what would come of it.
 
-    The same call after a crash begins from scratch. *ledger* is the one as it is, only to look; None where there is
-    none. Raises ``COMMAND_REFUSED`` when it knows the mirror, or log and zone do not show what there was.
+    The same call after a crash begins from scratch. Raises ``COMMAND_REFUSED`` when *ledger*, which is only looked at,
+    knows the mirror, or log and zone do not show what there was.
     """
     if ledger is not None:
         with ledger.connect() as db:

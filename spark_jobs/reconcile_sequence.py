@@ -72,13 +72,8 @@ def reconcile_deep(
 ) -> Reconciled:
     """Check every table (of *only*, if given) and the change log; stop the tables that differ.
 
-    A table stopped here stays so until an operator clears it; one that only the verdict stops goes on when the cause is
-    gone.
-
-    Raises:
-        TerminalError: ``ARGUMENT_INVALID``.
-        TransientError: ``CHANGED_MEANWHILE``; ``UNREACHABLE`` when the store failed under some files: what was found in
-            the others is recorded.
+    A table stopped here stays so until an operator clears it. Raises ``ARGUMENT_INVALID``, ``CHANGED_MEANWHILE``, and
+    ``UNREACHABLE`` when the store failed under some files: what was found in the others is recorded.
     """
     ids = declare_tables(mirror, ledger, only)
     ensure_counted(mirror, ledger)

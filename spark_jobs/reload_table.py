@@ -115,10 +115,7 @@ def reload_table(
     wait: timedelta = timedelta(0),
     request: str = "",
 ) -> Reloaded:
-    """Carry a reset that was asked for as far as it goes, waiting for the target at most *wait*.
-
-    What was finished under the *request* is not done again (G-30).
-    """
+    """Carry a reset as far as it goes, waiting for the target at most *wait*; once for each *request* (G-30)."""
     table = declared_table(mirror, source)
     asked = Asked(request, RELOAD, source)
     stopped: dict[str, str] = {}
@@ -267,10 +264,7 @@ class _Stopped:
 
 
 def came_again(mirror: Mirror, ledger: Engine, declared: Table) -> ReloadedRows | None:
-    """The full load that a table's source made again, in the log; None where it is in files next to the changes.
-
-    Raises ``RELOAD_UNCLEAR`` where there is no such load.
-    """
+    """The full load that a table's source made again (``RELOAD_UNCLEAR``); None where it is in files."""
     if format_of(mirror).has_loads:
         return _newest_load(mirror, ledger, declared)
     if not declared.begins_with_load_of_task or not isinstance(mirror.source, ChangeTables):
@@ -283,10 +277,7 @@ def came_again(mirror: Mirror, ledger: Engine, declared: Table) -> ReloadedRows 
 
 
 def _newest_load(mirror: Mirror, ledger: Engine, declared: Table) -> ReloadedRows:
-    """Where the newest full load of a table's source begins in the log (G-125).
-
-    Raises ``RELOAD_UNCLEAR``; ``LOAD_NEEDED`` when files of it are not there any more.
-    """
+    """Where the newest full load of a table's source begins in the log (G-125; ``RELOAD_UNCLEAR``, ``LOAD_NEEDED``)."""
     reader, source = LedgerReader(ledger, mirror.name), declared.source
     up_to, state = reader.mirror().committed, reader.tables(source)[source]
     logged = reader.contents({source: 0}, up_to).get(source, [])

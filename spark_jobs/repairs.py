@@ -57,10 +57,7 @@ class Repaired(NamedTuple):
 
 
 def stage_again(mirror: Mirror, reader: LedgerReader, state: TableState, lost: PublishedFile) -> StagedFile:
-    """A new staged object with the content of a published number.
-
-    Raises ``REPAIR_REFUSED`` when the content cannot be made again with its digest.
-    """
+    """A new staged object with the content and digest of a published number (``REPAIR_REFUSED``)."""
     if lost.rows == 0:
         return _without_rows(mirror, reader, state, lost)
     if lost.kind != "changes":
@@ -145,12 +142,8 @@ def repair_number(
 ) -> Repaired:
     """Publish a number again with the content that was sealed; goes on where an earlier call was interrupted.
 
-    *not_applied* is how somebody knows that the target has not applied it. A *request* that is done does nothing, even
-    if the number is lost again (G-30).
-
-    Raises:
-        TerminalError: ``REPAIR_REFUSED``, ``ARGUMENT_INVALID``; ``CONFLICT`` when somebody else made the number.
-        TransientError: ``CHANGED_MEANWHILE``; what ledger and store raise. Call again.
+    A *request* that is done does nothing, even if the number is lost again (G-30). Raises ``REPAIR_REFUSED``,
+    ``CONFLICT`` when somebody else made the number, ``CHANGED_MEANWHILE``: call again.
     """
     findings = inspect_mirror(mirror, ledger)
     if source not in findings:
@@ -202,10 +195,7 @@ class _Store:
         return self._probe(FilePlace.SOURCE, 0, sealed).etag == sealed.etag
 
     def seen(self, number: int, sealed: StagedFile) -> protocol.Seen | None:
-        """The number where it is, in the order in which a file travels; None when it is nowhere.
-
-        Raises ``CONFLICT`` when it has other content than was sealed.
-        """
+        """The number where it is, in the order in which a file travels; None when it is nowhere (``CONFLICT``)."""
         for place in _FINAL_PLACES:
             found = self._probe(place, number, sealed)
             if found.there and found.digest != sealed.digest:

@@ -1,8 +1,7 @@
 """Spark job: decodes open dead letters again, with today's decoder and settings, into a batch of their own.
 
 ``spark-submit spark_jobs/replay_dead_letters.py MIRROR.yaml [--code C] [--table T] [--after P] [--before P]``, or
-:func:`replay_letters`. The rows keep the positions of their messages, so a replayed change never overwrites a newer
-one. Letters that still cannot be decoded stay as they are (I17).
+:func:`replay_letters`. The rows keep the positions of their messages, so none overwrites a newer one (I17).
 """
 
 from __future__ import annotations
@@ -33,8 +32,7 @@ if TYPE_CHECKING:
 class Replayed(NamedTuple):
     """What a replay did: *replayed* letters are settled, *left* are still open, by code.
 
-    *batch* holds what was decoded; None when no letter was to be tried. Of *no_message* letters the log has no message
-    to decode. *healed* tables may have their stop lifted now.
+    *batch* is None when no letter was to be tried. Of *no_message* letters the log has no message to decode.
     """
 
     batch: int | None

@@ -1,8 +1,7 @@
 """Finds what became of a table's columns: which are gone, came back, or may have been renamed.
 
-The source sends no event for DDL (C-75): only the column lists of rows show it. A row proved to be complete that lacks
-a column of earlier changes shows that it is gone. Positions of rows decide, never their arrival (G-60). A rename is a
-drop and an addition in one step (F-88), which no change reports.
+The source sends no event for DDL (C-75). A row proved to be complete that lacks a column of earlier changes shows that
+it is gone, by its position, not its arrival (G-60). A rename is a drop and an addition in one step (F-88).
 """
 
 from __future__ import annotations
@@ -44,10 +43,7 @@ class Column(NamedTuple):
 
 
 class ListOfColumns(NamedTuple):
-    """A column list: its columns by name, where rows with it were *seen*, and whether one of them proved it *whole*.
-
-    The places are positions over all stream incarnations.
-    """
+    """A column list, the places of rows with it over all streams, and whether one of them proved it *whole*."""
 
     columns: Mapping[str, Column]
     seen: PlacesSeen
@@ -146,10 +142,7 @@ def column_history(
 
 
 def names_by_structures(column: str, structures: Sequence[ListOfColumns]) -> set[str] | None:
-    """The names that a column may have got, as announced structures show it; None where they do not show it go.
-
-    The structures are in the order in which they held, each with all columns of the table.
-    """
+    """The names that a column may have got, by the table's structures in order; None where they do not show it go."""
     found, is_shown = set[str](), False
     for before, after in pairwise(structures):
         if column in before.columns and column not in after.columns:
@@ -160,10 +153,7 @@ def names_by_structures(column: str, structures: Sequence[ListOfColumns]) -> set
 
 
 def moved_behind(before: Sequence[str], after: Sequence[str]) -> list[str]:
-    """The columns that must have been dropped and added again between two orders of a table's columns.
-
-    A column keeps its place among the others as long as it lives; a new one comes behind them all.
-    """
+    """The columns that were dropped and added again between two orders of a table's columns: new ones come last."""
     places = {name: at for at, name in enumerate(before)}
     known = [name for name in after if name in places]
     for at, (one, other) in enumerate(pairwise(known)):
@@ -173,10 +163,7 @@ def moved_behind(before: Sequence[str], after: Sequence[str]) -> list[str]:
 
 
 def renamed_columns(lists: Sequence[ListOfColumns], history: ColumnHistory, said: Sequence[Word]) -> list[FormerColumn]:
-    """The renames that were stated and the lists do not contradict, in the order of their positions.
-
-    A column that was gone for a time before its rename was another one then, and counts as dropped there.
-    """
+    """The renames that were stated and the lists do not contradict, in order; a gap before one is a drop."""
     found = []
     for column, up_to, now in sorted(said, key=lambda one: one.up_to):
         gone, back = history.gone.get(column), history.back.get(column)
@@ -201,8 +188,7 @@ def other_columns(history: ColumnHistory) -> list[FormerColumn]:
 def names_before_return(column: str, back: Back, lists: Sequence[ListOfColumns], renames: bool) -> dict[str, str]:
     """The names that a column may have had before it came back, each with the first position of that name.
 
-    The lists do not show how often it was gone. So every column is named that came between, fits, and was not carried
-    with it.
+    How often it was gone is not known: every column is named that came between, fits, and was not carried with it.
     """
     having = [one for one in lists if column in one.columns]
     first = min(one.seen.first for one in having)
@@ -233,8 +219,7 @@ def spelled_otherwise(
 ) -> list[FormerColumn]:
     """Columns that are spelled otherwise than in the table's files, in case only: they are the same (G-67).
 
-    *spelled* are the files' names by folded case. A list with both spellings has two columns, which the target cannot
-    distinguish.
+    *spelled* are the files' names by folded case. A list with both spellings has two columns.
     """
     names, found = dict(spelled), list[FormerColumn]()
     for name in dict.fromkeys(name for one in lists for name in one.columns):
@@ -295,8 +280,7 @@ def _proofs_without(column: str, lists: Sequence[ListOfColumns]) -> list[str]:
 def _new_names(column: str, gone: Gone, lists: Sequence[ListOfColumns], renames: bool) -> list[str]:
     """The columns that may be a gone one: of its type and place, first carried behind it, with no whole row between.
 
-    Between two stream incarnations any source may have renamed it. A name that looks the same is likelier another
-    spelling.
+    Between two streams any source may have renamed it. A name that looks the same is likelier another spelling.
     """
     newest = max((one for one in lists if column in one.columns), key=lambda one: one.seen.last)
     found: list[str] = []
@@ -317,8 +301,7 @@ def _new_names(column: str, gone: Gone, lists: Sequence[ListOfColumns], renames:
 def _may_be(old: str, before: ListOfColumns, new: str, after: ListOfColumns, *, in_full: bool = False) -> bool:
     """Whether a column may be an earlier one under a new name: a rename keeps its type and its place.
 
-    Places are compared among the columns of both times. Where a list *in_full* leaves numbers out, its source keeps
-    them, and the number has to be the same.
+    Where a list *in_full* leaves numbers out, its source keeps them, and the number has to be the same.
     """
     at, now = before.columns[old].place, after.columns[new].place
     if not before.columns[old].may_be(after.columns[new]):

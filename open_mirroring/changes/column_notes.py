@@ -43,8 +43,7 @@ class ColumnNote(NamedTuple):
     """A note on a table's columns.
 
     *generation* 0 counts for all. *column* may be a pattern, or the reason where all rows are meant. *since* is the
-    place since which it holds; of a decision and a former column, that up to which it does. *now* is the new name of a
-    renamed column.
+    place since which it holds; of a decision and a former column, that up to which it does.
     """
 
     generation: int

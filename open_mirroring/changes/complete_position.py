@@ -28,9 +28,8 @@ If a format marks the first change of each transaction, it is the position of th
 class Completeness(NamedTuple):
     """The completeness of the log after a batch.
 
-    *partitions* is how many of the source carry changes, *told* the highest commit that each has shown. *below* has per
-    stream incarnation the position below which all is complete; incarnations that some partition has not shown are left
-    out.
+    *partitions* is how many of the source carry changes, *told* the highest commit that each has shown. *below* is by
+    stream the position below which all is complete, where every partition has shown the stream.
     """
 
     partitions: int
@@ -45,8 +44,7 @@ class Completeness(NamedTuple):
     def position(self, ordinals: Mapping[str, int]) -> str | None:
         """The complete position of a table as :func:`~open_mirroring.changes.log_position.position_order` writes it.
 
-        A stream is complete once a later one has a complete position: positions rise over all streams of a partition
-        (G-01).
+        A stream is complete once a later one has a complete position, as positions rise over all of them (G-01).
         """
         known = [position_order(ordinals[epoch], major) for epoch, major in self.below.items() if epoch in ordinals]
         return max(known, default=None)
@@ -70,8 +68,7 @@ def advance(
 ) -> Completeness:
     """The completeness after a batch: a pure function of the batches up to it. A complete position never falls.
 
-    *waiting* has stream incarnation and ``major`` of every event that lacks pieces after the batch; an empty ``major``
-    may be anywhere above.
+    *waiting* has stream and ``major`` of every event that lacks pieces; an empty ``major`` may be anywhere above.
     """
     merged = {name: dict(epochs) for name, epochs in (before.told_at(reads) if before else {}).items()}
     for name, epochs in told.items():

@@ -111,10 +111,7 @@ def _rows_that_left(changes: Sequence[Logged], is_held: Callable[[Logged], bool]
 def _row_that_left(
     left: Left, is_held: Callable[[Logged], bool], earlier: Mapping[int, Logged | None]
 ) -> Logged | None:
-    """The row that left its key in a key change, with *earlier* such rows known; None if several rows are possible.
-
-    When rows swap keys in one transaction, only the before image can distinguish them (G-03).
-    """
+    """The row that left its key in a key change, with *earlier* ones known; None if several are possible (G-03)."""
     known = _with_rows([change for change in left.changes if is_held(change)], (), earlier, is_held)
     newest = standing(known, ())
     if newest is None or newest.position.transaction != left.position.transaction:

@@ -22,8 +22,7 @@ Transaction = tuple[int, str]
 class MirrorHorizon(NamedTuple):
     """The horizon of a mirror: every batch above *batch* is above the horizon of each table.
 
-    *at* is when the newest batch below was bound: sources are not read again from before. The log may lack batches up
-    to *dropped*.
+    Sources are not read again from before *at*, when *batch* was bound. The log may lack batches up to *dropped*.
     """
 
     batch: int
@@ -61,9 +60,8 @@ class LoggedBatch(NamedTuple):
 class LoggedTable:
     """The facts that decide how far the horizon of one table may move.
 
-    *epochs* are ordinals of streams. *waiting* are changes that may still arrive or be decoded, by epoch and position.
-    Normal reading may repeat changes from *reread_from* on (T-18). Changes of published batches above
-    *published_position* wait (C-88).
+    *waiting* are changes that may still arrive or be decoded, by epoch and position. Normal reading may repeat changes
+    from *reread_from* on (T-18). Changes of published batches above *published_position* wait (C-88).
     """
 
     published_batch: int

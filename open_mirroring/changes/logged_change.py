@@ -33,9 +33,8 @@ class RowUntold(Exception):
 class Left(NamedTuple):
     """The old key of a row that changed its key, with the changes of that key before the move.
 
-    *position* is that of the DELETE half that leaves the key, *before* its before image. *changes* are newest first,
-    one per position; *later* ones show a row at the old key. Up to the order *untold* the log may lack rows; None: it
-    has them all.
+    *position* and *before* are those of the DELETE half. *changes* are newest first, one per position; *later* ones
+    show a row at the old key. Up to the order *untold* the log may lack rows; None: it has them all.
     """
 
     position: LogPosition
@@ -49,8 +48,7 @@ class RowColumns(NamedTuple):
     """What is known of a logged row's columns, apart from their values.
 
     *meaning* reads the text of a column; None: texts are compared as they are. *telling* are those outside the key that
-    a before image always contains; *dropped* are not at the source any more, or left out by the mirror file at any
-    time.
+    a before image always contains; *dropped* are gone at the source, or left out at any time.
     """
 
     meaning: Meaning | None = None
@@ -119,10 +117,7 @@ def newest_effective(changes: Sequence[Logged]) -> Logged | None:
 
 
 def rests_on_image(changes: Sequence[Logged]) -> bool:
-    """Whether only a before image shows that the row that left its key last was the one that had taken it.
-
-    The image might belong to a row that differs only in its key and appears in no change of the log.
-    """
+    """Whether only a before image shows that the row that left its key last was the one that had taken it."""
     if not changes or changes[0].after is not None:
         return False
     leaving, rest = changes[0], changes[1:]
@@ -138,9 +133,8 @@ def rests_on_image(changes: Sequence[Logged]) -> bool:
 def _is_same_row(leaving: Logged, row: Logged, changes: Sequence[Logged]) -> bool:
     """Whether the departure from a key belongs to the row that came to the key in the same transaction.
 
-    The previous row at the key decides; if the log may lack it, a before image that differs from the row or has every
-    value. A contradicting image of a key change always counts, that of a DELETE only if another row may have been
-    there.
+    The previous row at the key decides; if the log may lack it, a before image that differs or has every value. A
+    contradicting image of a key change always counts, that of a DELETE only if another row may have been there.
     """
     is_denied = _contradicts(leaving, row)
     if leaving.operation == KEY_LEFT and is_denied:
@@ -170,8 +164,7 @@ def standing(changes: Sequence[Logged], untypable: Collection[LogPosition]) -> L
 def stands_on_another(change: Logged, changes: Sequence[Logged]) -> bool | None:
     """Whether a row took a key at which another row still is; None if the log may lack that row.
 
-    No key ever has two rows, so the next departure from the key is the other row's. *changes* are newest first and end
-    before that.
+    No key ever has two rows, so the next departure is the other row's. *changes* are newest first and end before that.
     """
     if change.left is None and change.operation != INSERT:
         return False
@@ -214,9 +207,8 @@ def _has_every_value(half: Logged, row: Logged) -> bool:
 def same_content(one: Logged, other: Logged) -> bool:
     """Whether two changes at one position have the same values, in any spelling (G-02).
 
-    Another reading may have a NULL more after a column was added, or lack a value after one was dropped (T-33) or left
-    out. If rows have the columns of the time of reading, only columns of both can contradict, and only under a name
-    that no other column had meanwhile.
+    Another reading may have a NULL more after a column was added, or lack a dropped or excluded one (T-33). If rows
+    have the columns of the time of reading, only columns of both can contradict.
     """
     if (one.operation == KEY_LEFT) != (other.operation == KEY_LEFT):
         return False

@@ -139,8 +139,7 @@ Purpose = Literal["new", "reread", "replay", "overdue"]
 class Scope:
     """What a batch is of: source ranges never bound before, ranges bound before, or dead letters of the log.
 
-    Only new ranges move the mark of a source. One that is *overdue* reads nothing: it gives up messages that waited too
-    long.
+    Only new ranges move the mark of a source. One that is *overdue* gives up messages that waited too long.
     """
 
     purpose: Purpose = "new"

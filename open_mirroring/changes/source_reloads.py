@@ -25,9 +25,8 @@ class NewestLoad:
     """The full load of a source with which a table begins.
 
     *begins* is by partition the place of its first row. Changes below *stream_from* are older; *new_from* is the lowest
-    change known to come after it. *is_closed*: every partition was read as far as it went when the load had begun, so
-    whatever comes in one without a place comes after it. *first_batch* and *last_batch* are the first with a row of the
-    load or a later change, and the newest with a row of it.
+    change known to come after it. *is_closed*: every partition was read as far as it went when the load had begun.
+    *first_batch* and *last_batch* are the first with a row of it or a later change, and the newest with a row of it.
     """
 
     epoch: str
@@ -39,10 +38,7 @@ class NewestLoad:
     last_batch: int = 0
 
     def behind(self, highest: str | None) -> NewestLoad:
-        """The same load, before which changes up to the position *highest* came; None: none came.
-
-        Raises ``RELOAD_UNCLEAR`` where changes after the load are not above that.
-        """
+        """The same load behind changes up to *highest*; ``RELOAD_UNCLEAR`` where later ones are not above that."""
         stream_from = "" if highest is None else f"{highest}~"
         if self.new_from is not None and self.new_from < stream_from:
             what = f"what is older: changes behind the load begin at {self.new_from}, those before it end at {highest}"
@@ -139,10 +135,9 @@ LookAgain = Callable[[str, int], CameAgain | None]
 
 
 def divide(epoch: str, partitions: Mapping[str, Sequence[Run]], look_again: LookAgain) -> NewestLoad:
-    """Where the newest load begins in each partition, and which changes come after it.
+    """Where the newest load begins in each partition, and which changes come after it (``RELOAD_UNCLEAR``).
 
     *partitions* has the runs of the table's rows in order; *look_again* looks at the keys where runs are not enough.
-    Raises ``RELOAD_UNCLEAR``.
     """
     runs = {partition: _loads(found) for partition, found in partitions.items()}
     loads = {partition: [run for run in found if run.is_load] for partition, found in runs.items()}

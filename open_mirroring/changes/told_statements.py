@@ -24,8 +24,7 @@ class ColumnStep(NamedTuple):
 class Statement(NamedTuple):
     """A statement on one table; *place* is its position among the changes of the current load.
 
-    *columns* are its actions by the names before it in lower case, None if unknown. *renamed_to* is the table's new
-    name.
+    *columns* are its actions by former names in lower case, None if unknown; *renamed_to* is the table's new name.
     """
 
     place: str
@@ -49,8 +48,7 @@ ToldColumn = tuple[str | None, str]
 def what_became_of(column: str, after: str, statements: Sequence[Statement]) -> ToldColumn | None:
     """What statements did to a column that rows up to *after* had; None if they leave a doubt.
 
-    Renames are followed. A statement that gives the name to another column while this one has it is a contradiction,
-    and so is a re-created table.
+    Renames are followed. A statement that gives the name away while this column has it is a contradiction.
     """
     name, first = column, ""
     for one in sorted((one for one in statements if one.place > after), key=lambda one: one.place):

@@ -202,8 +202,7 @@ def _resume(db: Connection, table_id: str, code: str) -> None:
 def stop_table(db: Connection, table_id: str, code: str, what: str) -> None:
     """Stop a table inside a running transaction.
 
-    The first reason stays, unless its cause was mended. A stop that only a reset ends replaces a lesser one: once that
-    one is lifted nothing would look for the cause again.
+    The first reason stays, unless its cause was mended. A stop that only a reset ends replaces a lesser one.
     """
     c = t.mirrored_table.c
     replaced: sa.ColumnElement[bool] = sa.or_(c.stop_code.is_(None), c.stop_code == CHANGES_RECOVERED)

@@ -48,8 +48,8 @@ def note_types(ledger: Engine, types: Mapping[str, str]) -> None:
 def keep_column_lists(db: Connection, row: Any, after_batch: int) -> None:
     """Drop the column lists of changes that a load replaced, and keep those that are published over it.
 
-    Kept are the lists of batches after the hand-over (*after_batch*, bound in *row*) whose changes reach up to
-    ``stream_from``. A batch on both sides may keep a list too many, but the table never lacks one.
+    Kept are those of batches after the hand-over whose changes reach up to ``stream_from``. A batch on both sides may
+    keep a list too many, but the table never lacks one.
     """
     b, ordinals = t.batch_table.c, EPOCHS.of(db, row.id)
     above = (b.mirror == row.mirror) & (b.source == row.source) & (b.batch > after_batch)
@@ -147,10 +147,7 @@ def note_gone(ledger: Engine, table_id: str, generation: int, since: Mapping[str
 def note_columns(
     ledger: Engine, table_id: str, generation: int, since: Mapping[str, str], batch: int, *, again: bool = False
 ) -> None:
-    """Note columns by the position since which they are there; one that is known, verified or not, stays as it is.
-
-    With *again* they are no longer verified: what changes cannot show has happened again.
-    """
+    """Note columns by the position since which they are there; a known one stays as it is, but for *again*."""
     if not since:
         return
     with ledger.begin() as db:
@@ -187,10 +184,7 @@ def contradicted_up_to(ledger: Engine, table_id: str, generation: int) -> int:
 
 
 def keep_taken(db: Connection, table_id: str, generation: int) -> None:
-    """Carry the notes on what rows may lack into the next generation, which has rows of the log, too.
-
-    Those on the load stay behind with it.
-    """
+    """Carry the notes on what rows of the log may lack into the next generation; those on a load stay behind."""
     kinds = (NoteKind.TAKEN, NoteKind.ROWS, NoteKind.CONTRADICTED)
     noted = _of(db, table_id, generation, *kinds)
     put_notes(db, table_id, [one._replace(generation=generation + 1) for one in noted])

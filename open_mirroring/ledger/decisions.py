@@ -1,8 +1,7 @@
 """Decisions of operators: to clear a stop whose cause is corrected, to accept a stream or a change of structure.
 
-Each is one transaction: it changes the stop, raises the row's version so that a run at work loses it, and writes who
-decided, what and why into the audit. A decision that names its request is taken once: asked again, it reports what it
-cleared then (G-30). Refused ones raise ``COMMAND_REFUSED``, unknown tables ``ARGUMENT_INVALID``.
+Each is one transaction: it changes the stop, raises the row's version, and writes who decided, what and why into the
+audit. Asked again by its request, it reports what it cleared then (G-30). Refused ones raise ``COMMAND_REFUSED``.
 """
 
 from __future__ import annotations
@@ -83,10 +82,7 @@ def open_stops(ledger: Engine, mirror: str) -> list[OpenStop]:
 
 
 def resume_table(ledger: Engine, mirror: str, source: str, reason: Reason, *, request: str = "") -> OpenStop:
-    """Clear the stop of a table; returns what was cleared. The next run checks again and may stop it again.
-
-    ``TARGET_RESTARTED``, which only inspections find, is cleared by forgetting what the target counted before.
-    """
+    """Clear the stop of a table, or forget what the target counted before, if that stops it; what was cleared."""
 
     def effect(db: Connection, row: Any) -> Effect:
         if row.stop_code is None and (counted := accept_count(db, row.id)):
@@ -139,8 +135,7 @@ def accept_epoch(
 ) -> tuple[int, OpenStop | None, tuple[str, ...]]:
     """Give the next ordinal to a stream incarnation of a table: all its positions are above the earlier ones' (G-01).
 
-    Returns it, the stop that ended with it (``EPOCH_UNKNOWN``, if no other incarnation is left unknown), and the others
-    that are not accepted yet.
+    Returns it, the stop that ended with it if no other incarnation is unknown, and those that are.
     """
     epoch = epoch.strip().lower()
 
@@ -176,10 +171,8 @@ def accept_schema(
 ) -> OpenStop | None:
     """Record that columns were dropped at the source, or that one was renamed; returns the stop that ended with it.
 
-    All of *columns* are recorded, or none. It holds for what was logged until now: should the column come back and be
-    gone again, it is asked again (G-60). A table with a renamed column stays stopped until it is loaded again:
-    unchanged rows have their values under the old name. Raises ``ARGUMENT_INVALID`` where the newest changes carry the
-    column.
+    It holds for what was logged until now (G-60). A table with a renamed column stays stopped until it is loaded again:
+    unchanged rows have their values under the old name. Raises ``ARGUMENT_INVALID`` where the newest changes carry one.
     """
     named = ", ".join(columns)
 
@@ -203,8 +196,8 @@ def accept_schema(
 def accept_told(ledger: Engine, mirror: str, source: str, load: str, statements: Sequence[Statement]) -> dict[str, str]:
     """Accept what the source's own history of DDL says of columns that are gone (T-84); what it says, by column.
 
-    A renamed column stops the table where it is published (G-61). Left as they are: a column of which it was said what
-    became of it, and one whose last row is of another load than *load* (T-31).
+    A renamed column stops the table where it is published (G-61). Left as they are: columns that were decided, and
+    those whose last row is of another load than *load* (T-31).
     """
     found: dict[str, str] = {}
 
@@ -274,10 +267,7 @@ def unknown_epochs(db: Connection, row: Any) -> set[str]:
 def _carried(
     db: Connection, row: Any, ordinals: Mapping[str, int]
 ) -> tuple[list[tuple[set[str], str]], dict[str, tuple[str, str]]]:
-    """The column lists of a table, each with its first place; by column the first and the last place of a row with it.
-
-    Both are empty for a column that is only loaded.
-    """
+    """The column lists of a table with their first places; by column its first and last place, empty if only loaded."""
     lists = list[tuple[set[str], str]]()
     ends: dict[str, list[str]] = {name: [] for name in _loaded(row)}
     for one in COLUMN_LISTS.of(db, row.id).values():

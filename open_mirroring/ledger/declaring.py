@@ -155,15 +155,13 @@ def declare(
 ) -> dict[str, str]:
     """Register the tables of the mirror file; the ids of all that the ledger has, by source name.
 
-    *reads* says where the source is read: once it is another place, nobody knows what was left at the former (G-142).
-    *writes* says where rows go; the change log is noted when a batch is bound to it (G-175). Without *keep* it is only
-    tried. A table that was dropped and is named again is the same table in a new generation, which begins with a load
-    or is stopped (``LOAD_NEEDED``). While nothing of a table is at the target and no change is logged by its key, the
-    mirror file is right (G-69); a table stopped by a wrong key is then ``KEY_MENDED``.
+    Once *reads* names another place, nobody knows what was left at the former (G-142); *writes* says where rows go
+    (G-175). Without *keep* it is only tried. A table that was dropped and is named again begins a new generation with a
+    load, or is stopped. While nothing of a table is at the target or logged by its key, the mirror file is right
+    (G-69).
 
-    Raises:
-        TerminalError: ``TABLE_REDECLARED`` when key, folder or file format changed after that, or a table was taken
-            out; ``CONFIG_INVALID`` when another table, perhaps one that is still being dropped, has the folder.
+    Raises ``TABLE_REDECLARED`` when key, folder or file format changed after that, or a table was taken out, and
+    ``CONFIG_INVALID`` when another table has the folder.
     """
     with ledger.connect() as db, db.begin() as transaction:
         c = t.mirrored_table.c
@@ -285,7 +283,7 @@ def mended_stop(row: Any, declared: TableDeclaration) -> dict[str, Any]:
 
 
 def is_new_to_log(db: Connection, row: Any) -> bool:
-    """Whether no change is logged by the key that the ledger has of a table, nor in the batch that is under way.
+    """Whether no change is logged by the ledger's key of a table, nor in the batch that is under way.
 
     A table with several senders counts as logged: its stop for that (``SENDER_OTHER``) is hidden by one for the key.
     """
@@ -363,9 +361,8 @@ def newest_epoch(db: Connection, table_id: str) -> int:
 class ResetRecord:
     """The reset that a table is in; *stage* is its last record.
 
-    *loads*: the new generation begins with an initial load, else with the log. *folders* have to be deleted. *absent*:
-    the target was seen without the table once. *since* is ISO. *begins_at*: the load is the one with which the stream
-    of this ordinal began (G-128). *is_carried_on*: any run continues it.
+    *loads*: the new generation begins with an initial load. *absent*: the target was seen without the table once.
+    *begins_at*: the load is the one with which the stream of this ordinal began (G-128). *is_carried_on*: by any run.
     """
 
     stage: ResetStage

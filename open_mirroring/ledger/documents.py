@@ -1,7 +1,4 @@
-"""Keeps small values of a mirror or a table as JSON: each has an owner, a kind, and a name within the kind.
-
-What is only ever read and written as a whole needs no table of its own. Each kind is declared once, with its type.
-"""
+"""Keeps small values of a mirror or a table as JSON: each has an owner, a kind, and a name within the kind."""
 
 from __future__ import annotations
 

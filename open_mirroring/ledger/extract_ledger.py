@@ -49,11 +49,7 @@ class ExtractLedger:
         key_types: Mapping[str, str] | None = None,
         log: Sequence[str] = (),
     ) -> None:
-        """*keys*: those by which this run logs changes, by source table; None for what reads or writes none.
-
-        *key_types* is what `types` says of them, as a declaration writes it, of the tables where it says anything.
-        *log* is the change log that batches are bound to, as the mirror file spells it.
-        """
+        """*keys* and *key_types*: by which this run logs changes, by source table; *log*: its change log."""
         self._engine = engine
         self._mirror = mirror
         self._keys, self._key_types, self._log = keys or {}, key_types or {}, log
@@ -69,10 +65,7 @@ class ExtractLedger:
     def bind(
         self, version: int, batch: Batch, new: Sequence[BoundRange], versions: Mapping[str, FileVersion] | None = None
     ) -> Owned | Lost:
-        """Give the next batch number to its scope, and remember the *new* ranges of it as bound, by file *versions*.
-
-        Raises ``TABLE_REDECLARED``, as :meth:`seal` does, when a table has another key now than this run logs by.
-        """
+        """Give the next batch number to its scope, and bind its *new* ranges (``TABLE_REDECLARED``)."""
         with self._engine.begin() as db:
             values = {"open_number": batch.number, "open_ranges": batch.ranges, "open_bound_at": datetime.now(UTC)}
             if not self._set(db, version, t.mirror.c.open_number.is_(None), **values):
@@ -84,7 +77,7 @@ class ExtractLedger:
             return Owned(self._read(db))
 
     def seal(self, version: int, manifest: str) -> Owned | Lost:
-        """Make *manifest* the open batch's files."""
+        """Make *manifest* the open batch's files (``TABLE_REDECLARED`` when a table has another key than this run)."""
         with self._engine.begin() as db:
             unsealed = t.mirror.c.open_number.is_not(None) & t.mirror.c.open_manifest.is_(None)
             if not self._set(db, version, unsealed, open_manifest=manifest):
@@ -150,10 +143,7 @@ class ExtractLedger:
         return {name: bound_to for name, bound_to in t.rows(self._engine, query)}
 
     def seen_files(self, names: Collection[str]) -> dict[str, BoundFile]:
-        """How the named files were when they were seen last, and all others that were not bound to their end.
-
-        So a run does not pay for each file that was ever read. Of many names all are asked for at once.
-        """
+        """How the named files were when they were seen last, and all others that were not bound to their end."""
         c = t.bound_range.c
         query = sa.select(c.name, c.bound_to, c.version, c.digest).where(c.mirror == self._mirror)
         if len(names) <= _ASKED_BY_NAME:
@@ -231,8 +221,7 @@ class ExtractLedger:
     def open_damage(self, names: Collection[str]) -> list[tuple[LetterPlace, bool]]:
         """The open dead letters that are settled by reading one of these files, and whether each names no table.
 
-        They hide no change of a known table: who lifts that table's stop decides, except for a file that was only
-        partly there (T-42).
+        They hide no change of a known table, except for a file that was only partly there (T-42).
         """
         c = t.open_letter.c
         query = sa.select(c.batch, c.origin, c.place, c.source.is_(None)).where(

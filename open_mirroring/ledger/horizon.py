@@ -35,9 +35,8 @@ def move_horizon(
 ) -> bool:
     """Set the horizon of a mirror, and H of tables by id and generation, in one transaction; False sets nothing.
 
-    That is so where a batch above *committed* is under way or complete: it may hold changes that the horizon would
-    pass. And where another table than those *in_reset* is in a reset: the horizon could drop what it is to be rebuilt
-    from.
+    That is so where a batch above *committed* may hold changes that the horizon would pass, and where another table
+    than those *in_reset* may need what the horizon would drop.
     """
     with ledger.begin() as db:
         c, m = t.mirror.c, t.mirrored_table.c

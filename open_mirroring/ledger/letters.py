@@ -1,8 +1,4 @@
-"""Dead letters in the ledger: entered with their batch, settled later, and counted the same way for every report.
-
-Two kinds are open: messages that could not be read (``open_letter``), and changes whose values do not fit their columns
-(``rejected_change``).
-"""
+"""Dead letters in the ledger: messages that could not be read, and changes whose values do not fit."""
 
 from __future__ import annotations
 
@@ -56,11 +52,7 @@ def settle_letters(db: Connection, mirror: str, number: int, letters: Iterable[S
 def accept_letters(
     ledger: Engine, mirror: str, letters: Mapping[LetterPlace, int], reason: Reason, *, request: str = ""
 ) -> int:
-    """Accept dead letters as lost, with an entry in the audit; returns how many were open until now.
-
-    *letters* says for each how many of its rows named no table. Asked again by its *request*, nothing more is accepted
-    (G-30).
-    """
+    """Accept dead letters as lost, with an entry in the audit; how many were open, once for each *request* (G-30)."""
 
     def effect(db: Connection, _: Any) -> Effect | None:
         accepted = _settle(db, mirror, dict.fromkeys(letters, "accepted"), None, letters)
@@ -79,10 +71,7 @@ def settle_outdated(ledger: Engine, mirror: str, outcomes: Mapping[LetterPlace, 
 
 
 def mark_healed(db: Connection, mirror: str, sources: Sequence[str]) -> None:
-    """Allow the stops of tables to be lifted whose hidden changes were read; the tables stay stopped until then.
-
-    One whose key was mended before its first publication goes on by itself (G-69), unless it waits for a yes (G-71).
-    """
+    """Allow stops to be lifted whose hidden changes were read; that of a mended key ends at once (G-69, G-71)."""
     c = t.mirrored_table.c
     said = sa.literal("every dead letter that hid a change was read after all; it was stopped by ")
     what = said + c.stop_code + ": " + c.stop_what
@@ -259,10 +248,7 @@ def is_counted(ledger: Engine, mirror: str) -> bool:
 
 
 def count_anew(ledger: Engine, mirror: str, committed: int, letters: Mapping[int, Sequence[SeenLetter]]) -> None:
-    """Enter what the log holds, by batch, as it was after batch *committed*; settled letters stay settled.
-
-    Nothing is entered when a batch was completed meanwhile: the caller counts again.
-    """
+    """Enter what the log holds, by batch; nothing when another batch than *committed* is the newest by then."""
     m, o, s = t.mirror.c, t.open_letter.c, t.settled_letter.c
     with ledger.begin() as db:
         now = db.execute(sa.select(m.committed).where(m.name == mirror).with_for_update()).one_or_none()

@@ -29,10 +29,9 @@ from open_mirroring.ledger.horizon import newest_dropped
 class LoadPlan:
     """What a load reads, and how far it is; the id of a chunk is its place in *chunks*.
 
-    *settings* is what the mirror file said when it began, as one text. Chunks *together* share one intent: their keys
-    are proved unique only over all. Changes of batches after *hand_over_batch* are published over the load (G-08).
-    *shortest* has the bytes of the shortest value of columns that the source may fill up (G-86); *extra* are columns
-    that no source has (G-118).
+    *settings* is what the mirror file said when it began. Chunks *together* share one intent: their keys are proved
+    unique only over all. Changes of batches after *hand_over_batch* are published over the load (G-08). *shortest* has
+    the bytes of the shortest value of columns that the source may fill up (G-86); *extra* are of no source (G-118).
     """
 
     settings: str
@@ -105,8 +104,7 @@ class HandOver(NamedTuple):
     def above(self) -> str | None:
         """A text above the newest transaction that was logged, to which changes compare; None in a first generation.
 
-        What is logged was committed before the source is read again: a change of one of these transactions is in the
-        load.
+        It was committed before the source is read again: all its changes are in the load.
         """
         return None if self.generation == 1 else above(self.highest)
 
@@ -119,10 +117,7 @@ class LoadLedger:
         self._mirror = mirror
 
     def hand_over(self, table_id: str) -> HandOver:
-        """What the log has of a table now: to be read before anything of the source is (G-08).
-
-        Raises ``CHANGED_MEANWHILE`` when a batch that was bound before the table's reset is not in the log yet.
-        """
+        """What the log has of a table now: to be read before the source is (G-08; ``CHANGED_MEANWHILE``)."""
         c, b = t.mirrored_table.c, t.batch_table.c
         with self._engine.connect() as db:
             dropped = db.scalar(sa.select(newest_dropped(self._mirror))) or 0

@@ -70,10 +70,8 @@ def open_ledger(url: str, *, keep: bool = False) -> Engine:
 
     With *keep* connections and compiled statements stay until :func:`close_ledgers`: without them a short run takes
     half as long again. Otherwise each transaction has a connection of its own, which no fork of a worker inherits.
-
-    Raises:
-        TransientError: ``UNREACHABLE`` when the database does not answer.
-        TerminalError: ``LEDGER_UNFIT`` for an unknown revision or another product's database; as :func:`ledger_error`.
+    Raises what :func:`ledger_error` returns, and ``LEDGER_UNFIT`` for an unknown revision or another product's
+    database.
     """
     parsed = make_url(url)
     is_sqlite = parsed.get_backend_name() == "sqlite"
@@ -100,10 +98,7 @@ def close_ledgers() -> None:
 
 
 def ledger_to_look(url: str) -> Engine | None:
-    """Open a ledger to read it only; None when there is none yet. Nothing is created, and no writer is kept waiting.
-
-    Raises ``UNREACHABLE`` or ``LEDGER_UNFIT``.
-    """
+    """Open a ledger to read it only; None when there is none yet. Nothing is created, and no writer kept waiting."""
     parsed = make_url(url)
     is_sqlite = parsed.get_backend_name() == "sqlite"
     if is_sqlite and not Path(parsed.database or "").is_file():

@@ -1,7 +1,4 @@
-"""The ledger transactions of publishing: one row per mirrored table, changed only by compare-and-set.
-
-Each method takes many tables and runs one transaction, because a mirror may have hundreds of small tables.
-"""
+"""The ledger transactions of publishing, each for many tables at once: rows are changed only by compare-and-set."""
 
 from __future__ import annotations
 

@@ -57,10 +57,7 @@ def close_gaps(db: Connection, mirror: str) -> dict[str, list[Run]]:
 
 
 def accept_gaps(ledger: Engine, mirror: str, reason: Reason, *, request: str = "") -> int:
-    """Accept that the offsets between those that were read are lost, with an entry in the audit; how many they are.
-
-    Asked again by the id of its *request*, it accepts nothing more (G-30).
-    """
+    """Accept that the offsets between those that were read are lost; how many, once for each *request* (G-30)."""
 
     def effect(db: Connection, _: Any) -> Effect | None:
         missing = close_gaps(db, mirror)

@@ -63,10 +63,9 @@ class MirrorState(NamedTuple):
 class GenerationStart(NamedTuple):
     """What the present generation of a table starts with.
 
-    *load_state* is ``none``, ``pending`` or ``loaded``; *load_refused* is why the load could not start when it was
-    tried last. Changes of stream *stream_epoch* below *stream_from* are in the load. Batches up to *log_from* are not
-    part of the generation. *newest_load* is the source's full load in the log with which it starts (G-125), *accepted*
-    who accepted a later one.
+    *load_refused* is why the load could not start last. Changes of stream *stream_epoch* below *stream_from* are in the
+    load; batches up to *log_from* are not part of the generation. *newest_load* is the source's full load in the log
+    with which it starts (G-125), *accepted* who accepted a later one.
     """
 
     load_state: str = "none"
@@ -82,9 +81,8 @@ class GenerationStart(NamedTuple):
 class TableState(NamedTuple):
     """A mirrored table as the ledger knows it; *keys* and *columns* as the source names them.
 
-    *waiting_rows* are changes of published batches whose transactions have not ended. *text* is how delimited text is
-    written; None: Parquet. *key_names* are the target's names where they differ (G-120). *types* are the mirror file's
-    when columns were published or compared last (G-129).
+    *waiting_rows* are of published batches whose transactions have not ended. *text*: None is Parquet. *key_names* are
+    the target's (G-120). *types* are the mirror file's when columns were published or compared last (G-129).
     """
 
     id: str
@@ -214,10 +212,7 @@ class LedgerReader:
             return STARTS.of(db, table_id)
 
     def contents(self, after: Mapping[str, int], up_to: int) -> dict[str, list[BatchContents]]:
-        """Per source table what the batches above its entry in *after*, up to *up_to*, hold; only tables with any.
-
-        One query for all tables; its cost grows with the batches between, not with the log.
-        """
+        """Per source table what the batches above its entry in *after*, up to *up_to*, hold; only tables with any."""
         if not after:
             return {}
         c = t.batch_table.c
@@ -266,10 +261,7 @@ class LedgerReader:
         return str(t.first(self._engine, query) or "")
 
     def history(self, source: str, up_to: int, reaching: Mapping[str, str]) -> list[BatchContents]:
-        """What the batches up to *up_to* hold of a table in epochs of *reaching*, as far as it reaches its text.
-
-        Batches that were dropped from the log are left out: no plan asks for them.
-        """
+        """What kept batches up to *up_to* hold of a table in epochs of *reaching*, as far as it reaches its text."""
         c = t.batch_table.c
         reached = sa.or_(sa.false(), *((c.epoch == epoch) & (c.max_pos >= text) for epoch, text in reaching.items()))
         query = sa.select(t.batch_table).where(c.mirror == self._mirror, c.source == source, c.batch <= up_to, reached)
@@ -495,8 +487,7 @@ LOADED = position_order(0, "")
 class Unpublished(NamedTuple):
     """What is between two published sets, from the ledger alone: contents of batches, each opened as a whole.
 
-    *arrived* hold something to publish; *released* are of published batches, and waited for their transactions;
-    *waiting* wait as a whole.
+    *arrived* hold something to publish; *released* were published, and waited for transactions; *waiting* wait now.
     """
 
     arrived: Sequence[BatchContents]

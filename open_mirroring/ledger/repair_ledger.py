@@ -1,7 +1,4 @@
-"""The ledger's records of repairs: requested, sealed, done. Each is an audit entry, written before its effect.
-
-The next run finishes a killed one from the last record: it renames the sealed object, never a second one.
-"""
+"""The ledger's records of repairs: requested, sealed, done. Each is an audit entry, written before its effect."""
 
 from __future__ import annotations
 
@@ -24,10 +21,7 @@ REQUESTED, SEALED, REPAIRED = "REPAIR_REQUESTED", "REPAIR_SEALED", "REPAIRED"
 
 
 class RepairLedger:
-    """The repairs of one mirror; a number belongs to the table's present generation.
-
-    Each method raises ``REPAIR_REFUSED`` when the table has begun another life, and ``ARGUMENT_INVALID``.
-    """
+    """The repairs of one mirror, each of a number of the table's present generation (``REPAIR_REFUSED``)."""
 
     def __init__(self, engine: Engine, mirror: str) -> None:
         self._engine, self._mirror = engine, mirror

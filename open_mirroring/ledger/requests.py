@@ -1,7 +1,7 @@
 """Requests and their outcomes: one approval has one effect (G-30).
 
-A request is recorded in the transaction that begins its effect, and finished in the one that ends it. Asked again by
-the same id, the ledger gives the outcome. An empty id belongs to no request and is not recorded.
+A request is recorded in the transaction that begins its effect, and finished in the one that ends it. An empty id
+belongs to no request and is not recorded.
 """
 
 from __future__ import annotations
@@ -38,10 +38,7 @@ class Asked(NamedTuple):
 
 
 def known(db: Connection, mirror: str, asked: Asked) -> Mapping[str, Any] | None:
-    """The outcome of a request, empty while it is under way; None when no request had this id yet.
-
-    Raises ``ARGUMENT_INVALID`` when the id was used to ask for something else.
-    """
+    """The outcome of a request, empty while it is under way; None when no request had this id yet."""
     if not asked.request:
         return None
     c = t.decision_request.c
@@ -80,9 +77,8 @@ def decide(
 ) -> Mapping[str, Any]:
     """Take a decision in one transaction, which also writes it into the audit; its outcome.
 
-    Asked again by the id of the request, it gives the outcome of then (G-30). The row is locked first, so that of two
-    that ask alike one waits for the other. *effect* gets the row of the table, or of the mirror, and returns None when
-    there was nothing to do.
+    The row is locked first, so that of two that ask alike one waits for the other, and gets the outcome (G-30).
+    *effect* gets the row of the table, or of the mirror, and returns None when there was nothing to do.
     """
     with ledger.begin() as db:
         if asked.source:

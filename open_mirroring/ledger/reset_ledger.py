@@ -1,8 +1,7 @@
 """The ledger transactions of resets: the request, one record per arrow, and the new generation.
 
-A new generation begins with an initial load, or from the log alone if that is known to hold every change. A reset is
-*fresh* when the batches logged so far cannot be used: ``log_from`` is the newest of them, read under the lock that also
-binds batches, so whoever binds a later one has read the new declaration.
+It begins with an initial load, or from the log alone if that is known to hold every change. It is *fresh* when the
+batches logged so far cannot be used: ``log_from`` is the newest of them, read under the lock that also binds batches.
 """
 
 from __future__ import annotations
@@ -64,16 +63,13 @@ class ResetLedger:
     ) -> bool:
         """Ask for a reset after which the table is what the mirror file declares; False when this begins no reset.
 
-        It begins none when one is under way, which the *request* joins, or when this request was made before (G-30). It
-        begins a new one when the declaration changed meanwhile, when what was published was stopped, or with *again*.
-        With *reloaded* it begins with the newest full load of the source in the log (G-125). With *loads_stream* the
-        initial load is the one with which this newest stream began (G-128). One that *is_carried_on* is continued by
-        any run.
+        It begins none when one is under way, which the *request* joins, or when this request was made before (G-30),
+        unless the declaration changed, what was published was stopped, or *again*. With *reloaded* it begins with the
+        newest full load of the source in the log (G-125), with *loads_stream* with the load with which this stream
+        began (G-128).
 
-        Raises:
-            TransientError: ``CHANGED_MEANWHILE`` when more was logged since *reloaded* was read.
-            TerminalError: ``ARGUMENT_INVALID``; ``CONFIG_INVALID``; ``LOAD_NEEDED`` when the log does not hold all rows
-                and there is no initial load; ``COMMAND_REFUSED`` when several unknown streams were read.
+        Raises ``CHANGED_MEANWHILE`` when more was logged since *reloaded* was read, ``LOAD_NEEDED`` when the log does
+        not hold all rows and there is no initial load, ``COMMAND_REFUSED`` when several unknown streams were read.
         """
         asked = Asked(request, RELOAD, declared.source)
         with self._engine.begin() as db:
@@ -165,10 +161,7 @@ class ResetLedger:
             return self._owned(db, source)
 
     def say(self, asked: Asked, version: int, to: ResetStage, reason: Reason) -> bool:
-        """Record what an operator says of the target, and the record that follows from it; False when overtaken.
-
-        What was said under this request before is not said again, of no later reset either (G-89).
-        """
+        """Record what an operator says of the target, once for each request (G-89); False when overtaken."""
         with self._engine.begin() as db:
             if requests.known(db, self._mirror, asked) is not None:
                 return True

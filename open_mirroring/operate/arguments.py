@@ -14,10 +14,8 @@ from typing import Any, NamedTuple
 class Argument(NamedTuple):
     """What an operation has to know.
 
-    *name* is how the command line spells it, empty where only forms have it; *help* and *options* are for
-    :mod:`argparse`. *field*, *title* and *says* are its name, label and text in forms; *title* is empty where only the
-    command line has it. *schema* is JSON Schema of the field's text. Exactly one of the arguments that *is_either* is
-    given.
+    *name*, *help* and *options* are for the command line, *field*, *title* and *says* for forms; where one has it not,
+    *name* or *title* is empty. *schema* is JSON Schema of the field's text. Exactly one that *is_either* is given.
     """
 
     name: str

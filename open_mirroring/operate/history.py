@@ -163,10 +163,7 @@ def lag_per_hour(
 
 
 def verified_per_hour(ledger: Engine, tables: Collection[TableState], now: datetime) -> tuple[list[float], int]:
-    """The share of rows that the newest proof of their table found equal, at each hour of a week, the oldest first.
-
-    Next to it: of how many tables, as only proofs count a table's rows.
-    """
+    """The share of rows that a newest proof found equal, at each hour of a week, and of how many tables."""
     moments = [now - ago * _HOUR for ago in reversed(range(WEEK))]
     found = ProofLedger(ledger).since(moments[0], [table.id for table in tables])
     proofs = t.grouped((one.table_id, one.proof) for one in found if one.proof.rows)

@@ -32,10 +32,7 @@ _SEQUENCE = 10**30
 
 
 class BoundOffsets(NamedTuple):
-    """How many files, topic partitions or change tables were read, and up to which sum of bytes or offsets.
-
-    A change sequence is no length: change tables without partitions count as places only.
-    """
+    """How many places were read, and up to which sum of bytes or offsets; a change sequence is no length."""
 
     places: int
     total: int
@@ -87,10 +84,9 @@ class TableView:
     """One table.
 
     *found* is what the last inspection found, if any since a decision. *lag* is the age of the oldest logged change
-    that is not known to be applied. *waiting* is what is logged above its published batch, with changes whose
-    transactions have not ended. *load_chunks* is (done, all) of the plan of its load. A change of the transaction
-    *horizon* (``epoch ordinal:major``) or an earlier one stops the table (G-05). Columns come with a place (G-07,
-    G-60). *marks* and *totals*, sums over its publications, are None unless it was looked at closely.
+    that is not known to be applied. *waiting* is what is logged above its published batch. *load_chunks* is (done,
+    all). A change of the transaction *horizon* or an earlier one stops the table (G-05). Columns come with a place
+    (G-07, G-60). *marks* and *totals* are None unless it was looked at closely.
     """
 
     state: TableState
@@ -210,8 +206,7 @@ class MirrorView:
     """A mirror and its tables; *stop* is that of its reading, *batches* the newest ones of the change log.
 
     *fragments* are split messages that wait for pieces. Sources are not read again from before *horizon* (G-05).
-    *bound_offsets* is empty unless tables were looked at closely; *not_inspected* is why the landing zone could not be
-    inspected.
+    *bound_offsets* is empty unless tables were looked at closely; *not_inspected* is why the zone was not.
     """
 
     mirror: str

@@ -16,9 +16,8 @@ from open_mirroring.operate.arguments import Argument, argument, flag, positive,
 class Operation(NamedTuple):
     """Something that an operator can do; *about* is a sentence without its capital and full stop.
 
-    *run* is the function of the command, ``module:function`` in :mod:`spark_jobs.cli`, *job* the module of the job that
-    does it; without *run* the command does no more than the job. *label* is what forms call a decision; empty for what
-    is none.
+    *run* is the function of the command, ``module:function`` in :mod:`spark_jobs.cli`, *job* the module of the job;
+    without *run* the command does no more than that. *label* is what forms call a decision; empty for what is none.
     """
 
     name: str

@@ -47,10 +47,9 @@ class ResetOutcome(NamedTuple):
 
 
 class ResetDriver:
-    """Answers the requests of one table's reset.
+    """Answers the requests of one table's reset, of what is open or of the request *asked*.
 
-    *rebuild* publishes what the table begins with, and says what it waits for, or nothing. *asked* is the request that
-    is carried out; without one, whatever is open.
+    *rebuild* publishes what the table begins with, and says what it waits for, or nothing.
     """
 
     def __init__(
@@ -103,8 +102,7 @@ class ResetDriver:
     def say(self, word: Word, reason: Reason, request: str) -> str:
         """Take an operator's word for what the target has, where a reset waits for it; what comes next (G-89).
 
-        Raises ``COMMAND_REFUSED`` when no reset of the table waits for this, ``CHANGED_MEANWHILE`` when a run was at
-        work on it.
+        Raises ``COMMAND_REFUSED`` when no reset waits for this, ``CHANGED_MEANWHILE`` when a run was at work on it.
         """
         asked = Asked(request, TARGET_GONE if word == "gone" else TARGET_BACK, self._source)
         row = self._ledger.look(self._source)

@@ -43,9 +43,8 @@ class ResetStage(Enum):
 class ResetRow:
     """The ledger's row of a table, as far as its reset needs it; every write compares and raises *version*.
 
-    *folders* are the current one, and those of earlier targets. *absent*: one look showed the target without the table.
-    *rebuilt*: the first rows are all published. *has_files*: a file of the new generation is, so the target creates the
-    table.
+    *absent*: one look showed the target without the table. *rebuilt*: the first rows are all published. *has_files*: a
+    file of the new generation is, so the target creates the table.
     """
 
     version: int

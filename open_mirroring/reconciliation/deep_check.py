@@ -33,9 +33,8 @@ _ORDER = (v.CONTENT_CHANGED, v.FILE_UNFIT, v.COUNTS_DIFFER, v.LOG_DAMAGED)
 class FileContent(NamedTuple):
     """What was found in one numbered file at *place*; *columns* does not count the marker.
 
-    *rows* and *digest* are computed from its content; None when it cannot be read, as *unreadable* says. *unfit* is why
-    it does not fit its table, *unread* why this attempt failed although another may succeed. *moved*: listed, then
-    found nowhere.
+    *rows* and *digest* are of its content; None when it is *unreadable*. *unfit* is why it does not fit its table,
+    *unread* why this attempt failed although another may succeed. *moved*: listed, then found nowhere.
     """
 
     number: int

@@ -47,13 +47,10 @@ def declare_tables(
     *,
     keep: bool = True,
 ) -> dict[str, str]:
-    """Register the mirror file's tables in the ledger; their ids by source name.
+    """Register the mirror file's tables in the ledger, and those that joined (G-70); their ids by source name.
 
-    From here on the mirror names those that joined by a pattern, too (G-70). Without *keep* it is only tried.
-
-    Raises:
-        TerminalError: ``MIRROR_CLASH`` when the file names another landing zone than the mirror has (G-175);
-            ``TABLE_REDECLARED``, ``CONFIG_INVALID``; ``ARGUMENT_INVALID`` where a name of *only* is none of theirs.
+    Without *keep* it is only tried. Raises ``MIRROR_CLASH`` when the file names another landing zone than the mirror
+    has (G-175), what :func:`declare` does, and ``ARGUMENT_INVALID`` where a name of *only* is none of theirs.
     """
     refuse_other_zone(mirror, ledger, zone)
     take_in_joined(mirror, ledger)
@@ -85,13 +82,10 @@ def inspect_mirror(
     """The finding on every table of a mirror, by source name; recorded in the ledger with its evidence.
 
     One look asks the target once for all tables (R-04), if at all, and lists the zone as a whole. Beyond that a table
-    costs a call only for a marker or metadata that are other objects than those known. *zone* is by default as the
-    environment says; *losses* are what the caller has just asked.
+    costs a call only for a marker or metadata that are other objects than those known.
 
-    Raises:
-        TerminalError: ledger and mirror file do not agree; ``MIRROR_CLASH`` when the zone is another mirror's (G-175);
-            the store refuses the login.
-        TransientError: ``CHANGED_MEANWHILE`` when a table's row kept moving; ledger or store do not answer.
+    Raises ``MIRROR_CLASH`` when the zone is another mirror's (G-175), ``CHANGED_MEANWHILE`` when a table's row kept
+    moving, and what ledger, store and mirror file do.
     """
     declare_tables(mirror, ledger, zone=zone)
     address = zone or zone_address(mirror)
@@ -210,10 +204,7 @@ class _Looking:
         return split_listing(state.folder, there, state.row.generation, state.extension)
 
     def _who_wrote(self, state: TableState, objects: Mapping[str, ObjectInfo]) -> tuple[str, str]:
-        """Who wrote the newest file that the ledger does not know, in words: this mirror with a lost ledger; others.
-
-        Both are empty where there is no such file, where its footer names this table, and where text has no footer.
-        """
+        """Who wrote the newest file that the ledger does not know, in words: this mirror with a lost ledger; others."""
         if state.row.resetting:
             return "", ""
         numbers = ((layout.file_number(path.rpartition("/")[2], state.extension), path) for path in objects)

@@ -22,8 +22,7 @@ REFUSED_WAY_OUT = (
 def ledger_of(mirror: Mirror) -> Engine:
     """The mirror's ledger, brought up to date; from here on the mirror names the tables that joined it, too.
 
-    It keeps its connections. Raises what :func:`~open_mirroring.ledger.open_ledger` does, and ``MIRROR_CLASH`` when the
-    ledger knows the mirror by other places than the file names (G-175).
+    It keeps its connections. Raises ``MIRROR_CLASH`` when the file names other places than the ledger (G-175).
     """
     ledger = open_ledger(mirror.ledger_url(), keep=True)
     refuse_other_zone(mirror, ledger)
@@ -33,10 +32,7 @@ def ledger_of(mirror: Mirror) -> Engine:
 
 
 def take_in_joined(mirror: Mirror, ledger: Engine) -> None:
-    """Have the mirror name the tables that joined it so far, each as its pattern says today.
-
-    The ledger refuses the file when no pattern fits a table any more (``TABLE_REDECLARED``). Raises ``CONFIG_INVALID``.
-    """
+    """Have the mirror name the tables that joined it, each as its pattern says today (``CONFIG_INVALID``)."""
     if not mirror.has_patterns:
         return
     joined: list[tuple[TablePattern, Table]] = []

@@ -67,8 +67,7 @@ class LogState:
 class LogRecord:
     """What the ledger says of the log, the batches that may be *dropped* included.
 
-    *newest* may be in the log; it is read after *committed*. *waiting* is the batch since which each open split message
-    waits.
+    *newest* may be in the log; it is read after *committed*. *waiting* is since when each split message waits.
     """
 
     committed: int
@@ -90,10 +89,7 @@ _Bounds = tuple[int, str, str]
 
 
 def check_log(record: LogRecord, log: LogState) -> list[DeepFinding]:
-    """Compare the change log with the ledger, batch by batch and table by table.
-
-    Codes, of a table: LOG_DAMAGED, COUNTS_DIFFER. Of the log as a whole: the same, and LEDGER_BEHIND.
-    """
+    """Compare the change log with the ledger: LOG_DAMAGED, COUNTS_DIFFER, and of the log as a whole LEDGER_BEHIND."""
     whole = Problems(None)
     tables = {source: Problems(source) for source in record.contents}
     kept = record.kept

@@ -105,11 +105,9 @@ class LossReport:
 class SeenTable(NamedTuple):
     """How much a mirror has seen of one of its tables.
 
-    *last_batch* is the newest with rows of it, or 0. *tolerated* is how many open dead letters are no loss. *unseen*
-    are names under `columns` and `types` that no row has, by setting. *signals* are those of control tables, by code
-    (T-81). *exported* is from where on changes are published over an initial load from an export. *lacks_load*: the
-    file names a load, and the table began without (G-130). *keys_untold*: updates came without their row's former key
-    (C-73).
+    *last_batch* is 0 without rows. *tolerated* is how many open dead letters are no loss. *unseen* are names under
+    `columns` and `types` that no row has. *signals* are by code (T-81). *exported* is from where on changes are
+    published over a load from an export. *lacks_load*: the table began without (G-130). *keys_untold*: see C-73.
     """
 
     source: str
@@ -133,10 +131,7 @@ class SeenTable(NamedTuple):
 def look(
     mirror: Mirror, ledger: Engine, *, has_read: bool = False, tables: Mapping[str, TableState] | None = None
 ) -> LossReport:
-    """Read and judge the losses of a mirror: a few queries, whose cost grows with what is open and with the tables.
-
-    *has_read*: the source was just looked into, so that a table of which nothing came is worth a note.
-    """
+    """Read and judge the losses of a mirror; *has_read*: its source was just looked into."""
     take_in_joined(mirror, ledger)
     reader = LedgerReader(ledger, mirror.name)
     states = reader.tables() if tables is None else tables

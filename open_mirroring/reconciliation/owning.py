@@ -1,8 +1,7 @@
 """Decides whose a mirror's name, landing zone and change log are when two mirror files claim them (G-175).
 
-The ledger notes where a mirror writes. A file that names other places is the owner's only if what the ledger knows is
-found there, as after a move; otherwise it is a copy, and is refused. A free place belongs to whoever writes there
-first.
+A file that names other places than the ledger notes is the owner's only if what the ledger knows is found there, as
+after a move; otherwise it is a copy. A free place belongs to whoever writes there first.
 """
 
 from __future__ import annotations
@@ -36,10 +35,7 @@ OWN_PLACE = (
 
 
 def zone_address(mirror: Mirror, connection: Connection | None = None) -> ZoneAddress:
-    """Where a mirror's landing zone is, with the login to it; *connection* is by default looked up in the environment.
-
-    Raises ``CONNECTION_INVALID``.
-    """
+    """Where a mirror's landing zone is, with the login to it; *connection*: by default as the environment says."""
     zone = mirror.landing_zone
     if zone.store == "local":
         return LocalZone(mirror.resolve(zone.path))

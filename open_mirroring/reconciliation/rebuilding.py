@@ -43,10 +43,7 @@ class FoundTable:
 
 @dataclass(frozen=True)
 class FoundLog:
-    """What the change log says: its newest batch, and by source table the batches that hold rows of it.
-
-    The rows of batches up to *dropped* may be gone.
-    """
+    """What the change log says: its newest batch, and which hold rows of a table; *dropped* ones may be gone."""
 
     newest: int
     holding: Mapping[str, frozenset[int]]
@@ -54,10 +51,7 @@ class FoundLog:
 
 
 class NewTable(NamedTuple):
-    """Nothing was published of a table, and nothing is logged: it begins as any new one does.
-
-    *incarnation* is that of its folder; None: there is none.
-    """
+    """Nothing was published or logged of a table: it begins as a new one; *incarnation*: of its folder, if any."""
 
     incarnation: str | None
     marker_etag: str

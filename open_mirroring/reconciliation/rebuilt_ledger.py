@@ -276,10 +276,7 @@ def stop_unknown(ledger: Engine, table: KnownTable, unknown: UnknownTable) -> No
 
 
 def adopt(rebuilt: Engine, ledger: Engine, mirror: str, reason: Reason, plan: Mapping[str, str]) -> None:
-    """Copy a rebuilt ledger into the mirror's, in one transaction; who, why and what goes into the audit.
-
-    Raises ``COMMAND_REFUSED`` when the ledger knows something of the mirror by then.
-    """
+    """Copy a rebuilt ledger into the mirror's, in one transaction with its audit (``COMMAND_REFUSED``)."""
     with rebuilt.connect() as source, ledger.begin() as db:
         refuse_known(db, mirror)
         for table in (t.mirror, t.mirrored_table):

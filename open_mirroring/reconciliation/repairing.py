@@ -1,8 +1,7 @@
 """Decides whether a number may be published again under its own name: the only repair that the target permits.
 
-A number that the target has not applied may come again, with the same content and name (F-40); one without rows always
-may (F-41). One that was applied never may: the target would not read it (F-37). An operator asks for it by name and,
-without a trusted counter, says how he knows.
+A number that the target has not applied may come again, with the same content (F-40); one without rows always may
+(F-41); one that was applied never may (F-37). Without a trusted counter an operator says how he knows.
 """
 
 from __future__ import annotations
@@ -19,10 +18,7 @@ from open_mirroring.protocols.verdicts import Finding
 def check_permitted(
     table: str, number: int, finding: Finding, published: Mapping[int, PublishedFile], *, not_applied: str
 ) -> str:
-    """Check that a number may be published again; the proof of it, in words for the audit.
-
-    *not_applied* is how an operator knows that the target has not applied it. Raises ``REPAIR_REFUSED``, saying why.
-    """
+    """Check that a number may be published again (``REPAIR_REFUSED``); the proof of it, in words for the audit."""
 
     def refused(why: str, way_out: str) -> TerminalError:
         what = f"number {number} of table {table!r} is not published again: {why}"

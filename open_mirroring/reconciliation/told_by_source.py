@@ -1,8 +1,4 @@
-"""Keeps what control tables of the source tell of its tables, in addition to the changes (T-81, T-84, T-85).
-
-What they report now replaces what they reported before. Only what happened to a table as a whole is kept, until the
-table was built again.
-"""
+"""Keeps what control tables of the source tell of its tables, in addition to the changes (T-81, T-84, T-85)."""
 
 from __future__ import annotations
 
@@ -23,11 +19,7 @@ _LOOKED, _BEFORE = "", -1
 
 
 class _Event(NamedTuple):
-    """What was done to a table as a whole, and where; *generation* is that of the table when it was first reported.
-
-    It is :data:`_BEFORE` for what came before the first change. One without a code says that the control tables were
-    looked at.
-    """
+    """What was done to a table as a whole, and where, in which generation of it; without a code: somebody looked."""
 
     place: str
     code: str
@@ -44,11 +36,7 @@ _DONE_TO_ROWS = {"TRUNCATE_TABLE": "truncated", "DROP_TABLE": "dropped"}
 def record_told(
     ledger: Engine, mirror: str, load: str, told: Told, batches: Collection[int]
 ) -> dict[tuple[str, str], str]:
-    """Keep what a source tells; what of it is new, by table and code.
-
-    *load* is that of the statements' places. Only what *batches*, those of the run, brought can have raised a new
-    question.
-    """
+    """Keep what a source tells; what of it is new, by table and code. New questions come from *batches* only."""
     with ledger.begin() as db:
         new = _record_signals(db, mirror, told.signals)
         if told.statements is not None:

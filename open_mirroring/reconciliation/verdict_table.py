@@ -58,9 +58,8 @@ NO_LIMITS = Limits()
 class Folder(NamedTuple):
     """What was seen in a table's folder.
 
-    *metadata_matches*: ``_metadata.json`` names our keys; None: there is none. *metadata_etag* is empty unless it does.
-    *lost* is evidence that this mirror published the table although the ledger knows nothing of it; *foreign* that
-    another writer wrote a number; else empty.
+    *metadata_matches*: ``_metadata.json`` names our keys; None: there is none. *lost* is evidence that this mirror
+    published the table although the ledger knows nothing of it; *foreign* that another writer did; else empty.
     """
 
     items: tuple[ListedItem, ...]

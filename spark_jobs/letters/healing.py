@@ -1,9 +1,8 @@
 """Finds dead letters after which no row is outdated any more, because a later row of their key is published.
 
-A dead letter is *healed* when the log has a later change of the same row that is published, typed and complete: the
-target then shows that row. It is *reloaded* when a complete initial load contains its change. Everything unproven stays
-open: without key or position, and in tables that publish every change. Only log files that may contain a later row are
-opened, by DuckDB.
+A dead letter is *healed* when the log has a later change of the same row that is published, typed and complete, and
+*reloaded* when a complete initial load contains its change. Everything unproven stays open. Only log files that may
+contain a later row are opened, by DuckDB.
 """
 
 from __future__ import annotations
@@ -98,10 +97,7 @@ def _open_rows(ledger: Engine, mirror: str, states: Mapping[str, TableState]) ->
 
 
 def _first_of_stream(reader: LedgerReader, state: TableState) -> int:
-    """The first batch with a change of the stream that began with the table's load (G-128); 0 if none did.
-
-    A letter of an earlier batch without stream belongs to an older stream: otherwise the reset would have been refused.
-    """
+    """The first batch of the stream that began with the table's load (G-128): earlier letters are older; else 0."""
     if state.start.load_state != "loaded" or state.start.stream_from != BEGINS_EMPTY:
         return 0
     ordinals = reader.epochs([state.id]).get(state.id, {})
@@ -117,10 +113,7 @@ def _is_of_reload(row: _Stale, starts: Mapping[str, int]) -> bool:
 
 
 def _is_in_load(state: TableState, row: _Stale, epochs: Mapping[str, Mapping[str, int]], before: int) -> bool:
-    """Whether the table's initial load contains a letter's change, by the same rule as for readable changes.
-
-    A load with which a stream began contains all that was read before batch *before*, the first one of the stream.
-    """
+    """Whether the table's initial load contains a letter's change; *before* is the first batch of its stream."""
     if (load := state.start.newest_load) is not None and not row.is_typed and row.epoch == load.epoch:
         begin = load.begins.get(partition_of(row.at.origin))
         is_loaded = row.pos is not None and row.pos.startswith(f"{LOAD_MAJOR}:")
@@ -147,10 +140,7 @@ class _Search:
     def healed(
         self, rows: Sequence[_Stale], untyped: Iterable[tuple[str, str, str | None]]
     ) -> tuple[set[LetterPlace], int]:
-        """The letters all of whose rows have a later one, and the batch up to which nothing has to be searched again.
-
-        The first search for a letter includes earlier batches, because a later row may have arrived before it.
-        """
+        """The letters all of whose rows have a later one, and the batch up to which no search is needed again."""
         state, published = self.state, self.state.row.published_batch
         generation = state.row.generation
         ordinals = self.reader.epochs([state.id]).get(state.id, {})

@@ -38,8 +38,7 @@ class OpenLetter(NamedTuple):
     """A message of the log that could not be read, and the reason; *rows* of the log are of it.
 
     *hides_key*: its table is known and its key is not. *is_message*: the log has the bytes of this one message, so it
-    can be decoded again; not so for damaged files and pieces of a split message. *key* is the row that becomes
-    outdated, if known.
+    can be decoded again. *key* is the row that becomes outdated, if known.
     """
 
     at: LetterPlace
@@ -128,10 +127,7 @@ def untyped_letters(reader: LedgerReader, settled: Collection[LetterPlace]) -> l
 
 
 def ensure_counted(mirror: Mirror, ledger: Engine) -> None:
-    """Count the open dead letters of the log, where the ledger does not know them one by one.
-
-    If a batch is completed meanwhile, or the log cannot be read, they stay uncounted: that is a loss of its own.
-    """
+    """Count the open dead letters of the log, where the ledger does not know them; without success that is a loss."""
     if is_counted(ledger, mirror.name):
         return
     import duckdb
@@ -154,10 +150,7 @@ def ensure_counted(mirror: Mirror, ledger: Engine) -> None:
 def covered_by(
     ranges: Iterable[BoundRange], letters: Iterable[OpenLetter], counts_as_bound: Callable[[str], bool]
 ) -> list[OpenLetter]:
-    """The letters whose messages are in these ranges.
-
-    If places are not numbers inside a range, a range that begins at 0 covers its complete file or table.
-    """
+    """The letters whose messages are in these ranges; one from 0 on covers all where places are no numbers in it."""
     by_name = grouped((bound.name, bound) for bound in ranges)
 
     def is_covered(at: LetterPlace) -> bool:

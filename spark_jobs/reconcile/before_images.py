@@ -105,11 +105,7 @@ def look_for_contradictions(task: ImagesTask) -> Contradicted | None:
 def contradictions(
     changes: Iterable[Change], moved: Collection[tuple[str, str]], *, begins: bool
 ) -> Iterator[tuple[Change, str]]:
-    """The changes that contradict those before them, each with what is wrong.
-
-    *changes* are by stream, key and position; *moved* has stream and position of each half of a key change that leaves
-    a key.
-    """
+    """The changes, by stream, key and position, that contradict those before them, each with what is wrong."""
     for _, of_key in groupby(changes, key=lambda one: (one.epoch, one.key)):
         state: Change | str = _UNSEEN
         came = last = ""

@@ -34,10 +34,7 @@ _Counted = tuple[Sequence[LogCount], Sequence[PieceCount]]
 
 
 def read_log_state(root: Place, spark: SparkSession, waiting: Collection[str]) -> LogState:
-    """Rows by batch, kind, table and epoch, the pieces of the split messages *waiting*, and the files, of one version.
-
-    A file that is gone or damaged counts as empty; comparing table by table then finds what is missing.
-    """
+    """Rows, pieces of messages *waiting*, and files of one version of the log; damaged ones count as empty."""
     try:
         table = opened_log(root)
     except TransientError as error:

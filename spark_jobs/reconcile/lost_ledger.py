@@ -29,10 +29,7 @@ from spark_jobs.changelog.newest_batch import newest_in_log
 
 
 def log_ahead(mirror: Mirror, ledger: Engine) -> TerminalError | None:
-    """Why this ledger is not the one that belongs to the change log: the log has a batch that it never bound.
-
-    The log is read first: a batch is bound before it is in the log.
-    """
+    """Why this ledger is not the change log's: the log, which is read first, has a batch that it never bound."""
     newest = _logged(mirror)
     with ledger.connect() as db:
         known = _bound(db, mirror.name)
@@ -40,10 +37,7 @@ def log_ahead(mirror: Mirror, ledger: Engine) -> TerminalError | None:
 
 
 def refuse_lost_ledger(mirror: Mirror, ledger: Engine) -> None:
-    """Refuse to start again beside published files, or on a log that lost batches; called before anything is bound.
-
-    Raises ``LEDGER_LOST``, ``LOG_DAMAGED``.
-    """
+    """Refuse to start again beside published files (``LEDGER_LOST``), or on a shorter log (``LOG_DAMAGED``)."""
     if lost := log_ahead(mirror, ledger):
         raise lost
     c = t.mirror.c
@@ -99,10 +93,7 @@ def found_without_ledger(mirror: Mirror) -> dict[str, Finding]:
 
 
 def check_ledger_knows(mirror: Mirror) -> list[Problem]:
-    """Problems of a ledger that knows nothing of what is published or logged; looks only, and creates nothing.
-
-    A ledger or a zone that does not answer is reported by another check.
-    """
+    """Problems of a ledger that knows nothing of what is published or logged; looks only, and creates nothing."""
     try:
         # The log first, and the tables once more at the end: a run that is under way makes nobody's ledger a lost one.
         newest = _logged(mirror)
