@@ -163,8 +163,8 @@ def note_from_now(db: Connection, rows: Iterable[Any], kind: NoteKind, columns: 
 
     What is noted already is noted up to this batch: a proof or a load that holds less does not end it.
     """
-    for row in rows:
-        put_notes(db, row.id, [_note(row.generation, kind, name, "", batch) for name in columns])
+    noted = {row.id: [_note(row.generation, kind, name, "", batch) for name in columns] for row in rows}
+    _NOTES.put_each(db, {table: {_name(one): one for one in notes} for table, notes in noted.items()})
 
 
 def note_contradicted(ledger: Engine, table_id: str, generation: int, why: str | None, batch: int) -> None:

@@ -53,8 +53,12 @@ class Documents(Generic[V]):
 
     def put(self, db: Connection, owner: str, values: Mapping[str, V]) -> None:
         """Write documents of an owner; those with other names stay."""
-        at = {"owner": owner, "kind": self._kind}
-        rows = [{**at, "name": name, "value": _encoded(value)} for name, value in values.items()]
+        self.put_each(db, {owner: values})
+
+    def put_each(self, db: Connection, values: Mapping[str, Mapping[str, V]]) -> None:
+        """Write documents of several owners, in one statement; those with other names stay."""
+        at = [(owner, name, value) for owner, named in values.items() for name, value in named.items()]
+        rows = [{"owner": owner, "kind": self._kind, "name": name, "value": _encoded(one)} for owner, name, one in at]
         upsert(db, t.document, rows, keys=["owner", "kind", "name"], update=["value"])
 
     def swap(self, db: Connection, owner: str, name: str, old: V, new: V) -> bool:

@@ -222,9 +222,11 @@ def judge(
         quiet = _quiet(table, letters, unknown, unread) if has_read and renamed is None else ""
         losses[table.source] = tuple(_losses_of(table, letters, ignored, renamed))
         notes[table.source] = tuple(filter(None, (quiet, *_notes_of(table, ignored, places))))
+    homeless, uncounted = letters.without_table, "the open dead letters of the change log have to be counted again"
+    at_risk = f"AT RISK: {_said(homeless)}: their table is unknown, so any may lack a change"
     losses[ANY_TABLE] = (
-        *_uncounted(letters),
-        *_without_table(letters.without_table, tolerated),
+        *([] if letters.known else [Loss(DEAD_LETTERS_UNCOUNTED, f"{uncounted}: there may be more than are shown")]),
+        *([Loss(DEAD_LETTERS_HOMELESS, at_risk)] if homeless.count > tolerated else ()),
         *(_missing_places(places) if gaps_are_losses else ()),
         *([Loss(FILE_UNKNOWN, f"{unread}; any table may lack a change")] if unread else ()),
         *([Loss(HASH_UNMATCHED, unhashed_text(unhashed, "any table"))] if unhashed else ()),
@@ -255,7 +257,7 @@ def _losses_of(
 def _notes_of(table: SeenTable, ignored: ForeignTable | None, places: Mapping[str, Sequence[Run]]) -> Iterator[str]:
     """What a table may lack, but need not; empty texts tell nothing."""
     for says, columns in table.unseen.items():
-        yield f"{NOT_SEEN}: {says} {_named(columns)}, and no row has such a column"
+        yield f"{NOT_SEEN}: {says} {_some([shown(name) for name in columns])}, and no row has such a column"
     yield _ignored_before_export(table, ignored)
     if table.last_batch and not table.loaded:
         yield _begun_late(places)
@@ -271,19 +273,14 @@ def _letters_of(table: SeenTable, letters: LetterCounts) -> list[Loss]:
     found = letters.tables.get(table.source)
     if found is None or found.count <= table.tolerated:
         return []
-    stale = f"; {_counted(found.keys, 'row is', 'rows are')} as it was before the change" if found.keys else ""
-    stale = stale.replace("as it was", "as they were") if found.keys > 1 else stale
+    stale = f"; {_counted(found.keys, 'row is', 'rows are')} outdated by them" if found.keys else ""
     return [Loss(DEAD_LETTERS_OPEN, f"{_said(found)}{stale}")]
 
 
-def _without_table(found: OpenLetters, tolerated: int) -> list[Loss]:
-    if found.count <= tolerated:
-        return []
-    return [Loss(DEAD_LETTERS_HOMELESS, f"AT RISK: {_said(found)}: their table is unknown, so any may lack a change")]
-
-
-def _named(columns: Sequence[str]) -> str:
-    return ", ".join(str(shown(name)) for name in columns[:_NAMES_SHOWN])
+def _some(names: Sequence[object], others: str = "others") -> str:
+    """The first of some names, and how many there are besides."""
+    more = f" and {len(names) - _NAMES_SHOWN} {others}" if len(names) > _NAMES_SHOWN else ""
+    return ", ".join(map(str, names[:_NAMES_SHOWN])) + more
 
 
 def _missing_places(places: Mapping[str, Sequence[Run]]) -> list[Loss]:
@@ -291,24 +288,15 @@ def _missing_places(places: Mapping[str, Sequence[Run]]) -> list[Loss]:
     if not missing:
         return []
     count = sum(gap.last - gap.first + 1 for _, gap in missing)
-    named = [f"{shown(partition)}:{gap.first} to {gap.last}" for partition, gap in missing[:_NAMES_SHOWN]]
-    more = f" and {len(missing) - _NAMES_SHOWN} other gaps" if len(missing) > _NAMES_SHOWN else ""
+    named = _some([f"{shown(partition)}:{gap.first} to {gap.last}" for partition, gap in missing], "other gaps")
     what = f"{_counted(count, 'offset', 'offsets')} between messages that were read never came"
-    return [Loss(OFFSETS_MISSING, f"{what}: {', '.join(named)}{more}; any table may lack a change")]
+    return [Loss(OFFSETS_MISSING, f"{what}: {named}; any table may lack a change")]
 
 
 def _begun_late(places: Mapping[str, Sequence[Run]]) -> str:
-    late = [(partition, runs[0].first) for partition, runs in places.items() if runs and runs[0].first > 0]
-    if not late:
-        return ""
-    named = ", ".join(f"{shown(partition)} from {first} on" for partition, first in late[:_NAMES_SHOWN])
-    more = f" and {len(late) - _NAMES_SHOWN} others" if len(late) > _NAMES_SHOWN else ""
-    return f"{BEGUN_LATE}: it has no initial load, and what came before was not there to be read: {named}{more}"
-
-
-def _uncounted(letters: LetterCounts) -> list[Loss]:
-    what = "the open dead letters of the change log have to be counted again: there may be more than are shown"
-    return [] if letters.known else [Loss(DEAD_LETTERS_UNCOUNTED, what)]
+    late = [f"{shown(name)} from {runs[0].first} on" for name, runs in places.items() if runs and runs[0].first > 0]
+    what = f"{BEGUN_LATE}: it has no initial load, and what came before was not there to be read"
+    return f"{what}: {_some(late)}" if late else ""
 
 
 def _said(found: OpenLetters) -> str:
@@ -330,10 +318,10 @@ def _ignored_of(
         database, _, name = other.name.partition(".")
         name = name if {database, None} & {*databases} and name in mirrored else other.name
         if name in mirrored:
-            known = found.get(name, other)
+            known = found.get(name, other._replace(messages=0))
             found[name] = ForeignTable(
                 name,
-                other.messages + (0 if known is other else known.messages),
+                known.messages + other.messages,
                 min(known.first_batch, other.first_batch),
                 min(known.first_seen, other.first_seen),
                 max(known.last_batch, other.last_batch),
@@ -359,11 +347,8 @@ def _ignored_before_export(table: SeenTable, other: ForeignTable | None) -> str:
     """The note on messages that were ignored before a table was loaded from an export, which may be older or newer."""
     if other is None or table.exported is None or other.highest:
         return ""
-    count = _counted(other.messages, "message", "messages")
-    until = f"up to {other.last_seen:%Y-%m-%d %H:%M} UTC"
-    return (
-        f"{CHANGES_IGNORED}: {count} of it, {until}, came before it was mirrored: its export has to be made after that"
-    )
+    count = f"{_counted(other.messages, 'message', 'messages')} of it, up to {other.last_seen:%Y-%m-%d %H:%M} UTC"
+    return f"{CHANGES_IGNORED}: {count}, came before it was mirrored: its export has to be made after that"
 
 
 def _likely_name(table: SeenTable, unknown: Sequence[ForeignTable]) -> Loss | None:
@@ -383,18 +368,15 @@ def _likely_name(table: SeenTable, unknown: Sequence[ForeignTable]) -> Loss | No
 def _quiet(table: SeenTable, letters: LetterCounts, unknown: Sequence[ForeignTable], unread: str) -> str:
     if not (table.last_batch or table.loaded or table.has_files or table.source in letters.tables):
         near = [shown(other.name) for other in unknown if other.name and _is_renamed(table.name, other.name)]
-        hint = f"; read and ignored was {', '.join(near[:_NAMES_SHOWN])}" if near else ""
+        hint = f"; read and ignored was {_some(near)}" if near else ""
         hint += f"; {unread}" if unread else ""
         return f"{NOT_SEEN}: nothing was ever read of it: it is empty, or the source calls it otherwise{hint}"
     since = sorted((o for o in unknown if o.name and o.first_batch > table.last_batch), key=lambda o: o.first_seen)
     if not (since and table.last_batch):
         return ""
-    names = ", ".join(str(shown(other.name)) for other in since[:_NAMES_SHOWN])
-    more = f" and {len(since) - _NAMES_SHOWN} others" if len(since) > _NAMES_SHOWN else ""
-    return (
-        f"{NOT_SEEN}: nothing came of it since batch {table.last_batch}, "
-        f"while from {since[0].first_seen:%Y-%m-%d %H:%M} UTC on {names}{more} came up, not mirrored: was it renamed?"
-    )
+    others = f"from {since[0].first_seen:%Y-%m-%d %H:%M} UTC on {_some([shown(other.name) for other in since])} came up"
+    what = f"{NOT_SEEN}: nothing came of it since batch {table.last_batch}"
+    return f"{what}, while {others}, not mirrored: was it renamed?"
 
 
 def _is_renamed(known: str, other: str) -> bool:
