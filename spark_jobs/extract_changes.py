@@ -74,12 +74,8 @@ def extract(mirror: Mirror, ledger: Engine, spark: SparkSession, backfill: Backf
     """Bind, write, seal and commit one batch; finish a batch that an earlier run left open first.
 
     First the dead letters of tables whose key was mended are decoded again, as one batch (G-69). A *backfill* comes
-    next: one batch of what was never bound of its interval, and one of what is read again.
-
-    Raises:
-        TerminalError: ``ARGUMENT_INVALID``, ``LEDGER_LOST``, ``LOG_DAMAGED``; the source or the log is not as it
-            must be: the code says which.
-        TransientError: ``UNREACHABLE``, ``CHANGED_MEANWHILE``: try again.
+    next: one batch of what was never bound of its interval, and one of what is read again. Raises ``ARGUMENT_INVALID``,
+    ``LEDGER_LOST``, ``LOG_DAMAGED``, ``UNREACHABLE``, ``CHANGED_MEANWHILE``, or what source or log lack.
     """
     declare_tables(mirror, ledger)
     refuse_lost_ledger(mirror, ledger)
@@ -233,11 +229,7 @@ def _extract(mirror: Mirror, ledger: Engine, spark: SparkSession, arguments: arg
 
 
 def backfill_of(arguments: argparse.Namespace) -> Backfill | None:
-    """The backfill that arguments ask for; None when they name no interval.
-
-    Raises:
-        TerminalError: ``ARGUMENT_INVALID``.
-    """
+    """The backfill that arguments ask for; None when they name no interval. Raises ``ARGUMENT_INVALID``."""
     if not (arguments.start or arguments.end or arguments.reread):
         return None
     return Backfill(parse_interval(arguments.start or "", arguments.end or ""), arguments.reread)

@@ -127,11 +127,8 @@ def prove(
     """Compare every table (of *only*, if given) with its source, and keep what was found in the ledger.
 
     A table that cannot be compared is unproven, with a code that says why; the others go on. Its last proof stays.
-
-    Raises:
-        TerminalError: ``ARGUMENT_INVALID``; ``CONFIG_INVALID`` where none of the tables can be compared;
-            ``CONFIG_INVALID``, ``PLACE_MISSING``; ledger and mirror file do not agree.
-        TransientError: the ledger or the landing zone does not answer.
+    Raises ``ARGUMENT_INVALID``; ``CONFIG_INVALID`` where none of the tables can be compared; ``PLACE_MISSING``;
+    what ledger and landing zone raise.
     """
     ids = declare_tables(mirror, ledger)
     if unknown := sorted(set(only or ()) - ids.keys()):
@@ -250,8 +247,7 @@ class _Proving:
     def _as_published(self, source: Source, state: TableState) -> Source:
         """The source with hashes where the published files have them.
 
-        Raises:
-            TerminalError: ``TABLE_REDECLARED``, for every row would differ; those of the salt's connection.
+        Raises ``TABLE_REDECLARED``, for every row would differ; those of the salt's connection.
         """
         # Where the mirror file hashes a column no more, its source is typed by itself: then the types differ.
         there = {column.name for column in source.columns if column.type == "string"}
@@ -436,8 +432,7 @@ def _settle_seconds(mirror: Mirror, asked: ProofOptions) -> float:
 def _shape(case: _Case, target: Target) -> Shape:
     """The columns of both sides, each in the type that holds the values of both.
 
-    Raises:
-        TerminalError: ``SCHEMA_CHANGED``, ``COLUMN_NAME_INVALID``.
+    Raises ``SCHEMA_CHANGED``, ``COLUMN_NAME_INVALID``.
     """
     assert case.source is not None
     source = {column.name: column.type for column in case.source.columns}

@@ -52,8 +52,7 @@ def variable(name: str) -> str:
 def resolve(name: str) -> Connection:
     """The connection with this name.
 
-    Raises:
-        TerminalError: ``CONNECTION_INVALID`` when its variable is not set or empty, or name or content are malformed.
+    Raises ``CONNECTION_INVALID`` when its variable is not set or empty, or name or content are malformed.
     """
     try:
         check_connection_name(name)
@@ -71,11 +70,7 @@ def resolve(name: str) -> Connection:
 
 
 def parsed(name: str, text: str) -> Connection:
-    """Parse a connection from its content in the JSON format.
-
-    Raises:
-        TerminalError: ``CONNECTION_INVALID``.
-    """
+    """Parse a connection from its content in the JSON format. Raises ``CONNECTION_INVALID``."""
     content = _content(name, text)
     for key in _TEXTS:
         if not isinstance(content.get(key), str | None):
@@ -107,9 +102,8 @@ def invalid(name: str, what: str) -> TerminalError:
 def option_texts(connection: Connection, known: Collection[str], *, numbers: Collection[str] = ()) -> dict[str, str]:
     """The options in a connection's ``extra`` as texts; empty fields of a form are left out.
 
-    Raises:
-        TerminalError: ``CONNECTION_INVALID`` for an option that is not *known*, or is not a text, unless it is one of
-            the *numbers*.
+    Raises ``CONNECTION_INVALID`` for an option that is not *known*, or is not a text, unless it is one of the
+    *numbers*.
     """
     # Forms of older releases save an option under a name that includes the type. Such a field is ignored when it is
     # empty.
@@ -127,8 +121,7 @@ def option_texts(connection: Connection, known: Collection[str], *, numbers: Col
 def check_tenant(connection: Connection, tenant: str) -> None:
     """Refuse anything but a tenant id or domain of Entra ID, because it becomes part of the login's address.
 
-    Raises:
-        TerminalError: ``CONNECTION_INVALID``.
+    Raises ``CONNECTION_INVALID``.
     """
     if not re.fullmatch(r"[A-Za-z0-9.-]+", tenant):
         raise invalid(connection.name, "its tenant_id is not a tenant's id or domain")

@@ -18,9 +18,8 @@ _KEY = "stream_from"
 def stream_from(mirror: Mirror, load: ExportLoad) -> str:
     """``beginning``, or the commit LSN ``XXXXXXXX:XXXXXXXX:XXXX`` (C-32) from which the stream covers the export.
 
-    Raises:
-        TerminalError: ``STREAM_FROM_INVALID`` when its file is missing, is not a JSON object, or has no stream position
-            under ``stream_from``; what the storage raises.
+    Raises ``STREAM_FROM_INVALID`` when its file is missing, is not a JSON object, or has no stream position under
+    ``stream_from``; what the storage raises.
     """
     if not isinstance(load.stream_from, StreamFromFile):
         return load.stream_from

@@ -70,10 +70,8 @@ def client_settings(connection: Connection) -> ClientSettings:
     ``kafka``: *host* (one, or several as ``host:port,host:port``) and *port*; *login* and *password* for SASL
     (``PLAIN`` over ``SASL_SSL`` by default; for ``OAUTHBEARER`` the client's id and secret). ``event_hubs``: *password*
     is the connection string; or, with ``tenant_id`` in ``extra``, *login* and *password* are an Entra application's
-    client id and secret. ``extra`` may contain more options of the client (:data:`OPTIONS`).
-
-    Raises:
-        TerminalError: ``CONNECTION_INVALID``, without any value of the connection.
+    client id and secret. ``extra`` may contain more options of the client (:data:`OPTIONS`). Raises
+    ``CONNECTION_INVALID``, without any value of the connection.
     """
     if connection.conn_type not in CONNECTION_TYPES:
         raise invalid(connection.name, f"for Kafka its conn_type is one of {', '.join(CONNECTION_TYPES)}")

@@ -52,9 +52,7 @@ def absolute(text: str, home: Path) -> str:
 def from_connection(connection: Connection, home: Path) -> str:
     """The URL of a connection of type ``postgres`` (host, port, login, password, schema) or ``sqlite`` (host: file).
 
-    Raises:
-        TerminalError: ``CONNECTION_INVALID`` when it is of another type, lacks the database, or has unknown options in
-            ``extra``.
+    Raises ``CONNECTION_INVALID`` when it is of another type, lacks the database, or has unknown options in ``extra``.
     """
     unknown = set(connection.extra) - set(_OPTIONS if connection.conn_type == "postgres" else ())
     if unknown:

@@ -29,27 +29,18 @@ HOME = "OPEN_MIRRORING_HOME"
 def load_mirror(path: Path) -> Mirror:
     """Read one mirror file.
 
-    Raises:
-        ConfigError: ``CONFIG_INVALID`` with every mistake found. Messages contain no value that may be secret.
+    Raises ``CONFIG_INVALID`` with every mistake found. Messages contain no value that may be secret.
     """
     return _sound(*_read(Path(path)))
 
 
 def parse_mirror(text: str, file: Path) -> Mirror:
-    """Parse the text of a mirror file; *file* need not exist.
-
-    Raises:
-        ConfigError: as :func:`load_mirror`.
-    """
+    """Parse the text of a mirror file; *file* need not exist. Raises as :func:`load_mirror`."""
     return _sound(*_parsed(text, file, Mirror))
 
 
 def parse_begun(text: str, file: Path) -> BegunMirror:
-    """Parse a mirror file that may have no tables yet.
-
-    Raises:
-        ConfigError: as :func:`load_mirror`.
-    """
+    """Parse a mirror file that may have no tables yet. Raises as :func:`load_mirror`."""
     return _sound(*_parsed(text, file, BegunMirror))
 
 
@@ -65,11 +56,8 @@ def load_mirrors(folder: Path, standing: Standing = lambda _: 0) -> list[Mirror]
     """Read every mirror file of a folder, by file name; an empty folder gives an empty list.
 
     If two files claim the same name or place, the one of higher *standing* is valid and the other is refused. If no
-    ledger knows either of them, both are refused (G-175).
-
-    Raises:
-        ConfigError: ``CONFIG_INVALID`` with the mistakes of all files, including duplicate names, and shared landing
-            zones, change logs or ledgers.
+    ledger knows either of them, both are refused (G-175). Raises ``CONFIG_INVALID`` with the mistakes of all files,
+    including duplicate names, and shared landing zones, change logs or ledgers.
     """
     read = [_read(file) for file in mirror_files(folder)]
     mirrors = [mirror for mirror, _ in read if mirror is not None]

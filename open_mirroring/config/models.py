@@ -386,11 +386,7 @@ class Mirror(Section):
         return [(columns, tables) for columns, tables in read if columns]
 
     def salt(self) -> Salt | None:
-        """The salt of hashes; None if nothing is hashed.
-
-        Raises:
-            TerminalError: ``CONNECTION_INVALID``.
-        """
+        """The salt of hashes; None if nothing is hashed. Raises ``CONNECTION_INVALID``."""
         if self.hash is None:
             return None
         secret = resolve_connection(self.hash.salt).password or ""
@@ -526,8 +522,7 @@ class Mirror(Section):
     def ledger_url(self) -> str:
         """The SQLAlchemy URL of the ledger, secrets included: never print it. Nothing is created.
 
-        Raises:
-            TerminalError: ``CONNECTION_INVALID`` when its connection is not set in the environment or is not a ledger.
+        Raises ``CONNECTION_INVALID`` when its connection is not set in the environment or is not a ledger.
         """
         if isinstance(self.ledger, LedgerConnection):
             return ledger_address.from_connection(resolve_connection(self.ledger.connection), self.home)

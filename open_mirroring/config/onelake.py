@@ -39,11 +39,7 @@ class OneLakeConnection(NamedTuple):
 
 
 def onelake_connection(connection: Connection) -> OneLakeConnection:
-    """Resolve a connection to OneLake.
-
-    Raises:
-        TerminalError: ``CONNECTION_INVALID``, without any value of the connection.
-    """
+    """Resolve a connection to OneLake. Raises ``CONNECTION_INVALID``, without any value of the connection."""
     name = connection.name
     if connection.conn_type != CONNECTION_TYPE:
         raise invalid(name, f"for OneLake its conn_type is {CONNECTION_TYPE}")

@@ -489,8 +489,7 @@ SOURCES: Mapping[tuple[str, str], type[AnySource]] = {
 def check_complete_position(source: AnySource) -> None:
     """Refuse a source that never shows that no older change can arrive (C-34, C-88, K-80, T-80).
 
-    Raises:
-        PydanticCustomError: ``CONFIG_INVALID``, with the setting that would help.
+    Raises ``CONFIG_INVALID``, with the setting that would help.
     """
     key = "set `consistency: key`: every row is exact, and late changes repair it"
     if isinstance(source, ChangeTablesInFolder):
@@ -526,8 +525,7 @@ def refuse_unstreamed(source: AnySource, columns: Iterable[tuple[str, str | None
 
     *columns* are names with SQL types, or None if unknown. Only change event streaming leaves out types.
 
-    Raises:
-        TerminalError: ``COLUMN_NOT_STREAMED``.
+    Raises ``COLUMN_NOT_STREAMED``.
     """
     found = [f"{name!r} ({sql_type})" for name, sql_type in columns if sql_type and not is_streamed(sql_type)]
     if found and isinstance(source, ChangeEvents):

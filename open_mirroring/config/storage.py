@@ -56,38 +56,25 @@ _ACCOUNT = re.compile(r"[a-z0-9]{3,24}")
 def place_of(mirror: Mirror, text: str, connection: str | None) -> Place:
     """The place of a setting in a mirror file: a local path, or an address with the name of its connection.
 
-    Raises:
-        TerminalError: ``CONNECTION_INVALID``, ``CONFIG_INVALID``.
+    Raises ``CONNECTION_INVALID``, ``CONFIG_INVALID``.
     """
     return storage_place(text, resolve(connection or "")) if is_address(text) else mirror.resolve(text)
 
 
 def folder_place(mirror: Mirror, setting: str | StoredPlace) -> Place:
-    """The place of a setting that is a local folder or in object storage.
-
-    Raises:
-        TerminalError: ``CONNECTION_INVALID``.
-    """
+    """The place of a setting that is a local folder or in object storage. Raises ``CONNECTION_INVALID``."""
     if isinstance(setting, str):
         return mirror.resolve(setting)
     return storage_place(setting.path, resolve(setting.connection))
 
 
 def log_place(mirror: Mirror) -> Place:
-    """The place of a mirror's change log.
-
-    Raises:
-        TerminalError: ``CONNECTION_INVALID``.
-    """
+    """The place of a mirror's change log. Raises ``CONNECTION_INVALID``."""
     return folder_place(mirror, mirror.change_log)
 
 
 def storage_place(text: str, connection: Connection) -> ObjectPath:
-    """The place in object storage of an address.
-
-    Raises:
-        TerminalError: ``CONNECTION_INVALID``, ``CONFIG_INVALID``.
-    """
+    """The place in object storage of an address. Raises ``CONNECTION_INVALID``, ``CONFIG_INVALID``."""
     address = parse_address(text)
     login = _login(address, connection)
     return ObjectPath(StorageRoot(address, login), address.path)

@@ -774,8 +774,7 @@ class TablePattern(Section):
     def table(self, name: names.SourceName, source: str, key: Sequence[str]) -> Table:
         """The table that a source announces with this name and key, as if the mirror file contained it.
 
-        Raises:
-            ValidationError: its target or a key column cannot be in a mirror file.
+        Raises ValidationError if its target or a key column cannot be in a mirror file.
         """
         shared = {setting: getattr(self, setting) for setting in _OF_EACH_TABLE}
         target = self.target.replace("{schema}", name.schema).replace("{table}", name.table)

@@ -48,10 +48,9 @@ class FabricApi:
         login: the identity that calls; its tokens are for the API, not for storage (R-03).
         timeout_seconds: after this time without an answer, the outcome of a call counts as unknown.
 
-    Raises:
-        TerminalError: from every call: ``SERVICE_REFUSED`` with the API's own code; what
-            :class:`~open_mirroring.remote.entra.AuthorizedService` raises.
-        TransientError: from every call: no usable answer; a call that changes something may have been carried out.
+    Each call raises ``SERVICE_REFUSED`` with the API's own code, and what
+    :class:`~open_mirroring.remote.entra.AuthorizedService` raises. Without a usable answer (TransientError) a call that
+    changes something may have been carried out.
     """
 
     def __init__(

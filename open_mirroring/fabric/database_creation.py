@@ -28,10 +28,8 @@ _PATIENCE_SECONDS = 600.0
 def find_or_create(mirror: Mirror, api: FabricApi) -> MirroredDatabase:
     """The mirror's database. If it is given by name and does not exist, it is created with its definition (R-05).
 
-    Raises:
-        TerminalError: ``PLACE_MISSING`` when the workspace or a database given by GUID does not exist, or the database
-            mirrors something else; what the API raises.
-        TransientError: what the API raises. If the database was created nevertheless, the next run finds it.
+    Raises ``PLACE_MISSING`` when the workspace or a database given by GUID does not exist, or the database mirrors
+    something else; what the API raises. If the database was created nevertheless, the next run finds it.
     """
     zone = mirror.landing_zone
     workspace, item = zone.workspace or "", zone.item or ""
@@ -85,9 +83,7 @@ def _report_differences(mirror: Mirror, definition: Mapping[str, Any]) -> None:
 def settled(api: FabricApi, database: MirroredDatabase, sleep: Callable[[float], None] = time.sleep) -> DatabaseStatus:
     """The state of a database once it is neither initializing nor starting.
 
-    Raises:
-        TerminalError: ``TARGET_FAILED``.
-        TransientError: ``TARGET_BUSY`` when it takes too long or its state is unknown (R-02).
+    Raises ``TARGET_FAILED``; ``TARGET_BUSY`` when it takes too long or its state is unknown (R-02).
     """
     waited = 0.0
     while (status := api.status(database)).state in _PASSING and waited < _PATIENCE_SECONDS:
@@ -113,8 +109,7 @@ def settled(api: FabricApi, database: MirroredDatabase, sleep: Callable[[float],
 def start_if_new(api: FabricApi, database: MirroredDatabase, sleep: Callable[[float], None] = time.sleep) -> str:
     """Start a database that was never started. Returns its state afterwards, in the service's own word.
 
-    Raises:
-        MirroringError: as from :func:`settled`; what the API raises.
+    Raises as :func:`settled`, and what the API raises.
     """
     status = settled(api, database, sleep)
     if status.state is not DatabaseState.INITIALIZED:

@@ -89,9 +89,7 @@ class FabricTarget:
     def prove(self) -> None:
         """Request the status once, to check that this login is allowed to; the answer itself does not matter.
 
-        Raises:
-            TerminalError: the API refuses this login or item; ``PLACE_MISSING`` when it shows no such database.
-            TransientError: the API gave no plain answer; nothing is proved.
+        Raises ``PLACE_MISSING`` when the API shows no such database; what the API raises. Then nothing is proved.
         """
         if self._look() is None:
             raise self._missing()
@@ -99,9 +97,7 @@ class FabricTarget:
     def database(self) -> MirroredDatabase:
         """The database by its GUIDs. If the zone contains them, no call is made.
 
-        Raises:
-            TerminalError: ``PLACE_MISSING``; the API refuses this login.
-            TransientError: the API gave no plain answer.
+        Raises ``PLACE_MISSING``; what the API raises.
         """
         found = self._database()
         if found is None:

@@ -33,11 +33,7 @@ _SIMPLE: dict[str, pa.DataType] = {
 
 
 def arrow_type(landing_type: str) -> pa.DataType:
-    """The Arrow type of a landing type.
-
-    Raises:
-        TerminalError: ``TYPE_UNSUPPORTED`` for any other text.
-    """
+    """The Arrow type of a landing type. Raises ``TYPE_UNSUPPORTED`` for any other text."""
     decimal = check_type(landing_type)
     return _SIMPLE[landing_type] if decimal is None else pa.decimal128(*decimal)
 
@@ -45,8 +41,7 @@ def arrow_type(landing_type: str) -> pa.DataType:
 def landing_columns(schema: pa.Schema) -> tuple[LandingColumn, ...]:
     """The columns that the Parquet schema of one of our data files contains, without the marker.
 
-    Raises:
-        TerminalError: ``TYPE_UNSUPPORTED`` for a type that none of our files has.
+    Raises ``TYPE_UNSUPPORTED`` for a type that none of our files has.
     """
     names = {arrow: name for name, arrow in _SIMPLE.items()}
     found = []

@@ -33,9 +33,7 @@ class Deviation(NamedTuple):
 def deviations(store: LandingZoneStore) -> list[Deviation]:
     """All differences between the store and what the protocol needs. The scratch files are removed.
 
-    Raises:
-        TransientError: the store gave no plain answer; nothing is proved.
-        TerminalError: the store cannot be reached in this way at all.
+    Raises what the store does; then nothing is proved.
     """
     folder = f"{SCRATCH_FOLDER}/conformance-{uuid4().hex}"
     probe = _Probe(store, folder)

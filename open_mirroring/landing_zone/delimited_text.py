@@ -25,9 +25,8 @@ _ROWS_AT_ONCE = 65_536
 def write_text_file(path: Path, rows: pa.Table, schema: pa.Schema, text: TextFormat) -> WrittenFile:
     """Write one text file, header first, with the marker as the last column (F-25). An existing file is replaced.
 
-    Raises:
-        TerminalError: ``FILE_UNFIT`` when the rows do not match the schema, or contain NaN, an infinity or a value that
-            equals the NULL text.
+    Raises ``FILE_UNFIT`` when the rows do not match the schema, or contain NaN, an infinity or a value that equals the
+    NULL text.
     """
     names = [_quoted(pa.array([name])).to_pylist()[0] for name in schema.names]
     with path.open("wb") as file:

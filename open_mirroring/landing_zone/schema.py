@@ -68,8 +68,7 @@ def extra_columns(names: Iterable[tuple[str, str]]) -> tuple[LandingColumn, ...]
 def refuse_reserved(name: str) -> None:
     """Refuse a source column whose name the target or a reader of its files would misread.
 
-    Raises:
-        TerminalError: ``COLUMN_NAME_INVALID``.
+    Raises ``COLUMN_NAME_INVALID``.
     """
     what, way_out = f"the source has a column named {name!r}", "rename it at the source or list the other `columns`"
     if name.casefold() == ROW_MARKER.casefold() or name.startswith(_EXTRA):
@@ -83,10 +82,7 @@ def check_type(landing_type: str) -> tuple[int, int] | None:
     """Digits and scale of a decimal; None for any other landing type.
 
     Landing types are ``bool int16 int32 int64 float32 float64 string binary date timestamp`` and ``decimal(p,s)`` with
-    p ≤ 38.
-
-    Raises:
-        TerminalError: ``TYPE_UNSUPPORTED`` for any other text.
+    p ≤ 38. Raises ``TYPE_UNSUPPORTED`` for any other text.
     """
     if landing_type in _SIMPLE:
         return None
@@ -179,9 +175,8 @@ class TableSchema(NamedTuple):
     def extended(self, seen: Iterable[LandingColumn]) -> TableSchema:
         """The union with the columns of new rows. Of two types of a column, the one that holds both.
 
-        Raises:
-            TerminalError: ``SCHEMA_CHANGED`` when no type holds both (F-87). ``COLUMN_NAME_INVALID`` for names like the
-                marker's or with a NUL, and for two names that differ only in case or would be equal at the target.
+        Raises ``SCHEMA_CHANGED`` when no type holds both (F-87). ``COLUMN_NAME_INVALID`` for names like the marker's or
+        with a NUL, and for two names that differ only in case or would be equal at the target.
         """
         columns = list(self.columns)
         by_name = {column.name: column for column in columns}

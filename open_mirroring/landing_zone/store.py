@@ -84,10 +84,8 @@ class LandingZoneStore(Protocol):
         """Remove a folder with its content, if it exists.
 
         When this returns, nothing of the folder is visible any more, and a rename from or into it is refused (F-71).
-        What is created there later belongs to another folder.
-
-        Raises:
-            TransientError: ``CHANGED_MEANWHILE`` while the folder is in use (F-73). Part of it may be gone; retry.
+        What is created there later belongs to another folder. Raises ``CHANGED_MEANWHILE`` while the folder is in use
+        (F-73). Part of it may be gone; retry.
         """
         ...
 
@@ -95,10 +93,8 @@ class LandingZoneStore(Protocol):
 def create_whole(store: LandingZoneStore, path: str, content: bytes, *, staged: str) -> bool:
     """Create a file atomically, through a staging name that is used once. False when the name is taken.
 
-    After a crash only the staging name may remain.
-
-    Raises:
-        TransientError: ``CHANGED_MEANWHILE`` when the staging name is not new; what the store raises.
+    After a crash only the staging name may remain. Raises ``CHANGED_MEANWHILE`` when the staging name is not new; what
+    the store raises.
     """
     info = store.create(staged, content)
     if info is None:

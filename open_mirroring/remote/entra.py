@@ -36,10 +36,8 @@ class AuthorizedService:
     def send(self, request: Request) -> Answer:
         """The service's answer; errors are those of :meth:`HttpService.send`.
 
-        Raises:
-            TerminalError: also ``ACCESS_DENIED`` without permission or a token.
-            TransientError: also ``UNREACHABLE`` when the token was refused for a call that must not be retried: its
-                outcome is unknown.
+        Raises also ``ACCESS_DENIED`` without permission or a token; ``UNREACHABLE`` when the token was refused for a
+        call that must not be retried: its outcome is unknown.
         """
         token = self._tokens.token()
         for last in (False, True):
@@ -108,9 +106,7 @@ class TokenSource:
     def token(self) -> str:
         """A token that is valid for some more minutes, if tokens last that long.
 
-        Raises:
-            TerminalError: ``ACCESS_DENIED``.
-            TransientError: ``UNREACHABLE`` and no earlier token is still valid.
+        Raises ``ACCESS_DENIED``; ``UNREACHABLE`` and no earlier token is still valid.
         """
         with self._lock:
             now = self._clock()
@@ -125,9 +121,7 @@ class TokenSource:
     def renewed(self, refused: str) -> str:
         """A new token in place of one that a service refused before its expiry.
 
-        Raises:
-            TerminalError: ``ACCESS_DENIED``.
-            TransientError: ``UNREACHABLE``.
+        Raises ``ACCESS_DENIED``; ``UNREACHABLE``.
         """
         with self._lock:
             if self._token is not None and self._token.text == refused:

@@ -163,10 +163,8 @@ class HttpService:
     def send(self, request: Request) -> Answer:
         """The service's answer with any status, except those below.
 
-        Raises:
-            TransientError: ``UNREACHABLE``: no answer, or one that may differ next time, also after the allowed
-                retries; ``TARGET_BUSY`` when the service asks us to wait.
-            TerminalError: ``SERVICE_REFUSED`` for a redirect.
+        Raises ``UNREACHABLE``: no answer, or one that may differ next time, also after the allowed retries;
+        ``TARGET_BUSY`` when the service asks us to wait; ``SERVICE_REFUSED`` for a redirect.
         """
         said = Said("no answer")
         for attempt in range(1, _TRIES + 1):

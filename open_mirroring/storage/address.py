@@ -63,11 +63,7 @@ def is_address(text: str) -> bool:
 
 
 def parse_address(text: str) -> StorageAddress:
-    """Parse an address.
-
-    Raises:
-        TerminalError: ``CONFIG_INVALID``; it does not repeat the address, which may hold a signature.
-    """
+    """Parse an address. Raises ``CONFIG_INVALID``; it does not repeat the address, which may hold a signature."""
     shape = _SHAPE.fullmatch(text)
     if shape is None:
         raise _invalid("this is not an address of object storage")

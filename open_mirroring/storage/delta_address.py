@@ -19,8 +19,7 @@ from open_mirroring.storage.object_path import ObjectPath, Place
 def delta_address(place: Place) -> tuple[str, dict[str, str] | None]:
     """The address of the Delta table at a place, and options, which hold secrets; None for a folder.
 
-    Raises:
-        MirroringError: what the login raises.
+    Raises what the login does.
     """
     if isinstance(place, Path):
         return str(place), None

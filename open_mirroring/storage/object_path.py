@@ -102,36 +102,23 @@ class ObjectPath:
         return True
 
     def stat(self) -> ObjectStatus:
-        """The current state of the object.
-
-        Raises:
-            FileNotFoundError: it does not exist.
-        """
+        """The current state of the object. Raises FileNotFoundError if it does not exist."""
         found = self.store.stat(self.key)
         seconds = found.modified.timestamp()
         return ObjectStatus(found.size, seconds, int(seconds * 1e9), found.version)
 
     def read_bytes(self) -> bytes:
-        """The complete content of the object.
-
-        Raises:
-            FileNotFoundError: it does not exist.
-        """
+        """The complete content of the object. Raises FileNotFoundError if it does not exist."""
         return self.store.read(self.key)
 
     def create(self, content: bytes) -> str:
-        """Write a new object in one step, and return its ETag.
-
-        Raises:
-            FileExistsError: it exists.
-        """
+        """Write a new object in one step, and return its ETag. Raises FileExistsError if it exists."""
         return self.store.create(self.key, content)
 
     def open(self, mode: Literal["rb"] = "rb") -> IO[bytes]:
         """Open the object for random access; all bytes come from one version of it.
 
-        Raises:
-            FileNotFoundError: it does not exist.
+        Raises FileNotFoundError if it does not exist.
         """
         held = self.held.get(self.key) or self._begun()
         return io.BufferedReader(_Reader(self.store, held), 2**16)
@@ -150,8 +137,7 @@ class ObjectPath:
     def look(self, start: int = 0, end: int = 0) -> Held:
         """The current state of the object, with the bytes from *start* to *end*.
 
-        Raises:
-            FileNotFoundError: it does not exist.
+        Raises FileNotFoundError if it does not exist.
         """
         content, stat = self.store.read_range(self.key, start, end)
         return Held(stat, start, content)

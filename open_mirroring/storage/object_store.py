@@ -105,28 +105,21 @@ class ObjectStore:
         return sorted(found["common_prefixes"]), sorted(objects)
 
     def stat(self, name: str) -> ObjectStat:
-        """The current state of an object.
-
-        Raises:
-            FileNotFoundError: it does not exist.
-        """
+        """The current state of an object. Raises FileNotFoundError if it does not exist."""
         with self._our_errors(name):
             return _stat(self._service.head(name))
 
     def read(self, name: str, *, etag: str = "") -> bytes:
         """The complete content of an object; with *etag*, only of that version.
 
-        Raises:
-            FileNotFoundError: it does not exist.
-            ObjectReplaced: its version is another one.
+        Raises FileNotFoundError if it does not exist; ObjectReplaced if its version is another one.
         """
         return self._get(name, {}, etag)[0]
 
     def read_range(self, name: str, start: int, end: int, *, etag: str = "") -> tuple[bytes, ObjectStat]:
         """The bytes from *start* to *end*, or to the object's end, with its state; otherwise like :meth:`read`.
 
-        Raises:
-            ObjectReplaced: also when it is shorter than *start*, or replaced again and again while it is read.
+        Raises ObjectReplaced also if it is shorter than *start*, or replaced again and again while it is read.
         """
         if end <= start:
             return b"", self.stat(name)
@@ -154,11 +147,7 @@ class ObjectStore:
             return bytes(found.bytes()), _stat(found.meta)
 
     def create(self, name: str, content: bytes) -> str:
-        """Write a new object in one step, and return its ETag.
-
-        Raises:
-            FileExistsError: it exists.
-        """
+        """Write a new object in one step, and return its ETag. Raises FileExistsError if it exists."""
         # Only a put in one piece can be conditional: no service has a create mode for multipart uploads.
         with self._our_errors(name):
             etag = self._service.put(name, content, mode="create", use_multipart=False)["e_tag"]
@@ -192,8 +181,7 @@ class ObjectStore:
     def credential(self) -> AzureCredential | None:
         """The current Azure credential; a token is valid for some minutes. None for an access key of S3.
 
-        Raises:
-            MirroringError: what the login raises.
+        Raises what the login does.
         """
         return None if self._credentials is None else self._credentials()
 

@@ -39,9 +39,7 @@ def mirror_dags(folder: str | Path | None = None, *, pool: str = "default_pool")
 def mirror_errors(folder: str | Path | None = None) -> None:
     """Raise everything that is wrong with the mirror files of a folder, for Airflow to show as an import error.
 
-    Raises:
-        ConfigError: mistakes in mirror files.
-        TerminalError: ``PLACE_MISSING``.
+    Raises ConfigError; ``PLACE_MISSING``.
     """
     from open_mirroring_airflow.mirror_folder import read_mirror_folder
 

@@ -39,8 +39,7 @@ def named_connections(mirror: Mirror) -> list[str]:
 def job_connections(mirror: Mirror) -> dict[str, str]:
     """The variables that a job of this mirror needs, secrets included; every value is masked in logs.
 
-    Raises:
-        TerminalError: ``CONNECTION_INVALID`` when the scheduler does not know a connection.
+    Raises ``CONNECTION_INVALID`` when the scheduler does not know a connection.
     """
     variables = {
         core.variable(name): json.dumps(content(_found(name, mirror.file))) for name in named_connections(mirror)
@@ -55,11 +54,7 @@ Known = Mapping[str, Any]
 
 
 def ledger_url(mirror: Mirror, known: Known | None = None) -> str:
-    """The ledger's SQLAlchemy URL, secrets included: never print it.
-
-    Raises:
-        TerminalError: ``CONNECTION_INVALID``.
-    """
+    """The ledger's SQLAlchemy URL, secrets included: never print it. Raises ``CONNECTION_INVALID``."""
     if not isinstance(mirror.ledger, LedgerConnection):
         return mirror.ledger_url()
     name = mirror.ledger.connection
@@ -67,11 +62,7 @@ def ledger_url(mirror: Mirror, known: Known | None = None) -> str:
 
 
 def landing_zone(mirror: Mirror, known: Known | None = None) -> ZoneAddress:
-    """Where the mirror's landing zone is, with the login to it: never print it.
-
-    Raises:
-        TerminalError: ``CONNECTION_INVALID``.
-    """
+    """Where the mirror's landing zone is, with the login to it: never print it. Raises ``CONNECTION_INVALID``."""
     from open_mirroring.reconciliation.inspection import zone_address
 
     name = mirror.landing_zone.connection
@@ -115,9 +106,5 @@ def content(found: Any) -> dict[str, Any]:
 
 
 def resolved(name: str, found: Any) -> core.Connection:
-    """A connection of Airflow as jobs read it.
-
-    Raises:
-        TerminalError: ``CONNECTION_INVALID``.
-    """
+    """A connection of Airflow as jobs read it. Raises ``CONNECTION_INVALID``."""
     return core.parsed(name, json.dumps(content(found)))

@@ -37,9 +37,7 @@ def gate_event(mirror: Mirror, ledger_url: str, tables: Sequence[str], zone: Zon
         tables: source tables to ask about.
         zone: where its landing zone is, with the login; by default as the environment says.
 
-    Raises:
-        TransientError: ledger or landing zone do not answer.
-        TerminalError: ledger and mirror file do not agree.
+    Raises what ledger and landing zone do; TerminalError if ledger and mirror file do not agree.
     """
     from open_mirroring.ledger import open_ledger
     from open_mirroring.protocols.verdicts import gate

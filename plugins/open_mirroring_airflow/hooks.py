@@ -48,11 +48,7 @@ class OneLakeHook(_Hook):
     hook_name = "Open Mirroring: OneLake"
 
     def get_conn(self) -> OneLakeConnection:
-        """The connection's content, checked.
-
-        Raises:
-            TerminalError: ``CONNECTION_INVALID``.
-        """
+        """The connection's content, checked. Raises ``CONNECTION_INVALID``."""
         return onelake_connection(self._content())
 
     def test_connection(self) -> tuple[bool, str]:
@@ -75,11 +71,7 @@ class KafkaHook(_Hook):
     hook_name = "Open Mirroring: Kafka"
 
     def get_conn(self) -> ClientSettings:
-        """The client's options that the connection stands for, checked.
-
-        Raises:
-            TerminalError: ``CONNECTION_INVALID``.
-        """
+        """The client's options that the connection stands for, checked. Raises ``CONNECTION_INVALID``."""
         return client_settings(self._content())
 
     def test_connection(self) -> tuple[bool, str]:

@@ -204,8 +204,7 @@ class ApprovedOperator(OpenMirroringSparkOperator):
     def form(self, mirror: Mirror, context: Context) -> dict[str, Any]:
         """What the run's form says, who approved it, and the request.
 
-        Raises:
-            TerminalError: ``ARGUMENT_INVALID`` when no one approved it by name.
+        Raises ``ARGUMENT_INVALID`` when no one approved it by name.
         """
         form = super().form(mirror, context)
         if TABLE.field in form:

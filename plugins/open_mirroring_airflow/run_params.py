@@ -79,9 +79,8 @@ def _decision_fields() -> dict[str, dict[str, Argument]]:
 def chosen_decision(params: Mapping[str, Any]) -> tuple[str, dict[str, str]]:
     """The decision that a run's params name, and the fields that are filled in.
 
-    Raises:
-        TerminalError: ``ARGUMENT_INVALID`` when a field is missing, or one is filled in that this decision does not
-            take: whoever filled it in meant another one.
+    Raises ``ARGUMENT_INVALID`` when a field is missing, or one is filled in that this decision does not take: whoever
+    filled it in meant another one.
     """
     operation = DECISIONS[params[DECISION]]
     needs, may_have = operation.needs, operation.may_have
@@ -104,8 +103,7 @@ def chosen_decision(params: Mapping[str, Any]) -> tuple[str, dict[str, str]]:
 def chosen_tables(mirror: Mirror, context: Context) -> list[str]:
     """The source tables that this run is for, in the mirror file's order; all when none was chosen.
 
-    Raises:
-        TerminalError: ``ARGUMENT_INVALID``.
+    Raises ``ARGUMENT_INVALID``.
     """
     return checked_tables(mirror, context["params"].get(TABLES) or None)
 
@@ -113,8 +111,7 @@ def chosen_tables(mirror: Mirror, context: Context) -> list[str]:
 def checked_tables(mirror: Mirror, wanted: Sequence[str] | None) -> list[str]:
     """The same tables in the mirror file's order; None: all.
 
-    Raises:
-        TerminalError: ``ARGUMENT_INVALID`` when the mirror file, which may have changed, no longer has one of them.
+    Raises ``ARGUMENT_INVALID`` when the mirror file, which may have changed, no longer has one of them.
     """
     if mirror.has_patterns:
         from open_mirroring.ledger import open_ledger
@@ -133,10 +130,8 @@ def checked_tables(mirror: Mirror, wanted: Sequence[str] | None) -> list[str]:
 def backfill_arguments(context: Context) -> list[str]:
     """What a run has to read before its tick, as arguments of the extracting job; nothing for a scheduled run.
 
-    A run of a backfill names its interval; a run started by hand has one only if it was given a date (AF-05).
-
-    Raises:
-        TerminalError: ``ARGUMENT_INVALID`` for a run that is to read again and names no interval.
+    A run of a backfill names its interval; a run started by hand has one only if it was given a date (AF-05). Raises
+    ``ARGUMENT_INVALID`` for a run that is to read again and names no interval.
     """
     run, reread = context["dag_run"], bool(context["params"].get(REREAD.field))
     if run.run_type != _BACKFILL and not reread:

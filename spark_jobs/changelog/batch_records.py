@@ -54,8 +54,7 @@ def write_record(root: Place, number: int, ranges: str, manifest: str, at: datet
 def read_records(root: Place, newest: int) -> dict[int, BatchRecord]:
     """The records of the batches up to *newest*, by number; missing ones are left out.
 
-    Raises:
-        TerminalError: ``LOG_DAMAGED`` when one cannot be read.
+    Raises ``LOG_DAMAGED`` when one cannot be read.
     """
     with ThreadPoolExecutor(_READS_AT_ONCE) as pool:
         found = pool.map(partial(_read, root), range(1, newest + 1))

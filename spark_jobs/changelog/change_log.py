@@ -68,16 +68,14 @@ class ChangeLog:
     def claim(self) -> None:
         """Create the log if there is none, before a batch is bound to it.
 
-        Raises:
-            TerminalError: ``MIRROR_CLASH`` when it belongs to another mirror.
+        Raises ``MIRROR_CLASH`` when it belongs to another mirror.
         """
         self._open()
 
     def commit(self, batch: int, manifest: Manifest) -> Committed | CommitRefused:
         """Add the manifest's files in one commit based on the state that :meth:`open` returned last.
 
-        Raises:
-            TerminalError: ``LOG_DAMAGED`` when a file does not match the manifest.
+        Raises ``LOG_DAMAGED`` when a file does not match the manifest.
         """
         table = self._opened
         if table is None:
@@ -176,9 +174,7 @@ def _table_schema() -> pa.Schema:
 def check_conditional(root: ObjectPath) -> None:
     """Check that the storage refuses to create an object twice, which every commit depends on (S-10).
 
-    Raises:
-        TerminalError: ``STORE_UNFIT``.
-        MirroringError: the storage's error.
+    Raises ``STORE_UNFIT``; what the storage raises.
     """
     probe = root / _PROBE
     for _ in range(2):
@@ -209,8 +205,7 @@ _NOT_MAINTAINED = "it could not be maintained; what is below the horizon is only
 def drop_blocks(root: Place, dropped: int) -> None:
     """Remove the blocks whose batches are all up to *dropped*, without rewriting files.
 
-    Raises:
-        TransientError: ``CHANGED_MEANWHILE``.
+    Raises ``CHANGED_MEANWHILE``.
     """
     table = opened_log(root)
     first_kept = (dropped + 1) // BATCHES_PER_BLOCK
@@ -224,10 +219,8 @@ def drop_blocks(root: Place, dropped: int) -> None:
 def vacuum(root: Place, age: timedelta) -> int:
     """Remove files older than *age* that are not part of the log, and old entries of its history; return their number.
 
-    Call it only while no batch is bound: files of a sealed batch that is not committed yet would be removed.
-
-    Raises:
-        TransientError: ``CHANGED_MEANWHILE``.
+    Call it only while no batch is bound: files of a sealed batch that is not committed yet would be removed. Raises
+    ``CHANGED_MEANWHILE``.
     """
     table = opened_log(root)
     if table is None:

@@ -26,10 +26,8 @@ def app_id(mirror: str) -> str:
 def newest_in_log(root: Place, mirror: str) -> int:
     """The newest batch of a mirror in its change log; 0 if there is none, or no log. Creates nothing.
 
-    Raises:
-        TransientError: ``CHANGED_MEANWHILE`` when the log cannot be opened.
-        TerminalError: ``MIRROR_CLASH`` when the log belongs to another mirror.
-        MirroringError: the storage's error.
+    Raises ``CHANGED_MEANWHILE`` when the log cannot be opened; ``MIRROR_CLASH`` when the log belongs to another mirror;
+    what the storage raises.
     """
     newest = None
     # If this fails, reading the complete state reports the reason.

@@ -60,8 +60,7 @@ def create(arguments: argparse.Namespace) -> Exit:
 def create_database(mirror: Mirror, ledger: Engine, api: FabricApi) -> Created:
     """Every step that is not done yet; mirroring is started last, and only when every table is complete (F-42).
 
-    Raises:
-        MirroringError: what a step raises; the next call goes on there.
+    Raises what a step does; the next call goes on there.
     """
     database = find_or_create(mirror, api)
     status = settled(api, database)

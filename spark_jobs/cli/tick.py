@@ -104,11 +104,8 @@ def tick(
     A *backfill* is read before, as :func:`~spark_jobs.extract_changes.extract` says.
 
     An error in reading does not keep back what was read before; it is returned, and decides the exit code. A mirror
-    whose log and ledger do not belong together does not publish either.
-
-    Raises:
-        TransientError: ledger or store do not answer.
-        TerminalError: the mirror's extraction is stopped; the mirror file does not fit the ledger.
+    whose log and ledger do not belong together does not publish either. Raises what ledger and store
+    do, and TerminalError if the mirror's extraction is stopped or its file does not fit the ledger.
     """
     reader = LedgerReader(ledger, mirror.name)
     read, failed = Extracted(None, {}, ()), None

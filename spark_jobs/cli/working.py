@@ -86,11 +86,7 @@ def _opened(arguments: argparse.Namespace) -> tuple[Mirror, Engine]:
 
 
 def chosen_tables(mirror: Mirror, text: str | None) -> list[str] | None:
-    """The tables that an argument names; None when it is not given.
-
-    Raises:
-        UsageError: ``ARGUMENT_INVALID``.
-    """
+    """The tables that an argument names; None when it is not given. Raises ``ARGUMENT_INVALID``."""
     if text is None:
         return None
     known = [table.source for table in mirror.tables]

@@ -92,10 +92,8 @@ class BatchWriting:
     def write(self, batch: int, scope: Scope) -> Manifest:
         """Read what the scope names into log files of a new attempt; the manifest tells where that was read (G-142).
 
-        Raises:
-            NewTablesSeen: it names tables that are not mirrored and may join; nothing of the attempt counts (G-70).
-            TerminalError: what a transport raises, or ``COUNTS_DIFFER``.
-            TransientError: what a transport raises.
+        Raises NewTablesSeen if it names tables that are not mirrored and may join; nothing of the attempt counts
+        (G-70). Raises ``COUNTS_DIFFER``, and what a transport does.
         """
         manifest = self._written(batch, scope)
         return replace(manifest, facts=merged((manifest.facts, self._begun_empty(scope))), reads=self.reads)

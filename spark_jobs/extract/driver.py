@@ -116,8 +116,7 @@ class ExtractionDriver:
     def look_for_tables(self) -> None:
         """Have tables join of which nothing would be read before the mirror names them (G-70).
 
-        Raises:
-            MirroringError: the source cannot be looked at; ``CONFIG_INVALID``.
+        Raises ``CONFIG_INVALID``; another code if the source cannot be looked at.
         """
         transport = self.source.transport
         if self._mirror.has_patterns and transport.reads_named_tables:
@@ -161,8 +160,7 @@ class ExtractionDriver:
     def _join(self, announced: Iterable[AnnouncedTable], batch: int) -> None:
         """Register what joins; extraction goes on with it.
 
-        Raises:
-            TerminalError: ``CONFIG_INVALID``: nothing of the batch is sealed, and the next run tries again.
+        Raises ``CONFIG_INVALID``: nothing of the batch is sealed, and the next run tries again.
         """
         found = joining(self._mirror, announced)
         said: dict[str, str] = {}
@@ -201,9 +199,7 @@ class ExtractionDriver:
     def drive(self, agenda: Sequence[Point]) -> None:
         """Run the protocol to its end.
 
-        Raises:
-            TerminalError: the source or the log is not as it must be; the code says which.
-            TransientError: ``UNREACHABLE``, ``CHANGED_MEANWHILE``: try again.
+        Raises TerminalError if the source or the log is not as it must be, ``UNREACHABLE`` or ``CHANGED_MEANWHILE``.
         """
         self._agenda = list(agenda)
         request = drive_one(protocol.start(), protocol.step, self.answer, protocol.Finished).request
@@ -297,11 +293,8 @@ def log_ranges(
 ) -> Manifest | None:
     """Carry the ranges that *find* names, given what is bound, into the log as one batch; None when it names none.
 
-    A batch that another run left open is finished before, whatever it holds.
-
-    Raises:
-        TerminalError: as :meth:`ExtractionDriver.drive`.
-        TransientError: as :meth:`ExtractionDriver.drive`.
+    A batch that another run left open is finished before, whatever it holds. Raises as
+    :meth:`ExtractionDriver.drive`.
     """
     driver = ExtractionDriver(mirror, ledger, spark)
     named: list[BoundRange] = []

@@ -41,12 +41,10 @@ def plan_table(plan: TablePlan, new: pa.Table, counting: CountingChanges) -> Pla
 
     Where transactions are held back, changes that waited are among the new ones.
 
-    A change that cannot be typed is a dead letter, and so no change: its key is decided again without it, which
-    makes the result independent of where batches were cut (G-09).
-
-    Raises:
-        PlanStop: ``IDENTITY_CONFLICT`` (G-02), ``KEYLESS_CHANGE`` (F-12), ``EPOCH_UNKNOWN`` (G-01),
-            ``ROW_INCOMPLETE`` (G-04), ``SWAP_POSSIBLE`` (G-115), ``LATE_BELOW_HORIZON`` (G-05).
+    A change that cannot be typed is a dead letter, and so no change: its key is decided again without it, which makes
+    the result independent of where batches were cut (G-09). Raises ``IDENTITY_CONFLICT`` (G-02), ``KEYLESS_CHANGE``
+    (F-12), ``EPOCH_UNKNOWN`` (G-01), ``ROW_INCOMPLETE`` (G-04), ``SWAP_POSSIBLE`` (G-115), ``LATE_BELOW_HORIZON``
+    (G-05).
     """
     planning = _Planning(plan, new, counting)
     for stage in _STAGES:
@@ -111,9 +109,7 @@ def _refuse_late(planning: _Planning) -> None:
     """Refuse a new change below the horizon: the log may lack the changes that it must be compared with (G-05).
 
     Changes of published batches are next to those that waited there, and were decided before the horizon passed them.
-
-    Raises:
-        PlanStop: ``LATE_BELOW_HORIZON``.
+    Raises ``LATE_BELOW_HORIZON``.
     """
     plan, changes, horizon = planning.plan, planning.changes, planning.plan.horizon
     if horizon is None:
@@ -252,11 +248,7 @@ _ACCOUNTS = ("duplicates", "superseded", "compacted", "renewed")
 
 
 def _decided(planning: _Planning, key: str, changes: list[Logged], untypable: set[LogPosition]) -> KeyPlan:
-    """The decision of the rule on a key.
-
-    Raises:
-        PlanStop: ``IDENTITY_CONFLICT``, ``ROW_INCOMPLETE``, ``SWAP_POSSIBLE``.
-    """
+    """The decision of the rule on a key. Raises ``IDENTITY_CONFLICT``, ``ROW_INCOMPLETE``, ``SWAP_POSSIBLE``."""
     plan = planning.plan
     try:
         decided = plan_key(changes, plan.batch_from, untypable, planning.published_position)
@@ -287,8 +279,7 @@ def _decided(planning: _Planning, key: str, changes: list[Logged], untypable: se
 def _refuse_two_loads(plan: TablePlan, changes: pa.Table) -> None:
     """Refuse rows of a full load that differ for one key in two partitions: which is right is unknown (K-18).
 
-    Raises:
-        PlanStop: ``IDENTITY_CONFLICT``.
+    Raises ``IDENTITY_CONFLICT``.
     """
     first: dict[tuple[str, str], Line] = {}
     for line in loaded_rows(changes).to_pylist():
@@ -323,9 +314,8 @@ _STAGES: tuple[Callable[[_Planning], None], ...] = (
 def typed_changes(plan: TablePlan, changes: pa.Table) -> Typed:
     """The changes as rows of the table's files.
 
-    Raises:
-        PlanStop: ``SCHEMA_CHANGED`` where a column's type does not take the values of an earlier one, ``VALUE_INVALID``
-            where deletes may miss their loaded rows.
+    Raises ``SCHEMA_CHANGED`` where a column's type does not take the values of an earlier one, ``VALUE_INVALID`` where
+    deletes may miss their loaded rows.
     """
     if found := doubt_by_deletes(plan.begins.loaded_keys, changes):
         raise PlanStop("VALUE_INVALID", found)

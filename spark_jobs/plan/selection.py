@@ -120,8 +120,7 @@ class CountingChanges:
 def eligible(plan: TablePlan, changes: pa.Table) -> pa.Table:
     """The changes that count for the present generation of a table, each with its ``order``.
 
-    Raises:
-        PlanStop: ``EPOCH_UNKNOWN`` (G-01), ``KEYLESS_CHANGE`` (F-12), ``RELOAD_SEEN`` (G-125).
+    Raises ``EPOCH_UNKNOWN`` (G-01), ``KEYLESS_CHANGE`` (F-12), ``RELOAD_SEEN`` (G-125).
     """
     for stage in _STAGES:
         changes = stage(plan, changes)
@@ -182,8 +181,7 @@ _STAGES: tuple[Callable[[TablePlan, pa.Table], pa.Table], ...] = (
 def _since_newest_load(load: NewestLoad, changes: pa.Table, since: pa.Array) -> pa.Array:
     """Whether each row is of the newest load or newer; *since* says which rows are above the older changes.
 
-    Raises:
-        PlanStop: ``RELOAD_SEEN`` for a change in a new partition that may be older than the load.
+    Raises ``RELOAD_SEEN`` for a change in a new partition that may be older than the load.
     """
     origins, positions = changes["origin"].combine_chunks(), changes["pos"].combine_chunks()
     origins = origins if pa.types.is_dictionary(origins.type) else origins.dictionary_encode()

@@ -29,11 +29,7 @@ _STAYS = ["k1", "k2"]
 
 
 def read_sums(spark: SparkSession, side: Side, shape: Shape) -> dict[int, CellSum]:
-    """The cells of a side, from the sums of its partitions.
-
-    Raises:
-        MirroringError: what a worker met.
-    """
+    """The cells of a side, from the sums of its partitions. Raises what a worker met."""
     if not needs_spark(spark, side.size):
         return add_sums(map(pickle.loads, lines_here(side, SumCells(shape), SUMS)["sums"].to_pylist()))
     parts = []
@@ -61,8 +57,7 @@ def differing_keys(
         before: what differed at the look before, if there was one: no other key counts.
         most: of so many keys the first are returned.
 
-    Raises:
-        MirroringError: what a worker met.
+    Raises what a worker met.
     """
     work, keyed = HashKeys(shape, cells), bool(shape.keys)
     if not needs_spark(spark, sum(side.size for side in sides)):
@@ -163,8 +158,7 @@ def logged_among(
 ) -> pa.Array:
     """The *keys* of which log files hold a *chosen* row; the files have about so many *rows*.
 
-    Raises:
-        MirroringError: what the storage of the log says.
+    Raises what the storage of the log does.
     """
     size = rows * ROW_BYTES
     tasks = min(len(files), tasks_wanted(spark, size, _TASKS_PER_CORE))

@@ -86,9 +86,7 @@ class Target:
     *changed* is when that version came to be. Its columns have the names of the source, to which *renamed* says those
     of the target (G-120).
 
-    Raises:
-        TransientError: ``PROOF_FAILED``; what the storage says.
-        TerminalError: what the storage says.
+    Raises ``PROOF_FAILED``; what the storage raises.
     """
 
     def __init__(self, spark: SparkSession, place: Place | None, renamed: Mapping[str, str] | None = None) -> None:
@@ -156,10 +154,8 @@ class Target:
 def tables_place(mirror: Mirror) -> Place:
     """Where a mirror's tables are: in the folder or storage that its file names, else in its item of OneLake.
 
-    Raises:
-        TerminalError: ``CONFIG_INVALID``, ``PLACE_MISSING``; ``CONNECTION_INVALID``; what the
-            storage or the Fabric API says.
-        TransientError: what the storage or the Fabric API says.
+    Raises ``CONFIG_INVALID``, ``PLACE_MISSING``; ``CONNECTION_INVALID``; what the storage or the Fabric
+    API raises.
     """
     if mirror.landing_zone.tables is not None:
         root = folder_place(mirror, mirror.landing_zone.tables)

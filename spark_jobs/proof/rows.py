@@ -95,8 +95,7 @@ class Shape:
 def fitted(rows: pa.Table, shape: Shape) -> pa.Table:
     """Rows of one side in the shape's columns and types; a column that the side lacks is NULL.
 
-    Raises:
-        TerminalError: ``SCHEMA_CHANGED`` for a value that the common type does not hold.
+    Raises ``SCHEMA_CHANGED`` for a value that the common type does not hold.
     """
     arrays = []
     for field in shape.schema:

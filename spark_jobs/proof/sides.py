@@ -232,11 +232,8 @@ def source_side(
     """Open the source's side of a table.
 
     Columns that are *gone* may be missing, though `columns` lists them. *streamed* are the columns' types in the
-    changes: a database's texts have their digits (G-114).
-
-    Raises:
-        TerminalError: ``CONFIG_INVALID``; another code where the source is not as the mirror file describes it.
-        TransientError: the source does not answer.
+    changes: a database's texts have their digits (G-114). Raises ``CONFIG_INVALID``; another code where the source is
+    not as the mirror file describes it, or does not answer.
     """
     chosen = proof_source(table, export)
     if chosen is None:
@@ -277,8 +274,7 @@ class HashedSource:
 def lines_here(side: Side, work: Work, schema: pa.Schema) -> pa.Table:
     """Return the lines that *work* makes of a side's rows in this process.
 
-    Raises:
-        MirroringError: the error in one of the lines.
+    Raises the error in one of the lines.
     """
     lines = pa.Table.from_batches(side.lines(work), schema)
     errors = lines["error"].drop_null()
@@ -290,8 +286,7 @@ def lines_here(side: Side, work: Work, schema: pa.Schema) -> pa.Table:
 def kept(side: Side, frame: DataFrame) -> DataFrame:
     """Read a frame of a side now and once; keep it on disk until it is unpersisted.
 
-    Raises:
-        MirroringError: a worker's error, which comes back as a line: Spark would bury it in a stack of its own.
+    Raises a worker's error, which comes back as a line: Spark would bury it in a stack of its own.
     """
     from pyspark import StorageLevel
     from pyspark.sql import functions as F

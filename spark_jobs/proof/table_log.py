@@ -51,9 +51,8 @@ class DeletionVector(NamedTuple):
     def positions(self, table: Place) -> Positions:
         """The places of the deleted rows in their file, ascending.
 
-        Raises:
-            ValueError: they are not what the log says of them, or kept outside of the table.
-            OSError: they are not there.
+        Raises ValueError if they are not what the log says of them, or kept outside the table; OSError if they are
+        missing.
         """
         try:
             found = _positions(self._content(table))
@@ -93,11 +92,7 @@ def deletion_vectors(table: Place, version: int) -> dict[str, DeletionVector | N
 
 
 def committed_at(table: Place, version: int) -> datetime:
-    """When a version came to be, as its writer says, or else the storage.
-
-    Raises:
-        OSError: the commit is not there.
-    """
+    """When a version came to be, as its writer says, or else the storage. Raises OSError if the commit is not there."""
     file = table / "_delta_log" / f"{version:020}.json"
     told = (action.get("commitInfo") for action in _actions(table / "_delta_log", file.name))
     stamp = next((info["timestamp"] for info in told if info and "timestamp" in info), None)

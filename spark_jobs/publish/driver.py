@@ -96,8 +96,7 @@ class PublicationDriver:
     def drive(self, tables: Sequence[TableState]) -> None:
         """Run every table's protocol to its end.
 
-        Raises:
-            TransientError: ledger or store do not answer, with the code of the last call; the next run goes on.
+        Raises what ledger or store do if they do not answer; the next run goes on.
         """
         self._tables = {state.id: state for state in tables}
         # A table without rows is never established: it must not cost these calls in every run.

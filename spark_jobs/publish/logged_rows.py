@@ -90,8 +90,7 @@ def reloaded_rows(
         epoch: its newest stream incarnation.
         starts: by partition a place behind which no row of an earlier load can stand (K-67).
 
-    Raises:
-        TerminalError: ``RELOAD_UNCLEAR``.
+    Raises ``RELOAD_UNCLEAR``.
     """
     with _logged(root, files) as db:
         db.execute(_ROWS, {"load": f"{LOAD_MAJOR}:", "change": CHANGE, "source": source, "epoch": epoch})

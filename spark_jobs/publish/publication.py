@@ -118,8 +118,7 @@ class Preparation:
     def _prepared(self, known: _Known) -> Prepared:
         """The publication of one table.
 
-        Raises:
-            PlanStop: the target cannot follow the table's columns; ``EPOCH_UNKNOWN``.
+        Raises PlanStop if the target cannot follow the table's columns; ``EPOCH_UNKNOWN``.
         """
         state, work, declared = known.state, known.intent.work, self._declared[known.state.source]
         columns = self._columns(state, known.records, work.position_to)
@@ -266,8 +265,7 @@ class Preparation:
     def schema_from_log(self, state: TableState) -> TableSchema:
         """The schema that a table would have whose rows come from the log alone.
 
-        Raises:
-            PlanStop: as for the files of a publication.
+        Raises PlanStop as for the files of a publication.
         """
         declared = self._declared[state.source]
         records = self._reader.column_records([state])[state.id]._replace(former=())

@@ -18,10 +18,8 @@ from spark_jobs.sources.sql_server.type_text import is_known, landing_type
 def refuse_other_settings(state: TableState, declared: Table, salted: str | None) -> None:
     """Stop where the mirror file says something else of the published columns than their files have.
 
-    It needs no changes: a quiet table would keep what is to be hashed in clear, and each run would report PASS.
-
-    Raises:
-        PlanStop: ``SCHEMA_CHANGED``, ``TABLE_REDECLARED``.
+    It needs no changes: a quiet table would keep what is to be hashed in clear, and each run would report PASS. Raises
+    ``SCHEMA_CHANGED``, ``TABLE_REDECLARED``.
     """
     chosen, published = declared.chosen, state.columns.columns
     of_source = [column for column in published if not column.tells]
@@ -47,10 +45,7 @@ def refuse_other_settings(state: TableState, declared: Table, salted: str | None
 def refuse_text_no_more(state: TableState, declared: Table, lists: Iterable[ColumnList]) -> None:
     """Stop where `types` landed a published column as text and no longer does, as far as its source's types show.
 
-    Any other word of `types` that is taken away leaves the values as they are.
-
-    Raises:
-        PlanStop: ``SCHEMA_CHANGED``.
+    Any other word of `types` that is taken away leaves the values as they are. Raises ``SCHEMA_CHANGED``.
     """
     texts = [c for c in state.columns.columns if c.type == "string" and not c.tells]
     at_source = {c.name.casefold(): c.name for c in texts if declared.chosen.type_of(c.name) is None}

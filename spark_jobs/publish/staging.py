@@ -215,12 +215,9 @@ def create_staged(
     """Upload a finished file under a staging name that is used once, and read it back to check it.
 
     A creation of which the outcome is unknown is not repeated: the next name is tried, ``.1`` and so on appended. What
-    may come of the first one late is an object that nothing refers to (O-08).
-
-    Raises:
-        TransientError: ``CHANGED_MEANWHILE``: another run swept or reset meanwhile; run again. What the
-            store raises, when none of some names could be created.
-        TerminalError: ``FILE_UNFIT``: what came back is not what was written.
+    may come of the first one late is an object that nothing refers to (O-08). Raises ``CHANGED_MEANWHILE``: another run
+    swept or reset meanwhile; run again. What the store raises, when none of some names could be created;
+    ``FILE_UNFIT``: what came back is not what was written.
     """
     created = _created(store, path, local)
     with store.fetch(created.path) as back:

@@ -72,8 +72,7 @@ from spark_jobs.sources.sql_server.types import landing_type, type_of_landed_key
 def landing_of(column: LandingColumn, chosen: ColumnChoice, salted: str | None) -> LandingColumn:
     """A column of the source with what the mirror file says of its name at the target, and of hashes (G-120, G-121).
 
-    Raises:
-        TerminalError: ``COLUMN_NAME_INVALID``.
+    Raises ``COLUMN_NAME_INVALID``.
     """
     refuse_reserved(column.name)
     hashes = chosen.hashes(column.name)
@@ -176,10 +175,9 @@ class TableColumns:
     def schema(self, *, reload_on_add: bool) -> tuple[TableSchema, dict[str, str]]:
         """The union of all columns, and each one's newest source type.
 
-        Raises:
-            PlanStop: ``SCHEMA_CHANGED``, ``COLUMN_NOT_STREAMED``, ``COLUMN_ADDED``, ``COLUMN_NAME_INVALID``,
-                ``COLUMN_RENAMED``, ``RENAME_POSSIBLE``, ``TYPE_UNSUPPORTED``,
-                ``PARTIAL_ROWS``, ``ROW_INCOMPLETE``, ``HASH_UNMATCHED``, ``VALUE_INVALID``.
+        Raises ``SCHEMA_CHANGED``, ``COLUMN_NOT_STREAMED``, ``COLUMN_ADDED``, ``COLUMN_NAME_INVALID``,
+        ``COLUMN_RENAMED``, ``RENAME_POSSIBLE``, ``TYPE_UNSUPPORTED``, ``PARTIAL_ROWS``, ``ROW_INCOMPLETE``,
+        ``HASH_UNMATCHED``, ``VALUE_INVALID``.
         """
         refuse_other_settings(self._state, self._declared, self._salted)
         schema = self._union()
@@ -385,11 +383,7 @@ def _column(name: str, sql_type: str, place: int | None, chosen: ColumnChoice) -
 
 
 def _landed(name: str, sql_type: str, chosen: ColumnChoice) -> str:
-    """What a column lands as: its source's type, or what the mirror file says (G-110).
-
-    Raises:
-        TerminalError: ``TYPE_UNSUPPORTED``.
-    """
+    """What a column lands as: its source's type, or what the mirror file says (G-110). Raises ``TYPE_UNSUPPORTED``."""
     try:
         return landed_as(sql_type, chosen.type_of(name))
     except TerminalError as error:

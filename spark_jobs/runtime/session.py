@@ -55,11 +55,8 @@ def build_session(name: str, *, cores: int | None = None) -> SparkSession:
     Under ``spark-submit``, or if :data:`~open_mirroring.operate.spark_jars.SUBMITTED` announces options in
     ``PYSPARK_SUBMIT_ARGS``, master, memory and jars are the submitted ones. If
     :data:`~open_mirroring.operate.spark_jars.REMOTE` names a server of Spark Connect, the session is one of its.
-    Otherwise it is local, with the fetched jars on its class path.
-
-    Raises:
-        TerminalError: ``INSTALLATION_INCOMPLETE`` when a jar of a local session is truncated, or Java is missing.
-        TransientError: ``UNREACHABLE`` when the server of Spark Connect gives no session.
+    Otherwise it is local, with the fetched jars on its class path. Raises ``INSTALLATION_INCOMPLETE`` when a jar of a
+    local session is truncated, or Java is missing; ``UNREACHABLE`` when the server of Spark Connect gives no session.
     """
     active = SparkSession.getActiveSession()
     if active is not None:

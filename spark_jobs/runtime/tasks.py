@@ -90,8 +90,7 @@ def run_job(
         size: the approximate bytes that they read together.
         own_threads: how many threads of this process run them if Spark does not.
 
-    Raises:
-        MirroringError: a task's own error, unchanged; of several the first task's.
+    Raises a task's own error, unchanged; of several the first task's.
     """
     if not tasks:
         return []

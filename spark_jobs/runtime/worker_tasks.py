@@ -61,8 +61,7 @@ def outcomes(spark: SparkSession, description: str, work: Work, shared: str, tas
         shared: what all tasks need; of any size.
         tasks: texts without a comma.
 
-    Raises:
-        TerminalError: ``INSTALLATION_INCOMPLETE``.
+    Raises ``INSTALLATION_INCOMPLETE``.
     """
     run = _by_rdd if is_classic(spark) else _by_frame
     try:
