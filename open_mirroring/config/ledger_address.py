@@ -9,7 +9,7 @@ from sqlalchemy.exc import ArgumentError
 
 from open_mirroring.config import secret_scan
 from open_mirroring.config.connections import Connection, invalid
-from open_mirroring.config.names import check_path, refusal, why_elsewhere
+from open_mirroring.config.names import check_path, refusal, unfit, why_elsewhere
 
 _WAY_OUT = "write sqlite:///FILE, postgresql+psycopg2://HOST/DATABASE without password, or {connection: NAME}"
 _POSTGRESQL = "postgresql+psycopg2"
@@ -22,22 +22,20 @@ def check_url(text: str) -> str:
     """Refuse a ledger URL that is malformed, contains a password, or names an in-memory or unsupported database."""
     url = _parsed(text)
     if url is None:
-        raise refusal("CONFIG_INVALID", "this is not a URL of a ledger", _WAY_OUT)
+        raise unfit("this is not a URL of a ledger", _WAY_OUT)
     if url.password is not None or any("password" in option for option in url.query):
         raise refusal("SECRET_IN_FILE", "this URL holds a password", secret_scan.WAY_OUT)
     if url.drivername not in _DRIVERS:
-        raise refusal("CONFIG_INVALID", "a ledger lives in SQLite or PostgreSQL", _WAY_OUT)
+        raise unfit("a ledger lives in SQLite or PostgreSQL", _WAY_OUT)
     database = url.database or ""
     if url.drivername.startswith("sqlite") and (
         url.host or database in ("", ":memory:") or database.startswith("file:")
     ):
-        raise refusal(
-            "CONFIG_INVALID", "a SQLite ledger is a file, and sqlite:// needs three slashes before it", _WAY_OUT
-        )
+        raise unfit("a SQLite ledger is a file, and sqlite:// needs three slashes before it", _WAY_OUT)
     if url.drivername.startswith("sqlite"):
         check_path(database)
     elif not database:
-        raise refusal("CONFIG_INVALID", "the URL names no database", _WAY_OUT)
+        raise unfit("the URL names no database", _WAY_OUT)
     return text
 
 

@@ -334,7 +334,7 @@ class Mirror(Section):
         zone = info.data.get("landing_zone")
         if isinstance(zone, LandingZone) and zone.store == "local" and gate.status == "rest":
             what = "a local landing zone belongs to no database that could be asked"
-            raise names.refusal("CONFIG_INVALID", what, "leave `gate.status` out")
+            raise names.unfit(what, "leave `gate.status` out")
         return gate
 
     @field_validator("entries")
@@ -357,15 +357,13 @@ class Mirror(Section):
     def _structures(cls, given: tuple[GivenStructure, ...], info: ValidationInfo) -> tuple[GivenStructure, ...]:
         source: Source | None = info.data.get("source")
         if given and source is not None and not isinstance(source, Messages):
-            what = f"{source.format} describes its tables itself"
-            raise names.refusal("CONFIG_INVALID", what, "leave `structures` out")
+            raise names.unfit(f"{source.format} describes its tables itself", "leave `structures` out")
         entries = info.data.get("entries", ())
         mirrored = [table.source_name for _, table in _tables_of(entries)]
         patterns = [entry for entry in entries if isinstance(entry, TablePattern)]
         mirrored += [one.source_name for one in given if any(entry.fits(one.source_name) for entry in patterns)]
         for other in (one for one in given if entries and one.source_name not in mirrored):
-            what = f"{other.table!r} is no mirrored table"
-            raise names.refusal("CONFIG_INVALID", what, "spell it as `source` of one of the tables")
+            raise names.unfit(f"{other.table!r} is no mirrored table", "spell it as `source` of one of the tables")
         return given
 
     @property

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from datetime import datetime, timedelta
 
-from open_mirroring.config.names import refusal
+from open_mirroring.config.names import unfit
 
 _MONTH_NAMES = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
 _DAY_NAMES = ("sun", "mon", "tue", "wed", "thu", "fri", "sat")
@@ -26,10 +26,10 @@ def check_cron(text: str) -> str:
     fields = text.split()
     way_out = "write minute hour day month weekday, for instance '0 * * * *' for every full hour"
     if len(fields) != len(_FIELDS):
-        raise refusal("CONFIG_INVALID", f"a schedule has five fields, this has {len(fields)}", way_out)
+        raise unfit(f"a schedule has five fields, this has {len(fields)}", way_out)
     for field, (name, low, high, names) in zip(fields, _FIELDS, strict=True):
         if not all(_valid(item, low, high, names) for item in field.casefold().split(",")):
-            raise refusal("CONFIG_INVALID", f"the {name} of the schedule is not in {low} to {high}", way_out)
+            raise unfit(f"the {name} of the schedule is not in {low} to {high}", way_out)
     return text
 
 

@@ -52,7 +52,7 @@ _BINARY = "How binary values are spelled in JSON. Default: hex, with or without 
 def _topic(name: str) -> str:
     if not _TOPIC.fullmatch(name) or name in (".", ".."):
         way_out = "use letters, digits, dots, underscores and hyphens; patterns are not taken"
-        raise names.refusal("CONFIG_INVALID", f"{name!r} is no name of a topic", way_out)
+        raise names.unfit(f"{name!r} is no name of a topic", way_out)
     return name
 
 
@@ -60,12 +60,10 @@ def _encoding(name: str) -> str:
     try:
         "".encode(name)
     except (LookupError, UnicodeError):
-        raise names.refusal("CONFIG_INVALID", f"{name!r} is no encoding of text", "write for example cp1252") from None
+        raise names.unfit(f"{name!r} is no encoding of text", "write for example cp1252") from None
     if codecs.lookup(name).name in ("utf-16", "utf-32"):
         what = f"{name!r} does not say the order of bytes of a file without a byte order mark"
-        raise names.refusal(
-            "CONFIG_INVALID", what, f"write {name}-le or {name}-be; with a mark no `encoding` is needed"
-        )
+        raise names.unfit(what, f"write {name}-le or {name}-be; with a mark no `encoding` is needed")
     return UTF8 if codecs.lookup(name).name == UTF8 else name
 
 
@@ -433,8 +431,7 @@ class _Chosen(Section, extra="ignore"):
     def _combination(cls, transport: str, info: ValidationInfo) -> str:
         chosen = info.data.get("format")
         if chosen is not None and transport not in (ways := _models_of(chosen)):
-            way_out = f"choose one of: {', '.join(ways)}"
-            raise names.refusal("CONFIG_INVALID", f"{chosen} does not come over {transport}", way_out)
+            raise names.unfit(f"{chosen} does not come over {transport}", f"choose one of: {', '.join(ways)}")
         return transport
 
 
@@ -493,26 +490,25 @@ def check_complete_position(source: AnySource) -> None:
     """
     key = "set `consistency: key`: every row is exact, and late changes repair it"
     if isinstance(source, ChangeTablesInFolder):
-        what = "a file with older changes of a table may still come: there is no complete position"
-        raise names.refusal("CONFIG_INVALID", what, key)
+        raise names.unfit("a file with older changes of a table may still come: there is no complete position", key)
     if isinstance(source, ChangeTablesInDatabase):
         if source.partitions is None:
             what = "without closed partitions a lower change_seq may be committed after a higher one was read"
             way_out = "switch Change Data Partitioning on, and name its control table in `partitions`"
-            raise names.refusal("CONFIG_INVALID", what, f"{way_out}; or {key}")
+            raise names.unfit(what, f"{way_out}; or {key}")
         return
     if not isinstance(source, ChangeEvents | Messages):
-        raise names.refusal("CONFIG_INVALID", "this format has no complete position", key)
+        raise names.unfit("this format has no complete position", key)
     if isinstance(source, ChangeEvents) and source.partition_key_scheme == "none":
         what = "changes spread round robin over partitions have no complete position"
         way_out = "at the source choose a @partition_key_scheme other than None, and name it in `partition_key_scheme`"
-        raise names.refusal("CONFIG_INVALID", what, f"{way_out}; or {key}")
+        raise names.unfit(what, f"{way_out}; or {key}")
     if isinstance(source, InLines) and source.layout == "bare":
         what = "bare lines do not show the partition that a message came from"
-        raise names.refusal("CONFIG_INVALID", what, f"use the layout wrapped; or {key}")
+        raise names.unfit(what, f"use the layout wrapped; or {key}")
     if isinstance(source, ChangeEvents) and not source.ordered_partitions:
         what = f"with partitions by {source.partition_key_scheme} their number must be known"
-        raise names.refusal("CONFIG_INVALID", what, "name those that carry changes: `partition_count: 4`")
+        raise names.unfit(what, "name those that carry changes: `partition_count: 4`")
 
 
 def keeps_tables(source: AnySource, connection: str) -> bool:
