@@ -56,7 +56,7 @@ class FabricTarget:
         self._found: MirroredDatabase | None = None
         self._lock = threading.Lock()
 
-    def statuses(self, folders: Iterable[str], *, trust_counters: bool = False) -> dict[str, TargetStatus]:
+    def statuses(self, folders: Iterable[str]) -> dict[str, TargetStatus]:
         """The status of the table of each folder, from one request for all of them (R-04).
 
         A call without an answer, or with an unknown word, is retried once; then the status is ``UNKNOWN``, with the
@@ -81,10 +81,7 @@ class FabricTarget:
                 break
         if look is None:
             return dict.fromkeys(folders, TargetStatus(TargetState.UNKNOWN, why))
-        return {
-            folder: target_status(look.database, entry_of(folder, look.tables), trust_counters=trust_counters)
-            for folder in folders
-        }
+        return {folder: target_status(look.database, entry_of(folder, look.tables)) for folder in folders}
 
     def prove(self) -> None:
         """Request the status once, to check that this login is allowed to; the answer itself does not matter.

@@ -144,7 +144,6 @@ class _Looking:
         self._mirror = mirror.name
         gate = mirror.gate
         self._target = open_target(zone) if isinstance(zone, OneLakeZone) and mirror.asks_status else None
-        self._trust_counters = gate.trust_counters
         self._limits = Limits(gate.max_files, gate.max_bytes, timedelta(minutes=gate.max_age_minutes))
         # Read before the target is asked: what is remembered was counted before what it says now.
         self._remembered = remembered(ledger, mirror.name)
@@ -257,7 +256,7 @@ class _Looking:
 
     def _targets(self, folders: Sequence[str]) -> Mapping[str, TargetStatus]:
         """How the target's tables are, by folder; empty where it is not asked."""
-        return {} if self._target is None else self._target.statuses(folders, trust_counters=self._trust_counters)
+        return {} if self._target is None else self._target.statuses(folders)
 
     def _folder(self, state: TableState, items: tuple[ListedItem, ...], objects: Mapping[str, ObjectInfo]) -> Folder:
         """Marker and metadata; an object that is known by its ETag is not read again, a missing one is asked for."""

@@ -56,15 +56,12 @@ def check_permitted(
         )
     if record.rows == 0:
         return "it has no rows"
-    if number in finding.repairs:
-        return "the target's trusted count of rows proves that it is not applied"
     if not not_applied:
         raise _refused(
             table,
             number,
             "nothing proves that the target has not applied it",
-            "look for its rows at the target, and say how you know with `--not-applied`; or compare the target's count "
-            "of rows with the ledger's, and set `gate.trust_counters`",
+            "look for its rows at the target, and give how you know by `--not-applied`",
         )
     return f"somebody looked: {not_applied}"
 
