@@ -1,10 +1,7 @@
 """Converts connections to Kafka brokers, or to the Kafka endpoint of Event Hubs, to options of the client library.
 
-Options pass through an allow-list, so that no connection can disable a check.
-
-Public source: librdkafka, *Configuration properties*; Microsoft Learn, *Azure Event Hubs for Apache Kafka*: endpoint
-``<namespace>.servicebus.windows.net:9093``, ``SASL_SSL``, ``PLAIN`` with the user ``$ConnectionString``, or
-``OAUTHBEARER`` (C-91).
+Options pass through an allow-list, so that no connection can disable a check. Public source: librdkafka, *Configuration
+properties*; Microsoft Learn, *Azure Event Hubs for Apache Kafka* (C-91).
 """
 
 from __future__ import annotations
@@ -59,7 +56,10 @@ class ClientSettings:
 
     def redact(self, text: str) -> str:
         """Replace the secrets in *text*, in case a broker or the library quotes one."""
-        for secret in _secret_texts(self.options):
+        found = {self.options[name] for name in _SECRETS if self.options.get(name)}
+        # A key is secret on its own, too, outside its connection string.
+        found |= {match for one in found for match in re.findall(r"SharedAccess(?:Key|Signature)=([^;]+)", one)}
+        for secret in sorted(found, key=len, reverse=True):
             text = text.replace(secret, "…")
         return text
 
@@ -150,10 +150,3 @@ def _oidc(connection: Connection, options: dict[str, str]) -> None:
 def _servers(connection: Connection, port: int) -> str:
     hosts = [host.strip() for host in (connection.host or "").split(",")]
     return ",".join(host if ":" in host else f"{host}:{connection.port or port}" for host in hosts)
-
-
-def _secret_texts(options: Mapping[str, str]) -> list[str]:
-    found = {options[name] for name in _SECRETS if options.get(name)}
-    # A key is secret on its own, too, outside its connection string.
-    found |= {match for text in found for match in re.findall(r"SharedAccess(?:Key|Signature)=([^;]+)", text)}
-    return sorted(found, key=len, reverse=True)

@@ -20,7 +20,10 @@ _OPTIONS = ("application_name", "connect_timeout", "options", "sslcert", "sslkey
 
 def check_url(text: str) -> str:
     """Refuse a ledger URL that is malformed, contains a password, or names an in-memory or unsupported database."""
-    url = _parsed(text)
+    try:
+        url = make_url(text)
+    except (ArgumentError, ValueError):
+        url = None  # raised below: the parser's errors may repeat the text
     if url is None:
         raise unfit("this is not a URL of a ledger", _WAY_OUT)
     if url.password is not None or any("password" in option for option in url.query):
@@ -28,11 +31,9 @@ def check_url(text: str) -> str:
     if url.drivername not in _DRIVERS:
         raise unfit("a ledger lives in SQLite or PostgreSQL", _WAY_OUT)
     database = url.database or ""
-    if url.drivername.startswith("sqlite") and (
-        url.host or database in ("", ":memory:") or database.startswith("file:")
-    ):
-        raise unfit("a SQLite ledger is a file, and sqlite:// needs three slashes before it", _WAY_OUT)
     if url.drivername.startswith("sqlite"):
+        if url.host or database in ("", ":memory:") or database.startswith("file:"):
+            raise unfit("a SQLite ledger is a file, and sqlite:// needs three slashes before it", _WAY_OUT)
         check_path(database)
     elif not database:
         raise unfit("the URL names no database", _WAY_OUT)
@@ -50,7 +51,7 @@ def absolute(text: str, home: Path) -> str:
 def from_connection(connection: Connection, home: Path) -> str:
     """The URL of a connection of type ``postgres`` (host, port, login, password, schema) or ``sqlite`` (host: file).
 
-    Raises ``CONNECTION_INVALID`` when it is of another type, lacks the database, or has unknown options in ``extra``.
+    Raises ``CONNECTION_INVALID``.
     """
     unknown = set(connection.extra) - set(_OPTIONS if connection.conn_type == "postgres" else ())
     if unknown:
@@ -74,11 +75,3 @@ def from_connection(connection: Connection, home: Path) -> str:
         database=connection.schema,
         query={option: str(value) for option, value in connection.extra.items()},
     ).render_as_string(False)
-
-
-def _parsed(text: str) -> URL | None:
-    # Returns instead of raising: the parser's errors may repeat the text.
-    try:
-        return make_url(text)
-    except (ArgumentError, ValueError):
-        return None

@@ -27,10 +27,7 @@ HOME = "OPEN_MIRRORING_HOME"
 
 
 def load_mirror(path: Path) -> Mirror:
-    """Read one mirror file.
-
-    Raises ``CONFIG_INVALID`` with every mistake found. Messages contain no value that may be secret.
-    """
+    """Read one mirror file. Raises ConfigError with every mistake found, and no value that may be secret."""
     return _sound(*_read(Path(path)))
 
 
@@ -53,11 +50,10 @@ def _sound(mirror: M | None, problems: list[Problem]) -> M:
 
 
 def load_mirrors(folder: Path, standing: Standing = lambda _: 0) -> list[Mirror]:
-    """Read every mirror file of a folder, by file name; an empty folder gives an empty list.
+    """Read every mirror file of a folder, by file name. Raises ConfigError with the mistakes and clashes of all files.
 
     If two files claim the same name or place, the one of higher *standing* is valid and the other is refused. If no
-    ledger knows either of them, both are refused (G-175). Raises ``CONFIG_INVALID`` with the mistakes of all files,
-    including duplicate names, and shared landing zones, change logs or ledgers.
+    ledger knows either of them, both are refused (G-175).
     """
     read = [_read(file) for file in mirror_files(folder)]
     mirrors = [mirror for mirror, _ in read if mirror is not None]
@@ -143,7 +139,7 @@ def _home(file: Path) -> Path:
 
 
 class _Place(NamedTuple):
-    """A place that a mirror uses. Two mirrors may name the same place only if both only read from it (*shared*)."""
+    """A place that a mirror uses. Two may be the same only if both are only read from (*shared*)."""
 
     mirror: Mirror
     setting: SettingPath

@@ -1,7 +1,6 @@
 """Checks of single values in a mirror file. Each raises a pydantic error with our code and the fix.
 
-No message contains a value that may hold a secret (paths, URLs, connection names). Names of tables and columns are
-shown escaped.
+No message contains a value that may hold a secret; names of tables and columns are shown escaped.
 """
 
 from __future__ import annotations
@@ -71,12 +70,6 @@ def is_pattern(text: str) -> bool:
         return False
 
 
-def check_pattern(text: str) -> str:
-    """Refuse a text that :func:`split_pattern` cannot split."""
-    split_pattern(text)
-    return text
-
-
 def _split(text: str) -> tuple[re.Match[str], re.Match[str]]:
     first = _PART.match(text)
     second = _PART.fullmatch(text, first.end() + 1) if first and text[first.end() : first.end() + 1] == "." else None
@@ -101,8 +94,8 @@ def _unquoted(part: re.Match[str]) -> str:
 
 
 def check_source_name(text: str) -> str:
-    """Refuse a text that :func:`split_source_name` cannot split. Any name that the source allows is valid."""
-    split_source_name(text)
+    """Refuse a text that is no ``schema.table``, or pattern of it. Any name that the source allows is valid."""
+    _split(text)
     return text
 
 
@@ -171,8 +164,8 @@ def check_connection_name(name: str) -> str:
 def why_elsewhere(path: str) -> tuple[str, str] | None:
     """Why a local path would differ between users or machines, and what to write; None if it would not.
 
-    `~` and variables are refused, not expanded: a scheduler, its workers and an operator have different homes and
-    environments, so they would read and write in different places. What follows ``./`` is used as it is.
+    `~` and variables are refused, not expanded: scheduler, workers and operators have different homes and environments.
+    What follows ``./`` is used as it is.
     """
     if re.match(r"file:", path, re.IGNORECASE):
         return LOCAL_ADDRESS

@@ -1,10 +1,7 @@
 """The source section of a mirror file: one class per combination of format and transport.
 
-Each class has only the settings that its format and transport use. So a setting of another combination is refused
-instead of silently ignored. Rule ids name the choice that a format leaves open.
-
-Change event streaming leaves out columns of some SQL types (C-77; Microsoft Learn, *Configure change event streaming*,
-limitations): such a column is loaded, but no change contains it.
+Each class has only the settings that its format and transport use, so that a setting of another combination is refused.
+Change event streaming leaves out columns of some SQL types (C-77; Microsoft Learn, *Configure change event streaming*).
 """
 
 from __future__ import annotations
@@ -484,10 +481,7 @@ SOURCES: Mapping[tuple[str, str], type[AnySource]] = {
 
 
 def check_complete_position(source: AnySource) -> None:
-    """Refuse a source that never shows that no older change can arrive (C-34, C-88, K-80, T-80).
-
-    Raises ``CONFIG_INVALID``, with the setting that would help.
-    """
+    """Refuse a source that never shows that no older change can arrive (C-34, C-88, K-80, T-80)."""
     key = "set `consistency: key`: every row is exact, and late changes repair it"
     if isinstance(source, ChangeTablesInFolder):
         raise names.unfit("a file with older changes of a table may still come: there is no complete position", key)
@@ -519,9 +513,7 @@ def keeps_tables(source: AnySource, connection: str) -> bool:
 def refuse_unstreamed(source: AnySource, columns: Iterable[tuple[str, str | None]], where: str) -> None:
     """Refuse a load of columns that no event contains: the first change of a row would set them to NULL.
 
-    *columns* are names with SQL types, or None if unknown. Only change event streaming leaves out types.
-
-    Raises ``COLUMN_NOT_STREAMED``.
+    *columns* are names with SQL types, or None if unknown. Raises ``COLUMN_NOT_STREAMED``.
     """
     found = [f"{name!r} ({sql_type})" for name, sql_type in columns if sql_type and not is_streamed(sql_type)]
     if found and isinstance(source, ChangeEvents):

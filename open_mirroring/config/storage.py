@@ -1,17 +1,8 @@
 """Connections to object storage, in Airflow's types for it, and the places of addresses.
 
-``wasb`` and ``adls`` (Azure Blob Storage, ADLS Gen2): in ``extra`` one of ``connection_string``, ``sas_token``,
-``shared_access_key`` or ``account_key``; or *password* is the account key; or, with ``tenant_id``, *login* and
-*password* are the client id and secret of a service principal; or ``auth`` is ``workload_identity``,
-``managed_identity`` or ``cli``. The account is that of the address; for ``az://`` it is *host* (a name, or the
-account's URL) or, with a key or signature in ``wasb``, *login*.
-
-``aws``: *login* and *password* are the access key; without them the machine's or pod's identity is used. In ``extra``
-are ``region_name``, ``endpoint_url`` and ``aws_session_token``. ``open_mirroring_onelake``: as for the landing zone
-(S-02).
-
-Public source: Apache Airflow providers, *Azure Blob Storage connection*, *Azure Data Lake Storage Gen2 connection*,
-*Amazon Web Services connection*; Microsoft Learn, *Configure Azure Storage connection strings*.
+``wasb`` and ``adls``: a key, a signature or a login to Entra ID, in ``extra`` or as login and password; the account is
+that of the address, for ``az://`` *host* or *login*. ``aws``: login and password are the access key; without them the
+machine's identity. Public source: Apache Airflow providers; Microsoft Learn, *Azure Storage connection strings*.
 """
 
 from __future__ import annotations
@@ -54,10 +45,7 @@ _ACCOUNT = re.compile(r"[a-z0-9]{3,24}")
 
 
 def place_of(mirror: Mirror, text: str, connection: str | None) -> Place:
-    """The place of a setting in a mirror file: a local path, or an address with the name of its connection.
-
-    Raises ``CONNECTION_INVALID``, ``CONFIG_INVALID``.
-    """
+    """The place of a setting: a local path, or an address with its connection. Raises ``CONNECTION_INVALID``."""
     return storage_place(text, resolve(connection or "")) if is_address(text) else mirror.resolve(text)
 
 

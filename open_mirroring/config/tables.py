@@ -1,8 +1,7 @@
 """The section of a mirror file about one table: names, key, and the origin of its first rows.
 
-Each check belongs to one field and may use the fields before it, so that one mistake does not hide another. Rules: G-08
-(initial loads), F-02, F-03 (folders, colliding names), F-20 to F-25 (delimited text; Microsoft Learn, *Open mirroring
-landing zone requirements and format*).
+Each check belongs to one field and may use the fields before it. Rules: G-08 (initial loads), F-02, F-03 (folders,
+colliding names), F-20 to F-25 (delimited text; Microsoft Learn, *Open mirroring landing zone requirements*).
 """
 
 from __future__ import annotations
@@ -494,8 +493,7 @@ class Table(Section):
     def loads_through_log(self) -> bool:
         """Whether its initial load goes through the change log, as changes do.
 
-        That is necessary if later changes complete the loaded rows (G-04), and for text files, so that all of them have
-        the same format.
+        So it does if later changes complete the loaded rows (G-04), and for text files, so that all have one format.
         """
         return bool(self.complete_rows) or self.delimited_text is not None
 
@@ -538,10 +536,7 @@ class Table(Section):
         return self
 
     def unhashed(self, known: Iterable[str]) -> list[str]:
-        """The columns that the table's own `hash` lists, without patterns, and that match no column (G-122).
-
-        Names that `columns` excludes are not checked, because they are not read.
-        """
+        """The columns that its own `hash` lists by name, that it reads, and that match no column (G-122)."""
         return [] if self._joined else lacking(self.chosen.of(plain_names(self.hash)), known)
 
     def unseen(self, known: Iterable[str]) -> dict[str, list[str]]:
@@ -661,7 +656,6 @@ class Table(Section):
 
     @staticmethod
     def _without_key(load: ExportLoad | JdbcLoad, info: ValidationInfo) -> None:
-        """Refuse a load of a table without key that may share a row with its stream (G-127)."""
         what = "without a key a row that both the load and the stream bring would be there twice"
         if isinstance(load, JdbcLoad) and load.handover is None:
             way_out = (
@@ -679,18 +673,18 @@ class Table(Section):
 
 
 class TablePattern(Section):
-    """Tables by a pattern of their names. Each is mirrored from its first change that is seen (G-70).
+    """Tables by a pattern of their names, each mirrored from its first change that is seen (G-70).
 
-    Keys and columns are those that the source announces. Tables that are written out in the mirror file belong to no
-    pattern. Tables under ``ignore`` do not join. The first matching pattern counts.
+    Keys and columns are those that the source announces. Tables that are written out, or under ``ignore``, do not join.
+    The first matching pattern counts.
     """
 
-    source: Annotated[str, AfterValidator(names.check_pattern)] = Field(
+    source: Annotated[str, AfterValidator(names.check_source_name)] = Field(
         description="schema.table at the source, in which * stands for any characters, as in sales.*. With a "
         "`key` it is one table that has the * in its name.",
         json_schema_extra={"pattern": r"^.*\*.*$"},
     )
-    exclude: tuple[Annotated[str, AfterValidator(names.check_pattern)], ...] = Field(
+    exclude: tuple[Annotated[str, AfterValidator(names.check_source_name)], ...] = Field(
         default=(), description="schema.table, or patterns of them, that are not mirrored although they fit."
     )
     new_tables: Literal["join", "ask"] = Field(
@@ -748,7 +742,6 @@ class TablePattern(Section):
     @field_validator("prove")
     @classmethod
     def _together(cls, prove: JdbcLoad | None, info: ValidationInfo) -> JdbcLoad | None:
-        """Refuse here what would be refused for every table of the pattern."""
         if prove is not None:
             _refuse_stream_of_proof(prove)
         settings = {**info.data, "source": "schema.table", "target": "schema/table", "key": ("key",)}
@@ -769,7 +762,7 @@ class TablePattern(Section):
     def table(self, name: names.SourceName, source: str, key: Sequence[str]) -> Table:
         """The table that a source announces with this name and key, as if the mirror file contained it.
 
-        Raises ValidationError if its target or a key column cannot be in a mirror file.
+        Raises ValidationError if it cannot be in a mirror file.
         """
         shared = {setting: getattr(self, setting) for setting in _OF_EACH_TABLE}
         target = self.target.replace("{schema}", name.schema).replace("{table}", name.table)
