@@ -74,9 +74,10 @@ def parsed(name: str, text: str) -> Connection:
             raise invalid(name, f"its {key} is not text")
     if not content.get("conn_type"):
         raise invalid(name, "it has no conn_type")
+    spelled = content["conn_type"].replace("-", "_")
     return Connection(
         name=name,
-        conn_type=_type(content["conn_type"]),
+        conn_type=_SPELLINGS.get(spelled, spelled),
         host=content.get("host") or None,
         port=_port(name, content.get("port")),
         login=content.get("login") or None,
@@ -155,9 +156,3 @@ def _port(name: str, port: object) -> int | None:
         if 1 <= number <= 65535:
             return number
     raise invalid(name, "its port is not a number from 1 to 65535")
-
-
-def _type(conn_type: str) -> str:
-    # One spelling of each type, as in Airflow.
-    spelled = conn_type.replace("-", "_")
-    return _SPELLINGS.get(spelled, spelled)

@@ -86,7 +86,8 @@ def _parsed(text: str, file: Path, model: type[M]) -> tuple[M | None, list[Probl
     mirror, refused = _validated(tree.data, model)
     problems += [_problem(file, tree, found) for found in refused if not tree.is_withheld(found.path)]
     if mirror is not None:
-        mirror._origin = Origin(file.absolute(), _home(file), tree.lines)
+        home = Path(os.environ.get(HOME) or file.absolute().parent.parent)
+        mirror._origin = Origin(file.absolute(), home.expanduser().absolute(), tree.lines)
     return (None if problems else mirror), problems
 
 
@@ -132,10 +133,6 @@ def _collisions_of_valid_tables(data: Any) -> Iterator[Mistake]:
             continue  # reported with the complete mirror
     for twin in table_collisions(tables):
         yield twin._replace(path=("tables", *twin.path))
-
-
-def _home(file: Path) -> Path:
-    return Path(os.environ.get(HOME) or file.absolute().parent.parent).expanduser().absolute()
 
 
 class _Place(NamedTuple):

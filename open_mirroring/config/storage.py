@@ -134,8 +134,10 @@ def _credential(connection: Connection, extra: Mapping[str, str], parts: Mapping
         return "entra", "", EntraLogin(name, chosen, tenant, client, "", PUBLIC_AUTHORITY)
     else:
         key = connection.password or ""
-    if key and not _is_base64(key):
-        raise invalid(name, "its account key is not an account key: that is base64")
+    try:
+        b64decode(key, validate=True)
+    except binascii.Error:
+        raise invalid(name, "its account key is not an account key: that is base64") from None
     if not key and not sas:
         way = "password (account key), sas_token, or tenant_id with login and password"
         raise invalid(name, f"it holds no credential: {way}, or auth: workload_identity, managed_identity or cli")
@@ -191,10 +193,3 @@ def _s3(connection: Connection, extra: Mapping[str, str]) -> S3Login:
             raise invalid(name, f"its endpoint_url is not https:// with a host of Amazon's, {what}")
         endpoint = found.base + found.path
     return S3Login(name, endpoint, extra.get("region_name", ""), key_id, secret, extra.get("aws_session_token", ""))
-
-
-def _is_base64(text: str) -> bool:
-    try:
-        return bool(b64decode(text, validate=True))
-    except binascii.Error:
-        return False

@@ -32,7 +32,10 @@ class YamlTree:
         self._values = 0
         self._flattened: set[int] = set()
         try:
-            self._read(text)
+            root = _composed(text)
+            if root is not None:
+                # Values are built from nodes: the loader reads nothing more.
+                self.data = self._value(yaml.SafeLoader(""), root, (), ())
         except yaml.reader.ReaderError as error:
             line = text.count("\n", 0, error.position) + 1
             self._broken(line, "the text holds a character that YAML forbids", "remove the control character")
@@ -58,12 +61,6 @@ class YamlTree:
     def is_withheld(self, path: SettingPath) -> bool:
         """Whether the value at *path*, or one around it, was a secret."""
         return any(path[:length] in self.withheld for length in range(len(path) + 1))
-
-    def _read(self, text: str) -> None:
-        root = _composed(text)
-        if root is not None:
-            # Values are built from nodes: the loader reads nothing more.
-            self.data = self._value(yaml.SafeLoader(""), root, (), ())
 
     def _broken(self, line: int, what: str, way_out: str) -> None:
         self.data = None

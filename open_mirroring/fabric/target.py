@@ -1,10 +1,7 @@
 """Reads the status of a mirrored database and its tables from Fabric: two calls for the complete database.
 
-Nothing here starts a stopped database: that would rebuild every table from scratch (R-07, F-76). Without status calls,
-a folder of Delta tables can show whether a table exists. A reset waits for that before and after it rebuilds a table
-(F-75).
-
-Public source: Microsoft Learn, *Fabric REST APIs: Items, MirroredDatabase*; R-01 to R-04, R-07.
+Nothing here starts a stopped database (R-07, F-76). Without status calls, a folder of Delta tables can show whether a
+table exists, for which a reset waits (F-75). Public source: Microsoft Learn, *Fabric REST APIs: MirroredDatabase*.
 """
 
 from __future__ import annotations
@@ -59,9 +56,8 @@ class FabricTarget:
     def statuses(self, folders: Iterable[str]) -> dict[str, TargetStatus]:
         """The status of the table of each folder, from one request for all of them (R-04).
 
-        A call without an answer, or with an unknown word, is retried once; then the status is ``UNKNOWN``, with the
-        reason (R-02). There is no retry when the service asks us to wait. When it refuses this login or item, the
-        status is ``REFUSED``, with its code.
+        A call without an answer, or with an unknown word, is retried once; then the status is ``UNKNOWN`` (R-02). When
+        the service asks us to wait there is no retry; when it refuses this login or item, the status is ``REFUSED``.
         """
         look: _Look | None = None
         why = ""
@@ -84,18 +80,12 @@ class FabricTarget:
         return {folder: target_status(look.database, entry_of(folder, look.tables)) for folder in folders}
 
     def prove(self) -> None:
-        """Request the status once, to check that this login is allowed to; the answer itself does not matter.
-
-        Raises ``PLACE_MISSING`` when the API shows no such database; what the API raises. Then nothing is proved.
-        """
+        """Request the status once, to check that this login may. Raises ``PLACE_MISSING``, and what the API raises."""
         if self._look() is None:
             raise self._missing()
 
     def database(self) -> MirroredDatabase:
-        """The database by its GUIDs. If the zone contains them, no call is made.
-
-        Raises ``PLACE_MISSING``; what the API raises.
-        """
+        """The database by its GUIDs; no call if the zone contains them. Raises ``PLACE_MISSING``."""
         found = self._database()
         if found is None:
             raise self._missing()

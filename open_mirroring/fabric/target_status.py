@@ -1,10 +1,8 @@
 """Converts the answers of the status calls into one :class:`TargetStatus` per table, as the gate needs it.
 
-Pure functions. A table is judged together with its database, because the two can differ (R-09): a table may have failed
-in a running database, and the tables of a stopped database are still called *Replicating*.
-
-Public source: Microsoft Learn, *Fabric REST APIs: Items, MirroredDatabase*, Get Mirroring Status and Get Tables
-Mirroring Status; *Monitor Fabric mirrored database replication*; R-02, R-07.
+A table is judged together with its database, because the two can differ (R-09): a table may have failed in a running
+database, and the tables of a stopped one are still called *Replicating*. Public source: Microsoft Learn, *Fabric REST
+APIs: MirroredDatabase*; *Monitor Fabric mirrored database replication*; R-02, R-07.
 """
 
 from __future__ import annotations

@@ -1,9 +1,7 @@
-"""Decides to which addresses a connection may send a login.
+"""Decides to which addresses a connection may send a login: https on the service's own hosts, or loopback.
 
-Addresses must be https and on the service's own hosts, so that no connection can send a token elsewhere. Loopback
-addresses are allowed, for an emulator. Only the person who installs the product can trust more hosts, not an editor of
-connections: the environment variable ``OPEN_MIRRORING_TRUSTED_HOSTS`` lists them, separated by commas. There,
-``http://HOST`` allows a service without TLS in a private network.
+Only the person who installs the product can trust more hosts: ``OPEN_MIRRORING_TRUSTED_HOSTS`` lists them, separated by
+commas; there, ``http://HOST`` allows a service without TLS in a private network.
 """
 
 from __future__ import annotations
