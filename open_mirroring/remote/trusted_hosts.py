@@ -30,7 +30,7 @@ def trusted_endpoint(text: str, hosts: re.Pattern[str]) -> Endpoint | None:
         host, port = (address.hostname or "").lower(), address.port
     except ValueError:
         return None
-    local = _is_loopback(host) and address.scheme in ("http", "https")
+    local = is_loopback(host) and address.scheme in ("http", "https")
     listed = {known.strip().lower() for known in os.environ.get(TRUSTED_HOSTS, "").split(",")} - {""}
     trusted = address.scheme == "https" and (hosts.fullmatch(host) is not None or host in listed)
     trusted = trusted or (address.scheme == "http" and f"http://{host}" in listed)
@@ -40,7 +40,8 @@ def trusted_endpoint(text: str, hosts: re.Pattern[str]) -> Endpoint | None:
     return Endpoint(f"{address.scheme}://{at}" + (f":{port}" if port else ""), host, address.path.rstrip("/"))
 
 
-def _is_loopback(host: str) -> bool:
+def is_loopback(host: str) -> bool:
+    """Whether a host is this machine, and no other one reaches it."""
     try:
         return host == "localhost" or ipaddress.ip_address(host).is_loopback
     except ValueError:

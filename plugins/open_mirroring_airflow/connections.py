@@ -1,7 +1,6 @@
 """The connections that a mirror names: looked up in Airflow, passed on in one process's environment, never printed.
 
-A Spark job and the core read a connection from one environment variable, in Airflow's own JSON form. The mirror file
-holds only the connection's name; its content stays in Airflow or its secrets backend.
+Jobs and core read a connection from one environment variable, in Airflow's own JSON form.
 """
 
 from __future__ import annotations
@@ -37,10 +36,7 @@ def named_connections(mirror: Mirror) -> list[str]:
 
 
 def job_connections(mirror: Mirror) -> dict[str, str]:
-    """The variables that a job of this mirror needs, secrets included; every value is masked in logs.
-
-    Raises ``CONNECTION_INVALID`` when the scheduler does not know a connection.
-    """
+    """The variables that a job of this mirror needs, masked in logs. Raises ``CONNECTION_INVALID``."""
     variables = {
         core.variable(name): json.dumps(content(_found(name, mirror.file))) for name in named_connections(mirror)
     }

@@ -23,11 +23,7 @@ _REASONS_SHOWN = 2
 
 
 class _Hook(BaseHook):
-    """A connection that is looked up by its name and tested.
-
-    Args:
-        conn_id: name of the connection.
-    """
+    """A connection that is looked up by its name *conn_id* and tested."""
 
     default_conn_name: str
 

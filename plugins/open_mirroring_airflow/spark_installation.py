@@ -32,11 +32,10 @@ def logging_option() -> str:
 
 
 def job_environment(connections: Mapping[str, str]) -> dict[str, str]:
-    """The environment of the process that submits a job: this one's, what the job needs, and *connections*.
+    """The environment of the process that submits a job: this one's, without Airflow's own settings, and *connections*.
 
-    Of Airflow's own settings and connections only those given go on. What is set already wins: ``SPARK_HOME`` and
-    ``PYSPARK_PYTHON`` for a Spark of its own, ``SPARK_SUBMIT_OPTS`` for flags of the JVM. Raises
-    ``INSTALLATION_INCOMPLETE``.
+    What is set already wins: ``SPARK_HOME`` and ``PYSPARK_PYTHON`` for a Spark of its own, ``SPARK_SUBMIT_OPTS`` for
+    flags of the JVM. Raises ``INSTALLATION_INCOMPLETE``.
     """
     environment = {name: text for name, text in os.environ.items() if not name.startswith(_NOT_FOR_JOBS)}
     installed = _installed_spark()

@@ -24,10 +24,7 @@ _COLOURS = re.compile(r"\x1b\[\d*m")
 
 
 def opened_log(root: Place) -> DeltaTable | None:
-    """The newest state of the log; None if there is none. Creates nothing.
-
-    Raises ``CHANGED_MEANWHILE`` when it cannot be opened; what the storage raises.
-    """
+    """The newest state of the log; None if there is none. Creates nothing. Raises ``CHANGED_MEANWHILE``."""
     with our_log_errors(root, "it cannot be opened"):
         uri, options = delta_address(root)
         try:
@@ -58,10 +55,7 @@ def upgraded(table: DeltaTable) -> str:
 
 @contextmanager
 def our_log_errors(root: Place, what: str) -> Iterator[None]:
-    """Convert errors of delta-rs into ours. *what* happened to the log; no signed address is shown.
-
-    Raises ``CHANGED_MEANWHILE``; ``DISK_FULL``; what the storage raises.
-    """
+    """Convert errors of delta-rs into ours; *what* happened to the log. No signed address is shown."""
     try:
         yield
     except (DeltaError, OSError) as error:
