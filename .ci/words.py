@@ -55,8 +55,8 @@ HALF_SENTENCES = re.compile(
 
 _WORDS = {re.compile(pattern, re.IGNORECASE): better for pattern, better in WORDS.items()}
 _RULE_ID = re.compile(r"\b(?:G-1\d\d|[CFGKORST]-\d\d|I[1-9]\d?)\b")
-_PROSE = re.compile(r"[A-Za-z`,)]+ [a-z]+ [a-z]+")
-_SQL = re.compile(r"\b(?:SELECT|CREATE|UPDATE|DELETE|INSERT)\b")
+_PROSE = re.compile(r"[A-Za-z`,)]+ [a-z]+ [a-z]+|^[a-z]+ `|^[a-z]+ [a-z]+: ")
+_SQL = re.compile(r"^\W*(?:SELECT|CREATE|UPDATE|DELETE|INSERT)\b|\bSELECT\b.*\bFROM\b")
 _QUOTED = re.compile(r"`[^`\n]*`")
 _FENCED = re.compile(r"^```.*?^```", re.MULTILINE | re.DOTALL)
 _RULE_BODY = re.compile(r"^### .*\n+(.*)", re.MULTILINE)

@@ -444,7 +444,7 @@ def _shape(case: _Case, target: Target) -> Shape:
     case.reasons += [f"the source has no column {name!r}" for name in there if name not in source]
     split = case.source.split
     if missing := [name for name in case.table.key if name not in source]:
-        raise TerminalError("KEY_INVALID", f"the source has no key columns {missing}", way_out="mend `key`")
+        raise TerminalError("KEY_INVALID", f"the source has no key columns {missing}", way_out="correct `key`")
     if split is None:
         return Shape(tuple(columns), tuple(case.table.key))
     return Shape(tuple(columns), tuple(case.table.key), split.column, split.borders)

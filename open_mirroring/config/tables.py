@@ -130,7 +130,7 @@ def check_handover(handover: Handover, position: str) -> None:
     """Refuse a hand-over that does not match the position."""
     if handover == "quiesced" and position != names.BEGINNING:
         what = "where nothing was changed between export and stream, the entire stream comes after the load"
-        raise names.unfit(what, "say `stream_from: beginning`, or `handover: exact`")
+        raise names.unfit(what, "set `stream_from: beginning`, or `handover: exact`")
     if handover == "exact" and position == names.BEGINNING:
         what = "`handover: exact` needs the first commit of the stream that is not in the export"
         raise names.unfit(what, "name it as `stream_from`, or set `handover: quiesced`")

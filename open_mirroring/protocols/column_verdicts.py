@@ -167,7 +167,10 @@ def _possible_names(
 
 
 def judge_spelling(lists: Sequence[ListOfColumns], spelled: Sequence[FormerColumn]) -> Iterator[ColumnVerdict]:
-    """Judge columns of *lists*, as they were logged, whose newest rows spell them otherwise than the files (G-67)."""
+    """Judge columns whose newest rows spell the name in another case than the table's files (G-67).
+
+    *lists* are the column lists as they were logged. *spelled* are the columns with two spellings.
+    """
     newest: dict[str, tuple[str, str]] = {}
     for one in lists:
         for name in one.columns:

@@ -89,7 +89,7 @@ def accept_dead_letters(arguments: argparse.Namespace) -> Exit:
     if choice == LetterChoice(OFFSETS_MISSING):
         lost = accept_gaps(ledger, mirror.name, _reason(arguments), request=request_of(arguments))
         if not lost:
-            raise TerminalError("ARGUMENT_INVALID", "no offset is missing", way_out="look at `open-mirroring status`")
+            raise TerminalError("ARGUMENT_INVALID", "no offset is missing", way_out="nothing: there is no open gap")
         print(f"accepted as lost: {lost} offsets; the audit names them")
         return Exit.DONE
     untyped = untyped_letters(LedgerReader(ledger, mirror.name), settled_letters(ledger, mirror.name))

@@ -16,7 +16,6 @@ from open_mirroring.ledger.reset_ledger import ResetLedger
 from open_mirroring.operate.exit_codes import Exit, UsageError
 from open_mirroring.operate.reset_driver import ResetDriver
 from open_mirroring.operate.words import shown
-from open_mirroring.protocols.resetting import ResetStage
 from open_mirroring.protocols.table_stops import LEDGER_UNKNOWN
 from open_mirroring.reconciliation.joined_tables import ledger_of
 from spark_jobs.cli.reporting import json_text, request_of
@@ -53,7 +52,7 @@ def drop_table(arguments: argparse.Namespace) -> Exit:
 
 
 def _nothing() -> str:
-    raise ValueError(f"a dropped table is not rebuilt: {ResetStage.DROPPED} comes before")
+    raise ValueError("the reset of a dropped table ends before the table would be rebuilt")
 
 
 def _reason(arguments: argparse.Namespace) -> Reason:
