@@ -45,7 +45,12 @@ class YamlTree:
             self._broken(1, "the text is nested too deeply", "no mirror file needs more than a handful of levels")
         except _TooLarge:
             self._broken(1, f"the text unfolds to more than {_MAX_VALUES} values", "use fewer aliases")
-        self._scan_lines(text)
+        # Comments, anchors and invalid YAML may contain secrets, too.
+        reported = {finding.line for finding in self.findings if finding.code == "SECRET_IN_FILE"}
+        for number, words in enumerate(text.split("\n"), start=1):
+            if number not in reported and secret_scan.text_smells(words):
+                what = "this line looks as if it held a secret"
+                self.findings.append(Mistake((), "SECRET_IN_FILE", what, secret_scan.WAY_OUT, number))
 
     def line_of(self, path: SettingPath) -> int:
         """The line of a setting, or of the nearest enclosing setting in the file."""
@@ -146,14 +151,6 @@ class YamlTree:
             self.findings.append(Mistake(path, "CONFIG_INVALID", what, "put the text in quotes", line))
             return WITHHELD
         return value
-
-    def _scan_lines(self, text: str) -> None:
-        # Comments, anchors and invalid YAML may contain secrets, too.
-        reported = {finding.line for finding in self.findings if finding.code == "SECRET_IN_FILE"}
-        for number, line in enumerate(text.split("\n"), start=1):
-            if number not in reported and secret_scan.text_smells(line):
-                what = "this line looks as if it held a secret"
-                self.findings.append(Mistake((), "SECRET_IN_FILE", what, secret_scan.WAY_OUT, number))
 
 
 def _composed(text: str) -> yaml.Node | None:

@@ -98,7 +98,9 @@ class ReconcileOperator(BaseOperator):
         for line in [*lines, *notes]:
             self.log.info("%s", line)
         losses = losses_text({"losses": report.lost}) if report.lost else ""
-        red = self._red_tasks(context)
+        before, run = sorted(self.get_flat_relative_ids(upstream=True)), context["run_id"]
+        states = context["ti"].get_task_states(dag_id=self.dag_id, task_ids=before, run_ids=[run]).get(run, {})
+        red = [task for task in before if states.get(task) in _RED]
         outcome = _outcome(stopped, red, report.lost)
         self.said += [*filter(None, [outcome, note]), *lines, *notes]
         if red or stopped:
@@ -140,12 +142,6 @@ class ReconcileOperator(BaseOperator):
         for source in next_changes(reader, asked, found.state.committed, whole_transactions=whole):
             left[source] = "logged changes are not published yet; the next run does it"
         return left
-
-    def _red_tasks(self, context: Context) -> list[str]:
-        before = sorted(self.get_flat_relative_ids(upstream=True))
-        run = context["run_id"]
-        states = context["ti"].get_task_states(dag_id=self.dag_id, task_ids=before, run_ids=[run])
-        return [task for task in before if states.get(run, {}).get(task) in _RED]
 
     def _stopped_by_publishing(self, context: Context) -> dict[str, str]:
         """Tables that a job said it stopped, should the look afterwards find nothing of it."""

@@ -107,7 +107,11 @@ def base_rows(table: pa.Table, target: BaseTarget, above: int = 0) -> Iterator[L
     types = {column.name: type_of_landed_key(column.type) for column in target.columns}
     told = [[column.name, type_of_landed(column), at] for at, column in enumerate(target.columns)]
     cols = msgspec.json.encode(told).decode()
-    texts = {name: _texts(table[name], types[name]) for name in types}
+    # A typed value's one spelling reads back as that value: nothing is lost on the way through the log.
+    texts = {
+        name: [None if value is None else canonical_text(kind, value) for value in table[name].to_pylist()]
+        for name, kind in types.items()
+    }
     epoch = load_epoch(target.generation)
     for at in range(table.num_rows):
         key = encode_key([texts[name][at] or "" for name in target.keys])
@@ -126,11 +130,6 @@ def base_rows(table: pa.Table, target: BaseTarget, above: int = 0) -> Iterator[L
             True,
             row,
         )
-
-
-def _texts(values: pa.ChunkedArray, sql_type: str) -> Sequence[str | None]:
-    # A typed value's one spelling reads back as that value: nothing is lost on the way through the log.
-    return [None if value is None else canonical_text(sql_type, value) for value in values.to_pylist()]
 
 
 log = logging.getLogger(__name__)
