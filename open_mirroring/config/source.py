@@ -107,12 +107,14 @@ class AnySource(Section):
     @property
     def text_encoding(self) -> str:
         """The encoding of text files without a byte order mark (T-46)."""
-        return UTF8
+        return str(getattr(self, "encoding", UTF8))
 
     @property
     def place(self) -> str:
         """The location of the changes, for messages: a path, or topics or a database with the name of a connection."""
-        raise NotImplementedError
+        path, topics = getattr(self, "path", ""), getattr(self, "topics", ())
+        of_topics = f"{', '.join(topics)} of " if topics else ""
+        return path or f"{of_topics}connection {self.connections['connection']}"
 
     @property
     def reads(self) -> dict[str, list[str]]:
@@ -131,11 +133,6 @@ class InFolder(AnySource):
     connection: ConnectionOfPath = Field(
         default=None, description="Name of the connection; needed for a path in object storage."
     )
-
-    @property
-    def place(self) -> str:
-        """As :attr:`AnySource.place`."""
-        return self.path
 
 
 class InLines(InFolder):
@@ -183,11 +180,6 @@ class InTopics(AnySource):
         description="About so many messages are read by one run: a long backlog becomes many batches. Default: 10 "
         "million.",
     )
-
-    @property
-    def place(self) -> str:
-        """As :attr:`AnySource.place`."""
-        return f"{', '.join(self.topics)} of connection {self.connection}"
 
 
 class ChangeEvents(AnySource):
@@ -310,11 +302,6 @@ class ChangeTablesInFolder(ChangeTables, InFolder, title="qlik-change-table over
     )
 
     @property
-    def text_encoding(self) -> str:
-        """As :attr:`AnySource.text_encoding`."""
-        return self.encoding
-
-    @property
     def reads(self) -> dict[str, list[str]]:
         """As :attr:`AnySource.reads`; another encoding may have decoded the same bytes to other texts."""
         return {**super().reads, **({"encoding": [self.encoding]} if self.encoding != UTF8 else {})}
@@ -359,11 +346,6 @@ class ChangeTablesInDatabase(ChangeTables, title="qlik-change-table over jdbc"):
     def ordered_partitions(self) -> int:
         """As :attr:`AnySource.ordered_partitions`; closed partitions follow each other in one order (T-80)."""
         return 0 if self.partitions is None else 1
-
-    @property
-    def place(self) -> str:
-        """As :attr:`AnySource.place`."""
-        return f"connection {self.connection}"
 
 
 class MessagesInCapture(Messages, InCapture, title="qlik-message over capture"):

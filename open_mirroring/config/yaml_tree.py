@@ -28,7 +28,7 @@ class YamlTree:
         self.data: Any = None
         self.findings: list[Mistake] = []
         self.withheld: set[SettingPath] = set()
-        self._lines: dict[SettingPath, int] = {(): 1}
+        self.lines: dict[SettingPath, int] = {(): 1}
         self._values = 0
         self._flattened: set[int] = set()
         try:
@@ -54,14 +54,9 @@ class YamlTree:
 
     def line_of(self, path: SettingPath) -> int:
         """The line of a setting, or of the nearest enclosing setting in the file."""
-        while path not in self._lines:
+        while path not in self.lines:
             path = path[:-1]
-        return self._lines[path]
-
-    @property
-    def lines(self) -> dict[SettingPath, int]:
-        """The line of every setting in the file."""
-        return dict(self._lines)
+        return self.lines[path]
 
     def is_withheld(self, path: SettingPath) -> bool:
         """Whether the value at *path*, or one around it, was a secret."""
@@ -85,7 +80,7 @@ class YamlTree:
         if isinstance(node, yaml.SequenceNode):
             items = []
             for index, item in enumerate(node.value):
-                self._lines[(*path, index)] = item.start_mark.line + 1
+                self.lines[(*path, index)] = item.start_mark.line + 1
                 items.append(self._value(loader, item, (*path, index), above))
             return items
         return self._scalar(loader, node, path)
@@ -112,7 +107,7 @@ class YamlTree:
                 self.findings.append(Mistake(path, "SECRET_IN_FILE", what, secret_scan.WAY_OUT, line))
                 continue
             place = (*path, key)
-            self._lines[place] = line
+            self.lines[place] = line
             content[key] = self._value(loader, value_node, place, above)
         return content
 
