@@ -18,7 +18,7 @@ from sqlalchemy import Engine
 
 from open_mirroring.changes.manifest import BoundRange, Scope, is_of_source
 from open_mirroring.config import Mirror
-from open_mirroring.ledger.horizon import mirror_horizon
+from open_mirroring.ledger.reading import LedgerReader
 from open_mirroring.operate.arguments import argument
 from open_mirroring.operate.operations import BEGIN, END, REREAD
 from open_mirroring.protocols.backfilling import Backfill, parse_interval, refuse_below_horizon
@@ -27,8 +27,7 @@ from open_mirroring.reconciliation.inspection import declare_tables
 from open_mirroring.reconciliation.losses import look
 from open_mirroring.reconciliation.told_by_source import record_told, signals_of
 from spark_jobs.extract.driver import ExtractionDriver, Point
-from spark_jobs.letters.counting import ensure_counted
-from spark_jobs.letters.open_letters import read_open_letters
+from spark_jobs.letters.open_letters import ensure_counted, read_open_letters
 from spark_jobs.reconcile.lost_ledger import refuse_lost_ledger
 from spark_jobs.runtime.job import Job
 from spark_jobs.sources.contract.source import Found, Transport, unread_text
@@ -80,7 +79,7 @@ class _Points:
         self._mirror, self._ledger = mirror, ledger
         self._driver = ExtractionDriver(mirror, ledger, spark)
         self._letters = partial(read_open_letters, mirror, ledger)
-        self._horizon = partial(mirror_horizon, ledger, mirror.name)
+        self._horizon = LedgerReader(ledger, mirror.name).mirror_horizon
         self._waiting: Sequence[str] = ()
         self._withheld: Sequence[str] = ()
         self._overdue: Sequence[str] = ()
@@ -157,7 +156,7 @@ class _Points:
         chosen = self._driver.source.transport.bound_before(bound, backfill.interval)
         self._gone = chosen.gone
         for name in chosen.gone:
-            log.warning("%r cannot be read again: the source no longer has it as it was bound", name)
+            log.warning("%r is not read again: it is gone from the source, or has changed since it was read", name)
         return Scope("reread", sorted(chosen.ranges))
 
     def _look_into(self, transport: Transport) -> tuple[Mapping[str, int], Found]:

@@ -23,10 +23,7 @@ class Exit(IntEnum):
 
 
 def exit_of_report(stopped: object, losses: object) -> Exit:
-    """The exit code of a job that came to its end: stopped tables go before losses, both before a hold.
-
-    A hold passes by itself, a loss does not.
-    """
+    """The exit code of a job that came to its end: stopped tables go before losses, both before a hold."""
     if stopped:
         return Exit.TABLES_STOPPED
     return Exit.DONE_WITH_LOSSES if losses else Exit.DONE

@@ -1,8 +1,7 @@
 """Sorts a table's file numbers by where a listing shows them, and decides what became of the missing ones.
 
-The service applies and moves files in the order of their numbers, keeps the last one in the folder (F-34, F-35), and
-removes processed files after some days (F-36). So a missing number was purged, taken away, or never applied. Its
-neighbours and its age decide which (I22).
+The service applies and moves files in order, keeps the last one in the folder (F-34, F-35), and removes processed files
+after some days (F-36). So a missing number was purged, taken away, or never applied (I22).
 """
 
 from __future__ import annotations
@@ -19,9 +18,8 @@ from open_mirroring.ledger.reading import PublishedFile
 class FileSequence:
     """The numbers of one table, sorted by what is known of them.
 
-    *final* and *moved* are seen, in the folder and in a processed folder. Confirmed numbers that are nowhere are
-    *purged* (processed long ago), *gaps* (the target waits for them, or somebody took them away), *missing* (too
-    young to be purged) or, for the last one, *last_missing*.
+    *final* are seen in the folder, *moved* in a processed one. Confirmed numbers that are nowhere are *purged*
+    (processed long ago), *gaps* (the target waits for them), *missing* (too young to be purged) or *last_missing*.
     """
 
     final: frozenset[int]
@@ -53,8 +51,8 @@ def file_sequence(
 ) -> FileSequence:
     """Sort the numbers 1 to *confirmed* by what *items* show of them.
 
-    Numbers up to *settled* need no record and may be absent. *purged_before*: files confirmed earlier may have been
-    removed by the service.
+    Numbers up to *settled* need no record and may be absent. Files confirmed before *purged_before* may have been
+    removed.
     """
     stages = [(item.number, item.stage) for item in items if item.number is not None]
     final = frozenset(number for number, stage in stages if stage is FileStage.FINAL)
@@ -92,7 +90,6 @@ def file_sequence(
 
 
 def _why_absent(number: int, final: frozenset[int], moved: frozenset[int], *, old: bool) -> str:
-    """What became of a number that is nowhere: ``purged``, ``gap`` or ``missing``."""
     lowest_final, highest_moved = min(final, default=None), max(moved, default=0)
     if number > max(final | moved, default=0):
         # Nothing above it says that it ever was here: no age explains that.

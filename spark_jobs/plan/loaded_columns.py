@@ -1,7 +1,8 @@
 """Compares the values of a loaded column with the type that later changes give it (G-86, G-114).
 
-An export without SQL types says less than the stream. A value that can mean two things stops the table; a column that
-may have lost digits is reported as unverified.
+An export without SQL types does not show how a value is stored at the source: a text may lack its padding, a time may
+be in another time zone. A value that can mean two things stops the table; a column that may have lost digits is
+reported as unverified.
 """
 
 from __future__ import annotations

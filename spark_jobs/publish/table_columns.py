@@ -7,7 +7,7 @@ This module gathers the facts and knows the types; :mod:`open_mirroring.changes.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import cache, cached_property
+from functools import cache, cached_property, reduce
 from itertools import chain
 
 import msgspec
@@ -19,7 +19,6 @@ from open_mirroring.changes.column_history import (
     ColumnHistory,
     FormerColumn,
     ListOfColumns,
-    Seen,
     Structure,
     Word,
     clipped,
@@ -30,6 +29,7 @@ from open_mirroring.changes.column_history import (
     spelled_otherwise,
 )
 from open_mirroring.changes.log_position import is_load_epoch, position_order
+from open_mirroring.changes.places_seen import PlacesSeen, joined
 from open_mirroring.config import Table
 from open_mirroring.errors import TerminalError
 from open_mirroring.facts.column_lists import ColumnList
@@ -65,8 +65,8 @@ from spark_jobs.plan.table_plan import PlanStop
 from spark_jobs.publish.published_settings import refuse_other_settings
 from spark_jobs.sources.sql_server.chosen_types import keeps_spelling, landed_as
 from spark_jobs.sources.sql_server.type_changes import keeps_key, keeps_values
-from spark_jobs.sources.sql_server.type_text import is_known
-from spark_jobs.sources.sql_server.types import landing_type, type_of_landed_key
+from spark_jobs.sources.sql_server.type_text import is_known, landing_type
+from spark_jobs.sources.sql_server.types import type_of_landed_key
 
 
 def landing_of(column: LandingColumn, chosen: ColumnChoice, salted: str | None) -> LandingColumn:
@@ -338,7 +338,7 @@ class TableColumns:
                 found.append(ListOfColumns(columns, seen, one.whole))
         return found
 
-    def _seen(self, one: ColumnList, up_to: str | None) -> Seen | None:
+    def _seen(self, one: ColumnList, up_to: str | None) -> PlacesSeen | None:
         """Where rows of changes with this list are, as far as they are looked at; None where there are none."""
         epochs = self._records.epochs
         # A stream that no one accepted yet stops the table by itself.
@@ -346,17 +346,13 @@ class TableColumns:
         places = []
         for epoch, seen in one.seen.items():
             if not is_load_epoch(epoch):
-                places.append(Seen(*(text and position_order(epochs.get(epoch, beyond), text) for text in seen)))
+                places.append(PlacesSeen(*(text and position_order(epochs.get(epoch, beyond), text) for text in seen)))
         if up_to is not None:
             places = [clipped(place, up_to) for place in places if place.first <= up_to]
         if not places:
             return None
-        first, last = min(seen.first for seen in places), max(seen.last for seen in places)
-        if self._declared.full_rows:
-            return Seen(first, last, first, last)
-        whole = [seen for seen in places if seen.whole_last]
-        whole_first = min((seen.whole_first for seen in whole), default="")
-        return Seen(first, last, whole_first, max((seen.whole_last for seen in whole), default=""))
+        together = reduce(joined, places)
+        return PlacesSeen(*together[:2], *together[:2]) if self._declared.full_rows else together
 
 
 def _of_changes(lists: Sequence[ListOfColumns]) -> list[ListOfColumns]:

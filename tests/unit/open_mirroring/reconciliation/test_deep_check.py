@@ -193,12 +193,12 @@ def without(place: int) -> TableRecord:
 @pytest.mark.parametrize(
     ("broken", "text"),
     [
-        (lambda: record(published=WHOLE.published[:3]), "no record of the confirmed numbers 4, 5, 6"),
+        (lambda: record(published=WHOLE.published[:3]), "no record of the confirmed numbers 4-6"),
         (lambda: record(confirmed=5), "numbers never confirmed: 6"),
         (lambda: record(confirmed=7), "no record of the confirmed numbers 7"),
         (lambda: record(first_batch=0), "batches 3 to 4 follows one that ended at batch 0"),
         (lambda: record(published_batch=8), "ended at batch 7, the table is at 8"),
-        (lambda: without(0), "numbers 1, 2 (load, batches 0 to 0) belong to no publication"),
+        (lambda: without(0), "numbers 1-2 (load, batches 0 to 0) belong to no publication"),
         (lambda: without(3), "batches 6 to 7 follows one that ended at batch 4"),
         (lambda: record(publications=WHOLE.publications[::-1]), "the one before ended at 0"),
         (lambda: recounted(2, compacted=0), "took 7 changes, 6 have a disposition"),
