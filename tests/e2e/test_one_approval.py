@@ -40,7 +40,7 @@ def dying_at(fault: str) -> Iterator[None]:
             raise Killed(name)
 
     with pytest.MonkeyPatch.context() as patched:
-        for module in ("spark_jobs.reload_table", "open_mirroring.operate.reset_driver", "spark_jobs.cli.resetting"):
+        for module in ("spark_jobs.reload_table", "open_mirroring.operate.reset_driver", "spark_jobs.cli.deciding"):
             patched.setattr(f"{module}.reach", reach)
         yield
 

@@ -187,25 +187,25 @@ def test_keys_may_be_added_to_a_table_that_had_none(zone: Zone) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "code"),
+    "text",
     [
-        ("{", "InvalidMetadata"),
-        ("[]", "InvalidMetadata"),
-        ('{"keyColumns": "id"}', "InvalidMetadata"),
-        ('{"keyColumns": ["id", "id"]}', "InvalidMetadata"),
-        ('{"keyColumns": ["id"], "isUpsertDefaultRowMarker": "yes"}', "InvalidMetadata"),
-        ('{"isUpsertDefaultRowMarker": true}', "InvalidMetadata"),
-        ('{"fileDetectionStrategy": "Alphabetical"}', "InvalidMetadata"),
+        ("{"),
+        ("[]"),
+        ('{"keyColumns": "id"}'),
+        ('{"keyColumns": ["id", "id"]}'),
+        ('{"keyColumns": ["id"], "isUpsertDefaultRowMarker": "yes"}'),
+        ('{"isUpsertDefaultRowMarker": true}'),
+        ('{"fileDetectionStrategy": "Alphabetical"}'),
     ],
 )
-def test_metadata_that_cannot_be_used_fail_the_table_until_replaced(zone: Zone, text: str, code: str) -> None:
+def test_metadata_that_cannot_be_used_fail_the_table_until_replaced(zone: Zone, text: str) -> None:
     """F-11 to F-15, F-21, F-43."""
     folder = zone.folder()
     (folder / "_metadata.json").write_text(text)
     put(folder, 1, items([(4, 1, "x")]))
     service = zone.service()
     assert service.poll() == []
-    assert error_of(service) == code
+    assert error_of(service) == "InvalidMetadata"
     (folder / "_metadata.json").write_text('{"KeyColumns": ["id"], "fileDetectionStrategy": "SequentialFileName"}')
     assert len(service.poll()) == 1, "F-11: the property in any case"
 
